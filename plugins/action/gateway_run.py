@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Run a playbook on slices of the inventory, each from its gateway, side by side."""
+"""Run a playbook on slices of the inventory in parallel, each slice from its gateway."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ class ActionModule(ActionBase):
             for done in as_completed(running):
                 gateway, ended = running[done], done.result()
                 record = record.with_slice(gateway, ended.hosts, ended.cause)
-                # After each slice, so that a run whose controller ends can be resumed.
+                # The record is written after each slice, so that the run can be resumed if the controller stops.
                 _write(folder / "record.json", record.to_json())
                 display.display(told(gateway, ended.hosts, ended.cause))
                 changed = changed or ended.changed
         return {**result, **_result(record, changed, folder)}
 
     def _inventory(self, sources: list[str]) -> dict[str, Any]:
-        """Return the inventory as ansible-inventory has it. Raises GatewayError."""
+        """Return the inventory in the form of ansible-inventory. Raises GatewayError."""
         command = [sys.executable, "-m", "ansible", "inventory", "--list", "--export"]
         for source in sources:
             command += ["-i", source]

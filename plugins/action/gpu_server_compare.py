@@ -28,7 +28,8 @@ def _read(path: str) -> Any:
     return yaml.safe_load((ROLES / path).read_text(encoding="utf-8"))
 
 
-# Ansible loads an action plugin in the process that forks one for each task and host: they find these read.
+# Ansible loads an action plugin in the process that forks a child for each task and host: the children do not read
+# these files again.
 SPECS = {role: _read(f"{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"] for role in PARTS}
 DEFAULTS = {role: _read(f"{role}/defaults/main.yml") for role in PARTS}
 INSTALLED = _read("gpu_host/vars/main.yml")
@@ -36,7 +37,7 @@ PACKAGES = {"installed": INSTALLED["__gpu_host_packages"], "sockets": INSTALLED[
 
 
 class ActionModule(ActionBase):
-    """Return the roles that have nothing to do. A role that cannot be compared runs, and reports the error itself."""
+    """Find the roles that have nothing to do. A role that cannot be compared runs, and reports the error itself."""
 
     _supports_check_mode = True
 
@@ -65,7 +66,7 @@ class ActionModule(ActionBase):
             open_points[role] = [f"{part}: {line}" for part in PARTS[role] for line in said.get(part, [])]
             if not open_points[role] and not set(PARTS[role]) <= set(said):
                 open_points[role] = ["not compared, since the host differs"]
-        # Results that Ansible itself adds: the interpreter that it found, and its warnings.
+        # Ansible itself adds these results: the interpreter that it found, and its warnings.
         noted = {name: answer[name] for name in ("ansible_facts", "warnings") if name in answer}
         return {
             **result,
@@ -77,7 +78,7 @@ class ActionModule(ActionBase):
         }
 
     def _values(self, role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the role's variables by name, each of its type; none where the role refuses one."""
+        """Return the role's variables as name -> value of the right type; empty where the role refuses a value."""
         try:
             given = {name: variables[name] for name in SPECS[role] if name in variables}
             values = {**DEFAULTS[role], **self._templar.template(given)}
@@ -92,19 +93,19 @@ class ActionModule(ActionBase):
     def _ask(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         try:
             return self._execute_module("sailloft.fleet.gpu_host_compare", arguments, task_vars=variables)
-        except AnsibleError as error:  # not reached, or become refused: the role's first task says it in its own words
+        except AnsibleError as error:  # not reached, or become refused: the role's first task reports it in detail
             return {"msg": str(error)}
 
 
 def _why_not(role: str, values: Mapping[str, Any], transport: str) -> str:
-    """Return why a host is not compared for a role, "" if it is."""
+    """Return the reason why a host is not compared for a role; "" if it is compared."""
     if not values:
         return "a variable is refused by the role"
     if role == "gpu_vm":
         return "" if values["gpu_vm_backend"] == "libvirt" else "it is reached through vCenter"
     if values["gpu_host_state"] != "present":
         return "its settings are to be taken back"
-    # Applied to an image, the kernel that runs is that of the host that builds it.
+    # When the role is applied to an image, the running kernel is that of the build host.
     if transport.split(".")[-1] == "chroot":
         return "it is an image"
     return "how many hosts reboot at once is refused by the role" if refused(values) else ""

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Wait until a guest answers, for as long as the counters of its disks and networks in libvirt grow."""
+"""Wait until a guest answers, as long as its disk and network counters in libvirt increase."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ansible.utils.display import Display
 
 PAUSE_S = 2
 SHOWN_EVERY_S = 15
-# A hypervisor that reboots, or whose emulator is started again, is back within this time.
+# A hypervisor that reboots, or whose emulator restarts, is back within this time.
 UNREACHED_S = 300
-# Counters of virDomainListGetStats that only a guest that goes on increases. Received packets are the network's, and a
-# processor that spins uses time as well.
+# Counters of virDomainListGetStats that increase only when the guest makes progress. Received packets are sent by the
+# network, and a processor that spins uses time as well.
 COUNTERS = re.compile(r"^\s*(block\.\d+\.(?:rd|wr)\.bytes|net\.\d+\.tx\.bytes)=(\d+)$", re.MULTILINE)
 STATE = re.compile(r"^\s*state\.state=(\d+)$", re.MULTILINE)
 RUNNING = 1  # VIR_DOMAIN_RUNNING
@@ -29,7 +29,7 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """Retry the guest's connection; between two tries, read on its hypervisor if the guest makes progress."""
+    """Retry the guest's connection; between two tries, read on its hypervisor whether the guest makes progress."""
 
     _supports_check_mode = True
 
@@ -49,7 +49,7 @@ class ActionModule(ActionBase):
                 state, counters = self._activity(hypervisor, name, given)
                 reached = now
             except AnsibleConnectionFailure as error:
-                # The time for which the guest has been silent is then unknown.
+                # The guest's progress is unknown while its hypervisor is not reached.
                 state, counters, moved = None, None, now
                 if now - reached > UNREACHED_S * load():
                     result.update(failed=True, msg=gone(name, hypervisor, now - reached, error))
@@ -82,7 +82,7 @@ class ActionModule(ActionBase):
         """Return the guest's state and counters, None if the hypervisor does not report them; raise if unreached."""
         variables = given["hostvars"][hypervisor]
         if variables.get("gpu_vm_backend") == "vsphere":
-            # Nothing logs in to ESXi.
+            # The collection does not log in to ESXi.
             return None, None
         kind = variables.get("ansible_connection") or "ssh"
         context = self._play_context.copy()
@@ -104,7 +104,7 @@ class ActionModule(ActionBase):
 
 
 def load() -> float:
-    """Return by how much the controller has more work than processors, at least 1."""
+    """Return the controller's load average per processor, at least 1."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
@@ -120,7 +120,7 @@ def activity(counters: dict[str, int] | None) -> str:
 
 
 def stalled(name: str, hypervisor: str, silent_s: float, counters: dict[str, int] | None) -> str:
-    """Return the message for a guest that does nothing."""
+    """Return the message for a guest that makes no progress."""
     return (
         f"{name} does not answer, and has done nothing for {silent_s:.0f} s ({activity(counters)}). "
         f"Read its console (libvirt: /var/log/libvirt/qemu/{name}-console.log on {hypervisor}), reset it there "
@@ -129,7 +129,7 @@ def stalled(name: str, hypervisor: str, silent_s: float, counters: dict[str, int
 
 
 def gone(name: str, hypervisor: str, unreached_s: float, error: Exception) -> str:
-    """Return the message for a hypervisor that is not reached any more."""
+    """Return the message for a hypervisor that is no longer reached."""
     return (
         f"{hypervisor}, the hypervisor of {name}, has not been reached for {unreached_s:.0f} s: {error}. "
         f"Read {hypervisor}'s console, bring it up, and run again"

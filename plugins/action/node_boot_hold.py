@@ -41,7 +41,7 @@ class ActionModule(ActionBase):
 
 
 def this_run() -> dict[str, Any]:
-    """Return the run as a hold names it. Ansible runs actions in children of the process that the user started."""
+    """Return this run as a hold's holder. Ansible runs actions in children of the process that the user started."""
     return {
         "user": _user(),
         "host": socket.gethostname(),
@@ -53,7 +53,7 @@ def this_run() -> dict[str, Any]:
 
 
 def has_ended(hold: Mapping[str, Any]) -> bool:
-    """Return True if the hold's process certainly has ended: it was on this machine, and no process has its id."""
+    """Return True if the hold's process has certainly ended: it ran on this machine, and no process has its id."""
     if not hold["machine"] or hold["machine"] != _machine():
         return False
     try:

@@ -1,7 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Restart a node through its BMC, by the modules of community.general, in one task."""
+"""Restart a node through its BMC with the modules of community.general, in one task."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ActionModule(ActionBase):
                 raise BmcError(str(error)) from error
             finally:
                 self._task.check_mode = False
-            if "ansible_facts" in answer:  # the interpreter that Ansible found, so that it need not look for it again
+            if "ansible_facts" in answer:  # the interpreter that Ansible found; without it, Ansible searches again
                 result["ansible_facts"] = answer["ansible_facts"]
             if answer.get("failed"):
                 # pyghmi reports a BMC that does not answer as None.
@@ -78,7 +78,7 @@ class ActionModule(ActionBase):
 
 
 def sentence(why: str, node: str, bmc: Mapping[str, Any], host: str) -> str:
-    """Return the failure as two sentences: the node, its BMC and the cause; the next step."""
+    """Return the failure as two sentences: the node, its BMC and the cause, and then the remedy."""
     remedy = next((text for pattern, text in REMEDIES if re.search(pattern, why)), OTHER).format(host=host)
     return f"{node}: its BMC {bmc.get('address') or '(none)'} did not restart it: {why}. {remedy}"
 
@@ -108,7 +108,7 @@ def redfish(bmc: Mapping[str, Any], ask: Ask) -> None:
 
 
 def own_system(answer: Mapping[str, Any], wanted: str | None) -> dict[str, Any]:
-    """Return the node's system from a BMC's systems: the one that is named, or else the only one. Raises BmcError."""
+    """Return the node's system from a BMC's systems: the wanted one, or else the only one. Raises BmcError."""
     systems = [entry[-1] for entry in answer["redfish_facts"]["system"]["entries"]]
     own = [one for one in systems if one["Id"] == wanted or not wanted]
     if len(own) != 1:

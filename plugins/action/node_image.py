@@ -16,7 +16,7 @@ FIRST_STAGE = Path(__file__).parents[2] / "roles" / "node_image" / "files" / "fi
 
 
 class ActionModule(ShownProgress):
-    """Give the module what only the controller has, and show its progress."""
+    """Pass the module the data that only the controller has, and show its progress."""
 
     WORK = "the build"
     REMEDY = "look for the process that the file lock in its cache names, end it, and run again"
@@ -26,7 +26,7 @@ class ActionModule(ShownProgress):
         arguments = super().arguments()
         if not arguments.get("first_stage"):
             arguments["first_stage"] = FIRST_STAGE.read_text(encoding="utf-8")
-        # A module starts in the playbook's folder, where Ansible may find another configuration, or none.
+        # A module starts in the playbook's folder, where Ansible may find another configuration or none.
         if self._connection.transport == "local" and constants.CONFIG_FILE:
             arguments.setdefault("ansible_configuration", constants.CONFIG_FILE)
         return arguments

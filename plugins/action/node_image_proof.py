@@ -1,7 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Prove that a node runs its image, in the process of the task: no Python is started for it on the controller."""
+"""Prove that a node runs its image, in the process of the task: no other Python is started on the controller."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ANSWER = ("changed", "invocation", "failed", "warnings", "deprecations", "ansibl
 
 
 class ActionModule(ActionBase):
-    """Read the node if its state is not given, ask whether it is healthy, and write its proof."""
+    """Read the node's state if it is not given, run the health gate, and write the proof."""
 
     _supports_check_mode = True
 
@@ -79,7 +79,7 @@ class ActionModule(ActionBase):
         what = health["what"] or " ".join(health["command"])
         try:
             answer = self._low_level_execute_command(f"{self._compute_environment_string()} {line}".strip())
-        except AnsibleConnectionFailure as error:  # it answered a moment before
+        except AnsibleConnectionFailure as error:  # the node answered a moment before
             return Gate(what, False, f"the node does not answer: {error}")
         said = next((text for text in (answer["stderr"], answer["stdout"]) if text.strip()), "")
         return Gate(what, answer["rc"] == 0, said.strip())

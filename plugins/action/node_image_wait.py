@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Wait for a node that was power-cycled, and report what the wait is for."""
+"""Wait for a node that was power-cycled, and report the current phase of its boot."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ActionModule(ActionBase):
         began = time.monotonic()
         while True:
             reading = self._read(variables)
-            # The wall clock: "since" comes from another task, and so from another process.
+            # "since" needs the wall clock, because it comes from another task and thus from another process.
             elapsed = Elapsed(time.time() - given["since"], time.monotonic() - began)
             elapsed_s = round(elapsed.since_s, 1)
             now = phase(reading, elapsed, limits)
@@ -73,7 +73,7 @@ class ActionModule(ActionBase):
             time.sleep(given["interval_s"])
 
     def _read(self, task_vars: dict[str, Any]) -> Reading:
-        # A connection that is kept open (ssh's ControlPersist) does not survive the boot; a new one is needed.
+        # A persistent connection (ssh's ControlPersist) does not survive the boot; a new one is needed.
         with contextlib.suppress(AttributeError, AnsibleError):
             self._connection.reset()
         try:

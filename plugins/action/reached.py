@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Fail with one sentence if the host is not reached.
 
-Ansible's own result differs: "unreachable" names neither the address nor a next step, is censored where the task has
-no_log, and does not end the playbook where any_errors_fatal asks for that (the host is counted as failed and as
-unreachable, so that the number of failures is not that of the play's hosts: ansible-core 2.16 to 2.20,
+Ansible's own result is not enough: "unreachable" names neither the address nor a remedy, and is censored where the
+task has no_log. It also does not end the playbook where any_errors_fatal requires that: the host is counted as failed
+and as unreachable, so the number of failures differs from the number of the play's hosts (ansible-core 2.16 to 2.20,
 executor/playbook_executor.py).
 """
 
@@ -17,7 +17,7 @@ from ansible.module_utils.connection import Connection, ConnectionError
 from ansible.plugins.action import ActionBase
 
 PREFIX = "Failed to connect to the host via ssh: "
-LONGEST = 300  # characters of the cause: its end, since banners come first
+LONGEST = 300  # characters of the cause; the end is kept, because banners come first
 
 
 class ActionModule(ActionBase):
@@ -48,7 +48,7 @@ class ActionModule(ActionBase):
         if self._connection.supports_persistence or self._connection.force_persistence:
             Connection(self._connection.socket_path).get_capabilities()
         else:
-            # Not as become's user: that is another cause, which the first task that needs become reports.
+            # This does not use become: the first task that needs become reports its failures.
             self._low_level_execute_command("true", sudoable=False)
 
     def _address(self, name: str, given: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Compare the names of variables with those that a role has: all hosts at once, on the controller."""
+"""Compare the names of variables with a role's variables, for all hosts at once on the controller."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ROLES = Path(__file__).parents[2] / "roles"
 
 display = Display()
 
-# Ansible loads an action plugin in the process that forks one process for each task and host. Its filters and tests are
-# loaded by whoever uses the first one: without this, by each of these processes anew (up to 20 ms of processor time).
+# Ansible loads an action plugin in the process that forks a child for each task and host, but loads its filters and
+# tests only when the first one is used. Without this, each child would load them again (up to 20 ms of processor time).
 filter_loader.get("bool")
 test_loader.get("defined")
 
@@ -34,7 +34,7 @@ class ActionModule(ActionBase):
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action; the result says only that it changed nothing."""
+        """Run the action; the result reports only that nothing changed."""
         variables = task_vars or {}
         result = super().run(tmp, variables)
         _given, arguments = self.validate_argument_spec(
@@ -62,12 +62,12 @@ class ActionModule(ActionBase):
         return {**result, "changed": False}
 
     def _given(self, hosts: list[str], variables: dict[str, Any], role: str) -> dict[str, list[str]]:
-        """Return by name with the role's prefix the hosts that have it: from inventory, play and command line.
+        """Return name -> hosts for the variables with the role's prefix from inventory, play and command line.
 
         Variables that tasks have set (set_fact, register) and those of the task and its blocks are left out.
         """
         hostvars = variables.get("hostvars") or {}
-        # Ansible keeps the variables that tasks have set separate; without this, they would count as given.
+        # Ansible stores the variables that tasks have set separately; without this, they would count as given.
         manager = getattr(hostvars, "_variable_manager", None)
         set_by_tasks = getattr(manager, "_nonpersistent_fact_cache", {})
         start = f"{role}_"
@@ -86,7 +86,7 @@ class ActionModule(ActionBase):
 
 
 def _entries(role: str) -> dict[str, dict[str, Any]]:
-    """Return by entry point of the role its variables."""
+    """Return the role's variables by entry point."""
     text = (ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
     entries = yaml.safe_load(text)["argument_specs"]
     return {name: entry.get("options") or {} for name, entry in entries.items()}

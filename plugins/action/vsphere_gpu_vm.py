@@ -1,7 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The controller's part of vsphere_gpu_vm: it shows vCenter's tasks of virtual machines while they run."""
+"""The controller's part of vsphere_gpu_vm: it shows vCenter's tasks for virtual machines while they run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Show which hosts failed alike, one line for each failure, and end a run in which too many did."""
+"""Show one line for each failure with all its hosts, and end a run in which too many hosts fail in the same way."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Shows at the end of a run each failure once, with the number of hosts that failed alike and their names as a list
-    with ranges. Failures are alike if they are of one task and have one message, but for the host's own name and
-    address.
+  - Shows each failure once at the end of a run, with the number of hosts that failed alike and their names as a list
+    with ranges. Failures are alike if they are from the same task and have the same message, apart from the host's own
+    name and address.
   - Failures that a play ignores or rescues are not shown.
   - With O(breaker_hosts), a run ends when more hosts than that have failed alike, in one batch or in several. The task
     that runs is completed on all hosts of its batch, C(always) sections run, and no other task or play follows, as with
     C(max_fail_percentage), which counts failures of all kinds in one batch.
   - Failures in a block that has a C(rescue) do not count for the breaker. A play whose variable C(breaker_hosts) is
-    V(0) is not ended; such plays have a way back of their own.
+    V(0) is not ended; such plays restore the former state themselves.
 options:
   breaker_hosts:
     description: The greatest number of hosts that may fail alike; V(0) never ends a run.
@@ -33,7 +33,7 @@ options:
       - section: callback_failures
         key: breaker_hosts
 notes:
-  - Ansible's strategy C(linear) alone checks for the end of a run; C(free) does not.
+  - Only Ansible's strategy C(linear) checks for the end of a run; C(free) does not.
 requirements:
   - Enable it with C(callbacks_enabled = sailloft.fleet.failures) in C(ansible.cfg).
 """
@@ -45,13 +45,13 @@ from ansible.plugins.callback import CallbackBase
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.alike import common, lines
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
 
-# ansible-core's linear strategy ends the run after a task if failed hosts / hosts of the batch > this / 100. Below 0 it
-# does so even where no host failed but some were unreachable, which it does not count.
+# ansible-core's linear strategy ends the run after a task if failed hosts / hosts of the batch > this / 100. With a
+# negative value it does so even where hosts were only unreachable, because it does not count these as failed.
 END_AFTER_TASK = -1.0
 
 
 class CallbackModule(CallbackBase):
-    """Collect failures, show them when the run ends, and end it when too many are alike."""
+    """Collect failures, show them when the run ends, and end the run when too many hosts have the same failure."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -60,18 +60,18 @@ class CallbackModule(CallbackBase):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        # By task and message, the hosts.
+        # The hosts of each failure, by task and message.
         self.failures: dict[tuple[str, str], list[str]] = {}
-        # The same, of failures that count for the breaker.
+        # The hosts of each failure that counts for the breaker, by task and message.
         self.counted: dict[tuple[str, str], set[str]] = {}
         self.play: Any = None
         self.ended = False
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
-        """Keep the play, which is the copy for one batch; after the end of a run, another batch has no tasks."""
+        """Keep the play, which is the copy for one batch; after the end of the run, remove a batch's tasks."""
         self.play = play
         if self.ended:
-            # Where hosts were unreachable, Ansible begins the next batch of a play that max_fail_percentage has ended.
+            # Ansible begins the next batch of a play that max_fail_percentage has ended if hosts were unreachable.
             play.max_fail_percentage = END_AFTER_TASK
             play.gather_facts = False
             play.pre_tasks, play.roles, play.tasks, play.post_tasks = [], [], [], []
@@ -114,7 +114,7 @@ class CallbackModule(CallbackBase):
 
 
 def _may_be_rescued(task: Any) -> bool:
-    """Return True for a task in a block with a rescue, at any depth. Only later does Ansible know if it was rescued."""
+    """Return True for a task in a block with a rescue, at any depth; Ansible rescues only after this callback."""
     parent = task._parent
     while parent is not None:
         if getattr(parent, "rescue", None):

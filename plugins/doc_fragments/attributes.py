@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Modules that change something, with full support; READS is for those that change nothing."""
+    """The attributes of modules that change something, with full support; READS is for modules that only read."""
 
     DOCUMENTATION = r"""
 attributes:

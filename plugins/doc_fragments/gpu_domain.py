@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The options of the first two; MODULE_IDS and DOMAINS are gpu_plan's, too."""
+    """The options of gpu_domain and gpu_domain_info; gpu_plan uses MODULE_IDS and DOMAINS as well."""
 
     DOCUMENTATION = r"""
 options:
@@ -49,7 +49,7 @@ options:
     default: {}
 """
 
-    # The virtual machines themselves; "required" differs between the modules, so this is the suboptions' part only.
+    # The suboptions of the virtual machines. The option itself is not here, because "required" differs between modules.
     DOMAINS = r"""
 options:
   domains:

@@ -15,7 +15,7 @@ options:
     type: str
     required: true
   netbox_token:
-    description: A token that may do this. One that begins with C(nbt_) is sent as NetBox 4.5 takes it.
+    description: A token with the required permissions. One that begins with C(nbt_) is sent in the form of NetBox 4.5.
     type: str
     required: true
   validate_certs:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The store."""
+    """The option for the store."""
 
     DOCUMENTATION = r"""
 options:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The proof's files."""
+    """The options for the proof's files."""
 
     DOCUMENTATION = r"""
 options:

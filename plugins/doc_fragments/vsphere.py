@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The login of all of them; VMS and HOSTS are what the modules of virtual machines and of hosts share."""
+    """The login options of all vsphere modules; VMS and HOSTS are for the modules of virtual machines and of hosts."""
 
     DOCUMENTATION = r"""
 options:

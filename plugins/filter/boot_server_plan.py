@@ -11,8 +11,9 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Computes what dnsmasq and nginx are configured with by the role P(sailloft.fleet.boot_server#role). All limits
-    follow from the number of nodes. The input is checked by P(sailloft.fleet.boot_server_problems#filter) before.
+  - Computes the settings with which the role P(sailloft.fleet.boot_server#role) configures dnsmasq and nginx. All
+    limits follow from the number of nodes. P(sailloft.fleet.boot_server_problems#filter) must have checked the input
+    before.
 options:
   _input:
     description: The nodes, each with C(name), C(mac), C(address) and C(architecture).

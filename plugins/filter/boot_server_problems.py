@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The checks of a boot server's variables, which the role boot_server makes before it changes anything."""
+"""Check a boot server's variables; the role boot_server does so before it changes anything."""
 
 from __future__ import annotations
 

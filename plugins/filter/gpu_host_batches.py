@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The batches in which hosts are rebooted: the smallest that one of them allows."""
+"""Choose the size of the batches in which hosts are rebooted: the smallest that any of the hosts allows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def batches(names: list[str], hostvars: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _hosts(serial: str, count: int) -> int:
-    """Return a serial in hosts; a share is rounded as Ansible does (ansible.utils.helpers.pct_to_int)."""
+    """Return a serial as a number of hosts; a percentage is rounded like ansible.utils.helpers.pct_to_int."""
     return max(1, int(serial[:-1]) * count // 100) if serial.endswith("%") else int(serial)
 
 

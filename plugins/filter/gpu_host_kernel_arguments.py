@@ -63,7 +63,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def gpu_host_kernel_arguments(variables: Any) -> list[str]:
-    """Return the arguments that follow from ``variables`` (a dict of the role's). Raises AnsibleFilterError."""
+    """Return the kernel arguments for the role's ``variables``. Raises AnsibleFilterError."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
     from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
 
@@ -78,7 +78,7 @@ def gpu_host_kernel_arguments(variables: Any) -> list[str]:
             "arguments but those that it is given: leave it out"
         )
     try:
-        # "boolean", because a value from the command line (-e) is text.
+        # boolean() is needed because a value from the command line (-e) is text.
         at_boot = boolean(given["gpu_host_hugepages_at_boot"])
         return kernel_arguments.for_any_host(
             {

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The settings of an ESXi host for its devices, of the variables that servers with KVM have."""
+"""Convert the variables of servers with KVM to the device settings of an ESXi host."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SRIOV = ("devices", "count")
 
 
 def settings_of(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the ``settings`` of vsphere_host_passthrough. Raises AnsibleFilterError for what vCenter cannot set."""
+    """Return ``settings`` for vsphere_host_passthrough. Raises AnsibleFilterError for what vCenter cannot set."""
     present = request["state"] == "present"
     found: list[dict[str, Any]] = []
     if request["vfio"]:

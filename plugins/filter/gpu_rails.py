@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The rails of two nodes to measure."""
+"""List the rails to measure between two nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - The RDMA devices of both in the order of their PCI addresses, paired by number.
+  - Pairs the RDMA devices of both nodes by number, in the order of their PCI addresses.
 positional: server
 options:
   _input:
@@ -19,7 +19,7 @@ options:
     type: dict
     required: true
   server:
-    description: The same of the node that receives.
+    description: The same for the node that receives.
     type: dict
     required: true
 """

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Choose the GPU servers of a play by their backend and by what the comparison said of them."""
+"""Choose the GPU servers of a play by their backend and by the result of their comparison."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ vars:
 
 RETURN = r"""
 _value:
-  description: Names, or C(all:!all) where there is none.
+  description: Names, or C(all:!all) if there are none.
   type: list
   elements: str
 """
@@ -64,7 +64,7 @@ def gpu_servers(
     role: str | None = None,
     held: bool | None = None,
 ) -> list[str]:
-    """Return the names of the servers that are meant."""
+    """Return the names of the chosen servers."""
     chosen = []
     for name in names:
         of_host = hostvars.get(name, {})

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The virtual machines of all ESXi hosts of a play, in one call for each cluster."""
+"""Gather the virtual machines of all ESXi hosts of a play, for one call per cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ author:
   - The Sailloft maintainers (@sailloft)
 description:
   - Returns one item for each login, cluster and request of the hosts, so that the role P(sailloft.fleet.gpu_vm#role)
-    plans all of it with one login. The items have no password, which a loop would show.
+    plans all of them with one login. The items have no password, which a loop would show.
   - Hosts without the request, those of another backend, are left out.
 options:
   _input:
@@ -26,8 +26,8 @@ options:
     required: true
   request:
     description:
-      - Name of the variable in which each host has what it requests besides, such as its state and what is allowed on
-        it. Hosts that request different things are different items.
+      - Name of the variable in which each host has its other requests, such as its state and the permissions. Hosts
+        with different requests are different items.
     type: str
     required: true
 """
@@ -60,7 +60,7 @@ def gather(hosts: list[str], hostvars: Mapping[str, Any], request: str) -> list[
         if request not in hostvars[host]:
             continue
         site = hostvars[host].get("gpu_vm_vsphere") or {}
-        # The whole login: neither another's account nor its validate_certs is taken for a host.
+        # The key has the whole login, so that no host is used with another host's account or validate_certs.
         key = ({part: value for part, value in site.items() if part != "host"}, hostvars[host][request])
         if key not in keys:
             keys.append(key)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NCCL's topology file for a guest on vSphere."""
+"""Write NCCL's topology file for a guest on vSphere."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ author:
   - The Sailloft maintainers (@sailloft)
 description:
   - ESXi gives a guest no PCIe switches, so the file carries those of the host above the guest's addresses. These are
-    not known before the virtual machine runs. They follow from the slot numbers that vCenter has, and from the guest's
+    not known before the virtual machine runs. They are computed from the slot numbers that vCenter has and the guest's
     own PCI tree.
-  - Never tried on a real ESXi. A device is believed at an address only if vendor and model agree.
+  - Never tried on a real ESXi. A device is accepted at an address only if vendor and model agree.
 options:
   _input:
-    description: What M(sailloft.fleet.vsphere_gpu_vm_info) returned of the virtual machine, with its plan.
+    description: What M(sailloft.fleet.vsphere_gpu_vm_info) returned for the virtual machine, with its plan.
     type: dict
     required: true
   hosts:
@@ -52,7 +52,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import 
 
 
 def nccl(domain: dict[str, Any], hosts: list[dict[str, Any]], guest: dict[str, Any]) -> str:
-    """Return the file's text, or "". Raises AnsibleFilterError where a topology or the plan is not whole."""
+    """Return the file's text, or "". Raises AnsibleFilterError where a topology or the plan is incomplete."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
     from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import addresses, nccl_topology
     from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The part of one host of the inventory in what the vsphere modules returned of whole clusters."""
+"""Extract the part of one inventory host from the vsphere modules' results, which are for whole clusters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ author:
   - The Sailloft maintainers (@sailloft)
 description:
   - The role P(sailloft.fleet.gpu_vm#role) makes one call for each cluster, over the items of
-    P(sailloft.fleet.gpu_vm_vsphere#filter). This is what it returned of one host's virtual machines.
+    P(sailloft.fleet.gpu_vm_vsphere#filter). This filter returns the results for one host's virtual machines.
 options:
   _input:
     description: The results of the loop.
@@ -48,7 +48,7 @@ from typing import Any
 
 
 def part(results: list[dict[str, Any]], host: str, domains: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the modules returned of the virtual machines ``domains`` of an inventory's host."""
+    """Return the part of the results that belongs to the virtual machines ``domains`` of an inventory host."""
     names = [domain.get("name") for domain in domains]
     mine = [result for result in results if host in result["item"]["inventory_hosts"]]
     found = [row for result in mine for row in result.get("domains", []) if row["name"] in names]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The text of /etc/nccl.conf."""
+"""Write the text of /etc/nccl.conf."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - The file with these settings and no others, sorted. A name that does not begin with C(NCCL_), and a value of several
-    lines, are refused.
+  - Returns the file with these settings and no others, sorted. A name that does not begin with C(NCCL_), and a value of
+    several lines, are refused.
 options:
   _input:
     description: The settings, by name.

@@ -11,7 +11,7 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Returns the variables that a blueprint gives, for links of Ethernet among switches and between them and hosts.
+  - Returns the variables that a blueprint gives, for Ethernet links among switches and between switches and hosts.
 options:
   _input:
     description: What M(sailloft.fleet.netbox_links_info) returned.

@@ -12,8 +12,8 @@ extends_documentation_fragment: sailloft.fleet.of_nodes
 description:
   - Takes C(node_boot_mac), C(node_boot_image), C(node_boot_kernel_arguments), C(node_boot_server_urls) and
     C(node_boot_report_url) of each node, and checks their types. Each node has its own, of its host or its groups.
-  - C(node_boot_servers) and C(node_boot_store_dir) are one for all nodes of a play. Nodes that have others are refused,
-    because their scripts would be written where they do not look for them.
+  - C(node_boot_servers) and C(node_boot_store_dir) must be the same for all nodes of a play. Nodes with other values
+    are refused, because their scripts would be written to a place where they do not look for them.
 """
 
 EXAMPLES = r"""
@@ -40,7 +40,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import
 )
 
 DEFAULT_IMAGE = {"channel": "stable"}
-# Waits, in seconds: a node with terabytes of memory trains it for a quarter of an hour; a day is a mistake in the unit.
+# Timeouts in seconds. A node with terabytes of memory trains it for a quarter of an hour; a day is a wrong unit.
 WAITS = ("node_boot_timeout_s", "node_boot_restart_timeout_s")
 WAIT_S_MAX = 86400
 # Variables that tasks for all nodes take from the first node.
@@ -78,7 +78,7 @@ def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_waits(name: str, variables: Mapping[str, Any]) -> None:
-    """Raise AnsibleFilterError for a wait that must be a mistake, before anything is changed."""
+    """Raise AnsibleFilterError for a timeout that must be a mistake, before anything is changed."""
     bmc = variables.get("node_boot_bmc") or {}
     given = {setting: variables.get(setting) for setting in WAITS}
     given["node_boot_bmc.power_timeout_s"] = bmc.get("power_timeout_s") if isinstance(bmc, Mapping) else None

@@ -1,7 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Choose the hosts of the next play of a rollout: the nodes on which something is to be done."""
+"""Choose the hosts of the next play of a rollout: the nodes that it has to change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ description:
   - For C(hosts) of a play. Reads the last result of M(sailloft.fleet.node_image_rollout) that the role
     P(sailloft.fleet.node_boot#role) registered. An empty result is the pattern that matches no host.
   - The controller is one of the hosts, and does nothing there. Ansible ends the whole run when all hosts of a play are
-    lost, for example when the only canary dies in its health check; then there would be no way back.
+    lost, for example when the only canary dies in its health check; then the rollout could not be rolled back.
   - If an earlier step of the run has failed altogether, there are no hosts.
 options:
   step:
@@ -30,7 +30,7 @@ hosts: "{{ groups.nodes | sailloft.fleet.node_boot_rollout_hosts(hostvars | defa
 
 RETURN = r"""
 _value:
-  description: Names, or C(all:!all) where there is none.
+  description: Names, or C(all:!all) if there are none.
   type: list
   elements: str
 """
@@ -45,9 +45,9 @@ GOES_ON = ("canary", "promote", "wave")
 
 def _end(decided: Mapping[str, Any], names: list[str]) -> list[str]:
     spares = [row["spare"] for row in decided["replacements"]]
-    # Canaries are proven by the channel, or unpinned on the way back.
+    # Canaries are proven by the channel, or unpinned when the rollout rolls back.
     concerned = {*decided["canaries"], *decided["lost"], *decided["nodes"], *spares}
-    # Without any, one of them releases the hold.
+    # Without any of these, one node is needed to release the hold.
     return [name for name in names if name in concerned] or names[:1]
 
 
@@ -65,7 +65,8 @@ def node_boot_rollout_hosts(names: list[str], hostvars: Mapping[str, Any], step:
     here = hostvars.get(CONTROLLER, {})
     if not names or here.get("__node_boot_step_failed"):
         return NOBODY
-    # All plays but the first include the controller, which has the last result: a skipped one if it alone was left.
+    # All plays but the first include the controller, which has the last result. Its task was skipped if no node was
+    # left in the play.
     last = here.get("__node_boot_rollout") or {}
     if last.get("skipped") and step == "waves":
         return NOBODY

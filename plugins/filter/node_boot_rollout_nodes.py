@@ -1,7 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Collect how far nodes are in a rollout, for the module node_image_rollout."""
+"""Collect the progress of nodes in a rollout, for the module node_image_rollout."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def node_boot_server_failure(answers: Mapping[str, Any], host: str = "") -> str:
     failed = [answer for answer in answers.get("results") or [answers] if _lost(answer) or answer.get("failed")]
     if not failed:
         return ""
-    # A node's task may be asked of the same server several times: each text once.
+    # The task of each of several nodes may contact the same server; a repeated text is listed once.
     texts = list(dict.fromkeys(_text(answer, host) for answer in failed))
     lost = list(dict.fromkeys(host or _host(answer.get("item")) for answer in failed if _lost(answer)))
     remedy = (
@@ -68,7 +68,7 @@ def _text(answer: Mapping[str, Any], host: str) -> str:
 
 
 def _host(item: Any) -> str:
-    """Return the host of a loop's item: a host's name, or a store with ``host``."""
+    """Return the host of a loop's item, which is the name of a host or a store with ``host``."""
     return str(item["host"] if isinstance(item, Mapping) else item or "")
 
 

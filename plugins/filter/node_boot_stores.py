@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Convert what was read of stores to the form of the modules node_image_keep and node_image_rollout."""
+"""Convert the results of reading stores to the form of the modules node_image_keep and node_image_rollout."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ SETTINGS = {"content", "mode", "owner", "group"}
 
 
 def node_identity_nodes(names: Any, hostvars: Any) -> list[dict[str, Any]]:
-    """Return rows of name, ek, secrets (a list of files with a path). Raises AnsibleFilterError without content."""
+    """Return rows of name, ek and secrets (files with a path). Raises AnsibleFilterError, without secret content."""
     rows = []
     for name in names:
         if name not in hostvars:
@@ -60,7 +60,7 @@ def _file(node: str, path: Any, file: Any) -> dict[str, Any]:
             f"node {node}: node_identity_secrets: {path} is not a dictionary with content and, if wanted, mode, owner "
             "and group; write it as path: {content: ...}"
         )
-    # Ansible's own message of a wrong type would show it.
+    # Ansible's own message about a wrong type would show the content.
     if isinstance(file["content"], (Mapping, list)):
         raise AnsibleFilterError(f"node {node}: node_identity_secrets: the content of {path} is not a text; quote it")
     return {"path": path, **file}

@@ -33,12 +33,12 @@ _value:
 from collections.abc import Mapping
 from typing import Any
 
-# The packages that builds of all distributions need.
+# The packages that the builds of all distributions need.
 PACKAGES = ("cryptsetup-bin", "minisign", "passwd", "squashfs-tools", "util-linux", "zstd")
 
 
 def node_image_build_packages(layers: Mapping[str, Any]) -> list[str]:
-    """Return the packages. The module node_image refuses a distribution that is unknown, with the known ones."""
+    """Return the packages. The module node_image refuses an unknown distribution and lists the known ones."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import DISTRIBUTIONS
 
     names = {str(layer.get("distribution")) for layer in layers.values() if isinstance(layer, Mapping)}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Report what a failed task said."""
+"""Report the cause of a failed task."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Takes C(roce_host_nics) of each host. The module says what is wrong with it.
+  - Takes C(roce_host_nics) of each host. The module checks it.
 options:
   _input:
     description: The names of the hosts.
@@ -32,7 +32,7 @@ hosts: "{{ groups.all | sailloft.fleet.roce_hosts(hostvars) }}"
 
 RETURN = r"""
 _value:
-  description: By host, its NICs; null for a host that has none given.
+  description: By host, its NICs; null for a host without the variable.
   type: dict
 """
 

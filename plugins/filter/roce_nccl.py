@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NCCL's settings with those that follow from the RoCE policy."""
+"""Add the settings that follow from the RoCE policy to NCCL's settings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from ansible.errors import AnsibleFilterError
 
 
 def roce_nccl(settings: Any, policy: Any, choices: Any = None) -> dict[str, Any]:
-    """Return ``settings`` with those of the policy. Raises AnsibleFilterError."""
+    """Return ``settings`` with the policy's settings. Raises AnsibleFilterError."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
     from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import nccl_conf
     from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy

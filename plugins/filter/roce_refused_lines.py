@@ -30,7 +30,7 @@ msg: "{{ lines | sailloft.fleet.roce_refused_lines(ansible_failed_result.msg) }}
 
 RETURN = r"""
 _value:
-  description: A sentence with the lines; empty where the message names no word.
+  description: A sentence with the lines; empty if the message names no word.
   type: str
 """
 

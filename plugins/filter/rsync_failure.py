@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The cause of a failed copy by rsync, and the next step."""
+"""Report the cause of a failed copy by rsync, and the remedy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _value:
 from collections.abc import Mapping
 from typing import Any
 
-# The messages of rsync, and rsync(1), EXIT VALUES: cause and next step.
+# A message of rsync, and its exit values: rsync(1), EXIT VALUES.
 NO_SPACE = "No space left on device"
 TIMEOUT = 30
 UNREACHABLE = 255  # ssh(1)

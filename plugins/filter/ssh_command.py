@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Build the ssh command with which a tool such as rsync reaches a host in the same way as Ansible."""
+"""Build the ssh command that a tool such as rsync needs to connect to a host in the same way as Ansible."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-# Options that the inventory writes as a shell would read them.
+# Options that the inventory quotes for a shell.
 ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
-# A host that does not answer, or stops answering, is given up. ssh uses the first of repeated options: those of the
-# inventory take precedence.
+# The timeouts for a host that does not answer, or stops answering. ssh uses the first of repeated options: those of
+# the inventory take precedence.
 GIVE_UP = "-o ConnectTimeout=15 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 
 

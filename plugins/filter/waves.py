@@ -13,7 +13,7 @@ author:
 description:
   - Reads C(play_serial) and C(play_max_fail_percentage) of the first host. Ansible reads C(serial) of a play before it
     reads the variables of a host.
-  - A value that Ansible would take for another, such as 0 hosts for all hosts, is an error.
+  - A value that Ansible would misinterpret, such as 0 hosts, which it takes for all hosts, is an error.
 options:
   _input:
     description: The names of the hosts of the play's group.
@@ -21,8 +21,8 @@ options:
     elements: str
     required: true
   hostvars:
-    description: The variables of all hosts. Without any, as in the first play of a run, the result is that without the
-      variables.
+    description: The variables of all hosts. Without any, as in the first play of a run, the result is the same as if
+      the two variables were not set.
     type: dict
     required: true
 """
@@ -34,7 +34,8 @@ serial: "{{ (groups.gpu_hosts | default([]) | sailloft.fleet.waves(hostvars | de
 RETURN = r"""
 _value:
   description: >-
-    C(serial), without the variable one wave with all hosts, and C(max_fail_percentage), without the variable no limit.
+    C(serial) (one wave with all hosts if the variable is not set) and C(max_fail_percentage) (no limit if the variable
+    is not set).
   type: dict
 """
 

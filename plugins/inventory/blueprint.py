@@ -1,7 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The inventory of a site from its blueprint."""
+"""Build the inventory of a site from its blueprint."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ options:
     description: The rules by which ports are connected.
     type: dict
   checks:
-    description: What each fabric is declared to be.
+    description: The required properties of each fabric.
     type: dict
 notes:
   - With O(cache=true), the expanded inventory is kept under a digest of the file and the version of the collection. A
@@ -134,7 +134,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         data, source = load(text, path)
         blueprint = read({name: value for name, value in data.items() if name not in ANSIBLES}, source)
         made = make_inventory(expand(blueprint))
-        # Ansible trusts templates only in values that it has read itself.
+        # Ansible trusts only templates in values that it has read itself.
         for kind in blueprint.kinds:
             made["groups"][kind]["vars"] = dict((config["devices"][kind] or {}).get("vars") or {})
         return made
@@ -151,7 +151,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for host, each in hosts.items():
             self.inventory.add_host(host, each["group"])
             own = self.inventory.hosts[host]
-            # set_variable of the inventory looks the host up among all groups for each variable.
+            # set_variable of the inventory would search all groups for the host, for each variable.
             for name, value in each["vars"].items():
                 own.set_variable(name, value)
         self._construct(hosts)
@@ -169,7 +169,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
 
 def _digest(text: str) -> str:
-    """Return a digest of the file and of the collection's version, by which the cache finds an expansion."""
+    """Return a digest of the file and of the collection's version, which is the cache's key for an expansion."""
     galaxy = Path(__file__).parents[2]
     version = ""
     for name in ("MANIFEST.json", "galaxy.yml"):

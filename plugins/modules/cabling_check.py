@@ -68,7 +68,7 @@ unread:
   returned: success
   type: int
 report:
-  description: The same as lines of text.
+  description: The result as lines of text.
   returned: success
   type: list
   elements: str

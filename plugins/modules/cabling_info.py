@@ -84,7 +84,7 @@ def _speeds(names: Any) -> dict[str, float]:
     for name in names:
         try:
             speed = int((NET / name / "speed").read_text())
-        # A port without a link, or of a driver without speeds (OSError: invalid argument).
+        # The port has no link, or its driver does not report speeds (OSError: invalid argument).
         except (OSError, ValueError):
             continue
         if speed > 0:

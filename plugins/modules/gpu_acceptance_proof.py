@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Measured beside expected, as a proof."""
+"""Compare measurements with expected values, and write a proof."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ options:
     required: true
   rails:
     description:
-      - For each rail C(rail), as the filter P(sailloft.fleet.gpu_rails#filter) has it with C(from) and C(to), C(run),
-        and C(server_topology).
+      - For each rail, C(rail) as the filter P(sailloft.fleet.gpu_rails#filter) returns it, with C(from) and C(to)
+        added, C(run) and C(server_topology).
     type: list
     elements: dict
     default: []
@@ -108,7 +108,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 
 
 def proof(given: dict[str, Any]) -> Proof:
-    """Return the proof of the module's arguments. Raises SailloftError."""
+    """Return the proof for the module's arguments. Raises SailloftError."""
     node = Host.from_dict(given["topology"])
     guest = given["machine"] == "guest"
     above = Host.from_dict(given["host_topology"]) if given["host_topology"] else None

@@ -114,7 +114,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance
 
 
 def port_gbit_s(device: str) -> float | None:
-    """Return 400.0 of "400 Gb/sec (4X NDR)" (Linux drivers/infiniband/core/sysfs.c, rate_show)."""
+    """Return a port's rate: 400.0 for "400 Gb/sec (4X NDR)" (Linux drivers/infiniband/core/sysfs.c, rate_show)."""
     try:
         with open(f"/sys/class/infiniband/{device}/ports/1/rate", encoding="ascii") as file:
             found = re.match(r"([\d.]+) Gb/sec", file.read())
@@ -161,7 +161,7 @@ def main() -> None:
         argv += [given["server"]] if given["server"] else []
     if module.check_mode:
         module.exit_json(changed=False, **run.Done(tool, run.NOT_MEASURED, "check mode", argv, "", 0).to_dict(), **more)
-    # The server is started at the same time as the client, on another machine.
+    # The server starts at the same time as the client, on another machine, so the client retries.
     retry_s = 20 if given["server"] else 0
     module.exit_json(changed=False, **run.run(tool, argv, given["limit_seconds"], retry_s).to_dict(), **more)
 

@@ -322,7 +322,7 @@ def main() -> None:
 
 
 def _warn(module: AnsibleModule, findings: list[dict[str, Any]]) -> None:
-    # Ansible shows a module's warnings without the host that they are of.
+    # Ansible shows a module's warnings without the name of the host.
     for text in warnings(findings, platform.node()):
         module.warn(text)
 

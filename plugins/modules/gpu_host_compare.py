@@ -89,7 +89,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options 
 
 
 def of_host(system: System, given: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the differences by part of ``compare.PARTS`` that is given, up to the first that has any."""
+    """Return the differences of the given parts of ``compare.PARTS``, up to the first part that has any."""
     found: dict[str, list[str]] = {}
     for name, options in compare.options().items():
         if given.get(name) is None:
@@ -105,7 +105,7 @@ def of_domains(given: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the guests' names and topologies, and the differences, for the arguments ``given`` of gpu_domain."""
     try:
         validated = ArgumentSpecValidator(gpu_domain_options(URI)).validate(given)
-    except TypeError as error:  # as options.module_of has it
+    except TypeError as error:  # as in options.module_of
         return [], [str(error)]
     if validated.error_messages:
         return [], validated.error_messages
@@ -116,7 +116,7 @@ def of_domains(given: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def compared(system: System, given: dict[str, Any]) -> Outcome:
-    """Return as facts what ``given`` (arguments by option) finds to be different."""
+    """Return the differences from ``given`` (arguments by option) as facts."""
     facts: dict[str, Any] = {"differences": of_host(system, given), "domains": []}
     if any(facts["differences"].values()):
         return Outcome(facts=facts)

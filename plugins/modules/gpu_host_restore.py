@@ -2,13 +2,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Take back the settings of a GPU host."""
+"""Restore the settings of a GPU host."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_host_restore
-short_description: Take back the settings of a GPU host
+short_description: Restore the former settings of a GPU host
 version_added: 0.1.0
 description:
   - Restores the values from before M(sailloft.fleet.gpu_host_boot), M(sailloft.fleet.kernel_arguments) and
@@ -22,7 +22,7 @@ extends_documentation_fragment: [sailloft.fleet.attributes]
 """
 
 EXAMPLES = r"""
-- name: Take back the settings of the host
+- name: Restore the former settings of the host
   sailloft.fleet.gpu_host_restore:
 """
 

@@ -15,7 +15,7 @@ description:
     this distribution and kernel. Combinations that their vendors do not support are refused, all at once, before
     anything is written.
   - Writes the archives and their keys, the pins of the versions, the kernel modules to load, the limit of locked
-    memory, and the ARP settings of rails on one subnet; and removes those of them that are not wanted any more.
+    memory, and the ARP settings of rails on one subnet; and removes those that are no longer needed.
   - Returns the packages that are missing (RV(install)), for M(ansible.builtin.apt) and M(ansible.builtin.dnf). It
     installs none itself.
   - Works in an image too, whose root is a chroot on the host that builds it. There the kernels are those of the image.
@@ -78,7 +78,7 @@ options:
     type: bool
     default: false
   signing:
-    description: Whether DKMS has a key that signs what it builds, whose certificate the firmware knows.
+    description: Whether DKMS has a key that signs its modules, and whose certificate is enrolled in the firmware.
     type: bool
     default: false
   repositories:
@@ -151,7 +151,7 @@ remove:
   type: list
   elements: str
 versions:
-  description: The installed version of each package of the plan; null where it is not installed.
+  description: The installed version of each package of the plan; null if it is not installed.
   returned: when O(state=present)
   type: dict
 archives_changed:
@@ -177,12 +177,12 @@ kernels:
   type: list
   elements: str
 modules_missing:
-  description: The kernels without modules of this driver, a line each.
+  description: The kernels without modules of this driver, one line each.
   returned: when O(state=present)
   type: list
   elements: str
 loaded:
-  description: The version of the driver that runs; null where none does.
+  description: The version of the driver that runs; null if none does.
   returned: when O(state=present)
   type: str
 reboot_required:
@@ -198,7 +198,7 @@ signing_key:
   returned: when O(state=present)
   type: dict
 notes:
-  description: What the user should know, a line each.
+  description: What the user should know, one line each.
   returned: success
   type: list
   elements: str
@@ -232,7 +232,7 @@ def main() -> None:
         "url": {"type": "str", "required": True},
         "suite": {"type": "str", "default": "/"},
         "components": texts,
-        # It is a public one.
+        # This is a public key.
         "key": {"type": "str", "required": True, "no_log": False},
         "fingerprints": {"type": "list", "elements": "str", "required": True},
     }

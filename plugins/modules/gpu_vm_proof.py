@@ -158,7 +158,7 @@ def evidence(params: Mapping[str, Any]) -> Evidence:
 
 
 def in_guest(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of the evidence that was read in the guest, and the settings of it."""
+    """Return the part of the evidence that was read in the guest, and the settings for the guest."""
     return {
         "guest": Host.from_dict(params["guest_topology"]) if params["guest_topology"] else None,
         "guest_settings": Settings.of_result(params["guest_settings"]),

@@ -11,7 +11,7 @@ version_added: 0.1.0
 description:
   - Reads the interfaces and cables of a site from NetBox's REST API, page by page, and returns which interfaces are
     connected, their speeds and the lengths of their cables.
-  - M(sailloft.fleet.cabling_check) compares what devices see with it, and the filter
+  - M(sailloft.fleet.cabling_check) compares it with what devices see, and the filter
     P(sailloft.fleet.netbox_roce#filter) returns the ports of the RoCE policy.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads, sailloft.fleet.netbox]
 options:

@@ -11,7 +11,7 @@ version_added: 0.1.0
 description:
   - Creates and changes racks, device types and roles, devices, interfaces, addresses, cables and prefixes in NetBox 4.2
     or later, as a blueprint has them. It removes nothing. It runs on the controller.
-  - Each kind of object is read at once, and written many objects a request.
+  - All objects of a kind are read together, and written with many objects per request.
   - Fields that a blueprint does not have stay as they are in NetBox.
 extends_documentation_fragment: [sailloft.fleet.attributes, sailloft.fleet.netbox]
 options:
@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 objects:
-  description: By kind of object, how many were C(created), C(updated) and the C(same).
+  description: By kind of object, how many were C(created), were C(updated), and stayed the C(same).
   returned: success
   type: dict
   sample: {devices: {created: 8, updated: 0, same: 328}}

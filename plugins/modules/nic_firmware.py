@@ -45,7 +45,7 @@ options:
     description:
       - The settings of the table of families (ConnectX-6, -7, -8, BlueField-3), with ATS as the topology needs it.
       - O(settings) override it. A NIC of another family is not changed. A setting that the firmware of a NIC does not
-        know is returned in RV(unknown) and is no failure.
+        know is returned in RV(unknown) and is not a failure.
     type: dict
     suboptions:
       devices:
@@ -89,7 +89,7 @@ failures:
   type: list
   elements: str
 unknown:
-  description: Settings of the table of families that the firmware of a NIC does not know, a line each.
+  description: Settings of the table of families that the firmware of a NIC does not know, one line each.
   returned: when the settings are valid
   type: list
   elements: str

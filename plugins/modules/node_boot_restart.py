@@ -8,13 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_boot_restart
-short_description: Restart a node through its BMC by the network, once
+short_description: Restart a node through its BMC, with a one-time network boot
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
   - Sets the next boot to the network, restarts the node or starts it if it is off, and reads back that its power is on.
-    Only the node itself can tell whether it booted (M(sailloft.fleet.node_image_wait)).
+    Only the node itself can report whether it booted (M(sailloft.fleet.node_image_wait)).
   - Runs C(redfish_info) and C(redfish_command), or C(ipmi_boot) and C(ipmi_power), of C(community.general), on the host
     that the task is delegated to, in one task. The modules for IPMI need the Python package pyghmi there.
   - The message of a failure names the node, its BMC, the cause and the next step.

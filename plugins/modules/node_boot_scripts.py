@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The scripts by which nodes boot."""
+"""The scripts that nodes boot with."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Nodes' secrets, encrypted to their TPMs."""
+"""Encrypt nodes' secrets to their TPMs."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ SECRET = {
 NODE = {
     "name": {"type": "str", "required": True},
     "ek": {"type": "str", "required": True},
-    # That there are any is no secret; their contents have no_log.
+    # The existence of secrets need not be hidden; their contents have no_log.
     "secrets": {"type": "list", "elements": "dict", "required": True, "no_log": False, "options": SECRET},
 }
 
@@ -180,7 +180,7 @@ def main() -> None:
         signer = Signer(params["signing_key"], params["public_key"], params["signing_password"])
         change = identities.ensure(store, nodes, signer, module.check_mode, params["removed"])
         folder = store.place(IDENTITY)
-        # A bundle whose digest is right and whose signature is not differs in nothing that is shown.
+        # A bundle with the right digest and a wrong signature shows no difference.
         forged = [name for name in change.written if change.before.get(name) == change.after[name]]
         before = {**change.before, **dict.fromkeys(forged, "not signed by this key")}
         after = {**{name: before[name] for name in change.others}, **change.after}

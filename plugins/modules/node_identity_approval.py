@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Decide if secrets may be sealed to a TPM."""
+"""Decide whether secrets may be sealed to a TPM."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Read a node's endorsement key, and if it has its secrets."""
+"""Read a node's endorsement key, and whether the node has its secrets."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 
-# The index of the maker's certificate of an endorsement key of template L-1 (TCG, "EK Credential Profile", 2.2.1.4).
+# The index of the manufacturer's certificate for an endorsement key of template L-1 (TCG, "EK Credential Profile",
+# 2.2.1.4).
 CERTIFICATE_INDEX = "0x01c00002"
 REPORT = "/run/sailloft/identity.json"
 NO_CERTIFICATE = "the TPM has no certificate of it: that it is a TPM's key, and this machine's, was not checked"
@@ -110,7 +111,8 @@ def read(module: AnsibleModule) -> tuple[bytes, bytes]:
         status, said = tool(module, environment, folder, "tpm2_createek", "-G", "rsa", "-u", "ek.pub", "-c", "ek.ctx")
         if status:
             raise ImageError(f"TPM {module.params['tcti']}", said, "is a TPM 2.0 there, and switched on?")
-        # Behind the kernel's resource manager nothing stays in a TPM; one that is reached without it has three places.
+        # The kernel's resource manager removes objects from the TPM. Without it they remain, and a TPM has only three
+        # slots.
         tool(module, environment, folder, "tpm2_flushcontext", "-t")
         with open(os.path.join(folder, "ek.pub"), "rb") as stream:
             ek = stream.read()

@@ -170,7 +170,7 @@ def main() -> None:
                 "first_stage", "no script was given", "use the module by its action plugin, or give its text"
             )
         setting = Setting(
-            # systemctl --root takes no ".." on the way to its root.
+            # systemctl --root does not accept ".." in the path of its root.
             store=Path(params["store"]).resolve(),
             cache=Path(params["cache"]).resolve(),
             secret_key=Path(params["signing_key"]),

@@ -106,7 +106,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store i
 def change(
     store: Store, params: Mapping[str, Any], check: bool
 ) -> tuple[channels.Channel | None, channels.Channel | None]:
-    """Return the channel before and after, None if there is none. Raises ImageError."""
+    """Return the channel before and after the change; None if there is no channel. Raises ImageError."""
     name, digest, hold = params["channel"], params["digest"], params["hold"]
     if params["state"] == "promoted":
         return channels.promote(store, name, digest, check, hold)

@@ -17,8 +17,8 @@ description:
   - Claims that systemd has started everything, that no unit has failed, and that the health gate holds.
   - Writes the proof as JSON, as one HTML page and as a short table.
   - A claim without an observation does not hold.
-  - Reads the node by M(sailloft.fleet.node_image_info) if O(state) is left out. All else is computed in the process of
-    the task on the controller, and the files are written there.
+  - Reads the node with M(sailloft.fleet.node_image_info) if O(state) is left out. Everything else is computed in the
+    process of the task on the controller, and the files are written there.
 options:
   name:
     description: Name of the node, and of the files.
@@ -63,7 +63,7 @@ options:
     suboptions:
       command:
         description: >-
-          A command that the action runs on the node, a word an item, also in check mode. The node is healthy if its
+          A command that the action runs on the node, one word per item, also in check mode. The node is healthy if its
           exit status is 0.
         type: list
         elements: str

@@ -14,7 +14,7 @@ description:
   - "Returns the next step when a fleet changes to another image: the canaries, the promotion of the channel, a wave,
     the end, or a rollback."
   - It keeps no state. The progress of a rollout follows from the images of the nodes and the channel. Therefore a
-    rollout continues after its controller died.
+    rollout can continue after its controller has died.
   - No node boots the image if more than O(budget) nodes have failed, and only canaries boot it before all canaries
     hold. Therefore at most the budget and one wave of nodes can fail.
   - Runs on the controller with the results of other modules; it contacts no host.
@@ -207,7 +207,7 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
     canaries = rollout.canaries([node.name for node in nodes], params["canaries"])
     nodes = [replace(node, canary=node.name in canaries) for node in nodes]
     if channel.is_new(target):
-        # The nodes of a new channel may never have booted: one that does not answer is still to boot.
+        # The nodes of a new channel may never have booted: a node that does not answer still has to boot.
         nodes = [replace(node, reachable=node.reachable or not node.tried) for node in nodes]
     rules = rollout.Rules(rollout.sizes(params["waves"], len(nodes)), params["budget"])
     step = rollout.decide(nodes, target, channel, rules)

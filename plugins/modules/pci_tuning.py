@@ -91,7 +91,7 @@ EXAMPLES = r"""
 RETURN = r"""
 devices:
   description:
-    - By address, the value of each setting now (in check mode, the value to be), C(not_writable) for registers
+    - By address, the value of each setting now (in check mode, the predicted value), C(not_writable) for registers
       that are read-only, and under C(not_applicable) the settings that it cannot have, with the reason.
   returned: success
   type: dict

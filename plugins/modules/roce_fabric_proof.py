@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The proof of a RoCE fabric, written."""
+"""Write the proof of a RoCE fabric."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def main() -> None:
         },
         told=("policy", "asics", "paths", "rdma_class", "thresholds", "name"),
     )
-    # The code below makes no cycles, and searching for them takes a third of the time with a large fabric's input.
+    # The code below makes no reference cycles, and the search for them takes a third of the time for a large fabric.
     gc.disable()
     finish(module, lambda: report.checked(module.params))
 

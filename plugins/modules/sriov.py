@@ -134,7 +134,7 @@ EXAMPLES = r"""
         trust: true
         spoof_check: false
 
-- name: Create VFs on InfiniBand with GUIDs of their own, whose link is the port's
+- name: Create VFs on InfiniBand with GUIDs of their own, whose link follows the port
   sailloft.fleet.sriov:
     functions:
       - devices: ["15b3:101b"]

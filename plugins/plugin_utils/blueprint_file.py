@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.site im
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read import read
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.settings import Source
 
-# Settings of the file that are the inventory plugin's and not the blueprint's: those of every plugin with constructed
+# Settings of the file that belong to the inventory plugin, not to the blueprint: those of every plugin with constructed
 # groups and a cache.
 ANSIBLES = (
     "plugin",
@@ -32,19 +32,19 @@ ANSIBLES = (
     "cache_prefix",
 )
 
-# PyYAML without libyaml has only the slower one.
+# PyYAML without libyaml has only the slower SafeLoader.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):
-    """A loader to which a value with a tag of Ansible's (!vault, !unsafe) is null: only ``vars`` have them."""
+    """A loader that reads values with Ansible's tags (!vault, !unsafe) as null; only ``vars`` have such values."""
 
 
 _Loader.add_multi_constructor("!", lambda loader, suffix, node: None)
 
 
 def load(text: str, file: str) -> tuple[Any, Source]:
-    """Return the data and where it is from. Raises SiteError for text that is no YAML, or has a setting twice."""
+    """Return the data and its source. Raises SiteError for text that is not YAML, or has a setting twice."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
@@ -70,7 +70,7 @@ def _collect(node: Any, path: tuple[str, ...], lines: dict[tuple[str, ...], int]
             name = str(getattr(key, "value", ""))
             below = (*path, name)
             line = key.start_mark.line + 1
-            # A merge key (<<) may occur there more than once.
+            # A merge key (<<) may occur more than once in a mapping.
             if name in seen and key.tag != "tag:yaml.org,2002:merge":
                 raise SiteError(".".join(below), "the setting is there twice", "remove one of them", f"{file}:{line}")
             seen.add(name)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Run one slice of an inventory on a gateway: ansible-runner's transmit here, its worker there, its process here."""
+"""Run one slice of an inventory on a gateway: ansible-runner transmit and process here, its worker there."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome im
 COLLECTION = Path(__file__).resolve().parents[2]
 # The parts of the collection that a run needs; __pycache__ is for the controller's Python.
 PARTS = ("meta", "playbooks", "plugins", "roles")
-# The worker's folder has the inventory with its secrets: it is in memory, for its user alone, and removed also when the
-# worker is killed.
+# The worker's folder has the inventory with its secrets. The folder is therefore in memory, readable only by its user,
+# and removed even when the worker is killed.
 WORKER = (
     "umask 077; folder=$(mktemp -d -p /dev/shm sailloft.XXXXXXXX) || exit; "
     'trap "rm -rf $folder" EXIT; trap "exit 1" HUP INT TERM; '
@@ -43,7 +43,7 @@ class Job(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The end of a slice: the outcome of each host, if anything was changed, and why the slice was lost, or ""."""
+    """The result of a slice: each host's outcome, whether anything changed, and why the slice was lost, or ""."""
 
     hosts: dict[str, HostOutcome]
     changed: bool
@@ -65,7 +65,7 @@ def make_project(folder: Path, playbook: str) -> str:
 
 
 def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Collection[str], artifacts: Path) -> Ended:
-    """Run the playbook on the hosts, from the gateway; ``artifacts`` gets the output, for the user alone."""
+    """Run the playbook on the hosts from the gateway; the output is in ``artifacts``, readable only by the user."""
     from ansible_runner import interface
 
     events, told = Events(), {"status": "", "job_explanation": ""}
@@ -101,7 +101,7 @@ def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Colle
 
         def keep_event(event: dict[str, Any]) -> bool:
             events.add(event)
-            return False  # writes no file for it
+            return False  # ansible-runner then writes no file for the event
 
         try:
             interface.run(
@@ -112,7 +112,7 @@ def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Colle
                 status_handler=lambda data, runner_config: told.update(data),
                 quiet=True,
             )
-        except Exception as error:  # of zipfile, json or the system: a stream that was cut off
+        except Exception as error:  # zipfile, json or the system raises it for a stream that was cut off
             told.update(status="error", job_explanation=f"its stream was cut off: {error}")
         stdout.close()
         if told["status"] == "error":
@@ -128,7 +128,7 @@ def _ended(hosts: Collection[str], events: Events, cause: str, successful: bool 
 
 
 def _cause(told: Mapping[str, Any], status: int, said: str, events: Events, gateway: str) -> str:
-    """Return why a slice was lost, and the next step; "" where the run went to its end, whatever its hosts did."""
+    """Return why a slice was lost, and the remedy; "" where the run completed, even if hosts failed."""
     if told["status"] in ("successful", "failed") and events.stats is not None:
         return ""
     last = said.splitlines()[-1] if said else ""
@@ -140,7 +140,7 @@ def _cause(told: Mapping[str, Any], status: int, said: str, events: Events, gate
     if told["status"] == "failed":
         return f"ansible-playbook ended before its first play: {events.error or last}; correct it, and resume the run"
     if events.any:
-        # Without the connection, the worker runs its playbook to the end.
+        # A worker that loses the connection still runs its playbook to the end.
         remedy = "resume the run when no ansible-playbook is left there"
         return f"the connection or the worker ended before the run ({last or f'status {status}'}); {remedy}"
     cause = last or " ".join(str(told["job_explanation"]).split()) or f"status {status}"

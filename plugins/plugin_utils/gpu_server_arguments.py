@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The arguments that the roles gpu_host and gpu_vm give their modules, computed from their variables. Pure.
+"""Compute the arguments that the roles gpu_host and gpu_vm pass to their modules, from the roles' variables. Pure.
 
-They are those of the roles' tasks (``prepare.yml``, ``next_boot.yml`` and ``settle.yml`` of gpu_host, ``libvirt.yml``
-of gpu_vm), which a test compares with these. Ansible compiles each template anew in each process that it starts for a
-host: those of these tasks take twice the time of the comparison itself.
+A test compares them with the arguments in the roles' tasks (``prepare.yml``, ``next_boot.yml`` and ``settle.yml`` of
+gpu_host, ``libvirt.yml`` of gpu_vm). Ansible compiles each template again in each process that it starts for a host:
+the templates of these tasks would take twice the time of the comparison itself.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ SERIAL = re.compile(r"[1-9][0-9]{0,5}|([1-9][0-9]?|100)%")
 
 
 def refused(of: Mapping[str, Any]) -> bool:
-    """Return True if the role refuses a value that no module checks: how many hosts reboot at once."""
+    """Return True if the role refuses a value that no module checks: the number of hosts that reboot at once."""
     most = str(of["gpu_host_max_fail_percentage"])
     return not (SERIAL.fullmatch(str(of["gpu_host_serial"])) and most.isdecimal() and int(most) <= 100)
 
 
 def of_gpu_host(of: Mapping[str, Any], packages: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the arguments of gpu_host_compare from the values of the role's variables, each of its type.
+    """Return the arguments of gpu_host_compare from the role's variables, whose values have the right types.
 
     ``packages``: the packages and sockets that the role installs, as ``packages.options``.
     """
@@ -66,7 +66,7 @@ def of_gpu_host(of: Mapping[str, Any], packages: Mapping[str, Any]) -> dict[str,
 
 
 def of_gpu_vm(of: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the arguments of gpu_host_compare from the values of the role's variables, each of its type."""
+    """Return the arguments of gpu_host_compare from the role's variables, whose values have the right types."""
     return {
         "gpu_domain": {
             "domains": of["gpu_vm_domains"],
@@ -83,7 +83,7 @@ def of_gpu_vm(of: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def _pci_tuning(of: Mapping[str, Any]) -> dict[str, Any]:
     acs = of["gpu_host_acs"]
     by_word = isinstance(acs, str)
-    # Another word is refused by the modules.
+    # The modules refuse any other word.
     purpose = ACS_PURPOSES.get(acs, "unknown") if by_word else ""
     settings = {"settings": [*of["gpu_host_pci"], *([] if by_word else acs)]}
     by_port = {"acs_by_port": {"devices": of["gpu_host_acs_devices"], "purpose": purpose}}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The controller's part of a module that runs long: it shows what the module is doing while it does it."""
+"""The controller's part of a module that runs for a long time: it shows the module's progress."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 POLL_S = 3
-# The first polls are at short intervals: a run that finds nothing to do ends within a second.
+# The first polls have short intervals, because a run without changes ends within a second.
 FIRST_POLL_S = 0.5
 LIMIT_S = 6 * 3600
-# Ansible ends a background job after LIMIT_S; the process that did so may have ended too, and then nothing reports it.
+# Ansible ends a background job after LIMIT_S. The process that does so may have ended itself, and then nothing reports
+# the timeout.
 GRACE_S = 60
 JOB = "ansible.legacy.async_status"
 
@@ -30,7 +31,7 @@ class ShownProgress(ActionBase):
 
     _supports_check_mode = True
     _supports_async = True
-    # The module's work and the next step, for a module that does not end.
+    # The subject and the remedy of the message for a module that does not end.
     WORK = ""
     REMEDY = ""
 
@@ -39,11 +40,11 @@ class ShownProgress(ActionBase):
         return dict(self._task.args)
 
     def subject(self) -> str:
-        """Return what each line begins with."""
+        """Return the text that each line begins with."""
         return str(self._play_context.remote_addr)
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action. With ``async`` on the task, or if the connection cannot, without progress."""
+        """Run the action, without progress if the task has ``async`` or the connection does not support it."""
         result = super().run(tmp, task_vars)
         arguments = self.arguments()
         if self._task.async_val or self._connection.always_pipeline_modules or arguments.get("progress"):
@@ -51,7 +52,7 @@ class ShownProgress(ActionBase):
                 self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=bool(self._task.async_val))
             )
             return result
-        # Not in Ansible's temporary folder, which is removed before the background job ends. mktemp's file is private.
+        # Ansible removes its own temporary folder before the background job ends. A file of mktemp is private.
         made = self._low_level_execute_command("mktemp /tmp/sailloft-progress.XXXXXX")
         if made["rc"]:
             result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
@@ -64,7 +65,7 @@ class ShownProgress(ActionBase):
         return result
 
     def _watched(self, arguments: dict[str, Any], progress: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        # The task itself is not changed: only this one call runs in the background.
+        # async_val is reset after this call: only the call runs in the background, not the task.
         self._task.async_val = LIMIT_S
         try:
             started = self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=True)
@@ -93,7 +94,7 @@ class ShownProgress(ActionBase):
         return status
 
     def _status(self, job: str, mode: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        # The place that the job itself reports: its user's HOME can differ from ~USER.
+        # The path comes from the job itself, because its user's HOME can differ from ~USER.
         folder, _slash, name = job.rpartition("/")
         arguments = {"jid": name, "mode": mode, "_async_dir": folder}
         return self._execute_module(module_name=JOB, module_args=arguments, task_vars=task_vars)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The controller's part of a module that changes vSphere: it shows vCenter's work while it is done."""
+"""The controller's part of a module that changes vSphere: it shows the progress of vCenter's work."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.shown_progress import ShownProgress
 
-# The end of a job is seen this long after it at most.
+# The interval at which the end of a job is looked for.
 LOOK_S = 0.05
-# After this long the lines of the progress are shown, and the job is looked at again.
+# The interval at which new lines of progress are shown.
 SHOW_S = 2.0
 
 
 class VSphereProgress(ShownProgress):
     """Show the module's progress.
 
-    These modules run on the controller, where the file of their background job can be read. ``async_status``, which
-    other connections need for each look, is a module that takes a quarter of a second or more.
+    These modules run on the controller, where the file of their background job can be read directly. Other connections
+    need the module ``async_status`` for each poll, which takes a quarter of a second or more.
     """
 
     WORK = "vCenter"
@@ -45,7 +45,7 @@ class VSphereProgress(ShownProgress):
 
 
 def _removed(job: Path) -> bool:
-    """Remove the file of a job; return False for one that is not this user's to remove."""
+    """Remove the file of a job; return False if this user may not remove it."""
     try:
         job.unlink()
     except OSError:
@@ -54,10 +54,10 @@ def _removed(job: Path) -> bool:
 
 
 def _runs(job: Path) -> bool:
-    """Return True if the file of a job says that it runs.
+    """Return True if the file of a job says that the job runs.
 
-    At the end the module's result, which has no ``started``, replaces it. False for a file that cannot be read, too:
-    async_status then says why.
+    When the job ends, the module's result, which has no ``started``, replaces the file's content. A file that cannot
+    be read returns False as well: async_status then reports the cause.
     """
     try:
         return "started" in json.loads(job.read_text(encoding="utf-8"))

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Run a play and cut it off in the middle of a task.
+"""Run a play and interrupt it in the middle of a task.
 
     cut_off.py kill "Kernel arguments" "test -e /etc/default/grub.d/90-sailloft.cfg" ansible-playbook site.yml
     cut_off.py disconnect "Kernel arguments" true ansible-playbook site.yml
 
 ``kill`` ends the play with all its workers by SIGKILL, and the module that they left running on the host.
-``disconnect`` ends the SSH connection only, and leaves the play to end by itself and the module to run on. Both do it
-once the task has begun and the command that stands beside its name succeeds on the host. The connection is found by its
-socket in ANSIBLE_SSH_CONTROL_PATH_DIR.
+``disconnect`` ends only the SSH connection; the play ends by itself, and the module continues. Both act as soon as the
+task has begun and the command after the task's name succeeds on the host. The connection is found by its socket in
+ANSIBLE_SSH_CONTROL_PATH_DIR.
 
-The exit status is 0 where the play was killed, and the play's own where its connection was cut; it is 99 where there
-was nothing to cut off, because the play ended before. What the play wrote is copied to the output.
+The exit status is 0 if the play was killed, the play's own status if its connection was cut, and 99 if the play ended
+before it could be interrupted. The play's output is copied to the output.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ import time
 from pathlib import Path
 
 NOTHING_TO_CUT_OFF = 99
-# A module that came through a pipe: the interpreter of the lab's machines without an argument.
+# A module that is sent through a pipe runs as the interpreter of the lab's machines without an argument.
 END_MODULES = "pkill -KILL -f '^/usr/bin/python3$' && echo a module was ended on the host || [ $? = 1 ]"
 
 
 def over_connection(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Have ssh do something over (or with) the connection that the play made last, and never over one of its own."""
+    """Run ssh over (or on) the last connection that the play has made; never open a new connection."""
     sockets = sorted(Path(os.environ["ANSIBLE_SSH_CONTROL_PATH_DIR"]).iterdir(), key=lambda path: path.stat().st_ctime)
     return subprocess.run(
         ["ssh", "-o", f"ControlPath={sockets[-1] if sockets else '/none'}", "-o", "ProxyCommand=false", *arguments],
@@ -45,7 +45,7 @@ def over_connection(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def wait_for(play: subprocess.Popen[bytes], log: Path, task: str, seen: str) -> bool:
-    """Return True once the play is in the task and the command succeeds on the host; False if the play ended before."""
+    """Wait until the play is in the task and the command succeeds on the host; return False if the play ends before."""
     begun = re.compile(rf"^TASK \[(.+ : )?{re.escape(task)}\] \**$", re.MULTILINE)
     while play.poll() is None:
         if begun.search(log.read_text(encoding="utf-8")) and over_connection("host", seen).returncode == 0:
@@ -65,18 +65,18 @@ def cut_off(play: subprocess.Popen[bytes], how: str) -> None:
 
 
 def main() -> int:
-    """See the module's own text."""
+    """Run the play, interrupt it, and return the exit status that the module's docstring describes."""
     how, task, seen, *command = sys.argv[1:]
     environment = {
         **os.environ,
-        # Without this a task is named only once it has a result.
+        # Without this, Ansible prints a task's name only when the task has a result.
         "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "true",
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_FORCE_COLOR": "0",
         "PYTHONUNBUFFERED": "1",
     }
     with tempfile.TemporaryDirectory() as folder:
-        # A file and no pipe: what outlives the play may hold its end of a pipe open.
+        # The log is a file, because processes that outlive the play could keep a pipe open.
         log = Path(folder, "log")
         with log.open("wb") as output:
             play = subprocess.Popen(

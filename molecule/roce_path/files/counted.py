@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Count the RoCE packets (UDP 4791) that come in, by their ToS: counted.py DEVICE install|read
+"""Count the arriving RoCE packets (UDP 4791) by their ToS: counted.py DEVICE install|read.
 
-The kernel counts them as they arrive, before software RoCE takes them. "read" prints those since "install":
+The kernel counts them when they arrive, before software RoCE receives them. "read" prints the packets since "install":
 {"ipv4": {"106": 600}, "ipv6": {}}.
 """
 
@@ -16,7 +16,7 @@ PROTOCOLS = {"ip": "ipv4", "ipv6": "ipv6"}
 
 
 def install(device: str) -> None:
-    subprocess.run(["tc", "qdisc", "del", "dev", device, "clsact"], capture_output=True, check=False)  # of before
+    subprocess.run(["tc", "qdisc", "del", "dev", device, "clsact"], capture_output=True, check=False)  # an earlier one
     subprocess.run(["tc", "qdisc", "add", "dev", device, "clsact"], check=True)
     lines = [
         f"filter add dev {device} ingress protocol {protocol} pref {pref} handle {tos + 1:#x} "

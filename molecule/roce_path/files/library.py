@@ -1,11 +1,12 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The library's part of the scenario, on the controller: library.py WHAT, with a JSON object as its input.
+"""Run the library's part of the scenario on the controller: library.py WHAT, with a JSON object as its input.
 
-equal {policy, switches, name, running}: "yes" if the reading is exactly what was planned, else both.
-queues {before, after, device}: of `tc -s -j qdisc show` before and after, what went through each queue of the device.
-census {policy, before, after, device}: by which priority's queue the bytes left, and what is wrong with that for RoCE's
-    first class.
+equal {policy, switches, name, running}: "yes" if the running configuration is exactly the planned one, else both.
+queues {before, after, device}: the traffic through each queue of the device, from the output of `tc -s -j qdisc show`
+    before and after.
+census {policy, before, after, device}: the bytes by the priority whose queue they left through, and the faults of that
+    for RoCE's first class.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def equal(given: dict[str, Any]) -> str:
 
 
 def counters(text: str, device: str) -> dict[str, dict[str, int]]:
-    """Return the counters of tc, by the queue's number, which its handle has."""
+    """Return tc's counters by the number of the queue, which is part of its handle."""
     matches = [(running.CHILD.fullmatch(each["handle"]), each) for each in json.loads(text) if each["dev"] == device]
     keys = ("bytes", "packets", "drops", "marked", "early", "backlog")
     return {match[1]: {key: each.get(key, 0) for key in keys} for match, each in matches if match}
@@ -56,7 +57,7 @@ def queues(given: dict[str, Any]) -> str:
 
 
 def left(text: str, device: str, policy: Policy) -> tuple[int, ...]:
-    """Bytes that left by priority."""
+    """Return the bytes that left the device, by priority."""
     others = (policy.cnp, policy.default)
     priority = {str(each.queue): each.priority for each in policy.classes}
     priority.update((str(each.queue), each.priority) for each in others)

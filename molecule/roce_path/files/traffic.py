@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Packets with RoCE's headers, so many of each kind and no more: traffic.py ADDRESS STREAM...
+"""Send an exact number of packets with RoCE's headers: traffic.py ADDRESS STREAM...
 
-A stream is TOS:PACKETS:BYTES:PER_SECOND. All run at once, each at its pace; what is late is sent at once. The payload
-begins with a base transport header for queue pair 0, which software RoCE throws away.
+A stream is TOS:PACKETS:BYTES:PER_SECOND. All streams run at the same time, each at its own rate; late packets are sent
+immediately. The payload begins with a base transport header for queue pair 0, which software RoCE discards.
 """
 
 import json
@@ -31,7 +31,7 @@ class Stream:
         self.sent = 0
 
     def due(self) -> float:
-        """Seconds after the start."""
+        """Return when the next packet is due, in seconds after the start."""
         return self.sent / self.per_second if self.sent < self.packets else float("inf")
 
     def send(self) -> None:

@@ -13,9 +13,9 @@ from ansible.module_utils.basic import AnsibleModule
 class FabricModule(AnsibleModule):
     """An AnsibleModule that returns and logs none of its arguments except those in ``told``.
 
-    Switches' running configurations have the hashes of passwords: they must not be in the controller's journal,
-    where Ansible logs a module's arguments, nor in its output with -vvv. ``no_log`` would search every string of
-    the result for every configuration instead. For a large fabric, that also takes longer than the module's work.
+    Switches' running configurations contain password hashes. These must not be in the controller's journal, where
+    Ansible logs a module's arguments, nor in its output with -vvv. ``no_log`` is not used because it would search every
+    string of the result for every configuration. For a large fabric, that takes longer than the module's work.
     """
 
     def __init__(self, argument_spec: dict[str, Any], told: Sequence[str], **kwargs: Any) -> None:
@@ -27,7 +27,7 @@ class FabricModule(AnsibleModule):
         raise AssertionError
 
     def fail_json(self, msg: str, **kwargs: Any) -> NoReturn:
-        # Refused arguments: there are no parameters yet.
+        # This also runs when arguments are refused, before there are parameters.
         super().fail_json(msg, **kwargs, invocation=self._invocation())
         raise AssertionError
 

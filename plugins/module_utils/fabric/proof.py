@@ -25,7 +25,7 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     The proof makes no claim about a device that was not read (a host that is none of the inventory's RoCE hosts, a
     switch beyond --limit), and says so. Raises FabricError.
     """
-    bare = {**params, "hosts": None}  # the plan checks that they have their NICs
+    bare = {**params, "hosts": None}  # the plan checks the hosts' NICs
     compared = configs.compared(bare)
     wanted, running = configs.wanted_switches(bare), configs.running_texts(params["running"])
     made: list[Claim] = []

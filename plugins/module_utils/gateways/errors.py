@@ -8,7 +8,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import 
 
 
 class GatewayError(SailloftError):
-    """A run on gateways that is not possible: "SUBJECT: CAUSE; NEXT STEP"."""
+    """A run on gateways is not possible: "SUBJECT: CAUSE; NEXT STEP"."""
 
     def __init__(self, subject: str, cause: str, remedy: str) -> None:
         super().__init__(cause, remedy, subject)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The outcome of a slice on each of its hosts, of the events that ansible-runner streams. Pure."""
+"""The outcome of a slice on each of its hosts, from the events that ansible-runner streams. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OK, FAILED, UNREACHABLE, UNKNOWN = "ok", "failed", "unreachable", "unknown"
 
 
 class HostOutcome(NamedTuple):
-    """The end of the run on a host: ``state``, and the task and message of its failure."""
+    """The outcome of the run on a host: ``state``, and the task and message of its failure."""
 
     state: str
     task: str = ""
@@ -29,14 +29,14 @@ class Events:
         self.failures: dict[str, HostOutcome] = {}
         self.stats: Mapping[str, Any] | None = None
         self.stopped = False
-        # The hosts of the last batch that had any, and if another begins.
+        # The hosts of the last batch that had any hosts, and whether another batch begins.
         self.batch: set[str] = set()
         self.begins = False
         self.any = False
         self.error = ""
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Take one event."""
+        """Process one event."""
         self.any = True
         kind, data = event.get("event"), event.get("event_data", {})
         if kind == "playbook_on_play_start":
@@ -63,9 +63,9 @@ class Events:
 def of_hosts(hosts: Collection[str], events: Events, successful: bool) -> dict[str, HostOutcome]:
     """Return the outcome of each host.
 
-    Ansible counts a host as failed or unreachable, or it has none of these. The others are ok if the run went to its
-    end. After an early end they are unknown: the worker was killed, max_fail_percentage was reached, or all hosts of a
-    batch were lost, after which Ansible begins no other batch or play.
+    Ansible's final counts report some hosts as failed or unreachable. The other hosts are ok if the run completed.
+    After an early end they are unknown: the worker was killed, max_fail_percentage was reached, or all hosts of a batch
+    were lost, after which Ansible begins no other batch or play.
     """
     if events.stats is None:
         return {host: HostOutcome(UNKNOWN) for host in hosts}

@@ -24,7 +24,7 @@ class Record(NamedTuple):
     causes: dict[str, str]
 
     def with_slice(self, gateway: str, hosts: Mapping[str, HostOutcome], cause: str) -> Record:
-        """Return the record with the end of a slice."""
+        """Return the record with the outcome of a slice."""
         return self._replace(
             hosts={**self.hosts, **hosts},
             causes={**self.causes, **({gateway: cause} if cause else {})},
@@ -44,7 +44,7 @@ class Record(NamedTuple):
         return dict(sorted(found.items()))
 
     def report(self) -> list[str]:
-        """Return the lines to read: each gateway, each slice that was lost, and each failure with its hosts."""
+        """Return the report's lines: each gateway, each slice that was lost, and each failure with its hosts."""
         found = []
         for gateway in sorted(set(self.gateways.values())):
             states = [self.hosts[host].state for host in self.hosts if self.gateways[host] == gateway]
@@ -63,7 +63,7 @@ class Record(NamedTuple):
 
 
 def begun(playbook: str, arguments: list[str], gateways: Mapping[str, str]) -> Record:
-    """Return the record of a run that begins: nothing is known of its hosts."""
+    """Return the record of a run that begins: nothing is known about its hosts."""
     return Record(playbook, arguments, dict(gateways), {host: HostOutcome(UNKNOWN) for host in gateways}, {})
 
 

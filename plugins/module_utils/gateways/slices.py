@@ -27,7 +27,7 @@ def by_gateway(gateways: Mapping[str, str]) -> dict[str, list[str]]:
     for host, gateway in gateways.items():
         found.setdefault(gateway, []).append(host)
     for gateway in found:
-        # It is an argument of ssh, and the name of a folder.
+        # The gateway's name is an argument of ssh, and the name of a folder.
         if gateway.startswith(("-", ".")) or "/" in gateway or not gateway.isprintable():
             raise GatewayError(
                 fold(found[gateway]), f"runner_gateway is {gateway!r}", "write a host name, or USER@HOST"
@@ -36,10 +36,10 @@ def by_gateway(gateways: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def cut(listed: Mapping[str, Any], hosts: Collection[str], decrypt: Callable[[str], str]) -> dict[str, Any]:
-    """Return the slice of an inventory that has these hosts, as a file of the inventory plugin ``yaml`` has it.
+    """Return the slice of an inventory that has these hosts, in the form of a file for the inventory plugin ``yaml``.
 
-    ``listed`` is the output of ``ansible-inventory --list --export``. Groups without a host of the slice are there and
-    empty, without their variables. ``decrypt`` is given the text of each value that is encrypted with Ansible Vault.
+    ``listed`` is the output of ``ansible-inventory --list --export``. Groups without a host of the slice are included,
+    but empty and without variables. ``decrypt`` is given the text of each value that is encrypted with Ansible Vault.
     """
     chosen = set(hosts)
     variables = listed.get("_meta", {}).get("hostvars", {})

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""End a module with its result, or with the failure that an error of the library is."""
+"""End a module with its result, or with a failure where the library raises an error."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 
 # Hosts that a warning names before it counts the rest.
 NAMED_HOSTS = 3
-# difflib's ratio of two names without their role's, above which one is taken for the other: "headrom" and "headroom"
-# have 0.93, "hugepage" and "hugepages" 0.94, "asicc" and "policy" 0.36.
+# The difflib ratio of two names, without the role's prefix, above which one is a likely misspelling of the other:
+# "headrom" and "headroom" have 0.93, "hugepage" and "hugepages" 0.94, "asicc" and "policy" 0.36.
 NEAR = 0.7
 
 

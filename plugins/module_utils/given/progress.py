@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Progress of a module that runs long: lines in a file, which the module's action plugin shows as they come."""
+"""The progress of a long-running module: lines in a file, which the module's action plugin shows as they arrive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 def to_file(path: str | None) -> Callable[[str], None]:
-    """Return a function that adds a line with the seconds since this call to ``path``; without one it does nothing."""
+    """Return a function that adds a line with the seconds since this call to ``path``, or does nothing without it."""
     started = time.monotonic()
 
     def tell(text: str) -> None:

@@ -15,12 +15,12 @@ Some = TypeVar("Some", bound="Settings")
 
 
 class Settings:
-    """A dictionary of the user's, and its name in an error. A setting that is null counts as left out."""
+    """A dictionary that the user wrote, and its name in errors. A setting that is null counts as left out."""
 
-    refusal: ClassVar[type[SailloftError]]  # what a package raises
+    refusal: ClassVar[type[SailloftError]]  # the error that a package raises
 
     def __init__(self, subject: str, data: Any) -> None:
-        """Raise ``refusal`` if ``data`` is no dictionary."""
+        """Raise ``refusal`` if ``data`` is not a dictionary."""
         self.subject = subject
         if not isinstance(data, Mapping):
             raise self.refuse("not a dictionary", "write it as settings by name")
@@ -43,7 +43,7 @@ class Settings:
                 raise self.refuse(f"{name} is missing", "give it")
 
     def value(self, setting: str, check: Check, default: Any = None) -> Any:
-        """Return a setting as ``check`` returns it, a function of given/values; ``default``, unchanged, if left out."""
+        """Return a setting after ``check`` (a function of given/values); ``default``, unchecked, if it is left out."""
         if setting not in self.data:
             return default
         try:

@@ -15,8 +15,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import 
 
 # Linux: PATH_MAX of linux/limits.h counts the closing NUL.
 PATH_BYTES_MAX = 4095
-# XML 1.0, section 2.2: no control characters but tab, line feed and carriage return, which no setting needs either.
-# U+FFFE and U+FFFF are no characters. Lone surrogates cannot be written as UTF-8.
+# XML 1.0, section 2.2, allows no control characters except tab, line feed and carriage return, and no setting needs
+# those. U+FFFE and U+FFFF are not characters. Lone surrogates cannot be written as UTF-8.
 FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
 
@@ -120,7 +120,7 @@ def each(check: Check) -> Check:
 
 
 def texts(value: Any) -> list[str]:
-    """Return ``value`` if it is a list of texts, each as of ``text``."""
+    """Return ``value`` if it is a list of texts, each valid for ``text``."""
     return each(text)(value)
 
 

@@ -28,8 +28,8 @@ def options() -> dict[str, Any]:
 def observe(system: System, host: Host, required: list[str] | None = None) -> Outcome:
     """Return all claims as facts.
 
-    ``required`` (of NAMES): raises HostError where one of them does not hold and, if it is given at all, where the host
-    cannot have GPU virtual machines.
+    Raises HostError if a claim in ``required`` (of NAMES) does not hold. If ``required`` is given at all, also raises
+    it on a host that cannot have GPU virtual machines.
     """
     reason = unsupported(host.cpu)
     if required is not None and reason:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Compare a host with all settings of gpu_host, in check mode of the code that sets them."""
+"""Compare a host with all settings of gpu_host, by running the code that sets them in check mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
 
-# By module (packages: the role's own tasks): what compares, and where its facts have what the role shows to the user.
+# By module ("packages" stands for tasks of the role): the comparison, and the paths of the facts that the role shows to
+# the user.
 PARTS: dict[str, Callable[[System, dict[str, Any]], Outcome]] = {
     "packages": packages.observe,
     "bios_info": lambda system, data: bios_settings.observe(system, read_topology(system), data["required"]),
@@ -35,7 +36,7 @@ SHOWN: dict[str, list[tuple[str, ...]]] = {
 
 
 def options() -> dict[str, dict[str, Any]]:
-    """Return by part its options as an argument_spec."""
+    """Return the options of each part as an argument_spec."""
     return {
         "packages": packages.options(),
         "bios_info": bios_settings.options(),
@@ -46,9 +47,9 @@ def options() -> dict[str, dict[str, Any]]:
 
 
 def differences(name: str, system: System, given: dict[str, Any]) -> list[str]:
-    """Return why a part of PARTS has to run, a line each; none: it would change nothing and say nothing.
+    """Return the reasons why a part of PARTS must run, one line each; empty if it would change and report nothing.
 
-    ``given``: its arguments, checked by ``options``. A part that cannot be read differs.
+    ``given``: its arguments, checked by ``options``. A part that cannot be read counts as different.
     """
     try:
         outcome = PARTS[name](system, given)
@@ -62,7 +63,7 @@ def differences(name: str, system: System, given: dict[str, Any]) -> list[str]:
 
 
 def _at(facts: Any, path: tuple[str, ...]) -> Any:
-    """Return the value at a path of keys, None where there is none."""
+    """Return the value at a path of keys, None if there is none."""
     for key in path:
         facts = facts.get(key) if isinstance(facts, dict) else None
     return facts

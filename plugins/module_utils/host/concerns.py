@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""All settings that a reboot loses, in the order in which they are applied, by a module's run and at boot alike."""
+"""All settings that a reboot loses, in the order in which both a module's run and the boot apply them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.erro
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
-# Huge pages first, while memory is in large pieces; VFs before what is said about them.
+# Huge pages come first, while memory is not fragmented; VFs come before the settings that can name them.
 ORDER = ("hugepages", "sriov", "vfio_binding", "pci_tuning", "kernel_settings")
 
 
@@ -123,7 +123,7 @@ def _each(run: Run, given: dict[str, Any]) -> dict[str, Outcome]:
 
 
 def to_save(settings: dict[str, Any], done: dict[str, Outcome], before: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the settings to apply at every boot: for a concern that failed those that were saved before."""
+    """Return the settings to apply at every boot; for a concern that failed, those that were saved before."""
     wanted_now = {concern: given for concern, given in settings.items() if concern not in failures(done)}
     if "vfio_binding" in wanted_now and "vfio_binding" in done:
         wanted_now["vfio_binding"] = vfio_binding.to_save(wanted_now["vfio_binding"], done["vfio_binding"].facts)

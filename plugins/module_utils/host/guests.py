@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The guests that run on a host: libvirt's active domains, and virtual machines that libvirt does not know.
 
-The processes are always read too, so that a libvirt that is not installed, does not run or hangs hides no guest. A
-virtual machine is a process of QEMU's system emulator, or any that has a KVM machine open (Cloud Hypervisor,
+The processes are always read too, so that guests are found if libvirt is not installed, does not run or hangs. A
+virtual machine is a process of QEMU's system emulator, or any process that has a KVM machine open (Cloud Hypervisor,
 Firecracker): Linux virt/kvm/kvm_main.c names that descriptor "kvm-vm".
 """
 
@@ -17,10 +17,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
-# Debian's and upstream's name, RHEL's, and the wrapper that some distributions have.
+# The names of QEMU upstream and on Debian, on RHEL, and of the wrapper that some distributions have.
 QEMU = re.compile(r"qemu-system-\w+|qemu-kvm|kvm")
 KVM_MACHINE = "anon_inode:kvm-vm"
-# "list" without "--all" has every active domain, running or paused.
+# "list" without "--all" lists every active domain, running or paused.
 LIST_ACTIVE = ["virsh", "--readonly", "--connect", "qemu:///system", "list", "--name"]
 PATIENCE_SECONDS = 30
 
@@ -65,7 +65,7 @@ def read(system: System) -> list[Guest]:
 
 
 def arguments_of(system: System, process: str) -> list[str]:
-    """Return the command line of a process; empty where it ended meanwhile, or is the kernel's."""
+    """Return the command line of a process; empty if it has ended meanwhile, or is a kernel thread."""
     try:
         line = system.read_bytes(f"/proc/{process}/cmdline") or b""
     except HostError:
@@ -83,13 +83,13 @@ def _domains(system: System) -> list[str] | None:
     try:
         listed = system.run(LIST_ACTIVE, timeout_seconds=PATIENCE_SECONDS)
     except HostError:
-        return None  # not installed, not started, or no answer: the processes tell
+        return None  # not installed, not started, or no answer: only the processes count
     return [line.strip() for line in listed.splitlines() if line.strip()]
 
 
 def _is_machine(system: System, process: str, arguments: list[str]) -> bool:
     if QEMU.fullmatch(os.path.basename(arguments[0])):
-        # libvirt asks QEMU what it can by a process with "-machine none,...", which has no CPU and no guest.
+        # libvirt reads QEMU's capabilities from a process with "-machine none,...", which has no CPU and no guest.
         machines = [value for option, value in zip(arguments, arguments[1:]) if option in ("-machine", "-M")]
         return not any(value.split(",")[0] == "none" for value in machines)
     descriptors = system.names(f"/proc/{process}/fd")

@@ -3,7 +3,7 @@
 """Huge pages by NUMA node and size, and a mounted hugetlbfs of every size that is used.
 
 Sources: Linux Documentation/admin-guide/mm/hugetlbpage.rst (the files, and that a write to nr_hugepages may
-give fewer pages than asked for) and sysctl/vm.rst (compact_memory).
+give fewer pages than requested) and sysctl/vm.rst (compact_memory).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NODES = "/sys/devices/system/node"
 SIZES_MIB = (2, 1024)
 # Linux on x86 has at most 1024 nodes (CONFIG_NODES_SHIFT is 10 at most, arch/x86/Kconfig).
 NODE_MAX = 1023
-# 2^40 pages of 2 MiB are more than 52 address bits reach.
+# 2^40 pages of 2 MiB are more than 52 bits can address.
 COUNT_MAX = 1 << 40
 
 
@@ -76,7 +76,7 @@ def observe(system: System) -> dict[Pool, Count]:
             continue
         for directory in system.names(f"{NODES}/{name}/hugepages"):
             size = re.fullmatch(r"hugepages-(\d+)kB", directory)
-            # Pages under 1 MiB (64 KiB on aarch64) are of no use to a guest.
+            # Pages under 1 MiB (64 KiB on aarch64) are not used for guests.
             if size and int(size[1]) >= 1024:
                 pool = Pool(int(node[1]), int(size[1]) // 1024)
                 pools[pool] = _count(system, pool)
@@ -86,8 +86,8 @@ def observe(system: System) -> dict[Pool, Count]:
 def plan(seen: dict[Pool, Count], memory_mib: dict[int, int], want: dict[Pool, int]) -> list[tuple[Pool, int]]:
     """Return the writes, in order: first those that free memory, then the largest pages.
 
-    ``memory_mib`` is the memory of each node, all of it. Raises HostError for a size or node that is not there,
-    for more pages than a node has memory for, and for taking away pages that are in use.
+    ``memory_mib`` is the total memory of each node. Raises HostError for a size or node that does not exist, for more
+    pages than a node has memory for, and for removing pages that are in use.
     """
     for pool, count in want.items():
         if pool.node not in memory_mib:
@@ -118,7 +118,7 @@ def plan(seen: dict[Pool, Count], memory_mib: dict[int, int], want: dict[Pool, i
 def ensure(system: System, data: Any, check: bool = False) -> Outcome:
     """Set the pools in ``data`` (see ``wanted``) to their counts; others stay as they are.
 
-    Raises HostError if the kernel gave fewer, with the reason. The pages it gave stay, so that a later
+    Raises HostError, with the reason, if the kernel gave fewer pages. The pages that it gave are kept, so that a later
     run continues from there.
     """
     want = wanted(data)
@@ -148,7 +148,7 @@ def _write(system: System, pool: Pool, count: int) -> None:
     system.poke(f"{pool.directory}/nr_hugepages", str(count))
     got = _count(system, pool).total
     if got < count:
-        # Compaction moves used pages together; once is enough to tell fragmentation from lack of memory.
+        # Compaction moves used pages together; one run is enough to distinguish fragmentation from lack of memory.
         system.poke("/proc/sys/vm/compact_memory", "1")
         system.poke(f"{pool.directory}/nr_hugepages", str(count))
         got = _count(system, pool).total

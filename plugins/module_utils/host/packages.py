@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Compare the packages and sockets of a host with those that it is to have; nothing is installed."""
+"""Compare the packages and sockets of a host with the required ones; nothing is installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 RELEASE = "/etc/os-release"
-# By os_family of Ansible, words of ID and ID_LIKE: os-release(5).
+# The words in ID and ID_LIKE (os-release(5)) by Ansible's os_family.
 FAMILIES = {"Debian": {"debian", "ubuntu"}, "RedHat": {"rhel", "fedora", "centos"}}
 
 
@@ -24,7 +24,7 @@ def options() -> dict[str, Any]:
 def observe(system: System, given: dict[str, Any]) -> Outcome:
     """Return the packages of ``installed`` and the sockets of ``sockets`` (lists by os_family) that are not as wanted.
 
-    A socket is wanted enabled and active. Raises HostError on a host of another family, and for a package that its
+    A socket must be enabled and active. Raises HostError on a host of another family, and for a package that its
     package manager does not know.
     """
     outcome = Outcome()
@@ -38,7 +38,7 @@ def observe(system: System, given: dict[str, Any]) -> Outcome:
             if "installed" not in states.get(name, ()):
                 outcome.differ(name, sorted(states.get(name, ())), "installed")
     elif wanted:
-        # Fails where no installed package provides a name, and says which.
+        # rpm fails if no installed package provides one of the names, and reports the name.
         system.run(["rpm", "--query", "--whatprovides", *wanted])
     sockets = given["sockets"].get(family, [])
     for name, state in (_of_systemd(system, sockets) if sockets else {}).items():
@@ -48,7 +48,7 @@ def observe(system: System, given: dict[str, Any]) -> Outcome:
 
 
 def _family(system: System) -> str:
-    """Return Ansible's os_family of the host, of those in FAMILIES. Raises HostError for another."""
+    """Return Ansible's os_family of the host, if it is in FAMILIES. Raises HostError for any other."""
     text = system.read(RELEASE) or ""
     words = {word for value in re.findall(r'^ID(?:_LIKE)?="?([^"\n]*)', text, re.MULTILINE) for word in value.split()}
     for family, known in FAMILIES.items():
@@ -58,7 +58,7 @@ def _family(system: System) -> str:
 
 
 def _of_dpkg(system: System, names: list[str]) -> dict[str, set[str]]:
-    """Return by package its states, one of each architecture: dpkg-query(1), db:Status-Status."""
+    """Return the states of each package, one for each architecture: dpkg-query(1), db:Status-Status."""
     states: dict[str, set[str]] = {}
     said = system.run(["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\\n", *names])
     for line in said.splitlines():
@@ -68,7 +68,7 @@ def _of_dpkg(system: System, names: list[str]) -> dict[str, set[str]]:
 
 
 def _of_systemd(system: System, names: list[str]) -> dict[str, tuple[str, str]]:
-    """Return by unit its ActiveState and UnitFileState: systemctl(1), show."""
+    """Return ActiveState and UnitFileState of each unit: systemctl(1), show."""
     said = system.run(["systemctl", "show", "--property=ActiveState,UnitFileState", *names])
     blocks = [dict(line.split("=", 1) for line in block.split("\n")) for block in said.strip().split("\n\n")]
     return {name: (block["ActiveState"], block["UnitFileState"]) for name, block in zip(names, blocks)}

@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The next step of a rollout: the nodes that boot the new image now, its end, the nodes to roll back. Pure.
+"""Decide the next step of a rollout: the nodes that boot the new image now, its end, or the nodes to roll back. Pure.
 
-It keeps no state: the images that nodes run and that the channel names show its progress, so a rollout whose controller
-died continues where it was.
+A rollout keeps no state: the images that nodes run and that the channel names show its progress. So if the controller
+dies, the next run continues the rollout where it was.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHARE = re.compile(r"([0-9]{1,3})%")
 class Node:
     """A node as it was last seen.
 
-    ``running`` is the digest that it runs, empty if that is none of Sailloft's. ``holds``: whether it is proven,
+    ``running`` is the digest that it runs, empty if it runs no Sailloft image. ``holds``: whether it is proven,
     including its health gate. ``tried``: whether this run made it boot the target. ``spare``: whether it is in service
     only in place of another node.
     """
@@ -122,7 +122,7 @@ def sizes(waves: list[int | str], nodes: int) -> tuple[int, ...]:
 
 
 def canaries(names: list[str], chosen: list[str]) -> tuple[str, ...]:
-    """Return the canaries: those ``chosen``, else the first node. Raises ImageError for a canary that is no node."""
+    """Return the canaries: those ``chosen``, else the first node. Raises ImageError for a canary that is not a node."""
     unknown = sorted(set(chosen) - set(names))
     if unknown:
         raise ImageError(f"canary {unknown[0]}", "is none of the rollout's nodes", f"choose of {', '.join(names)}")
@@ -148,7 +148,7 @@ def read_channel(stores: list[dict[str, Any]], name: str, target: str, macs: lis
 
 
 def without(nodes: list[Node], names: list[str]) -> list[Node]:
-    """Return the nodes that are not left out by ``names``. Raises ImageError for a name that is no node's."""
+    """Return the nodes that are not in ``names``. Raises ImageError for a name that no node has."""
     unknown = sorted(set(names) - {node.name for node in nodes})
     if unknown:
         raise ImageError(
@@ -169,9 +169,9 @@ def failed(nodes: list[Node], target: str) -> tuple[str, ...]:
 
 
 def replacements(nodes: list[Node], target: str, repaired: list[Node]) -> list[tuple[str, str]]:
-    """Return pairs of a node that is out of service and the spare in its place, empty where none is left.
+    """Return pairs of a node that is out of service and the spare in its place, empty if no spare is left.
 
-    Out of service are failed nodes, and those that are ``repaired``. A spare has to be proven with the target.
+    Failed nodes and those that are ``repaired`` are out of service. A spare must be proven to run the target.
     """
     lost = failed(nodes, target)
     spares = [node.name for node in nodes if node.spare and node.running == target and node.name not in lost]
@@ -194,8 +194,8 @@ def planned(nodes: list[Node], target: str, promoted: bool, rules: Rules) -> tup
 def decide(nodes: list[Node], target: str, channel: Channel, rules: Rules) -> Step:
     """Return the next step to make all ``nodes`` run ``target``.
 
-    No node boots the target while more than ``rules.budget`` nodes have failed, and only canaries boot it before all
-    canaries hold. At most the budget and one wave are ever lost.
+    No node boots the target while more than ``rules.budget`` nodes have failed, and only canaries boot it until all
+    canaries are proven. So at most the budget and one wave of nodes can be lost.
     """
     promoted = channel.everywhere(target)
     lost = failed(nodes, target)
@@ -206,7 +206,7 @@ def decide(nodes: list[Node], target: str, channel: Channel, rules: Rules) -> St
             if bad_canaries
             else f"{len(lost)} failed ({', '.join(lost)}), and the budget is {rules.budget}"
         )
-        # Before any node was to boot the target, the image is not the cause if a node does not answer.
+        # If no node was to boot the target yet, the image cannot be the reason why a node does not answer.
         by_servers = channel.pinned or channel.anywhere(target)
         begun = by_servers or any(node.tried or node.running == target for node in nodes)
         return Step(ROLLBACK, lost, why, channel.anywhere(target)) if begun else Step(STOPPED, (), why)
@@ -247,7 +247,7 @@ def table(nodes: list[Node], target: str, step: Step, waves: tuple[tuple[str, ..
     lines = [f"rollout of {target[:12]}: {step.kind}, {step.why}"]
     if there:
         lines.append(f"  run it       {_names(there)}")
-    # This rollout did not cause these failures, but they leave less of the budget for it.
+    # This rollout did not cause these failures, but they use up a part of its budget.
     silent = [node.name for node in nodes if not node.reachable and not node.tried]
     if silent:
         left = max(0, rules.budget - len(silent))

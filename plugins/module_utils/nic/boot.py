@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Run at every boot: bring the NICs to the saved policy, by the same code as in a module's run.
+"""Bring the NICs to the saved policy at every boot, with the same code as in a module's run.
 
-``python3 roce_host.pyz SETTINGS.json``. A driver may make its devices late, so it is retried until the time limit.
+``python3 roce_host.pyz SETTINGS.json``. A driver may create its devices late, so this is retried until a time limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAUSE_SECONDS = 2
 def apply(
     system: System, settings: dict[str, Any], say: Callable[[str], object], wait: Callable[[float], object] = time.sleep
 ) -> str:
-    """Bring the NICs to ``settings``; return why that failed, or nothing."""
+    """Bring the NICs to ``settings``; return why that failed, "" if it did not."""
     why = ""
     for _attempt in range(PATIENCE_SECONDS // PAUSE_SECONDS):
         try:
@@ -39,7 +39,7 @@ def apply(
 
 
 def main(arguments: list[str]) -> int:
-    """Return exit status 0 where everything is as saved."""
+    """Bring the NICs to the saved settings; return exit status 0 if everything is as saved."""
     system = System()
     saved = system.read(arguments[0])
     if saved is None:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Bring RoCE NICs to a policy: plan all before the first is changed, and read them back afterwards."""
+"""Bring RoCE NICs to a policy: plan all NICs before the first is changed, and read them back afterwards."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ Planned = dict[str, "tuple[Nic, dict[str, str]]"]
 
 
 def settings(policy: dict[str, Any], nics: dict[str, Any], rdma_class: str | None) -> dict[str, Any]:
-    """Return the settings in the form that ``ensure`` takes and a boot finds. Raises HostError for what fits no host.
+    """Return the settings in the form that ``ensure`` takes and that is saved for the boot.
 
-    The class is always named: a file with sorted keys does not keep which one is the policy's first.
+    The class is always named, because a file with sorted keys does not preserve which class is the policy's first.
+    Raises HostError for settings that are not valid on any host.
     """
     try:
         read_nics(nics)
@@ -44,8 +45,9 @@ def settings(policy: dict[str, Any], nics: dict[str, Any], rdma_class: str | Non
 
 
 def planned(given: dict[str, Any], seen: dict[str, Seen]) -> Planned:
-    """Return, by RDMA device, its wanted settings, and why it cannot have the rest. Raises HostError where the policy
-    fails.
+    """Return, by RDMA device, its wanted settings, and why it cannot have the rest.
+
+    Raises HostError where the policy is invalid or cannot be applied.
     """
     try:
         policy = read_policy(given["policy"])
@@ -99,7 +101,7 @@ def _bring(system: System, seen: dict[str, Seen], whole: Planned, check: bool, s
             todo = to_write[name]
             for step in todo:
                 if step is todo[-1] and step.setting == "pfc" and len(todo) > 1:
-                    # A driver may refuse a buffer or queue without an error: its priority must not become lossless.
+                    # A driver may refuse a buffer or queue without an error; its priority must then stay lossy.
                     _check_kept(name, wanted, read.read(system, [name])[name], done, but="pfc")
                 _write(system, name, step, done)
         seen = read.read(system, list(want))

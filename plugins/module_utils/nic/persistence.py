@@ -7,7 +7,7 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import boot
 
-# After the units that make the devices and VFs or set up the network (and its MTU); before users of RDMA at boot.
+# After the units that create the devices and VFs or set up the network (and its MTU); before users of RDMA at boot.
 SERVICE = unit.Service(
     module="roce_nic",
     start=boot.__name__,

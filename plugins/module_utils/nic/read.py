@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read the RoCE NICs of a machine: all that their QoS consists of, from the kernel's files and the DCB tools.
+"""Read the RoCE NICs of a machine: all of their QoS, from the kernel's files and the DCB tools.
 
 Sources: Documentation/ABI/stable/sysfs-class-infiniband (ports, gid_attrs), Documentation/ABI/testing/sysfs-class-net
 (mtu, speed, phys_port_name), drivers/infiniband/hw/mlx5/cong.c (cc_params in debugfs), drivers/infiniband/core/
-cma_configfs.c (default_roce_tos); of the vendor's driver, the files that Mellanox/network-operator#269 and
+cma_configfs.c (default_roce_tos); for the vendor's driver, the files that Mellanox/network-operator#269 and
 NVIDIA/nccl#2383 show (ecn; tc/1/traffic_class: "Global tclass=106", or empty).
 """
 
@@ -28,15 +28,15 @@ DEVICES = "/sys/class/infiniband"
 NETWORK = "/sys/class/net"
 CONNECTIONS = "/sys/kernel/config/rdma_cm"
 CONGESTION = "/sys/kernel/debug/mlx5"
-PORT = "1"  # mlx5, bnxt_re and irdma have a device a port
+PORT = "1"  # mlx5, bnxt_re and irdma have one device per port
 REPRESENTOR = re.compile(r"^(c\d+)?pf\d+(vf|sf)\d+$")  # Documentation/networking/representors.rst
-# Device IDs of vendor 0x15b3 whose functions are always VFs: a guest has no other sign of it. From the table
+# Device IDs of vendor 0x15b3 whose functions are always VFs; a guest has no other way to recognise a VF. From the table
 # mlx5_core_pci_table (drivers/net/ethernet/mellanox/mlx5/core/main.c, MLX5_PCI_DEV_IS_VF).
 MLX5_VFS = ("0x1012", "0x1014", "0x1016", "0x1018", "0x101a", "0x101c", "0x101e", "0xa2d3")
 
 
 def names(system: System) -> tuple[list[str], dict[str, str]]:
-    """Return the RDMA devices whose link is Ethernet; and, by name, why some cannot be read (containers have those)."""
+    """Return the RDMA devices whose link is Ethernet; and, by name, why some cannot be read (as in containers)."""
     found, left_out = [], {}
     for name in system.names(DEVICES):
         if _link(system, name) == "Ethernet":
@@ -98,7 +98,7 @@ def _interface(system: System, name: str) -> str:
         for each in system.names(f"{DEVICES}/{name}/device/net")
         if not REPRESENTOR.match(_quiet(system, f"{NETWORK}/{each}/phys_port_name") or "")
     ]
-    if len(found) != 1:  # software's devices have no PCI device; others may have several
+    if len(found) != 1:  # software devices have no PCI device; other devices may have several interfaces
         found = [_quiet(system, f"{DEVICES}/{name}/ports/{PORT}/gid_attrs/ndevs/0") or ""]
     if not found[0] or not system.exists(f"{NETWORK}/{found[0]}"):
         raise HostError(
@@ -170,7 +170,7 @@ def _with_dcb(nic: Nic, seen: Dcb | None, driver: str | None, why: str, cannot: 
         cannot.update(dict.fromkeys((*fields, "dcbx_by_host", "priority_to_buffer", "buffer_bytes", "cable_m"), why))
         return nic
     dscp_to_priority = seen.dscp_to_priority() if seen.dscp_priorities is not None else None
-    # An IEEE 802.1Qbb delay, in bits, but to mlx5 the metres of the cable (en_dcbnl.c, mlx5e_dcbnl_ieee_setpfc).
+    # IEEE 802.1Qbb's delay is in bits, but mlx5 uses it as the cable's metres (en_dcbnl.c, mlx5e_dcbnl_ieee_setpfc).
     cable_m = seen.delay if driver == "mlx5_core" else None
     by_host = False if seen.willing else seen.by_host
     parts = {
@@ -203,7 +203,7 @@ def _with_dcb(nic: Nic, seen: Dcb | None, driver: str | None, why: str, cannot: 
 
 
 def _with_congestion(system: System, nic: Nic, address: str | None, cannot: dict[str, str]) -> tuple[Nic, str, str]:
-    """Return the NIC with the notification and reaction points and the CNPs' DSCP; and where these are set."""
+    """Return the NIC with the notification and reaction points and the CNPs' DSCP; and the paths that set these."""
     ecn = f"{NETWORK}/{nic.interface}/ecn"
     if system.exists(f"{ecn}/roce_np"):
         notification, reaction = (_enabled(system, f"{ecn}/{point}") for point in ("roce_np", "roce_rp"))
@@ -247,8 +247,10 @@ def _with_marking(system: System, nic: Nic, cannot: dict[str, str]) -> Nic:
 
 @contextmanager
 def connections(system: System, name: str) -> Iterator[str]:
-    """Yield the file with RDMA-CM's ToS of a device. The kernel shows it in a folder that a user creates, and keeps the
-    value when the folder is removed (cma_configfs.c).
+    """Yield the path of the file with RDMA-CM's ToS of a device.
+
+    The kernel shows the file in a folder that a user creates, and keeps the value when the folder is removed
+    (cma_configfs.c).
     """
     folder = f"{CONNECTIONS}/{name}"
     made = False
@@ -256,7 +258,7 @@ def connections(system: System, name: str) -> Iterator[str]:
         try:
             os.mkdir(system.path(folder))
             made = True
-        except OSError:  # a recording, or a device that RDMA-CM does not know: the file is not there then
+        except OSError:  # a recording, or a device that RDMA-CM does not know: then the file is missing
             pass
     try:
         yield f"{folder}/ports/{PORT}/default_roce_tos"

@@ -34,7 +34,7 @@ class Express(NamedTuple):
     max_payload_bytes: int | None
     max_read_request_bytes: int | None
     relaxed_ordering: bool
-    link: LinkRegisters | None  # None for what sits in the root complex and has no link
+    link: LinkRegisters | None  # None for a function in the root complex, which has no link
 
 
 class Acs(NamedTuple):
@@ -53,7 +53,7 @@ class Ats(NamedTuple):
     smallest_translation_unit: int
 
 
-# No NamedTuple: a tuple's ``index`` is a method.
+# Not a NamedTuple, because a tuple's ``index`` is a method.
 @dataclass(frozen=True)
 class VfBar:
     """The place of a VF base address register. Its size can be found only by writing to it."""
@@ -89,7 +89,7 @@ class Sriov(NamedTuple):
 
 
 def size_bytes(code: int) -> int | None:
-    """Return 128 << code, as Max_Payload_Size and Max_Read_Request_Size count; None for the reserved codes 6 and 7."""
+    """Return 128 << code, the size for Max_Payload_Size and Max_Read_Request_Size; None for the reserved 6 and 7."""
     return 128 << code if code <= 5 else None
 
 
@@ -131,7 +131,7 @@ def _link(config: ConfigSpace, offset: int, version: int, port_type: int) -> Lin
     capabilities = config.read(offset + r.PCI_EXP_LNKCAP, 4)
     status = config.read(offset + r.PCI_EXP_LNKSTA, 2)
     maximum = capabilities & r.PCI_EXP_LNKCAP_SLS
-    # Like Linux' pcie_get_speed_cap: the highest bit of the Supported Link Speeds Vector if there is one.
+    # Like pcie_get_speed_cap of Linux: the highest bit of the Supported Link Speeds Vector if there is one.
     if version >= 2 and offset + r.PCI_EXP_LNKCAP2 + 4 <= r.PCI_CFG_SPACE_SIZE:
         vector = (config.read(offset + r.PCI_EXP_LNKCAP2, 4) & r.PCI_EXP_LNKCAP2_SPEEDS) >> 1
         maximum = vector.bit_length() or maximum
@@ -161,7 +161,7 @@ def ats(config: ConfigSpace) -> Ats | None:
 
 
 def sriov(config: ConfigSpace) -> Sriov | None:
-    """Read Single Root I/O Virtualization. Raises PciError if it does not fit or a VF BAR is cut in half."""
+    """Read Single Root I/O Virtualization. Raises PciError if it does not fit or a VF BAR lacks its second half."""
     offset = config.extended_capabilities().get(r.PCI_EXT_CAP_ID_SRIOV)
     if offset is None:
         return None

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""One function's config space as bytes, and the walks along its two capability lists."""
+"""One function's config space as bytes, and the walks of its two capability lists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
 
-# Lengths of config space: the whole, or the part that the reader has access to:
+# Lengths of config space, or of the part that the reader has access to:
 # 64 without privilege (128 for a CardBus bridge), 256 conventional, 4096 PCI Express.
 SIZES = (64, 128, r.PCI_CFG_SPACE_SIZE, r.PCI_CFG_SPACE_EXP_SIZE)
 
@@ -58,7 +58,7 @@ class ConfigSpace:
 
     @property
     def answers(self) -> bool:
-        """Return False if every byte of the header is ones: a bus reads this from a device that is gone."""
+        """Return False if every byte of the header is 0xff, which is the value of all reads if the device is gone."""
         return self._head[: r.PCI_STD_HEADER_SIZEOF] != b"\xff" * r.PCI_STD_HEADER_SIZEOF
 
     @property
@@ -111,7 +111,7 @@ class ConfigSpace:
                 raise PciError(f"the extended capability list loops at {offset:#x}")
             seen.add(offset)
             header = self.read(offset, 4)
-            if header in (0, 0xFFFFFFFF):  # no extended capabilities (7.6.3); nothing answers
+            if header in (0, 0xFFFFFFFF):  # no extended capabilities (7.6.3); no answer
                 break
             # Bits 15:0 identifier, 19:16 version, 31:20 next offset (7.6.3).
             if header & 0xFFFF:  # identifier 0 is the null capability, which only points on (7.9.28)

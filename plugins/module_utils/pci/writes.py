@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Encode changes of registers without writing them: config space and the request in, a RegisterWrite out.
 
-Each function changes its own bits and keeps the register's others. A write whose value the register
-holds already is returned too: the caller compares ``value`` with ``current``.
+Each function changes its own bits and keeps the other bits of the register. A write is returned even if the register
+has the value already: the caller compares ``value`` with ``current``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def max_read_request(config: ConfigSpace, size_bytes: int) -> RegisterWrite:
 
 
 def relaxed_ordering(config: ConfigSpace, enabled: bool) -> RegisterWrite:
-    """Return DevCtl with relaxed ordering on or off. A device may hold the bit at 0: read back what was written."""
+    """Return DevCtl with relaxed ordering on or off. A device may keep the bit at 0: read it back after the write."""
     return _device_control(config, r.PCI_EXP_DEVCTL_RELAX_EN, r.PCI_EXP_DEVCTL_RELAX_EN if enabled else 0)
 
 

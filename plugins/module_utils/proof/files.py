@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Write a proof or a plan: whole files or none, and none if the bytes are there already."""
+"""Read and write the files of a proof or a plan. A file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write(path: str, text: str, private: bool = False) -> None:
     Raises ProofError if the system refuses.
     """
     folder, name = os.path.split(os.path.abspath(path))
-    # Always the same name: what a killed run leaves behind, the next run takes over.
+    # The name is always the same, so that the next run replaces what a killed run left behind.
     temporary = os.path.join(folder, f".{name}.new")
     try:
         content = text.encode("utf-8")
@@ -48,7 +48,7 @@ def write(path: str, text: str, private: bool = False) -> None:
 
 
 def _refused(verb: str, path: str, error: OSError | ValueError) -> ProofError:
-    """Return the system's refusal, or Python's for a path or text without bytes (NUL, half of a character)."""
+    """Return the system's refusal, or Python's refusal of a path or text that cannot be encoded (NUL, a surrogate)."""
     if isinstance(error, OSError):
         return ProofError(f"cannot {verb} {path}: {error.strerror}; give a folder that you own")
     return ProofError(f"cannot {verb} {path!r}: {error}; leave that character out")
@@ -56,5 +56,5 @@ def _refused(verb: str, path: str, error: OSError | ValueError) -> ProofError:
 
 def _private(path: str, flags: int) -> int:
     handle = os.open(path, flags, 0o600)
-    os.fchmod(handle, 0o600)  # a file that a killed run left may have another
+    os.fchmod(handle, 0o600)  # a file that a killed run left may have another mode
     return handle

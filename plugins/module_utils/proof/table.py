@@ -7,7 +7,7 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, count, heading, show
 
-# If more claims of a layer than this have nothing seen, they are reported in one line.
+# If more claims of a layer than this have no observed value, they are reported in one line.
 MANY = 3
 
 

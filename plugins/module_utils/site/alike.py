@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Failures that are alike: one line for each, with the hosts."""
+"""Combine equal failures of several hosts: one line for each failure, with its hosts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
 
-# A message of a page's length is cut: the whole one is where the task failed.
+# A long message is cut; the output of the failed task has all of it.
 MESSAGE_MAX = 300
 
 
 def common(message: str, names: Iterable[str]) -> str:
-    """Return a message as one line in which a host's own names are HOST, so that it is the same on other hosts."""
+    """Return a message as one line, with HOST in place of the host's names, so that it is equal on all hosts."""
     for name in sorted(filter(None, names), key=len, reverse=True):
         message = message.replace(name, "HOST")
     line = " ".join(message.split())
@@ -22,7 +22,7 @@ def common(message: str, names: Iterable[str]) -> str:
 
 
 def lines(failures: Mapping[Any, Iterable[str]]) -> list[str]:
-    """Return a line for each failure, a tuple of the parts of its text, with its hosts, the most frequent first."""
+    """Return a line with the hosts for each failure, the most frequent first. A failure is a tuple of texts."""
     found = []
     for failure, hosts in failures.items():
         names = set(hosts)

@@ -1,13 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Fold host names to a list with ranges, as ClusterShell and Slurm write it: ``gpu[001-006,009],leaf1``."""
+"""Fold host names into a list with ranges, in the form of ClusterShell and Slurm: ``gpu[001-006,009],leaf1``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-# The last number of a name, which is what differs between hosts of a kind.
+# The last number of a name: the part that differs between hosts of a kind.
 NUMBER = re.compile(r"(.*?)(\d+)(\D*)", re.DOTALL)
 
 
@@ -17,7 +17,7 @@ def fold(names: Iterable[str]) -> str:
 
 
 def _folded(names: list[str]) -> list[str]:
-    """Return texts for sorted names: first by their last number, and then what is before it the same way."""
+    """Return sorted names as texts, folded by their last number first, and then the part before it in the same way."""
     plain: list[str] = []
     families: dict[tuple[str, str, int], list[int]] = {}
     for name in names:
@@ -26,11 +26,11 @@ def _folded(names: list[str]) -> list[str]:
             plain.append(name)
             continue
         digits = found[2]
-        # Without leading zeros, numbers of any width are one family.
+        # Numbers of any width belong to one family when they have no leading zeros.
         width = len(digits) if digits.startswith("0") else -len(digits)
         families.setdefault((found[1], found[3], width), []).append(int(digits))
     for (before, after, width), numbers in sorted(families.items()):
-        # 1-9 and 10-99 are one family, 01-09 and 10-99 as well.
+        # 1-9 and 10-99 are one family, and so are 01-09 and 10-99.
         if width < 0:
             padded = families.get((before, after, -width))
             target = padded if padded is not None else families.setdefault((before, after, 0), [])

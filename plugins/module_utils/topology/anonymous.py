@@ -8,7 +8,8 @@ chosen, or that could contain an identifier of the hardware, stays only if it ha
 - names of interfaces and block devices: the kernel's, systemd's and rdma-core's names by place and by number; any
   other (``enx001122334455``, ``rocex0c42a1...``) becomes ``net-1``, ``block-1``, ``rdma-1``, the same one each time;
 - kernel arguments: those of ``KEPT_ARGUMENTS``; any other is removed, name and value (UUIDs, ``ip=``, passwords);
-- why the host uses a function: the kind of use; mount points of ``KEPT_MOUNTS``, no other path, network or address.
+- reasons why the host uses a function: the kind of use and the mount points of ``KEPT_MOUNTS`` stay; other paths,
+  networks and addresses are removed.
 
 The kernel release, the name of the CPU model and the names of drivers stay as they are. Nothing that planning reads
 is changed. Pure; a second pass changes nothing.
@@ -26,7 +27,7 @@ _PLACE = (
     r"(P\d{1,5})?(p\d{1,3}s\d{1,2}|s\d{1,5}|o\d{1,5})(f\d)?(np\d{1,3}(s\d{1,3})?|npf\d{1,2}vf\d{1,3})?"
     r"(d\d{1,3})?(v\d{1,3})?"
 )
-# The forms, by kind of interface, that no person chooses: names by place, and the kernel's names by number.
+# The forms of names that no person chooses, by kind of interface: names by place, and the kernel's names by number.
 NAMES = {
     # Names of drivers, bonding, teaming, bridges and VLANs as in their documentation; Slingshot's are hsi and hsn.
     "net": re.compile(rf"(eth|ib|hsi|hsn|wlan|usb|bond|team|br|vlan|virbr|docker)\d{{1,4}}|(en|ib|sl|wl|ww){_PLACE}"),
@@ -40,7 +41,7 @@ NAMES = {
         rf"|vmw_pvrdma)\d{{1,3}}|(ib|iw|opa|rdma|roce|usnic){_PLACE}"
     ),
 }
-# Linux Documentation/admin-guide/kernel-parameters.txt: what decides about IOMMU, PCI, memory, CPUs and drivers.
+# Linux Documentation/admin-guide/kernel-parameters.txt: the arguments that affect IOMMU, PCI, memory, CPUs and drivers.
 KEPT_ARGUMENTS = frozenset(
     {
         "amd_iommu",
@@ -119,7 +120,8 @@ KEPT_MOUNTS = frozenset(
     }
 )
 
-# (as topology/read/usage.py writes it, what is left of it); the group's name says how its one name is judged.
+# (reason as topology/read/usage.py writes it, reason without the name). The group's name selects the check of the name
+# that it matches.
 _REASONS = (
     (r"holds the mounted file system (?P<mount>/.*)", "holds a mounted file system"),
     (r"holds the swap space .*", "holds swap space"),
@@ -176,7 +178,7 @@ def _function(function: Function, names: dict[tuple[str, str], str]) -> Function
 
 
 def _reason(text: str) -> str:
-    """Return why the host uses a function, without the object it is used for unless that has a kept form."""
+    """Return the reason why the host uses a function; the object's name stays only if it has one of the kept forms."""
     for pattern, kept in _REASONS:
         match = re.fullmatch(pattern, text)
         if match is None:

@@ -73,7 +73,7 @@ def extensions(subject: Subject) -> list[Claim]:
 def iommu(subject: Subject) -> list[Claim]:
     """Claim that the firmware describes an IOMMU.
 
-    A kernel that runs an IOMMU had it described by the firmware, even if the tables are not visible.
+    If the kernel runs an IOMMU, the firmware has described it, even if the tables are not visible.
     """
     kind = subject.host.iommu.kind
     seen = kind if kind in IOMMU_KINDS else ", ".join(subject.tables or []) or None
@@ -130,7 +130,7 @@ def sriov(subject: Subject) -> list[Claim]:
     ]
 
 
-# The registry: the role's names of the claims (gpu_host_bios_required), in the order of reports.
+# The registry of claims by the names that the role uses (gpu_host_bios_required), in the order of reports.
 CLAIMS: dict[str, Callable[[Subject], list[Claim]]] = {
     "extensions": extensions,
     "iommu": iommu,

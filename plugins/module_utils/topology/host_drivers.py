@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The modules of a host's kernel that drive GPUs, and which of them must not load since guests have the GPUs. Pure.
+"""The kernel modules that drive GPUs, and those of them that must not load because guests have the GPUs. Pure.
 
-The kernel does not load a module of its argument module_blacklist=, in the initramfs and on an explicit modprobe either
-(Linux Documentation/admin-guide/kernel-parameters.txt; kernel/module/main.c, blacklisted()). Files in /etc/modprobe.d
-are read by modprobe alone, and where the initramfs has a copy of them.
+The kernel never loads a module that its argument module_blacklist= names, neither in the initramfs nor on an explicit
+modprobe (Linux Documentation/admin-guide/kernel-parameters.txt; kernel/module/main.c, blacklisted()). Files in
+/etc/modprobe.d are read by modprobe only, and in the initramfs only if it has a copy of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import ACCELERATOR_CLASSES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
-# By PCI vendor: display and compute drivers. Others that these vendors have depend on one of them (nvidia_drm,
+# Display and compute drivers by PCI vendor. Other modules of these vendors depend on one of them (nvidia_drm,
 # nvidia_modeset, nvidia_uvm and nvidia_peermem on nvidia, nova_drm on nova_core). Sources: the MODULE_DEVICE_TABLE of
 # Linux drivers/gpu/drm (nouveau, amdgpu, radeon, i915, xe), drivers/gpu/nova-core, drivers/video/fbdev/nvidia and
 # drivers/accel/habanalabs; nv_pci_table of NVIDIA/open-gpu-kernel-modules (nvidia, also for NVSwitches).
@@ -29,7 +29,7 @@ NVIDIA = 0x10DE
 
 
 def keep_off(host: Host, given: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return the modules to keep off, sorted, and as text why others may load.
+    """Return the modules that must not load, sorted, and the reasons why others may load, as text.
 
     ``given``: the addresses of functions that belong to guests. A vendor's modules stay off if guests have all of its
     GPUs, NVSwitches and displays.
@@ -64,7 +64,7 @@ def kept_off(kernel_arguments: Iterable[str]) -> set[str]:
 
 
 def following_switches(host: Host, given: Collection[str]) -> list[Function]:
-    """Return the NVSwitches of ``host`` if guests have all of NVIDIA's GPUs: only they can have their driver, then."""
+    """Return the NVSwitches of ``host`` if guests have all NVIDIA GPUs: the driver then runs only in guests."""
     gpus = [item.address for item in host.functions if item.kind == "gpu" and item.vendor_id == NVIDIA]
     if not gpus or set(gpus) - set(given):
         return []
@@ -72,7 +72,7 @@ def following_switches(host: Host, given: Collection[str]) -> list[Function]:
 
 
 def _driven(function: Function) -> bool:
-    """Return True for what the modules of a vendor drive; a VF is its physical function's, and comes and goes."""
+    """Return True if a vendor's modules drive the function. VFs do not count: they come and go with their PF."""
     if function.physical_function:
         return False
     return function.kind in ("gpu", "nvswitch") or function.class_code >> 16 in ACCELERATOR_CLASSES

@@ -1,11 +1,11 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The distance of two PCI functions, in the words of ``nvidia-smi topo -m``, and a comparison of guest and host.
+"""The distance between two PCI functions, in the terms of ``nvidia-smi topo -m``, and a comparison of guest and host.
 
 Sources: the legend that ``nvidia-smi topo -m`` prints, NVML's nvmlGpuTopologyLevel_t, and NCCL (src/graph/topo.h,
-PATH_*). What they call a PCIe bridge is a switch: its upstream port and any of its downstream ports are one, and a root
-port belongs to the host bridge. NCCL comes to the same by taking two steps at once up the tree of /sys, from one
-switch to the next (src/graph/xml.cc); it knows no NODE, only PHB within a NUMA node and SYS between two.
+PATH_*). Their term "PCIe bridge" means a switch: its upstream port and all its downstream ports count as one bridge,
+and a root port belongs to the host bridge. NCCL gets the same result by going up the tree of /sys two steps at a time,
+from one switch to the next (src/graph/xml.cc). It has no NODE, only PHB within a NUMA node and SYS between two nodes.
 Pure: topologies in, plain data out.
 """
 
@@ -57,7 +57,7 @@ class Fidelity:
 
 
 class Paths:
-    """The paths down a host's PCI tree, each walked once: for many queries about one host that does not change."""
+    """The paths down a host's PCI tree, each walked once, for many queries about a host that does not change."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -104,7 +104,7 @@ class Paths:
         return role
 
     def switches(self, address: str) -> list[str]:
-        """Return the switches above a function, by their upstream ports, the one next to the root first."""
+        """Return the upstream ports of the switches above a function, the one nearest to the root first."""
         return list(dict.fromkeys(switch for _port, switch in self._ports(address) if switch is not None))
 
     def path_class(self, one: str, other: str) -> str:
@@ -127,7 +127,7 @@ class Paths:
         return "PIX" if len(crossed) <= 1 else "PXB"
 
     def _ports(self, address: str) -> tuple[tuple[str, str | None], ...]:
-        """Return the bridges on the path to a function (itself, if it is one), each with the switch it belongs to.
+        """Return the bridges on the path to a function, each with its switch; a bridge itself is included.
 
         A switch is named by its upstream port; None for a root port, which belongs to the root complex.
         """

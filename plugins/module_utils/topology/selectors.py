@@ -10,14 +10,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
-# The kinds of topology/model/kinds.py that can be asked for.
+# The kinds of topology/model/kinds.py that can be requested.
 KINDS = tuple(kind.name for kind in kinds.KINDS if kind.name != "other")
 ADDRESS = re.compile(r"^(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 VENDOR = re.compile(r"^([0-9a-f]{4}):([0-9a-f]{4}|\*)$")
 
 
 class SelectorError(SailloftError):
-    """A selector that names no device of a host, or that is none; the message begins with where it was given."""
+    """A selector that matches no device of a host or is malformed; the message begins with the name of the option."""
 
 
 def full_address(text: str) -> str:
@@ -28,9 +28,9 @@ def full_address(text: str) -> str:
 def select(host: Host | None, selectors: list[str], where: str) -> list[Function]:
     """Return the functions that any of ``selectors`` names, in the order of the host, each once.
 
-    Without a host (an image is for hosts that are not read yet) only the form is checked, and none is selected.
-    A kind or a whole vendor may match nothing: servers of a fleet differ. An address or a vendor:device that
-    matches nothing is a mistake. Raises SelectorError, beginning with ``where``.
+    Without a host (an image is for hosts that are not read yet) only the form is checked, and nothing is selected.
+    A kind or a whole vendor may match nothing, because the servers of a fleet differ. An address or a vendor:device
+    that matches nothing is an error. Raises SelectorError, whose message begins with ``where``.
     """
     chosen: set[str] = set()
     for selector in selectors:

@@ -39,7 +39,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.outputs i
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_module_ids, parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
-# One day: the longest wait for one guest.
+# The longest timeout for the shutdown of a guest: one day.
 SHUTDOWN_MAX_S = 86400
 
 # The order of the actions over all domains of a call: resources are released before anything starts.
@@ -47,10 +47,10 @@ PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart
 
 
 def compare(params: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return each domain's name and nccl_topology for its guest, and why ``converge`` has to run, one line each.
+    """Return each domain's name and nccl_topology, and the reasons to run ``converge``, one line each.
 
-    No line: it would change nothing and say nothing. ``params`` are those of the module. Raises DomainError,
-    TopologyError.
+    Without a line, ``converge`` would neither change nor report anything. ``params`` are those of the module. Raises
+    DomainError, TopologyError.
     """
     result = _converge(params, check_mode=True, paths_may_come=False)
     found = [f"{row['name']}: {', '.join(row['actions'])}" for row in result["domains"] if row["changed"]]
@@ -60,7 +60,7 @@ def compare(params: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Bring the domains of ``params`` (the module's) into their state. Raises DomainError, TopologyError."""
+    """Bring the domains of the module's ``params`` into their state. Raises DomainError, TopologyError."""
     return _converge(params, check_mode, paths_may_come=check_mode)
 
 
@@ -128,7 +128,7 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
 def _planned(
     host: Host, specs: list[DomainSpec], hypervisor: Hypervisor, module_ids: dict[str, int], paths_may_come: bool
 ) -> list[DomainPlan]:
-    """Return the plans. Without a plan, raise RefusedError with the findings that need no plan, too."""
+    """Return the plans. If planning fails, raise RefusedError, including the findings that need no plan."""
     try:
         return plan_domains(host, specs, hypervisor, module_ids)
     except DomainError as error:
@@ -148,7 +148,7 @@ def _unknown(name: str, decision: Decision) -> Iterator[Finding]:
 
 
 def info(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the domains of ``params`` (the module's) as they are, with plan and drift.
+    """Return the domains of the module's ``params`` as they are, with plan and drift.
 
     Raises DomainError, TopologyError.
     """
@@ -164,7 +164,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
             if specs:
                 plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor, module_ids)}
         except DomainError as error:
-            # Existing domains can still be reported, and most often show the reason.
+            # Existing domains can still be reported, and usually show the reason.
             if not any(spec.name in hypervisor.domains for spec in specs):
                 raise
             unplanned = str(error)
@@ -298,7 +298,7 @@ def _info(
 def drifted(
     have: ObservedDomain | None, host: Host, wanted: Wanted | None, unplanned: str | None
 ) -> list[dict[str, Any]]:
-    """Return gpu_domain_info's drift; ``unplanned`` is why there is no plan of a requested domain."""
+    """Return the drift for gpu_domain_info; ``unplanned`` is the reason why a requested domain has no plan."""
     found = [no_plan(unplanned)] if unplanned else []
     if have is not None:
         found += drift(host, have.inactive_xml, have.live_xml, wanted)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The work of the module gpu_plan: read a host, plan, try the plans, write them."""
+"""The work of the module gpu_plan: read a host, plan, boot the plans in a trial, write them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
 
 
 def _check_names(params: dict[str, Any]) -> None:
-    """Refuse text that is no name of a host: the playbook makes the folder of the plan from it."""
+    """Refuse an invalid path or host name; the playbook names the folder of the plan after the host."""
     name = params["host_name"]
     try:
         values.text(name, 255)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Return a switch's QoS as plain data, for people and templates to read, and the differences between two, in words."""
+"""The QoS of a switch as plain data for people and templates, and the differences between two switches in words."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def title(field: str) -> str:
 
 
 def to_data(switch: Switch) -> dict[str, Any]:
-    """Return name, system, ecmp_fields and ports; of tables only set entries, by number written as text ("26": 3)."""
+    """Return name, system, ecmp_fields and ports. Tables have only their set entries, by number as text ("26": 3)."""
     made = {id(qos): _port_data(qos) for qos in switch.ports.values()}
     return {
         "name": switch.name,
@@ -62,7 +62,7 @@ def _port_data(qos: PortQos) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Difference:
-    """A setting of a switch that is not as wanted. ``ports`` has all that share it; empty for the switch as a whole."""
+    """A setting of a switch that is not as wanted. ``ports`` are all that share it; empty for the switch as a whole."""
 
     ports: tuple[str, ...]
     what: str
@@ -77,8 +77,10 @@ class Difference:
 
 
 def differences(wanted: Switch, seen: Switch, not_held: Collection[str]) -> list[Difference]:
-    """Return how ``seen`` differs from ``wanted`` in what the system's configuration holds. Ports that are not wanted
-    are ignored. A difference that several ports share is returned once, in the order of the ports.
+    """Return how ``seen`` differs from ``wanted`` in the settings that the system's configuration holds.
+
+    Ports that are not wanted are ignored. A difference that several ports share is returned once, in the order of the
+    ports.
     """
     found: dict[tuple[str, str, str], list[str]] = {}
     compared: dict[tuple[int, int], list[tuple[str, str, str]]] = {}
@@ -107,12 +109,12 @@ def _port_differences(wanted: PortQos, seen: PortQos, not_held: Collection[str])
         if each.name in TABLES:
             yield from _table(*TABLES[each.name], here, there)
         elif each.name in BY_NUMBER:
-            # A queue's being strict changes the shares of all others, so it is the cause.
+            # A strict queue changes the shares of all others, so queues that differ in this come first, as the cause.
             pairs = sorted(enumerate(zip(here, there)), key=lambda pair: _as_strict(*pair[1]))
             for at, (one, other) in pairs:
                 if one != other:
                     yield f"{BY_NUMBER[each.name]} {at}", _words(one), _words(other)
-        elif each.name != "cable_m" or here is not None:  # most systems get no cable
+        elif each.name != "cable_m" or here is not None:  # most systems are not given a cable length
             yield title(each.name), _words(here), _words(there)
 
 
@@ -121,7 +123,7 @@ def _as_strict(one: Any, other: Any) -> bool:
 
 
 def _table(index: str, held: str, wanted: Any, seen: Any) -> Iterator[tuple[str, str, str]]:
-    """Return the differing entries of a table; entries that differ in the same way are one: "DSCP 0-25, 27-63"."""
+    """Return the differing entries of a table, those that differ in the same way as one: "DSCP 0-25, 27-63"."""
     ways: dict[tuple[Any, Any], list[int]] = {}
     for at, pair in enumerate(zip(wanted, seen)):
         if pair[0] != pair[1]:

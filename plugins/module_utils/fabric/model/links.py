@@ -57,14 +57,14 @@ class Fabric:
         return ((one, other) for one, other in sorted(self.peer.items()) if one < other)
 
     def hosts(self) -> list[str]:
-        """Return all devices that are no switch."""
+        """Return all devices that are not switches."""
         return sorted(device for device in self.neighbours if device not in self.switches)
 
     def way(self, start: End, goal: End) -> list[Hop]:
-        """Return the hops that a packet from NIC ``start`` to NIC ``goal`` may pass, over all paths with the fewest
-        switches.
+        """Return the hops that a packet from NIC ``start`` to NIC ``goal`` may pass.
 
-        Each hop is returned once, those nearer to ``start`` first. Raises FabricError where there is no path.
+        These are the hops of all paths with the fewest switches. Each hop is returned once, those nearer to ``start``
+        first. Raises FabricError where there is no path.
         """
         for end in (start, goal):
             if end not in self.peer:
@@ -103,11 +103,11 @@ class Fabric:
 
 
 def buffer_cycle(fabric: Fabric, paused: Mapping[tuple[str, str], bool] | None = None) -> list[tuple[str, str]]:
-    """Return a cyclic buffer dependency as the switches' links (from, to) around it; empty where there is none.
+    """Return the links (from, to) between switches that form a cyclic buffer dependency; empty where there is none.
 
-    With PFC, the buffer of a link waits for that of the next link of a packet's path. A cycle of them can block
-    for ever (Hu et al., "Deadlocks in Datacenter Networks: Why Do They Form, and How to Avoid Them", HotNets 2016).
-    Paths are those with the fewest switches, between switches that have hosts. ``paused``: whether a link
+    With PFC, the buffer of a link waits for the buffer of the next link on a packet's path. A cycle of such waits can
+    block forever (Hu et al., "Deadlocks in Datacenter Networks: Why Do They Form, and How to Avoid Them", HotNets
+    2016). Paths are those with the fewest switches, between switches that have hosts. ``paused``: whether a link
     (from, to) is lossless; by default all are.
     """
     index = {switch: 1 << at for at, switch in enumerate(sorted(fabric.switches))}
@@ -120,9 +120,10 @@ def buffer_cycle(fabric: Fabric, paused: Mapping[tuple[str, str], bool] | None =
         if any(other not in fabric.switches for other, _near, _far in fabric.neighbours.get(switch, [])):
             goals |= bit
     carries = _goals_by_link(index, near, goals)
-    # Packets that a link carries for its own end go no further.
+    # Packets for the switch at the end of a link go no further.
     live = {link for link, goes in carries.items() if goes != index[link[1]] and (paused is None or paused.get(link))}
-    # A link after which nothing waits is in no cycle, nor are those before it: none of a Clos's links remain.
+    # A link that waits for no other link is in no cycle, so such links are removed until none is left to remove. In a
+    # Clos fabric, this removes all links.
     while True:
         after: dict[str, list[tuple[str, str]]] = {}
         for link in sorted(live):
@@ -137,8 +138,9 @@ def buffer_cycle(fabric: Fabric, paused: Mapping[tuple[str, str], bool] | None =
 
 
 def _goals_by_link(index: Mapping[str, int], near: Mapping[str, list[str]], goals: int) -> dict[tuple[str, str], int]:
-    """Return, for each link (from, to) between switches, the goals of packets over it, as bits; links without one are
-    left out.
+    """Return, for each link (from, to) between switches, the goals of the packets that it carries, as bits.
+
+    Links that carry no packets are left out.
     """
     within = dict(index)
     carries: dict[tuple[str, str], int] = {}

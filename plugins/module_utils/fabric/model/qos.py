@@ -1,25 +1,27 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""QoS as it is on a switch's ports and on a NIC, in vendor-neutral terms.
+"""The QoS of a switch's ports and of a NIC, in vendor-neutral terms.
 
-The same terms say what is wanted (``plan``), what is rendered from it and what is read back, so that two of them can be
-compared. None always means "not set, or not visible there"; the path check decides what follows from that.
+The same terms describe what is wanted (``plan``), what is rendered from it and what is read back, so that any two can
+be compared. None always means "not set, or not visible there"; the path check decides what follows from that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Optional  # unions in expressions are not Python 3.9's
+from typing import Optional  # Python 3.9 has no X | Y in expressions
 
 DSCPS = 64  # RFC 2474: 6 bits
-CLASSES = 8  # IEEE 802.1Q: priorities; and so traffic classes, and the queues that these systems give unicast
-Octet = tuple[Optional[int], ...]  # one entry a class (or a DSCP)
+CLASSES = 8  # IEEE 802.1Q: priorities; also the number of traffic classes, and of these systems' unicast queues
+Octet = tuple[Optional[int], ...]  # one entry for each class (or DSCP)
 
 
 @dataclass(frozen=True)
 class Ecn:
-    """WRED that marks instead of dropping: no packet below ``minimum_bytes`` of queue, all above ``maximum_bytes``, and
-    between them with a probability that grows linearly to ``probability_percent``.
+    """WRED that marks packets instead of dropping them.
+
+    It marks no packet below ``minimum_bytes`` of queue, all above ``maximum_bytes``, and between them with a
+    probability that grows linearly to ``probability_percent``.
     """
 
     minimum_bytes: int
@@ -29,7 +31,7 @@ class Ecn:
 
 @dataclass(frozen=True)
 class Queue:
-    """One egress queue. ``bandwidth_percent`` is of what strict queues leave; None where ``strict``."""
+    """One egress queue. ``bandwidth_percent`` is its share of what strict queues leave; None where ``strict``."""
 
     strict: bool
     bandwidth_percent: int | None = None
@@ -40,10 +42,11 @@ class Queue:
 class Headroom:
     """The ingress buffer of one lossless priority.
 
-    ``reserved_bytes`` are the priority's own. A pause is sent when its use of the shared buffer passes
-    2^``alpha_exponent`` times what is still free of it, and ended when its use of all its buffer is down to
-    ``xon_offset_bytes`` below that, or to ``xon_bytes``, whichever is more (sonic-buffer-profile.yang,
-    xon_offset); ``xoff_bytes`` is for what arrives between the pause's sending and its effect.
+    ``reserved_bytes`` belong to the priority alone. A pause is sent when the priority's use of the shared buffer
+    exceeds 2^``alpha_exponent`` times the free part of the shared buffer. The pause ends when the priority's use of its
+    whole buffer has fallen to ``xon_offset_bytes`` below that point, or to ``xon_bytes``, whichever is more
+    (sonic-buffer-profile.yang, xon_offset). ``xoff_bytes`` holds what arrives between the sending of a pause and its
+    effect.
     """
 
     reserved_bytes: int
@@ -55,11 +58,11 @@ class Headroom:
 
 @dataclass(frozen=True)
 class Pools:
-    """The ingress pools for which a switch was planned, in bytes, as its configuration has them.
+    """The ingress pools that a switch was planned for, in bytes, in the form of its configuration.
 
-    ``lossless_bytes``: the least that the lossless pool may have. ``headroom_bytes``: the pool of headroom that the
-    ports share; 0: each port has its own. ``ingress_bytes``: the most that all ingress pools may have together beside
-    the ports' own headroom; None where they share a pool of it.
+    ``lossless_bytes``: the minimum of the lossless pool. ``headroom_bytes``: the headroom pool that the ports share; 0
+    where each port has its own headroom. ``ingress_bytes``: the maximum of all ingress pools together, beside the
+    ports' own headroom; None where the ports share a headroom pool.
     """
 
     lossless_bytes: int
@@ -71,8 +74,8 @@ class Pools:
 class BufferShares:
     """The parts into which a system divides the ingress buffer, in percent.
 
-    ``lossless_percent``: the pool of lossless packets; of what headroom leaves, or, where ``headroom_percent`` is its
-    own part, of the whole.
+    ``lossless_percent``: the pool of lossless packets. It is a share of the whole buffer where headroom has a separate
+    part (``headroom_percent``), else of what headroom leaves.
     """
 
     lossless_percent: int
@@ -81,8 +84,10 @@ class BufferShares:
 
 @dataclass(frozen=True)
 class Watchdog:
-    """Settings that end a storm of pause frames: after ``detection_ms`` without a byte sent, apply ``action`` ("drop",
-    "forward") to the queue's packets, until ``restoration_ms`` without a pause.
+    """Settings that end a storm of pause frames.
+
+    After ``detection_ms`` without a byte sent, ``action`` ("drop", "forward") is applied to the queue's packets, until
+    ``restoration_ms`` have passed without a pause.
     """
 
     detection_ms: int
@@ -94,10 +99,10 @@ class Watchdog:
 class PortQos:
     """One port, both directions. Ports that are alike share one object.
 
-    ingress: ``dscp_to_class`` (64 entries; None: the port does not look at that DSCP), ``rewrites_dscp`` (packets go on
-    with another one than they came with), ``class_to_priority`` (8: by which priority the port sends pauses for a
-    traffic class), ``headroom`` (8, by priority).
-    egress: ``class_to_queue`` (8), ``priority_to_queue`` (8: which queue a received pause stops), ``queues`` (8).
+    ingress: ``dscp_to_class`` (64 entries; None: the port does not classify that DSCP), ``rewrites_dscp`` (packets
+    leave with another DSCP than they arrived with), ``class_to_priority`` (8: the priority of the pauses that the port
+    sends for a traffic class), ``headroom`` (8, by priority).
+    egress: ``class_to_queue`` (8), ``priority_to_queue`` (8: the queue that a received pause stops), ``queues`` (8).
     both: ``pfc``, the priorities that pause; ``watchdog``; ``ip_mtu_bytes``, the largest IP packet that passes;
     ``cable_m``, the longest cable that headroom is for, where the system computes headroom itself (else None).
     """
@@ -117,12 +122,13 @@ class PortQos:
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch's QoS, wanted or as read. ``ports`` by the switch's own names, in their order in the inventory.
+    """A switch's QoS, wanted or as read. ``ports`` are by the switch's own names, in the inventory's order.
 
-    ``ecmp_fields``: what the hash over equal paths takes, of ECMP_FIELDS; None where it is not to be seen.
-    ``queue_buffer_bytes``: what one queue can fill, for systems whose thresholds are in percent of it (junos); None for
-    all others. ``pools``: what a planned switch must have, where its system has pools of its own (sonic), else None.
-    ``shares``: the same, where the system cuts its buffer in percent and the cut is not rendered (junos).
+    ``ecmp_fields``: the fields of ECMP_FIELDS that the hash over equal paths uses; None where they cannot be seen.
+    ``queue_buffer_bytes``: the bytes that one queue can fill, for systems whose thresholds are in percent of it
+    (junos); None for all others. ``pools``: the pools that a planned switch must have, where its system has its own
+    pools (sonic), else None. ``shares``: the same for a system that divides its buffer in percent, where the division
+    is not rendered (junos).
     """
 
     name: str
@@ -141,10 +147,10 @@ ECMP_FIELDS = ("destination_ip", "destination_port", "protocol", "source_ip", "s
 class Nic:
     """The QoS of one function of a NIC, wanted or as read on its host or in its guest.
 
-    ``name`` is the RDMA device ("mlx5_0"), ``interface`` the network's ("ens1f0np0"). ``trust``: "dscp" or "pcp".
-    ``notification`` and ``reaction``: on which priorities it sends CNPs for marked packets, and slows down for CNPs.
-    ``cm_tos``: the ToS byte that RDMA-CM gives new connections; ``forced_tos``: the one that the device gives all
-    (its "traffic class"), whatever the application asks for; None: the application's.
+    ``name`` is the RDMA device ("mlx5_0"), ``interface`` the network interface ("ens1f0np0"). ``trust``: "dscp" or
+    "pcp". ``notification`` and ``reaction``: the priorities on which it sends CNPs for marked packets, and on which it
+    slows down for CNPs. ``cm_tos``: the ToS byte that RDMA-CM gives new connections; ``forced_tos``: the ToS byte that
+    the device gives all connections (its "traffic class"), whatever the application requests; None: the application's.
     ``may_mark``: whether the DSCP that this function sets decides its packets' priority; None where that is unknown.
     ``dcbx_by_host``: whether the host alone sets the DCB part (false: firmware or a peer may, by DCBX).
     ``priority_to_buffer`` and ``buffer_bytes``: the ingress buffers, which hold the headroom of lossless priorities;
@@ -179,7 +185,7 @@ class Application:
     name: str
     tos: int
     gid_index: int | None = None
-    queue_pairs: int | None = None  # a connection; each has a UDP source port of its own, which ECMP spreads by
+    queue_pairs: int | None = None  # per connection; each has its own UDP source port, by which ECMP spreads
 
 
 def dscp_of(tos: int) -> int:

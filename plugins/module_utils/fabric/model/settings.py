@@ -15,7 +15,7 @@ class Record(Settings):
     refusal = FabricError
 
     def number(self, setting: str, default: int, least: int, most: int) -> int:
-        """Return a whole number in that range; true and "3" are refused."""
+        """Return a whole number from ``least`` to ``most``; true and "3" are refused."""
         value = self.data.get(setting, default)
         try:
             return values.whole(value, least, most)

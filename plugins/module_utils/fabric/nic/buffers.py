@@ -3,7 +3,7 @@
 """Ingress buffers of a NIC: each lossless priority has its own, so that other traffic neither fills it nor pauses it.
 
 Sizes are those of mlx5 (drivers/net/ethernet/mellanox/mlx5/core/en/port_buffer.c, calculate_xoff and
-update_xoff_threshold), the only NIC driver of Linux with `dcb buffer`.
+update_xoff_threshold), the only Linux NIC driver that supports `dcb buffer`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen imp
 
 SLOWEST_GBIT_S = 40  # the driver's minimum
 FRAME_BYTES = 9216  # MINIMUM_MAX_MTU
-# Sizes are multiples of this, and so of every device's cells, or they would read back as other values than written.
+# Sizes are multiples of this, and so of every device's cells. Otherwise they would not read back as written.
 GRAIN_BYTES = 4096
 
 
 def xoff_bytes(speed_gbit_s: int, cable_m: int, mtu_bytes: int) -> int:
-    """Return the bytes for what arrives after a pause was sent: (301 + 2.16 m) Gbit/s + 2.72 MTU, in the driver's
-    integers.
+    """Return the bytes that arrive after a pause was sent.
+
+    The driver's formula, in integers, is (301 + 2.16 * metres) * Gbit/s + 2.72 * MTU.
     """
     speed_mbit_s = 1000 * max(speed_gbit_s, SLOWEST_GBIT_S)
     return (301 + 216 * cable_m // 100) * speed_mbit_s // 1000 + 272 * mtu_bytes // 100
@@ -35,10 +36,10 @@ def lossless_bytes(speed_gbit_s: int, cable_m: int, mtu_bytes: int) -> int:
 def buffers(
     seen: Seen, lossless: tuple[int, ...], speed_gbit_s: int, cable_m: int, mtu_bytes: int
 ) -> tuple[Octet, Octet]:
-    """Return (the buffer of each priority, the bytes of each buffer): lossless priorities in 1, 2, ..., all others in
-    0.
+    """Return (the buffer of each priority, the bytes of each buffer).
 
-    Buffer 0 keeps what it has, or what is left of the port's. Raises FabricError where that is less than two frames.
+    Lossless priorities use the buffers 1, 2, ..., and all others use buffer 0. Buffer 0 keeps its size, or gets what
+    the others leave of the port's bytes. Raises FabricError where that is less than two frames.
     """
     each = lossless_bytes(speed_gbit_s, cable_m, mtu_bytes)
     number = {priority: at + 1 for at, priority in enumerate(lossless)}

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The `dcb` tool of iproute2: the JSON that it prints, and the commands that set an interface's QoS.
 
-Sources: dcb(8), dcb-app(8), dcb-ets(8), dcb-pfc(8), dcb-buffer(8), dcb-dcbx(8); that a driver trusts DSCP where it has
-any DSCP mapping: mlx5's en_dcbnl.c (mlx5e_dcbnl_ieee_setapp), and mlnx_qos without the vendor's sysfs (getTrust).
+Sources: dcb(8), dcb-app(8), dcb-ets(8), dcb-pfc(8), dcb-buffer(8), dcb-dcbx(8). A driver trusts DSCP where it has any
+DSCP mapping: mlx5's en_dcbnl.c (mlx5e_dcbnl_ieee_setapp), and mlnx_qos without the vendor's sysfs (getTrust).
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from typing import TypeGuard  # Python 3.9 has none
 
 OBJECTS = ("app", "ets", "pfc", "buffer", "dcbx")
-# dcb's messages where the driver has no such operations, or lacks an attribute that the tool knows.
+# dcb's messages where the driver does not have the operation, or lacks an attribute that the tool knows.
 NOT_THERE = ("Operation not supported", "Attribute not found")
 BUFFER_BYTES_AT_MOST = (1 << 32) - 1  # u32 in struct dcbnl_buffer
 
 
 def plain(said: str) -> str:
-    """Return dcb's message with the driver's own error. The kernel returns it as a byte (net/dcb/dcbnl.c,
-    dcbnl_ieee_set), in which -22 is 234, and the tool prints "Unknown error 234".
+    """Return dcb's message with the driver's own error.
+
+    The kernel returns the error as a byte (net/dcb/dcbnl.c, dcbnl_ieee_set), in which -22 is 234, and the tool prints
+    "Unknown error 234".
     """
     return re.sub(r"Unknown error (1[3-9]\d|2\d\d)\b", lambda found: os.strerror(256 - int(found[1])), said)
 
@@ -40,8 +42,9 @@ def show(interface: str, thing: str) -> list[str]:
 
 
 def parse(interface: str, printed: Mapping[str, str | None]) -> Dcb:
-    """Return the output of ``show``, by object; None where the driver does not have it. Raises FabricError if
-    malformed.
+    """Return the settings in the output of ``show``. Raises FabricError if it is malformed.
+
+    ``printed``: the output by object; None where the driver does not have the object.
     """
     read = {thing: _Printed(interface, thing, text) for thing, text in printed.items() if text is not None}
     app, ets, pfc, buffer, dcbx = (read.get(thing) for thing in OBJECTS)
@@ -166,7 +169,7 @@ def set_delay(interface: str, _priorities: tuple[int, ...], delay: int) -> list[
 
 
 def set_buffers(interface: str, sizes: Octet, priority_to_buffer: Octet) -> list[list[str]]:
-    """Set the buffers' sizes, then their users: mlx5 refuses a lossless priority in a buffer without capacity."""
+    """Set the buffers' sizes, then their priorities: mlx5 refuses a lossless priority in a buffer without capacity."""
     command = ["dcb", "buffer", "set", "dev", interface]
     return [
         [*command, "buffer-size", *_pairs(enumerate(sizes))],

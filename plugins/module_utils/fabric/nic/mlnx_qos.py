@@ -3,7 +3,7 @@
 """The vendor's `mlnx_qos`, used where `dcb` is not available: its output, and the commands with the same effect.
 
 Written from the tool's own source (github.com/Mellanox/mlnx-tools, python/mlnx_qos: its options and pretty_print) and
-tested on text of that form. It was not tried on such a NIC.
+tested on text of that form. It was not tested on such a NIC.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DSCPS_OF_PRIORITY = re.compile(r"^\s*prio:([0-7]) dscp:([0-9,]+)\s*$", re.MULTIL
 PFC_ROW = r"^\s*{name}((?:\s+\d){{8}})\s*$"
 CLASS = re.compile(r"^tc: ([0-7]) ratelimit: .*, tsa: (?:(ets), bw: (\d+)%|(\w+))$")
 PRIORITY = re.compile(r"^\s+priority:\s+([0-7])$")
-# Older versions say "max_buffer_size"; with the vendor's sysfs there is no total.
+# Older versions print "max_buffer_size"; with the vendor's sysfs there is no total.
 BUFFERS = re.compile(r"^Receive buffer size \(bytes\): ((?:\d+,){8})(?:\w+_size=(\d+))?\s*$", re.MULTILINE)
 
 
@@ -29,7 +29,7 @@ def show(interface: str) -> list[str]:
 
 
 def parse(interface: str, text: str) -> Dcb:
-    """Return what the output of ``show`` says. Raises FabricError where it is no output of mlnx_qos."""
+    """Return the settings in the output of ``show``. Raises FabricError where it is not output of mlnx_qos."""
     mode = re.search(r"^DCBX mode: (OS|Firmware) controlled$", text, re.MULTILINE)
     trust = re.search(r"^Priority trust state: (dscp|pcp|none)$", text, re.MULTILINE)
     enabled = re.search(PFC_ROW.format(name="enabled"), text, re.MULTILINE)
@@ -101,7 +101,7 @@ def set_delay(interface: str, priorities: tuple[int, ...], delay: int) -> list[l
 
 
 def set_buffers(interface: str, sizes: Octet, priority_to_buffer: Octet) -> list[list[str]]:
-    """Set the buffers' sizes, then which priority uses which."""
+    """Set the buffers' sizes, then the buffer of each priority."""
     command = ["mlnx_qos", "-i", interface]
     return [[*command, "--buffer_size", _list(sizes)], [*command, "--prio2buffer", _list(priority_to_buffer)]]
 

@@ -3,7 +3,7 @@
 """/etc/nccl.conf: the settings that follow from the RoCE policy, merged with all others, and the file's text.
 
 Names and defaults: NCCL's user guide, "Environment Variables". Form of the file: NVIDIA/nccl, src/misc/param.cc
-(setEnvFile): a line is NAME=VALUE up to its end, and '#' begins a comment only at the beginning of one.
+(setEnvFile): a line is NAME=VALUE up to its end, and '#' begins a comment only at the beginning of a line.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ CONF = "/etc/nccl.conf"
 class Choices:
     """The settings of a host that the policy leaves open.
 
-    ``rdma_class`` names the class of the data ("": the policy's first), ``fifo_class`` that of NCCL's short control
-    messages if it is another. With ``gid_index`` -1 and ``queue_pairs`` 0 NCCL's own choice stays.
+    ``rdma_class`` names the class of the data ("": the policy's first), ``fifo_class`` the class of NCCL's short
+    control messages if it differs. ``gid_index`` -1 and ``queue_pairs`` 0 leave the choice to NCCL.
     """
 
     rdma_class: str = ""
@@ -36,9 +36,9 @@ class Choices:
 
 
 def read_choices(given: Mapping[str, Any]) -> Choices:
-    """Return the choices of role variables by name. Raises FabricError.
+    """Return the choices from role variables by name. Raises FabricError.
 
-    Numbers may be text, as they are from the command line.
+    Numbers may be text, as they are when they come from the command line.
     """
     names = [field.name for field in fields(Choices)]
     unknown = sorted(set(given) - set(names))
@@ -61,12 +61,12 @@ def _number(name: str, value: Any, least: int, most: int) -> int:
 def of_policy(policy: Policy, choices: Choices) -> dict[str, int]:
     """Return the settings of one policy. Raises FabricError.
 
-    The traffic class is the whole ToS byte: with the DSCP alone (104 for DSCP 26) packets say that they are not
-    ECN-capable, and switches drop instead of mark.
+    NCCL's traffic class is the whole ToS byte. With the DSCP alone (104 for DSCP 26), packets declare that they are not
+    ECN-capable, and switches drop them instead of marking them.
     """
     tos = class_of(policy, choices.rdma_class).tos
-    # Also where the device forces a ToS: queue pairs that a GPU drives go past the driver that forces it, and take
-    # this one (NVIDIA/nccl#2383).
+    # It is set even where the device forces a ToS: queue pairs that a GPU drives bypass the driver that forces it, and
+    # use this one (NVIDIA/nccl#2383).
     settings = {"NCCL_IB_TC": tos}
     if choices.fifo_class and class_of(policy, choices.fifo_class).tos != tos:
         settings["NCCL_IB_FIFO_TC"] = class_of(policy, choices.fifo_class).tos

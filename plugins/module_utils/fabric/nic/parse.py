@@ -19,7 +19,7 @@ NIC_FIELDS = [each.name for each in fields(Nic)]
 def nic_of(subject: str, given: Any, known: dict[str, Nic] | None = None) -> Nic:
     """Return a NIC's QoS from roce_nic_info's result; other data in it is ignored. Raises FabricError.
 
-    Hosts of a fleet are alike: NICs that are equal, by their text in ``known``, are one object.
+    Hosts of a fleet are alike, so equal NICs share one object. ``known`` has the objects by the NICs' text.
     """
     record = Record(subject, given)
     record.need("name", "interface")
@@ -35,7 +35,7 @@ def nic_of(subject: str, given: Any, known: dict[str, Nic] | None = None) -> Nic
 def seen_of(subject: str, given: Any, known: dict[str, Seen], shares_buffer: str = "") -> Seen:
     """Return a NIC from roce_nic_info's result: its QoS, and why some of it is not shown. Raises FabricError.
 
-    ``shares_buffer``: why its lossless priorities need no buffer of their own, where that is so. Equal ones are one
+    ``shares_buffer``: why its lossless priorities need no buffer of their own, where that is so. Equal NICs share one
     object, as in ``nic_of``.
     """
     record = Record(subject, given)

@@ -15,7 +15,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
 
 NICS = "roce_host_nics"
-# A physical function must have these, or RoCE would get less than the policy says. The rest is reported.
+# A physical function must have these, or RoCE would get less than the policy requires. Other missing settings are only
+# reported.
 NEEDED = ("trust", "dscp_to_priority", "priority_to_class", "queues", "ip_mtu_bytes")
 # These describe a function and are not set.
 DESCRIBES = ("name", "interface", "is_vf", "may_mark")
@@ -35,7 +36,7 @@ OF_THE_PORT = (
     "cable_m",
 )
 SPEED_GBIT_S_AT_MOST = 1600
-CABLE_M_AT_MOST = 1000  # mlx5 takes no longer one (MLX5E_MAX_CABLE_LENGTH in en_dcbnl.c)
+CABLE_M_AT_MOST = 1000  # mlx5's limit (MLX5E_MAX_CABLE_LENGTH in en_dcbnl.c)
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,8 @@ def plan(
 ) -> tuple[Nic, dict[str, str]]:
     """Return the wanted settings of the function, and the reason for each field of Nic that it cannot have.
 
-    ``rdma_class``: what RDMA-CM's connections get. ``parent``: a VF's physical function as it will be, where that is
-    to be seen. A field is None where the function has no such setting. Raises FabricError where the policy would not
-    hold.
+    ``rdma_class``: the class of RDMA-CM's connections. ``parent``: a VF's physical function as it will be, where it can
+    be seen. A field is None where the function has no such setting. Raises FabricError where the policy would not hold.
     """
     whole = _whole(policy, rdma_class, request, seen)
     cannot = {name: why for name, why in seen.cannot.items() if getattr(whole, name) != _unset(name)}
@@ -112,7 +112,7 @@ def _whole(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: See
     priority_of_dscp = {each.dscp: each.priority for each in policy.with_dscp}
     class_of_priority = {each.priority: each.traffic_class for each in policy.all_classes}
     there = seen.dcb.classes_at_most if seen.dcb else CLASSES
-    # Traffic classes that no priority is in are strict and have no share: the shares of the others make 100%.
+    # Traffic classes without a priority are strict and have no share, so the shares of the others add up to 100%.
     queues: list[Queue | None] = [Queue(True) if at < there else None for at in range(CLASSES)]
     for each in policy.with_share:
         queues[each.traffic_class] = Queue(False, each.bandwidth_percent)
@@ -131,7 +131,7 @@ def _whole(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: See
         reaction=marked,
         cnp_dscp=policy.cnp.dscp,
         cm_tos=rdma_class.tos,
-        # With two classes the application chooses; a ToS forced on all would take the choice away.
+        # With several classes, the application chooses one of them; a forced ToS would prevent that.
         forced_tos=rdma_class.tos if len(policy.classes) == 1 else None,
         ip_mtu_bytes=policy.ip_mtu_bytes,
         dcbx_by_host=True,
@@ -181,8 +181,9 @@ def _check_able(policy: Policy, whole: Nic, cannot: dict[str, str], seen: Seen) 
 
 
 def expected(wanted: Nic, seen: Seen) -> Nic:
-    """Return the expected reading after the function is set: the requested value where there is one, else the current
-    one.
+    """Return the expected reading after the function is set.
+
+    Each setting has its requested value, or its current value where none is requested.
     """
     values = {}
     for each in fields(Nic):
@@ -199,7 +200,7 @@ def expected(wanted: Nic, seen: Seen) -> Nic:
 def differences(wanted: Nic, seen: Seen) -> dict[str, tuple[Any, Any]]:
     """Return, by field of Nic, (before, after) as text for each difference from ``wanted``.
 
-    None in ``wanted`` is no request; but in ``forced_tos`` it requests that applications choose.
+    None in ``wanted`` requests nothing, except in ``forced_tos``, where it requests that applications choose.
     """
     found: dict[str, tuple[Any, Any]] = {}
     for each in fields(Nic):
@@ -223,7 +224,7 @@ def _listed(value: Any) -> Any:
 
 
 def _shown(name: str, values: tuple[Any, ...], at: list[int], seen: Seen | None) -> dict[str, Any]:
-    """Return DSCPs by priority ({"3": "26"}), all else by its index."""
+    """Return DSCPs by priority ({"priority 3": "DSCP 26"}), and all other values by their index."""
     if name != "dscp_to_priority":
         return {str(index): _plain(values[index]) for index in at}
     several = seen.dcb.dscp_priorities or {} if seen and seen.dcb else {}

@@ -26,7 +26,7 @@ class Dcb:
     classes_at_most: int = CLASSES
     pfc: tuple[int, ...] | None = None
     lossless_at_most: int = CLASSES
-    delay: int | None = None  # of PFC; for mlx5 the cable's metres
+    delay: int | None = None  # of PFC; for mlx5 the length of the cable in metres
     priority_to_buffer: Octet | None = None
     buffer_bytes: Octet | None = None
     buffer_total_bytes: int | None = None
@@ -34,7 +34,7 @@ class Dcb:
     willing: bool | None = None
 
     def dscp_to_priority(self) -> Octet:
-        """Return 64 entries; None where a DSCP has no priority, or several."""
+        """Return the priority of each of the 64 DSCPs; None where a DSCP has no priority, or several."""
         table = self.dscp_priorities or {}
         return tuple(table[at][0] if len(table.get(at, ())) == 1 else None for at in range(DSCPS))
 
@@ -43,8 +43,8 @@ class Dcb:
 class Seen:
     """One function of a NIC as it was read.
 
-    ``cannot``: field of Nic -> why this function has no such setting. ``driver``: the kernel's ("mlx5_core").
-    ``address``: on the PCI bus; ``parent``: a VF's physical function, where it is to be seen.
+    ``cannot``: field of Nic -> why this function has no such setting. ``driver``: the kernel driver ("mlx5_core").
+    ``address``: the PCI address; ``parent``: a VF's physical function, where it can be seen.
     ``ecn_path``: the folder of the vendor driver's ECN settings; ``cnp_path``: the file with the CNPs' DSCP.
     """
 

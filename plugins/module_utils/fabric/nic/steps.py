@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Writes that take a NIC from its current to its wanted settings, in an order that is safe while traffic runs.
 
-PFC that is to be off is turned off first, and PFC that is to be on is turned on last: no priority is ever lossless
-without its buffer, its queue and its marking.
+PFC that must be off is turned off first, and PFC that must be on is turned on last, so that no priority is ever
+lossless without its buffer, its queue and its marking.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Tool(Protocol):
         """Set the length of the cable."""
 
     def set_buffers(self, interface: str, sizes: Octet, priority_to_buffer: Octet, /) -> list[list[str]]:
-        """Set the buffers' sizes in bytes, and which priority uses which."""
+        """Set the buffers' sizes in bytes, and the buffer of each priority."""
 
     def take_over(self, interface: str, /) -> list[list[str]]:
         """Give DCBX to the host instead of the firmware."""
@@ -46,7 +46,7 @@ TOOLS: dict[str, Tool] = {"dcb": dcb, "mlnx_qos": mlnx_qos}
 
 @dataclass(frozen=True)
 class Step:
-    """One write: a command, or ``text`` to the kernel's file ``path``; without either, RDMA-CM's ToS."""
+    """One write: a command, or ``text`` to the kernel's file ``path``; a step without either writes RDMA-CM's ToS."""
 
     setting: str  # a field of Nic
     argv: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ def _tool(seen: Seen) -> Tool:
 def steps(seen: Seen, wanted: Nic) -> list[Step]:
     """Return the writes, in order; empty where ``seen`` is as ``wanted``.
 
-    Raises FabricError where DCB is to be set and there is none: a plan then requests none, but a backup may.
+    Raises FabricError where DCB must be set and there is no DCB. A plan never requests that, but a backup may.
     """
     differing = set(differences(wanted, seen))
     interface = wanted.interface
@@ -103,7 +103,7 @@ def steps(seen: Seen, wanted: Nic) -> list[Step]:
         written.append(Step("cm_tos", text=str(wanted.cm_tos)))
     if "forced_tos" in differing:
         path = f"/sys/class/infiniband/{wanted.name}/tc/1/traffic_class"
-        # -1: none is forced (mlx5_ib's traffic_class_store takes what is below 0 for that).
+        # -1 means that none is forced (mlx5_ib's traffic_class_store treats every value below 0 so).
         written.append(Step("forced_tos", path=path, text=str(-1 if wanted.forced_tos is None else wanted.forced_tos)))
     if "pfc" in differing and staying != wanted.pfc:
         commands("pfc", _tool(seen).set_pfc(interface, wanted.pfc, wanted.cable_m or seen.nic.cable_m))
@@ -111,7 +111,7 @@ def steps(seen: Seen, wanted: Nic) -> list[Step]:
 
 
 def _dscps_to_map(seen: Seen, wanted: Nic, every: bool) -> dict[int, int]:
-    """Return the priority of each DSCP to be mapped: ``every`` one, or those that differ."""
+    """Return the priority of each DSCP to be mapped: of all if ``every``, else of those that differ."""
     return {
         dscp: priority
         for dscp, priority in enumerate(wanted.dscp_to_priority)

@@ -31,7 +31,7 @@ def pfc_of_class(pfc: tuple[int, ...], rdma: RdmaClass, why_not: str = "") -> It
 
 
 def pfc_of_others(pfc: tuple[int, ...], rdma: RdmaClass, policy: Policy, apart: tuple[int, ...]) -> Iterator[Finding]:
-    """Check PFC of priorities that belong to no RoCE class. A lossy class has a fault of its own."""
+    """Check PFC of priorities that belong to no RoCE class. ``pfc_of_class`` reports PFC of a lossy class."""
     known = {*(each.priority for each in policy.classes), *apart}
     others = [priority for priority in pfc if priority not in known]
     if others and (rdma.mode != LOSSLESS or rdma.priority in pfc):

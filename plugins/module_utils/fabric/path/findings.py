@@ -26,7 +26,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Unseen:
-    """One thing that cannot be read on such a device. ``where`` as in Fault."""
+    """One setting that cannot be read on this kind of device. ``where`` as in Fault."""
 
     what: str
     wanted: Any

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Follow a RoCE packet from the application to the receiver and its CNP back, over the settings that were read. Pure.
+"""Follow a RoCE packet from the application to the receiver and its CNP back, in the settings that were read. Pure.
 
 ``follow`` returns one path, in the order in which packets pass its parts, so its first fault is the first broken hop.
 ``survey`` covers a whole fabric: every part once, whatever the number of paths over it.
@@ -35,7 +35,7 @@ NO_REASONS: Reasons = {}
 
 @dataclass(frozen=True)
 class Host:
-    """A host's NICs by the names that links use, and the applications that send by them."""
+    """A host's NICs by the names that links use, and the applications that send through them."""
 
     nics: Mapping[str, Seen] = field(default_factory=dict)
     applications: tuple[Application, ...] = ()
@@ -43,7 +43,7 @@ class Host:
 
 @dataclass(frozen=True)
 class ReadBack:
-    """All that was read. ``planned``: the switches as the plan wants them, where thresholds are to be compared."""
+    """Everything that was read. ``planned``: the switches as planned, where thresholds are to be compared."""
 
     hosts: Mapping[str, Host]
     switches: Mapping[str, Switch]
@@ -51,7 +51,7 @@ class ReadBack:
 
 
 class Part(NamedTuple):
-    """One part of a path, its faults, and what of it cannot be read."""
+    """One part of a path, its faults, and its settings that cannot be read."""
 
     layer: str
     where: str
@@ -62,8 +62,8 @@ class Part(NamedTuple):
 class Checker:
     """The checks of one class of RoCE. Parts that are alike (one object) are checked once.
 
-    Results are stored by the part's object identity: comparing ports and NICs costs more than checking them, and the
-    code that reads them uses one object for those that are equal.
+    Results are stored by the part's object identity, because comparing ports and NICs costs more than checking them.
+    The code that reads them uses one object for equal ones.
     """
 
     def __init__(self, policy: Policy, rdma: RdmaClass, seen: ReadBack) -> None:
@@ -108,7 +108,7 @@ class Checker:
         yield self._port(CNP, egress, "out", self._cnp_egress)
 
     def ecmp(self, switch: str) -> Iterator[Part]:
-        """Check how a switch spreads flows; return no part where it was not read, which its ports' parts report."""
+        """Check how a switch spreads flows. Yield no part if it was not read; its ports' parts report that."""
         known = self.seen.switches.get(switch)
         if known is not None:
             reasons = self._reasons(switch)
@@ -116,7 +116,7 @@ class Checker:
             yield self._part(SWITCH, switch, key, switch_checks.ecmp, known.ecmp_fields, reasons)
 
     def link(self, upstream: End, downstream: End) -> Iterator[Part]:
-        """Check a cable in the packets' direction; return none where an end was not read (that end's part says so)."""
+        """Check a cable in the packets' direction. Yield no part if an end was not read; its part reports that."""
         one, other = self._anything(upstream), self._anything(downstream)
         if one is not None and other is not None:
             where = f"{upstream} - {downstream}"
@@ -170,7 +170,7 @@ class Checker:
     def _port(
         self, layer: str, end: End, side: str, check: Callable[[End, PortQos, PortQos | None], Iterable[Finding]]
     ) -> Part:
-        """Apply ``check`` to a switch's port and to the port as planned (None where that is not to be compared)."""
+        """Apply ``check`` to a switch's port and to the port as planned (None where the plan is not compared)."""
         switch = self.seen.switches.get(end.device)
         port = switch.ports.get(end.port) if switch else None
         where = f"{end.device} {end.port}, {side}"
@@ -212,9 +212,9 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
 
 
 def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
-    """Yield all parts of the fabric: each host sends to each, over every port in both directions.
+    """Yield all parts of the fabric, where each host sends to each other, over every port in both directions.
 
-    They are yielded one by one, since a large fabric has hundreds of thousands and most of them have no fault.
+    Parts are yielded one by one, because a large fabric has hundreds of thousands and most of them have no fault.
     """
     ends = sorted(fabric.peer)
     nics = [end for end in ends if end.device not in fabric.switches]
@@ -269,8 +269,10 @@ def first_fault(parts: Iterable[Part]) -> Fault | None:
 
 
 def claims(parts: Iterable[Part], source: str) -> list[Claim]:
-    """Return the parts as claims of a proof: one for a part without faults, else one for each fault, with its
-    consequence; and one marked as not applicable for each thing that cannot be read.
+    """Return the parts as claims of a proof.
+
+    A part without faults is one claim; otherwise each fault is a claim, with its consequence. Each setting that cannot
+    be read is a claim marked as not applicable.
     """
     made = []
     for part in parts:

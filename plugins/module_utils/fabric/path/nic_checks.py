@@ -156,8 +156,9 @@ def _nic(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
 
 
 def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
-    """Check the settings of a NIC's port. A physical function that lacks one RoCE needs is at fault, whatever the
-    reason.
+    """Check the settings of a NIC's port.
+
+    A physical function that lacks a setting which RoCE needs is at fault, whatever the reason.
     """
     nic = seen.nic
     why_not = {name: f": {why}" for name, why in seen.cannot.items() if name in (*NEEDED, "pfc")}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Find the priority by which a transfer's bytes were sent, from a NIC's counters before and after it. Pure.
 
-The counters are those of `ethtool -S`: mlx5 and its relatives name them tx_prioN_bytes and rx_prioN_bytes (kernel
+The counters are those of `ethtool -S`: mlx5 and related drivers name them tx_prioN_bytes and rx_prioN_bytes (kernel
 documentation, networking/device_drivers/ethernet/mellanox/mlx5/counters.rst, "Priority Port Counters").
 """
 
@@ -17,13 +17,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
 
 COUNTER = re.compile(r"^\s*tx_prio([0-7])_bytes:\s*([0-9]+)\s*$", re.MULTILINE)
-# Management traffic, ARP and the like are counted in any transfer.
+# The counters of any transfer include management traffic, ARP and similar packets.
 MOST_ASTRAY_SHARE = 0.01
 
 
 def sent_bytes(text: str, nic: str) -> tuple[int, ...]:
-    """Return the bytes sent by priority (8), from `ethtool -S`'s output. Raises FabricError where it has no such
-    counters.
+    """Return the bytes sent by priority (8), from `ethtool -S`'s output.
+
+    Raises FabricError where the output has no such counters.
     """
     found = {int(priority): int(count) for priority, count in COUNTER.findall(text)}
     missing = [str(priority) for priority in range(CLASSES) if priority not in found]
@@ -46,7 +47,7 @@ def rode(before: tuple[int, ...], after: tuple[int, ...], nic: str) -> tuple[int
 
 
 def astray(bytes_by_priority: tuple[int, ...], rdma: RdmaClass, policy: Policy, nic: str) -> Iterator[Fault]:
-    """Return the fault in the priorities by which a canary's bytes were sent, when it sent to ``rdma`` alone."""
+    """Yield the fault in the priorities by which a canary's bytes were sent, if it sent only in the class ``rdma``."""
     total = sum(bytes_by_priority)
     if total == 0:
         yield Fault("the canary's transfer is in the counters", "more than 0 bytes", 0, "it took another NIC", nic)

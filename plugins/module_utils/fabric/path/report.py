@@ -73,7 +73,7 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def look(params: Mapping[str, Any]) -> Iterator[Part]:
-    """Return all parts of the paths that the module's ``params`` ask for, in their order. Raises FabricError."""
+    """Return all parts of the paths that the module's ``params`` request, in their order. Raises FabricError."""
     policy = read_policy(params["policy"])
     specs = read_switches(params["switches"], None, params["asics"])
     fabric = Fabric(_links(specs), [spec.name for spec in specs])
@@ -94,7 +94,7 @@ def look(params: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def message(parts: int, faults: list[Fault], unseen: int = 0) -> str:
-    """Return a message with the number of parts and the first broken hop in a sentence, or that there is none."""
+    """Return a message: the first broken hop and the number of other faults, or that all ``parts`` are correct."""
     if not faults:
         less = f"; of {unseen} of their settings nothing can be read" if unseen else ""
         return f"all {parts} parts are as the policy says{less}"

@@ -30,7 +30,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.finding
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import LOSSLESS, Policy, RdmaClass
 
-# Apart from a wrong unit (bytes, kB, KiB, cells of about 250 bytes), thresholds differ by rounding alone.
+# Thresholds differ only by rounding, unless one has a wrong unit (bytes, kB, KiB, cells of about 250 bytes).
 WRONG_UNIT_RATIO = 100
 
 
@@ -62,7 +62,7 @@ def ingress(
 ) -> Iterator[Finding]:
     """Check the port where RoCE packets of this class enter a switch, except for the classification.
 
-    ``planned``: the port as the policy is compiled for it; None where its numbers are not to be compared.
+    ``planned``: the port with the numbers compiled for it; None where they are not to be compared.
     """
     if rdma.mode == LOSSLESS:
         if port.class_to_priority[rdma.traffic_class] != rdma.priority:
@@ -77,8 +77,9 @@ def ingress(
 
 
 def _headroom(port: PortQos, rdma: RdmaClass, reasons: Reasons, planned: PortQos | None) -> Iterator[Finding]:
-    """Check the headroom for packets that arrive between a pause and its effect, and the threshold that sends the
-    pause.
+    """Check the headroom, and the threshold at which the pause is sent.
+
+    The headroom holds the packets that arrive between a pause and its effect.
     """
     has = f"priority {rdma.priority} has headroom"
     dropped = "what arrives between a pause and its effect is dropped"
@@ -137,7 +138,7 @@ def egress(
         yield Fault(f"queue {rdma.queue} is scheduled", "a share of the bandwidth", None, "it has no guaranteed share")
     else:
         shares = list(share(here, rdma, f"queue {rdma.queue}"))
-        if shares:  # a CNP queue with a share of its own takes it from all others: it is the cause, and named first
+        if shares:  # a CNP queue with its own share takes it from all others: it is the cause and reported first
             yield from _strict_cnp(port, policy)
         yield from shares
         yield from _marking(here.ecn, rdma, planned)
@@ -177,7 +178,7 @@ def _times(watchdog: Watchdog) -> str:
 def _port(port: PortQos, rdma: RdmaClass, policy: Policy, reasons: Reasons) -> Iterator[Finding]:
     yield from _keeps_dscp(port)
     yield from pfc_of_class(port.pfc, rdma)
-    # A pause of CNPs is a fault of the CNPs' own check.
+    # The CNPs' own check reports PFC on the CNPs' priority.
     yield from pfc_of_others(port.pfc, rdma, policy, (policy.cnp.priority,))
     least, passes = policy.ip_mtu_bytes, f"IP packets of {policy.ip_mtu_bytes} bytes pass"
     dropped = "large packets are dropped, small ones pass"
@@ -198,7 +199,7 @@ def _keeps_dscp(port: PortQos) -> Iterator[Finding]:
 
 
 def _marking(ecn: Ecn | None, rdma: RdmaClass, planned: PortQos | None) -> Iterator[Finding]:
-    """Check ECN of RoCE's queue: at the policy's thresholds, or at those compiled for this port."""
+    """Check that RoCE's queue marks ECN at the policy's thresholds, or at those compiled for this port."""
     queue = planned.queues[rdma.queue] if planned else None
     wanted, whose = (rdma.ecn, "the policy's") if rdma.ecn else (queue.ecn if queue else None, "the compiled")
     if ecn is None:
@@ -279,9 +280,9 @@ def _strict_cnp(port: PortQos, policy: Policy) -> Iterator[Finding]:
 
 
 def link(upstream: PortQos | Nic, downstream: PortQos | Nic) -> Iterator[Finding]:
-    """Check both ends of a cable. Each end's own check covers that both pause, or neither."""
+    """Check both ends of a cable. Each end's own check covers whether it pauses."""
     large, takes = upstream.ip_mtu_bytes, downstream.ip_mtu_bytes
-    # A NIC that takes less is a fault of its own, by what RoCE needs.
+    # A NIC's own check compares its MTU with what RoCE needs.
     if isinstance(downstream, PortQos) and large is not None and takes is not None and large > takes:
         yield Fault(
             "what one end sends, the other takes",

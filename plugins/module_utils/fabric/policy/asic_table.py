@@ -1,37 +1,38 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Switch ASICs: the buffer they have, and the headroom their vendors give a lossless priority.
+"""Switch ASICs: their buffers, and the headroom that their vendors give a lossless priority.
 
 One file because it is one table: constants only, with the source of each row.
 
-Vendors publish little of this. The values here are from the files that they ship with SONiC: paths below are of
+Vendors publish little of this data. The values are from the files that they ship with SONiC. Paths below are in
 sonic-buildimage (github.com/sonic-net/sonic-buildimage) as of 086b03bd70 (2026-08-23), each with the last commit that
 changed it.
 
 - ``buffer_bytes``: the most that lossless packets can use: the size of ``egress_lossless_pool``; where egress has a
   pool for each half of the chip, the size of the ingress pool.
 - ``pool_bytes`` and ``headroom_pool_bytes``: ``size`` and ``xoff`` of ``ingress_lossless_pool`` in the file for leaf
-  switches (``buffers_defaults_t0.j2``), the pool whose use makes PFC pause. Without ``xoff`` there is no pool of
-  headroom: each port's own is set aside, beside the pools. Broadcom's ``size`` holds ``xoff`` on some chips (Tomahawk
-  3 to 6, Trident 4, Jericho 2) and not on others (Tomahawk 2, Trident 3): it does where both together are more than
-  the whole buffer.
+  switches (``buffers_defaults_t0.j2``). PFC pauses when the use of this pool is too high. Without ``xoff`` there is no
+  headroom pool: each port has its own headroom beside the pools. Broadcom's ``size`` includes ``xoff`` on some chips
+  (Tomahawk 3 to 6, Trident 4, Jericho 2) and not on others (Tomahawk 2, Trident 3). It does where the sum of both is
+  more than the whole buffer.
 - ``lossy_pool_bytes``: ``ingress_lossy_pool``, 0 where lossy packets use the lossless pool.
-- ``headroom``: ``pg_profile_lookup.ini``. Broadcom's columns are taken as they are: ``size`` is the priority's own, and
-  ``xoff`` comes on top of it. NVIDIA's ``size`` holds ``xoff`` too, so the priority's own part is size - xoff. It is
-  the profile's ``xon``, but on ports of 8 lanes: their size has a packet of the port's MTU more (``speed_overhead`` in
-  sonic-swss, cfgmgr/buffer_headroom_mellanox.lua), so a pause ends that much, 9,216 or 8,192 bytes, below its
-  beginning. ``threshold`` is the exponent of alpha; NVIDIA's is 0 throughout.
-- ``formula``: NVIDIA's images compute headroom (SONIC_BUFFER_MODEL=dynamic, platform/mellanox/rules.mk, 8ffa0fad9e) by
-  cfgmgr/buffer_headroom_mellanox.lua (sonic-swss, 422271e7e, 2026-08-01). Of the rows, only Spectrum-4's are that
-  formula's: those of the older chips are from 2020 and assume a peer that obeys a pause within 3.8 KiB, where
-  IEEE 802.3 allows up to 905 quanta, so some are less than the worst-case arrival. So xoff is the formula's.
+- ``headroom``: ``pg_profile_lookup.ini``. Broadcom's columns are used unchanged: ``size`` is the priority's own part,
+  and ``xoff`` is added to it. NVIDIA's ``size`` includes ``xoff``, so the priority's own part is size - xoff. This part
+  equals the profile's ``xon``, except on ports of 8 lanes, whose size has one more packet of the port's MTU
+  (``speed_overhead`` in sonic-swss, cfgmgr/buffer_headroom_mellanox.lua). There, a pause ends 9,216 or 8,192 bytes
+  below the point where it began. ``threshold`` is the exponent of alpha; NVIDIA's is always 0.
+- ``formula``: NVIDIA's images compute headroom (SONIC_BUFFER_MODEL=dynamic, platform/mellanox/rules.mk, 8ffa0fad9e)
+  with cfgmgr/buffer_headroom_mellanox.lua (sonic-swss, 422271e7e, 2026-08-01). Only Spectrum-4's rows follow that
+  formula. The rows of the older chips are from 2020 and assume that the peer obeys a pause within 3.8 KiB, but
+  IEEE 802.3 allows up to 905 quanta, so some rows are less than the worst-case arrival. Therefore xoff is computed with
+  the formula.
 - ``sizes_pools``: the same images size the ingress pools from what headroom leaves (cfgmgr/buffer_pool_mellanox.lua,
   same commit), half for each.
 - ``lossless_classes``: SONiC makes these profiles for two priorities, 3 and 4 (files/build_templates/qos_config.j2).
 - ``unicast_queues``: the same file gives each port queues 0 to 7.
 
-Rows that contradict others of their own table are left out, as their comments say. Nothing is filled in: for an ASIC
-or a speed that is not here, a user gives their own, with its source (``roce_asics``).
+Rows that contradict other rows of their table are left out, with a comment. No missing value is estimated: for an ASIC
+or a speed that is not here, users give their own values with their source (``roce_asics``).
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ class Formula(Enum):
 class Asic:
     """One ASIC. ``headroom`` is that of one priority of one port, by (speed in Gbit/s, longest cable in metres).
 
-    ``alpha_exponent``: for systems that size headroom themselves and so need no row; None: that of the rows.
+    ``alpha_exponent``: for systems that size headroom themselves and so need no row; None: the rows' exponent.
     """
 
     name: str
     title: str
     buffer_bytes: int
     pool_bytes: int
-    cell_bytes: int  # the unit in which the buffer is given out
+    cell_bytes: int  # the unit in which the buffer is allocated
     lossless_classes: int
     unicast_queues: int
     headroom: Mapping[tuple[int, int], Headroom]
@@ -222,7 +223,7 @@ _ROWS = (
         unicast_queues=CLASSES,
         formula=Formula.SPECTRUM4,
         sizes_pools=True,
-        # Left out: 40 Gbit/s, whose row for 5 m has more xoff than its size holds beside xon.
+        # Left out: 40 Gbit/s, because xoff and xon together exceed the size in its row for 5 m.
         headroom=_split(
             """
             10      5   64512 19456   45056
@@ -317,7 +318,7 @@ _ROWS = (
         cell_bytes=254,
         lossless_classes=2,
         unicast_queues=CLASSES,
-        # Nokia's IXR7220-H4 has others (249dfa9f72), which count below 400 Gbit/s in cells of another ASIC (208 bytes).
+        # Nokia's IXR7220-H4 has other rows (249dfa9f72); below 400 Gbit/s they use cells of another ASIC (208 bytes).
         headroom=_split(
             """
             10    5 9144 9144  75438 0 9144
@@ -356,7 +357,7 @@ _ROWS = (
         cell_bytes=254,
         lossless_classes=2,
         unicast_queues=CLASSES,
-        # Left out: 100 Gbit/s, whose one row is that of 400 Gbit/s.
+        # Left out: 100 Gbit/s, because its only row is the one of 400 Gbit/s.
         headroom=_split(
             """
             400   5 8636 0  425958 0 3556
@@ -381,7 +382,7 @@ _ROWS = (
         cell_bytes=420,
         lossless_classes=2,
         unicast_queues=CLASSES,
-        # Left out: below 100 Gbit/s, where 50 Gbit/s has more than 100 Gbit/s. It has no row for 1600 Gbit/s.
+        # Left out: speeds below 100 Gbit/s, because 50 Gbit/s has more than 100 Gbit/s. 1600 Gbit/s has no row.
         headroom=_split(
             """
             100   5 8400 0  125580 0 4200

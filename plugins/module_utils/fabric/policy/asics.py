@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""``roce_asics``: a user's own switch ASICs, and own versions of those of ``asic_table``."""
+"""``roce_asics``: a user's own switch ASICs, and a user's versions of those in ``asic_table``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settin
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
 
 ASICS_VARIABLE = "roce_asics"
-# IEEE 802.3; RoCE is not run over less than 1 Gbit/s.
+# Source: IEEE 802.3. RoCE is not used below 1 Gbit/s.
 SPEEDS_GBIT_S = (1, 2, 5, 10, 25, 40, 50, 100, 200, 400, 800, 1600)
-MOST_CABLE_M = 120_000  # the longest that SONiC's profiles know
-# Jericho 2's buffer in HBM, 6.4 GB, is the largest of the table: ten times that is a mistake of units.
+MOST_CABLE_M = 120_000  # the longest in SONiC's profiles
+# Jericho 2's buffer in HBM, 6.4 GB, is the largest in the table; ten times that must be a wrong unit.
 MOST_BYTES = 64 * 10**9
 ALPHAS = -8, 8  # exponents; SONiC's profiles have -6 to 7
 # Setting -> least and most. Those that an ASIC must have come first.
@@ -35,7 +35,7 @@ NEEDED = ("buffer_bytes", "pool_bytes", "cell_bytes", "lossless_classes")
 
 
 def read_asics(given: Any) -> dict[str, Asic]:
-    """Return all ASICs by name: those of the table, and the user's own (``roce_asics``), which come before them.
+    """Return all ASICs by name: those of the table, and the user's own (``roce_asics``), which override them.
 
     Raises FabricError for the first error.
     """
@@ -127,7 +127,7 @@ def read_speed(record: Record) -> int:
 
 
 def find_asic(asics: Mapping[str, Asic], name: Any, subject: str) -> Asic:
-    """Return the ASIC of that name. Raises FabricError, in the name of ``subject``, with those that there are."""
+    """Return the ASIC of that name. Raises FabricError for ``subject``, with the known names, if there is none."""
     if not isinstance(name, str) or name not in asics:
         raise FabricError(
             subject,

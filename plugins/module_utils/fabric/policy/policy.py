@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """``roce_policy``: the RoCE settings of every hop. It is checked once, here; later code relies on that.
 
-The defaults are NVIDIA's `nv set qos roce` with one DSCP instead of eight a class (Cumulus Linux user guide, "RDMA over
-Converged Ethernet": RoCE in traffic class 3 with half of the bandwidth and PFC on priority 3, CNP strict in 6; DSCP 26
-and 48 are the ones of each class that NVIDIA's and IBM's hosts send, arXiv 2407.05467).
+The defaults are NVIDIA's `nv set qos roce` with one DSCP instead of eight per class (Cumulus Linux user guide, "RDMA
+over Converged Ethernet": RoCE in traffic class 3 with half of the bandwidth and PFC on priority 3, CNP strict in 6).
+DSCP 26 and 48 are the ones that NVIDIA's and IBM's hosts send in these classes (arXiv 2407.05467).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ECT0, ECT1 = 2, 1  # RFC 3168
 ROCE_HEADER_BYTES = 40 + 8 + 12 + 4 + 28 + 4
 PATH_MTUS_BYTES = (256, 512, 1024, 2048, 4096)  # InfiniBand Architecture Specification, volume 1, PathMTU
 MOST_IP_MTU_BYTES = 9216
-# Queue lengths at which marking can make sense: less than a kilobyte is a number in kilobytes, more than the largest
-# buffer (Jericho 2's 6.4 GB) one in bits.
+# Queue lengths at which marking can make sense. Less than a kilobyte must be a number in kilobytes; more than the
+# largest buffer (Jericho 2's 6.4 GB) must be a number in bits.
 LEAST_ECN_BYTES, MOST_ECN_BYTES = 1_000, 7 * 10**9
 
 
@@ -105,7 +105,7 @@ class Policy:
 
     @property
     def named(self) -> tuple[tuple[str, AnyClass], ...]:
-        """Return all classes with their names; CNP's and the default class last."""
+        """Return all classes with their names, the CNP class and the default class last."""
         return (*((each.name, each) for each in self.classes), ("cnp", self.cnp), ("default", self.default))
 
     @property
@@ -120,7 +120,7 @@ class Policy:
 
     @property
     def with_share(self) -> tuple[RdmaClass | DefaultClass, ...]:
-        """Return the classes that share the bandwidth which strict ones leave."""
+        """Return the classes that share the bandwidth left by strict classes."""
         return (*self.classes, self.default)
 
     def dscp_to_class(self) -> tuple[int, ...]:
@@ -134,8 +134,8 @@ class Policy:
 def read_policy(given: Mapping[str, Any] | None) -> Policy:
     """Read the variable ``roce_policy``, with defaults for omitted settings. Raises FabricError for the first error.
 
-    Without ``classes`` there is one, "roce". Traffic class, priority and queue of a class are one number unless given
-    separately.
+    Without ``classes`` there is one class, "roce". Traffic class, priority and queue of a class have the same number
+    unless they are given separately.
     """
     record = Record(POLICY, given or {})
     record.only(

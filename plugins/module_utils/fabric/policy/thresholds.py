@@ -4,40 +4,44 @@
 
 Headroom (xoff) holds the packets that still arrive after a pause was sent.
 
-- Its floor follows from physics and the standard: a frame that was being sent when the pause was due, one that the peer
-  had begun when the pause came, what is on the cable there and back, and the time within which it must obey (IEEE
-  802.1Q, Annex N, formerly 802.1Qbb, Annex O; quanta: IEEE 802.3, 31B.3.7). Less loses packets, so less is refused,
-  whatever its source: the sum is ``floor_bytes``. More than CEILING_FACTOR times as much is a mistake of units.
-- NVIDIA's is its own formula, for the cable's very length (sonic-swss, cfgmgr/buffer_headroom_mellanox.lua).
-- All others' is the ASIC's profile (``asic_table``). Between two cables it is on the line between their rows, in whole
-  cells: of headroom's parts, only the bytes on the cable depend on its length, in proportion. Below the
-  shortest it is that row's. Profiles are made for PROFILE_IP_MTU_BYTES; a longer packet adds MTU_FACTOR times what it
-  is longer.
+- Its minimum follows from physics and the standard. It is the sum (``floor_bytes``) of a frame that was being sent when
+  the pause was due, a frame that the peer had begun when the pause arrived, the bytes on the cable in both directions,
+  and the time within which the peer must obey (IEEE 802.1Q, Annex N, formerly 802.1Qbb, Annex O; quanta: IEEE 802.3,
+  31B.3.7). Less headroom loses packets, so it is refused, whatever its source. More than CEILING_FACTOR times the
+  minimum must be a wrong unit.
+- NVIDIA's headroom is from NVIDIA's formula, for the exact length of the cable (sonic-swss,
+  cfgmgr/buffer_headroom_mellanox.lua).
+- Other headroom is from the ASIC's profile (``asic_table``). Between the cables of two rows it is interpolated
+  linearly, in whole cells, because only the bytes on the cable depend on its length, in proportion. Below the shortest
+  cable it is that of the shortest. Profiles are made for PROFILE_IP_MTU_BYTES; for longer packets, MTU_FACTOR times the
+  difference is added.
 
-The needs of all ports together must fit into the chip, beside its pools (``free_bytes``).
+The headroom of all ports together must fit into the chip, beside its pools (``free_bytes``).
 
 ECN must mark before PFC pauses, or PFC slows senders down (Zhu et al., "Congestion Control for Large-Scale
-RDMA Deployments", SIGCOMM 2015, section 4). A port pauses a priority when that uses more than alpha times what is free
-of the ingress pool. In the worst case every queue of every port is as long as the others, and what one port sent is
-spread evenly over the queues of all n ports. Then, with c classes on n ports, all queues at q bytes, a port's use is
-n q and the pool has P - c n q left, so that no port pauses below
+RDMA Deployments", SIGCOMM 2015, section 4). A port pauses a priority that uses more than alpha times the free part of
+the ingress pool. In the worst case, the queues of all ports have the same length, and the packets from one port are
+spread evenly over the queues of all n ports. Then, with c classes on n ports and all queues at q bytes, a port uses
+n q bytes and P - c n q bytes of the pool are free, so that no port pauses below
 
     q = alpha P / (n (1 + alpha c))                                    (``pfc_queue_bytes``)
 
-which is the paper's t_ECN < beta (B - 8 n t_flight) / (8 n (beta + 1)), with alpha = beta / 8, c = 8, and P what is
-left of the buffer beside the headroom. P is the pool that PFC looks at, the ingress pool of lossless packets, which is
-less than half of the chip on Spectrum. Where ports differ, all keep to the smallest alpha.
+This is the paper's t_ECN < beta (B - 8 n t_flight) / (8 n (beta + 1)), with alpha = beta / 8, c = 8, and P the part of
+the buffer that headroom leaves. Here, P is the ingress pool of lossless packets, whose use makes PFC pause; it is less
+than half of the chip on Spectrum. Where ports differ, the smallest alpha is used for all.
 
-Marking that merely begins below q marks next to nothing there. At q at least MARKED_PERCENT of packets must be marked:
-the highest probability of the HPCC artifact's DCQCN (Li et al., "HPCC: High Precision Congestion Control", SIGCOMM
-2019, PMAX_MAP). A receiver answers a flow with at most one CNP in 50 microseconds (DCQCN, section 3.1); in these, a
-flow with a 32nd of 400 Gbit/s sends 18 packets of 4096 bytes, of which one is marked with a probability of 98%.
+If marking only begins just below q, almost no packets are marked at q. At least MARKED_PERCENT of packets must be
+marked at q: the highest probability of the HPCC artifact's DCQCN (Li et al., "HPCC: High Precision Congestion Control",
+SIGCOMM 2019, PMAX_MAP). A receiver sends at most one CNP per flow in 50 microseconds (DCQCN, section 3.1). In that
+time, a flow with a 32nd of 400 Gbit/s sends 18 packets of 4096 bytes, of which at least one is marked with a
+probability of 98%.
 
-Marking begins at REFERENCE_MINIMUM_BYTES for REFERENCE_GBIT_S, in proportion to the speed, ends at REFERENCE_RATIO
-times that, and marks all above: Cumulus Linux's `nv set qos roce` (its user guide, "RDMA over Converged Ethernet"),
-which has one number for all speeds. In proportion, since the queue that keeps a link busy is a share of bandwidth times
-round trip (Alizadeh et al., "Data Center TCP", SIGCOMM 2010, section 3.4). Where that marks too late, it is lowered as
-a whole; it begins at one packet at the least, and then ends sooner.
+The reference is Cumulus Linux's `nv set qos roce` (its user guide, "RDMA over Converged Ethernet"): marking begins at
+REFERENCE_MINIMUM_BYTES, ends at REFERENCE_RATIO times that, and all packets above are marked. Cumulus Linux has one
+number for all speeds. Here it is the number for REFERENCE_GBIT_S, and other speeds are in proportion, because the queue
+that keeps a link busy is a share of bandwidth times round-trip time (Alizadeh et al., "Data Center TCP", SIGCOMM 2010,
+section 3.4). Where the reference marks too late, both thresholds are lowered. Marking begins at one packet at the
+earliest; if that is reached, it ends earlier instead.
 """
 
 from __future__ import annotations
@@ -56,21 +60,21 @@ REFERENCE_MINIMUM_BYTES = 150_000
 REFERENCE_RATIO = 10
 REFERENCE_PROBABILITY_PERCENT = 100
 MARKED_PERCENT = 20
-ECN_STEP_BYTES = 1_000  # so that systems that count kilobytes hold the same number
+ECN_STEP_BYTES = 1_000  # so that systems that count in kilobytes hold the same number
 
 FRAME_OVERHEAD_BYTES = 14 + 4 + 4  # Ethernet's header, a VLAN tag, the checksum: IEEE 802.3 and 802.1Q
-PROFILE_IP_MTU_BYTES = 9100  # SONiC's default of a port
-PROFILE_FRAME_BYTES = 9216  # with which Spectrum-4's rows are the formula's
+PROFILE_IP_MTU_BYTES = 9100  # SONiC's default MTU of a port
+PROFILE_FRAME_BYTES = 9216  # the frame for which Spectrum-4's rows follow the formula
 MTU_FACTOR = Fraction(272, 100)  # of calculate_xoff in Linux, drivers/net/ethernet/mellanox/mlx5/core/en/port_buffer.c
-# Vendors' rows are 1.1 to 9.9 times the floor, and 10.4 for a cable of 1 m: Tomahawk 6's for 800 Gbit/s.
+# Vendors' rows are 1.1 to 9.9 times the minimum; Tomahawk 6's row for 800 Gbit/s and a cable of 1 m is 10.4 times it.
 CEILING_FACTOR = 12
-# The most that all ports' headroom may be of the pool of headroom: SONiC's example of over_subscribe_ratio
+# The maximum ratio of all ports' headroom to the headroom pool: SONiC's example of over_subscribe_ratio
 # (sonic-buildimage, src/sonic-yang-models/doc/Configuration.md, DEFAULT_LOSSLESS_BUFFER_PARAMETER).
 OVERSUBSCRIPTION = 2
 
-# buffer_headroom_mellanox.lua: the speed of light in a cable, IEEE 802.3 31B.3.7's quanta of 512 bits in which a peer
-# must obey a pause, the bytes in MAC and PHY (asic_table.j2), and the lossless packets that SONiC expects. 1600 Gbit/s
-# is not in it: there is no less than at 800.
+# From buffer_headroom_mellanox.lua: the speed of light in a cable, the quanta of 512 bits within which a peer must obey
+# a pause (IEEE 802.3, 31B.3.7), the bytes in MAC and PHY (asic_table.j2), and the size of the lossless packets that
+# SONiC expects. The file has no quanta for 1600 Gbit/s; they are not less than at 800 Gbit/s.
 CABLE_M_S = 198_000_000
 QUANTA = {
     1: 2,
@@ -91,11 +95,11 @@ LEAST_PACKET_BYTES = 64
 
 @dataclass(frozen=True)
 class HeadroomSum:
-    """The headroom of all lossless priorities on all ports: each one's own, and what arrives after pauses."""
+    """The headroom of all lossless priorities on all ports: their own bytes, and the bytes that arrive after pauses."""
 
     reserved_bytes: int = 0
     xoff_bytes: int = 0
-    words: str = ""  # "1 lossless classes on 32 ports"
+    words: str = ""  # "2 lossless classes on 32 ports"
 
     @property
     def bytes(self) -> int:
@@ -114,23 +118,23 @@ def response_bytes(speed_gbit_s: int) -> int:
 
 
 def on_cable_bytes(speed_gbit_s: int, cable_m: int) -> int:
-    """Return the bytes that are on a cable there and back, rounded up."""
+    """Return the bytes on a cable in both directions, rounded up."""
     return -(-(2 * cable_m * speed_gbit_s * 10**9) // (8 * CABLE_M_S))
 
 
 def floor_bytes(speed_gbit_s: int, cable_m: int, ip_mtu_bytes: int) -> int:
-    """Return the least headroom that loses nothing: two frames, the cable there and back, the peer's response."""
+    """Return the least headroom that loses nothing: two frames, the cable in both directions, the peer's response."""
     return 2 * frame_bytes(ip_mtu_bytes) + on_cable_bytes(speed_gbit_s, cable_m) + response_bytes(speed_gbit_s)
 
 
 def spectrum_xoff_bytes(asic: Asic, speed_gbit_s: int, cable_m: int, frame: int) -> int:
-    """Return NVIDIA's xoff, with SONiC's default traffic (small packets only), in whole KiB.
+    """Return NVIDIA's xoff for SONiC's default traffic (small packets only), in whole KiB.
 
-    lossless MTU + occupancy (frame + cable + MAC and PHY + quanta + tile), where occupancy is how many bytes of cells a
-    byte of the worst packets takes.
+    The formula is lossless MTU + occupancy * (frame + cable + MAC and PHY + quanta + tile). Occupancy is the number of
+    bytes in cells that one byte of the worst packets takes.
     """
     cell = asic.cell_bytes
-    # The worst packet: the smallest, alone in a cell; or, where cells are small, one byte more than a cell holds.
+    # The worst packet is the smallest, alone in a cell, or, where cells are small, one byte longer than a cell.
     occupancy = Fraction(cell, LEAST_PACKET_BYTES) if cell > 2 * LEAST_PACKET_BYTES else Fraction(2 * cell, 1 + cell)
     tile = asic.formula.value * speed_gbit_s if asic.formula else 0
     on_cable = Fraction(2 * cable_m * speed_gbit_s * 10**9, 8 * CABLE_M_S)
@@ -149,9 +153,9 @@ def headroom_of(
 ) -> Headroom:
     """Return the headroom of one lossless priority of a port.
 
-    ``own``: the user's xoff in bytes by (speed, longest cable); where it has the port's speed and a cable as long, its
-    number stands instead of the profile's xoff, as it is. Raises FabricError, in the name of ``subject``, where nobody
-    has a number for the port, or where the number cannot be.
+    ``own``: the user's xoff in bytes by (speed, longest cable). Where it covers the port's speed and cable, its number
+    replaces the profile's xoff unchanged. Raises FabricError for ``subject`` where there is no number for the port, or
+    where the number is not possible.
     """
     cables = sorted(cable for speed, cable in asic.headroom if speed == speed_gbit_s)
     if not cables:
@@ -186,7 +190,7 @@ def headroom_of(
 
 
 def _interpolated(asic: Asic, speed_gbit_s: int, cables: list[int], cable_m: int, ip_mtu_bytes: int) -> int:
-    """Return the profile's xoff for a cable that is no longer than the longest of ``cables``, in whole cells."""
+    """Return the profile's xoff, in whole cells, for a cable that is not longer than the longest of ``cables``."""
     longer = next(cable for cable in cables if cable >= cable_m)
     shorter = max((cable for cable in cables if cable <= cable_m), default=longer)
     row = asic.headroom[speed_gbit_s, shorter].xoff_bytes
@@ -219,11 +223,11 @@ def _check_xoff(xoff: int, whose: str, speed_gbit_s: int, cable_m: int, ip_mtu_b
 
 
 def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subject: str) -> Fraction:
-    """Return what the pool that PFC looks at has for packets, beside the headroom of all ports.
+    """Return the bytes for packets, beside the headroom of all ports, in the pool whose use makes PFC pause.
 
-    ``shares``: the parts into which the switch's system cuts the buffer; None: the pools are those of the ASIC's
-    profile, or, where the switch sizes them itself, half of what headroom leaves, if that is less. Raises FabricError,
-    in the name of ``subject``, with the sum where it does not fit.
+    ``shares``: the parts into which the switch's system divides the buffer. None: the pools are those of the ASIC's
+    profile, or, where the switch sizes them itself, half of what headroom leaves, if that is less. Raises FabricError
+    for ``subject``, with the sum, where the headroom does not fit.
     """
     remedy = (
         "make a class lossy, take shorter cables or fewer ports, or describe the pools that the switch has in "
@@ -277,14 +281,14 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
 def pfc_queue_bytes(free: Fraction, ports: int, classes: int, alpha_exponent: int) -> Fraction:
     """Return the longest queue up to which no port pauses, whatever the traffic.
 
-    ``free``: the pool that PFC looks at; ``classes``: how many share it; alpha is 2^``alpha_exponent``.
+    ``free``: the pool whose use makes PFC pause; ``classes``: how many share it; alpha is 2^``alpha_exponent``.
     """
     alpha = Fraction(2) ** alpha_exponent
     return alpha * free / (ports * (1 + alpha * classes))
 
 
 def marked_percent(ecn: Ecn, queue_bytes: Fraction) -> Fraction:
-    """Return the share of packets that are marked at that length of the queue, in percent."""
+    """Return the share of packets that are marked at this queue length, in percent."""
     if queue_bytes <= ecn.minimum_bytes:
         return Fraction(0)
     if queue_bytes >= ecn.maximum_bytes:
@@ -294,15 +298,15 @@ def marked_percent(ecn: Ecn, queue_bytes: Fraction) -> Fraction:
 
 
 def reference_ecn(speed_gbit_s: int, ip_mtu_bytes: int) -> Ecn:
-    """Return the reference profile's marking for that speed; from one packet on at the least."""
+    """Return the reference profile's marking for this speed; it begins at one packet at the earliest."""
     minimum = max(_steps(Fraction(REFERENCE_MINIMUM_BYTES * speed_gbit_s, REFERENCE_GBIT_S)), least_ecn(ip_mtu_bytes))
     return Ecn(minimum, minimum * REFERENCE_RATIO, REFERENCE_PROBABILITY_PERCENT)
 
 
 def bounded_ecn(ecn: Ecn, pfc_bytes: Fraction, ip_mtu_bytes: int, subject: str) -> Ecn:
-    """Return ``ecn``, a reference, lowered as a whole until it marks MARKED_PERCENT where PFC may begin to pause.
+    """Return the reference ``ecn``, lowered until it marks MARKED_PERCENT where PFC may begin to pause.
 
-    Raises FabricError, in the name of ``subject``, where one packet is too long a queue for that.
+    Raises FabricError for ``subject`` where even a queue of one packet is too long for that.
     """
     if marked_percent(ecn, pfc_bytes) >= MARKED_PERCENT:
         return ecn
@@ -320,7 +324,7 @@ def bounded_ecn(ecn: Ecn, pfc_bytes: Fraction, ip_mtu_bytes: int, subject: str) 
 
 
 def check_ecn(ecn: Ecn, pfc_bytes: Fraction, subject: str, name: str) -> None:
-    """Raise FabricError, in the name of ``subject``, where the policy's own numbers of class ``name`` mark too late."""
+    """Raise FabricError for ``subject`` where the policy's own thresholds for class ``name`` mark too late."""
     marked = marked_percent(ecn, pfc_bytes)
     if marked < MARKED_PERCENT:
         raise FabricError(

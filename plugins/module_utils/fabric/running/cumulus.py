@@ -29,8 +29,8 @@ OURS = "sailloft-"  # the prefix of this project's profiles, before a digest of 
 ALL_PORTS = "default-global"
 HALF_PERCENT = 50
 SECTIONS = ("mapping", "egress-scheduler", "congestion-control", "pfc")
-# Read, and removed: the port where a packet enters decides whether its DSCP is rewritten where it leaves (NVUE
-# reference, "nv set qos remark").
+# This section is read and removed, because the port where a packet enters decides whether its DSCP is rewritten where
+# it leaves (NVUE reference, "nv set qos remark").
 REWRITING = "remark"
 INDEXED = {"dscp": DSCPS, "pcp": CLASSES, "traffic-class": CLASSES, "switch-priority": CLASSES}
 ECMP = {  # ECMP_FIELDS -> NVUE
@@ -64,7 +64,7 @@ def document(text: str, name: str) -> Tree:
     place = f"{name}: NVUE configuration"
     try:
         found = json.loads(text) if text.lstrip()[:1] in ("[", "{") else block_yaml.read(text)
-    except (ValueError, RecursionError) as error:  # json's and block_yaml's are both ValueErrors
+    except (ValueError, RecursionError) as error:  # json and block_yaml both raise ValueErrors
         raise FabricError(
             place, f"neither JSON nor YAML ({error})", "give all of what `nv config show -o json` prints"
         ) from None
@@ -208,7 +208,7 @@ class Reader:
             return None
         alpha = str(buffer["shared-alpha"])
         if alpha in ("alpha_0", "alpha_infinity"):
-            return None  # no power of two
+            return None  # not a power of two
         if alpha not in ALPHAS:
             raise self.refuse(where, f"shared-alpha {alpha!r} is unknown", f"there are {', '.join(ALPHAS)}")
         return ALPHAS[alpha]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read the QoS in what Dell's modules gather, whoever configured it. Sources: ``systems.dell_sonic``."""
+"""Read the QoS from what Dell's modules gather, whoever configured it. Sources: ``systems.dell_sonic``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ MODULES = (
 CABLES_M = (5, 40, 300)
 ECN_BYTES = (1000, 12_480_000)
 
-# sonic_qos_maps: its list, the key and the value of an entry, and which option of sonic_qos_interfaces names one.
+# The maps of sonic_qos_maps: the list, the key and the value of an entry, and the option of sonic_qos_interfaces that
+# names a map.
 DSCP_MAP = ("dscp_maps", "dscp", "fwd_group", "dscp_fwd_group")
 QUEUE_MAP = ("fwd_group_queue_maps", "fwd_group", "queue_index", "fwd_group_queue")
 GROUP_MAP = ("fwd_group_pg_maps", "fwd_group", "pg_index", "fwd_group_pg")
@@ -90,7 +91,7 @@ class Reader:
         alike: dict[PortQos, PortQos] = {}
         ports = {}
         for port in sorted({*self.interfaces, *self.mtus}, key=natural):
-            if port.startswith("Eth"):  # and no VLAN, port channel, loopback or CPU
+            if port.startswith("Eth"):  # not a VLAN, port channel, loopback or CPU
                 qos = self._port(port)
                 ports[port] = alike.setdefault(qos, qos)
         return Switch(self.name, SYSTEM, ports, self.ecmp_fields())
@@ -240,7 +241,7 @@ class Reader:
             return None
         if minimum > maximum:
             raise self._refuse(module, name, f"min_threshold {minimum} is above max_threshold {maximum}")
-        # The module leaves a probability of 0 out when it gathers.
+        # When the module gathers, it leaves out a probability of 0.
         return Ecn(minimum, maximum, probability or 0)
 
     def _watchdog(self, port: str, pfc: dict[str, Any]) -> Watchdog | None:

@@ -23,7 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli i
 # Settings of a port or a profile, by the words with which ``default`` removes them.
 TRUST = "qos trust"
 PFC = "priority-flow-control"
-PFC_PRIORITY = "priority-flow-control priority "  # and the priority
+PFC_PRIORITY = "priority-flow-control priority "  # followed by the priority
 WATCHDOG = "priority-flow-control pause watchdog"
 WATCHDOG_TIMER = "priority-flow-control pause watchdog port timer"
 WATCHDOG_ACTION = "priority-flow-control pause watchdog port action"
@@ -34,7 +34,7 @@ MTU = "mtu"
 ROUTED = "switchport"
 STRICT, PERCENT, ECN = "priority", "bandwidth percent", "random-detect ecn"  # of a queue
 
-# DSCPs 0 to 7 go to class 1 and 8 to 15 to class 0; each further eight to the next class.
+# DSCPs 0 to 7 go to class 1 and 8 to 15 to class 0; each further block of eight goes to the next class.
 DEFAULT_DSCP_MAP = tuple({0: 1, 1: 0}.get(dscp // 8, dscp // 8) for dscp in range(DSCPS))
 _DEFAULT_MTU_BYTES = 1500  # of a routed port
 _UNIT_BYTES = {"bytes": 1, "kbytes": 1000, "mbytes": 1_000_000}
@@ -64,7 +64,7 @@ _HASH_FIELDS = {
 
 
 class Settings:
-    """A port's or a profile's settings: by key the value and the line that sets it, and the same for each queue."""
+    """The settings of a port or a profile: by key, the value and the line that sets it; and the same for each queue."""
 
     def __init__(self, line: Line) -> None:
         self.line = line
@@ -73,7 +73,7 @@ class Settings:
         self.heads: dict[int, str] = {}  # "uc-tx-queue 3", or the chip's word
 
     def over(self, other: Settings | None) -> Settings:
-        """Return these settings, with the ``other``'s where these have none: a port's lines override its profile's."""
+        """Return these settings, completed with those of ``other``: a port's lines override its profile's."""
         if other is None:
             return self
         both = Settings(self.line)
@@ -112,7 +112,7 @@ class Model(Reader):
         self._watchdog_ms: dict[str, int] = {}
         self._watchdog_action = "errdisable"
         self._watchdog_drops = False
-        self._alike: dict[tuple[Any, ...], PortQos] = {}  # by what a port's lines say: most ports have the same
+        self._alike: dict[tuple[Any, ...], PortQos] = {}  # by the values of a port's lines: most ports have the same
         lines = self.tree(text, "EOS", _KNOWN, _FOREIGN)
         if text.lstrip().startswith(_WHOLE) and lines[-1].text != "end":
             raise FabricError(f"{name}: configuration", 'it stops before its "end"', "fetch it again, all of it")
@@ -120,8 +120,9 @@ class Model(Reader):
             self._read(line)
 
     def port_qos(self, port: str) -> PortQos:
-        """Return the QoS of ``port``. FabricError where it refers to a missing object, or to a value outside bytes and
-        DSCPs.
+        """Return the QoS of ``port``.
+
+        Raises FabricError where it refers to a missing object, or to a value that is not in bytes or DSCPs.
         """
         own = self.ports[port]
         said = own.said()
@@ -163,7 +164,7 @@ class Model(Reader):
         return self.profiles[name]
 
     def _trust(self, both: Settings) -> str | None:
-        """Return what the port trusts: where no line sets it, a routed port's is the DSCP, a switched one's the CoS."""
+        """Return what the port trusts. By default, a routed port trusts the DSCP and a switched port the CoS."""
         if TRUST in both.values:
             return both.get(TRUST)
         return "dscp" if ROUTED in both.values else "cos"
@@ -195,7 +196,7 @@ class Model(Reader):
         return Ecn(int(least) * _UNIT_BYTES[unit], int(most) * _UNIT_BYTES[most_unit], int(percent or 100))
 
     def _watchdog(self, both: Settings) -> Watchdog | None:
-        """Return the watchdog: one acts where a line or the switch's default enables it, and there is a timeout."""
+        """Return the watchdog. It acts where a line or the switch's default enables it and there is a timeout."""
         detection, restoration = both.get(WATCHDOG_TIMER) or (
             self._watchdog_ms.get("timeout", 0),
             self._watchdog_ms.get("recovery-time", 0),

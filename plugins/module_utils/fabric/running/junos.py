@@ -34,19 +34,19 @@ ETHERNET_BYTES = 14
 TAGGED_BYTES = {"vlan-tagging": 18, "flexible-vlan-tagging": 22}
 DEFAULT_STOPPED = {3: {3}, 4: {4}}  # priority -> queues, in a profile without output
 POLL_MS, DETECTION, RECOVERY_MS = 100, 2, 200
-CABLE_M, MRU_BYTES, MTU_BYTES = 100, 2500, 1500  # where nothing is said; the MTU is the IP packet's
+CABLE_M, MRU_BYTES, MTU_BYTES = 100, 2500, 1500  # the defaults; the MTU is the IP packet's
 ALIASES = {"be": 0, "ef": 46, "nc1": 48, "nc2": 56, **{f"cs{at}": 8 * at for at in range(1, 8)}}
 ALIASES.update({f"af{at}{drop}": 8 * at + 2 * drop for at in range(1, 5) for drop in range(1, 4)})
 
 
 def bytes_of(percent: int, buffer: int) -> int:
-    """Return that percentage of a buffer in bytes, rounded up: a queue of this many bytes is that full."""
+    """Return a percentage of a buffer in bytes, rounded up, so that a queue of this many bytes reaches it."""
     return -(-percent * buffer // 100)
 
 
 @dataclass
 class Profile:
-    """A congestion notification profile: the MRU by DSCP that pauses, and the queues that each priority stops."""
+    """A congestion notification profile: the MRU of each DSCP that pauses, and the queues that each priority stops."""
 
     mru_bytes: dict[int, int] = field(default_factory=dict)
     stopped: dict[int, set[int]] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Reader:
         found: dict[str, dict[str, Any]] = {}
         words: Line
         for line in self.cos.get("forwarding-classes", []):
-            if line[0] == "queue" and len(line) > 2:  # the older words: queue NUMBER NAME
+            if line[0] == "queue" and len(line) > 2:  # the older syntax: queue NUMBER NAME
                 name, words = line[2], ("queue-num", line[1])
             elif line[0] == "class" and len(line) > 2:
                 name, words = line[1], line[2:]
@@ -225,7 +225,7 @@ class Reader:
             tables.append([None] * DSCPS)
             if name != "default":
                 self.classifier(tables[-1], name, by, ())
-        # Units may have classifiers of their own: only what is the same in all of them is the port's.
+        # Units may have their own classifiers. The port has only the entries that are the same in all of them.
         dscps = [each[0] if len(set(each)) == 1 else None for each in zip(*tables)] or [None] * DSCPS
         schedulers = {}
         for line in self.object("scheduler-maps", names["map"], by=by) if names["map"] else []:
@@ -243,7 +243,7 @@ class Reader:
             if name in schedulers:
                 queues[each["queue"]] = self.scheduler(schedulers[name], by)
             elif queues[each["queue"]] is None:
-                queues[each["queue"]] = Queue(False, 0)  # no scheduler: what others leave
+                queues[each["queue"]] = Queue(False, 0)  # without a scheduler it gets what others leave
             if each["priority"] is not None and not each["lossless"]:
                 priority_to_queue[each["priority"]] = each["queue"]
         frame = (MTU_BYTES if mtu is None else mtu) + ETHERNET_BYTES
@@ -383,6 +383,6 @@ class Reader:
 
 
 def rewrites_dscps(line: Line) -> bool:
-    """Return true where a line of a port, or of a unit of it, rewrites DSCPs of packets that leave."""
+    """Return true where a line of a port, or of one of its units, rewrites DSCPs of packets that leave."""
     rule = line[2:] if line[0] == "unit" else line
     return rule[:1] == ("rewrite-rules",) and rule[1:2] in (("dscp",), ("dscp-ipv6",), ("inet-precedence",))

@@ -29,8 +29,8 @@ ECMP_BITS = {"source_ip": 1, "destination_ip": 2, "protocol": 4, "source_port": 
 ECMP_POLICIES = {0: 1 | 2, 1: 1 | 2 | 4 | 16 | 32}
 FAMILIES = ("ipv4", "ipv6")
 HASH = "net.{}.fib_multipath_hash_{}"
-PROTOCOLS = {"ip": 1, "ipv6": 2}  # -> the preference of its filters: one preference has one protocol
-# Run with sh on the machine, it prints what parse reads.
+PROTOCOLS = {"ip": 1, "ipv6": 2}  # protocol -> preference of its filters; a preference has one protocol
+# A script for sh on the machine. It prints what parse reads.
 READING = r"""printf '{"links":'; ip -j link show; printf ',"qdiscs":'; tc -d -j qdisc show; printf ',"filters":{'
 comma=; for dev in $(ls /sys/class/net); do found=$(tc -j filter show dev "$dev"); printf '%s"%s":%s' "$comma" "$dev" \
 "${found:-[]}"; comma=,; done; printf '},"sysctl":{'; comma=
@@ -57,7 +57,7 @@ def read_model(text: str, name: str) -> Model:
         qdiscs: dict[str, list[Model]] = {}
         for each in found["qdiscs"]:
             qdiscs.setdefault(each["dev"], []).append(each)
-        filters = {  # less what tc shows besides: a heading by preference, and u32's hash tables
+        filters = {  # without tc's other entries: a heading for each preference, and u32's hash tables
             dev: [each for each in listed if "options" in each and "ht_divisor" not in each["options"]]
             for dev, listed in found["filters"].items()
         }
@@ -67,7 +67,7 @@ def read_model(text: str, name: str) -> Model:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; several u32 matches under one key make that filter unreadable instead of shorter."""
+    """Return a JSON object. Several u32 matches under one key make the filter unreadable; none is silently dropped."""
     found = dict(pairs)
     if len(found) != len(pairs):
         found["match"] = None
@@ -132,8 +132,10 @@ class Port:
         )
 
     def numbers(self, children: dict[int, Model], count: int) -> list[tuple[int, int]]:
-        """Return (queue, traffic class) by band. A band whose qdisc does not give them, or is missing (a script may
-        have been stopped before it), gets the highest that no other band has.
+        """Return (queue, traffic class) by band.
+
+        A band whose qdisc does not give them, or is missing (a script may have been stopped before it), gets the
+        highest numbers that no other band has.
         """
         named = {}
         for at, child in children.items():
@@ -205,7 +207,7 @@ class Port:
         return tuple(four if four == six else None for four, six in zip(*by_protocol))
 
     def rule(self, each: Model, protocol: str, root: Model, count: int) -> tuple[int | None, int, int]:
-        """Return (band, value, mask) of a filter on the ToS byte; band None where it matches more than that."""
+        """Return (band, value, mask) of a filter on the ToS byte; band None where it also matches other fields."""
         options = each["options"]
         target = str(options.get("classid", options.get("flowid", "")))
         major, _colon, minor = target.partition(":")
@@ -219,7 +221,7 @@ class Port:
         elif each.get("kind") == "matchall":
             known = True
         elif each.get("kind") == "u32" and isinstance(options.get("match"), dict):
-            match, shift = options["match"], 16 if protocol == "ip" else 20  # where the header's first word has it
+            match, shift = options["match"], 16 if protocol == "ip" else 20  # its place in the header's first word
             value, mask = (int(str(match.get(key, "0")) or "0", 16) for key in ("value", "mask"))
             known = match.get("off") == 0 and match.get("offmask", "") == "" and mask & ~(0xFF << shift) == 0
             value, mask = value >> shift & 0xFF, mask >> shift & 0xFF

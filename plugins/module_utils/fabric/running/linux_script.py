@@ -19,7 +19,7 @@ Model = dict[str, Any]  # READING's output; for a script, the part of it that th
 
 
 def weight_log(minimum: int, burst: int, average: int) -> int:
-    """Return the weight that tc asks the kernel for (tc_red_eval_ewma), 0 where it refuses."""
+    """Return the weight that tc requests from the kernel (tc_red_eval_ewma), 0 where tc refuses the values."""
     room = burst + 1 - minimum / average
     for wlog in range(1, 32):
         if 1 <= room <= (1 - (1 - 0.5**wlog) ** burst) * 2**wlog:

@@ -60,7 +60,7 @@ _BUILT_IN_NETWORK = re.compile(r"c-(?:8q-)?nq(?:([0-7])|-default)")
 
 
 class Settings:
-    """The lines of a port or of "system qos": by key the value and the line that sets it."""
+    """The settings of a port or of "system qos": by key, the value and the line that sets it."""
 
     def __init__(self) -> None:
         self.values: dict[str, tuple[Any, Line]] = {}
@@ -87,8 +87,9 @@ class Model(Reader):
             self._read(line)
 
     def port_qos(self, port: str) -> PortQos:
-        """Return the QoS of ``port``. FabricError where it refers to a missing object, or to a value outside bytes and
-        DSCPs.
+        """Return the QoS of ``port``.
+
+        Raises FabricError where it refers to a missing object, or to a value that is not in bytes or DSCPs.
         """
         own = self.ports[port]
         lines = frozenset(line.text for _value, line in own.values.values())
@@ -125,7 +126,7 @@ class Model(Reader):
         return {(kind, settings.get(key)) for key, kind in kinds.items() if key in settings.values}
 
     def _policy(self, kind: str, key: str, *places: Settings) -> Line | None:
-        """Return the policy map that the first of ``places`` with one attaches; None for none or a system policy."""
+        """Return the policy map of the first of ``places`` that has one; None for none or a system policy."""
         for settings in places:
             if key in settings.values:
                 name, line = settings.values[key]
@@ -137,7 +138,7 @@ class Model(Reader):
         return None
 
     def _classes(self, own: Settings) -> tuple[int | None, ...]:
-        """Return the qos-group of each DSCP; none where no policy looks at it."""
+        """Return the qos-group of each DSCP; None for all where no policy classifies packets."""
         policy = self._policy("qos", INPUT, own, self.system)
         if policy is None:
             return (None,) * DSCPS
@@ -262,7 +263,7 @@ class Model(Reader):
         return Ecn(int(least) * _UNIT_BYTES[unit], int(most) * _UNIT_BYTES[most_unit], int(percent))
 
     def _watchdog(self, own: Settings) -> Watchdog | None:
-        """Return the watchdog: one acts where the switch's and the port's are on."""
+        """Return the watchdog. It acts where both the switch's and the port's are on."""
         on, no_action, multiplier = own.get(WATCHDOG) or (False, False, None)
         if not (on and self.watchdog_on):
             return None

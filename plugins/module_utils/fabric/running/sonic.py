@@ -54,7 +54,7 @@ class _Reader:
         self.queues = db.by_port_and_number("QUEUE")
         self.groups = db.by_port_and_number("BUFFER_PG")
         self.watchdogs = db.by_port("PFC_WD")
-        self.image_left_out = "BUFFER_POOL" not in db.tables  # a part, such as the rendered one
+        self.image_left_out = "BUFFER_POOL" not in db.tables  # the ConfigDB is a part, such as the rendered one
         self._octets: dict[tuple[str, str, int], Octet] = {}
         self._ecns: dict[str, Ecn | None] = {}
         self._headrooms: dict[str, Headroom | None] = {}
@@ -72,7 +72,7 @@ class _Reader:
     def _port(self, port: str) -> PortQos:
         key = self.maps.get(port, port)
         octets = [self._map(key, field, table) for field, table in MAPS.items()]
-        if octets[0] is None:  # a port without a map of its own has the switch's, where that has one
+        if octets[0] is None:  # a port without its own map has the switch's map, if there is one
             octets[0] = self._map("global", "dscp_to_tc_map", MAPS["dscp_to_tc_map"])
         dscps, queues, groups, stops = (
             octet or (None,) * (CLASSES if at else DSCPS) for at, octet in enumerate(octets)
@@ -105,7 +105,8 @@ class _Reader:
 
     def _octet(self, table: str, name: str, size: int) -> Octet:
         values: list[int | None] = [None] * size
-        # SONiC has traffic classes to 15 (sonic-types.yang); of those above 7 none is a DSCP's here, or it was refused.
+        # SONiC has traffic classes up to 15 (sonic-types.yang). Those above 7 are ignored: a map of a DSCP to one of
+        # them is refused.
         most = 15 if table.startswith("TC_") else size - 1
         for key, value in self.db.entry(table, name).items():
             at = self.db.whole(table, name, "key", key, 0, most)
@@ -187,7 +188,7 @@ class _Reader:
         pool = None if self.image_left_out else db.reference(table, name, "pool", "BUFFER_POOL")
         if not db.text(table, name, "pool"):
             raise db.refuse(table, name, "no pool is named", "name the ingress pool of lossless traffic")
-        # If the pool holds no headroom, each group's size does (see ``wanted_port``).
+        # If the pool does not hold the headroom, each group's size includes it (see ``wanted_port``).
         bare = pool is not None and db.text("BUFFER_POOL", pool, "xoff") in (None, "0")
         reserved = size - xoff if size >= xoff + (0 if bare else xon or 0) else size
         if offset is None:
@@ -197,8 +198,8 @@ class _Reader:
     def _watchdog(self, port: str, key: str, pfc: tuple[int, ...]) -> Watchdog | None:
         """Return the watchdog; None where it does not run, or not on all priorities that pause.
 
-        Images of before 2022 have no ``pfcwd_sw_enable`` and watch all that pause (sonic-swss#2171); later ones without
-        it watch none.
+        Images from before 2022 have no ``pfcwd_sw_enable`` and watch all priorities that pause (sonic-swss#2171). Later
+        images without it watch none. Here, ``is_old`` (before release 202305) stands for the former.
         """
         db, table = self.db, "PFC_WD"
         if port not in self.watchdogs:

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """A SONiC ConfigDB as JSON: its tables, keys and references, checked as they are read.
 
-The forms are those of SONiC's own models (sonic-buildimage, src/sonic-yang-models/yang-models) and of the images before
-them: a key may name several ports ("Ethernet0,Ethernet4") and a range of queues or priority groups ("3-4"), and a
+The forms are those of SONiC's own models (sonic-buildimage, src/sonic-yang-models/yang-models) and of older images: a
+key may name several ports ("Ethernet0,Ethernet4") and a range of queues or priority groups ("3-4"), and a
 reference is a name, or, before sonic-swss#1754 (2021), "[TABLE|name]".
 """
 
@@ -27,7 +27,7 @@ class ConfigDb:
     """The tables of one ConfigDB. ``name`` is the switch's; every refusal begins with it and names table and key."""
 
     def __init__(self, text: str, name: str) -> None:
-        """Parse ``text``. Raises FabricError where it is no JSON of tables."""
+        """Parse ``text``. Raises FabricError where it is not a JSON object of tables."""
         self.name = name
         remedy = "give what `sonic-cfggen -d --print-data` prints on the switch, or its /etc/sonic/config_db.json"
         try:
@@ -54,8 +54,10 @@ class ConfigDb:
 
     @property
     def is_old(self) -> bool:
-        """Return true where the image is older than release 202305. Since then the database's version is named by the
-        release ("version_202305_01"); before, it is three numbers ("version_4_0_2", sonic-utilities#3084).
+        """Return true where the image is older than release 202305.
+
+        Since that release, the database's version contains the release ("version_202305_01"); before, it was three
+        numbers ("version_4_0_2", sonic-utilities#3084).
         """
         return bool(re.fullmatch("version_[0-9]_[0-9]_[0-9]", self.text("VERSIONS", "DATABASE", "VERSION") or ""))
 
@@ -89,8 +91,9 @@ class ConfigDb:
         raise self.refuse(table, key, f"{field} {value!r} is neither text nor number", "correct it on the switch")
 
     def texts(self, table: str, key: str, field: str) -> list[str] | None:
-        """Return one field that is a list; None where it is not set. Before it is JSON, the database has it with
-        commas.
+        """Return one field that is a list; None where it is not set.
+
+        The database itself holds the list as text with commas; JSON can have a list instead.
         """
         value = self.entry(table, key).get(field)
         if isinstance(value, str):
@@ -114,7 +117,7 @@ class ConfigDb:
         )
 
     def numbers(self, table: str, key: str, field: str, most: int) -> tuple[int, ...] | None:
-        """Return one field of comma-separated numbers, ascending; None where it is not set, none where it is empty."""
+        """Return one field of comma-separated numbers, ascending; None where it is not set, () where it is empty."""
         value = self.text(table, key, field)
         if value is None:
             return None
@@ -163,7 +166,7 @@ class ConfigDb:
         return found
 
     def rows(self, table: str) -> Iterator[tuple[str, list[str], range]]:
-        """Return key, ports and numbers of each entry of such a table that belongs to ports."""
+        """Yield key, ports and numbers of each entry with ports in a table whose keys have ports and numbers."""
         for key in self.table(table):
             parts = key.split("|")
             if parts[0] in NOT_PORTS:

@@ -25,7 +25,7 @@ FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
-    """Render configurations from the policy. Return them without a path; with one, write them after all are rendered.
+    """Render configurations from the policy. Return them, or write them to ``path`` after all are rendered.
 
     Raises FabricError before anything is written, ProofError where a file cannot be read or written.
     """
@@ -51,7 +51,7 @@ def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> di
 
 
 def file_of(folder: str, switch: Switch) -> str:
-    """Return a switch's file in ``folder``. Raises FabricError where its name cannot be a file's."""
+    """Return a switch's file in ``folder``. Raises FabricError where the switch's name is not valid for a file."""
     if not FILE_NAME.fullmatch(switch.name):
         raise FabricError(
             f"switch {switch.name}", "the name cannot be a file's", "use letters, digits, '.', '_' and '-'"
@@ -66,7 +66,7 @@ def parsed(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_running(running: Mapping[str, Any], switches: Mapping[str, Any]) -> dict[str, Switch]:
-    """Parse running configurations by switch, each by the system that ``switches`` gives it. Raises FabricError."""
+    """Parse running configurations by switch, each for its system in ``switches``. Raises FabricError."""
     found = {}
     for name, given in running.items():
         system = Record(f"switch {name}", switches.get(name, {})).data.get("system")
@@ -75,7 +75,7 @@ def parse_running(running: Mapping[str, Any], switches: Mapping[str, Any]) -> di
 
 
 def compared(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of the policy each running configuration lacks. Raises FabricError."""
+    """Return the differences between each running configuration and the policy. Raises FabricError."""
     wanted = wanted_switches(params)
     found = {}
     for name, text in running_texts(params["running"]).items():
@@ -102,8 +102,10 @@ def compared(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], name: str) -> list[dict[str, Any]]:
-    """Return what the policy would still change of a running configuration that has no ``differences``: settings that
-    the terms of ``qos`` do not distinguish. Return at most one, in the form of ``compared``'s results.
+    """Return what the policy would still change in a running configuration that has no ``differences``.
+
+    These are settings that the terms of ``qos`` do not distinguish. At most one is returned, in the form of
+    ``compared``'s results.
     """
     try:
         text = SYSTEMS[wanted[name].system].remediation(running[name], wanted[name])
@@ -130,7 +132,7 @@ def running_texts(running: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _text(name: Any, given: Any) -> str:
-    if isinstance(given, (dict, list)):  # Ansible before 2.19 makes data of a text that is JSON
+    if isinstance(given, (dict, list)):  # Ansible before 2.19 converts text that is JSON to data
         return json.dumps(given)
     if not isinstance(given, str):
         raise FabricError(f"switch {name}", "its running configuration is not a text", "give it as it was read")

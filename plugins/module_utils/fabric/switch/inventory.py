@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 
 HOST, SWITCH = "host", "switch"
 LONGEST_PORT_NAME = 64
-LEAST_QUEUE_BUFFER_BYTES = 100_000  # ten packets: less is a number in kilobytes
+LEAST_QUEUE_BUFFER_BYTES = 100_000  # ten packets; a smaller number must be in kilobytes
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class SwitchSpec:
         return "headroom" in self.system_module.NOT_HELD
 
     def held_cable_m(self, cable_m: int) -> int:
-        """Return the length for which the system keeps headroom where a cable is so long."""
+        """Return the cable length for which the system keeps headroom if the cable has ``cable_m``."""
         held: Callable[[int], int] | None = getattr(self.system_module, "held_cable_m", None)
         return cable_m if held is None else held(cable_m)
 
@@ -88,9 +88,10 @@ def read_switches(
 ) -> list[SwitchSpec]:
     """Return the inventory's switches, in its order, each checked alone and against the others.
 
-    ``switches``: name -> system, asic, ports, headroom and queue_buffer_bytes, each as in roce_switch_system and so on.
-    ``hosts``: name -> roce_host_nics of all hosts, None for a host without that variable; None as a whole: the hosts at
-    the far ends are not checked. ``asics``: roce_asics. Raises FabricError for the first error.
+    ``switches``: name -> system, asic, ports, headroom and queue_buffer_bytes, each as in the variable of that name
+    (roce_switch_system, ...). ``hosts``: name -> roce_host_nics of all hosts, None for a host without that variable. If
+    ``hosts`` is None, the hosts at the far ends are not checked. ``asics``: roce_asics. Raises FabricError for the
+    first error.
     """
     if not isinstance(switches, Mapping) or not switches:
         raise FabricError("switches", "there are none", "put switches into the inventory's group roce_switches")
@@ -141,7 +142,7 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
 
 
 def _check_runs_on(record: Record, name: str, system: SwitchSystem, asic: Asic) -> None:
-    """Refuse a table ASIC that no switch with this system has. A user's own ASIC is not checked."""
+    """Refuse an ASIC of the table that no switch with this system has. A user's own ASIC is not checked."""
     runs_on = getattr(system, "ASICS", None)
     if runs_on is None or asic.name in runs_on or ASICS.get(asic.name) is not asic:
         return

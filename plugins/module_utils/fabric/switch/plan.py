@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Compute each switch's QoS from the policy and the inventory's switches.
 
-``plan`` makes all refusals of what an ASIC or a system cannot do, before anything is rendered. Ports with the same
-ASIC, speed and cable share one PortQos.
+``plan`` refuses everything that an ASIC or a system cannot do, before anything is rendered. Ports with the same ASIC,
+speed and cable share one PortQos.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Line = tuple[int, Optional[int]]  # speed in Gbit/s, cable in metres: ports of o
 def plan(policy: Policy, specs: list[SwitchSpec]) -> dict[str, Switch]:
     """Return each switch's wanted QoS, by name, in the order given.
 
-    Raises FabricError for the first switch that cannot do what the policy asks.
+    Raises FabricError for the first switch that cannot do what the policy requests.
     """
     shared: dict[Any, PortQos] = {}
     return {spec.name: _plan_switch(policy, spec, shared) for spec in specs}
@@ -53,11 +53,11 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
         )
     if spec.asic is not None:
         _check_asic(policy, spec.asic, subject)
-    lines: dict[Line, str] = {}  # the first port of each
+    lines: dict[Line, str] = {}  # each line's first port
     for name, port in spec.ports.items():
         lines.setdefault((port.speed_gbit_s, port.cable_m), name)
     headrooms: dict[Line, Headroom] = {}
-    pfc_bytes: Fraction | None = None  # the queue from which on a port may pause
+    pfc_bytes: Fraction | None = None  # the queue length at which a port may begin to pause
     pools: Pools | None = None
     shares: BufferShares | None = None
     if policy.lossless and spec.asic is not None:
@@ -78,7 +78,7 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
         pfc_bytes = thresholds.pfc_queue_bytes(
             free,
             len(spec.ports),
-            len(policy.classes) + 2,  # and CNP, and all other traffic
+            len(policy.classes) + 2,  # plus CNP, and all other traffic
             _alpha_exponent(spec.asic, headrooms, subject),
         )
     made: dict[Line, PortQos] = {}
@@ -106,7 +106,7 @@ def _headroom_sum(policy: Policy, spec: SwitchSpec, headrooms: Mapping[Line, Hea
 
 
 def _shares(system: SwitchSystem, asic: Asic) -> tuple[BufferShares | None, BufferShares | None]:
-    """Return the parts to plan with, None for the ASIC's pools; and those that the switch must have as it is."""
+    """Return the parts to plan with (None: the ASIC's pools), and the parts that the switch must already have."""
     default: BufferShares | None = getattr(system, "DEFAULT_SHARES", None)
     if default is None:
         return getattr(system, "BUFFER_SHARES", None), None
@@ -175,7 +175,7 @@ def _headroom(policy: Policy, spec: SwitchSpec, asic: Asic, line: Line, subject:
 
 
 def _ecns(policy: Policy, speed_gbit_s: int, pfc_bytes: Fraction | None, subject: str) -> tuple[Ecn, ...]:
-    """Return the marking of each RDMA class, in the policy's order; where the switch pauses, before it does."""
+    """Return the marking of each RDMA class, in the policy's order. Where the switch pauses, it marks earlier."""
     for each in policy.classes:
         least = thresholds.least_ecn(policy.switch_ip_mtu_bytes)
         if each.ecn is not None and each.ecn.maximum_bytes < least:

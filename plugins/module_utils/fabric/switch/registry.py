@@ -10,41 +10,43 @@ Required names of the module:
 
 ``SYSTEM``: the name, the same as in ``SYSTEMS`` and in ``roce_switch_system``.
 ``NOT_HELD``: field of PortQos -> why this system's configuration does not hold it (the system decides it itself).
-``PORT`` and ``PORT_EXAMPLE``: the form of a port's name, and one, for the error about another.
+``PORT`` and ``PORT_EXAMPLE``: the form of a port's name, and an example for the error about an invalid name.
 ``render(switch) -> str``: the configuration of a planned switch; only what concerns QoS.
-``parse(text, name) -> Switch``: a running configuration (all of it or this part) in the same terms, whoever wrote it;
-FabricError where it is none. ``parse(render(switch), switch.name)`` is ``switch``, less NOT_HELD.
+``parse(text, name) -> Switch``: a running configuration (all of it or only its QoS) in the same terms, whoever wrote
+it; FabricError where the text is none. ``parse(render(switch), switch.name)`` is ``switch``, without NOT_HELD.
 ``remediation(running, wanted) -> str``: the change from a running configuration to ``wanted``; "" where nothing
 differs. It removes only what is this project's or contradicts the policy.
 
-Optional names, with what their absence means:
+Optional names, with the meaning of their absence in parentheses:
 
-``ASICS``: the rows of ``asic_table`` that switches with this system have (all); ``NOT_ASICS``: row -> why it is not
-rendered for (no reasons).
-``SIZES_HEADROOM = True``: the system computes headroom alone; no row and no cable is asked for (bytes are planned).
-``check_cable(subject, cable_m)``: FabricError where a lossless port cannot have that cable (all can).
-``held_cable_m(cable_m)``: the length for which the system keeps headroom where a cable is so long (``cable_m``).
+``ASICS``: the rows of ``asic_table`` that switches with this system have (all); ``NOT_ASICS``: row -> why nothing is
+rendered for it (no reasons).
+``SIZES_HEADROOM = True``: the system computes headroom without any row or cable (bytes are planned).
+``check_cable(subject, cable_m)``: raises FabricError where a lossless port cannot have that cable (all can).
+``held_cable_m(cable_m)``: the cable length for which the system keeps headroom if the cable has ``cable_m``
+(``cable_m``).
 ``attainable(qos, queue_buffer_bytes)``: ``qos`` with the nearest thresholds that the system can hold, none above its
 earlier value; it makes ``roce_switch_queue_buffer_bytes`` mandatory (all thresholds are attainable).
-``BUFFER_SHARES``: the parts into which it is configured to divide the buffer; ``DEFAULT_SHARES``: its own division
-where the ASIC's pools are not the user's own (the pools are the ASIC's).
-``HAS_POOLS = True``: ``Switch.pools`` says what its pools must have (it has none of its own).
-``CLASSIFIES_AT_EGRESS = True``: a port's ``dscp_to_class`` is for the packets that leave by it (that come in).
+``BUFFER_SHARES``: the parts into which it is configured to divide the buffer; ``DEFAULT_SHARES``: its own division,
+used unless the user gives the ASIC's pools (the pools are the ASIC's).
+``HAS_POOLS = True``: ``Switch.pools`` has the requirements for the system's pools (it has no pools of its own).
+``CLASSIFIES_AT_EGRESS = True``: a port's ``dscp_to_class`` is for the packets that leave by it (that enter by it).
 ``LOST_AT_BOOT = True``: a reboot loses the change; save.yml makes the system apply ``render``'s text at every boot
 (the system can save its configuration).
-``SAVES_WITH_CHANGE = True``: every change survives a reboot by itself, and there is no save.yml (save.yml saves).
+``SAVES_WITH_CHANGE = True``: every change already survives a reboot, and there is no save.yml (save.yml saves).
 ``restoration(before, now, name) -> str``: the change from the configuration ``now`` back to ``before``, in all that a
 policy can change; "" where nothing differs (the system has a rollback of its own).
 
 Files in ``roles/roce_switch/tasks/SYSTEM``; errors begin with the name of the switch and end with the next step:
 
-``read.yml``: sets ``roce_switch_running`` to the text for ``parse``, and changes nothing; in check mode too. It reports
-an unreachable switch once, and no secrets of a configuration: the task that reads has ``no_log`` and
-``failed_when: false`` and registers ``__roce_switch_shown``; after it, ``was_read.yml`` of the role fails with the
-cause unless ``__roce_switch_was_read``.
+``read.yml``: sets ``roce_switch_running`` to the text for ``parse``, in check mode too, and changes nothing. It reports
+an unreachable switch once, and reports no secrets of a configuration: a task whose output may contain secrets has
+``no_log`` and ``failed_when: false``, and the task after it fails with the cause. For vendors' modules that task is
+``was_read.yml`` of the role, which needs ``__roce_switch_shown`` and ``__roce_switch_was_read``.
 ``apply.yml``: sends ``__roce_switch_change``, the text of ``remediation`` (``__roce_switch_lines``: its lines without
-indentation), all or nothing, and saves it. In a ``rescue``, ``__roce_switch_cause`` is the cause. A system with a
-rollback of its own records the state before the run's first change in ``__roce_switch_restore_point``.
+indentation), which is applied completely or not at all, and saves it. In a ``rescue``, ``__roce_switch_cause`` is the
+cause. A system with a rollback of its own records the state before the run's first change in
+``__roce_switch_restore_point``.
 ``restore.yml``: returns to ``__roce_switch_restore_point``, if it is set, and saves; with ``restoration``, it includes
 ``restore/computed.yml`` of the role.
 ``save.yml``: saves the running configuration, which an interrupted run may have changed without saving.

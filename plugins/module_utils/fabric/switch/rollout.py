@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Compute what to send to each switch, stage by stage, to change it to the policy or to restore its backup.
 
-The stages are computed again before each stage, from the configurations read then. So the next run completes one that
-was interrupted.
+The stages are computed again before each stage, from the configurations read at that time. So the next run completes an
+interrupted one.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ class Change:
 
 
 def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
-    """Return the remaining stages, and what the first of them sends to each switch; also backups where requested.
+    """Return the remaining stages, and what the first of them sends to each switch; write backups where requested.
 
     Raises FabricError, before anything is written, and ProofError where a backup cannot be written.
 
-    A switch's stage is done in a later one where its system cannot hold that stage by itself (NVUE keeps headroom and
-    PFC in one profile), and where removing PFC alone would mean rewriting configuration that is not this project's.
+    A switch's stage is done together with a later one where its system cannot hold that stage alone (NVUE keeps
+    headroom and PFC in one profile), and where removing PFC alone would rewrite configuration that is not this
+    project's.
     """
     running = running_texts(params["running"])
     wanted = _wanted(params, running)
@@ -120,7 +121,7 @@ def _remaining(running: Mapping[str, str], now: Qos, goal: Qos, whole: Mapping[s
 
 
 def _check_progress(done: str | None, left: list[Change]) -> None:
-    """Refuse to repeat a stage. A device that accepts a change without making it would get it again and again."""
+    """Refuse to repeat a stage. Otherwise, a device that accepts a change without making it would get it repeatedly."""
     if done is None:
         return
     if done not in ORDER:
@@ -146,7 +147,7 @@ def _described(left: list[Change], has_nics: bool) -> dict[str, Any]:
             }
             for each in left
         ],
-        # Sending one stage can make a later one possible that is refused now: the run goes through all of these.
+        # Sending one stage can make a later stage possible that is refused now, so the run goes through all of these.
         "possible_stages": [name for name in ORDER[first:] if has_nics or name not in migration.NIC_STAGES],
         "table": [f"{at}. {each.stage}: {', '.join(each.devices)}" for at, each in enumerate(left, 1)]
         or ["all have the policy"],
@@ -161,8 +162,9 @@ def _boot_configurations(wanted: Mapping[str, Switch]) -> dict[str, str]:
 
 
 def _unfinished(folder: str | None, wanted: Mapping[str, Switch]) -> dict[str, Any]:
-    """Return the run before that of ``folder``, where it was not completed (a completed run has a file "finished"):
-    the ``path`` of its folder, "" where there is none, and the ``switches`` that it was to change and to save.
+    """Return the run before the one of ``folder``, if it was not completed (a completed run has a file "finished").
+
+    ``path`` is the run's folder, "" where there is none; ``switches`` are those that it was to change and to save.
     """
     nothing: dict[str, Any] = {"path": "", "switches": []}
     if not folder:
@@ -170,7 +172,7 @@ def _unfinished(folder: str | None, wanted: Mapping[str, Switch]) -> dict[str, A
     above, own = os.path.split(folder.rstrip("/"))
     try:
         runs = sorted(name for name in os.listdir(above) if RUN.fullmatch(name) and name != own)
-    except OSError:  # there was none
+    except OSError:  # there was no earlier run
         return nothing
     if not runs or os.path.exists(os.path.join(above, runs[-1], "finished")):
         return nothing
@@ -183,9 +185,9 @@ def _unfinished(folder: str | None, wanted: Mapping[str, Switch]) -> dict[str, A
 
 
 def restored(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what to send so that each switch is again as in its backup, and whether it is. Raises FabricError.
+    """Return what to send to restore each switch to its backup, and whether it is as in the backup. Raises FabricError.
 
-    Only for systems with a function ``restoration``; the others restore by their own means.
+    Changes are only for systems with a function ``restoration``; the others have a rollback of their own.
     """
     backup, running = running_texts(params["backup"]), running_texts(params["running"])
     before, now = (parse_running(texts, params["switches"]) for texts in (backup, running))
@@ -204,10 +206,10 @@ def restored(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _comparable(seen: Switch, wanted: Switch) -> Switch:
-    """Return ``seen`` on the wanted ports, with the wanted value of each setting its system does not show: no stage
-    changes it.
+    """Return ``seen`` on the wanted ports, with the wanted value of each setting that its system does not show.
 
-    Used for the stages only. It is no observation, and no proof may be based on it.
+    So no stage changes such a setting. The result is for the stages only: it is not an observation, and no proof may be
+    based on it.
     """
     not_held = SYSTEMS[wanted.system].NOT_HELD
     known: dict[tuple[int, int], PortQos] = {}
@@ -231,7 +233,7 @@ def _comparable(seen: Switch, wanted: Switch) -> Switch:
 
 
 def _intermediate(running: str, now: Switch, state: Switch, stage: str) -> str:
-    """Return the change to a state on the way to the policy; "" where the switch skips it."""
+    """Return the change to an intermediate state; "" where the switch skips it."""
     remediation = SYSTEMS[state.system].remediation
     try:
         if stage == migration.SWITCHES_LESS_PFC and remediation(running, now):

@@ -56,7 +56,7 @@ class Stage:
 def stages(now: Qos, wanted: Qos) -> list[Stage]:
     """Return the steps from ``now`` to ``wanted``, without steps that would change nothing.
 
-    Devices and ports that ``wanted`` lacks stay as they are; a device that ``now`` lacks is taken as one without QoS.
+    Devices and ports that ``wanted`` lacks stay as they are; a device that ``now`` lacks is treated as without QoS.
     """
     steps: dict[str, Callable[[Any, Any], Any]] = {
         NICS_LESS_PFC: _less_pfc,

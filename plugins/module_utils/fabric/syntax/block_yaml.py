@@ -1,11 +1,11 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read YAML as switches print their configuration: blocks of mappings and lists, and scalars, nothing else.
+"""Read the YAML in which switches print their configuration: blocks of mappings and lists, and scalars, nothing else.
 
-Not PyYAML: the library uses only Python's standard library, since a module runs with any interpreter, also on
-localhost, and YAML 1.1 would make a boolean of NVUE's ``on``. All scalars are strings here; ``{}``, ``[]`` and nothing
-at all are a dictionary, a list and None. Anchors, tags, flow collections with contents and several documents are
-refused with the line's number.
+PyYAML is not used: the library uses only Python's standard library, because a module runs with any interpreter, also on
+localhost; and YAML 1.1 would read NVUE's ``on`` as a boolean. All scalars are strings here; ``{}`` is a dictionary,
+``[]`` a list, and an empty value None. Anchors, tags, flow collections with contents and several documents are refused
+with the line's number.
 """
 
 from __future__ import annotations

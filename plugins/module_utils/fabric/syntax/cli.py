@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import DSCPS, PortQos, Switch
 
-OWN = "sailloft-"  # the beginning of the names of all rendered objects, which may be removed again
+OWN = "sailloft-"  # the prefix of the names of all rendered objects; objects with this prefix may be removed
 OWN_NAME = re.compile(re.escape(OWN) + r"[a-z0-9-]+")
 
 # Names of DSCPs: class selectors (RFC 2474), assured forwarding (RFC 2597), expedited forwarding (RFC 3246),
@@ -55,10 +55,10 @@ class Reader:
         return FabricError(f"{self.name}: line {line.number} {line.text!r}", why, remedy)
 
     def tree(self, text: str, system: str, known: re.Pattern[str], foreign: re.Pattern[str]) -> list[Line]:
-        """Return the lines at the left margin, without comments ("!") and banners. FabricError where it is not
-        ``system``'s.
+        """Return the lines at the left margin, without comments ("!") and banners.
 
-        Lines at the margin: some match ``known`` in any configuration of ``system``, and none ever ``foreign``.
+        Raises FabricError where ``text`` is not a configuration of ``system``. In any such configuration, some lines at
+        the margin match ``known``, and none matches ``foreign``.
         """
         top = self.nest(text, system)
         for line in top:
@@ -137,7 +137,7 @@ class Reader:
 
 
 def _banner_end(text: str) -> str:
-    """Return the end mark of the banner that ``text`` begins, "" if ``text`` ends it: EOF on EOS, any sign on NX-OS."""
+    """Return the end mark of the banner that ``text`` begins, "" if ``text`` ends it. EOS has EOF, NX-OS any sign."""
     words = text.split(" ", 2)
     if len(words) < 3:
         return "EOF"
@@ -146,7 +146,7 @@ def _banner_end(text: str) -> str:
 
 
 def own_name(kind: str, lines: Iterable[str]) -> str:
-    """Return a name derived from ``lines``. A change thus makes a new object beside the one in use."""
+    """Return a name derived from ``lines``, so that a change makes a new object beside the one in use."""
     return f"{OWN}{kind}-{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:8]}"
 
 
@@ -156,7 +156,7 @@ def numbers(values: Iterable[int], between: str) -> str:
 
 
 def unlike(switch: Switch, port: str, what: str, why: str) -> FabricError:
-    """Return the refusal of a port whose ``what`` differs from the first port's where the system has one for all."""
+    """Return the refusal of a port whose ``what`` differs from the first port's, if the system has one for all."""
     first = next(iter(switch.ports))
     return FabricError(
         f"{switch.name}: port {port}", f"its {what} is not {first}'s, and {why}", "plan both with one policy"

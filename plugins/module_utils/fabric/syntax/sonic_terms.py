@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Terms that both SONiCs, the community's and Dell's, share, whatever form the settings are written in."""
+"""Terms that the community's and Dell's SONiC share, whatever the form of the settings."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ OWN = "SAILLOFT_"  # the prefix of the names of this project's entries
 
 
 def named(kind: str, content: Any) -> str:
-    """Return the name for this content: the same content has the same name. At most 32 characters, as SONiC's models
-    ask, for a ``kind`` of 14.
+    """Return the name for this content: the same content has the same name.
+
+    It has at most 32 characters, as SONiC's models require, if ``kind`` has at most 14.
     """
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return f"{OWN}{kind}_{digest[:8]}"
 
 
 def queues_of(read: Mapping[int, tuple[bool, int | None, Ecn | None]]) -> tuple[Queue | None, ...]:
-    """Return the queues of one port, from strict or not, weight and ECN by number.
+    """Return the queues of one port, from (strict, weight, ECN) by number.
 
-    A queue's share is its weight's of all weights of the port, in whole percent; None where no scheduler is set. DWRR
-    shares bytes and WRR packets: with packets of one size that is the same.
+    A queue's share is its weight in whole percent of the sum of the port's weights; None where no scheduler is set.
+    DWRR shares bytes and WRR shares packets, which is the same for packets of one size.
     """
     total = sum(weight or 0 for _strict, weight, _ecn in read.values())
     queues: list[Queue | None] = [None] * CLASSES
@@ -38,10 +39,10 @@ def queues_of(read: Mapping[int, tuple[bool, int | None, Ecn | None]]) -> tuple[
 
 
 def paused_priorities(groups: Octet, group_of: Octet, pfc: tuple[int, ...]) -> Octet:
-    """Return the priority by which the port pauses each traffic class, from the classes' ``groups`` and the priorities'
-    ``group_of``.
+    """Return the priority by which the port pauses each traffic class.
 
-    Where a group is several priorities', the one with PFC counts, or the least.
+    ``groups``: the priority group of each class; ``group_of``: the priority group of each priority. Where several
+    priorities have one group, the one with PFC is returned, else the lowest.
     """
     found: list[int | None] = []
     for group in groups:

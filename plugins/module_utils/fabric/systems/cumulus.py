@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """NVIDIA Cumulus Linux 5.4 to 5.14: the document that ``nv config patch`` takes and ``nv config show`` prints (NVUE).
 
-Rendered as JSON, which is YAML as well: ``[{"set": TREE}]``, and TREE is the body of a PATCH on the REST API's root.
-Ranges (``swp1-4``, ``24-31``) are read, never written: the REST API has each key separately.
+It is rendered as JSON, which is also YAML: ``[{"set": TREE}]``. TREE is the body of a PATCH on the REST API's root.
+Ranges (``swp1-4``, ``24-31``) are read, but never written: the REST API has each key separately.
 
 Sources: Cumulus Linux 5.14 user guide, "Quality of Service" (every command and default used here), "RDMA over Converged
 Ethernet" (what ``qos roce`` sets), "Equal Cost Multipath" (hash fields), "NVUE API"; NVUE reference, "QoS" (ranges);
@@ -13,23 +13,23 @@ A switch priority (SP) is the packet's class inside the switch and the priority 
 no other class, so a policy is rendered only where traffic class and priority of a class are one number. NVUE's
 "traffic-class" is what this project calls a queue.
 
-Explicit settings, not ``qos roce mode``. That mode would set, for the whole switch: trust of PCP and DSCP with eight
-DSCPs a priority, SP 3 to queue 3, SP 6 to queue 6 and all others to queue 0; queue 6 strict, 3 and 0 with 50% each; ECN
-on queues 0 and 3 with 150,000 and 1,500,000 bytes at 100%; an LLDP TLV for UDP 4791; with lossless PFC on SP 3 and a
-lossless pool. It has no second class and no thresholds by port, and it marks all other traffic too. What it sets is
-understood when read (modes lossless, lossless-single-ipool, lossy).
+Explicit settings are used instead of ``qos roce mode``. That mode would set, for the whole switch: trust of PCP and
+DSCP with eight DSCPs per priority, SP 3 to queue 3, SP 6 to queue 6 and all others to queue 0; queue 6 strict, 3 and 0
+with 50% each; ECN on queues 0 and 3 with 150,000 and 1,500,000 bytes at 100%; an LLDP TLV for UDP 4791; in the lossless
+modes, also PFC on SP 3 and a lossless pool. It has no second class and no thresholds by port, and it marks all other
+traffic too. Its settings are understood when they are read (modes lossless, lossless-single-ipool, lossy).
 
-Buffers of a lossless port: ``port-buffer`` is reserved for it, a pause is sent when ``xoff-threshold`` of it is
+Buffers of a lossless port: ``port-buffer`` is reserved for the port. A pause is sent when ``xoff-threshold`` of it is
 used, and ends ``xon-threshold`` below that. So xoff-threshold is Headroom.reserved_bytes, xon-threshold is
 xon_offset_bytes (and xon_bytes is the rest of xoff-threshold, as in Spectrum's profiles), and port-buffer is
-reserved_bytes + xoff_bytes: the rest takes what arrives after the pause was sent.
-The alpha is the switch's (``advance-buffer-config default-global ingress-lossless-buffer shared-alpha``). Half of the
-memory is the lossless pool's, as in the guide's example and in ``qos roce``.
+reserved_bytes + xoff_bytes: the rest holds what arrives after the pause was sent.
+All ports have the same alpha (``advance-buffer-config default-global ingress-lossless-buffer shared-alpha``). The
+lossless pool has half of the memory, as in the guide's example and in ``qos roce``.
 
-Watchdog: a storm is seen after ``robustness`` polling intervals and is over after one interval without a pause; its
+Watchdog: a storm is detected after ``robustness`` polling intervals and is over after one interval without a pause; its
 packets are dropped. MTU: ``link mtu`` is the IP packet's; no header is added to it (ifupdown2's mtu, as on Linux).
 
-From memory: that a profile on a port replaces ``default-global`` there as a whole, and that null removes a key.
+From memory, without a source: a profile on a port replaces all of ``default-global`` there, and null removes a key.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ __all__ = [
 ]
 
 NOT_HELD: dict[str, str] = {}
-# Cumulus Linux runs on NVIDIA's switches alone (NVIDIA's hardware compatibility list).
+# Cumulus Linux runs only on NVIDIA's switches (NVIDIA's hardware compatibility list).
 ASICS = ("spectrum", "spectrum2", "spectrum3", "spectrum4")
 PORT_EXAMPLE = "swp1, or swp1s0 for a part of one"
 BUFFER_SHARES = BufferShares(HALF_PERCENT)  # as rendered: traffic-pool default-lossless memory-percent
 
 
 def parse(text: str, name: str) -> Switch:
-    """Parse the switch ``name`` from a running configuration: the output of ``nv config show -o json`` or ``-o yaml``,
-    or what the API returns, filled with defaults or not. Raises FabricError where it is none.
+    """Parse the switch ``name`` from a running configuration. Raises FabricError where ``text`` is none.
 
-    ``ports`` are the front ports (swp…) and all others with QoS of their own. Defaults are returned for the
-    classes that some DSCP leads to; the MTU only where it is set.
+    ``text``: the output of ``nv config show -o json`` or ``-o yaml``, or what the API returns, with or without
+    defaults. ``ports`` are the front ports (swp…) and all others with QoS of their own. Defaults are returned for the
+    classes to which some DSCP leads; the MTU only where it is set.
     """
     return Reader(name, document(text, name)).switch()

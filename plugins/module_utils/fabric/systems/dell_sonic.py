@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Dell Enterprise SONiC: the arguments of the resource modules of the collection dellemc.enterprise_sonic, as JSON.
 
-``{"sonic_qos_maps": {"config": ..., "state": "merged"}, ...}`` by module, to be applied in the order of ``MODULES``.
-Read back is either that, or what the modules gather: ansible_network_resources, ``{"qos_maps": ..., ...}``. Options,
-ranges and defaults are those of the modules' documentation, version 3.2.0.
+The form is ``{"sonic_qos_maps": {"config": ..., "state": "merged"}, ...}`` by module, to be applied in the order of
+``MODULES``. ``parse`` reads either this form or what the modules gather: ansible_network_resources,
+``{"qos_maps": ..., ...}``. Options, ranges and defaults are those of the modules' documentation, version 3.2.0.
 
 Differences from the community's SONiC:
 

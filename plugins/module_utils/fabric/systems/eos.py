@@ -3,22 +3,22 @@
 """Arista EOS: QoS profiles on ports, and the maps of the whole switch.
 
 Sources. Lines: the schema and the templates of Arista's pyavd 6.4 (eos_cli_config_gen: qos, qos_profiles,
-priority_flow_control, ethernet_interfaces), with which the tests compare this. Where no line says otherwise DSCP 0 to 7
-go to class 1, 8 to 15 to class 0, each further eight to the next class, class n to queue n, and a routed port believes
-the DSCP, a switched one the CoS: Arista user manual, "Quality of Service" (in quotation only). Class 7 always goes to
-queue 7, which is the control plane's (Arista, "Support for tx-queue 7", 4.33). ``mtu`` is the largest IP packet, 68 to
-9214, without Ethernet's header (Arista user manual, "Support for Layer 3 MTU"): so ``ip_mtu_bytes`` is written as it
-is; it holds on routed ports. The hash over equal paths takes addresses and ports where nothing is configured, and then
-no line shows it (annetutil/annet, its Arista example).
+priority_flow_control, ethernet_interfaces), with which the tests compare this module. Where no line sets anything else,
+DSCPs 0 to 7 go to class 1, 8 to 15 to class 0, each further block of eight to the next class, class n to queue n, and a
+routed port trusts the DSCP, a switched port the CoS: Arista user manual, "Quality of Service" (only from quotations).
+Class 7 always goes to queue 7, which is the control plane's (Arista, "Support for tx-queue 7", 4.33). ``mtu`` is the
+largest IP packet, 68 to 9214, without Ethernet's header (Arista user manual, "Support for Layer 3 MTU"), so
+``ip_mtu_bytes`` is written unchanged; it applies on routed ports. The hash over equal paths uses addresses and ports
+where nothing is configured, and then no line shows it (annetutil/annet, its Arista example).
 
-From memory, not checked: PFC's priority is the traffic class's number; a queue is strict where no line sets it,
-and weighted below a weighted one; max-mark-probability is 100 where left out; without a timeout no watchdog acts; the
-hash takes the protocol with the ports; ``default`` removes the line that follows it (seen for ``mtu`` alone). On
-some chips the watchdog is said to watch only queues with guaranteed bandwidth, which is not written here.
+From memory, not checked: PFC's priority is the traffic class's number; a queue is strict where no line sets it, and
+weighted below a weighted one; max-mark-probability is 100 where it is left out; without a timeout no watchdog acts; the
+hash includes the protocol with the ports; ``default`` removes the line that follows it (seen only for ``mtu``). On some
+chips the watchdog is said to watch only queues with guaranteed bandwidth, which is not written here.
 
-Thresholds are written in bytes, any of 1 to 256,000,000; read, kbytes and mbytes are powers of 1000. Segments cannot be
-read: their size is the chip's. The watchdog's times are hundredths of a second up to 60 s, and it drops. The queues are
-Trident's and Tomahawk's ``uc-tx-queue``; Jericho's ``tx-queue`` is only read.
+Thresholds are written in bytes, from 1 to 256,000,000. In lines that are read, kbytes and mbytes are powers of 1000.
+Segments cannot be read, because their size depends on the chip. The watchdog's times are hundredths of a second up to
+60 s, and it drops. The queues are Trident's and Tomahawk's ``uc-tx-queue``; Jericho's ``tx-queue`` is only read.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ NOT_ASICS = {
     "jericho2": "EOS has the queues of Jericho 2 as tx-queue, which are not rendered: only Trident's and Tomahawk's "
     "uc-tx-queue are",
 }
-SIZES_HEADROOM = True  # and gets neither bytes nor cables
+SIZES_HEADROOM = True  # EOS is given neither bytes nor cables
 PORT_EXAMPLE = "Ethernet1/1, or Port-Channel1"
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 68, 9214
 MOST_THRESHOLD_BYTES = 256_000_000
@@ -86,7 +86,7 @@ def render(switch: Switch) -> str:
 
 
 def parse(text: str, name: str) -> Switch:
-    """Parse all Ethernet ports and port channels of a running configuration. FabricError where it is none or broken."""
+    """Parse all Ethernet ports and port channels of a running configuration. Raises FabricError if it is invalid."""
     model = Model(text, name)
     seen: dict[PortQos, PortQos] = {}
     ports = {port: model.port_qos(port) for port in model.ports}
@@ -97,8 +97,9 @@ def remediation(running: str, wanted: Switch) -> str:
     """Return the lines that change ``running`` to ``wanted``, indented as in a configuration; "" if nothing differs.
 
     A port whose settings already mean the same keeps them, under any name. Profiles come first, then the maps of the
-    whole switch, then the ports, and last the removal of our profiles that nothing uses any more. Lines of others are
-    removed where they contradict: settings of a wanted port, rewriting of DSCPs, a hash of less than all fields.
+    whole switch, then the ports, and last the removal of this project's profiles that nothing uses any more. Other
+    lines are removed where they contradict the policy: settings of a wanted port, rewriting of DSCPs, a hash of fewer
+    than all fields.
     """
     plan = _Wanted(wanted)
     model = Model(running, wanted.name)
@@ -321,12 +322,13 @@ def _adopt(model: Model, switch: Switch, plan: _Wanted) -> list[str]:
 
 
 def _profile_changes(model: Model, name: str, lines: list[str], wanted: Settings) -> list[str]:
-    """Return the lines that make profile ``name`` hold ``lines``: all, or the difference where it was changed."""
+    """Return the lines that make profile ``name`` hold ``lines``: all, or the difference where the profile exists."""
     there = model.profiles.get(name)
     if there is None:
         return [f"qos profile {name}", *(line for line in lines if line.strip() != "!")]
     own, queues = _removals(there, wanted, changed=False)
-    # A profile's own lines before its queues': sent without indentation, a line after a queue's would be the queue's.
+    # A profile's own lines come before those of its queues. Lines are sent without indentation, so a line after a
+    # queue's lines would belong to the queue.
     changes = [
         *own,
         *(f"   {line.text}" for key, (value, line) in wanted.values.items() if there.get(key) != value),
@@ -341,7 +343,7 @@ def _profile_changes(model: Model, name: str, lines: list[str], wanted: Settings
 
 
 def _port_changes(model: Model, port: str, name: str, profile: Settings, mtu_bytes: int | None) -> list[str]:
-    """Return the lines after which ``port`` has the profile ``name`` alone."""
+    """Return the lines that leave ``port`` with only the profile ``name``."""
     own = model.ports.get(port)
     changes, queues = _removals(own, profile, changed=True) if own else ([], [])
     if own is None or own.get(MTU) != mtu_bytes:

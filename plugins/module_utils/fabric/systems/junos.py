@@ -8,33 +8,32 @@ drop-profiles, fill-level, priority, cable-length), "Configuring DSCP-based PFC 
 "Configure CoS PFC with Congestion Notification Profiles", "PFC Watchdog", [edit forwarding-options enhanced-hash-key],
 apply-macro, and "Encapsulation Overhead by Encapsulation Type".
 
-Forwarding classes and profiles: a forwarding class is a traffic class; its number and priority stand in its name
-(``sailloft-tc3-pri3``), since a class that does not pause has no priority in Junos. Other users' classes are numbered
-by their queue. Forwarding classes are the switch's. Classifier, scheduler map and congestion notification profile
-belong to a port and are named after a digest of what they hold, so that ports that are alike share them. PFC is on for
-a priority of a port where the class is ``no-loss`` with that ``pfc-priority``, all its DSCPs are in the profile's
-input, and the profile's output stops the class's queue. As in Juniper's configlet, one ``dscp`` classifier is applied
-to ``unit *``.
+Forwarding classes and profiles: a forwarding class is a traffic class. Its name contains its number and priority
+(``sailloft-tc3-pri3``), because a class that does not pause has no priority in Junos. Other users' classes are numbered
+by their queue. Forwarding classes belong to the whole switch. Classifier, scheduler map and congestion notification
+profile belong to a port and are named after a digest of their content, so that ports that are alike share them. PFC is
+on for a priority of a port where the class is ``no-loss`` with that ``pfc-priority``, all its DSCPs are in the
+profile's input, and the profile's output stops the class's queue. As in Juniper's configlet, one ``dscp`` classifier is
+applied to ``unit *``.
 
-Thresholds are in percent of what a queue can fill. Only the switch's planner knows that number of bytes (B):
+Thresholds are in percent of the bytes (B) that a queue can fill. Only the switch's planner knows this number:
 ``Switch.queue_buffer_bytes``. It is written as ``apply-macro sailloft queue-buffer-bytes B``, which has no effect on a
-switch, and read from there. render takes only thresholds that are whole percents of B (of which a part of a byte counts
-as a byte): 0 <= lower < upper <= 99, as Juniper says "do not configure the last fill level as 100 percent". So the
-values read back are exact. ``attainable`` makes such thresholds of others by rounding both down: marking starts
-earlier, never later, and ECN still acts before PFC. render refuses thresholds that are not attainable, and names
-attainable ones.
+switch, and is read from there. render accepts only thresholds that are whole percents of B, rounded up to a byte, with
+0 <= lower < upper <= 99, because Juniper says "do not configure the last fill level as 100 percent". So the values read
+back are exact. ``attainable`` makes such thresholds from others by rounding both down: marking starts earlier, never
+later, and ECN still acts before PFC. render refuses thresholds that are not attainable, and names attainable ones.
 
-Headroom: Junos computes it from the cable's length (default 100 m) and the MRU, a packet's most bytes, which is
+Headroom: Junos computes it from the cable's length (default 100 m) and the MRU, the largest packet in bytes, which is
 2500 by default (statement pages cable-length and mru of the profile's input). Both are written, the MRU as the port's
-MTU. Where the MRU read is below the port's packets, headroom is for no cable: 0 m.
-Watchdog: ``pfc-watchdog`` alone is 100 ms, 2 intervals, 200 ms of recovery and drop; other times are written as
-multiples of that interval. Without an output a profile stops queue 3 for priority 3 and 4 for 4.
+MTU. Where the MRU that is read is below the port's packets, headroom is for no cable: 0 m.
+Watchdog: ``pfc-watchdog`` alone means 100 ms, 2 intervals, 200 ms of recovery and drop; other times are written as
+multiples of that interval. Without an output, a profile stops queue 3 for priority 3 and queue 4 for priority 4.
 
 MTU: ``interfaces X mtu`` counts the Ethernet header, not the FCS: IP MTU + 14 (untagged; read as + 18 where the port
 has vlan-tagging, + 22 with flexible-vlan-tagging), 9216 at most. A smaller ``family inet mtu`` is read as it stands.
 
-From memory: the words ``recovery`` and ``watchdog-action``, and the aliases of code points. Not tried on a switch:
-classes of this project on a queue that a default class (fcoe 3, no-loss 4) has too.
+From memory, without a source: the words ``recovery`` and ``watchdog-action``, and the aliases of code points. Not
+tested on a switch: classes of this project on a queue that a default class (fcoe 3, no-loss 4) also has.
 """
 
 from __future__ import annotations
@@ -97,24 +96,25 @@ def render(switch: Switch) -> str:
 
 
 def parse(text: str, name: str) -> Switch:
-    """Parse the switch ``name`` from ``show configuration | display set``, all of it or its class of service. Raises
-    FabricError where it is none.
+    """Parse the switch ``name`` from ``show configuration | display set``, all of it or its class of service.
 
     ``ports`` are those of [edit class-of-service interfaces] and the physical ports of [edit interfaces]; wildcards
-    count for the ports that are named somewhere. A DSCP that a classifier does not name has no class here.
+    count for the ports that are named somewhere. A DSCP that a classifier does not name has no class here. Raises
+    FabricError where ``text`` is no such configuration.
     """
     return Reader(text, name).switch()
 
 
 def remediation(running: str, wanted: Switch) -> str:
-    """Return the lines (delete, activate, set; for one commit) that change a running configuration to ``wanted``; ""
-    where nothing differs. They delete what is this project's and not wanted, and what contradicts the policy on a
-    wanted port.
+    """Return the lines that change a running configuration to ``wanted``; "" where nothing differs.
+
+    The lines (delete, activate, set) are for one commit. They delete what is this project's and not wanted, and what
+    contradicts the policy on a wanted port.
     """
     want = wanted_lines(wanted)
     known, inactive = set_lines(running, wanted.name)
     off = [path for path in inactive if any(line[: len(path)] == path for line in want)]
-    hidden = {f"deactivate {' '.join(path)}" for path in off}  # the lines that they hide return with them
+    hidden = {f"deactivate {' '.join(path)}" for path in off}  # activation restores the lines that they hide
     reader = Reader(
         "\n".join(each for each in running.splitlines() if " ".join(each.split()) not in hidden), wanted.name
     )
@@ -128,9 +128,9 @@ def remediation(running: str, wanted: Switch) -> str:
 
 
 def _check_partitions(reader: Reader, wanted: Switch) -> None:
-    """Refuse smaller partitions of the ingress buffer than those of the plan.
+    """Refuse partitions of the ingress buffer that are smaller than those of the plan.
 
-    They are not rendered: changing them stops the traffic of all ports (Juniper, "buffer-partition (Ingress)").
+    Partitions are not rendered: changing them stops the traffic of all ports (Juniper, "buffer-partition (Ingress)").
     """
     if wanted.shares is None:
         return
@@ -212,7 +212,7 @@ def _contradicts(line: Line, port: str, kept: set[Line]) -> bool:
     if what in ("scheduler-map", "congestion-notification-profile"):
         return what not in has  # else the port's setting replaces it
     if what in ("forwarding-class-set", "output-traffic-control-profile"):
-        return "scheduler-map" in has  # hierarchical scheduling instead of the port's
+        return "scheduler-map" in has  # hierarchical scheduling would replace the port's
     if what == "unit" and line[5:7] == ("classifiers", "dscp"):
         return line[4] != "*" or "unit" not in has
     return what == "classifiers"

@@ -2,31 +2,32 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """A Linux machine as the switch: ``tc`` (iproute2 6.1, kernel 6.1 or later).
 
-The text is a shell script of ``ip``, ``tc`` and ``sysctl`` commands, which may run again: a port's queueing is
-rebuilt. parse reads such a script, or what the script READING prints on the machine: one JSON document of
+The text is a shell script of ``ip``, ``tc`` and ``sysctl`` commands. The script may run again, because it rebuilds a
+port's queueing. parse reads such a script, or what the script READING prints on the machine: one JSON document of
 ``ip -j link show``, ``tc -d -j qdisc show``, ``tc -j filter show`` by device, and sysctls.
 
 A port's egress: ``ets`` at the root, strict bands first (the highest queue number first), then those that share the
-bandwidth by DRR with a quantum of 100 bytes a percent (tc-ets(8)). ``flower`` filters lead a DSCP, of IPv4 and of IPv6,
-to a band; all else goes by a priomap of one number to the band of the class with the most DSCPs. A band's qdisc is
-``red`` with ECN or ``pfifo``; its handle 10QC: gives the queue (Q) and the traffic class (C). In trees that others
-made, queue and class are 7 less the band's number, as the drivers of switches count bands (band 0 is served first).
+bandwidth by DRR with a quantum of 100 bytes per percent (tc-ets(8)). ``flower`` filters lead the IPv4 and IPv6 packets
+of a DSCP to a band. A priomap of one number leads all other packets to the band of the class with the most DSCPs. A
+band's qdisc is ``red`` with ECN or ``pfifo``; its handle 10QC: gives the queue (Q) and the traffic class (C). In trees
+that others made, queue and class are 7 minus the band's number, as the drivers of switches count bands (band 0 is
+served first).
 
 RED, from tc-red(8) and tc_red_eval_ewma in iproute2's tc/tc_red.c:
 
-* ``min``, ``max``: Ecn's. ``probability``: Ecn's, but 0.9999999 for 100%, as tc makes 2^32 of 1.0, which is 0 in the 32
-  bits that it sends (seen: it then shows "Plog 21", which between 150,000 and 1,500,000 bytes is 64%).
+* ``min``, ``max``: Ecn's. ``probability``: Ecn's, but 0.9999999 for 100%, because tc converts 1.0 to 2^32, which is 0
+  in the 32 bits that it sends (seen: it then shows "Plog 21", which between 150,000 and 1,500,000 bytes is 64%).
 * ``burst`` and ``avpkt`` set only the weight of the average, 2^-wlog: the first wlog of 1, 2, … with
-  burst + 1 - min/avpkt <= (1 - (1 - 2^-wlog)^burst) * 2^wlog. ASICs at weight 0 mark by the queue as it is; the nearest
-  that tc can ask for is wlog 1, half of the way with each packet. The manual's avpkt 1000 gives it with
-  burst = ceil(min/1000) where min is above 10,000; below, burst = max(1, round(min/1000)) with avpkt = ceil(min/burst)
-  does (tested for all).
+  burst + 1 - min/avpkt <= (1 - (1 - 2^-wlog)^burst) * 2^wlog. ASICs at weight 0 mark by the current queue length. The
+  nearest value that tc can request is wlog 1, with which each packet moves the average half of the way. The manual's
+  avpkt 1000 results in wlog 1 with burst = ceil(min/1000) where min is above 10,000; below that,
+  burst = max(1, round(min/1000)) with avpkt = ceil(min/burst) does (tested for all).
 * tc refuses a curve that is too flat (tc_red_eval_P): max - min must be below probability * 2^31 bytes.
-* ``limit``: 4 * max, the inverse of tc's default max = limit/4; the manual wants "a few times higher than max".
-* ``bandwidth`` counts for the average after an idle time only; 10gbit, whatever the link's.
+* ``limit``: 4 * max, the inverse of tc's default max = limit/4; the manual requires "a few times higher than max".
+* ``bandwidth`` affects only the average after an idle time; it is 10gbit, whatever the link's speed.
 * Packets without ECT are dropped where others are marked ("nodrop" is not set).
 
-The kernel takes thresholds below 2^30 at wlog 1 (red_check_params in include/net/red.h: fls(max) + wlog < 32).
+The kernel accepts thresholds below 2^30 at wlog 1 (red_check_params in include/net/red.h: fls(max) + wlog < 32).
 ``pfifo limit 1000``: the queue that an Ethernet device has by default (its txqueuelen).
 
 MTU: a Linux device's is the IP packet's; no header is added to it. ECMP: ``fib_multipath_hash_policy`` 3 and a mask of
@@ -83,8 +84,8 @@ NOT_HELD = {
     "cable_m": NO_PFC,
     "watchdog": NO_PFC,
 }
-LOST_AT_BOOT = True  # so the rendered script has to run at every boot
-# A packet's DSCP is classified by the filters of the port where it leaves, whichever port it entered by.
+LOST_AT_BOOT = True  # so the rendered script must run at every boot
+# The filters of the port where a packet leaves classify its DSCP, whichever port it entered by.
 CLASSIFIES_AT_EGRESS = True
 QUANTUM_BYTES_A_PERCENT = 100
 MOST_BYTES = 1 << 30
@@ -219,9 +220,9 @@ def _band_qdisc(subject: str, ecn: Ecn | None) -> str:
 def parse(text: str, name: str) -> Switch:
     """Parse the switch ``name`` from READING's output on it, or from a script of commands. Raises FabricError.
 
-    ``ports`` are all devices but loopback. A DSCP's class is None where IPv4's and IPv6's packets of it, or not all of
-    its packets, go one way. RED counts as ECN only if it marks above its maximum too (no "harddrop") and its
-    probability is constant (no "adaptive").
+    ``ports`` are all devices except loopback. A DSCP's class is None where its packets do not all go to one band, or
+    its IPv4 and IPv6 packets go to different bands. RED counts as ECN only if it also marks above its maximum (no
+    "harddrop") and its probability is constant (no "adaptive").
     """
     model = read_model(text, name)
     ports = {}
@@ -236,12 +237,14 @@ def parse(text: str, name: str) -> Switch:
 
 
 def remediation(running: str, wanted: Switch) -> str:
-    """Return the commands that change a machine as it was read (READING), or a script's, to ``wanted``; "" where
-    nothing differs. A port whose queueing differs in anything is rebuilt; other ports and devices are left alone.
+    """Return the commands that change a machine to ``wanted``; "" where nothing differs.
+
+    ``running``: READING's output on the machine, or a script. A port is rebuilt if its queueing differs in any way;
+    other ports and devices are not changed.
     """
     have = read_model(running, wanted.name)
     missing = [port for port in wanted.ports if port not in have["links"]]
-    if missing and running.lstrip()[:1] == "{":  # a script may leave devices out, a reading has them all
+    if missing and running.lstrip()[:1] == "{":  # a script may omit devices, READING's output has all
         raise FabricError(
             f"{wanted.name}: {missing[0]}", "the machine has no such device", f"it has {', '.join(have['links'])}"
         )
@@ -273,9 +276,10 @@ def remediation(running: str, wanted: Switch) -> str:
 
 
 def restoration(before: str, now: str, name: str) -> str:
-    """Return the commands that bring a machine back from ``now`` to ``before``, both as READING prints them; "" where
-    nothing differs. Raises FabricError for a device whose qdiscs this project did not build, since it cannot build them
-    again.
+    """Return the commands that bring a machine back from ``now`` to ``before``; "" where nothing differs.
+
+    Both are READING's output. Raises FabricError for a device whose qdiscs this project did not build, because it
+    cannot rebuild them.
     """
     old, new = read_model(before, name), read_model(now, name)
     lines = []

@@ -2,27 +2,28 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Cisco NX-OS on Nexus 9000: class maps and policy maps of its three types, attached to the system and to ports.
 
-Structure: a policy of type qos on a port puts DSCPs in qos-groups; the queuing policy of qos-group n is for queue n
-(c-out-8q-qn, 0 is c-out-8q-q-default), which no line can change; the network-qos policy, one for the switch, says which
-qos-groups are never dropped (c-8q-nqn) and as which priorities they pause; a port obeys where its PFC mode is on.
+Structure: a policy of type qos on a port puts DSCPs in qos-groups. The queuing policy of qos-group n is for queue n
+(c-out-8q-qn, 0 is c-out-8q-q-default), which no line can change. The network-qos policy, one for the switch, defines
+which qos-groups are never dropped (c-8q-nqn) and as which priorities they pause. A port obeys it where its PFC mode is
+on.
 
 Sources. Lines: Cisco Nexus 9000 NX-OS QoS configuration guide 10.5 ("Configuring Priority Flow Control"), Microsoft's
-Azure Local reference for Nexus 9000, Cisco's own roce_enable.py for NX-OS. ``mtu``: Ethernet's header and FCS are not
-in it (Cisco Live BRKDCN-1100), so ``ip_mtu_bytes`` is written as it is; 576 to 9216, also in a network-qos class
-(CiscoDevNet/terraform-provider-nxos, ipqosSetMTU), where its headroom is made for it. The watchdog's interval is of 100
-to 1000 ms (Cisco NDFC, PFC_WATCH_INT), times a shutdown multiplier of 1 to 10 until it acts, 1000 ms at most (Cisco
-Intersight, fabric.PfcWatchDog), and times the restore multiplier until it ends; then packets are dropped.
-``ip load-sharing``: Cisco Nexus 9000 NX-OS interfaces configuration guide 10.3.
+Azure Local reference for Nexus 9000, Cisco's own roce_enable.py for NX-OS. ``mtu`` does not include Ethernet's header
+and FCS (Cisco Live BRKDCN-1100), so ``ip_mtu_bytes`` is written unchanged; it is 576 to 9216, also in a network-qos
+class (CiscoDevNet/terraform-provider-nxos, ipqosSetMTU), whose headroom is made for it. The watchdog's interval is 100
+to 1000 ms (Cisco NDFC, PFC_WATCH_INT). It acts after the interval times a shutdown multiplier of 1 to 10, 1000 ms at
+most (Cisco Intersight, fabric.PfcWatchDog), and ends after the interval times the restore multiplier; in between,
+packets are dropped. ``ip load-sharing``: Cisco Nexus 9000 NX-OS interfaces configuration guide 10.3.
 
-From memory, not checked: how the watchdog's interval and restore multiplier are spelled, the multipliers' defaults 1
-and 10 and the restore multiplier's range of 1 to 100, that thresholds may be written in bytes and that a kbyte is 1000
-of them, that the hash takes both addresses and ports where nothing is configured and the protocol with the ports, that
-a watchdog acts on a port only where it is on there too, default-8q-nq-policy's name, and that a service policy of the
-system replaces the one before it. A switched port takes an MTU of 1500 or the system's jumbo MTU alone; this is not
-checked, since nothing here says which ports are switched.
+From memory, not checked: how the watchdog's interval and restore multiplier are spelled; the multipliers' defaults 1
+and 10 and the restore multiplier's range of 1 to 100; that thresholds may be written in bytes and that a kbyte is 1000
+bytes; that the hash uses both addresses and ports where nothing is configured, and the protocol with the ports; that a
+watchdog acts on a port only where it is also on there; default-8q-nq-policy's name; and that a service policy of the
+system replaces the one before it. A switched port accepts only an MTU of 1500 or the system's jumbo MTU. This is not
+checked, because nothing here shows which ports are switched.
 
-Thresholds are written in kbytes where both are whole, as all sources do, else in bytes: any number is exact. Packets
-cannot be read.
+Thresholds are written in kbytes where both are whole kbytes, as in all sources, else in bytes, so that any number is
+exact. Thresholds in packets cannot be read.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ __all__ = [
 ]
 
 SYSTEM = "nxos"
-ASICS = ()  # Cisco publishes no numbers of those of Nexus 9000
-SIZES_HEADROOM = True  # and gets neither bytes nor cables
+ASICS = ()  # Cisco publishes no numbers for the ASICs of Nexus 9000
+SIZES_HEADROOM = True  # NX-OS is given neither bytes nor cables
 PORT_EXAMPLE = "Ethernet1/1, or port-channel1"
 MOST_CABLE_M = 100
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9216
@@ -91,11 +92,11 @@ PORT = re.compile(r"(Ethernet\d+(/\d+)+|port-channel\d+)")
 
 
 def check_cable(subject: str, cable_m: int | None) -> None:
-    """Raise FabricError, in the name of ``subject``, where a lossless port's cable needs more than NX-OS gives alone.
+    """Raise FabricError for ``subject`` where a lossless port's cable needs more headroom than NX-OS reserves itself.
 
-    Beyond 100 m Cisco makes `pause buffer-size BYTES pause-threshold BYTES resume-threshold BYTES` mandatory, in an
-    input queuing policy (guide 10.5, "Guidelines and Limitations for Priority Flow Control"). Their limits are
-    each chip's, and Cisco publishes them for none.
+    Beyond 100 m, Cisco requires `pause buffer-size BYTES pause-threshold BYTES resume-threshold BYTES` in an input
+    queuing policy (guide 10.5, "Guidelines and Limitations for Priority Flow Control"). Their limits depend on the
+    chip, and Cisco publishes them for none.
     """
     if cable_m is None:
         raise FabricError(
@@ -123,7 +124,7 @@ def render(switch: Switch) -> str:
 
 
 def parse(text: str, name: str) -> Switch:
-    """Parse all Ethernet ports and port channels of a running configuration. FabricError where it is none or broken."""
+    """Parse all Ethernet ports and port channels of a running configuration. Raises FabricError if it is invalid."""
     model = Model(text, name)
     seen: dict[PortQos, PortQos] = {}
     ports = {port: model.port_qos(port) for port in model.ports}
@@ -133,10 +134,10 @@ def parse(text: str, name: str) -> Switch:
 def remediation(running: str, wanted: Switch) -> str:
     """Return the lines that change ``running`` to ``wanted``, indented as in a configuration; "" if nothing differs.
 
-    If every port's settings already mean the same, under any names, only our unused objects are removed. Else the
-    watchdog comes first (a port has a line of the same words, and lines are sent without indentation), then new
-    objects, then the system's policies, then the ports, each policy taken off before another is put on, and last the
-    objects of ours that nothing uses any more: NX-OS keeps what is in use.
+    If every port's settings already mean the same, under any names, only this project's unused objects are removed.
+    Else the watchdog comes first (a port has a line of the same words, and lines are sent without indentation), then
+    new objects, then the system's policies, then the ports, where each policy is detached before another is attached.
+    Last, this project's objects that nothing uses any more are removed: NX-OS keeps objects that are in use.
     """
     return "".join(f"{line}\n" for line in _remedy(_Wanted(wanted), Model(running, wanted.name), wanted))
 
@@ -241,7 +242,7 @@ class _Wanted:
             self._watchdog = watchdog
 
     def _input(self, qos: PortQos) -> str:
-        """Return the name of the policy that puts DSCPs in qos-groups; the group of most DSCPs is class-default's."""
+        """Return the name of the policy that puts DSCPs in qos-groups. class-default has the group with most DSCPs."""
         members: dict[int, list[int]] = {}
         for dscp, group in enumerate(qos.dscp_to_class):
             members.setdefault(group or 0, []).append(dscp)

@@ -1,13 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""SONiC (community): ConfigDB as JSON, as `config load`, `config apply-patch` and /etc/sonic/config_db.json have it.
+"""SONiC (community): ConfigDB as JSON, as in `config load`, `config apply-patch` and /etc/sonic/config_db.json.
 
-Tables and fields are those of SONiC's models (sonic-buildimage, src/sonic-yang-models/yang-models). Not in the terms of
-``qos``, yet rendered and held by ``remediation``: the egress buffer of each queue (BUFFER_QUEUE), without which a
-lossless queue drops at egress, and the WRED thresholds of yellow and red packets.
+Tables and fields are those of SONiC's models (sonic-buildimage, src/sonic-yang-models/yang-models). Two settings are
+not in the terms of ``qos``, but are rendered, and changed by ``remediation``: the egress buffer of each queue
+(BUFFER_QUEUE), without which a lossless queue drops at egress, and the WRED thresholds of yellow and red packets.
 
-A policy's strict class is really strict here: SONiC's default gives it a weight. ``pfc_enable`` is always written, ""
-where nothing pauses, or what was there before would stay.
+A policy's strict class is strict here, although SONiC's default gives it a weight. ``pfc_enable`` is always written, as
+"" where nothing pauses; otherwise the earlier value would stay.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ NOT_HELD: dict[str, str] = {
 
 
 def render(switch: Switch) -> str:
-    """Return the QoS tables of ``switch``, keys sorted, headroom in the form for the pools that it was planned with.
+    """Return the QoS tables of ``switch``, keys sorted, with headroom in the form for the planned pools.
 
-    Objects that it refers to and does not hold are the image's own: ``remediation`` checks that they are there.
+    Objects that the tables refer to but do not contain are the image's own: ``remediation`` checks that they exist.
     """
     alike: dict[int, int] = {}
     distinct: list[PortQos] = []
@@ -93,17 +93,17 @@ def _text(
 def parse(text: str, name: str) -> Switch:
     """Parse the QoS of all ports of a ConfigDB, whole or in part, whoever wrote it.
 
-    A queue's share is its weight's of all weights of its port. If the switch computes headroom itself (a profile
-    "NULL", or one without sizes), none can be read. Raises FabricError for the first error.
+    A queue's share is its weight in percent of the sum of its port's weights. If the switch computes headroom itself (a
+    profile "NULL", or one without sizes), no headroom can be read. Raises FabricError for the first error.
     """
     return read(ConfigDb(text, name))
 
 
 def remediation(running: str, wanted: Switch) -> str:
-    """Return the JSON patches (RFC 6902) for `config apply-patch` that change ``running`` to a ConfigDB that ``parse``
-    reads as ``wanted``; "" where it already is one.
+    """Return the JSON patches (RFC 6902) for `config apply-patch` that change ``running`` to ``wanted``.
 
-    An operation a line, and an empty line between two patches: the second is for when the first is applied. Raises
+    ``parse`` reads the result as ``wanted``; the patches are "" where it already reads ``running`` so. There is one
+    operation per line, and an empty line between two patches; the second is to be applied after the first. Raises
     FabricError as ``sonic_patch.patches`` does.
     """
     return "\n".join(

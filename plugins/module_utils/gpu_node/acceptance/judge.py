@@ -1,9 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Measured beside expected: the claims of an acceptance, the worst first. Pure.
+"""Compare measured with expected rates: the claims of an acceptance, the worst first. Pure.
 
-Expected is what the links allow: of PCIe the rate of the link (``outlook.link_rate``), of a NIC the rate of its port.
-What a tool can reach of it is a share below. A tool that did not run is "not measured", and never held.
+The expected rate is what the link allows: for PCIe the rate of the link (``outlook.link_rate``), for a NIC the rate of
+its port. The shares below are the parts of it that a tool can reach. If a tool did not run, its result is "not
+measured", and never holds.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ LAYER, BASELINE_LAYER = "acceptance", "against the baseline"
 # Copies by PCIe: nvbandwidth's README shows 26.0 GB/s of a 4.0 x16 link's 31.5, 83%; packets of 256 bytes carry at most
 # 256 of 280 bytes (PCI Express Base Specification: 24 bytes of header, sequence number, LCRC and framing).
 COPY_SHARE = 0.8
-# A NIC's port, of one message size and one connection: 99.7% is what users measure (NVIDIA/nccl#2171).
+# A NIC's port with one message size and one connection: users measure 99.7% (NVIDIA/nccl#2171).
 PORT_SHARE = 0.95
-# All NICs of a node together, of a collective's bus bandwidth. A ring reaches their rate: 48 of 50 GB/s with ACS right,
-# 27 with ACS wrong (NVIDIA/nccl#949). NCCL's trees reach more, up to N (n-1) / ((N-1) n) times it with n ranks on N
-# nodes, since a node sends its reduced data only: 320 GB/s with four NICs of 400 Gbit/s (NVIDIA/nccl-tests#380). Only a
-# baseline shows what a virtual machine loses of that.
+# A collective's bus bandwidth, as a share of the rate of all NICs of a node together. A ring reaches this rate: 48 of
+# 50 GB/s with correct ACS, 27 with wrong ACS (NVIDIA/nccl#949). NCCL's trees reach more, up to N (n-1) / ((N-1) n)
+# times the rate with n ranks on N nodes, because a node sends only its reduced data: 320 GB/s with four NICs of 400
+# Gbit/s (NVIDIA/nccl-tests#380). Only a baseline shows how much of that a virtual machine loses.
 COLLECTIVE_SHARE = 0.75
-# arXiv 2407.05467: virtual machines within 5% of bare metal.
+# arXiv 2407.05467: virtual machines are within 5% of bare metal.
 BASELINE_SHARE = 0.95
 UNIT = "GB/s"
 
 
 @dataclass(frozen=True)
 class Result:
-    """One number. ``measured`` and ``limit`` are in GB/s, None: not measured, not known. ``basis`` says what limits."""
+    """One number. ``measured`` and ``limit`` are in GB/s, None: not measured, not known. ``basis`` names the limit."""
 
     what: str
     measured: float | None
@@ -52,7 +53,7 @@ class Result:
 
     @property
     def wanted(self) -> float | None:
-        """Return the least that holds."""
+        """Return the lowest rate that holds."""
         return None if self.limit is None else self.share * self.limit
 
     @property
@@ -100,7 +101,7 @@ def of_nvbandwidth(run: dict[str, Any], node: Host | None) -> list[Result]:
 
 
 def of_nccl(run: dict[str, Any], ports_gb_per_s: float | None, causes: tuple[str, ...], what: str) -> Result:
-    """Return the result of all_reduce_perf. ``ports_gb_per_s``: of all NICs of a node; None within one node."""
+    """Return the result of all_reduce_perf. ``ports_gb_per_s``: the rate of a node's NICs; None within one node."""
     source = "nccl-tests all_reduce_perf"
     if run.get("status") != MEASURED:
         return _not_measured(what, source, run)
@@ -119,7 +120,7 @@ def of_nccl(run: dict[str, Any], ports_gb_per_s: float | None, causes: tuple[str
 def of_rail(
     run: dict[str, Any], rail: dict[str, Any], nodes: tuple[Host | None, Host | None], causes: tuple[str, ...]
 ) -> Result:
-    """Return the result of ib_write_bw on a rail; ``rail`` as of ``rails.between``, with the names of both nodes."""
+    """Return the result of ib_write_bw on a rail. ``rail`` is from ``rails.between``, with the names of both nodes."""
     memory = "GPU memory" if run.get("gpu_memory") else "host memory"
     what = f"ib_write_bw, rail {rail['number']}, {memory}"
     ends = f"{rail['from']} {rail['client']['device']} to {rail['to']} {rail['server']['device']}"
@@ -135,7 +136,7 @@ def of_rail(
         for part in ("nic", "gpu") if run.get("gpu_memory") else ("nic",):
             rate = _rates(node, rail[end].get(part) or "")[0]
             if rate:
-                # The share of the link without its packets' headers, as for copies.
+                # As for copies: the share of the link without packet headers.
                 limits[f"PCIe link of {rail[end][part]}"] = rate * COPY_SHARE
     name = min(limits, key=lambda item: limits[item], default="")
     limit = limits[name] if port else None
@@ -148,7 +149,7 @@ def of_rail(
 def known_causes(host: Host | None, guest: bool) -> tuple[str, ...]:
     """Return the causes that make GPUDirect of this host slow, the worst first, each with its remedy.
 
-    ``host`` is the hypervisor of a guest, and its devices are those that vfio has; or a bare-metal node.
+    ``host`` is a bare-metal node, or the hypervisor of a guest, of which only the devices bound to vfio-pci count.
     """
     if host is None:
         return ()
@@ -224,7 +225,7 @@ def _not_measured(what: str, source: str, run: dict[str, Any]) -> Result:
 
 
 def _rates(node: Host | None, address: str) -> tuple[float | None, str]:
-    """Return the highest rate of a device's link, and the present fault of the link."""
+    """Return the highest rate of a device's link, and the current fault of the link as text."""
     function = node.by_address().get(address) if node else None
     if function is None or function.link is None:
         return None, ""

@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 class UnreadableError(ValueError):
-    """An output that is not in the tool's format, or that says itself that the result is wrong."""
+    """An output that is not in the tool's format, or that reports a wrong result."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def perftest_gb_per_s(text: str) -> float:
 
 
 def nccl_bus_gb_per_s(text: str) -> float:
-    """Return the bus bandwidth of the largest size, out of place, in GB/s. Raises UnreadableError.
+    """Return the bus bandwidth of the largest size, out of place, in GB/s.
 
-    Raises it as well if the test found wrong values.
+    Raises UnreadableError, also if the test found wrong values.
     """
     wrong = re.search(r"^# Out of bounds values : (\d+)", text, re.MULTILINE)
     if wrong is None:

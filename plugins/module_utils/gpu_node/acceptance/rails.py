@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The rails of two nodes that are measured against each other: which NIC, and which GPU's memory. Pure."""
+"""The rails to measure between two nodes: for each node the NIC, and the GPU whose memory is used. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ NEAREST_FIRST = list(PATH_CLASSES)
 def of_node(host: Host) -> list[dict[str, Any]]:
     """Return the RDMA devices of a node in the order of their PCI addresses, each with its nearest GPU.
 
-    Of several GPUs that are equally near, NICs get different ones as far as there are. ``gpu`` is None where there is
-    none.
+    If several GPUs are equally near, the one that the fewest NICs have is chosen. ``gpu`` is None if the node has none.
     """
     paths = Paths(host)
     gpus = sorted(item.address for item in host.functions if item.kind == "gpu")
@@ -33,6 +32,6 @@ def of_node(host: Host) -> list[dict[str, Any]]:
 
 
 def between(client: Host, server: Host) -> list[dict[str, Any]]:
-    """Return the rails of both, by number: ``{"number": 0, "client": {...}, "server": {...}}``."""
+    """Return the rails that both nodes have, by number: ``{"number": 0, "client": {...}, "server": {...}}``."""
     pairs = zip(of_node(client), of_node(server))
     return [{"number": number, "client": one, "server": other} for number, (one, other) in enumerate(pairs)]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Run a measuring tool with a time limit, leaving nothing behind."""
+"""Run a measuring tool with a time limit, and leave no processes behind."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MEASURED, NOT_MEASURED = "measured", "not measured"
 TIMED_OUT = (124, 137)
 KILL_AFTER_S = 5
 PAUSE_S = 1.0
-# perftest's client, where the server does not listen yet (perftest_communication.c).
+# Errors of perftest's client if the server does not listen yet (perftest_communication.c).
 NO_SERVER = re.compile(r"couldn't connect to|failed to connect|unable to connect", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Done:
-    """A run. ``status`` is one of the two above, ``reason`` says why there is no output to judge."""
+    """A run. ``status`` is MEASURED or NOT_MEASURED, ``reason`` says why there is no output to judge."""
 
     tool: str
     status: str
@@ -54,8 +54,8 @@ def answer(program: str, argument: str) -> str:
 def run(tool: str, argv: list[str], limit_s: float, retry_s: float = 0) -> Done:
     """Run ``argv`` for at most ``limit_s`` seconds.
 
-    timeout(1) ends it, with all processes that it started, even if this process is gone by then. For ``retry_s``
-    seconds a client whose server does not listen yet is started again.
+    timeout(1) ends the tool and all processes that it started, even if this process no longer exists. A client whose
+    server does not listen yet is started again for ``retry_s`` seconds.
     """
     began = time.monotonic()
     while True:

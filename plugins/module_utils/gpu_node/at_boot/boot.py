@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The settings of a GPU node that a reboot loses: read, checked, applied; by a module's run and at boot alike.
+"""Read, check and apply the settings of a GPU node that a reboot loses, both in a module's run and at boot.
 
-``python3 gpu_node.pyz SETTINGS.json`` applies them at boot. A device or its driver may appear late, so what fails is
-tried until the time is up.
+``python3 gpu_node.pyz SETTINGS.json`` applies them at boot. A device or its driver may appear late, so failures are
+retried until the time is up.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 
 PATIENCE_S = 60
 PAUSE_S = 2
-# No ring of a NIC and no clock of a GPU is larger by far.
+# Far above the ring sizes of any NIC and the clocks of any GPU.
 RING_MOST, CLOCK_MOST_MHZ = 65536, 10000
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a node at every boot. ``ring_entries`` 0 and empty ``clocks_mhz`` leave things alone."""
+    """The settings of a node at every boot. ``ring_entries`` 0 and empty ``clocks_mhz`` change nothing."""
 
     mig_off: bool
     clocks_mhz: list[int]
@@ -40,7 +40,7 @@ class Settings:
 
 
 def read(data: Any) -> Settings:
-    """Return the settings of the module's arguments. Raises RequestError."""
+    """Return the settings in the module's arguments. Raises RequestError."""
     given = HostSettings("gpu_node_boot", data)
     given.only("mig_off", "clocks_mhz", "ring_entries", "rails_on_one_subnet")
     clocks = given.value("clocks_mhz", values.each(values.within(1, CLOCK_MOST_MHZ, "MHz")), [])
@@ -55,7 +55,7 @@ def read(data: Any) -> Settings:
 
 
 def ensure(system: System, settings: Settings, check: bool = False) -> Outcome:
-    """Apply all settings; one that fails does not keep the others from being done, and is in the outcome's failed."""
+    """Apply all settings; a failure does not stop the others, and is in the outcome's ``failed``."""
     outcome = Outcome()
     parts: list[Callable[[], Outcome]] = [
         lambda: _arp(system, check) if settings.rails_on_one_subnet else Outcome(),
@@ -85,13 +85,13 @@ def _arp(system: System, check: bool) -> Outcome:
 def apply(
     system: System, settings: Settings, say: Callable[[str], object], wait: Callable[[float], object] = time.sleep
 ) -> str:
-    """Apply ``settings``, again while something fails; return why that failed at last, or nothing."""
+    """Apply ``settings``, and retry while something fails; return the last failure, or an empty text."""
     outcome = Outcome()
     for _attempt in range(PATIENCE_S // PAUSE_S):
         outcome = ensure(system, settings)
         for name, after in outcome.after.items():
             say(f"{name}: {outcome.before[name]} -> {after}")
-        # The driver loads while this runs.
+        # The driver may load while this runs.
         if not outcome.failed and gpus.NOT_LOADED not in outcome.pending:
             break
         wait(PAUSE_S)

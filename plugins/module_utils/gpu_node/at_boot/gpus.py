@@ -2,8 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """MIG and locked clocks of NVIDIA GPUs, by nvidia-smi.
 
-Its fields are those of ``nvidia-smi --help-query-gpu``. A lock of clocks cannot be read back, and a reload of the
-driver loses it; so it is noted in ``/run`` with the identity of the loaded driver, and made anew where either differs.
+The fields are those of ``nvidia-smi --help-query-gpu``. Locked clocks cannot be read back, and a reload of the driver
+loses them. They are therefore recorded in ``/run`` with the identity of the loaded driver, and set again if either
+differs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ NOT_LOADED = "the driver of the GPUs is not loaded: MIG and clocks are set at th
 
 
 def ensure(system: System, mig_off: bool, clocks_mhz: list[int], check: bool = False) -> Outcome:
-    """Turn MIG off, and lock the clocks to ``clocks_mhz`` (least and most; empty: leave them). Raises HostError."""
+    """Turn MIG off, and lock the clocks to ``clocks_mhz`` (lowest, highest; empty: unchanged). Raises HostError."""
     outcome = Outcome()
     if not mig_off and not clocks_mhz:
         return outcome
@@ -77,7 +78,7 @@ def _lock(system: System, gpus: list[str], clocks_mhz: list[int], outcome: Outco
     known = before["clocks_mhz"] if isinstance(before, dict) and before.get("driver") == wanted["driver"] else None
     outcome.differ("locked clocks, MHz", known, clocks_mhz)
     if known == clocks_mhz and isinstance(before, dict):
-        # The same clocks of other GPUs.
+        # The clocks are the same, but the GPUs are others.
         outcome.differ("GPUs with locked clocks", before.get("gpus"), gpus)
     if check:
         return
@@ -88,7 +89,7 @@ def _lock(system: System, gpus: list[str], clocks_mhz: list[int], outcome: Outco
 
 
 def _driver(system: System) -> int:
-    """Return what tells one load of the driver from the next: the inode of its folder in sysfs, never used twice."""
+    """Return the identity of the current load of the driver: the inode of its sysfs folder, which is never reused."""
     try:
         return os.stat(system.path(MODULE)).st_ino
     except OSError as error:

@@ -11,16 +11,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 INTERFACES = "/sys/class/net"
-# The vendor id of NVIDIA's (Mellanox's) NICs, whose rings the setting is for.
+# The vendor id of NVIDIA's (Mellanox's) NICs; the setting applies to their rings only.
 MELLANOX = "0x15b3"
 RINGS = ("RX", "TX")
 TIMEOUT_S = 30
 
 
 def ensure(system: System, entries: int, check: bool = False) -> Outcome:
-    """Give the rings of each ConnectX and BlueField interface ``entries`` entries, or their most if that is less.
+    """Set the rings of each ConnectX and BlueField interface to ``entries`` entries, or to their maximum if it is less.
 
-    0 leaves them alone. Raises HostError.
+    0 leaves them unchanged. Raises HostError.
     """
     outcome = Outcome()
     if not entries:
@@ -52,7 +52,7 @@ def _is_representor(system: System, interface: str) -> bool:
 
 
 def read(text: str, interface: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the largest and the present sizes by ring from ``ethtool -g``. Raises HostError."""
+    """Return the largest and the current sizes by ring from ``ethtool -g``. Raises HostError."""
     parts = re.split(r"^Current hardware settings:\s*$", text, maxsplit=1, flags=re.MULTILINE)
     if len(parts) != 2:
         raise HostError(f"ethtool -g {interface}: no ring sizes in its answer")

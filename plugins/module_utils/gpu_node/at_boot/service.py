@@ -7,7 +7,8 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.at_boot import boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit
 
-# Clocks are lost when the last client of the driver ends; the persistence daemon is one that stays. Jobs come after.
+# Clocks are lost when the last client of the driver ends; the persistence daemon is a client that keeps running. The
+# services that start jobs come after this one.
 SERVICE = unit.Service(
     module="gpu_node_boot",
     start=boot.__name__,

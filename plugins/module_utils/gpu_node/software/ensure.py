@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Bring the files of a GPU node's software about, and say which packages are missing or in the way."""
+"""Write the files of a GPU node's software, and report the packages to install or to remove."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 def ensure(system: System, data: dict[str, Any], in_image: bool, check: bool = False) -> Outcome:
     """Write the files of the plan, and remove those of an earlier one. Raises HostError before anything is written.
 
-    The facts say what is left for the package manager, and what is wrong with the modules of the kernels.
+    The facts name the packages that the package manager must install, and the kernels without the driver's modules.
     """
     request = r.read(data)
     machine = observe(system, in_image)
@@ -56,8 +56,8 @@ def remove(system: System, in_image: bool, check: bool = False) -> Outcome:
 def _signing_paths(machine: Machine) -> dict[str, str]:
     """Return where DKMS finds the key that signs modules, and its certificate in DER.
 
-    On Ubuntu they are of shim-signed's update-secureboot-policy; elsewhere they are the defaults of dkms 3,
-    framework.conf, mok_signing_key and mok_certificate.
+    On Ubuntu the paths are those of update-secureboot-policy in shim-signed; elsewhere they are the defaults of
+    mok_signing_key and mok_certificate in framework.conf of dkms 3.
     """
     if machine.system.name == "ubuntu":
         return {"key": "/var/lib/shim-signed/mok/MOK.priv", "certificate": "/var/lib/shim-signed/mok/MOK.der"}
@@ -88,7 +88,7 @@ def _write(system: System, machine: Machine, wanted: dict[str, str], check: bool
                 system.replace(path, wanted[path].encode())
             else:
                 system.remove(path)
-    # The package lists of apt or dnf are from the former files.
+    # If these files change, the package lists of apt or dnf are still those of the former files.
     kind = machine.system.packages
     sources = {files.SOURCES[kind], files.KEYS[kind]}
     stems = tuple(path.split("{}")[0] for path in sources)

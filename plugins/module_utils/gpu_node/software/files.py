@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.p
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT
 
 OURS = "# Written by sailloft.fleet.gpu_node_software; changes here are lost.\n"
-# Files of these names are this module's: what the plan does not have is removed.
+# This module owns the files of these names: those that are not in the plan are removed.
 KEYS = {"apt": "/etc/apt/keyrings/sailloft-{}.asc", "dnf": "/etc/pki/rpm-gpg/RPM-GPG-KEY-sailloft-{}"}
 SOURCES = {"apt": "/etc/apt/sources.list.d/sailloft-{}.list", "dnf": "/etc/yum.repos.d/sailloft-{}.repo"}
 PINS = "/etc/apt/preferences.d/sailloft-gpu-node"
@@ -22,7 +22,7 @@ SERVICE_LIMITS = "/etc/systemd/system.conf.d/sailloft-gpu-node.conf"
 SYSCTL = "/etc/sysctl.d/60-sailloft-gpu-node.conf"
 STREAM = "/etc/dnf/modules.d/nvidia-driver.module"
 SETTINGS = (PINS, MODPROBE, MODULES_LOAD, LIMITS, SERVICE_LIMITS, SYSCTL, STREAM)
-# With several rails on one subnet each NIC answers for its own address only, and asks with it (Linux
+# With several rails on one subnet each NIC answers ARP requests for its own address only, and sends them from it (Linux
 # Documentation/networking/ip-sysctl.rst). The values are IBM's: apoorvemohan/HCIR, vela_asplos2025/vmsetup.
 ARP = {"net.ipv4.conf.all.arp_announce": 1, "net.ipv4.conf.all.arp_filter": 1, "net.ipv4.conf.all.arp_ignore": 2}
 
@@ -46,10 +46,10 @@ def repositories(request: r.Request, packages: str) -> dict[str, str]:
 
 
 def pins(packages: Iterable[Package]) -> str:
-    """Return apt's preferences: the packages' versions, and the driver's for all that belongs to it.
+    """Return apt's preferences: the versions of the packages, and the driver's version for all packages of the driver.
 
-    The packages that are asked for depend on others of the same version, and an upgrade by hand must not take them
-    further than the kernel modules (apt_preferences(5); above 1000 allows a downgrade).
+    The requested packages depend on others of the same version, and a manual upgrade must not make these newer than the
+    kernel modules (apt_preferences(5); a priority above 1000 allows a downgrade).
     """
     blocks = []
     versions: dict[str, list[str]] = {}
@@ -65,7 +65,7 @@ def pins(packages: Iterable[Package]) -> str:
 
 
 def stream(branch: int) -> str:
-    """Return what ``dnf module enable nvidia-driver:BRANCH-open`` writes.
+    """Return the text that ``dnf module enable nvidia-driver:BRANCH-open`` writes.
 
     Source: NVIDIA Driver Installation Guide, "Open GPU Kernel Modules Installation", RHEL 8 and 9; without it dnf hides
     the packages of the archive's modules.
@@ -78,14 +78,14 @@ def settings(request: r.Request, fabric: str) -> dict[str, str]:
     load = ["nvidia", "nvidia-uvm"]
     load += ["nvidia-peermem"] if request.gpudirect == r.PEERMEM else []
     load += ["nvidia-fs"] if request.storage else []
-    # Fabric Manager reaches NVLink 5 switches by this interface (Fabric Manager user guide, NVLink 5).
+    # Fabric Manager reaches NVLink 5 switches through this interface (Fabric Manager user guide, NVLink 5).
     load += ["ib_umad"] if fabric == r.NVLINK5 else []
     found = {
         MODPROBE: OURS + "blacklist nouveau\noptions nouveau modeset=0\n",
         MODULES_LOAD: OURS + "".join(f"{module}\n" for module in load),
     }
     if request.memlock_unlimited:
-        # RDMA pins memory. Sessions have pam_limits, services systemd's own default.
+        # RDMA pins memory. Sessions get the limit from pam_limits, services from systemd's default.
         rows = (f"{who} {kind} memlock unlimited\n" for who in ("*", "root") for kind in ("soft", "hard"))
         found[LIMITS] = OURS + "".join(rows)
         found[SERVICE_LIMITS] = OURS + "[Manager]\nDefaultLimitMEMLOCK=infinity\n"

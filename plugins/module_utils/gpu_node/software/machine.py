@@ -28,9 +28,9 @@ QUERIES = {
 class Machine:
     """Facts that the plan depends on. ``secure_boot`` and the counts are None in an image, whose node is not known.
 
-    ``kernels`` are those that need modules: the running one, in an image each that is in it. ``modules`` has the
-    version of nvidia.ko by kernel, for those that have it; ``installed`` versions by package. ``loaded`` is the
-    driver that runs.
+    ``kernels`` are those that need modules: the running one, or in an image all of its kernels. ``modules`` has the
+    version of nvidia.ko by kernel, for kernels that have it; ``installed`` has versions by package. ``loaded`` is the
+    version of the running driver.
     """
 
     system: System
@@ -47,7 +47,7 @@ class Machine:
 
 
 def observe(host: Host, in_image: bool) -> Machine:
-    """Return the machine of ``host``. Raises HostError for a distribution that is in no row of the table."""
+    """Return the machine of ``host``. Raises HostError for a distribution that the table does not have."""
     release = dict(
         line.split("=", 1) for line in (host.read("/etc/os-release") or "").splitlines() if re.match(r"\w+=", line)
     )
@@ -76,7 +76,7 @@ def observe(host: Host, in_image: bool) -> Machine:
 
 
 def _image_kernels(host: Host) -> tuple[str, ...]:
-    """Return the kernels of an image: folders of modules that have some, not those that removed kernels left."""
+    """Return the kernels of an image: the folders that contain modules, not those that removed kernels left behind."""
     return tuple(name for name in host.names("/lib/modules") if host.exists(f"/lib/modules/{name}/kernel"))
 
 
@@ -119,7 +119,7 @@ def _modules(host: Host, kernels: tuple[str, ...]) -> dict[str, str]:
         try:
             found[kernel] = host.run(["modinfo", "--set-version", kernel, "--field", "version", "nvidia"]).strip()
         except HostError:
-            # No module, or no kmod yet: it is a package that DKMS needs.
+            # There is no module, or kmod is not installed yet: DKMS depends on its package.
             continue
     return {kernel: version for kernel, version in found.items() if version}
 

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Fingerprints of armored OpenPGP public keys, without GnuPG. Pure.
 
-Armor is of RFC 9580, section 6; packets of section 4.2; version 4 keys and their fingerprints of sections 5.5.2.2 and
-5.5.4.2 (SHA-1 over 0x99, the length in two octets, and the packet's body).
+Source: RFC 9580, section 6 for armor, 4.2 for packets, 5.5.2.2 and 5.5.4.2 for version 4 keys and their fingerprints
+(SHA-1 over 0x99, the length in two octets, and the packet's body).
 """
 
 from __future__ import annotations

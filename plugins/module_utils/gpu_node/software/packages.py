@@ -3,9 +3,9 @@
 """The packages of a GPU node by package system, with the versions that a release pins. Pure.
 
 Sources of the names: NVIDIA Driver Installation Guide, "Compute-only" installations of Debian, Ubuntu and RHEL, and
-"Version locking packages for Ubuntu / Debian" (from branch 590 on the names of NVIDIA's packages for Ubuntu are without
-the branch); Fabric Manager user guide; DCGM user guide, "Installation"; GPUDirect Storage installation guide; DOCA-Host
-profiles; Ubuntu's archive for precompiled modules. No package was installed from a vendor's archive by this project.
+"Version locking packages for Ubuntu / Debian" (from branch 590 on, NVIDIA's package names for Ubuntu do not contain the
+branch); Fabric Manager user guide; DCGM user guide, "Installation"; GPUDirect Storage installation guide; DOCA-Host
+profiles; Ubuntu's archive for precompiled modules. This project has not installed a package from a vendor's archive.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.m
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.releases import BY_DRIVER, Release
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT, UBUNTU, System
 
-# From here on the names of NVIDIA's packages for Ubuntu have no branch.
+# From this branch on, NVIDIA's package names for Ubuntu do not contain the branch.
 PLAIN_NAMES_FROM = 590
 
 
@@ -39,24 +39,24 @@ class Package:
 
     @property
     def glob(self) -> str:
-        """Return the pattern of the version with any revision: 3.1 is 3.1.0, and not 3.10."""
+        """Return the pattern of the version with any revision: 3.1 matches 3.1.0, but not 3.10."""
         return f"{self.version}*" if str(self.version).count(".") > 1 else f"{self.version}.*"
 
     def spec(self, packages: str) -> str:
-        """Return the name and version as the modules apt and dnf take them."""
+        """Return the name and version in the form that the modules apt and dnf take."""
         if self.version is None:
             return self.name
         return f"{self.name}={self.glob}" if packages == APT else f"{self.name}-{self.glob.rpartition(':')[2]}"
 
 
 def wanted(request: r.Request, machine: Machine, fabric: str, doca: str | None) -> list[Package]:
-    """Return all packages, in the order of installation. ``fabric`` is decided; ``doca`` is DOCA's version or None."""
+    """Return all packages, in the order of installation. ``fabric`` is not AUTO; ``doca`` is DOCA's version or None."""
     release, system = BY_DRIVER[request.driver], machine.system
     found = _driver(request, machine, release)
     if fabric != r.NONE:
         found += _fabric(system, release, fabric, request.modules)
     if request.dcgm:
-        # The epoch is Debian's packages' own.
+        # Only the Debian packages have this epoch.
         dcgm = f"1:{release.dcgm}"
         found += [Package(f"datacenter-gpu-manager-4-{part}", dcgm) for part in ("core", f"cuda{release.cuda}")]
     if request.storage:
@@ -68,7 +68,7 @@ def wanted(request: r.Request, machine: Machine, fabric: str, doca: str | None) 
 
 
 def every_name(installed: dict[str, str]) -> list[str]:
-    """Return the installed packages that a plan of any release would install for GPUs; not the inbox RDMA's."""
+    """Return the installed packages that a plan of any release would install for GPUs, without those of inbox RDMA."""
     named = (
         r"(lib)?nvidia-(driver-cuda|persistenced|fabric-?manager|nscq|kernel-open-dkms|compute|compute-utils|utils"
         r"|dkms|fs|fs-dkms|headless-no-dkms)(-\d{3})?(-server)?(-open)?|nvidia-dkms-open|kmod-nvidia-open-dkms"
@@ -81,7 +81,7 @@ def every_name(installed: dict[str, str]) -> list[str]:
 def _driver(request: r.Request, machine: Machine, release: Release) -> list[Package]:
     system, version, branch = machine.system, release.driver, release.branch
     if request.modules == r.PRECOMPILED:
-        # Built and signed by Canonical for each kernel; their own version is the kernel's.
+        # Canonical builds and signs the modules for each kernel; their package has the kernel's version.
         return [
             *(Package(f"linux-modules-nvidia-{branch}-server-open-{kernel}") for kernel in machine.kernels),
             Package(f"nvidia-headless-no-dkms-{branch}-server-open", version),
@@ -110,13 +110,13 @@ def _fabric(system: System, release: Release, fabric: str, modules: str) -> list
         names = [f"nvidia-fabricmanager-{branch}", f"libnvidia-nscq-{branch}"]
     found = [Package(name, version) for name in names]
     if fabric == r.NVLINK5:
-        # The subnet manager of NVLink 5 has versions of its own.
+        # The subnet manager of NVLink 5 has its own versions.
         found += [Package("libnvsdm", version), Package("nvlsm")]
     return found
 
 
 def _inbox(system: System) -> list[str]:
-    """Return the distribution's own user space of RDMA; its kernel has the drivers."""
+    """Return the packages of the distribution's own RDMA user space; its kernel has the drivers."""
     return (
         ["rdma-core", "ibverbs-providers", "ibverbs-utils"]
         if system.packages == APT

@@ -34,13 +34,13 @@ class Plan:
 
 
 def kernel_version(kernel: str) -> tuple[int, int]:
-    """Return (6, 8) of 6.8.0-60-generic."""
+    """Return (6, 8) for 6.8.0-60-generic."""
     found = re.match(r"(\d+)\.(\d+)", kernel)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def make(request: r.Request, machine: Machine) -> Plan:
-    """Return the plan. Raises RequestError, with all combinations that no vendor supports."""
+    """Return the plan. Raises RequestError, which names all combinations that no vendor supports."""
     doca = _doca(machine) if request.rdma == r.DOCA else None
     refused = [*_driver(request, machine), *_parts(request, machine, doca)]
     fabric, notes = _fabric(request, machine)

@@ -1,12 +1,12 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The releases of a GPU node's software whose parts their vendors support together: one row each. Pure.
+"""The releases of a GPU node's software, in versions that their vendors support together: one row each. Pure.
 
 Fabric Manager, NSCQ and NVSDM have the driver's version in every row (NVIDIA, "Fabric Manager for NVIDIA NVSwitch
-Systems": Fabric Manager and driver must be of one version). Driver, DCGM and nvidia-fs of a row are of one column of
-NVIDIA's GPU Operator component matrix, the only public table that has all three (github.com/NVIDIA/cloud-native-docs,
-gpu-operator/life-cycle-policy.rst, at the commits named below); its precompiled drivers are of platform-support.rst
-there.
+Systems": Fabric Manager and driver must have the same version). Driver, DCGM and nvidia-fs of a row are from one column
+of NVIDIA's GPU Operator component matrix, the only public table that has all three
+(github.com/NVIDIA/cloud-native-docs, gpu-operator/life-cycle-policy.rst, at the commits named below). The precompiled
+drivers are from platform-support.rst in the same folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MATRIX = "NVIDIA GPU Operator component matrix"
 
 @dataclass(frozen=True)
 class Release:
-    """A row. ``cuda`` is the major version of CUDA that the driver brings; ``source`` names its table."""
+    """A row. ``cuda`` is the major version of CUDA that the driver provides; ``source`` names its table."""
 
     driver: str
     cuda: int
@@ -28,7 +28,7 @@ class Release:
 
     @property
     def branch(self) -> int:
-        """Return the driver's branch, 595 of 595.91.07."""
+        """Return the driver's branch: 595 for 595.91.07."""
         return int(self.driver.split(".")[0])
 
 

@@ -16,10 +16,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.setting
 DKMS, PRECOMPILED = "dkms", "precompiled"
 DMABUF, PEERMEM = "dmabuf", "peermem"
 INBOX, DOCA = "inbox", "doca"
-# NVSwitch functions of the board (HGX A100, H100, H200), or switches that are none (HGX B200, B300: NVLink 5).
+# "nvswitch": the board's switches are NVSwitch functions (HGX A100, H100, H200); "nvlink5": its NVLink 5 switches are
+# none (HGX B200, B300).
 AUTO, NONE, NVSWITCH, NVLINK5 = "auto", "none", "nvswitch", "nvlink5"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-# deb-src-control(5) and rpm-packaging: names, without options or versions.
+# Names as in deb-src-control(5) and rpm-packaging, without options or versions.
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*")
 # Without white space and brackets, which would end the URL or begin options in a line of sources.list(5).
 URL = re.compile(r"(https?|file)://?[^\s\[\]]+|file:/[^\s\[\]]+")
@@ -39,7 +40,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Request:
-    """The software that a node gets, and settings of files that go with it."""
+    """The requested software of a node, and the settings of the files that belong to it."""
 
     driver: str
     modules: str
@@ -56,7 +57,7 @@ class Request:
 
 
 def read(data: Any) -> Request:
-    """Return the request of the module's arguments. Raises RequestError."""
+    """Return the request in the module's arguments. Raises RequestError."""
     given = HostSettings("gpu_node", data)
     driver = given.value("driver", values.text, RELEASES[0].driver)
     if driver not in BY_DRIVER:
@@ -101,14 +102,14 @@ def _repository(given: HostSettings) -> Repository:
             raise given.refuse(f"{word!r} is no suite or component", "write it as in sources.list(5)")
     if suite.endswith("/") == bool(components):
         raise given.refuse("a flat archive (suite /) has no components, any other has", "correct suite and components")
-    # It has several lines, which values.text would refuse.
+    # The key has several lines, which values.text would refuse.
     key = given.value("key", str)
     _check_key(given, key)
     return Repository(name, url, key if key.endswith("\n") else key + "\n", suite, tuple(components))
 
 
 def _check_key(given: HostSettings, key: str) -> None:
-    """Refuse a key that is not one of those whose fingerprints the inventory has from elsewhere."""
+    """Refuse a key whose fingerprint is not among those in the inventory, which come from another source."""
     trusted = {re.sub(r"\s", "", text).upper() for text in given.value("fingerprints", values.texts)}
     try:
         found = openpgp.fingerprints(key)

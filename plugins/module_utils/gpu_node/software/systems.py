@@ -21,10 +21,10 @@ APT, DNF = "apt", "dnf"
 
 @dataclass(frozen=True)
 class System:
-    """A row. ``name`` and ``release`` are ID and VERSION_ID of /etc/os-release, ``release`` without a minor number.
+    """A row. ``name`` is ID, ``release`` is VERSION_ID of /etc/os-release, on RHEL and Rocky without the minor number.
 
     ``precompiled`` are branches with signed modules in the distribution's own archive, by kernel (major, minor);
-    ``doca`` are versions of DOCA-Host with the minor releases they are for ("": all).
+    ``doca`` are versions of DOCA-Host with the values of VERSION_ID that they support ("": all).
     """
 
     name: str
@@ -37,7 +37,7 @@ class System:
 
     @property
     def has_streams(self) -> bool:
-        """Return True if NVIDIA's archive has one stream of packages for each branch, which has to be enabled."""
+        """Return True if NVIDIA's archive has one stream of packages for each branch, which must be enabled."""
         return self.packages == DNF and self.release in ("8", "9")
 
     @property

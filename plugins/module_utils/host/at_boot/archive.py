@@ -3,7 +3,7 @@
 """Pack this code into one file that Python can run at boot, when Ansible's copy of it is gone.
 
 The sources are taken from the loaded modules, wherever these came from (Ansible's zip, a collection, a checkout),
-so that what runs at boot cannot be another version. The bytes depend on nothing but the sources.
+so that the code that runs at boot cannot be another version. The bytes depend only on the sources.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import io
 import zipfile
 
 PREFIX = "ansible_collections.sailloft.fleet.plugins.module_utils."
-# The earliest time that a zip file can hold: no clock in the bytes.
+# The earliest time that a zip file can hold, so that the bytes do not depend on the clock.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def build(start: str) -> bytes:
-    """A zip file with the module named ``start``, all of ours that it imports, and a ``__main__`` that calls its
-    ``main`` with the arguments.
+    """Return a zip file that calls ``main`` of the module ``start`` with the arguments.
 
-    The caller has to import ``start`` itself: Ansible brings along only what it sees imported.
+    It contains this module, all modules of the collection that it imports, and a ``__main__``. The caller must import
+    ``start`` itself, because Ansible copies only modules that it sees imported.
     """
     files = {"__main__.py": f"import sys\n\nfrom {start} import main\n\nsys.exit(main(sys.argv[1:]))\n"}
     for name in closure(start):

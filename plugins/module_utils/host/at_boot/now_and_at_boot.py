@@ -35,7 +35,7 @@ def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcom
     """Apply ``given``, checked by ``options``, and save it. Raises HostError."""
     settings = {concern: data for concern, data in given.items() if concern != "now"}
     if settings.get("kernel_settings") is not None:
-        # Settings are saved, not the names of settings that are left unchanged.
+        # Only settings with a value are saved; the others are left unchanged.
         named = settings["kernel_settings"].items()
         settings["kernel_settings"] = {name: value for name, value in named if value is not None}
     settings = concerns.checked(settings)

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 SETTINGS = "/etc/sailloft/gpu_host.json"
 CODE = "/usr/lib/sailloft/gpu_host.pyz"
 UNIT = "sailloft-gpu-host.service"
-# driverctl's own units come from udev rules; both at once would rebind the same device against each other.
+# udev rules start driverctl's own units. If they ran at the same time as this unit, both could rebind the same device.
 ORDER_FILE = "/etc/systemd/system/driverctl@.service.d/sailloft.conf"
 ORDER = f"""# Written by sailloft.fleet.gpu_host_boot; changes here are lost.
 [Unit]
@@ -27,10 +27,10 @@ SERVICE = unit.Service(
     code=CODE,
     unit=UNIT,
     description="VFs, VFIO bindings, huge pages and PCIe settings of a GPU host",
-    # tuned sets some of the same when it starts, so it has to be first.
+    # tuned sets some of the same settings when it starts, so it must run first.
     after=("tuned.service",),
-    # Both ways in which libvirt comes: one daemon, or one a driver. A guest that starts earlier would find no VFs,
-    # no huge pages and ACS off.
+    # libvirt is either one daemon, or one daemon per driver. A guest that starts earlier would find no VFs, no huge
+    # pages and ACS off.
     before=("libvirtd.service", "virtqemud.service", "libvirt-guests.service"),
     others={ORDER_FILE: ORDER},
 )

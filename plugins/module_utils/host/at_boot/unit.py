@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
-# Devices and their drivers are there before any of these services. ``files`` fills in the rest.
+# The template of a unit, which ``unit_text`` fills in. The service starts after devices and their drivers are ready.
 UNIT = """# Written by sailloft.fleet.{module}; changes here are lost.
 [Unit]
 Description={description} (Sailloft)
@@ -41,9 +41,9 @@ MANAGERS = ("/usr/lib/systemd/systemd", "/lib/systemd/systemd")
 class Service:
     """A task that runs at every boot.
 
-    ``start`` names the module whose ``main`` does it; the creator of the Service has to import it. ``after`` and
-    ``before``: units that it waits for, and that wait for it. ``others``: further files, by path. ``module``: the
-    module named in errors.
+    ``start`` names the module whose ``main`` runs; the creator of the Service must import it. ``after``: units that it
+    waits for; ``before``: units that wait for it. ``others``: further files, by path. ``module``: the module named in
+    errors.
     """
 
     module: str
@@ -119,16 +119,16 @@ def ensure(
             system.replace(path, content)
     if not running:
         if not enabled:
-            # With a root named, it only makes the link, whatever runs around it.
+            # With --root, systemctl only creates the link, and does not use the running systemd.
             system.run(["systemctl", "--root=/", "enable", service.unit])
         return outcome
-    # "enable" reads all units again too.
+    # "enable" also reloads all units.
     system.run(["systemctl", "enable", service.unit] if not enabled else ["systemctl", "daemon-reload"])
     return outcome
 
 
 def saved(system: System, service: Service) -> dict[str, Any] | None:
-    """Return the saved settings, None if there are none, or none that can be read."""
+    """Return the saved settings; None if there are none or they cannot be read."""
     content = system.read_bytes(service.settings)
     try:
         found = json.loads(content) if content is not None else None

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The exceptions for what cannot be done on a host."""
+"""The exceptions for requests that a host cannot fulfil."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import 
 
 
 class HostError(SailloftError):
-    """A request that this host cannot fulfil. The message names the thing, the cause and the next step."""
+    """A request that this host cannot fulfil. The message names the subject, the cause and the next step."""
 
     @classmethod
     def of(cls, error: SailloftError) -> HostError:
-        """Return another error of the library as one of a host."""
+        """Return another error of the library as a HostError."""
         return cls(error.cause, error.remedy, error.subject)
 
 

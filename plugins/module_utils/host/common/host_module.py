@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""End a module of a host, which is refused in an image and on hosts that cannot have GPU virtual machines."""
+"""End a module of a host; it is refused in an image and on hosts that cannot have GPU virtual machines."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 
 
 def in_chroot() -> bool:
-    """Return True if this is an image's root, whose ``/sys`` and ``/proc`` are those of the host that builds it.
+    """Return True if this is an image's root, where ``/sys`` and ``/proc`` are those of the build host.
 
     Uses the tests of Ansible (``ansible_is_chroot``): ``debian_chroot`` in the environment, or process 1 has another
-    root. Ansible's last test, the number of the root's inode, is left out: containers and many file systems have
-    others, and a false "yes" would refuse a live host.
+    root. Ansible's last test, the inode number of the root, is left out: containers and many file systems have other
+    numbers, and a false "yes" would refuse a live host.
     """
     if os.environ.get("debian_chroot"):  # noqa: SIM112 (so is its name)
         return True
@@ -32,7 +32,7 @@ def in_chroot() -> bool:
 
 
 def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome], live: bool = True) -> None:
-    """Do as ``finish_on_host``, for a module that changes a GPU VM host: refuses a host that cannot be one."""
+    """End a module as ``finish_on_host`` does, but refuse a host that cannot have GPU virtual machines."""
 
     def supported() -> Outcome:
         reason = unsupported(Cpu(architecture=system.machine()))
@@ -44,9 +44,9 @@ def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome
 
 
 def finish_on_host(module: Any, ensure: Callable[[], Outcome], live: bool = True) -> None:
-    """End an AnsibleModule with the outcome of ``ensure``; if a part failed, also with what else was done.
+    """End an AnsibleModule with the outcome of ``ensure``; if a part failed, the result includes what else was done.
 
-    ``live``: the module changes the running kernel, so it is refused in an image, where that is the build host's.
+    ``live``: the module changes the running kernel. It is refused in an image, where that kernel is the build host's.
     """
 
     def work() -> dict[str, Any]:

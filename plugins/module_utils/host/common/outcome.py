@@ -12,8 +12,8 @@ from typing import Any
 class Outcome:
     """The differences: ``before`` and ``after`` hold only what differs, by name; empty: nothing had to change.
 
-    ``facts`` is what was read back (or, in check mode, predicted). ``pending`` says what cannot take effect
-    before the next boot, a line each. ``failed`` says what could not be done and why; empty: all was done.
+    ``facts`` are the values read back (or, in check mode, predicted). ``pending`` lists what cannot take effect before
+    the next boot, one line each. ``failed`` says what could not be done and why; empty: nothing failed.
     """
 
     before: dict[str, Any] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Outcome:
         )
 
     def to_result(self) -> dict[str, Any]:
-        """Return the result of a module, one that fails where a part failed."""
+        """Return the result of a module, which fails if a part failed."""
         failure = {"failed": True, "msg": self.failed} if self.failed else {}
         return {
             **failure,

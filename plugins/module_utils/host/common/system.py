@@ -15,13 +15,13 @@ import tempfile
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, KernelRefusedError
 
-# Linux follows no more in one path: include/linux/namei.h, MAXSYMLINKS.
+# The most links that Linux follows in one path: include/linux/namei.h, MAXSYMLINKS.
 LINKS_MAX = 40
 SELINUX = "security.selinux"
 
 
 def refusal(path: str, data: bytes, offset: int, why: str) -> str:
-    """Return as text that a write was refused: text as it is, a register as a number."""
+    """Return the message for a refused write, which shows text as it is and a register as a number."""
     what = f"{int.from_bytes(data, 'little'):#x} at offset {offset:#x}" if offset else repr(data.decode())
     return f"the kernel refused to write {what} to {path}: {why}"
 
@@ -37,7 +37,7 @@ class System:
         return os.path.join(self.root, path.lstrip("/"))
 
     def machine(self) -> str:
-        """Return the processor architecture as ``uname -m`` has it; in an image's root that of what runs there."""
+        """Return the processor architecture as ``uname -m`` has it; in an image's root, that of the build host."""
         return os.uname().machine
 
     def exists(self, path: str) -> bool:
@@ -105,9 +105,9 @@ class System:
     def replace(self, path: str, content: bytes) -> None:
         """Replace a file as a whole: a partial file never exists.
 
-        A symbolic link stays one: the file that it points to is replaced, beside itself. A file that is there keeps its
-        owner, mode and SELinux context; a new one has mode 0644. Raises HostError, also for a link to nothing, since
-        that is mostly a file system which is not mounted.
+        A symbolic link is kept: the file that it points to is replaced, in its own folder. An existing file keeps its
+        owner, mode and SELinux context; a new one has mode 0644. Raises HostError, also for a dangling link, which
+        usually means that a file system is not mounted.
         """
         target = self._followed(path)
         folder = os.path.dirname(target)
@@ -179,7 +179,7 @@ class System:
 
 
 def _take_over(target: str, handle: int) -> None:
-    """Give the open file owner, mode and SELinux context of ``target``; mode 0644 where that does not exist yet."""
+    """Give the open file the owner, mode and SELinux context of ``target``; mode 0644 if ``target`` does not exist."""
     try:
         there = os.stat(target)
     except FileNotFoundError:
@@ -195,7 +195,7 @@ def _take_over(target: str, handle: int) -> None:
 
 
 def _sync_folder(path: str) -> None:
-    """Wait until the folder's entries are on the disk: only then does a rename outlive a power loss."""
+    """Wait until the folder's entries are on the disk: only then does a rename survive a power loss."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -3,9 +3,9 @@
 """The bits of ACS control by name, and those that isolate tenants from each other.
 
 Names: PCI Express Base Specification 7.7.11.3; values: Linux include/uapi/linux/pci_regs.h (PCI_ACS_*).
-The default is what the published settings of the Vela cluster have on every port (0x5d:
-https://github.com/apoorvemohan/HCIR, vela_asplos2025/vmsetup): requests and completions between devices go up
-to the IOMMU, but those that the IOMMU has translated already (ATS) go straight from NIC to GPU.
+The default is the value that the published settings of the Vela cluster set on every port (0x5d:
+https://github.com/apoorvemohan/HCIR, vela_asplos2025/vmsetup): requests and completions between devices go up to the
+IOMMU, but requests that the IOMMU has already translated (ATS) go straight from NIC to GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BITS = {
     "direct_translated": r.PCI_ACS_DT,
 }
 DEFAULT = ("source_validation", "request_redirect", "completion_redirect", "upstream_forwarding", "direct_translated")
-# Without one of these a device can reach its neighbour without the IOMMU; direct_translated does not isolate.
+# If one of these is off, a device can reach its neighbour without the IOMMU; direct_translated does not isolate.
 ISOLATING = tuple(name for name in BITS if name != "direct_translated")
 
 

@@ -19,7 +19,7 @@ def wanted(given: HostSettings, host: Host | None) -> AcsPlan | None:
     """Return the plan for ``{"devices": ["gpu", "nic"], "purpose": "virtual_machines"}``; None without a host.
 
     Devices that the host itself uses (the NIC of its default route) are left out if they were selected by kind.
-    Raises RequestError for a mistake in ``given``, and HostError for bare metal while a guest can have the devices.
+    Raises RequestError for a mistake in ``given``, and HostError for bare metal if a device is bound to vfio-pci.
     """
     given.only("devices", "purpose")
     given.need("devices", "purpose")

@@ -2,14 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The firmware settings of NVIDIA NICs for GPUDirect, by family: one table, and ATS from the topology. Pure.
 
-A NIC of a family that is not in the table gets nothing. Sources:
+A NIC of a family that is not in the table gets no settings. Sources:
 
 - IBM: https://github.com/apoorvemohan/HCIR, vela_asplos2025/vmsetup, the published settings of the Vela cluster, tested
   there with ConnectX-6 and A100. P2P_ORDERING_MODE 1 is SECURE_NONE in its README.
 - OPERATOR: Mellanox/nic-configuration-operator, README, pciPerformanceOptimized (pull request 131): by the programmer's
   reference manual, 0 lets the firmware choose the number of outstanding reads. Some versions of the firmware do not
-  know 0. For ConnectX-7 on H100, NVIDIA's users check for 0, 44 or 128; ROCm/gpu-cluster-networking (pull request 48)
-  found 128 generally better than 44.
+  support 0. For ConnectX-7 on H100, NVIDIA's users check for 0, 44 or 128; ROCm/gpu-cluster-networking (pull request
+  48) found 128 generally better than 44.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ADVANCED = "ADVANCED_PCI_SETTINGS"
 
 @dataclass(frozen=True)
 class Row:
-    """A setting of a family: its value, what it gains, and its source."""
+    """A setting of a family: its value, its benefit, and its source."""
 
     name: str
     value: Any
@@ -67,7 +67,7 @@ FAMILIES = (
             SRIOV,
         ),
     ),
-    # No values for reads and ordering are published that were measured on these.
+    # There are no published values for reads and ordering that were measured on these families.
     Family("ConnectX-8", frozenset({0x1023}), (SRIOV,)),
     Family("BlueField-3", frozenset({0xA2DC}), (SRIOV,)),
 )
@@ -89,7 +89,7 @@ def values(function: Function, plan: AcsPlan) -> dict[str, Any]:
 
 
 def _ats(function: Function, plan: AcsPlan) -> bool | None:
-    """Return the ATS that the topology needs (acs_rules.EXPECTED); None without a GPU, or with data-direct."""
+    """Return ATS_ENABLED as the topology needs it (acs_rules.EXPECTED); None without a GPU, or with data-direct."""
     own = [nic for nic in plan.nics if nic[:-1] == function.address[:-1]]
     own += [nic for nic in plan.nics if plan.host.function(nic).physical_function in own]
     topologies = {plan.topology(gpu, nic) for gpu in plan.gpus for nic in own}

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Settings in the firmware of NVIDIA/Mellanox NICs, through mstconfig. They take effect at the next boot.
 
-The tool prints a line a setting, "name  default  current  next boot", values as "True(1)", "per_mkey(0)" or "16";
-old firmware (ConnectX-3) knows no current value. Format: mstflint, mlxconfig/mlxcfg_ui.cpp.
+The tool prints one line per setting, "name  default  current  next boot", with values like "True(1)", "per_mkey(0)" or
+"16"; old firmware (ConnectX-3) reports no current value. Format: mstflint, mlxconfig/mlxcfg_ui.cpp.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 MELLANOX = 0x15B3
-# Settings that firmware hides until another one is on.
+# Settings that firmware hides until the named setting is on.
 REVEALED_BY = {"MAX_ACC_OUT_READ": "ADVANCED_PCI_SETTINGS"}
 NAME = re.compile(r"[A-Z][A-Za-z0-9_]*(\[[0-9]+\])?")
 
@@ -65,7 +65,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a NIC; ``current`` is None where the firmware does not say it."""
+    """One setting of a NIC; ``current`` is None if the firmware does not report it."""
 
     current: Value | None
     next_boot: Value
@@ -100,8 +100,8 @@ def parse(output: str) -> dict[str, Setting]:
 def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
     """Return ``{"settings": [{"devices": ["15b3:*"], "values": {"ATS_ENABLED": true}}]}`` by address.
 
-    With ``by_family`` the table of families comes first, and these override it. Functions of one NIC share its
-    firmware: the first one (.0) that is not a VF represents it. Raises HostError.
+    With ``by_family`` the table of families comes first, and ``settings`` override it. Functions of one NIC share its
+    firmware: the first one (.0), if it is not a VF, represents the NIC. Raises HostError.
     """
     given = HostSettings("nic_firmware", data)
     given.only("settings", "by_family")
@@ -151,7 +151,7 @@ class Plan:
 def plan(seen: dict[str, Setting], want: dict[str, Any]) -> Plan:
     """Divide the requested settings of one NIC by what its firmware shows."""
     absent = [name for name in want if name not in seen]
-    # A setting that is not shown although what reveals it is in effect is one that the firmware does not have.
+    # If a setting is not shown although the setting that reveals it is in effect, the firmware does not have it.
     hidden = [name for name in absent if _may_appear(seen, want, name)]
     changes = {
         name: value for name, value in want.items() if name in seen and not seen[name].next_boot.is_wanted(value)
@@ -163,7 +163,7 @@ def _may_appear(seen: dict[str, Setting], want: dict[str, Any], name: str) -> bo
     revealer = REVEALED_BY.get(name, "")
     if revealer not in want or revealer not in seen:
         return False
-    # Old firmware does not say what is in effect: what it has for the next boot is taken for it.
+    # Old firmware does not report the current value; the value for the next boot is used instead.
     in_effect = seen[revealer].current or seen[revealer].next_boot
     return not in_effect.is_wanted(want[revealer])
 
@@ -186,7 +186,7 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
             failures.append(f"nic_firmware: {address}: {error}{_because(system)}")
     for address, before in list(seen.items()):
         planned = plan(before, want[address])
-        # Firmware may lack a setting of its family's table. In the inventory such a setting is an error.
+        # Firmware may lack a setting of its family's table. It is an error if it lacks a setting from the inventory.
         lacking = [name for name in planned.lacking if name in by_hand[address]]
         unknown = [name for name in planned.lacking if name not in lacking]
         outcome.facts["unknown"] += [f"the firmware of {address} knows no {name}" for name in unknown]
@@ -237,7 +237,7 @@ def query(system: System, address: str) -> dict[str, Setting]:
 
 
 def _because(system: System) -> str:
-    """Return the kernel lockdown that may cause a failure: the tool works through config space."""
+    """Return the kernel lockdown as a possible cause of a failure, because the tool works through config space."""
     level = lockdown.level(system)
     return (
         f"; {lockdown.cause(level)}: turn Secure Boot off in the BIOS" if lockdown.forbids_config_writes(level) else ""
@@ -245,10 +245,10 @@ def _because(system: System) -> str:
 
 
 def _set(system: System, address: str, changes: dict[str, Any], want: dict[str, Any]) -> dict[str, Setting]:
-    """Set ``changes``, and what these reveal at once. Raises HostError.
+    """Set ``changes``, and the settings that these reveal immediately. Raises HostError.
 
-    Some firmware shows a setting as soon as the one that reveals it is set, other only after a boot: then the next run
-    sets it.
+    Some firmware shows a hidden setting as soon as the one that reveals it is set. Other firmware shows it only after a
+    boot; then the next run sets it.
     """
     first = {name: value for name, value in changes.items() if name in REVEALED_BY.values()}
     if first:

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """MaxReadReq, relaxed ordering and ACS of all devices of a host, written to config space.
 
-A register may be read-only, as all of DevCtl is on QEMU's devices: a register that keeps its value is reported as
-``not_writable``, once its other bits are seen to be as before, and is no change on the next run either. What the
-kernel refuses to write (lockdown) is reported as ``refused``, and fails the call after the rest was done.
+A register may be read-only, as the whole of DevCtl is on QEMU's devices. If a register has its former value after the
+write, it is reported as ``not_writable``, and does not count as a change on the next run either. A write that the
+kernel refuses (lockdown) is reported as ``refused``; the call fails after it has made the other writes.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Setting:
     """One setting for one device."""
 
     name: str  # a key of SETTINGS
-    value: Any  # of acs: names of bits, all others off; or a Mask
-    by_address: bool  # the device was named by its address, so that it must be able to
+    value: Any  # for acs: the names of the bits to turn on (all others off), or a Mask
+    by_address: bool  # the device was named by its address, so it must have the setting
     allow_less_isolation: bool
 
 
@@ -87,7 +87,7 @@ def wanted(data: Any, host: Host | None) -> tuple[dict[str, dict[str, Setting]],
     if "acs_by_port" in given.data:
         acs = acs_ports.wanted(HostSettings("pci_tuning.acs_by_port", given.data["acs_by_port"]), host)
     for port in acs.ports if acs else []:
-        # The table says what may be less isolated; what the host uses for guests was checked.
+        # The table decides which ports may be less isolated; acs_ports.wanted has checked the devices of guests.
         result[port.address] = {"acs": Setting("acs", port.mask, False, True)}
     for entry in given.parts("settings"):
         entry.only("devices", *SETTINGS, "allow_less_isolation")
@@ -105,10 +105,10 @@ def wanted(data: Any, host: Host | None) -> tuple[dict[str, dict[str, Setting]],
 
 
 def plan(function: Function, config: ConfigSpace, settings: dict[str, Setting]) -> tuple[list[Change], dict[str, str]]:
-    """Return the registers of one device to write, and by setting why it does not apply to the device.
+    """Return the registers of one device to write, and the reasons why settings do not apply to it, by setting.
 
-    Raises HostError if a device that was named by its address has no such register, and if tenants
-    would be less isolated than before without a request for that.
+    Raises HostError if a device that was named by its address has no such register, and if tenants would be less
+    isolated than before and this was not requested.
     """
     changes = []
     skipped = {}
@@ -129,8 +129,8 @@ def plan(function: Function, config: ConfigSpace, settings: dict[str, Setting]) 
 def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcome:
     """Apply the settings in ``data`` (see ``wanted``) to the devices that it selects.
 
-    Everything is planned before anything is written. Raises HostError where it cannot be planned; what a device or the
-    kernel refuses afterwards is in the outcome's ``failed``, once all others were written.
+    Everything is planned before anything is written. Raises HostError if a change cannot be planned. A write that a
+    device or the kernel refuses is in the outcome's ``failed``, after all other writes.
     """
     by_address = host.by_address()
     outcome = Outcome()
@@ -192,7 +192,7 @@ def _counted(changes: list[Change]) -> str:
 def _took(system: System, change: Change, check: bool, known_read_only: bool, locked: bool) -> bool:
     """Write a change, or in check mode predict the result: False if the register keeps its value.
 
-    Raises KernelRefusedError, and HostError where the register took another value.
+    Raises KernelRefusedError, and HostError if the register took another value.
     """
     if locked:
         raise KernelRefusedError(f"{change.name}: config space is locked", errno.EPERM)
@@ -250,8 +250,8 @@ def _config(system: System, address: str) -> ConfigSpace:
 
 
 def _apply(system: System, change: Change) -> bool:
-    """Write and read back. Returns False if the register kept its value. Raises HostError if it took another."""
-    # Only the bits that this setting changes: another setting of the same register may have been written just before.
+    """Write and read back. Returns False if the register kept its value. Raises HostError if it took another value."""
+    # Only the bits of this setting are changed: another setting of the same register may have been written just before.
     bits = change.write.value ^ change.write.current
     offset, size = change.write.offset, change.write.size_bytes
     before = _config(system, change.address).read(offset, size)
@@ -268,5 +268,5 @@ def _apply(system: System, change: Change) -> bool:
 
 
 def _read_only(system: System) -> set[str]:
-    """Return the registers found read-only since this kernel booted, so that check mode knows without a write."""
+    """Return the registers found read-only since this kernel booted, so that check mode knows them without a write."""
     return set(json.loads(system.read(READ_ONLY) or "[]"))

@@ -34,8 +34,8 @@ KNOWN = (
     Failure(NVIDIA, frozenset(range(0x2340, 0x2380)), "bus", "it does not come back", WITHOUT_BUS),
     Failure(NVIDIA, frozenset({0x1EB8}), "bus", "it does not come back", WITHOUT_BUS),
     # GeForce RTX 5090, RTX PRO 6000 Blackwell (workstation, Max-Q, server): users of passthrough report that the GPU
-    # stays silent after a function level reset at the end of a guest that ran for days, and that NVIDIA has reproduced
-    # it; H100, B200 and RTX 4090 do not have it. Ids: pci.ids.
+    # does not respond after the function level reset at the end of a guest that ran for days, and that NVIDIA has
+    # reproduced this; H100, B200 and RTX 4090 do not have the defect. Ids: pci.ids.
     Failure(
         NVIDIA,
         frozenset({0x2B85, 0x2BB1, 0x2BB4, 0x2BB5}),
@@ -47,9 +47,9 @@ KNOWN = (
 
 
 def of_functions(system: System, functions: list[Function]) -> dict[str, str]:
-    """Return by address, as text, the methods that are offered and known to fail, and devices without any method.
+    """Return, as text by address, the offered methods that are known to fail, and devices without any method.
 
-    A device whose methods the kernel does not tell is left out.
+    A device whose methods the kernel does not report is left out.
     """
     found = {}
     for function in functions:

@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Virtual functions: how many a physical function has, the mode of its embedded switch, and the settings of each VF.
+"""Virtual functions: their count on a physical function, the mode of its embedded switch, and the settings of each VF.
 
-Sources: Linux Documentation/PCI/pci-iov-howto.rst (the count can change only by way of 0, which takes all VFs
-away), Documentation/ABI/testing/sysfs-bus-pci (sriov_drivers_autoprobe).
+Sources: Linux Documentation/PCI/pci-iov-howto.rst (the count must be set to 0 before it can change, which removes all
+VFs), Documentation/ABI/testing/sysfs-bus-pci (sriov_drivers_autoprobe).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def ensure(
         if remade or remode:
             modes.update({address: eswitch.mode(system, address) for address in remode})
             links = _links(system, want)
-    # Their driver's defaults are not compared, so that check mode, which cannot know them, reports the same.
+    # The driver's defaults of new VFs are not compared, so that check mode, which cannot know them, reports the same.
     links = {address: replace(link, vfs={}) if address in remade else link for address, link in links.items()}
     batch = _setting_changes(links, want, outcome)
     if batch and not check:
@@ -143,7 +143,7 @@ def _refuse_in_use(
     remade: list[str],
     remode: list[str],
 ) -> None:
-    """Refuse to remove VFs that are in use, and to change the switch of a NIC that the host uses itself."""
+    """Refuse to remove VFs that are in use, and to change the switch of a NIC that the host itself uses."""
     vfs = [by_address[vf] for address in remade for vf in _sriov(by_address[address]).vfs if vf in by_address]
     in_use = users.of_functions(system, vfs)
     if in_use:
@@ -182,12 +182,12 @@ def _autoprobe_changes(system: System, want: dict[str, VfRequest]) -> dict[str, 
 
 
 def remake(system: System, address: str, now: int, request: VfRequest, remode: bool) -> None:
-    """Remove all VFs, set the mode of the switch, and make the VFs."""
+    """Remove all VFs, set the mode of the switch, and create the VFs."""
     path = f"{DEVICES}/{address}/sriov_numvfs"
     if now:
         system.poke(path, "0")
     # Drivers differ: ice changes the mode only without VFs (ice_eswitch.c), bnxt in older kernels only with VFs
-    # (bnxt_vfr.c), mlx5 both ways.
+    # (bnxt_vfr.c), mlx5 in both cases.
     refused = _refused_mode(system, address, request.eswitch_mode) if remode else ""
     if request.count:
         system.poke(path, str(request.count))
@@ -236,7 +236,7 @@ def _setting_changes(links: dict[str, Link], want: dict[str, VfRequest], outcome
 def _report(
     function: Function, request: VfRequest, mode: str | None, seen: dict[int, dict[str, Any]], predicted: bool
 ) -> dict[str, Any]:
-    """Return the facts of a function; ``predicted``: its VFs will be made, and have no address yet."""
+    """Return the facts of a function; ``predicted``: its VFs will be created, and have no address yet."""
     report: dict[str, Any] = {
         "count": request.count if predicted else _sriov(function).now,
         "vfs": [] if predicted else list(_sriov(function).vfs),

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The current users of a PCI function: guests by their VFIO group, and the host by what topology found."""
+"""The current users of a PCI function: guests, by their VFIO group, and the host itself, from the topology."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 
 
 def of_functions(system: System, functions: list[Function]) -> dict[str, list[str]]:
-    """Return by address, as text, what uses each of ``functions``; unused functions are left out."""
+    """Return the users of each of ``functions`` as text, by address; unused functions are left out."""
     users: dict[str, list[str]] = {}
     groups = {str(function.iommu_group) for function in functions if function.driver == "vfio-pci"}
     holders = _group_holders(system, groups) if groups else {}
@@ -31,7 +31,7 @@ def in_words(users: dict[str, list[str]]) -> str:
 
 
 def _group_holders(system: System, groups: set[str]) -> dict[str, list[str]]:
-    """Return by group the processes that have /dev/vfio/GROUP open."""
+    """Return the processes that have /dev/vfio/GROUP open, by group."""
     holders: dict[str, list[str]] = {}
     for process in system.names("/proc"):
         if not process.isdigit():

@@ -37,7 +37,7 @@ class VfRequest:
 
     @property
     def of_vfs(self) -> bool:
-        """Return True if the VFs have settings, for which their interface is needed."""
+        """Return True if the VFs have settings, which need the physical function's interface."""
         return bool(self.settings) or (self.derive_addresses and self.count > 0)
 
 
@@ -130,7 +130,7 @@ def _request(entry: HostSettings) -> VfRequest:
 
 
 def _of_vf(given: HostSettings, known: dict[str, Setting]) -> dict[str, Any]:
-    """Return those of ``known`` that are given, checked."""
+    """Return the given settings among ``known``, checked."""
     return {name: given.value(name, setting.check) for name, setting in known.items() if name in given.data}
 
 

@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The settings of a VF: their checks, the words of ip-link(8) that make them, and how ``ip -j`` reports them.
+"""The settings of a VF: their checks, the keywords of ip-link(8) that set them, and how ``ip -j`` reports them.
 
-The report's keys are those of iproute2's ip/ipaddress.c (print_vfinfo), the words those of ip/iplink.c
+The keys of the report are from iproute2's ip/ipaddress.c (print_vfinfo), the keywords from ip/iplink.c
 (iplink_parse_vf).
 """
 
@@ -48,7 +48,7 @@ def _reported(*keys: str) -> Callable[[dict[str, Any]], Any]:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting: its type, its check, its word, and how it is read from an element of ``vfinfo_list``."""
+    """A setting: its type, its check, its keyword, and how it is read from an element of ``vfinfo_list``."""
 
     kind: type
     check: values.Check
@@ -57,7 +57,7 @@ class Setting:
     choices: tuple[str, ...] = ()
 
 
-# iproute2 before 5.6 says "mac" instead of "address", and tells neither GUIDs nor permanent addresses.
+# iproute2 before 5.6 has "mac" instead of "address", and reports neither GUIDs nor permanent addresses.
 OF_ONE_VF = {
     "mac": Setting(str, values.unicast_mac, "mac", _reported("address", "mac")),
     "node_guid": Setting(str, _guid, "node_guid", _reported("node guid")),
@@ -84,7 +84,7 @@ NOT_IN_SWITCHDEV = ("trust", "spoof_check", "vlan", "link_state")
 
 @dataclass(frozen=True)
 class Link:
-    """A physical function's network interface, and the settings of its VFs by index; None is a setting not told."""
+    """A physical function's network interface, and the settings of its VFs by index; None: not reported."""
 
     interface: str
     kind: str  # "ether" or "infiniband"
@@ -112,7 +112,7 @@ def interfaces(system: System, address: str) -> list[str]:
 
 
 def apply(system: System, batch: list[tuple[str, str]]) -> None:
-    """Run the commands of ``ip -batch``, each with the words by which an error names it. Raises HostError."""
+    """Run ``batch`` with ``ip -batch``: pairs of a command and its name in errors. Raises HostError."""
     if not batch:
         return
     try:
@@ -129,7 +129,7 @@ def apply(system: System, batch: list[tuple[str, str]]) -> None:
 
 
 def line(interface: str, index: int, settings: dict[str, Any]) -> str:
-    """Return the command of ``ip -batch`` that makes these settings of one VF."""
+    """Return the command of ``ip -batch`` that applies these settings to one VF."""
     words = (f"{SETTINGS[name].word} {_word(value)}" for name, value in settings.items())
     return f"link set dev {interface} vf {index} {' '.join(words)}"
 
@@ -146,7 +146,7 @@ def _link(system: System, interface: str) -> Link:
         return Link(
             interface,
             link.get("link_type", "ether"),
-            # Told only if it differs from the address: that of a bond's member is the bond's.
+            # Reported only if it differs from the address: a member of a bond has the bond's address.
             link.get("permaddr", link.get("address", "")),
             {
                 item["vf"]: {name: setting.read(item) for name, setting in SETTINGS.items()}

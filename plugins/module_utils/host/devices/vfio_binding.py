@@ -3,8 +3,8 @@
 """Bind PCI functions to vfio-pci by whole IOMMU groups, now and at every boot, through driverctl.
 
 A guest can have a group only as a whole: Linux Documentation/driver-api/vfio.rst. driverctl keeps the binding
-in /etc/driverctl.d/pci-ADDRESS, which its udev rule loads when the device appears (driverctl(8)). Until then, in the
-initramfs too, another driver could take the device: the kernel argument of ``kept_off`` keeps the drivers of GPUs out.
+in /etc/driverctl.d/pci-ADDRESS, which its udev rule loads when the device appears (driverctl(8)). Until then, also in
+the initramfs, another driver could bind the device: the kernel argument of ``kept_off`` prevents this for GPU drivers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 
 DRIVER = "vfio-pci"
 OVERRIDES = "/etc/driverctl.d"
-# A selector of its own: all NVMe drives that the host does not use, which "nvme" refuses where the host boots from one.
+# A special selector for all NVMe drives that the host does not use; "nvme" is refused if the host boots from one.
 UNUSED_DRIVES = "nvme:unused"
 NO_IOMMU = (
     "vfio_binding: the IOMMU is off, so that nothing can be bound to vfio-pci: it is done at the next boot with it on"
@@ -33,8 +33,8 @@ NO_IOMMU = (
 def wanted(data: Any, host: Host | None, system: System | None = None) -> tuple[list[Function], list[Function]]:
     """Return ``{"devices": ["gpu"], "release": []}`` as functions to bind and to release. Raises HostError.
 
-    NVSwitches follow NVIDIA's GPUs, unless they are released. With ``system``, "nvme:unused" are the NVMe drives that
-    ``unused_drives`` returns; without, none.
+    NVSwitches are bound, too, if all NVIDIA GPUs are bound, unless they are released. With ``system``, "nvme:unused"
+    selects the NVMe drives that ``unused_drives`` returns; without it, none.
     """
     given = _read(data)
     named = given.value("devices", values.texts)
@@ -59,8 +59,8 @@ def wanted(data: Any, host: Host | None, system: System | None = None) -> tuple[
 def unused_drives(system: System, host: Host) -> list[Function]:
     """Return the NVMe drives that the host does not use and that are empty: no partitions, no known content.
 
-    udev notes in /run/udev/data what it found on a block device (systemd's 60-persistent-storage.rules, blkid).
-    A drive that is bound to vfio-pci has no block device any more, and was chosen before.
+    udev records in /run/udev/data what it found on a block device (systemd's 60-persistent-storage.rules, blkid).
+    A drive that is bound to vfio-pci has no block device any more; an earlier run has selected it.
     """
     found = []
     for function in host.functions:
@@ -77,13 +77,13 @@ def _is_empty(system: System, disk: str) -> bool:
     number = system.read(f"{place}/dev")
     noted = system.read(f"/run/udev/data/b{number}") if number else None
     if noted is None:
-        return False  # what is on it is not known
+        return False  # its content is not known
     partitioned = any(system.exists(f"{place}/{child}/partition") for child in system.names(place))
     return not partitioned and not re.search(r"^E:ID_(FS|PART_TABLE)_TYPE=", noted, re.MULTILINE)
 
 
 def to_save(data: Any, facts: dict[str, Any]) -> Any:
-    """Return ``data`` for every boot: unused drives by their addresses, since others may look unused that early."""
+    """Return ``data`` for every boot, with unused drives by address: early in a boot, others may look unused."""
     devices = data["devices"]
     if UNUSED_DRIVES not in devices or "unused_drives" not in facts:
         return data
@@ -92,7 +92,7 @@ def to_save(data: Any, facts: dict[str, Any]) -> Any:
 
 
 def for_guests(data: Any, host: Host) -> list[Function]:
-    """Return the existing functions to bind: the others may be VFs that are made later. Raises HostError."""
+    """Return the existing functions to bind; the others may be VFs that are created later. Raises HostError."""
     given = _read(data)
     present = []
     for selector in given.value("devices", values.texts):
@@ -111,7 +111,7 @@ def for_guests(data: Any, host: Host) -> list[Function]:
 def kept_off(data: Any, host: Host) -> tuple[list[str], list[str]]:
     """Return the modules that must not load for the devices in ``data``, and why others may (topology/host_drivers.py).
 
-    None without ``keep_drivers_off``. Raises HostError.
+    Both are empty without ``keep_drivers_off``. Raises HostError.
     """
     if not _read(data).value("keep_drivers_off", values.flag, False):
         return [], []
@@ -119,7 +119,7 @@ def kept_off(data: Any, host: Host) -> tuple[list[str], list[str]]:
 
 
 def kept_off_on_any_host(data: Any) -> list[str]:
-    """Return the modules that must not load for ``data`` on a host not read yet, as for an image. Raises HostError."""
+    """Return the modules that must not load for ``data`` if no host was read, as for an image. Raises HostError."""
     given = _read(data)
     selected = given.value("devices", values.texts)
     selectors.select(None, [name for name in selected if name != UNUSED_DRIVES], "vfio_binding.devices")
@@ -219,7 +219,7 @@ def _unused_addresses(system: System, data: Any, host: Host) -> list[str]:
 
 def _bind(system: System, function: Function) -> None:
     if function.driver == DRIVER:
-        # Only the persistent binding is missing; driverctl would take the device from its guest to write this.
+        # Only the persistent binding is missing; driverctl would unbind the device from its guest to write it.
         system.replace(f"{OVERRIDES}/pci-{function.address}", f"{DRIVER}\n".encode())
         return
     system.run(["driverctl", "set-override", function.address, DRIVER])

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """ACS by port as the kernel argument ``pci=config_acs=``, for kernels that can do it without known defects.
 
-The kernel sets ACS by it before it makes IOMMU groups, and without a write to config space from user space, so under
-lockdown too. Syntax: Linux Documentation/admin-guide/kernel-parameters.txt, pci=config_acs=.
+With this argument the kernel sets ACS before it creates IOMMU groups. User space does not write config space, so the
+argument works under lockdown, too. Syntax: Linux Documentation/admin-guide/kernel-parameters.txt, pci=config_acs=.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
 
 # Commit 47c8846a49ba "PCI: Extend ACS configurability" is in Linux 6.11.
 SINCE = (6, 11)
-# Until commit 9cf8a952d57b "PCI/ACS: Fix 'pci=config_acs=' parameter" the kernel takes the first entry only, and says
+# Until commit 9cf8a952d57b "PCI/ACS: Fix 'pci=config_acs=' parameter" the kernel uses the first entry only, and logs
 # "PCI: Can't parse ACS command line parameter". The commit is in Linux 6.15; of the stable branches, in 6.12.23
-# (changelog of Debian's linux 6.12.25-1, which names it). Other branches and distributions may have it, too: a kernel
-# that is not listed is one without.
+# (changelog of Debian's linux 6.12.25-1, which names it). Other branches and distributions may have it, too, but a
+# kernel that is not listed here is treated as one without it.
 SEVERAL_SINCE = (6, 15)
 SEVERAL_IN_STABLE = {(6, 12): 23}
 RELEASE = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
@@ -32,11 +32,11 @@ PREFIX = "pci=config_acs="
 
 @dataclass
 class Decision:
-    """The argument; None with the reason, if ACS is to be written to config space at boot. Both None: not needed."""
+    """The argument, or the reason why ACS is written to config space at boot instead. Both are None if not needed."""
 
     argument: str | None
     reason: str | None
-    # Ports that the running kernel was told to set and did not, as text.
+    # Ports that the running kernel did not set although its argument names them, as text.
     not_taken: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,9 +48,10 @@ NOT_NEEDED = Decision(None, None)
 
 
 def decide(plan: AcsPlan, command_line: str) -> Decision:
-    """Return the argument for the ports whose mask differs from what the kernel sets by itself.
+    """Return the argument for the ports whose mask differs from the kernel's default.
 
-    ``command_line`` is the running kernel's. If it has this very argument, ports without their bits are named.
+    ``command_line`` is the running kernel's. If it has exactly this argument, ``not_taken`` names the ports that do not
+    have their bits.
     """
     entries = []
     for port in plan.ports:

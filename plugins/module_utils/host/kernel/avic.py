@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """AVIC, the virtual interrupt controller of AMD's CPUs: interrupts reach a running guest without an exit to the host.
 
-A parameter of kvm_amd that only its loading can set, so it is a kernel argument. Linux 6.18 turns it on by itself on
-CPUs with x2AVIC since Zen 4 (commit ca2967de5a5b, "no known hardware errata"); for others it has to be asked for:
+AVIC is a parameter of kvm_amd that can be set only when the module loads, so it is a kernel argument. Linux 6.18 turns
+it on by default on CPUs with x2AVIC since Zen 4 (commit ca2967de5a5b, "no known hardware errata"); on others it must be
+requested:
 
-- Without x2AVIC KVM turns AVIC off for guests with x2APIC before Linux 6.0, and uses it in part since (commit
+- Without x2AVIC, KVM before Linux 6.0 turns AVIC off for guests with x2APIC; since 6.0 it uses AVIC in part (commit
   0e311d33bfbe, hybrid mode). libvirt's host-passthrough gives all guests x2APIC.
 - CPUs of family 17h (Zen 1 and 2) can lose an interrupt between virtual CPUs (erratum 1235). Linux 6.18 does not use
   that part of AVIC on them (arch/x86/kvm/svm/avic.c, enable_ipiv).
@@ -23,7 +24,7 @@ HYBRID_SINCE = (6, 0)
 ERRATUM_FAMILY = 0x17
 ERRATUM_AVOIDED_SINCE = (6, 18)
 RELEASE = re.compile(r"(\d+)\.(\d+)")
-# The parameter is a bool, which the kernel prints as Y or N, and was an int before.
+# The parameter is a bool, which the kernel prints as Y or N; in older kernels it is an int.
 AS_NUMBER = {"Y": "1", "N": "0"}
 
 
@@ -33,7 +34,7 @@ def argument(wanted: bool) -> str:
 
 
 def cannot(system: System) -> str:
-    """Return why AVIC is not to be set on this host; empty if it can be."""
+    """Return why AVIC must not be set on this host; empty if it can be set."""
     cpuinfo = system.read("/proc/cpuinfo") or ""
     if not re.search(r"^vendor_id\s*: AuthenticAMD$", cpuinfo, re.MULTILINE):
         return "its CPUs are not AMD's"

@@ -3,11 +3,11 @@
 """Write kernel arguments to the files that the boot loader reads, so that they survive updates of the kernel.
 
 Two layouts are supported. Debian and Ubuntu generate ``/boot/grub/grub.cfg`` from ``/etc/default/grub`` and then
-``/etc/default/grub.d/*.cfg``, which a shell reads in order: a drop-in of ours rewrites the two variables there, so
-that what others put into them later is respected too. RHEL and its relatives keep one Boot Loader Specification
-entry a kernel (``/boot/loader/entries/*.conf``), and make new ones from ``/etc/kernel/cmdline`` or
-``GRUB_CMDLINE_LINUX``. ``grubby`` is not used there: it replaces all arguments of one name by the last
-(rhboot/grubby, grubby-bls, update_args), so that two sizes of huge pages cannot be written with it.
+``/etc/default/grub.d/*.cfg``, which a shell reads in order. The role's drop-in rewrites the two variables there, so
+that later changes of the other files take effect, too. RHEL and its relatives have one Boot Loader Specification entry
+per kernel (``/boot/loader/entries/*.conf``), and create new entries from ``/etc/kernel/cmdline`` or
+``GRUB_CMDLINE_LINUX``. ``grubby`` is not used for them: it replaces all arguments of one name by the last one
+(rhboot/grubby, grubby-bls, update_args), so it cannot write two sizes of huge pages.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Debian:
     @staticmethod
     def files(system: System, arguments: list[str], remove: list[str]) -> dict[str, str]:
         """Return the required content of the files, by path."""
-        del system  # the drop-in depends on nothing but what is wanted
+        del system  # the drop-in depends only on the requested arguments
         line = shlex.quote(" ".join(map(command_line.quoted, arguments)))
         patterns = "|".join(
             f'{_either(name)}|{_either(name)}=*|\\"{_either(name)}=*'
@@ -83,7 +83,7 @@ GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT${{GRUB_CMDLINE_LINUX_DEF
 
     @staticmethod
     def stale(system: System, arguments: list[str], remove: list[str]) -> bool:
-        """Return True if an entry of the generated configuration lacks the arguments (recovery entries aside)."""
+        """Return True if an entry of the generated configuration lacks the arguments, except recovery entries."""
         lines = _linux_lines(system.read(GENERATED) or "")
         return not lines or not all(command_line.in_effect(line, arguments, remove) for line in lines)
 
@@ -122,7 +122,7 @@ class BootLoaderSpecification:
 
     @staticmethod
     def stale(system: System, arguments: list[str], remove: list[str]) -> bool:
-        """Return that nothing is stale: nothing is generated, GRUB reads the entries themselves."""
+        """Return False: nothing is generated, because GRUB reads the entries themselves."""
         del system, arguments, remove
         return False
 
@@ -133,7 +133,7 @@ class BootLoaderSpecification:
 
 
 def _in_quotes(line: str) -> str:
-    """Return a command line as a value in a file that a shell reads; double quotes, unless it has some itself."""
+    """Return a command line as a shell value in double quotes, or in single quotes if it contains double quotes."""
     return f"'{line}'" if '"' in line else f'"{line}"'
 
 
@@ -143,12 +143,12 @@ def _either(name: str) -> str:
 
 
 def _linux_lines(configuration: str) -> list[str]:
-    # Only what is generated from the two variables: other systems on the disk (30_os-prober) keep their arguments.
+    # Only entries generated from the two variables: other systems on the disk (30_os-prober) keep their arguments.
     sections = re.findall(
         r"^### BEGIN /etc/grub\.d/10_linux\S* ###$(.*?)^### END", configuration, flags=re.MULTILINE | re.DOTALL
     )
     lines = [line.strip() for section in sections for line in section.splitlines()]
-    # Debian's recovery entries leave GRUB_CMDLINE_LINUX_DEFAULT out, by design: they carry "single" or "recovery".
+    # Debian's recovery entries leave GRUB_CMDLINE_LINUX_DEFAULT out, by design; they contain "single" or "recovery".
     return [
         line.split(None, 2)[2]
         for line in lines

@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The CPUs that irqbalance gives no interrupts: those of guests, whose vCPUs would wait for the host's interrupts.
+"""The CPUs to which irqbalance assigns no interrupts: the guests' CPUs, where vCPUs would wait for host interrupts.
 
 irqbalance reads them from its environment when it starts (irqbalance(1), IRQBALANCE_BANNED_CPULIST, since 1.8). A
-drop-in of systemd sets it, so that the distribution's /etc/default/irqbalance stays as it is; there, the variable has
-precedence (systemd.exec(5), EnvironmentFile=).
+systemd drop-in sets the variable, so that the distribution's /etc/default/irqbalance is not changed; if that file sets
+the variable, the file takes precedence (systemd.exec(5), EnvironmentFile=).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ PLACES = (f"/usr/lib/systemd/system/{UNIT}", f"/lib/systemd/system/{UNIT}")
 def ensure(system: System, cpus: str, check: bool = False) -> Outcome:
     """Ban ``cpus`` ("2-47"), now and at every start of irqbalance. Raises HostError.
 
-    Facts: ``seen``, the list of the running program (None: it does not run), or ``not_applicable``.
+    Facts: ``seen``, the list of the running program (None: it has no list) or a text if it does not run; or
+    ``not_applicable``.
     """
     outcome = Outcome()
     if not any(system.exists(path) for path in PLACES):

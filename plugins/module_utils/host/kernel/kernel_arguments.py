@@ -31,10 +31,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.erro
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
-# The argument that turns the IOMMU on, by the vendor of the CPU; AMD's and Arm's are on without one.
+# The argument that turns the IOMMU on, by the vendor of the CPU; the IOMMUs of AMD and Arm are on by default.
 # Source: Linux Documentation/admin-guide/kernel-parameters.txt, intel_iommu=, amd_iommu=, iommu=.
 IOMMU_ON = {"GenuineIntel": ["intel_iommu=on"]}
-# The default domain of host devices: "pt" maps them one to one, so that the host pays nothing for the IOMMU.
+# The default domain of host devices: "pt" maps addresses one to one, so that the IOMMU costs the host nothing.
 IOMMU_MODES = {"passthrough": ["iommu=pt"], "translated": ["iommu=nopt"]}
 
 
@@ -70,9 +70,9 @@ def for_iommu(mode: str | None, vendor: str | None) -> list[str]:
 
 
 def for_any_host(data: Any) -> list[str]:
-    """Return the arguments of ``ensure``'s data for a host not read yet, as for an image. Raises HostError.
+    """Return the arguments for ``ensure``'s data if no host was read, as for an image. Raises HostError.
 
-    They include each vendor's argument that turns its IOMMU on: a kernel without that IOMMU ignores it.
+    They include each vendor's argument that turns its IOMMU on, because a kernel without that IOMMU ignores it.
     """
     given = _read(data)
     every = [argument for arguments in IOMMU_ON.values() for argument in arguments]
@@ -117,7 +117,7 @@ def wanted(
 
 
 def _with_modules_off(arguments: list[str], modules: Sequence[str]) -> list[str]:
-    """Return the arguments with one module_blacklist= for ``modules`` and those by hand: the kernel takes only one."""
+    """Return the arguments with one module_blacklist= for ``modules`` and those by hand: the kernel uses only one."""
     if not modules:
         return arguments
     by_hand = [argument for argument in arguments if argument.startswith(host_drivers.ARGUMENT)]
@@ -127,7 +127,7 @@ def _with_modules_off(arguments: list[str], modules: Sequence[str]) -> list[str]
 
 
 def _acs(given: HostSettings, host: Host | None, running: str) -> acs_argument.Decision:
-    """Decide about ACS by an argument; not needed where ``given`` does not ask for it, or sets it by hand."""
+    """Decide about the ACS argument; it is not needed if ``given`` does not request it, or sets it by hand."""
     by_hand = any(argument.startswith(acs_argument.PREFIX) for argument in given.value("arguments", values.texts, []))
     if host is None or not given.data.get("acs_by_port") or by_hand:
         return acs_argument.NOT_NEEDED
@@ -173,7 +173,7 @@ def _complete(given: HostSettings, arguments: list[str]) -> list[str]:
 
 
 def ensure(system: System, data: Any, check: bool = False) -> Outcome:
-    """Make the next boot have exactly these arguments of their keys.
+    """Make the next boot have exactly the requested arguments for each of their keys.
 
     ``{"iommu": "passthrough", "pages": [...], "arguments": ["pci=realloc"], "remove": ["quiet"]}``, all optional;
     ``pages`` as in hugepages, ``avic`` as in kernel_settings, ``acs_by_port`` as in pci_tuning, ``vfio_binding`` as
@@ -232,7 +232,7 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
 
 
 def _vendor(system: System) -> str | None:
-    """Return the IOMMU's vendor: as firmware says (a virtual machine may mix CPU and IOMMU), else the CPU's vendor."""
+    """Return the IOMMU's vendor from the firmware's tables (a VM may mix CPU and IOMMU), else the CPU's vendor."""
     for table, vendor in (("DMAR", "GenuineIntel"), ("IVRS", "AuthenticAMD")):
         if system.exists(f"/sys/firmware/acpi/tables/{table}"):
             return vendor

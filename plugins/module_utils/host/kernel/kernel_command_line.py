@@ -13,19 +13,19 @@ import re
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
 
 ARGUMENT = re.compile(r'(?:[^\s"]|"[^"]*")+')
-# No quotes and no shell: these end in a file that a shell reads.
+# No quotes and no shell syntax, because a shell reads the file with the arguments.
 SAFE = re.compile(r"[A-Za-z0-9_.-]+(?:=[A-Za-z0-9_.,:;/@+*%^~=-]*)?")
-# Keys whose order and repetition carry meaning: hugepages= counts pages of the hugepagesz= before it
-# (Linux Documentation/admin-guide/mm/hugetlbpage.rst), so they come and go together.
+# Keys whose order and repetition are significant: hugepages= counts pages of the hugepagesz= before it
+# (Linux Documentation/admin-guide/mm/hugetlbpage.rst), so they are replaced together.
 FAMILIES = ({"hugepagesz", "hugepages", "default_hugepagesz"},)
-# Arguments that may be given several times, each for a part of it: another pci= stays beside this one.
+# Parts of arguments that may be given several times: another pci= is kept beside this one.
 PARTS = ("pci=config_acs",)
 
 
 def key(argument: str) -> str:
-    """Return an argument's name as the kernel compares it: "pci" for "pci=realloc"; quotes around all do not count.
+    """Return an argument's name as the kernel compares it: "pci" for "pci=realloc". Quotes around it are ignored.
 
-    A part of an argument (``PARTS``) has a name of its own.
+    A part of an argument (``PARTS``) has its own name.
     """
     for part in PARTS:
         if argument.lstrip('"').startswith(f"{part}="):
@@ -34,7 +34,7 @@ def key(argument: str) -> str:
 
 
 def quoted(argument: str) -> str:
-    """Return an argument as GRUB's files have it: to GRUB's script ";" ends a command (GRUB manual, "Quoting")."""
+    """Return an argument quoted for GRUB's files: ";" ends a command in GRUB's scripts (GRUB manual, "Quoting")."""
     return f'"{argument}"' if ";" in argument else argument
 
 
@@ -72,7 +72,7 @@ def checked(arguments: list[str], remove: list[str]) -> tuple[list[str], list[st
 
 
 def owned(arguments: list[str], remove: list[str]) -> set[str]:
-    """Return the keys that are ours: every other argument with one of them is replaced."""
+    """Return the keys that this module owns: any other argument with one of them is replaced."""
     keys = {key(argument) for argument in [*arguments, *remove]}
     for family in FAMILIES:
         if keys & family:
@@ -82,12 +82,12 @@ def owned(arguments: list[str], remove: list[str]) -> set[str]:
 
 
 def merged(line: str, arguments: list[str], remove: list[str]) -> str:
-    """Return ``line`` without the arguments that are ours, then ``arguments``. A second call changes nothing."""
+    """Return ``line`` without arguments of owned keys, then ``arguments``. A second call changes nothing."""
     keys = owned(arguments, remove)
     return " ".join([argument for argument in split(line) if key(argument) not in keys] + list(map(quoted, arguments)))
 
 
 def in_effect(line: str, arguments: list[str], remove: list[str]) -> bool:
-    """Return True if a kernel started with ``line`` has exactly ``arguments`` of our keys, in that order."""
+    """Return True if a kernel started with ``line`` has exactly ``arguments`` for the owned keys, in that order."""
     keys = owned(arguments, remove)
     return [argument.replace('"', "") for argument in split(line) if key(argument) in keys] == arguments

@@ -1,13 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Settings of the running kernel that cost guests with CPUs and memory of their own: frequency, idle states, balancing.
+"""Kernel settings that slow down guests with dedicated CPUs and memory: frequency, idle states, balancing.
 
-Each setting is left alone unless it is given. One that this host does not have is reported as not applicable. Why not a
-profile of tuned: docs/gpu-host.md, "CPUs and memory of the host".
+A setting that is not given is not changed. One that this host does not have is reported as not applicable. The reasons
+against a profile of tuned are in docs/gpu-host.md, "CPUs and memory of the host".
 
 Sources: Linux Documentation/admin-guide/pm/cpufreq.rst (scaling_governor), pm/cpuidle.rst (pm_qos_resume_latency_us),
 sysctl/kernel.rst (numa_balancing), mm/ksm.rst (run), mm/transhuge.rst (enabled);
-irqbalance(1) (IRQBALANCE_BANNED_CPULIST). avic.py has those of AVIC.
+irqbalance(1) (IRQBALANCE_BANNED_CPULIST). The sources for AVIC are in avic.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HUGE = "/sys/kernel/mm/transparent_hugepage/enabled"
 # From 1 us: 0 is "no limit" in that file. The deepest states of servers wake in less than 1 ms (intel_idle.c).
 LATENCY_US_MAX = 1_000_000
 CPU_LIST = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*")
-# Programs that set some of these, too: by unit, and the setting that they change.
+# Programs that also set some of these settings: by unit, the settings that they change.
 RIVALS = {
     "tuned.service": "governor, transparent_huge_pages and others, by its profile",
     "ksmtuned.service": "ksm",
@@ -40,9 +40,9 @@ RIVALS = {
 
 @dataclass
 class Reading:
-    """One setting on this host: the files with their texts now and as wanted; or why it has none.
+    """One setting on this host: its files with their current and wanted texts, or the reason why there are none.
 
-    ``argument``: the kernel argument that sets it, if the running kernel does not let it change.
+    ``argument``: the kernel argument that sets it, if the running kernel cannot change it.
     """
 
     files: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Reading:
 
     @property
     def seen(self) -> str:
-        """Return what the files say now; several values are separated by commas."""
+        """Return the current values in the files; several values are separated by commas."""
         return ",".join(sorted({now for now, _wanted in self.files.values()}))
 
 
@@ -121,7 +121,7 @@ def _avic(system: System, wanted: bool) -> Reading:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting: the check of its value, and how it is read on a host."""
+    """A setting: the check of its value, and the function that reads it on a host."""
 
     check: values.Check
     read: Callable[[System, Any], Reading]
@@ -151,7 +151,8 @@ def wanted(data: Any) -> dict[str, Any]:
 def ensure(system: System, data: Any, check: bool = False) -> Outcome:
     """Apply the settings in ``data`` (see ``wanted``). Raises HostError.
 
-    Facts: by setting ``wanted`` and ``seen``, or ``not_applicable`` with the reason; and programs that set them, too.
+    Facts: for each setting ``wanted`` and ``seen``, or ``not_applicable`` with the reason; and the programs that also
+    set them.
     """
     want = wanted(data)
     outcome = Outcome()
@@ -192,7 +193,7 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
 
 
 def _rivals(system: System) -> list[str]:
-    """Return as text the programs that are enabled and change these settings, too."""
+    """Return the enabled programs that also change these settings, as text."""
     return [
         f"{unit} is enabled and sets {what}: disable it, or leave the setting out"
         for unit, what in RIVALS.items()

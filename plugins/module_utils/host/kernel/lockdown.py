@@ -24,18 +24,18 @@ WAY_OUT = (
 
 
 def level(system: System) -> str | None:
-    """Return "none", "integrity" or "confidentiality"; None where the kernel does not say it."""
+    """Return "none", "integrity" or "confidentiality"; None if the kernel does not report it."""
     found = re.search(r"\[(\w+)\]", system.read(FILE) or "")
     return found[1] if found else None
 
 
 def forbids_config_writes(level_now: str | None) -> bool:
-    """Return True where the kernel refuses writes to config space for certain; unknown is left to the write itself."""
+    """Return True if the kernel certainly refuses writes to config space; if unknown, only a write can show it."""
     return level_now not in (None, NONE)
 
 
 def cause(level_now: str | None) -> str:
-    """Return as text why a write to config space was refused."""
+    """Return the reason why a write to config space was refused."""
     if level_now is None:
         return f"the kernel refuses writes to PCI config space (EPERM), and {FILE} does not say whether lockdown is on"
     if level_now == NONE:

@@ -4,9 +4,9 @@
 
 If the firmware has chosen a GPU as the display to boot with, the kernel's framebuffer drivers (efifb, vesafb,
 simplefb) hold a part of its memory, and the guest cannot map it. Since Linux 6.0 vfio-pci removes these drivers itself
-(commit d17378062079 "vfio/pci: Remove console drivers"). Before, sysfb_init must not run, which makes the devices that
-the drivers bind to (arch/x86/kernel/sysfb.c, since 5.15 drivers/firmware/sysfb.c; Linux
-Documentation/admin-guide/kernel-parameters.txt, initcall_blacklist=). Not tried on a host with such a display.
+(commit d17378062079 "vfio/pci: Remove console drivers"). In older kernels sysfb_init must not run, because it creates
+the devices that the drivers bind to (arch/x86/kernel/sysfb.c, since 5.15 drivers/firmware/sysfb.c; Linux
+Documentation/admin-guide/kernel-parameters.txt, initcall_blacklist=). Not tested on a host with such a display.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The record of the state before the first change: the role's ``absent`` restores from it.
 
-``Remembering`` is a System that notes the state of a thing before it changes it for the first time. An entry is written
-before the change, so that a run that is killed between both leaves an entry that restores nothing. What is noted first
-stays: later runs change what an earlier run has made.
+``Remembering`` is a System that records the state of each object before it changes the object for the first time. The
+entry is written before the change, so that a run that is killed in between leaves an entry that restores nothing. The
+first entry is kept, because later runs find the state that an earlier run has made.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.undo import vfs
 
 RECORD = "/var/lib/sailloft/gpu_host_before.json"
-# Files that a boot begins without, and those that are removed with the unit (at_boot/persistence.py).
+# Files that do not survive a reboot, and those that are removed with the unit (at_boot/persistence.py).
 NOT_NOTED = ("/run/", "/etc/sailloft/", "/usr/lib/sailloft/", "/etc/systemd/system/sailloft-", "/var/lib/sailloft/")
 DRIVERCTL_ORDER = "/etc/systemd/system/driverctl@.service.d/sailloft.conf"
-# Files of the kernel that take an order and have no state.
+# Kernel files that trigger an action and have no state.
 ORDERS = ("/proc/sys/vm/compact_memory",)
 
 
@@ -43,7 +43,7 @@ def as_bytes(noted: list[dict[str, Any]]) -> bytes:
 
 
 class Remembering(System):
-    """A system whose changes are noted in the record; all is done by ``inner``."""
+    """A System that records changes before ``inner`` makes them."""
 
     def __init__(self, inner: System) -> None:
         super().__init__(inner.root)
@@ -54,7 +54,7 @@ class Remembering(System):
         return self.inner.machine()
 
     def poke_bytes(self, path: str, data: bytes, offset: int) -> None:
-        """Note the text, the register or the VFs, and write."""
+        """Record the text, the register or the VFs, then write."""
         if path.endswith(vfs.FILES):
             self._note_vfs(path.split("/")[-2])
         elif path not in ORDERS:
@@ -69,7 +69,7 @@ class Remembering(System):
         self.inner.poke_bytes(path, data, offset)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Note the file, and replace it."""
+        """Record the file, then replace it."""
         if not path.startswith(NOT_NOTED) and path != DRIVERCTL_ORDER:
             before = self.inner.read_bytes(path)
             digest = sha256(content).hexdigest()
@@ -79,11 +79,11 @@ class Remembering(System):
         self.inner.replace(path, content)
 
     def remove(self, path: str) -> None:
-        """Remove a file: this is done to files of our own only."""
+        """Remove a file without recording it: only files of the role are removed."""
         self.inner.remove(path)
 
     def run(self, argv: list[str], stdin: str | None = None, timeout_seconds: float | None = None) -> str:
-        """Note what a command is about to change, and run it."""
+        """Record the state that a command will change, then run it."""
         if argv[:2] == ["driverctl", "set-override"] or argv[:2] == ["driverctl", "unset-override"]:
             path = f"{vfio_binding.OVERRIDES}/pci-{argv[2]}"
             bound = self.inner.link_name(f"/sys/bus/pci/devices/{argv[2]}/driver")
@@ -103,14 +103,14 @@ class Remembering(System):
                 self._note(kind="firmware", path=f"{address} {name}", address=address, value=seen[name].next_boot.text)
 
     def _note_vfs(self, address: str) -> None:
-        """Note the VFs of a physical function, unless they are noted."""
+        """Record the VFs of a physical function, unless they are already recorded."""
         if all((entry["kind"], entry["path"]) != ("vfs", address) for entry in entries(self.inner)):
             state = vfs.read(self.inner, address)
             if state is not None:
                 self._note(kind="vfs", path=address, state=state)
 
     def _note_written(self, path: str, digest: str) -> None:
-        """Add to what we have written to a file: only that is replaced by what was before."""
+        """Add a digest to those written to a file: a restore replaces the file only if it has one of them."""
         known = entries(self.inner)
         for entry in known:
             if entry["path"] == path and digest not in entry.get("written", [digest]):
@@ -127,6 +127,6 @@ class Remembering(System):
 
 
 def _key(entry: dict[str, Any]) -> tuple[str, str, int]:
-    # A binding is one thing, whether driverctl writes its file or we do.
+    # A binding is the same object, whether driverctl or this code writes its file.
     kind = "file" if entry["kind"] == "override" else entry["kind"]
     return kind, os.path.normpath(entry["path"]), entry.get("offset", 0)

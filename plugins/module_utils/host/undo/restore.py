@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Restore the former state of a host from its record, the last change first.
 
-A thing that is gone (a device, a file of the kernel) needs no restoring. One that cannot be restored keeps its entry,
-so that the next call tries it again.
+An object that no longer exists (a device, a kernel file) needs no restore. An object that cannot be restored keeps its
+entry, so that the next call tries it again.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ NUMBER_IN_BRACKETS = re.compile(r"\(([^()]+)\)$")
 
 
 def ensure(system: System, check: bool = False) -> Outcome:
-    """Restore every entry of the record, and remove the service of the boot. Raises HostError while guests run.
+    """Restore every entry of the record, and remove the boot service. Raises HostError while guests run.
 
-    ``pending`` in the outcome says what waits for a reboot; failures are in ``failed``, after all others were restored.
+    ``pending`` in the outcome lists what waits for a reboot. Failures are in ``failed``, after all other entries were
+    restored.
     """
     running = guests.read(system)
     if running:
         raise HostError(
             f"guests run on this host: {'; '.join(map(str, running))}", "shut them down, then take back its settings"
         )
-    # First, so that no boot brings back what is restored.
+    # The service is removed first, so that no boot applies the settings again.
     outcome = unit.remove(system, persistence.SERVICE, check)
     noted = record.entries(system)
     failures: list[str] = []
@@ -72,7 +73,7 @@ def _name(entry: dict[str, Any]) -> str:
 
 
 def _before(entry: dict[str, Any]) -> Any:
-    """Return the state that the entry noted; False: it was not there."""
+    """Return the state in the entry; False: the object did not exist."""
     kind = entry["kind"]
     if kind == "file":
         return False if entry["base64"] is None else base64.b64decode(entry["base64"])
@@ -86,13 +87,13 @@ def _before(entry: dict[str, Any]) -> Any:
 
 
 def _now(system: System, entry: dict[str, Any]) -> Any:
-    """Return the state now in the same form; None: the thing is gone, or cannot be read."""
+    """Return the current state in the form of ``_before``; None: the object is gone, or cannot be read."""
     kind, path = entry["kind"], entry["path"]
     if kind == "file":
         content = system.read_bytes(path)
         return False if content is None else content
     if kind == "override":
-        # driverctl binds the device before it saves the file: a kill in between leaves a device bound without one.
+        # driverctl binds the device before it saves the file: a kill in between leaves a bound device without a file.
         bound = system.link_name(f"/sys/bus/pci/devices/{entry['address']}/driver")
         return system.read(path) or (bound if bound == vfio_binding.DRIVER != entry["bound"] else False)
     if kind == "vfs":
@@ -157,7 +158,7 @@ def _after_files(system: System, paths: list[str], outcome: Outcome, check: bool
 
 
 def _chosen(text: str) -> str:
-    """Return the word in brackets of a file that shows all choices ("always [madvise] never"), else the text."""
+    """Return the word in brackets if a file shows all choices ("always [madvise] never"), else the whole text."""
     found = re.search(r"\[(\w+)\]", text)
     return found[1] if found else text
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The VFs of a physical function as they were: count, drivers, mode of the switch, settings; and back to them."""
+"""Read and restore the VFs of a physical function: count, drivers, mode of the switch, settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def changed_by(system: System, argv: list[str], stdin: str | None) -> list[str]:
 def read(system: System, address: str) -> dict[str, Any] | None:
     """Return the state of a physical function's VFs; None if the function is gone.
 
-    ``settings``: by index, as text, those that the driver tells.
+    ``settings``: those that the driver reports, by index as text.
     """
     count = system.read(f"{vf_settings.DEVICES}/{address}/{COUNT}")
     if count is None:
@@ -48,7 +48,7 @@ def read(system: System, address: str) -> dict[str, Any] | None:
 
 
 def restore(system: System, address: str, before: dict[str, Any]) -> None:
-    """Bring the VFs back to the state ``before``. Raises HostError."""
+    """Restore the VFs to the state ``before``. Raises HostError."""
     now = read(system, address)
     if now is None:
         return

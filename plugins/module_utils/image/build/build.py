@@ -29,9 +29,9 @@ TOOLS = ("mount", "umount", "unshare", "mksquashfs", "veritysetup", "systemctl",
 
 
 def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str], object]) -> list[Outcome]:
-    """Bring the store to the requested images.
+    """Build the requested images and publish them in the store.
 
-    Raises ImageError; the store then has the images that were complete before.
+    Raises ImageError; the store then keeps the images that were complete before.
 
     With ``setting.check``, new layers are built into the cache, and the store stays as it is.
     """
@@ -44,7 +44,7 @@ def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str
     tools.require(*TOOLS)
     for image in images.values():
         tools.require(*family_of(image.layers[0].distribution).TOOLS)
-    # ansible-playbook, for roles, lies beside the Python that runs this.
+    # ansible-playbook, which applies roles, is in the folder of the Python that runs this.
     os.environ["PATH"] = f"{os.path.dirname(sys.executable)}:{tools.search_path()}"
     public_key = sign.read_public_key(setting.public_key)
     with locked(setting.cache, ", ".join(images)):
@@ -68,8 +68,8 @@ def _build_all(
     stageless = {name for name, chain in chains.items() if not first_stages.has_stage(setting, public_key, chain)}
 
     def work_apart() -> None:
-        # Installing packages leaves cores idle. Meanwhile the parts of the first stages are fetched, and the first
-        # stage of each image whose layers are built is made: one at a time, since images may share it.
+        # Installing packages leaves cores idle. Meanwhile, the parts of the first stages are fetched, and the first
+        # stage of each image whose layers are all built is made. Only one is made at a time, since images may share it.
         with concurrent.futures.ThreadPoolExecutor() as pool, concurrent.futures.ThreadPoolExecutor(1) as stage_pool:
             userlands = first_stages.Userlands(setting.cache, work, pool)
             for name, chain in chains.items():
@@ -108,7 +108,7 @@ def _build_all(
 
 
 def _requests(images: Mapping[str, Image], fetch: Fetcher) -> dict[str, LayerRequest]:
-    """Return layer name -> requested layer; a layer follows those below it."""
+    """Return layer name -> requested layer, in an order in which a layer comes after those below it."""
     found: dict[str, LayerRequest] = {}
     for image in images.values():
         parent = None

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The cache of built layers: one build at a time, and nothing that has not been used for a month."""
+"""The cache of built layers: only one build uses it at a time, and entries unused for a month are removed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
-UNUSED_S = 30 * 86400  # older folders are removed from the cache
+UNUSED_S = 30 * 86400  # entries that were not used for this time are removed from the cache
 
 
 @contextlib.contextmanager
 def locked(cache: Path, names: str) -> Iterator[None]:
-    """Lock the cache for this build; another build's error names who builds."""
+    """Lock the cache for this build. Raises ImageError, which names the other build, if it is locked already."""
     cache.mkdir(parents=True, exist_ok=True)
     handle = os.open(cache / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -44,7 +44,7 @@ def remove(folder: Path) -> None:
 
 
 def sweep(cache: Path) -> None:
-    """Remove from the cache what no build has used for UNUSED_S seconds."""
+    """Remove the cache entries that no build has used for UNUSED_S seconds."""
     oldest = time.time() - UNUSED_S
     for pattern in ("layers/*", "apt/lists-*", "dnf/*", "first-stages/*"):
         for path in cache.glob(pattern):

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Fetch the lists of archives, each once, with a time limit."""
+"""Fetch the lists of archives, each only once and with a time limit."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
 FETCH_TIMEOUT_S = 60
-# The time limit of a whole file, which has some hundred kilobytes.
+# The time limit for a whole file of a few hundred kilobytes.
 FETCH_DEADLINE_S = 120
 
 
 class Fetcher:
-    """A cache of the bytes at URLs, each fetched once.
+    """A callable that returns the bytes at a URL, and fetches each URL only once.
 
-    Raises ImageError, and FileNotFoundError for what the server does not have.
+    Raises ImageError, or FileNotFoundError if the server does not have the file.
     """
 
     def __init__(self, open_url: Callable[..., Any], deadline_s: float = FETCH_DEADLINE_S) -> None:
@@ -52,13 +52,13 @@ class Fetcher:
             raise _no_answer(url, f"cannot be read: {error or type(error).__name__}") from error
 
     def _whole(self, url: str, answer: Any) -> bytes:
-        """Read the answer to its end. The time-out covers silence only; the deadline ends a server that is too slow."""
+        """Read the whole answer. The timeout only covers silence; the deadline ends a transfer that is too slow."""
         deadline = time.monotonic() + self._deadline_s
         parts: list[bytes] = []
         while True:
             part: bytes = answer.read1(1 << 16)
             if not part:
-                # The length that http.client still waits for; other answers have no such attribute.
+                # The number of bytes that http.client still expects; answers of other kinds have no such attribute.
                 if getattr(answer, "length", None):
                     raise http.client.IncompleteRead(b"".join(parts), answer.length)
                 return b"".join(parts)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The first stage of each image, in the cache: the kernel that a layer brings and the programs of the lowest layer."""
+"""Build the first stage of each image in the cache, for the kernel of a layer, with programs of the lowest layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifes
 
 
 class Brought(NamedTuple):
-    """A kernel and the layer that brings it, whose files lie in ``folder``."""
+    """A kernel and the layer that brings it; the layer's files are in ``folder``."""
 
     request: LayerRequest
     folder: Path
@@ -33,14 +33,14 @@ class Brought(NamedTuple):
 
 
 def has_stage(setting: Setting, public_key: str, chain: list[LayerRequest]) -> bool:
-    """Return whether the cache has the first stage; it is unknown until the layer that brings the kernel is built."""
+    """Return whether the cache has the first stage; False until all layers of the chain are built."""
     parts = [(request, built) for request in chain if (built := layers.find(setting.cache, request.key))]
     brought = _highest_kernel(parts) if len(parts) == len(chain) else None
     return brought is not None and stage_place(setting, public_key, chain, brought.request).exists()
 
 
 def stage_place(setting: Setting, public_key: str, chain: list[LayerRequest], request: LayerRequest) -> Path:
-    """Return where the cache has the first stage for the kernel that ``request``, a layer of the chain, brings."""
+    """Return the cache's path of the first stage for the kernel that ``request``, a layer of the chain, brings."""
     programs = family_of(request.layer.distribution).first_stage_digest()
     text = canonical_json([BUILD_FORMAT, request.key, chain[0].key, public_key, setting.init, programs])
     return setting.cache / "first-stages" / hashlib.sha256(text).hexdigest()

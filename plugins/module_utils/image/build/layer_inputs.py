@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The inputs of a layer: all that its request says, as plain data for its key and its manifest."""
+"""The inputs of a layer: its whole request, as plain data for its key and its manifest."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model
 def layer_inputs(layer: Layer, content_digests: Mapping[str, str]) -> dict[str, Any]:
     """Return the layer as plain data that is the same on every build machine: files and roles are given by digests.
 
-    ``content_digests``: sha256 by path of each of ``layer.sources()`` and by name of each of ``layer.roles``, no other.
-    Raises ImageError for another set.
+    ``content_digests`` must have exactly one sha256 for each path of ``layer.sources()`` and for the name of each role
+    in ``layer.roles``. Raises ImageError if one is missing or unknown.
     """
     needed = {*layer.sources(), *(role.name for role in layer.roles)}
     if set(content_digests) != needed:

@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_i
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Layer
 
-# Raise it with every change of the builder that gives other bytes for the same request: all layers are then rebuilt.
+# Increase it with every change of the builder that changes the bytes for the same request; all layers are then rebuilt.
 BUILD_FORMAT = 3
 
 
@@ -21,10 +21,10 @@ def layer_key(
     release_digests: Mapping[str, str],
     content_digests: Mapping[str, str],
 ) -> str:
-    """Return the key (hexadecimal sha256) of ``layer`` on the layer with ``parent_key``, None for the lowest layer.
+    """Return the key (hexadecimal sha256) of ``layer``; ``parent_key`` is its parent's, None for the lowest layer.
 
-    ``release_digests``: the sha256 of each release file of the layer's archives, by the names that its builder gives
-    them. ``content_digests`` as ``layer_inputs`` takes them; raises ImageError as that does.
+    ``release_digests``: the sha256 of each release file of the layer's archives, by the names that the distribution's
+    family gives them. ``content_digests`` and the ImageError that is raised are those of ``layer_inputs``.
     """
     return hashlib.sha256(
         canonical_json(

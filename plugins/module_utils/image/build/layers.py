@@ -36,7 +36,7 @@ SQUASHFS, LISTING, RECORD, VMLINUZ = "layer.squashfs", "listing.json", "layer.js
 
 @dataclass(frozen=True)
 class LayerRequest:
-    """A requested layer, with all that its bytes depend on. ``epoch``: s since 1970."""
+    """A requested layer with everything that its bytes depend on. ``epoch`` is in s since 1970."""
 
     layer: Layer
     key: str
@@ -47,7 +47,7 @@ class LayerRequest:
 
 @dataclass(frozen=True)
 class Built:
-    """A layer in the cache: its files are in ``folder``. ``kernel`` is None if it brings none."""
+    """A layer in the cache: its files are in ``folder``. ``kernel`` is None if the layer brings none."""
 
     folder: Path
     entry: ManifestLayer
@@ -88,7 +88,7 @@ def _texts(data: Any) -> Iterator[str]:
 
 
 def require_unchanged(request: LayerRequest) -> None:
-    """Raise ImageError if the layer's files or roles differ from those that its key was made of."""
+    """Raise ImageError if the layer's files or roles differ from those that its key was computed from."""
     now = layer_inputs(request.layer, content_digests(request.layer))
     for what, name in (("files", "path"), ("roles", "name")):
         for old, new in zip(request.inputs[what], now[what]):
@@ -101,7 +101,7 @@ def require_unchanged(request: LayerRequest) -> None:
 
 
 def find(cache: Path, key: str) -> Built | None:
-    """Return the layer with this key; None if it was not built before, or a file of it is missing or cut short."""
+    """Return the layer with this key; None if it was not built before, or one of its files is missing or truncated."""
     folder = cache / "layers" / key
     try:
         record = json.loads((folder / RECORD).read_text())
@@ -123,7 +123,7 @@ def find(cache: Path, key: str) -> Built | None:
 
 
 def built(cache: Path, request: LayerRequest) -> Built:
-    """Return the layer, which this build found or put into the cache. Raises ImageError if it is not there now."""
+    """Return a layer that this build found in the cache or put there. Raises ImageError if it is not there any more."""
     there = find(cache, request.key)
     if there is None:
         raise ImageError(
@@ -183,8 +183,8 @@ def build(
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         listed = pool.submit(listing, tree)
         squashfs.pack(tree, file, request.epoch, run)
-    # Derived from the key, so that an attacker cannot prepare blocks for many layers at once, and two builds have the
-    # same.
+    # The salt is derived from the key, so that an attacker cannot prepare blocks for many layers at once, and so that
+    # two builds have the same salt.
     verity = squashfs.append_verity(file, hashlib.sha256(f"sailloft-verity {request.key}".encode()).hexdigest(), run)
     data = canonical_json(listed.result())
     (out / LISTING).write_bytes(data)
@@ -225,7 +225,7 @@ def mount_chain(work: Path, chain: list[Built], run: Run) -> list[Path]:
 
 @contextlib.contextmanager
 def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run) -> Iterator[None]:
-    """Mount the builder's own folders over the image's, for downloads; in the image they are empty."""
+    """Mount the builder's download folders over the image's, so that the image's own folders stay empty."""
     done = []
     try:
         for name, own in sorted(folders.items()):

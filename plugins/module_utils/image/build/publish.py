@@ -99,7 +99,7 @@ def _packages(parts: list[Built]) -> tuple[Package, ...]:
 
 
 def _whole(store: Store, digest: str, new: Manifest, data: bytes, public_key: str) -> bool:
-    """Return whether the store has all of the image, signed by the key that is requested now."""
+    """Return whether the store has the whole image, signed with the key that is requested now."""
     try:
         return not store.missing_blobs(new) and sign.verifies(data, store.read(digest, SIGNATURE), public_key)
     except ImageError:
@@ -107,7 +107,7 @@ def _whole(store: Store, digest: str, new: Manifest, data: bytes, public_key: st
 
 
 def _current(store: Store, digest: str | None) -> tuple[Manifest | None, dict[str, Any]]:
-    """Return the image that the store has, with its listings; None if it can no longer be read."""
+    """Return the manifest of the store's image, with its listings; None if it can no longer be read."""
     if digest is None:
         return None, {}
     try:

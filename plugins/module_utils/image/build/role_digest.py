@@ -1,11 +1,11 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""One digest of a role's contents: a layer to which the role is applied is built again when it changes.
+"""Compute a digest of a role's contents. A layer to which the role is applied is built again when the digest changes.
 
 The digest covers the role's own files, every role that one of these files names (as a dependency, or to include it),
-and those plugins of the role's collection that they name, with all that these import. Any word of the text may be a
-name, so the digest covers too much rather than too little. It does not cover Ansible itself and modules of other
-collections, since every build host has its own version of them.
+and those plugins of the role's collection that the files name, with everything that these plugins import. Any word of
+the files may be a name, so the digest covers too much rather than too little. It does not cover Ansible itself and
+modules of other collections, since every build host has its own version of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
 WORD = re.compile(r"[A-Za-z_]\w*")
-# Words with dots first: a role of another collection.
+# The full name of a role, which may be in another collection.
 FULL_NAME = re.compile(r"\b[a-z_]\w*\.[a-z_]\w*\.[a-z_]\w*\b")
 
 
@@ -63,7 +63,8 @@ def content_digest(name: str) -> str:
 def _named(word: str, label: str, collection: Path | None) -> tuple[str, Path] | None:
     """Return the role that a word in the role ``label`` may mean, with its path; None if there is none."""
     if "." in word:
-        # Modules have such names too, and a query to Ansible takes a second: only collections with the role count.
+        # Modules have such names too, and asking Ansible about each would take a second. So only a role of this name
+        # in the named collection's folder counts.
         place = _find(word)
         return None if place is None else (word, place)
     if collection is not None:

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Apply Ansible roles inside an image's root, over the connection ``community.general.chroot``.
 
-``ansible-playbook`` of the build host runs a generated play in ``confine``'s namespaces. A role can tell an image from
-a host by Ansible's own means: ``ansible_connection`` is ``community.general.chroot``, and the fact ``is_chroot`` is
-true.
+``ansible-playbook`` of the build host runs a generated play in ``confine``'s namespaces. In an image, the variable
+``ansible_connection`` is ``community.general.chroot``, and the fact ``is_chroot`` is true. A role can use them to
+distinguish an image from a host.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Role
 
 PYTHON = "/usr/bin/python3"
-# The variables of the build host's environment that find programs and archives; any others would be visible inside.
+# The build host's environment variables that are needed to find programs and archives. All others are not passed on,
+# since they would be visible in the image.
 KEPT = (
     *("PATH", "HOME", "SOURCE_DATE_EPOCH"),
     *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
@@ -39,7 +40,7 @@ SETTINGS = {
     "ANSIBLE_RETRY_FILES_ENABLED": "false",
     "LC_ALL": "C.UTF-8",
 }
-# Facts that an image itself has. Others are the build host's: its CPUs, memory, disks, addresses and kernel.
+# The facts that describe the image. All others describe the build host: its CPUs, memory, disks, addresses and kernel.
 FACTS = ["!all", "!min", "distribution", "pkg_mgr", "service_mgr", "python", "chroot", "user"]
 
 
@@ -49,7 +50,7 @@ def apply(
     """Apply ``roles`` in order to the image at ``root``.
 
     The play's host has the name of ``layer``. Values in ``vars`` are used unchanged and not templated again.
-    Variables and modules are in memory only, on the build host and inside. Raises ImageError.
+    Variables and modules are only kept in memory, on the build host and in the image. Raises ImageError.
     """
     if not roles:
         return
@@ -82,7 +83,7 @@ def _inventory(layer: str, root: Path, python: str) -> dict[str, Any]:
         "ansible_connection": "community.general.chroot",
         "ansible_host": str(root),
         "ansible_python_interpreter": python,
-        # A memory file system inside: see confine.
+        # /run is a tmpfs in the image: see confine.
         "ansible_remote_tmp": "/run/ansible",
         "ansible_async_dir": "/run/ansible-async",
     }
@@ -93,10 +94,10 @@ def _play(layer: str, roles: tuple[Role, ...] | list[Role]) -> str:
     """Return the play as YAML: JSON, except for the tag on values that must not be templated again."""
     environment = {
         "HOME": "/root",
-        # This tells Ansible for certain that it is in a chroot; the name is Debian's.
+        # Ansible always reports a chroot if this variable is set; its name is Debian's.
         "debian_chroot": layer,
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        # Compiled files contain times.
+        # Byte-compiled files contain time stamps.
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "SYSTEMD_OFFLINE": "1",
@@ -118,13 +119,13 @@ def _literal(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_literal(item) for item in value) + "]"
     if isinstance(value, str):
-        # YAML has no surrogates, which JSON writes for characters beyond 16 bits.
+        # JSON's ASCII form has surrogates for characters beyond 16 bits, and YAML does not allow surrogates.
         return "!unsafe " + json.dumps(value, ensure_ascii=False)
     return json.dumps(value)
 
 
 def _failure(output: str, names: str) -> tuple[str, str]:
-    """Return cause and next step from the output of ``ansible-playbook``, which omits values with no_log."""
+    """Return cause and remedy from the output of ``ansible-playbook``, which omits values with no_log."""
     task = ""
     for line in output.splitlines():
         heading = re.match(r"(?:TASK|RUNNING HANDLER) \[(.*)\] \**$", line)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The manifest's packages as a CycloneDX bill of materials, by the library cyclonedx-python-lib."""
+"""The manifest's packages as a CycloneDX bill of materials, made with the library cyclonedx-python-lib."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sbom(
 ) -> bytes:
     """Return CycloneDX 1.6 JSON: the same image gives the same bytes.
 
-    ``layers``: name -> key; ``epoch``, s since 1970, is its time stamp. Raises ImageError without the library.
+    ``layers``: name -> key; ``epoch`` (s since 1970) is its time stamp. Raises ImageError if the library is missing.
     """
     try:
         from cyclonedx.model import Property

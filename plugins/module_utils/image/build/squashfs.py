@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifes
 # (13 s of CPU), zstd-19 with 1 MiB 86.6 MB in 158 s, xz 79.6 MB in 369 s. zstd-9 has most of the gain at a twelfth
 # of xz's time, and small blocks cost a node less memory and time at each read of a part of a file.
 OPTIONS = ("-comp", "zstd", "-Xcompression-level", "9", "-b", "256K")
-# dm-verity's unit, and the largest that every kernel with 4 KiB pages takes; mksquashfs pads to it.
+# dm-verity's block size, the largest that every kernel with 4 KiB pages supports; mksquashfs pads its output to it.
 BLOCK_BYTES = 4096
 
 
@@ -59,13 +59,13 @@ def append_verity(path: Path, salt: str, run: Run) -> Verity:
 
 
 def mount_read_only(path: Path, at: Path, run: Run) -> None:
-    """Mount the layer's tree at ``at`` by a loop device; without one, unpack it there (slower, more space)."""
+    """Mount the layer's tree at ``at`` with a loop device; without one, unpack it there (slower, more space)."""
     at.mkdir()
     try:
         run(["mount", "-t", "squashfs", "-o", "loop,ro,nodev", path, at])
     except ToolError:
         run.progress(f"{run.subject}: no loop device for {path.parent.name[:12]}, unpacking it")
-        # Its xattrs are required too: whiteouts and opaque folders of a layer below the top.
+        # unsquashfs also unpacks xattrs (file capabilities) and device nodes (whiteouts), which must be kept.
         run(["unsquashfs", "-quiet", "-no-progress", "-force", "-dest", at, path])
 
 

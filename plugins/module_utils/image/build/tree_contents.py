@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Users, files and services of a layer, put into the image's tree."""
+"""Put the users, files and services of a layer into the image's tree."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _number(root: Path, subject: str, database: str, name: str) -> int:
 
 
 def _required_account(root: Path, subject: str, database: str, name: str) -> list[str]:
-    """Return what ``_account`` does. Raises ImageError, about ``subject``, if the image does not have the name."""
+    """Return the fields as ``_account`` does. Raises ImageError, about ``subject``, if the image lacks the name."""
     fields = _account(root, database, name)
     if fields is None:
         what = "user" if database == "passwd" else "group"

@@ -32,7 +32,7 @@ def roles() -> list[Path]:
 def configuration() -> str:
     """Return an ansible.cfg with only the search paths of this build host's configuration. Raises ImageError."""
     settings = _settings()
-    # Ansible reads "%" in it as the beginning of a name, and "%%" as itself.
+    # In this file, Ansible reads "%" as the beginning of a name and "%%" as a percent sign.
     places = {
         "collections_path": ":".join(settings["COLLECTIONS_PATHS"]).replace("%", "%%"),
         "roles_path": ":".join(settings["DEFAULT_ROLES_PATH"]).replace("%", "%%"),

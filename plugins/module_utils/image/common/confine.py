@@ -2,19 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Run commands on an image's root so that they do not change the build host by accident.
 
-This is no security boundary against hostile code: the code is root, the build host's tools run beside it with the build
-host's root (so that /proc/1/root leads there), and it may make device nodes.
+This is not a security boundary against hostile code: the code runs as root, tools of the build host run beside it with
+the build host's root folder (so that /proc/1/root leads there), and it may make device nodes.
 
-The commands run in namespaces of their own (util-linux' ``unshare``). Mounts disappear with the last of the commands,
-however they end, and a daemon that a package starts ends with them. The root gets
+The commands run in their own namespaces (``unshare`` of util-linux). However the commands end, their mounts and any
+daemon that a package has started end with them. The root gets
 
-- ``/proc`` with only these processes, whose settings of the kernel (``/proc/sys``, ``sysrq-trigger``) are read-only,
+- ``/proc`` with only these processes; the kernel's settings (``/proc/sys``, ``sysrq-trigger``) are read-only,
 - ``/dev`` with null, zero, full, random, urandom and tty, and no disk or GPU of the build host,
-- no ``/sys``: there is nothing of the build host's hardware to read or to write,
-- ``/run`` and ``/tmp`` in memory: files left there are in no image,
+- no ``/sys``, so that the build host's hardware can be neither read nor written,
+- ``/run`` and ``/tmp`` in memory: files left there are not in the image,
 - the build host's ``/etc/resolv.conf``, and for Debian a ``policy-rc.d`` that starts no service, both while
   the commands run,
-- "localhost" for a host name, since packages write it into files.
+- the host name "localhost", since packages write the host name into files.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ exit "$status"
 
 
 def confined(root: Path, argv: list[str]) -> list[str]:
-    """Return a command that prepares ``root`` and then runs ``argv`` outside of it; needs root's rights.
+    """Return a command that prepares ``root`` and then runs ``argv`` outside of it; it must be run as root.
 
     The exit status of the command is that of ``argv``.
     """

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The one exception that everything under ``image`` raises and the modules turn into their failure."""
+"""The exception that all code under ``image`` raises and that the modules report as their failure."""
 
 from __future__ import annotations
 

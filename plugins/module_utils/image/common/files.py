@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 CHUNK_BYTES = 1 << 20
-# The hexadecimal sha256 of something, without a prefix: names images, blobs and keys.
+# A hexadecimal sha256 without a prefix; images, blobs and keys are named by it.
 DIGEST = re.compile(r"[0-9a-f]{64}")
 # The temporary file beside NAME, which is renamed to NAME when it is complete. Its name is always the same, so that the
 # next run takes over what a killed run left; it is hidden, so that it is not mistaken for the file itself.
@@ -40,7 +40,7 @@ def temporary_of(path: str | os.PathLike[str]) -> str:
 
 
 def write_synced(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file and wait until it is on the disk. A web server may read it whatever the umask is. Raises OSError."""
+    """Write a file that a web server may read, whatever the umask is; wait until it is on the disk. Raises OSError."""
     with open(path, "wb") as stream:
         stream.write(data)
         stream.flush()
@@ -49,7 +49,7 @@ def write_synced(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write ``data`` to ``path`` atomically, mode 0644: a reader has the old file or the new, also after a power loss.
+    """Write ``data`` to ``path`` atomically (mode 0644): readers get the old or the new file, even after a power loss.
 
     The folder must exist. If writing fails, the partly written file is removed. Raises OSError.
     """

@@ -11,13 +11,13 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
 
-# They become names of files that a web server serves and iPXE requests, so no space, slash, or leading dot.
+# Names become file names that a web server serves and iPXE requests, so they have no space, slash, or leading dot.
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 # A node's name in URLs of a boot server and in kernel arguments.
 NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
-# The number of nodes that a message names; it only counts the others.
+# The number of nodes that a message names; the others are only counted.
 LISTED = 20
 
 
@@ -51,6 +51,6 @@ def checked_node(name: Any) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the names for a message, shortened since a fleet has too many for one."""
+    """Return the names for a message, shortened because a fleet may have too many for one message."""
     more = len(names) - LISTED
     return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")

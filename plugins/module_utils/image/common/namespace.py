@@ -24,11 +24,11 @@ PR_SET_PDEATHSIG = 1
 
 
 def isolated(work: Callable[[], None]) -> None:
-    """Run ``work`` in a process with mounts and processes of its own, and wait for it.
+    """Run ``work`` in a process with its own mount and PID namespaces, and wait for it.
 
-    The process is the first of its PID namespace and ends with its parent, also by SIGKILL. The kernel then ends all
-    that it started, and with the last of them the mounts and loop devices are gone. Raises what ``work`` raised as
-    ImageError, and ImageError if the kernel refuses namespaces.
+    The process is the first of its PID namespace and ends with its parent, even if that is killed by SIGKILL. The
+    kernel then kills all processes that it started, and removes the mounts and loop devices with the last of them.
+    Raises the errors of ``work`` as ImageError, and ImageError if the kernel refuses namespaces.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     reading, writing = os.pipe()
@@ -36,8 +36,8 @@ def isolated(work: Callable[[], None]) -> None:
     sys.stderr.flush()
     middle = os.fork()
     if middle == 0:
-        # unshare() puts only children into the new PID namespace, so one more fork; and this process must not stay
-        # in a namespace of its own, which is why it is not the module's.
+        # unshare() puts only child processes into the new PID namespace, so a second fork is needed. The module's own
+        # process must not enter the new namespaces, so it does not call unshare() itself.
         os.close(reading)
         code = 1
         try:

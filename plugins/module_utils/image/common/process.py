@@ -12,7 +12,7 @@ from typing import Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
-# It takes argv and the environment, and returns the exit status and the output, which includes the errors.
+# A function that takes argv and the environment, and returns the exit status and the output, standard error included.
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 CHECK_S = 5
 
@@ -23,12 +23,12 @@ def run(
     show: Callable[[str], object] = lambda line: None,
     fault: Callable[[], ImageError | None] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, give each line that it prints to ``show``, and return its status and output.
+    """Run a command, pass each line that it prints to ``show``, and return its status and output.
 
     ``fault`` is called every CHECK_S seconds; once it returns an error, the command and its processes are killed.
 
-    The caller decides about a status other than 0. Raises ImageError if the program does not exist, and that of
-    ``fault``.
+    The caller must handle a status other than 0. Raises ImageError if the program does not exist, and the error that
+    ``fault`` returned.
     """
     try:
         process = subprocess.Popen(
@@ -74,6 +74,6 @@ def _watch(
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
-                return  # it ended just now
+                return  # the process has just ended
             errors.append(error)
             return

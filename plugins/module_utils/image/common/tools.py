@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Run the tools that build an image: report each failure, and the package that brings a missing tool."""
+"""Run the tools that build an image; report each failure, and the package that has a missing tool."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import process
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
-# The Debian packages of tools that do not have the package's name.
+# Tool -> its Debian package. A tool that is not listed has the name of its package.
 PACKAGES = {
     "apt-get": "apt",
     "chroot": "coreutils",
@@ -35,7 +35,7 @@ MOST_LINKS = 40  # as Linux (MAXSYMLINKS in include/linux/namei.h)
 
 
 class ToolError(ImageError):
-    """A tool ended with an error; ``output`` is all that it wrote, standard error included."""
+    """A tool ended with an error; ``output`` is its whole output, standard error included."""
 
     def __init__(self, subject: str, argv: Sequence[str], output: str) -> None:
         """Describe the failure. ``subject`` names what was being built."""
@@ -69,8 +69,8 @@ def search_path() -> str:
 class Run:
     """A callable that runs a tool and returns its output. Raises ToolError, about ``subject``.
 
-    ``environment`` is the tool's whole environment, except what every tool needs: the settings of the builder's user
-    must not get into an image.
+    The tool's environment is ``environment`` and the variables that every tool needs. No others are passed on, since
+    the settings of the builder's user must not get into an image.
     """
 
     subject: str
@@ -86,7 +86,7 @@ class Run:
     ) -> str:
         """Run a tool. ``env`` is added to the environment; the first group of lines matching ``show`` is progress.
 
-        ``fault``: called from time to time; an error that it returns ends the tool, and is raised.
+        ``fault`` is called from time to time; if it returns an error, the tool is ended and the error is raised.
         """
         done = self.process([os.fspath(item) for item in argv], env, show, fault)
         if done.returncode:
@@ -100,7 +100,7 @@ class Run:
         show: str | Callable[[str], object] | None = None,
         fault: Callable[[], ImageError | None] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a tool as a call does, but return any exit status; ``show`` may be a function that gets each line."""
+        """Run a tool as ``__call__`` does, but return any exit status; ``show`` may be a function for each line."""
         require(argv[0])
         return process.run(
             argv,
@@ -128,10 +128,10 @@ class Run:
 
 
 def inside(root: Path, path: str, follow: bool = False) -> Path:
-    """Return the place of the image's ``path`` on this machine; its folder's links are followed within ``root``.
+    """Return the path on this machine of the image's ``path``; links in its folders are followed within ``root``.
 
-    With ``follow`` the last part is followed too; it need not exist. An image's link to /run must not lead to this
-    machine's. Raises ImageError if links lead in a circle.
+    With ``follow``, a link in the last part is followed too; the path need not exist. A link to /run in an image must
+    not lead to this machine's /run. Raises ImageError if links lead in a circle.
     """
     done: list[str] = []
     ahead = [part for part in path.split("/") if part not in ("", ".")]
@@ -156,7 +156,7 @@ def inside(root: Path, path: str, follow: bool = False) -> Path:
 
 
 def file_inside(root: Path, path: str) -> Path | None:
-    """Return the file that ``path`` of the image leads to by the image's own links; None if there is none."""
+    """Return the file that the image's ``path`` leads to, with links followed in the image; None if there is none."""
     try:
         place = inside(root, path, follow=True)
     except ImageError:

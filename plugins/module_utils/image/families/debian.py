@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Debian and Ubuntu: mmdebstrap for a layer without parent, apt and dpkg from outside for one on top of another."""
+"""Debian and Ubuntu: mmdebstrap builds a layer without a parent; apt and dpkg, run from outside, one with a parent."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.recor
 
 ARCHITECTURES = ("amd64", "arm64")
 # sources.list(5) and deb-version(7): NAME[:ARCH][=VERSION | /RELEASE]. A name that begins with "-" would be an option
-# of mmdebstrap, a comma or white space would make two of it, and a "-" at the end has apt-get(8) remove the package.
+# of mmdebstrap, a comma or white space would split it in two, and a "-" at the end makes apt-get(8) remove the package.
 PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(:[a-z0-9-]+)?([=/][A-Za-z0-9.+~:-]+)?(?<!-)")
 PURL_TYPE = "deb"
 BUILD_PACKAGES = ("mmdebstrap", "debian-archive-keyring")
 TOOLS = ("mmdebstrap", "apt-get", "dpkg-query")
-# A suite becomes part of a URL; Debian's "updates/main"-like and flat archives' ("./", "/") are allowed.
+# A suite becomes part of a URL. Suites with a slash, as Debian's "updates/main", and those of flat archives ("./", "/")
+# are allowed.
 SUITE = re.compile(r"[A-Za-z0-9./][A-Za-z0-9._/+-]*")
 COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
-# The environment of packages' scripts. INITRD=No: initramfs-tools' and dracut's hooks make no initrd, since the node
-# boots by our first stage. PYTHONHASHSEED: byte-compiled sets come in one order.
+# The environment of packages' scripts. INITRD=No: the hooks of initramfs-tools and dracut make no initrd, since the
+# node boots with our first stage. PYTHONHASHSEED: sets in byte-compiled files always have the same order.
 ENVIRONMENT = {
     "DEBIAN_FRONTEND": "noninteractive",
     "DEBCONF_NONINTERACTIVE_SEEN": "true",
@@ -51,7 +52,7 @@ ENVIRONMENT = {
 }
 ARCHIVES, LISTS = "var/cache/apt/archives", "var/lib/apt/lists"
 SOURCE_FOLDER = "etc/apt/sources.list.d"
-# A marker that all lists of the folder are there: a build may have been killed while it fetched them.
+# This file marks a folder that has all its lists: a build may have been killed while it fetched them.
 WHOLE = "whole"
 # mmdebstrap copies these two from the build host.
 OF_THE_BUILD_HOST = ("etc/hostname", "etc/resolv.conf")
@@ -80,15 +81,15 @@ def read_archive(record: Record) -> Archive:
 
 
 def archive_inputs(archive: Archive) -> dict[str, Any]:
-    """Return the keyring: apt's lists of sources name it, in the image too."""
+    """Return the keyring, which apt's source lists name in the image too."""
     return {"keyring": archive.keyring}
 
 
 def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, str]:
     """Return "URL SUITE" -> the sha256 of its InRelease.
 
-    ``fetch`` returns the bytes at a URL; raises ImageError. Raises ImageError if an archive cannot be reached or is not
-    as pinned.
+    ``fetch`` returns the bytes at a URL or raises ImageError. Raises ImageError if an archive cannot be reached or
+    differs from its pin.
     """
     found = {}
     for archive in layer.archives:
@@ -106,7 +107,7 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
 
 
 def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
-    """Return the release time of the newest of the layer's archives, s since 1970: no file of the image is younger."""
+    """Return the release time of the newest of the layer's archives, s since 1970: no file of the image is newer."""
     dates = []
     for archive in layer.archives:
         for suite in archive.suites:
@@ -134,7 +135,7 @@ def caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
 
 
 def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> None:
-    """Install the layer's packages, and what they depend on, into ``root``: empty, or with the parent's in it.
+    """Install the layer's packages and their dependencies into ``root``, which is empty or has the parent's packages.
 
     Raises ImageError.
     """
@@ -149,7 +150,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
                     f"--architectures={layer.architecture}",
                     f'--aptopt=APT::Install-Recommends "{recommends}"',
                     f"--include={','.join(layer.packages)}",
-                    # The folders of downloads are mounted from the cache and stay.
+                    # The download folders are mounted from the cache and are kept.
                     "--skip=check/empty,download/empty,essential/unlink,cleanup/apt",
                     layer.suite,
                     root,
@@ -209,23 +210,23 @@ def packages(root: Path, run: Run) -> list[dict[str, str]]:
 
 
 def clean(root: Path) -> None:
-    """Remove what apt, dpkg and mmdebstrap left that is of no use in an image or differs from build to build."""
+    """Remove files of apt, dpkg and mmdebstrap that an image does not need or that differ from build to build."""
     for name in LEFTOVERS:
         inside(root, name).unlink(missing_ok=True)
 
 
 def first_stage_digest() -> str:
-    """Return an empty text: the programs are of Debian packages, which the digests of the layer's archives cover."""
+    """Return an empty text: the programs are from Debian packages, which the digests of the layer's archives cover."""
     return ""
 
 
 def first_stage_caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
-    """Return other folders than ``caches``: apt locks them, and layers are built at the same time."""
+    """Return other folders than ``caches``, since apt locks them and layers are built at the same time."""
     return {name: f"{folder}-first-stage" for name, folder in caches(layer, digests).items()}
 
 
 def first_stage_tree(into: Path, layer: Layer, digests: Mapping[str, str], run: Run) -> Path:
-    """Unpack the first stage's packages, and what they need, into ``into`` and return it; nothing is installed."""
+    """Unpack the first stage's packages and their dependencies into ``into``, without installing them; return it."""
     try:
         run(
             [
@@ -250,7 +251,7 @@ def _release(archive: Archive, suite: str, fetch: Callable[[str], bytes]) -> byt
     try:
         return fetch(f"{folder}/InRelease")
     except FileNotFoundError:
-        # An archive with a separate signature, or a pinned one without a signature.
+        # The archive has a separate signature, or is pinned and has no signature.
         try:
             return fetch(f"{folder}/Release")
         except FileNotFoundError:
@@ -267,10 +268,10 @@ def _sources(archives: tuple[Archive, ...]) -> list[str]:
         for suite in archive.suites:
             options = [f"signed-by={archive.keyring}"] if archive.keyring else []
             if suite in archive.release_sha256:
-                # A pinned state may be older than the archive's own expiry date allows.
+                # A pinned state may be past the archive's own expiry date.
                 options.append("check-valid-until=no")
                 if not archive.keyring:
-                    # The digest that the user pinned proves more than a signature, and _verify holds apt to it.
+                    # The digest that the user pinned proves more than a signature; _verify checks that apt used it.
                     options.append("trusted=yes")
             option = f"[{' '.join(options)}] " if options else ""
             lines.append(" ".join([f"deb {option}{archive.url}", suite, *archive.components]))
@@ -286,7 +287,7 @@ def _source_files(root: Path) -> Iterator[Path]:
 
 
 def _configuration(root: Path, architecture: str, recommends: str) -> str:
-    """Return apt's settings for working on ``root`` from outside; dpkg itself runs inside, by chroot."""
+    """Return apt's settings for working on ``root`` from outside; dpkg itself runs in ``root`` with chroot."""
     return "".join(
         f"{line};\n"
         for line in (
@@ -312,7 +313,7 @@ def _releases(root: Path) -> set[str]:
 
 
 def _verify(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
-    """Raise ImageError if apt used other archives than the layer's key names: a mirror may change in between."""
+    """Raise ImageError if apt did not use the archives in the layer's key: a mirror may change in between."""
     there = _releases(root)
     for name, digest in digests.items():
         if digest not in there:

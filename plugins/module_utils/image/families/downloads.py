@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The least rate of apt's downloads, which apt has no setting for: its time-out of 30 s covers silence only."""
+"""Enforce a minimum rate of apt's downloads. apt has no setting for it: its timeout of 30 s only covers silence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
-# As for dnf (rpm.py), and twice the time that apt waits for a silent server.
+# The rate is the one set for dnf (rpm.py); the window is twice the time that apt waits for a silent server.
 LEAST_BYTES_PER_S = 65536
 WINDOW_S = 60
 
@@ -18,8 +18,8 @@ WINDOW_S = 60
 class Downloads:
     """A callable that returns an error, about ``subject``, once a file is received too slowly, and None until then.
 
-    ``folders``: where apt keeps what it downloads; the file that it is receiving grows in their folder ``partial``. A
-    file that does not grow at all is left to apt: its server is silent, or it waits to be verified.
+    ``folders`` are apt's download folders; the file that apt is receiving grows in their folder ``partial``. A file
+    that does not grow at all is not an error here: apt handles a silent server, or the file waits to be verified.
     """
 
     def __init__(self, subject: str, folders: Sequence[Path], clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,7 +30,7 @@ class Downloads:
         self._began_s, self._sizes = clock(), self._received()
 
     def __call__(self) -> ImageError | None:
-        """Judge the window if it is over, and begin the next."""
+        """Check the rate if the window is over, and begin the next window."""
         now_s = self._clock()
         passed_s = now_s - self._began_s
         if passed_s < WINDOW_S:
@@ -53,5 +53,5 @@ class Downloads:
             try:
                 sizes.update({file.name: file.stat().st_size for file in folder.joinpath("partial").iterdir()})
             except FileNotFoundError:
-                continue  # there is none yet, or a file was complete and moved
+                continue  # the folder does not exist yet, or a file was complete and moved
         return dict(sorted(sizes.items()))

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The distributions, each with its family: the one file that knows its package system.
+"""The distributions, each with its family. A family is the one file that knows a package system.
 
 The contract of a family's file:
 
@@ -12,7 +12,7 @@ The contract of a family's file:
 ``TOOLS``                      programs of those packages that a build runs
 ``read_archive``               record -> Archive; raises ImageError
 ``archive_inputs``             archive -> the parts of its request that only this family's images depend on
-``release_digests``            layer, fetch -> the digest of each archive's list, by a name of the family's own
+``release_digests``            layer, fetch -> the digest of each archive's list, by a name that the family chooses
 ``source_date_epoch``          layer, fetch -> the time stamp of the layer's files, s since 1970
 ``caches``                     layer, digests -> image folder -> folder of the builder's cache to mount there
 ``install``                    root, layer, run, digests: install the layer's packages
@@ -23,7 +23,7 @@ The contract of a family's file:
 ``first_stage_tree``           into, layer, digests, run -> the tree that has the first stage's programs
 =============================  =========================================================================================
 
-A new distribution of a known family is a row here; a new family is a file beside this one and its rows.
+A new distribution of a known family needs a row here; a new family needs a file in this folder, and its rows.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ DISTRIBUTIONS = MappingProxyType({"debian": debian, "ubuntu": debian, "rhel": rp
 
 
 def family_of(distribution: str) -> Any:
-    """Return the family's file of a distribution that ``spec`` has accepted."""
+    """Return the family's module for a distribution that ``spec`` has accepted."""
     return DISTRIBUTIONS[distribution]

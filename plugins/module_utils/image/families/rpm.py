@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """RHEL and related distributions: packages are installed into a root by ``dnf --installroot`` of the build host.
 
-Nothing of the build host's own configuration of dnf and rpm is used. An archive is proven by its packages' signatures
-(``keyring``), by the digest of its ``repodata/repomd.xml`` (``release_sha256: {repomd: ...}``), which holds the digests
-of its lists and these the digests of its packages, or by both.
+The build host's own configuration of dnf and rpm is not used. An archive is verified by its packages' signatures
+(``keyring``), by the digest of its ``repodata/repomd.xml`` (``release_sha256: {repomd: ...}``), or by both. That file
+has the digests of the archive's lists, and the lists have the digests of its packages.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ BUILD_PACKAGES = ("dnf", "rpm", "busybox-static", "dmsetup")
 TOOLS = ("dnf", "rpm", "busybox", "dmsetup")
 # repodata/repomd.xml is the file with the digests of an RPM repository's other files.
 RPM_RELEASE = "repomd"
-# RPM archives have none of the first stage's programs: those of the build host are used.
+# RPM archives have none of the first stage's programs, so the build host's are used.
 OWN_PROGRAMS = Path("/")
 
-# Where rpm keeps its database, by the release of RHEL: rpm's macro %_dbpath there. From RHEL 10 on (as Fedora 36 has
-# it) it lies with the system; Debian's own rpm would write it to /root/.rpmdb.
+# The path of rpm's database (rpm's macro %_dbpath) by the release of RHEL. From RHEL 10 on, as in Fedora 36, it is
+# under /usr. Debian's own rpm would write the database to /root/.rpmdb.
 OLD_DATABASE = "/var/lib/rpm"
 NEW_DATABASE = "/usr/lib/sysimage/rpm"
 FIRST_NEW_RELEASE = 10
 DATABASE_FILE = "rpmdb.sqlite"
 CACHE = "var/cache/dnf"
-# Files that dnf and rpm leave behind and that are no part of what was installed.
+# Files that dnf and rpm leave behind and that do not belong to what was installed.
 LEFTOVERS = (
     *(CACHE, "var/cache/yum", "var/cache/libdnf5", "var/lib/dnf"),
     *("var/log/dnf.log", "var/log/dnf.librepo.log", "var/log/dnf.rpm.log", "var/log/dnf5.log", "var/log/hawkey.log"),
@@ -105,15 +105,15 @@ def read_archive(record: Record) -> Archive:
 
 
 def archive_inputs(archive: Archive) -> dict[str, Any]:
-    """Return nothing: dnf's configuration is the builder's, and ``release_digests`` has the keyring's digest."""
+    """Return an empty dict: dnf's configuration is the builder's, and ``release_digests`` has the keyring's digest."""
     return {}
 
 
 def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> None:
-    """Put ``layer``'s packages into ``root``: empty for a layer without parent, else the merged root of those below.
+    """Put ``layer``'s packages into ``root``: empty for the lowest layer, else the merged root of the layers below.
 
-    ``digests`` are ``release_digests``: the metadata that dnf reads must match them. ``SOURCE_DATE_EPOCH`` of this
-    process is rpm's time of installation, so that the database is the same each time.
+    ``digests`` are ``release_digests``; the metadata that dnf reads must match them. rpm takes ``SOURCE_DATE_EPOCH``
+    of this process as the time of installation, so that the database is the same each time.
     Raises ImageError; ``root`` must not be used then.
     """
     if not layer.packages:
@@ -142,7 +142,7 @@ def packages(root: Path, run: Run) -> list[dict[str, str]]:
     database = _database(root)
     if database is None:
         return []
-    # rpm locks what it reads, and leaves files beside it.
+    # rpm locks the database that it reads and leaves files beside it, so it reads a copy.
     with tempfile.TemporaryDirectory(prefix="sailloft-rpm-") as folder:
         for path in database.iterdir():
             if path.is_file() and path.name != ".rpm.lock":
@@ -160,12 +160,12 @@ def packages(root: Path, run: Run) -> list[dict[str, str]]:
 
 
 def clean(root: Path) -> None:
-    """Remove from ``root`` what dnf and rpm leave that differs from one installation to the next."""
+    """Remove the files of dnf and rpm from ``root`` that differ from one installation to the next."""
     database = _database(root)
     if database is not None:
         log = database / f"{DATABASE_FILE}-wal"
         if log.exists() and log.stat().st_size:
-            # Data that is only in this file would be lost.
+            # Data that is only in the write-ahead log would be lost with it.
             with contextlib.closing(sqlite3.connect(database / DATABASE_FILE)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         for name in OF_THE_DATABASE:
@@ -176,7 +176,7 @@ def clean(root: Path) -> None:
             shutil.rmtree(path)
         elif path.exists():
             path.unlink()
-    # dnf makes them for modules, also if there are none.
+    # dnf makes these folders for modules, even if there are none.
     for name in ("etc/dnf/modules.d", "etc/dnf"):
         with contextlib.suppress(OSError):
             inside(root, name).rmdir()
@@ -185,8 +185,8 @@ def clean(root: Path) -> None:
 def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, str]:
     """Return the sha256 of each archive's ``repomd.xml``, by URL, and of its keyring.
 
-    ``fetch`` returns the bytes at a URL. Raises ImageError if an archive has no ``repomd.xml`` or a different one than
-    it is pinned to, and what ``fetch`` raises.
+    ``fetch`` returns the bytes at a URL. Raises ImageError if an archive has no ``repomd.xml`` or one that differs from
+    its pin, and the errors of ``fetch``.
     """
     digests = {}
     for archive in layer.archives:
@@ -216,7 +216,7 @@ def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
     """Return the time of the newest list of the layer's archives, s since 1970. Raises as ``release_digests`` does."""
     times = []
     for archive in layer.archives:
-        # createrepo_c(8): each list's own time; old versions of the tool write a fraction.
+        # createrepo_c(8) writes the time of each list; old versions of the tool write a fraction.
         found = re.findall(rb"<timestamp>\s*(\d+)(?:\.\d+)?\s*</timestamp>", _fetched(archive, layer, fetch))
         if not found:
             raise ImageError(
@@ -238,7 +238,7 @@ def first_stage_digest() -> str:
 
 
 def first_stage_caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
-    """Return nothing: the programs are not downloaded."""
+    """Return an empty dict: the programs are not downloaded."""
     return {}
 
 
@@ -249,7 +249,7 @@ def first_stage_tree(into: Path, layer: Layer, digests: Mapping[str, str], run: 
 
 def _configure(folder: Path, layer: Layer) -> None:
     (folder / "none").mkdir()
-    # The only way to pass this to librpm inside dnf; HOME is set to this folder.
+    # A file of macros is the only way to pass the path to librpm inside dnf; HOME is set to this folder.
     (folder / ".rpmmacros").write_text(f"%_dbpath {_database_path(layer)}\n", encoding="utf-8")
     text = CONFIGURATION.format(folder=folder, major=layer.suite.partition(".")[0])
     for number, archive in enumerate(layer.archives):
@@ -265,7 +265,7 @@ def _configure(folder: Path, layer: Layer) -> None:
 def _environment(home: str) -> dict[str, str]:
     kept = ("PATH", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
-    # rpm: the time of installation and the transaction's number.
+    # rpm uses it as the time of installation and the transaction's number.
     environment["SOURCE_DATE_EPOCH"] = os.environ.get("SOURCE_DATE_EPOCH", "1")
     return {**environment, "HOME": home, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 

@@ -1,8 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Build the first stage: the initramfs that fetches an image, proves it and mounts it.
+"""Build the first stage: the initramfs that fetches an image, verifies it and mounts it.
 
-Its behaviour is in the init script, a file of the role ``node_image``: Ansible ships no data files with a module.
+Its behaviour is in the init script. That is a file of the role ``node_image``, since Ansible ships no data files with a
+module.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage i
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import cpio
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import PUBLIC_KEY
 
-# All these applets are one file; the shell needs links only for programs that others start by path.
+# All applets are one file; the shell needs links only for programs that other programs start by path.
 LINKS = (("bin/sh", "busybox"), ("sbin/modprobe", "../bin/busybox"), ("sbin/dhcp-lease", "../init"))
 KEY_COMMENT = "public key of sailloft images"
 FOLDERS = ("dev", "proc", "run", "sys", "tmp")
@@ -26,7 +27,7 @@ ZSTD = ("zstd", "-19", "--single-thread", "--no-progress", "-q", "-c")
 def build(
     root: Path, kernel_version: str, userland_tree: Path, public_key: str, init: str, epoch: int, out: Path
 ) -> None:
-    """Write the first stage to ``out``: the same inputs, by the same zstd or zlib, give the same bytes.
+    """Write the first stage to ``out``: the same inputs give the same bytes with the same zstd or zlib.
 
     ``root`` is the image's whole tree, for the kernel's modules; ``userland_tree`` has busybox-static, minisign and
     dmsetup unpacked, with their libraries; ``public_key`` is a result of ``sign.read_public_key``; ``init`` is the
@@ -37,10 +38,10 @@ def build(
     entries = [
         *(cpio.folder(path) for path in FOLDERS),
         *(cpio.link(path, target) for path, target in LINKS),
-        # Before init mounts anything, the kernel opens it to be init's standard input and output.
+        # The kernel opens it as init's standard input and output, before init mounts anything.
         cpio.character_device("dev/console", 5, 1),
         cpio.file("init", init.encode(), executable=True),
-        # minisign reads no file without the comment.
+        # minisign does not read a key file without the comment.
         cpio.file("etc/sailloft/image.pub", f"untrusted comment: {KEY_COMMENT}\n{public_key}\n".encode()),
         *userland.entries(userland_tree),
         *kernel_modules.entries(root, kernel_version),
@@ -49,7 +50,7 @@ def build(
 
 
 def _compressed(data: bytes, root: Path, version: str) -> bytes:
-    """Compress by zstd, which unpacks fastest, if the kernel's configuration has it; else by gzip, which all have."""
+    """Compress with zstd, which unpacks fastest, if the kernel's configuration has it, else with gzip (all have it)."""
     places = [
         root / "boot" / f"config-{version}",
         *(root / top / "modules" / version / "config" for top in ("lib", "usr/lib")),

@@ -14,17 +14,17 @@ from pathlib import Path
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import cpio
 
-# NICs that machines of a data centre boot from: virtual ones, Intel, Broadcom, NVIDIA, Realtek, Marvell, Amazon,
-# Google, Microsoft. None of them needs a firmware file to bring up a link, which the first stage does not carry.
+# Drivers of NICs that machines of a data centre boot from: virtual ones, Intel, Broadcom, NVIDIA, Realtek, Marvell,
+# Amazon, Google, Microsoft. The first stage has no firmware files; none of these NICs needs one to bring up a link.
 NETWORK = (
     *("virtio_net", "vmxnet3", "hv_netvsc", "ena", "gve"),
     *("e1000", "e1000e", "igb", "igc", "ixgbe", "ixgbevf", "i40e", "iavf", "ice"),
     *("bnxt_en", "tg3", "mlx4_en", "mlx5_core", "r8169", "atlantic"),
 )
-# The modules for the buses of NICs, and the one that udhcpc sends through.
+# The modules for the buses of NICs, and the one that udhcpc needs to send.
 BUSES = ("virtio_pci", "virtio_mmio", "hv_vmbus", "af_packet")
 MOUNTING = ("loop", "squashfs", "overlay")
-# dm-verity asks for sha256 by name, so that modules.dep does not know of it.
+# dm-verity requests sha256 by name, so modules.dep does not list it as a dependency.
 VERITY = ("dm_mod", "dm_verity", "sha256_generic", "sha256_ssse3", "sha256_arm64", "sha2_ce")
 
 FILE = re.compile(r"(?:.*/)?([^/]+)\.ko(?:\.(gz|xz|zst))?")
@@ -79,7 +79,7 @@ def plain(path: str) -> str:
 
 
 def _dependencies(text: str) -> dict[str, tuple[str, list[str]]]:
-    """Return name -> its path and the paths of all that it needs, directly or indirectly, as depmod writes them."""
+    """Return name -> the module's path and the paths of all that it needs, also indirectly, as depmod writes them."""
     found = {}
     for line in text.splitlines():
         path, _colon, needs = line.partition(":")
@@ -100,7 +100,7 @@ def _soft_dependencies(path: Path) -> dict[str, list[str]]:
 
 
 def _closure(names: list[str], dependencies: dict[str, tuple[str, list[str]]], soft: dict[str, list[str]]) -> list[str]:
-    """Return the paths of those ``names`` that the kernel has, and of all that they need; sorted."""
+    """Return the sorted paths of those ``names`` that the kernel has and of all modules that they need."""
     found: set[str] = set()
     ahead = list(names)
     while ahead:

@@ -19,7 +19,7 @@ PROGRAMS = (
 )
 PACKAGES = tuple(package for _name, _place, package in PROGRAMS)
 PROGRAM_FOLDERS = ("bin", "usr/bin", "sbin", "usr/sbin")
-# The loader's own default folders: Debian's with their architecture, and the common ones.
+# The default folders of the dynamic loader: Debian's, which name the architecture, and the common ones.
 LIBRARY_FOLDERS = tuple(
     f"{top}{folder}"
     for folder in ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "lib")
@@ -40,7 +40,7 @@ def entries(tree: Path) -> list[cpio.Entry]:
         need = wanted.pop()
         place = need.lstrip("/")
         if need.startswith("/"):
-            # Packages since Debian 13 and Ubuntu 24.04 have it in /usr, and /lib64 is a link of the installed system.
+            # Since Debian 13 and Ubuntu 24.04, packages have it in /usr; /lib64 is a link in an installed system only.
             path = file_inside(tree, place) or file_inside(tree, f"usr/{place}")
         else:
             path = None

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""An initramfs archive, newc form (Linux Documentation/driver-api/early-userspace/buffer-format.rst)."""
+"""An initramfs archive in the newc form (Linux Documentation/driver-api/early-userspace/buffer-format.rst)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 ALIGNMENT_BYTES = 4
 TRAILER = "TRAILER!!!"
-# The kernel unpacks archives of whole 512-byte blocks wherever they come from; cpio pads to them.
+# cpio pads archives to whole blocks of 512 bytes; the kernel unpacks such an archive from any source.
 BLOCK_BYTES = 512
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file. ``mode`` has the file type's bits, ``data`` a file's content or a link's target."""
+    """One file. ``mode`` includes the bits of the file type; ``data`` is a file's content or a link's target."""
 
     path: str
     mode: int
@@ -66,7 +66,8 @@ def archive(entries: Iterable[Entry], epoch: int) -> bytes:
 def _record(entry: Entry, number: int, epoch: int) -> bytes:
     name = entry.path.encode() + b"\0"
     links = 2 if stat.S_ISDIR(entry.mode) else 1
-    # inode, mode, owner, group, links, time, bytes, the device it lies on and the device it is, bytes of name, no sum
+    # inode, mode, owner, group, links, time, size, device of the file system (2 fields), device number (2 fields), size
+    # of the name, no checksum
     fields = (number, entry.mode, 0, 0, links, epoch, len(entry.data), 0, 0, *entry.device, len(name), 0)
     header = b"070701" + b"".join(b"%08X" % field for field in fields)
     return _padded(header + name, ALIGNMENT_BYTES) + _padded(entry.data, ALIGNMENT_BYTES)

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The loader and the shared libraries that a program needs to start, from its ELF headers.
 
-Constants and layout: System V ABI, chapters 4 and 5 (``/usr/include/elf.h``); 64-bit little-endian only, as on all
-machines that the images are for.
+Constants and layout: System V ABI, chapters 4 and 5 (``/usr/include/elf.h``). Only 64-bit little-endian files are
+supported, since all machines that the images are for use them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Needs:
 
 
 def needs(data: bytes) -> Needs:
-    """Return the needs of the program or library in these bytes. Raises ValueError if they are no such file."""
+    """Return the needs of the program or library in these bytes. Raises ValueError if they are not a whole ELF file."""
     if not data.startswith(MAGIC_64_LITTLE):
         raise ValueError("not a 64-bit little-endian ELF file")
     try:

@@ -3,8 +3,9 @@
 """A file's capabilities (capabilities(7)), such as those of ping: additional rights of every user who runs it.
 
 The kernel keeps them in the extended attribute security.capability, as struct vfs_cap_data or vfs_ns_cap_data, in
-little-endian words of 32 bits. The first word has revision and flags; permitted and inheritable follow in turn; with
-revision 3 the user of their namespace comes last. Source: Linux' include/uapi/linux/capability.h.
+little-endian words of 32 bits. The first word has revision and flags; words of the permitted and of the inheritable set
+follow alternately; in revision 3 the last word is the user of their namespace. Source: Linux'
+include/uapi/linux/capability.h.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import struct
 
 ATTRIBUTE = "security.capability"
-# By number.
+# The names of the capabilities, in the order of their numbers.
 NAMES = (
     "chown",
     "dac_override",
@@ -59,7 +60,7 @@ NAMES = (
     "checkpoint_restore",
 )
 EFFECTIVE = 1
-WORDS = {0x01000000: 3, 0x02000000: 5, 0x03000000: 6}  # by the revision
+WORDS = {0x01000000: 3, 0x02000000: 5, 0x03000000: 6}  # revision -> number of words
 
 
 def read(path: str) -> str:

@@ -24,7 +24,7 @@ KINDS = {
 
 
 def is_whiteout(status: os.stat_result) -> bool:
-    """Return whether it marks a file that the layer removes (overlayfs: a character device 0:0)."""
+    """Return whether the entry marks a file that the layer removes (overlayfs: a character device 0:0)."""
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 

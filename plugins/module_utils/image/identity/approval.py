@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The decision to seal secrets to a TPM that a node has shown: approved by the operator, or certified by its maker.
+"""Decide whether to seal secrets to a TPM that a node has shown: the operator approves it, or its maker certifies it.
 
-Anyone who answers as a new node can show a TPM of their own, so a shown TPM is not trusted by itself.
+Anyone who answers as a new node can show their own TPM, so a TPM is not trusted only because a node has shown it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def decide(
     """Return the approval of the endorsement key ``ek`` that ``node`` has shown.
 
     ``enrolled`` is the key that the inventory has for it, and ``approved`` are fingerprints. ``verify`` returns the
-    problem of a certificate, an empty text if there is none; it is None if no authority is given. A certificate
-    replaces no enrolled key, since another machine's TPM has one too. Raises ImageError for a certificate of another
-    key, for a key that is neither the enrolled one nor approved, and for an invalid fingerprint.
+    problem of a certificate, an empty text if there is none; it is None if no authority is given. A certificate does
+    not replace an enrolled key, since another machine's TPM has a certificate too. Raises ImageError for a certificate
+    of another key, for a key that differs from the enrolled one and is not approved, and for an invalid fingerprint.
     """
     subject = f"node {node}"
     for fingerprint in approved:
@@ -74,7 +74,7 @@ def decide(
 
 
 def decision(approval: Approval) -> str:
-    """Return the approval for a terminal, with the next step of a key that is pending."""
+    """Return the approval as text for a terminal, with the remedy for a pending key."""
     if approval.approved:
         return f"approved, {approval.why}"
     return (

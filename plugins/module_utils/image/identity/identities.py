@@ -43,9 +43,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Change:
-    """Bundles by node: the public data of all before and of the requested ones after, and the nodes that change.
+    """Public data of bundles by node: of all before the change and of the requested ones after it; the changed nodes.
 
-    None stands for a file that is no bundle of ours. ``others`` are the nodes whose bundles were not requested.
+    None stands for a file that is not one of our bundles. ``others`` are the nodes whose bundles were not requested.
     """
 
     before: Mapping[str, Mapping[str, str] | None]
@@ -104,7 +104,7 @@ def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, rem
             removed=tuple(sorted(set(there) & set(removed))),
             others=tuple(sorted(set(there) - set(wanted) - set(removed))),
         )
-        # In check mode too: refusals of openssl or the TPM's tool must be known before.
+        # Bundles are made in check mode too, since it must report errors of openssl or of the TPM's tool.
         bundles = _bundles(new, wanted, signer)
         if not check:
             _apply(store, bundles, change.removed)
@@ -133,9 +133,9 @@ def _parsed(data: bytes, name: str) -> tuple[identity.Bundle, bytes, bytes] | No
 def _kept(
     nodes: Sequence[Node], parsed: Mapping[str, tuple[identity.Bundle, bytes, bytes] | None], signer: Signer
 ) -> _Kept:
-    """Return the bundles to keep, with all signatures made by one call of minisign.
+    """Return the bundles to keep. All signatures are made by one call of minisign.
 
-    With a password each call takes about a second.
+    With a password, each call takes about a second.
     """
     candidates = [(node.name, found) for node in nodes if (found := parsed.get(node.name))]
     key_signature, *signatures = signer.sign([identity.DIGEST_KEY_MESSAGE, *(found[1] for _name, found in candidates)])

@@ -2,16 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """A node's secrets as a bundle that anyone may fetch and only the node's TPM 2.0 can open.
 
-A bundle is ASCII text, ten lines: six of its own, and the four of minisign's signature of those six.
+A bundle is ASCII text of ten lines: six lines of data, and the four lines of minisign's signature of them.
 
     sailloft-identity/2
     node: bm01
     ek: sha256 of the endorsement key's public part, hexadecimal
-    digest: what the secrets are, by ``digest``, hexadecimal
+    digest: the result of ``digest`` for the secrets, hexadecimal
     credential: base64 of a key of 32 bytes, wrapped by TPM2_MakeCredential to the endorsement key
     secrets: base64 of the payload, encrypted with that key
 
-The payload has a line a file: mode, owner, group, path, and base64 of the content, "-" for an empty one.
+The payload has one line per file: mode, owner, group, path, and base64 of the content, "-" for an empty one.
 
 Sources: TCG, "TPM 2.0 Library", part 1 "Credential Protection" and "Names", part 2 "TPMT_PUBLIC"; TCG, "EK Credential
 Profile for TPM Family 2.0", template L-1 (RSA 2048).
@@ -35,7 +35,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import NODE
 
 FORMAT = "sailloft-identity/2"
-# Signed with a bundle, so that no signature of other data by the same key is valid for a bundle.
+# This comment is signed with a bundle, so that no signature of other data by the same key is valid for a bundle.
 TRUSTED_COMMENT = "sailloft node identity"
 UNTRUSTED_COMMENT = "signature of a sailloft node identity"
 SIGNATURE_LINES = 4
@@ -59,10 +59,10 @@ EK_TEMPLATE = (
 )
 RSA_EXPONENT = 65537
 
-# A credential is bound to a second key beside the endorsement key. It cannot be the endorsement key itself, because its
-# policy does not allow it the role ADMIN. The second key is public: a P-256 key whose private part is sha256 of
-# this text, so that only a node's endorsement key is enrolled. The endorsement key alone decides who can open a
-# credential.
+# A credential is bound to a second key besides the endorsement key. This cannot be the endorsement key itself, because
+# the policy of that key does not allow it the role ADMIN. The second key is public: a P-256 key whose private part is
+# sha256 of this text, so that only a node's endorsement key must be enrolled. Only the endorsement key decides who can
+# open a credential.
 ACTIVATED_KEY_TEXT = b"sailloft node identity: this key keeps no secret"
 ACTIVATED_KEY_X = bytes.fromhex("2ccd0fa1428cb1e04dbec1a130a144be4a4c45ac1b714d9fd90647abfa5f708b")
 ACTIVATED_KEY_Y = bytes.fromhex("28cba12357d5ca0756b5fb4257582bdb280bee83bb93e4e5f83f3a3e4e977a31")
@@ -96,8 +96,8 @@ class Bundle:
 def read_ek(text: Any, subject: str) -> bytes:
     """Return the endorsement key's public part (a TPM2B_PUBLIC) from its base64.
 
-    Raises ImageError, about ``subject``, also for a key that is not made by the template: nothing shows that a key with
-    other attributes never leaves a TPM. Only the key's certificate shows that it is in a TPM at all.
+    Raises ImageError, about ``subject``, also for a key that is not made by the template, since a key with other
+    attributes might leave its TPM. Only the key's certificate shows that it is in a TPM at all.
     """
     remedy = "give what node_identity_info returns as ek"
     try:
@@ -117,9 +117,9 @@ def ek_digest(ek: bytes) -> str:
 
 def activated_name() -> str:
     """Return the hexadecimal Name of the key that credentials are bound to: algorithm and sha256 of its public area."""
-    # ECC, SHA-256; userWithAuth, sign, and noDA. Without noDA each power cut after its use would count as a wrong
-    # guess, and after a few the TPM would open nothing for a while (TPM 2.0 library, part 1, "Dictionary Attack
-    # Protection").
+    # ECC, SHA-256; userWithAuth, sign, and noDA. Without noDA, each power cut after a use of the key would count as a
+    # wrong guess, and after a few of them the TPM would refuse to open anything for a while (TPM 2.0 library, part 1,
+    # "Dictionary Attack Protection").
     public = struct.pack(">HHIH", 0x0023, 0x000B, 0x00040440, 0)  # no policy
     public += struct.pack(">HHHH", 0x0010, 0x0010, 0x0003, 0x0010)  # no cipher, no scheme, NIST P-256, no KDF
     for part in (ACTIVATED_KEY_X, ACTIVATED_KEY_Y):
@@ -139,7 +139,7 @@ def certificate_of(stored: bytes) -> bytes | None:
 def certificate_is_of(certificate: bytes, ek: bytes) -> bool:
     """Return whether a DER certificate is of this endorsement key. The certificate's signer is not checked."""
     modulus = ek[-EK_UNIQUE_BYTES:]
-    # RFC 8017 A.1.1: SEQUENCE of two INTEGERs, here of 256 bytes with the zero before, and of 3.
+    # RFC 8017 A.1.1: a SEQUENCE of two INTEGERs, here a zero byte with the modulus of 256 bytes, and 3 bytes.
     numbers = b"\x02\x82\x01\x01\x00" + modulus + b"\x02\x03" + RSA_EXPONENT.to_bytes(3, "big")
     try:
         return _subject_public_key(certificate) == b"\x00\x30\x82" + struct.pack(">H", len(numbers)) + numbers
@@ -232,8 +232,8 @@ def digest_key(signature: bytes) -> bytes:
 def digest(key: bytes, node: str, ek: bytes, secrets: Sequence[Secret]) -> str:
     """Return the HMAC-SHA256 of all that a bundle depends on.
 
-    It shows a run whether a bundle is the requested one without opening it. Without ``key`` it reveals nothing, not
-    even about a secret that can be guessed or that two nodes share.
+    A run compares it to find out whether a bundle is the requested one, without opening the bundle. Without ``key`` it
+    reveals nothing, not even about a secret that can be guessed or that two nodes share.
     """
     wanted = {"format": FORMAT, "node": node, "ek": ek_digest(ek), "payload": payload(secrets).decode("ascii")}
     return hmac.new(key, canonical_json(wanted), hashlib.sha256).hexdigest()
@@ -249,7 +249,7 @@ def render(bundle: Bundle) -> bytes:
 
 
 def parse(data: bytes, subject: str) -> tuple[Bundle, bytes, bytes]:
-    """Return a bundle, its signed lines, and their signature. Raises ImageError, about ``subject``, if it is none."""
+    """Return a bundle, its signed lines, and their signature. Raises ImageError, about ``subject``, for other data."""
     broken = ImageError(subject, f"not a bundle of {FORMAT}", "publish it again")
     lines = data.split(b"\n")
     own = len(("format", *Bundle.__dataclass_fields__))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The tools that make a bundle: tpm2_makecredential, openssl and minisign.
 
-Secrets reach them by pipes and by files of a folder in memory, never by arguments, which every user can see.
+Secrets are passed to them in pipes and in files of a folder in memory, never in arguments, which every user can see.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign im
 
 PACKAGES = {"tpm2_makecredential": "tpm2-tools", "openssl": "openssl", "minisign": "minisign"}
 KEY_BYTES = 32
-# Counter mode adds no padding, and the signature authenticates it. The key is random, so that one round of derivation
-# is enough. The node's script has the same words.
+# Counter mode adds no padding, and the signature authenticates the data. The key is random, so one round of derivation
+# is enough. The node's script has the same options.
 CIPHER = ("-aes-256-ctr", "-pbkdf2", "-iter", "1", "-md", "sha256")
 
 
 def wrap(key: bytes, ek: bytes, subject: str) -> bytes:
-    """Return a credential that gives ``key`` only to the TPM with this endorsement key. Raises ImageError."""
+    """Return a credential from which only the TPM with this endorsement key gets ``key``. Raises ImageError."""
     with _folder() as folder:
         public, credential = os.path.join(folder, "ek.pub"), os.path.join(folder, "credential")
         with open(public, "wb") as stream:
@@ -67,7 +67,7 @@ def verify(certificate: bytes, authorities: Sequence[str]) -> str:
                 stream.write(data)
         for argv in (
             ("openssl", "x509", "-inform", "DER", "-in", "certificate.der", "-out", "certificate.pem"),
-            # Certificate authorities of the web, which the system may have, certify no TPM.
+            # The system's certificate authorities are ignored: those of the web do not certify TPMs.
             ("openssl", "verify", "-no-CApath", "-no-CAstore", "-CAfile", "chain.pem", "certificate.pem"),
         ):
             environment = {"PATH": search_path(), "LC_ALL": "C.UTF-8"}
@@ -91,14 +91,14 @@ def _pem(path: str) -> bytes:
 
 @dataclass(frozen=True)
 class Signer:
-    """A pair of minisign's keys, files of this machine. ``password`` is the secret key's, or None."""
+    """A pair of minisign's keys in files of this machine. ``password`` is that of the secret key, or None."""
 
     secret_key: str
     public_key: str
     password: str | None = field(repr=False)
 
     def sign(self, messages: Sequence[bytes]) -> list[bytes]:
-        """Return the signature of each message, by one call; a message always gives the same bytes.
+        """Return the signature of each message, made by one call. The same message always gives the same bytes.
 
         Raises ImageError.
         """

@@ -36,9 +36,9 @@ class Phase:
 
 @dataclass(frozen=True)
 class BootReport:
-    """A boot. ``image`` is the digest and ``name`` the image's name; ``layers`` are lowest first.
+    """The report of a boot. ``image`` is the digest and ``name`` the image's name; ``layers`` are lowest first.
 
-    ``server`` is the last one that the layers came from.
+    ``server`` is the one from which the last layer was fetched.
 
     ``arguments`` is the kernel's whole command line; ``warnings`` are sentences.
     """
@@ -56,7 +56,7 @@ class BootReport:
 
 
 def load(text: str, subject: str) -> BootReport:
-    """Parse the report. Raises ImageError, about ``subject``, if the text is no report or not in our form."""
+    """Parse the report. Raises ImageError, about ``subject``, if the text is not a report in our form."""
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The check that a power-cycled node is up again, by the node's own report and not by its BMC's. Pure."""
+"""Check that a power-cycled node is up again, according to the node itself and not to its BMC. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FINISHED = ("running", "degraded")
 class Limits:
     """Time limits of a restart. ``boot_id`` is that of the previous boot (empty if unknown).
 
-    After ``restart_s`` of waiting that boot must be over, and after ``boot_s`` systemd must have finished.
+    After waiting for ``restart_s``, the previous boot must be over; after ``boot_s``, systemd must have finished.
     """
 
     boot_id: str
@@ -29,8 +29,9 @@ class Limits:
 class Elapsed:
     """The time that has passed.
 
-    ``since_s``: since just before the restart; a boot that is younger is a new one. ``waited_s``: since the wait began,
-    which the limits are of. Between the two, the BMCs of all nodes of a wave are asked, which can take minutes.
+    ``since_s`` counts from just before the restart: a boot with a shorter uptime is a new one. ``waited_s`` counts from
+    the beginning of the wait; the limits apply to it. Between these two times, the BMCs of all nodes of a wave are
+    accessed, which can take minutes.
     """
 
     since_s: float
@@ -39,7 +40,7 @@ class Elapsed:
 
 @dataclass(frozen=True)
 class Reading:
-    """A node's answer: node_image_info's result, or else the reason why it could not be asked."""
+    """A node's answer: node_image_info's result, or else the reason why the node did not answer."""
 
     state: dict[str, Any] | None = None
     why: str = ""

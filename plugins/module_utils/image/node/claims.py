@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifes
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 
-# The layers of the proof: claims about the image, the kernel, the image's own layers, the services, the gate.
+# The layers of the proof: claims about the image, the kernel, the image's own layers, the services and the health gate.
 IMAGE, KERNEL, LAYER, SERVICES, HEALTH = "image", "kernel", "image_layers", "services", "health"
 
 
@@ -22,8 +22,8 @@ IMAGE, KERNEL, LAYER, SERVICES, HEALTH = "image", "kernel", "image_layers", "ser
 class Expected:
     """The image and settings that a node should run.
 
-    ``digest`` is named by its pin or by ``channel`` (empty for a pin), ``manifest`` is the manifest of this digest,
-    ``kernel_arguments`` are the node's own, ``may_fail`` are units whose failure the inventory expects.
+    ``digest`` comes from the node's pin or from ``channel`` (empty for a pin); ``manifest`` is the manifest of this
+    digest; ``kernel_arguments`` are the node's own; ``may_fail`` are units whose failure the inventory expects.
     """
 
     digest: str
@@ -36,7 +36,7 @@ class Expected:
     def of_text(
         cls, digest: str, text: str, channel: str, kernel_arguments: list[str], may_fail: list[str]
     ) -> Expected:
-        """Build it from the bytes of manifest.json as text. Raises ImageError if they do not match ``digest``."""
+        """Build an instance from the text of manifest.json. Raises ImageError if the text does not match ``digest``."""
         data = text.encode()
         found = manifest.digest(data)
         if found != digest:
@@ -53,7 +53,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Gate:
-    """The health gate's result. ``held`` is None if it could not be asked; ``said`` is its answer."""
+    """The health gate's result. ``held`` is None if the gate could not be run; ``said`` is its output."""
 
     what: str
     held: bool | None
@@ -62,14 +62,14 @@ class Gate:
 
 @dataclass(frozen=True)
 class Seen:
-    """A node as node_image_info read it (``state``, empty for a node that does not answer), and its health gate."""
+    """A node's ``state`` as node_image_info read it (empty if the node does not answer), and its health gate."""
 
     state: dict[str, Any] = field(default_factory=dict)
     gate: Gate | None = None
 
 
 def prove(name: str, expected: Expected, seen: Seen) -> Proof:
-    """Return the proof of the node ``name``. Raises ProofError if the name is no file name."""
+    """Return the proof of the node ``name``. Raises ProofError if the name is not a valid file name."""
     title = f"Node {name} runs the image {expected.manifest.name}"
     claims = [*_image(expected, seen.state), *_kernel(expected, seen.state), *_layers(expected, seen.state)]
     claims += _services(expected, seen.state)
@@ -103,7 +103,7 @@ def _argument(command_line: str | None, start: str) -> str | None:
 
 def _kernel(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     arguments = state.get("arguments")
-    # Under UEFI, iPXE's first word is the file's name (efi_image_cmdline in its efi_image.c): the kernel's digest.
+    # Under UEFI, iPXE puts the file's name, which is the kernel's digest, first (efi_image_cmdline in its efi_image.c).
     if arguments and arguments[0] == expected.manifest.kernel.sha256:
         arguments = arguments[1:]
     return [

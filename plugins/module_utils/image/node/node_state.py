@@ -21,7 +21,7 @@ _POINTS = {
 _ASK = ["systemctl", "show", "--property=" + ",".join(["SystemState", *_POINTS.values()])]
 _ASK_FAILED = ["systemctl", "list-units", "--state=failed", "--all", "--plain", "--no-legend", "--full", "--no-pager"]
 
-# Arguments that boot loader and scripts add to the command line themselves, not requested by image or node.
+# Arguments that the boot loader and the boot scripts add to the command line, not requested by the image or the node.
 _OF_THE_BOOT = re.compile(r"(sailloft\.(image|servers|node|report)|BOOTIF|BOOT_IMAGE|initrd)(=.*)?")
 
 Run = Callable[[list[str]], "tuple[int, str, str]"]
@@ -53,7 +53,7 @@ def read(subject: str, run: Run, root: str = "/") -> dict[str, Any]:
 
 
 def requested_arguments(command_line: str) -> list[str]:
-    """Return the arguments of ``command_line`` that image and node request, in order: all except the boot's own."""
+    """Return the arguments of ``command_line`` that image and node request, in order, without those the boot adds."""
     return [argument for argument in command_line.split() if not _OF_THE_BOOT.fullmatch(argument)]
 
 
@@ -76,7 +76,7 @@ def _read(root: str, path: str) -> str:
 
 
 def _has_verity(root: str, kernel: str) -> bool:
-    """Return whether the kernel has dm-verity: loaded, built in, or as a module of its own."""
+    """Return whether the kernel has dm-verity: loaded, built in, or as a module that can be loaded."""
     if os.path.isdir(os.path.join(root, "sys/module/dm_verity")):
         return True
     for index in ("modules.builtin", "modules.dep"):

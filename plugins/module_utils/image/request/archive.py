@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read the settings that archives of all families of distributions have."""
+"""Read the settings that the archives of all families of distributions have in common."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
 
 URL = re.compile(r"https?://[^/\s@?#]+(/[^\s?#]*)?|file:///[^\s?#]*")
-# It becomes an option in brackets of sources.list(5), and a line of dnf's configuration.
+# The keyring becomes an option in brackets in sources.list(5), and a line of dnf's configuration.
 KEYRING = re.compile(r"/[^\s\[\]]+")
 
 
@@ -38,7 +38,7 @@ def read_keyring(record: Record) -> str | None:
 
 
 def read_pins(record: Record, places: Sequence[str]) -> dict[str, str]:
-    """Return the pinned digests by place; ``places`` are the archive's. Raises ImageError."""
+    """Return the pinned digests by place; ``places`` are those that the archive has. Raises ImageError."""
     pins = record.mapping("release_sha256")
     for place, pin in pins.items():
         if place not in places:

@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import File, Role, Services, User
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
 
-# useradd(8): portable names; also shadow's limit of 32.
+# Portable names (useradd(8)), with shadow's limit of 32 characters.
 USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 NUMBER = re.compile(r"[0-9]{1,10}")
 MODE = re.compile(r"0?[0-7]{3}|[0-7]{4}")
@@ -26,9 +26,9 @@ PUBLIC_KEY = re.compile(
     r"([^\r\n]*[ \t])?(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-ssh-ed25519@openssh\.com"
     r"|sk-ecdsa-sha2-nistp256@openssh\.com) [A-Za-z0-9+/]+=*([ \t][^\r\n]*)?"
 )
-# Folders that are mounted over at boot, so that their content in the image would have no effect.
+# Folders over which something is mounted at boot, so that their content in the image would have no effect.
 MOUNTED = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/lock", "/var/run")
-# Files that must differ between nodes; the image would give all nodes the same.
+# Files that must differ between nodes; in an image, they would be the same on all nodes.
 OF_THE_NODE = re.compile(r"/etc/machine-id|/var/lib/dbus/machine-id|/etc/ssh/ssh_host_.*")
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import inside
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats.listing import is_whiteout
 
-# Folders that are mounted over at boot, or whose content belongs to one running machine.
+# Folders over which something is mounted at boot, or whose content belongs to one running machine.
 EMPTIED = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "var/lib/systemd/coredump", "lost+found")
-# Their folders stay, since services expect theirs; their files are removed.
+# Only the files in these are removed; their folders stay, since services expect them.
 FILES_GO = ("var/log", "var/cache")
-# debconf's answers lie in a cache folder but are no cache: the layer above needs them.
+# debconf's answers are in a cache folder but are not a cache: the layer above needs them.
 KEPT = ("var/cache/debconf",)
 # Globs of files that are random or specific to the node or the build.
 REMOVED = (
@@ -30,22 +30,23 @@ REMOVED = (
     *("etc/munge/munge.key", "etc/bind/rndc.key", "etc/dropbear/dropbear_*_host_key"),
     *("etc/ssl/private/ssl-cert-snakeoil.key", "etc/ssl/certs/ssl-cert-snakeoil.pem"),
     *("var/lib/NetworkManager/secret_key", "var/lib/NetworkManager/seen-bssids"),
-    # Names and seeds that must differ between nodes; their services make them.
+    # Names and seeds that must differ between nodes; the services create them.
     *("etc/nvme/hostid", "etc/nvme/hostnqn", "etc/iscsi/initiatorname.iscsi", "var/lib/dbus/machine-id"),
     *("var/lib/systemd/random-seed", "var/lib/systemd/credential.secret", "var/lib/urandom/random-seed"),
     # shadow's copies of the previous files.
     *(f"etc/{name}-" for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid")),
-    # The node boots our first stage and a kernel by HTTP; neither is read from its root.
+    # The node fetches our first stage and a kernel by HTTP, and reads neither from its root.
     *("boot/initrd*", "boot/initramfs*", "boot/vmlinuz*", "boot/System.map*", "boot/.vmlinuz*", "boot/loader"),
     *("vmlinuz", "vmlinuz.old", "initrd.img", "initrd.img.old", "usr/lib/modules/*/vmlinuz", "lib/modules/*/vmlinuz"),
     *("root/.ansible", "root/.bash_history", "root/.cache", "root/.wget-hsts", "root/.lesshst"),
 )
-# machine-id(5): made at each boot. With "uninitialized" each boot would count as the first: systemd-firstboot would ask
-# at the console and wait, and systemd would enable by its presets what the image has disabled.
+# machine-id(5): if the file is empty, an ID is made at each boot. With "uninitialized", each boot would count as the
+# first: systemd-firstboot would wait for input at the console, and systemd would apply its presets, which enable units
+# that the image has disabled.
 MACHINE_ID = ""
 DAY_S = 86400
 OVERLAY = "trusted.overlay."
-# squashfs cannot hold ACLs (system.posix_acl_*): systemd-tmpfiles sets the journal's again at boot.
+# squashfs cannot store ACLs (system.posix_acl_*); systemd-tmpfiles sets those of the journal again at boot.
 NOT_KEPT = (OVERLAY, "system.")
 OPAQUE = "trusted.overlay.opaque"
 
@@ -64,7 +65,7 @@ def takes_away(path: str) -> bool:
 
 
 def normalise(root: Path, epoch: int) -> None:
-    """Remove from ``root`` what differs between builds or must differ between nodes. ``epoch``: s since 1970."""
+    """Remove files from ``root`` that differ between builds or must differ between nodes. ``epoch``: s since 1970."""
     for name in EMPTIED:
         folder = _own(root, name)
         if folder and folder.is_dir():
@@ -87,11 +88,11 @@ def normalise(root: Path, epoch: int) -> None:
 
 
 def prune(upper: Path, parent: Path, epoch: int) -> None:
-    """Remove from overlayfs's ``upper`` what equals ``parent`` (the tree below it), and overlayfs's own attributes.
+    """Remove from overlayfs's ``upper`` all that equals ``parent`` (the tree below it), and overlayfs's own attributes.
 
-    The result depends on content alone: not on which files a package manager rewrote, nor on the kernel.
+    The result depends only on the content, not on the kernel or on which files a package manager rewrote.
     """
-    _strip(upper)  # since Linux 6.6 with a UUID, a random one
+    _strip(upper)  # since Linux 6.6, it has a random UUID as an attribute
     _prune(upper, parent)
     status = parent.stat()
     os.chown(upper, status.st_uid, status.st_gid)
@@ -116,16 +117,16 @@ def _prune(upper: Path, parent: Path, opaque: bool = False) -> None:
 
 
 def _prune_folder(entry: Path, below: Path, there: os.stat_result | None, opaque: bool) -> None:
-    # All folders in an opaque folder are opaque, also those that overlayfs does not mark (ovl_create_upper in Linux'
-    # fs/overlayfs/dir.c does not).
+    # All folders in an opaque folder are opaque, even if overlayfs does not mark them (as ovl_create_upper in Linux'
+    # fs/overlayfs/dir.c).
     opaque = opaque or OPAQUE in _xattr_names(entry)
     if there is None or not stat.S_ISDIR(there.st_mode):
         # There is nothing below to hide: overlayfs may or may not set "opaque" here, and a whiteout removes nothing.
         _strip_tree(entry)
         return
     if opaque:
-        # It becomes a whiteout for each name that it hides: a layer then needs no attribute that only root can read,
-        # and its listing is complete.
+        # A whiteout for each name that it hides replaces the attribute. The layer then needs no attribute that only
+        # root can read, and its listing is complete.
         names = {path.name for path in entry.iterdir()}
         for hidden in below.iterdir():
             if hidden.name not in names:
@@ -191,7 +192,7 @@ def _xattr_names(path: Path) -> list[str]:
 
 
 def _own(root: Path, name: str) -> Path | None:
-    """Return the path of ``name`` in the image; None if a link leads elsewhere, since its target has its own name."""
+    """Return the path of ``name`` in the image; None if a link leads elsewhere, where the target has its own name."""
     path = inside(root, f"/{name}")
     return path if path == root / name and not path.is_symlink() else None
 
@@ -218,7 +219,7 @@ def _text(path: Path) -> str | None:
 
 
 def _shadow(root: Path, epoch: int) -> None:
-    """Limit the days of password changes to the archive's (shadow(5), field 3): some tools write the build's day."""
+    """Limit the days of password changes (shadow(5), field 3) to that of ``epoch``; some tools write today's date."""
     path = _own(root, "etc/shadow")
     if path is None or not path.is_file():
         return

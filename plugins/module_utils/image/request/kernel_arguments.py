@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read kernel arguments: those that iPXE passes on and that the boot does not set itself."""
+"""Read kernel arguments. Those that iPXE would not pass on or that the boot sets itself are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ARGUMENT = re.compile(r"[A-Za-z0-9_][!#-&(-\[\]-~]*")
 # The first stage's own arguments; boot.ipxe and the node's script set them.
 RESERVED_ARGUMENTS = ("sailloft.", "BOOTIF=")
 # Linux cuts the command line off at 2048 bytes (COMMAND_LINE_SIZE in arch/x86/include/asm/setup.h and
-# arch/arm64/include/uapi/asm/setup.h) and reports it only in its log; a quarter is left for the boot's additions.
+# arch/arm64/include/uapi/asm/setup.h) and boots without an error; a quarter is left for the boot's additions.
 MOST_ARGUMENT_BYTES = 1536
 
 

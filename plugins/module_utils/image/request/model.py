@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Archive:
-    """A source of packages. ``release_sha256``: suite -> digest of its InRelease ("repomd" -> repomd.xml's)."""
+    """A source of packages. ``release_sha256``: suite -> digest of its InRelease, or "repomd" -> that of repomd.xml."""
 
     url: str
     suites: tuple[str, ...] = ()
@@ -21,7 +21,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class File:
-    """A file of the image: ``content``, or the content of the build machine's file ``source``; one is None."""
+    """A file of the image, from ``content`` or from the build machine's file ``source``; the other one is None."""
 
     path: str
     content: str | None = None
@@ -33,7 +33,7 @@ class File:
 
 @dataclass(frozen=True)
 class User:
-    """A user of the image; ``groups`` are in addition to the one of the user's own name."""
+    """A user of the image; ``groups`` are in addition to the group with the user's name."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -60,10 +60,10 @@ class Role:
 
 @dataclass(frozen=True)
 class Layer:
-    """One delta on ``parent``.
+    """One layer: the changes on top of ``parent``.
 
     ``distribution``, ``suite`` and ``architecture`` are the lowest layer's. ``archives`` are all sources of its
-    packages: its ancestors' first, then its own. All other fields have the layer's own part only.
+    packages: its ancestors' first, then its own. All other fields have only the layer's own part.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Image:
-    """A chain of layers, lowest first. ``kernel_arguments`` has the layers', lowest first, then the image's own."""
+    """A chain of layers, lowest first. ``kernel_arguments`` are the layers', lowest first, then the image's own."""
 
     name: str
     layers: tuple[Layer, ...]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reads one dictionary of an image's request, with errors that name its place."""
+"""Read one dictionary of an image's request; errors name its place in the request."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read the user's settings of images and layers: checked once, here, so that later code can rely on them."""
+"""Read the user's settings of images and layers. They are only checked here; later code relies on them."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The plan of a boot server: its networks, the firmwares that it answers, and capacities for its nodes. Pure.
 
-All limits that dnsmasq, nginx and Linux have by default are far below a large site's nodes; here each is a formula of
-their number.
+The default limits of dnsmasq, nginx and Linux are far below the number of nodes of a large site. Here, each limit is
+computed from that number.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ CPUS = (DEFAULT_CPU, "aarch64")
 
 @dataclass(frozen=True)
 class Firmware:
-    """A way in which firmware asks for what to boot.
+    """A way in which firmware requests its boot file.
 
-    ``architectures`` are of IANA's list "Processor Architecture Types" (RFC 4578, section 2.1, began it); ``services``
-    are dnsmasq's names of them for a proxy (dnsmasq(8), --pxe-service). ``file`` is what the firmware gets, by TFTP, or
-    by HTTP where ``http``.
+    ``architectures`` are from IANA's list "Processor Architecture Types" (first in RFC 4578, section 2.1); ``services``
+    are dnsmasq's names of them for a proxy (dnsmasq(8), --pxe-service). ``file`` is the boot file that the firmware
+    gets, by HTTP if ``http`` is true, else by TFTP.
     """
 
     tag: str
@@ -36,9 +36,9 @@ class Firmware:
     http: bool
 
 
-# 7 means x86_64 UEFI in IANA's list and 9 for EBC; RFC 4578 had them the other way round, and firmware sends both.
-# UEFI specification, section 24.7 (HTTP boot): the answer carries the vendor class HTTPClient and a URL as boot file. A
-# proxy of dnsmasq answers PXE clients only.
+# In IANA's list, 7 is x86_64 UEFI and 9 is EBC; RFC 4578 had them the other way round, and firmware sends both.
+# UEFI specification, section 24.7 (HTTP boot): the answer has the vendor class HTTPClient and a URL as boot file.
+# dnsmasq as a proxy answers only PXE clients.
 FIRMWARES = (
     Firmware("bios", "x86_64", (0,), ("x86PC",), "undionly.kpxe", False),
     Firmware("efi-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "ipxe.efi", False),
@@ -50,17 +50,17 @@ FIRMWARES = (
 # dnsmasq's own defaults (MAXLEASES and TFTP_MAX_CONNECTIONS in its src/config.h).
 LEAST_LEASES = 1000
 LEAST_TRANSFERS = 50
-# Files beside those of transfers: dnsmasq keeps 50 and its DNS sockets (64) for itself (src/dnsmasq.c).
+# Files besides those of transfers: dnsmasq keeps 50 and its DNS sockets (64) for itself (src/dnsmasq.c).
 DNSMASQ_FILES = 256
 LEAST_CONNECTIONS = 4096
-# A node has one transfer, and for a moment a report or what is left of a transfer that it gave up.
+# A node has one transfer, and for a moment also a report or the rest of a transfer that it gave up.
 CONNECTIONS_PER_NODE = 2
 OPEN_FILE_CACHE = 4096
-# nginx, ngx_http_limit_conn_module and ngx_http_limit_req_module: 128 bytes at most for an address on 64-bit machines,
-# so that 1 MiB has 8192. A full zone answers 503 to everybody: twice as much.
+# nginx, ngx_http_limit_conn_module and ngx_http_limit_req_module: an address takes at most 128 bytes on 64-bit
+# machines, so 1 MiB has 8192. A zone has room for twice the nodes, since a full one answers 503 to all clients.
 NODES_PER_ZONE_MIB = 4096
-# Linux (net/ipv4/arp.c) has 128, 512 and 1024. Above the third new neighbours are refused ("neighbour table overflow"),
-# and above the second the kernel throws some away at each new one: all nodes stay below it.
+# The defaults of Linux (net/ipv4/arp.c). Above the third, new neighbours are refused ("neighbour table overflow"), and
+# above the second, the kernel drops some for each new one, so the second must be above the number of all nodes.
 NEIGHBOURS = {"gc_thresh1": 128, "gc_thresh2": 512, "gc_thresh3": 1024}
 
 
@@ -68,9 +68,9 @@ NEIGHBOURS = {"gc_thresh1": 128, "gc_thresh2": 512, "gc_thresh3": 1024}
 class Capacity:
     """Limits for a number of nodes.
 
-    leases and transfers are dnsmasq's, which may open dnsmasq_files; connections and files are each nginx worker's;
+    leases, transfers and dnsmasq_files (open files) are dnsmasq's; connections and files are each nginx worker's;
     zone_mib is the size of nginx' tables of addresses; neighbours are Linux' settings below net.ipv4.neigh.default, and
-    empty where its defaults are enough.
+    empty if its defaults are enough.
     """
 
     leases: int
@@ -84,17 +84,17 @@ class Capacity:
 
 def capacity(nodes: int, own: int) -> Capacity:
     """Return the limits for ``nodes`` nodes; ``own`` of them are in the server's own network."""
-    # Twice: a firmware that asks again begins a second transfer.
+    # Twice the number of nodes: firmware that repeats its request begins a second transfer.
     transfers = max(LEAST_TRANSFERS, 2 * nodes)
     connections = max(LEAST_CONNECTIONS, 1024 + CONNECTIONS_PER_NODE * nodes)
     times = -(-2 * own // NEIGHBOURS["gc_thresh2"])
     return Capacity(
-        # Twice: the lease of a node that was taken out of the inventory ends with its time.
+        # Twice the number of nodes: a node that was removed from the inventory keeps its lease until that expires.
         leases=max(LEAST_LEASES, 2 * nodes),
         transfers=transfers,
         dnsmasq_files=transfers + DNSMASQ_FILES,
         connections=connections,
-        # A connection, and the file that it sends.
+        # Two files per connection: its socket, and the file that is sent.
         files=2 * connections + 2 * OPEN_FILE_CACHE,
         zone_mib=1 + nodes // NODES_PER_ZONE_MIB,
         neighbours={name: value * times for name, value in NEIGHBOURS.items()} if times > 1 else {},
@@ -106,7 +106,7 @@ def plan(
 ) -> dict[str, Any]:
     """Return networks, firmwares, files and capacity of a boot server, whose variables boot_server.problems accepts.
 
-    A file has the nodes that need it, as a text for messages.
+    Each file has the nodes that need it, as text for messages.
     """
     own = ipaddress.IPv4Network(f"{address}/{netmask}", strict=False)
     networks = [{"tag": "net0", "first": address, "netmask": netmask, "gateway": gateway}]
@@ -131,7 +131,7 @@ def plan(
 
 
 def _is_in(address: Any, network: ipaddress.IPv4Network) -> bool:
-    """Return whether the node is in the network. Its address may be unknown beside another DHCP server: then True."""
+    """Return whether the node is in the network; True if its address is unknown, as with another DHCP server."""
     try:
         return ipaddress.IPv4Address(address) in network
     except ValueError:

@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""iPXE's scripts: an image's script boots it, and a node's script finds the node's image.
+"""iPXE's scripts: an image's script boots the image, and a node's script finds the node's image.
 
-A node's script names the servers. The image's script names none: it requests the files beside it on the server that it
-came from. Every failure returns to the node's script, which asks the next server, with increasing pauses.
+A node's script names the servers. The image's script names none: it requests files by relative paths, from the server
+that it came from. Every failure returns to the node's script, which tries the next server, with increasing pauses.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.kerne
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Manifest
 
-# An address, not a name: the first stage has no resolver. Only http: digest and signature prove what is fetched.
+# An address and not a name, since the first stage has no resolver. Only http, since digest and signature verify what is
+# fetched.
 ADDRESS = r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 SERVER = re.compile(rf"http://{ADDRESS}(:\d{{1,5}})?(/[A-Za-z0-9._~-]+)*")
 MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}")
 # The scripts set the first stage's own arguments. This is the only one of them that a node may set.
 OWN_ARGUMENT_ALLOWED = "sailloft.reboot_after_s="
 SECONDS = re.compile(r"[1-9][0-9]{0,8}")
-# Kernels silently cut the command line at 2048 bytes, including the zero at its end. This is what the image's arguments
-# (MOST_ARGUMENT_BYTES) leave of them.
+# The part of the command line that the image's arguments leave: Linux cuts it off at 2048 bytes, including the zero at
+# its end (MOST_ARGUMENT_BYTES has the source).
 NODE_BYTES = 2047 - MOST_ARGUMENT_BYTES
 # The text around the values: "initrd=first-stage", the names of settings, the image's digest, BOOTIF.
 FIXED_BYTES = 192
-# Pauses between two rounds over all servers begin between 1 and 8 s, by the node, and double up to LONGEST_PAUSE_S.
+# The first pause between two rounds over all servers is 1 to 8 s, depending on the node; it doubles DOUBLED times.
 FIRST_PAUSES_S = 8
 DOUBLED = 4
 # The time that iPXE waits for a server that sends nothing.
@@ -135,7 +136,7 @@ def checked_server(url: str, subject: str) -> str:
 
 
 def checked_mac(mac: str, subject: str) -> str:
-    """Return ``mac`` in the form of iPXE's hexhyp. Raises ImageError if it is no MAC or not a single machine's."""
+    """Return ``mac`` in the form of iPXE's hexhyp. Raises ImageError if it is not the MAC address of one machine."""
     text = mac.lower() if isinstance(mac, str) else ""
     if not MAC.fullmatch(text) or int(text[:2], 16) & 1 or not text.strip("0:-"):
         # YAML reads pairs of digits below 60 as a number of base 60.
@@ -154,6 +155,6 @@ def _check_argument(argument: str, subject: str) -> None:
         )
     if argument.startswith(RESERVED_ARGUMENTS) and not argument.startswith(OWN_ARGUMENT_ALLOWED):
         raise ImageError(subject, f"kernel argument {argument!r} is set by its script", "take it away")
-    # The first stage compares it with numbers: with a word, it would reboot at its first pause, again and again.
+    # The first stage compares it with numbers; if it were a word, the node would reboot at each first pause.
     if argument.startswith(OWN_ARGUMENT_ALLOWED) and not SECONDS.fullmatch(argument[len(OWN_ARGUMENT_ALLOWED) :]):
         raise ImageError(subject, f"kernel argument {argument!r} is not in whole seconds", "give a number, as 600")

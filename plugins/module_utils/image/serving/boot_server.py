@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Checks of a boot server's variables, for values that dnsmasq, nginx and iPXE accept but serve no node with. Pure."""
+"""Check a boot server's variables for values that dnsmasq, nginx and iPXE accept but that would boot no node. Pure."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ Network = ipaddress.IPv4Network
 _FOUR = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}")
 # IFNAMSIZ of linux/if.h is 16 with the closing NUL. dnsmasq reads '*' as a pattern and ':' as an alias.
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
-# Unquoted in the configurations of nginx and dnsmasq, which read quotes, semicolons, braces, '$' and '#'.
+# Paths are not quoted in the configurations of nginx and dnsmasq, which interpret quotes, semicolons, braces, '$' and
+# '#'.
 _FOLDER = re.compile(r"[A-Za-z0-9/._-]+")
-# dnsmasq(8), --dhcp-range: two minutes are its least; RFC 2132, section 9.2: 32 bits; all ones mean for ever.
+# dnsmasq(8), --dhcp-range: the minimum is two minutes. RFC 2132, section 9.2: 32 bits; all ones mean forever.
 LEAST_LEASE_S, MOST_LEASE_S = 120, 2**32 - 2
 
 
 @dataclass(frozen=True)
 class Server:
-    """A boot server as the role's variables give it, unchecked. ``gives`` says that it gives the addresses."""
+    """A boot server as the role's variables give it, unchecked. ``gives``: whether it assigns the nodes' addresses."""
 
     address: str
     netmask: str
@@ -51,9 +52,9 @@ class Server:
 
 
 def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the errors as sentences that name the variable or the nodes, and the next step.
+    """Return the errors as sentences that name the variable or the nodes, and the remedy.
 
-    A node has name and mac, and address if the server gives the addresses; it may have architecture.
+    A node has name and mac, and address if the server assigns the addresses; it may have architecture.
     """
     found, network = _of_server(server)
     wrong, subnets = _of_subnets(server, network)
@@ -160,7 +161,7 @@ def _subnet(given: Any) -> tuple[Network, Address]:
 def _of_address(
     node: Mapping[str, Any], server: Server, networks: Sequence[Network], gateways: Mapping[Any, str]
 ) -> list[str]:
-    """Return the errors in the address that the server gives to the node; ``networks`` is empty if unknown."""
+    """Return the errors in the address that the server assigns to the node; ``networks`` is empty if unknown."""
     subject = _subject(node)
     address = _address(node.get("address"))
     if not address:
@@ -245,7 +246,7 @@ def _said(check: Callable[..., Any], *given: Any) -> list[str]:
 
 
 def _address(value: Any) -> Address | None:
-    """Return an address of four numbers, None for all else; dnsmasq reads 010.9.0.1 as a different address."""
+    """Return an address of four numbers, None for other values; dnsmasq reads 010.9.0.1 as a different address."""
     if not isinstance(value, str) or not _FOUR.fullmatch(value):
         return None
     try:

@@ -27,15 +27,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.channels import SUFFIX
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import CHANNELS, NODES, Store
 
-# As boot_script.node_script writes it.
+# The line in which boot_script.node_script writes the node's name.
 OWNER = re.compile(r"^set node (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Change:
-    """Scripts by file name without their suffix: those to write, with their text before, and those to remove.
+    """Scripts by file name without the suffix: all before the change, those to write, and those to remove.
 
-    ``others`` are the nodes whose scripts exist and were not requested, by name.
+    ``others`` are the names of nodes whose scripts exist and were not requested.
     """
 
     before: Mapping[str, str]
@@ -45,7 +45,7 @@ class Change:
 
 
 def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return MAC as in the file's name -> script.
+    """Return MAC address, in the form of the file's name -> script.
 
     A node has name, mac, servers, channel or digest, kernel_arguments and report. Raises ImageError.
     """
@@ -79,8 +79,8 @@ def ensure(
     """Put the scripts of ``nodes`` into the store, and remove those of the nodes named in ``removed``.
 
     A node that follows one of ``channels_to_come`` has no script until the store has the channel. If a node's MAC
-    address changed, its script under the old one is removed. ``hold`` is the run's own. Raises ImageError before
-    anything is touched, also if another run's hold covers one of these nodes.
+    address changed, its script under the old one is removed. ``hold`` is that of this run. Raises ImageError before
+    anything is changed, also if another run's hold covers one of these nodes.
     """
     wanted(nodes)
     names = {node["name"] for node in nodes}

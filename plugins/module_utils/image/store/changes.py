@@ -40,7 +40,7 @@ def changes(
     node sees them, all layers on top of each other; a whiteout or a file hides what is below it. The same inputs give
     the same result. Raises ImageError if a layer's listing is not given.
 
-    ``new_bytes`` counts the bytes of kernel, first stage and layers that are in no blob of ``old``: the download of a
+    ``fetch_bytes`` counts the bytes of kernel, first stage and layers that are in no blob of ``old``: the download of a
     machine that has the old image's blobs.
     """
     return {
@@ -113,7 +113,7 @@ def _arguments(old: Manifest | None, new: Manifest) -> dict[str, Any]:
 
 
 def _without(values: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Return ``values`` less ``others``, counting repeated values."""
+    """Return ``values`` without ``others``, counting repeated values."""
     left = list(others)
     found = []
     for value in values:
@@ -132,7 +132,7 @@ def _packages(old: Manifest | None, new: Manifest) -> dict[str, list[dict[str, A
         going = sorted(version for version in olds if version not in news)
         coming = sorted(version for version in news if version not in olds)
         which = {"name": name, "architecture": architecture}
-        # RPM has several versions of a kernel installed at once; only one version replaced by one is a change.
+        # RPM may have several versions of a kernel installed. Only if one version replaces one other is it a change.
         if len(going) == len(coming) == 1:
             found["changed"].append(
                 {**which, "layer": news[coming[0]], "old_version": going[0], "new_version": coming[0]}
@@ -223,7 +223,7 @@ def _bytes(old: Manifest | None, new: Manifest) -> dict[str, Any]:
 
 
 def _parts(image: Manifest | None) -> dict[str, tuple[str, int]]:
-    """Return the parts that a node fetches, by the reviewer's name for each: (sha256, bytes)."""
+    """Return the parts that a node fetches: name for the reviewer -> (sha256, bytes)."""
     if image is None:
         return {}
     found = {
@@ -276,7 +276,7 @@ def _told(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 def _plain(text: str) -> str:
     """Return the text on one line without terminal control characters.
 
-    A path or a link's target may hold any character but NUL.
+    A path or a link's target may have any character but NUL.
     """
     return text if text.isprintable() else ascii(text)
 

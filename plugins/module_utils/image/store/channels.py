@@ -147,9 +147,9 @@ def require_image(store: Store, name: str, digest: str) -> None:
 def promote(
     store: Store, name: str, digest: str, check: bool = False, hold: str = ""
 ) -> tuple[Channel | None, Channel]:
-    """Make the channel, which may be new, name ``digest``; return it as before and as after.
+    """Make the channel, which may be new, name ``digest``; return the channel before and after.
 
-    ``hold`` is the run's own. Raises ImageError, also if another run's hold covers the channel.
+    ``hold`` is that of this run. Raises ImageError, also if another run's hold covers the channel.
     """
     checked_digest(digest, f"channel {name}")
     store.require()
@@ -164,10 +164,10 @@ def promote(
 def rollback(
     store: Store, name: str, digest: str | None = None, check: bool = False, hold: str = ""
 ) -> tuple[Channel, Channel]:
-    """Make the channel name its previous image; return it as before and as after.
+    """Make the channel name its previous image; return the channel before and after.
 
-    With ``digest``, only if it names that now, so a second call does not go back further. ``hold`` is the run's own.
-    Raises ImageError, also if another run's hold covers the channel.
+    With ``digest``, it is changed only if it names that now, so that a second call does not go back further. ``hold``
+    is that of this run. Raises ImageError, also if another run's hold covers the channel.
     """
     if digest is not None:
         checked_digest(digest, f"channel {name}")
@@ -186,7 +186,7 @@ def rollback(
 def remove(store: Store, name: str, check: bool = False, hold: str = "") -> Channel | None:
     """Remove the channel if there is one; return it as it was.
 
-    ``hold`` is the run's own. Raises ImageError if a node follows the channel or another run's hold covers it.
+    ``hold`` is that of this run. Raises ImageError if a node follows the channel or another run's hold covers it.
     """
     store.require()
     with store.locked():
@@ -212,7 +212,7 @@ def node_scripts(store: Store) -> dict[str, str]:
 
 
 def _permit(store: Store, name: str, check: bool, hold: str) -> None:
-    # A run in check mode has no hold, and may look.
+    # A run in check mode has no hold and changes nothing.
     if not check:
         holds.permit(store, hold, holds.Scope(channel=name))
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Garbage collection of a store: remove what nothing names, and nothing else."""
+"""Garbage collection of a store: remove the files that nothing names, and no others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reasons(store: Store, keep: Iterable[str], history: int) -> dict[str, list[s
     """Return digest -> reasons why its image stays, sorted by digest; the image need not be in the store.
 
     ``keep``: digests that nodes report to run; ``history``: the number of a channel's earlier images that it can return
-    to. Raises ImageError, also if a channel cannot be read: nothing is removed on a guess.
+    to. Raises ImageError, also if a channel cannot be read, since its images must not be removed.
     """
     if history < 0:
         raise ImageError(store.subject, f"history {history} is less than 0", "say how many images back channels can go")
@@ -73,9 +73,9 @@ def garbage(store: Store, keep: Iterable[str], history: int) -> Garbage:
 def collect(store: Store, keep: Iterable[str], history: int, hold: str = "") -> Garbage:
     """Remove files that nothing names, images before their blobs; return the removed files.
 
-    Raises ImageError as ``reasons`` does. ``hold`` is the run's own; if there is any other, nothing is removed.
-    An image's folder is removed by one rename, so that no reader finds an image without its blobs. The next run
-    completes one that was killed.
+    Raises ImageError as ``reasons`` does. ``hold`` is that of this run; if there is any other, nothing is removed.
+    An image's folder is removed by one rename, so that no reader finds an image without its blobs. If a run is killed,
+    the next one completes it.
     """
     store.require()
     with store.locked():

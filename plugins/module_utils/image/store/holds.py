@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Holds: which run of which operator changes which nodes, channel or images of a boot server now.
+"""Holds: they record which operator's run is changing which nodes, channel or images of a boot server now.
 
 A hold is a file ``holds/NAME.json`` of the store, written under the store's lock. Two holds that share a node or a
 channel exclude each other; one of the whole store excludes all others. Every change of scripts, channels and images
-looks at the holds under the same lock, so that a run whose hold was taken over changes nothing any more.
+checks the holds under the same lock, so that a run whose hold was taken over cannot change anything any more.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def conflicts(scope: Scope, holds: Iterable[Hold], own: str = "") -> list[Hold]:
 
 
 def refusal(scope: Scope, found: Sequence[Hold]) -> ImageError:
-    """Return the error for a scope that other holds exclude: who holds what since when, and the next step."""
+    """Return the error for a scope that other holds exclude: who holds what since when, and the remedy."""
     names = ",".join(hold.name for hold in found)
     runs, their = ("that run has", "its hold") if len(found) == 1 else ("those runs have", "their holds")
     return ImageError(
@@ -147,7 +147,7 @@ def refusal(scope: Scope, found: Sequence[Hold]) -> ImageError:
 
 
 def described(hold: Hold) -> str:
-    """Return as text who holds what since when."""
+    """Return a text that says who holds what since when."""
     holder, scope = hold.holder, hold.scope
     parts = [
         *(["the whole store"] if scope.whole else []),
@@ -169,7 +169,7 @@ def take(store: Store, hold: Hold, taken_over: Iterable[str] = (), check: bool =
     """
     checked_hold(hold.name)
     over = {checked_hold(name) for name in taken_over}
-    # Before the first run, boot servers do not exist yet and hold nothing.
+    # Before the first run, a boot server has no store yet, and so no holds.
     if check and not os.path.isdir(store.path):
         return []
     store.require()

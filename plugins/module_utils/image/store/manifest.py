@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import NAME
 
 FORMAT = "sailloft-image/1"
-# dm-verity takes up to 256 bytes of salt (Linux include/uapi/linux/dm-ioctl.h's table line; cryptsetup's limit).
+# dm-verity supports up to 256 bytes of salt (table line in Linux' include/uapi/linux/dm-ioctl.h; cryptsetup's limit).
 SALT = re.compile(r"([0-9a-f]{2}){0,256}")
 
 
@@ -108,7 +108,7 @@ def digest(data: bytes) -> str:
 
 
 def load(data: bytes, subject: str) -> Manifest:
-    """Parse the manifest. Raises ImageError, about ``subject``, if the bytes are no manifest or not in our form."""
+    """Parse the manifest. Raises ImageError, about ``subject``, if the bytes are not a manifest in our form."""
 
     def refuse(why: str) -> ImageError:
         return ImageError(subject, why, "build the image again with this version of the collection")

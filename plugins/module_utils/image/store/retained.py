@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The images of a site that stay in all its stores: those that nodes run or that anything names. Pure."""
+"""Decide which images stay in all stores of a site: those that nodes run or that anything names. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names 
 class Node:
     """A node and its answer.
 
-    ``running`` is the digest that it runs, empty if that is none of Sailloft's; ``silence`` is the reason why it did
+    ``running`` is the digest that it runs, empty if it runs no Sailloft image; ``silence`` is the reason why it did
     not answer, empty if it did; ``pinned`` is the digest that the inventory names for it, or empty.
     """
 
@@ -39,7 +39,7 @@ def kept(nodes: Sequence[Node], images: Iterable[Named], without: Iterable[str])
     """Return digest -> reasons why it stays, sorted by digest.
 
     A node that did not answer may run any image, so nothing is decided without its answer. ``without`` are nodes that
-    the operator takes the responsibility for. Raises ImageError.
+    need not answer, at the operator's responsibility. Raises ImageError.
     """
     left_out = set(without)
     unknown = sorted(left_out - {node.name for node in nodes})

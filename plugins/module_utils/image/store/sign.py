@@ -14,9 +14,9 @@ from pathlib import Path
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import require, search_path
 
-# 42 bytes: algorithm, key number, Ed25519 key. A secret key is longer, and would get into every image.
+# A public key has 42 bytes: algorithm, key number, Ed25519 key. A secret key is longer; it must not get into images.
 PUBLIC_KEY = re.compile(r"RW[A-Za-z0-9+/]{54}")
-# Signed with the rest; minisign's own default contains the time and would give different bytes each time.
+# This comment is signed too; minisign's own default contains the time and would give different bytes each time.
 TRUSTED_COMMENT = "sailloft image manifest"
 UNTRUSTED_COMMENT = "signature of a sailloft image manifest"
 MEMORY = "/dev/shm"
@@ -46,10 +46,10 @@ def sign(data: bytes, secret_key: Path, public_key: str, password: str | None) -
 def signatures(
     messages: Sequence[bytes], secret_key: Path, public_key: str, password: str | None, comments: tuple[str, str]
 ) -> list[bytes]:
-    """Return minisign's signature of each message, by one call: the same message and key give the same bytes.
+    """Return minisign's signature of each message, made by one call: the same message and key give the same bytes.
 
-    ``password`` is the secret key's, None for a key without; ``comments`` are the trusted and the untrusted one. The
-    first signature is verified with ``public_key``. Raises ImageError.
+    ``password`` is the secret key's, None for a key without one; ``comments`` are the trusted and the untrusted one.
+    The first signature is verified with ``public_key``. Raises ImageError.
     """
     require("minisign")
     subject = f"signing key {secret_key}"

@@ -1,15 +1,15 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A store: a folder of images by digest, as a web server serves it. Nothing in it is ever incomplete.
+"""A store: a folder of images by digest, in the form that a web server serves. Nothing in it is ever incomplete.
 
     blobs/SHA256                    layers, kernels, first stages, listings, SBOMs
     images/DIGEST/                  manifest.json, manifest.json.minisig, boot.ipxe
-    current/NAME                    the digest that the last build of image NAME has
+    current/NAME                    the digest of the last build of image NAME
     channels/, nodes/, identity/    of a boot server: see channels, and the roles
     holds/NAME.json                 of a boot server: the run that changes something now, see holds
 
-A kill at any point leaves at most hidden files and blobs that no image names. The next ``publish`` removes the former,
-and ``garbage.collect`` removes both.
+A run that is killed at any point leaves at most hidden files, and blobs that no image names. The next ``publish``
+removes the former, and ``garbage.collect`` removes both.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 BLOBS, IMAGES, CURRENT, CHANNELS, NODES, IDENTITY = "blobs", "images", "current", "channels", "nodes", "identity"
 HOLDS = "holds"
 MANIFEST, SIGNATURE, BOOT_SCRIPT = "manifest.json", "manifest.json.minisig", "boot.ipxe"
-# A store may be a separate file system.
+# The names in a store. It may be a separate file system, which has lost+found.
 ITS_OWN = {BLOBS, IMAGES, CURRENT, CHANNELS, NODES, IDENTITY, HOLDS, "lost+found"}
 # The names that files.temporary_of makes.
 LEFT_BEHIND = re.compile(r"\..+\.new")
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 REBUILD = "build the image again"
 MAKE_ROOM = "make room there, or collect what nothing names: node_image_store with collected: true"
-# Most file systems give out space in blocks of 4 KiB; folders and the file system's own tables take some more.
+# Most file systems allocate space in blocks of 4 KiB; folders and the file system's own tables take some more.
 BLOCK_BYTES = 4096
 MARGIN_BYTES = 1 << 20
 LOCK_WAIT_S = 30.0
@@ -93,7 +93,7 @@ class Store:
             }
 
     def manifest(self, digest: str) -> manifests.Manifest:
-        """Return the manifest of the image with this digest, which is checked."""
+        """Return the manifest of the image with this digest; the digest is checked."""
         data = self.read(digest, MANIFEST)
         there = manifests.digest(data)
         if there != digest:
@@ -143,7 +143,7 @@ class Store:
     ) -> str:
         """Put an image into the store and make it its name's current one; return its digest.
 
-        ``blobs``: sha256 -> file, of at least those blobs that the store does not have. They are copied, and their
+        ``blobs``: sha256 -> file, for at least the blobs that the store does not have. They are copied, and their
         digests are compared with their names. If anything is refused or fails, the store stays as it was.
         """
         manifest = manifests.load(manifest_bytes, "manifest to publish")
@@ -175,7 +175,7 @@ class Store:
 
     @contextlib.contextmanager
     def _folders(self) -> Iterator[None]:
-        """Make the folders of a store; remove those made here if the work under it fails."""
+        """Make the folders of a store; remove those made here if the ``with`` block fails."""
         made = []
         with self.reported():
             os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
@@ -199,7 +199,7 @@ class Store:
         files: Mapping[str, bytes],
         blobs: Mapping[str, str | os.PathLike[str]],
     ) -> None:
-        """Write all that is new under temporary names, then rename: blobs, the image's folder, its name."""
+        """Write all new files under temporary names, then rename them: blobs, the image's folder, ``current/NAME``."""
         image, current = self.place(IMAGES, digest), self.place(CURRENT, name)
         there = os.path.isdir(image)
         done: list[str] = []
@@ -239,7 +239,7 @@ class Store:
             raise
 
     def sweep(self) -> None:
-        """Remove what killed runs left behind; only under ``locked``."""
+        """Remove the files that killed runs left behind. Call it only under ``locked``."""
         with self.reported():
             for path in self.left_behind():
                 if os.path.isdir(self.place(path)):
@@ -248,7 +248,7 @@ class Store:
                     os.remove(self.place(path))
 
     def left_behind(self) -> list[str]:
-        """Return the paths in the store of what killed runs left behind."""
+        """Return the paths in the store of files that killed runs left behind."""
         folders = [BLOBS, CHANNELS, CURRENT, HOLDS, IMAGES, NODES]
         folders += [os.path.join(IMAGES, digest) for digest in self.images()]
         return [
@@ -307,7 +307,7 @@ class Store:
             raise ImageError(self.subject, where, remedy) from error
 
     def _require_ours(self) -> None:
-        """Raise ImageError for a folder with other things in it; a missing or empty one becomes a store."""
+        """Raise ImageError for a folder with other files in it; a missing or empty one becomes a store."""
         if os.path.isdir(self.path):
             odd = sorted(set(self.entries("")) - ITS_OWN)
             if odd and not os.path.isdir(self.place(IMAGES)):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Compare the neighbours of devices with the planned cables: missing, wrong, swapped, one-sided, wrong speed. Pure.
 
-A device that was not read is not judged, and a cable of which neither end was read is counted as not read.
+A device that was not read is not judged, and a cable is counted as not read when neither of its ends was read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planne
 
 
 class Fault(NamedTuple):
-    """A fault of a cable, and the next step."""
+    """A fault of a cable; its message ends with the remedy."""
 
     kind: str
     cable: str
@@ -35,7 +35,7 @@ def compare(
     """Return ``faults``, and how many cables are ``right``, ``wrong`` and ``unread``.
 
     ``seen``: device -> interface -> neighbour, of the devices that were read. ``speeds``: device -> interface ->
-    Gbit/s. ``infiniband``: the links of the subnet; left out, InfiniBand's cables are not read.
+    Gbit/s. ``infiniband``: the links of the subnet; without it, InfiniBand cables count as not read.
     """
     expected = {end: link for link in planned.links for end in (link.one, link.other)}
     hidden = planned.hidden
@@ -74,7 +74,7 @@ def compare(
             continue
         before = len(faults)
         faults += _judge(link, readers, views, wrong)
-        # A NIC, or a switch's port, that has no link says -1 or 0.
+        # A NIC or a switch port without a link reports the speed -1 or 0.
         for end in readers:
             speed = found_speeds.get(end, 0)
             if views.get(end) == link.far(end) and 0 < speed != link.speed_gbit_s > 0:
@@ -95,7 +95,7 @@ def report(found: Mapping[str, Any], silent: Mapping[str, str]) -> list[str]:
 
 
 def _judge(link: Link, readers: list[End], views: Mapping[End, End], wrong: dict[End, End]) -> Iterable[Fault]:
-    """Return the faults of one cable, and note in ``wrong`` which end sees which other one."""
+    """Return the faults of one cable, and record in ``wrong`` the unplanned end that each end sees."""
     cable = str(link)
     views_here = {end: views.get(end) for end in readers}
     far = {link.one: link.other, link.other: link.one}
@@ -119,9 +119,9 @@ def _judge(link: Link, readers: list[End], views: Mapping[End, End], wrong: dict
 
 
 def _swapped(faults: list[Fault], wrong: Mapping[End, End], expected: Mapping[End, Link]) -> list[Fault]:
-    """Return the faults, where two cables whose ends were exchanged are one.
+    """Return the faults, with one fault for each two cables that were swapped.
 
-    The ends a and c see what the other one is planned to see: a-b and c-d are planned, a-d and c-b are there.
+    Two cables are swapped when a-b and c-d are planned, and a-d and c-b are found.
     """
     pairs: dict[tuple[str, str], str] = {}
     for end, view in wrong.items():
@@ -130,7 +130,7 @@ def _swapped(faults: list[Fault], wrong: Mapping[End, End], expected: Mapping[En
         mate = expected[view].far(view)
         if mate != end and wrong.get(mate) == expected[end].far(end):
             one, other = sorted((str(expected[end]), str(expected[mate])))
-            # Both ends of each cable tell the same swap.
+            # The ends of both cables report the same swap, at either side.
             near, far = sorted((end.device, mate.device)), sorted((view.device, expected[end].far(end).device))
             side = near if near <= far else far
             pairs.setdefault((one, other), ", ".join(dict.fromkeys(side)))
@@ -145,7 +145,7 @@ def _swapped(faults: list[Fault], wrong: Mapping[End, End], expected: Mapping[En
 
 
 def _unplanned(views: Mapping[End, End], expected: Mapping[End, Link]) -> list[Fault]:
-    """Return links between two devices of the site where no cable is planned at either end."""
+    """Return a fault for each link between two devices of the site that has no planned cable at either end."""
     faults = {}
     for end, view in views.items():
         if end not in expected and view not in expected:
@@ -157,7 +157,7 @@ def _unplanned(views: Mapping[End, End], expected: Mapping[End, Link]) -> list[F
 
 
 def _far(planned: Planned, neighbour: Neighbour, expected: End | None) -> End | None:
-    """Return the far end that a neighbour is, by the planned name where it has several; None for another site's."""
+    """Return a neighbour as an end, preferably with its port's planned name; None for a device of another site."""
     name = neighbour.device if neighbour.device in planned.interfaces else neighbour.device.split(".", 1)[0]
     if name not in planned.interfaces or not neighbour.ports:
         return None
@@ -168,6 +168,6 @@ def _far(planned: Planned, neighbour: Neighbour, expected: End | None) -> End | 
 
 
 def _infiniband_end(planned: Planned, end: tuple[str, int]) -> End:
-    """Return the end that a node description and a port number are: the HCA, or the switch's port of that number."""
+    """Return the end for a node description and a port number: the HCA, or the switch's port of that number."""
     name, hca = infiniband_device(end[0])
     return planned.infiniband.get((name, hca or str(end[1])), End(name, hca or str(end[1])))

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read the neighbours that devices see: LLDP of Linux and of switch systems, and InfiniBand's subnet."""
+"""Read the neighbours that devices see: by LLDP on Linux and on switch systems, and in the InfiniBand subnet."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import 
 
 
 class Neighbour(NamedTuple):
-    """The neighbour of an interface: the far device, and every name that it gives for its port."""
+    """The neighbour of an interface: the far device, and every name that it reports for its port."""
 
     device: str
     ports: tuple[str, ...]
 
 
-# Gbit/s of a lane, InfiniBand architecture volume 1, PortInfo.LinkSpeedActive and its extensions, nominal.
+# Nominal Gbit/s of a lane: InfiniBand architecture volume 1, PortInfo.LinkSpeedActive and its extensions.
 LANE_GBIT_S = {
     "SDR": 2.5,
     "DDR": 5,
@@ -46,7 +46,7 @@ def _loaded(text: str, what: str) -> Any:
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return a list: systems return one element without it."""
+    """Return the value as a list: systems return a single element without a list around it."""
     return value if isinstance(value, list) else [] if value in (None, "") else [value]
 
 
@@ -119,7 +119,7 @@ READERS: dict[str, Callable[[str], dict[str, Neighbour]]] = {
 
 
 def read_neighbours(system: str, text: str) -> dict[str, Neighbour]:
-    """Return by interface what a system's table says. Raises SiteError for text that is none."""
+    """Return the neighbours in a system's LLDP table by interface. Raises SiteError for text that is no such table."""
     try:
         return READERS[system](text)
     except (AttributeError, KeyError, TypeError) as error:
@@ -137,7 +137,7 @@ class InfinibandLink(NamedTuple):
 
 
 def read_infiniband(text: str) -> list[InfinibandLink]:
-    """Read ``ibnetdiscover -p``: every link once, in order."""
+    """Return the links in the output of ``ibnetdiscover -p``, each once, in order."""
     links = {}
     for line in text.splitlines():
         found = _PORT.match(line.strip())
@@ -149,7 +149,7 @@ def read_infiniband(text: str) -> list[InfinibandLink]:
 
 
 def infiniband_device(description: str) -> tuple[str, str]:
-    """Return the device of a node description, and the HCA; a switch has none.
+    """Return the device and the HCA of a node description; a switch has no HCA.
 
     Linux writes "HOST mlx5_0" (rdma-core, rdma-ndd), managed NVIDIA switches "MF0;NAME:MODEL/U1".
     """

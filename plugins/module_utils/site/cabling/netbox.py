@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Cables as NetBox has them: planned cables, and the ports of the RoCE policy. Pure.
+"""The cables that are recorded in NetBox: planned cables, and the ports of the RoCE policy. Pure.
 
 ``Interface`` and ``Cable`` of NetBox's REST API are documented at /api/schema/ of each NetBox.
 """
@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import 
 
 # NetBox: dcim/choices.py, CableLengthUnitChoices, in metres.
 METRES = {"km": 1000, "m": 1, "cm": 0.01, "mi": 1609.344, "ft": 0.3048, "in": 0.0254}
-# The same, InterfaceTypeChoices: the speeds of InfiniBand's generations, in Gbit/s with four lanes.
+# NetBox: dcim/choices.py, InterfaceTypeChoices; the speeds of InfiniBand generations in Gbit/s, with four lanes.
 INFINIBAND_GBIT_S = {"edr": 100, "hdr": 200, "ndr": 400, "xdr": 800}
 
 
@@ -25,7 +25,7 @@ def read_links(interfaces: Iterable[Mapping[str, Any]], cables: Iterable[Mapping
     """Return ``links``, ``interfaces`` (device -> name -> ``label``, ``management``) and ``left_out`` (lines).
 
     A link has both ends with the end A first, ``speed_gbit_s`` (0: not known), ``infiniband`` and ``length_m``. The
-    length of a way through patch panels is not known (None). Raises SiteError for what is no answer of NetBox.
+    length of a path through patch panels is not known (None). Raises SiteError for data that is no answer of NetBox.
     """
     try:
         return _links(list(interfaces), {cable["id"]: cable for cable in cables})
@@ -72,7 +72,7 @@ def _links(interfaces: list[Mapping[str, Any]], cables: Mapping[int, Mapping[str
 
 
 def _speed_gbit_s(interface: Mapping[str, Any]) -> float:
-    """Return an interface's own speed, which NetBox has in kbit/s, else the one that its type names, else 0."""
+    """Return an interface's own speed (kbit/s in NetBox), or the speed in the name of its type, or 0."""
     kind = interface["type"]["value"]
     if interface["speed"]:
         speed = interface["speed"] / 1_000_000
@@ -81,7 +81,7 @@ def _speed_gbit_s(interface: Mapping[str, Any]) -> float:
     else:
         found = re.match(r"(\d+(?:\.\d+)?)gbase-", kind)
         speed = float(found[1]) if found else 1 if kind.startswith("1000base-") else 0
-    # The policy takes whole numbers.
+    # The RoCE policy requires whole numbers.
     return int(speed) if speed == int(speed) else speed
 
 
@@ -92,7 +92,7 @@ def _length_m(cable: Mapping[str, Any]) -> float | None:
 
 
 def planned_in_netbox(found: Mapping[str, Any]) -> Planned:
-    """Return the planned cables of what ``read_links`` returned."""
+    """Return the planned cables in a result of ``read_links``."""
     interfaces = found["interfaces"]
     planned = Planned(interfaces={device: set(names) for device, names in interfaces.items()})
     planned.hidden = {
@@ -106,10 +106,10 @@ def planned_in_netbox(found: Mapping[str, Any]) -> Planned:
 
 
 def roce_variables(found: Mapping[str, Any], switches: Collection[str], hosts: Collection[str]) -> dict[str, Any]:
-    """Return ``roce_switch_ports`` or ``roce_host_nics`` by device: Ethernet among ``switches``, and to ``hosts``.
+    """Return ``roce_switch_ports`` or ``roce_host_nics`` by device, for Ethernet among ``switches`` and to ``hosts``.
 
-    Ports of management are none of these. Lengths are whole metres, rounded up. A length or speed that is not known is
-    left out, and the policy tells where it needs one.
+    Management ports are left out. Lengths are rounded up to whole metres. A length or speed that is not known is
+    left out, and the policy reports where it needs one.
     """
     variables: dict[str, Any] = {}
     for each in found["links"]:
@@ -136,7 +136,7 @@ def _host(found: Mapping[str, Any], end: End) -> dict[str, str]:
 
 
 def _label(found: Mapping[str, Any], end: End) -> str:
-    """Return an interface's label, which is the RDMA device of a host's NIC; without one, its name."""
+    """Return an interface's label, which is the RDMA device of a host's NIC; without a label, its name."""
     return str(found["interfaces"].get(end.device, {}).get(end.interface, {}).get("label", end.interface))
 
 

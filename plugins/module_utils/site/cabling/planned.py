@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The planned cables of a site, wherever they are written: in its blueprint or in NetBox. Pure."""
+"""The planned cables of a site, from its blueprint or from NetBox. Pure."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Link(NamedTuple):
 class Planned:
     """All planned cables.
 
-    ``interfaces`` are the names of the interfaces of each device of the site, ``hidden`` the ends that the device's
-    own system does not see, such as a BMC's port. ``infiniband`` has the end of each device and HCA or port number, as
-    ``ibnetdiscover`` names them.
+    ``interfaces`` has the names of the interfaces of each device of the site. ``hidden`` has the ends that the
+    device's own system does not see, such as a BMC's port. ``infiniband`` has the end for each device and HCA or port
+    number, as ``ibnetdiscover`` names them.
     """
 
     links: list[Link] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Planned:
     infiniband: dict[tuple[str, str], End] = field(default_factory=dict)
 
     def add(self, link: Link, names: tuple[str, str]) -> None:
-        """Add a cable; ``names`` are those that InfiniBand has for the two ports: HCA, or a switch's port."""
+        """Add a cable; ``names`` are the InfiniBand names of its two ports: an HCA, or a switch's port."""
         self.links.append(link)
         if link.infiniband:
             for end, name in zip((link.one, link.other), names):
@@ -62,7 +62,7 @@ class Planned:
 
 
 def interfaces(site: Site) -> dict[tuple[str, str], str]:
-    """Return the name that its system has for each (device, port) with a cable."""
+    """Return by (device, port) the name of each port with a cable on the device's own system."""
     names = model_interfaces(site)
     return {
         (device.name, port): names[device.kind.model.name, port]

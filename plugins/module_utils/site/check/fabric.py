@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Fabrics: oversubscription, rail alignment, and the ports of a NIC at different switches."""
+"""Check fabrics: oversubscription, rail alignment, and the ports of a NIC at different switches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec i
 
 
 def check_fabric(site: Site, promise: Promise) -> Iterator[Finding]:
-    """Return what of a fabric's declaration does not hold, but for failures."""
+    """Return the findings about a fabric's declared properties, except for failures."""
     if promise.oversubscription:
         yield from _oversubscription(site, promise)
     if promise.nic_ports_apart:
@@ -23,7 +23,7 @@ def check_fabric(site: Site, promise: Promise) -> Iterator[Finding]:
 
 
 def nic_of(device: Device, group: str, port: str) -> tuple[str, int]:
-    """Return the card of a port: its group of ports, and its number there."""
+    """Return the card of a port: its group of ports, and its number in the group."""
     if device.kind.model is None:
         raise AssertionError("the blueprint was read without its check")
     ports = device.kind.model.ports[group]
@@ -31,7 +31,7 @@ def nic_of(device: Device, group: str, port: str) -> tuple[str, int]:
 
 
 def _oversubscription(site: Site, promise: Promise) -> Iterator[Finding]:
-    """A switch's bandwidth to devices below it, divided by that to switches above it."""
+    """Compare a switch's bandwidth to devices below it with its bandwidth to switches above it."""
     down: dict[str, float] = {}
     up: dict[str, float] = {}
     for cable in site.cables:

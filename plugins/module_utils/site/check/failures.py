@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Failures: after the loss of any one NIC or switch that a fabric declares to survive, all its hosts reach each other.
+"""Check failures: all hosts of a fabric reach each other after the loss of any one NIC or switch of a declared kind.
 
-Hosts forward nothing: two of them are connected where a switch of one reaches a switch of the other by switches. The
-loss of a switch that is no articulation point of the graph of switches (Tarjan 1972) changes the reach of its own hosts
-only, so that the whole graph is searched again for articulation points alone.
+Hosts do not forward: two of them are connected where a switch of one reaches a switch of the other through switches.
+The loss of a switch that is no articulation point of the graph of switches (Tarjan 1972) changes the reach of its own
+hosts only. The whole graph is therefore searched again for articulation points only.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fo
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import Promise
 
 Graph = Mapping[str, set[str]]
-# Where a host is: the parts of the graph that it reaches.
+# The connected parts of the graph that a host reaches.
 Reach = frozenset[int]
 
 
 class _Fabric:
-    """The graph of a fabric's switches, and each host's switches by its cards."""
+    """The graph of a fabric's switches, and the switches that each card of a host is connected to."""
 
     def __init__(self, site: Site, promise: Promise) -> None:
         kinds = {rule.to for rule in site.blueprint.links if rule.fabric == promise.fabric}
@@ -46,7 +46,7 @@ class _Fabric:
 
 
 def check_failures(site: Site, promise: Promise) -> Iterator[Finding]:
-    """Return the devices whose loss a fabric declares to survive, and does not."""
+    """Return the devices whose loss a fabric does not survive, although it declares that it does."""
     fabric = _Fabric(site, promise)
     where = site.blueprint.where("checks", promise.fabric, "survives")
     part = _parts(fabric.switches, "")
@@ -96,7 +96,7 @@ def check_failures(site: Site, promise: Promise) -> Iterator[Finding]:
 
 
 def _parts(graph: Graph, without: str) -> dict[str, int]:
-    """Return by switch the number of its connected part."""
+    """Return the number of each switch's connected part of the graph, without the switch ``without``."""
     part: dict[str, int] = {}
     for number, start in enumerate(graph):
         if start in part or start == without:
@@ -112,7 +112,7 @@ def _parts(graph: Graph, without: str) -> dict[str, int]:
 
 
 def _apart(before: Mapping[str, Reach], changed: Mapping[str, Reach], counts: Counter[Reach]) -> list[str]:
-    """Return the hosts that do not reach all others, where those of ``changed`` reach something else than before."""
+    """Return the hosts that do not reach all others; ``changed`` replaces what these hosts reached ``before``."""
     now = Counter(counts)
     for host in changed:
         if host in before:
@@ -121,13 +121,13 @@ def _apart(before: Mapping[str, Reach], changed: Mapping[str, Reach], counts: Co
     kinds = [reach for reach, count in now.items() if count > 0]
     if all(one & other for at, one in enumerate(kinds) for other in (kinds[at:] if len(kinds) > 1 else kinds)):
         return []
-    # Those that reach less than most do.
+    # The hosts that are cut off are those with no part in common with the majority.
     main = max(kinds, key=lambda reach: (now[reach], len(reach)))
     return sorted(host for host, reach in {**before, **changed}.items() if not reach & main)
 
 
 def _articulation_points(graph: Graph) -> set[str]:
-    """Return the switches without which a part of the graph falls apart (Tarjan 1972, with a stack of its own)."""
+    """Return the switches whose loss splits a part of the graph (Tarjan 1972, without recursion)."""
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     points: set[str] = set()

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Racks: units and power, with and without a failed supply; and the lengths of cables."""
+"""Check the units and the power of racks, with and without a failed supply, and the lengths of cables."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _power(rack: Block, spec: RackSpec) -> Iterator[tuple[str, str]]:
 
 
 def check_lengths(site: Site) -> Iterator[Finding]:
-    """Return the cables that are longer than their medium carries, by rule of links and length."""
+    """Return the findings about cables that are too long for their medium, by link rule and length."""
     long: dict[tuple[str, float, float, float], list[str]] = {}
     for cable in site.cables:
         limit = cable.rule.medium.limit_m(cable.speed_gbit_s)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""All checks of a site. Ports and addresses that collide are refused before, where the site is expanded."""
+"""Run all checks of a site. Ports and addresses that collide are refused earlier, when the site is expanded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model i
 
 
 def check(site: Site) -> list[Finding]:
-    """Return all findings, in the order of the rules; empty where the site holds."""
+    """Return all findings, in the order of the rules; an empty list for a site that keeps every rule."""
     found = [*check_racks(site), *check_lengths(site)]
     for promise in site.blueprint.promises:
         found += check_fabric(site, promise)

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec i
 
 
 def expand_networks(blueprint: Blueprint, blocks: Mapping[str, list[Block]]) -> dict[str, list[Network]]:
-    """Return the networks of each name, those of a block together. Raises SiteError where any two overlap."""
+    """Return the networks of each name, with those of one block in a row. Raises SiteError where any two overlap."""
     subnets: dict[str, list[Network]] = {}
     spans = []
     for name, spec in blueprint.networks.items():
@@ -94,7 +94,7 @@ def _give(
 ) -> None:
     network = site.subnets[spec.network][at]
     where = ("devices", device.kind.name, "addresses", spec.network)
-    # The last address of an IPv4 network is its broadcast address, and the first its own.
+    # The last address of an IPv4 network is its broadcast address, and the first is the network's address.
     reserved = network.version == 4 and network.prefixlen < 31
     if offset > network.num_addresses - 1 - reserved or (reserved and not offset):
         raise SiteError(

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Lay the cables by the rules of links. No port has two cables.
 
-Ports are taken in order, so that devices which a growing site adds at the end move no cable of those before them.
+Ports are taken in order. Devices that are added at the end when a site grows therefore move no existing cable.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def lay_cables(site: Site) -> None:
             for device in site.by_kind[name]:
                 others = uppers.get(_shared(site, rule, device, per), [])
                 if name == rule.to:
-                    # Links among devices of one kind: each pair once.
+                    # Links among devices of one kind connect each pair once.
                     others = others[device.index + 1 :]
                 elif not others:
                     raise _error(
@@ -98,10 +98,10 @@ def _connect(site: Site, rule: LinkRule, a: Device, a_port: str, b: Device, b_po
 
 
 def route_m(site: Site, a: Device, b: Device) -> float:
-    """Return the length of the way between two devices, in metres to the centimetre.
+    """Return the length of the route between two devices, in metres to the centimetre.
 
-    In one rack it is the difference of their heights; else up to the tray, along and across the rows, and down. The
-    floor's slack is added for both ends together.
+    In one rack it is the difference of their heights. Between racks the route goes up to the tray, along and across
+    the rows, and down. The floor's slack is added once for both ends together.
     """
     floor = site.blueprint.floor
     one, other = a.rack, b.rack
@@ -121,7 +121,7 @@ def _top_m(rack: Block, tray_m: float) -> float:
 
 
 def stocked_m(route_m: float, stock_m: tuple[float, ...]) -> float:
-    """Return the shortest length that is sold and long enough; a longer way is returned in whole metres."""
+    """Return the shortest length that is sold and long enough; above the longest, the route rounded up to metres."""
     at = bisect_left(stock_m, route_m)
     return stock_m[at] if at < len(stock_m) else float(-int(-route_m // 1))
 

@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec i
 def expand_devices(
     blueprint: Blueprint, blocks: Mapping[str, list[Block]]
 ) -> tuple[dict[str, Device], dict[str, list[Device]]]:
-    """Return all devices by name and by kind. Raises SiteError for a name that two of them have."""
+    """Return all devices by name and by kind. Raises SiteError where two devices have the same name."""
     devices: dict[str, Device] = {}
     by_kind: dict[str, list[Device]] = {}
     for kind in blueprint.kinds.values():

@@ -19,7 +19,7 @@ UNIT_M = 0.04445  # EIA-310: 1.75 inches
 
 
 class Block:
-    """A block of the site: a pod, a row, a rack. Numbers begin at 1 and run over the whole site."""
+    """A block of the site, such as a pod, a row or a rack. Numbers begin at 1 and count over the whole site."""
 
     __slots__ = ("children", "devices", "name", "numbers", "parent", "row", "spec", "x_m", "y_m")
 
@@ -28,9 +28,9 @@ class Block:
         self.parent = parent
         self.name = name
         self.children: list[Block] = []
-        # By kind of block, the numbers of this one and of those around it.
+        # The numbers of this block and of the blocks around it, by kind of block.
         self.numbers: dict[str, int] = {**(parent.numbers if parent else {}), spec.name if spec else "site": number}
-        # For a rack: its devices, its row, and the middle of its front.
+        # These are for a rack: its devices, its row, and the middle of its front.
         self.devices: list[Device] = []
         self.row = 0
         self.x_m = self.y_m = 0.0
@@ -39,8 +39,8 @@ class Block:
 class Device:
     """A device of the site.
 
-    ``number`` runs over all of its kind from 1, ``index`` over those in its block from 0. ``addresses`` are by network;
-    with several networks of a name, by "NAME-NUMBER". ``cables`` are by its ports.
+    ``number`` counts the devices of its kind from 1, ``index`` those in its block from 0. The keys of ``addresses``
+    are networks, or "NAME-NUMBER" where several networks have one name. The keys of ``cables`` are the ports.
     """
 
     __slots__ = ("addresses", "block", "cables", "host", "index", "kind", "name", "number", "rack", "taken", "unit")
@@ -56,7 +56,7 @@ class Device:
         self.host: Device | None = None
         self.addresses: dict[str, str] = {}
         self.cables: dict[str, Cable] = {}
-        # By group of ports, how many are in use.
+        # The number of ports in use, by group of ports.
         self.taken: dict[str, int] = {}
 
     def __repr__(self) -> str:
@@ -64,20 +64,21 @@ class Device:
 
     @property
     def spare(self) -> bool:
-        """True for a spare. Spares are spread evenly, and existing spares stay spares when the site grows."""
+        """Return True for a spare. Spares are spread evenly, and existing spares stay spares when the site grows."""
         percent = self.kind.spare_percent
         return self.number * percent // 100 > (self.number - 1) * percent // 100
 
     @property
     def height_m(self) -> float:
-        """The height of its middle above the rack's foot."""
+        """Return the height of the device's middle above the rack's foot."""
         return (self.unit - 1 + (self.kind.model.units if self.kind.model else 0) / 2) * UNIT_M
 
 
 class Cable:
-    """A cable: port ``a_port`` of ``a``, which the link's rule begins at, and ``b_port`` of ``b``.
+    """A cable from port ``a_port`` of ``a`` to port ``b_port`` of ``b``, in the direction of its link rule.
 
-    ``route_m`` is the length of its way, ``length_m`` the next one that is sold; ``number`` runs over the site from 1.
+    ``route_m`` is the length of its route, ``length_m`` the next length that is sold. ``number`` counts over the site
+    from 1.
     """
 
     __slots__ = ("a", "a_port", "b", "b_port", "length_m", "number", "route_m", "rule", "speed_gbit_s")
@@ -101,7 +102,7 @@ class Cable:
 
 @dataclass
 class Site:
-    """A whole site. ``subnets`` are by name and number: the network, and the block that it belongs to."""
+    """A whole site. ``subnets`` has the networks by name, in the order of their numbers."""
 
     blueprint: Blueprint
     root: Block

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec i
 
 
 def expand(blueprint: Blueprint) -> Site:
-    """Return the site. Raises SiteError where names, addresses or ports collide or run out."""
+    """Return the site of a blueprint. Raises SiteError where names, addresses or ports collide or run out."""
     root, blocks, racks = expand_blocks(blueprint)
     devices, by_kind = expand_devices(blueprint, blocks)
     site = Site(blueprint, root, racks, devices, by_kind, subnets=expand_networks(blueprint, blocks))

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NetBox's REST API: lists are read page by page, and written many objects a request."""
+"""Use NetBox's REST API: lists are read page by page, and many objects are written with each request."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ARGUMENTS: dict[str, Any] = {
     "netbox_token": {"type": "str", "required": True, "no_log": True},
     "validate_certs": {"type": "bool", "default": True},
 }
-# NetBox's MAX_PAGE_SIZE, unless its administrator has changed it: it answers with less where that is less.
+# The default of NetBox's MAX_PAGE_SIZE. Where the administrator has set a smaller one, NetBox returns shorter pages.
 PAGE = 1000
-# NetBox writes a request in one transaction, and its web servers give it a minute or two (gunicorn.py: 120 s).
+# NetBox writes a request in one transaction, and its web servers stop it after a minute or two (gunicorn.py: 120 s).
 AT_ONCE = 100
-# An URL has at most 4094 characters for gunicorn: a value of a filter is 50 (IPv6) at most.
+# gunicorn accepts a URL of at most 4094 characters, and a value of a filter has at most 50 characters (IPv6).
 VALUES_AT_ONCE = 50
 TIMEOUT_S = 300
 REMEDIES = {
@@ -33,7 +33,7 @@ REMEDIES = {
 
 
 class Api:
-    """One NetBox. ``open_url`` opens a URL as Ansible's function of that name does."""
+    """A connection to one NetBox. ``open_url`` is Ansible's function of that name, or a substitute."""
 
     def __init__(self, arguments: dict[str, Any], open_url: Callable[..., Any]) -> None:
         """Take the values of ``ARGUMENTS``."""
@@ -48,7 +48,7 @@ class Api:
         }
 
     def read(self, path: str, query: Iterable[tuple[str, Any]] = ()) -> list[dict[str, Any]]:
-        """Return all objects of a path (``dcim/devices``) that the query chooses. Raises SiteError."""
+        """Return all objects of a path (``dcim/devices``) that match the query. Raises SiteError."""
         objects: list[dict[str, Any]] = []
         while True:
             page = [*query, ("limit", PAGE), ("offset", len(objects)), ("ordering", "id")]
@@ -62,7 +62,7 @@ class Api:
                 raise _no_answer(url) from None
 
     def read_named(self, path: str, name: str, values: Sequence[str], *query: tuple[str, Any]) -> list[dict[str, Any]]:
-        """Return all objects for which a filter has one of the values. Raises SiteError."""
+        """Return all objects for which the filter ``name`` has one of the values. Raises SiteError."""
         return [
             each
             for start in range(0, len(values), VALUES_AT_ONCE)
@@ -70,9 +70,9 @@ class Api:
         ]
 
     def write(self, method: str, path: str, objects: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-        """Write objects, which have a name for errors. POST creates, PATCH changes. Returns them as NetBox has them.
+        """Write (name, object) pairs and return the objects in NetBox's form. POST creates, PATCH changes.
 
-        Raises SiteError.
+        The names are for error messages. Raises SiteError.
         """
         url = f"{self._url}/api/{path}/"
         written: list[dict[str, Any]] = []
@@ -120,14 +120,14 @@ def _remedy(error: OSError) -> str:
 
 
 def _told(body: bytes, names: Sequence[str]) -> str:
-    """Return NetBox's causes: of one object, or a list of which those without a fault are empty."""
+    """Return the causes in NetBox's answer, which is about one object, or a list with an entry for each object."""
     try:
         answer = json.loads(body)
     except ValueError:
         return "that is no answer of NetBox"
     if isinstance(answer, list) and len(answer) == len(names):
         return "; ".join(f"{name}: {_text(each)}" for name, each in zip(names, answer) if each)
-    # Devices and cables are written one after the other, and the answer does not say which of them it is about.
+    # NetBox writes devices and cables one by one, and its answer does not say which of them it is about.
     which = f"one of {names[0]} to {names[-1]}: " if len(names) > 1 else ""
     return which + _text(answer)
 

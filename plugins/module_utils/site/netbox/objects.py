@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A site as objects of NetBox's REST API. Pure.
+"""Convert a site to objects of NetBox's REST API. Pure.
 
-Names are those of the inventory, so the inventory plugin netbox.netbox.nb_inventory has the same hosts.
+The names are those of the inventory, so the inventory plugin netbox.netbox.nb_inventory has the same hosts.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model i
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.names import interface
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import PortGroup
 
-# What an object is found by, such as ("gpu01", "eno1") for an interface; that of a cable has the keys of both ends.
+# The key that identifies an object, such as ("gpu01", "eno1") for an interface; a cable's has the keys of both ends.
 Key = tuple[Any, ...]
 Interface = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
 
-# NetBox: dcim/choices.py, InterfaceTypeChoices, by Gbit/s; a speed that is not here is "other".
+# NetBox: dcim/choices.py, InterfaceTypeChoices, by Gbit/s; all other speeds have the type "other".
 ETHERNET = {
     1: "1000base-t",
     10: "10gbase-x-sfpp",
@@ -32,7 +32,7 @@ ETHERNET = {
     800: "800gbase-x-qsfpdd",
 }
 INFINIBAND = {100: "infiniband-edr", 200: "infiniband-hdr", 400: "infiniband-ndr", 800: "infiniband-xdr"}
-# The same, CableTypeChoices; a site's own media have none.
+# NetBox: dcim/choices.py, CableTypeChoices; the media that a blueprint adds have no type.
 CABLES = {
     "dac": "dac-passive",
     "ndr-dac": "dac-passive",
@@ -60,14 +60,14 @@ Objects = dict[str, dict[Key, dict[str, Any]]]
 
 
 def slug(text: str) -> str:
-    """Return a name as NetBox has it in URLs; nb_inventory names groups by it."""
+    """Return NetBox's slug of a name, for URLs; nb_inventory names groups by it."""
     return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")
 
 
 def netbox(site: Site, manufacturer: str) -> Objects:
-    """Return the objects.
+    """Return the objects of a site.
 
-    A blueprint does not say who makes a device: ``manufacturer`` is that of all device types.
+    A blueprint has no manufacturers: ``manufacturer`` is set for all device types.
     """
     name = site.blueprint.site
     at_site = Ref("sites", (slug(name),))
@@ -109,7 +109,7 @@ def netbox(site: Site, manufacturer: str) -> Objects:
         "devices": {(device.name,): _device(at_site, device) for device in devices},
         "interfaces": {(device.name, each["name"]): each for device in devices for each in _interfaces(device)},
         "addresses": dict(each for device in devices for each in _addresses(site, device)),
-        # The first address is the one by which Ansible reaches the device.
+        # Ansible connects to a device at its first address.
         "primary_addresses": {
             (device.name,): {f"primary_ip{address.version}": Ref("addresses", (str(address.ip),))}
             for device in devices
@@ -135,7 +135,7 @@ def _device(at_site: Ref, device: Device) -> dict[str, Any]:
 
 
 def _interfaces(device: Device) -> list[dict[str, Any]]:
-    """Return the interfaces with a cable, and one for each network whose address is at none of them."""
+    """Return the interfaces with a cable, and one for each network whose address belongs to none of them."""
     ports = [_interface(device, port, cable) for port, cable in device.cables.items()]
     names = {each["name"] for each in ports}
     others = [name for network in device.addresses if (name := _at(device, network)) not in names]
@@ -144,7 +144,7 @@ def _interfaces(device: Device) -> list[dict[str, Any]]:
 
 def _interface(device: Device, port: str, cable: Cable) -> dict[str, Any]:
     types = INFINIBAND if cable.rule.infiniband else ETHERNET
-    # NetBox has speeds in kbit/s.
+    # NetBox stores speeds in kbit/s.
     speed = int(cable.speed_gbit_s * 1_000_000)
     kind = types.get(int(cable.speed_gbit_s), "other") if cable.speed_gbit_s >= 1 else "other"
     found = {
@@ -167,7 +167,7 @@ def _group(device: Device, port: str) -> PortGroup:
 
 
 def _at(device: Device, network: str) -> str:
-    """Return the name of the interface that has the address of a network: a port's, else the network's name."""
+    """Return the name of the interface with the address of a network: a port's name, or else the network's."""
     for spec in device.kind.addresses:
         if spec.ports and device.kind.model and network.startswith(f"{spec.network}-"):
             number = network[len(spec.network) + 1 :]
@@ -193,7 +193,7 @@ def _addresses(site: Site, device: Device) -> list[tuple[Key, dict[str, Any]]]:
 
 
 def _ip(site: Site, device: Device, network: str = "") -> Interface:
-    """Return an address of a device, its first one unless told otherwise, with the length of its network's prefix."""
+    """Return a device's address in a network, by default its first address, with the network's prefix length."""
     network = network or next(iter(device.addresses))
     address = ipaddress.ip_address(device.addresses[network])
     spec = next(each.network for each in device.kind.addresses if each.network in (network, _base(network)))
@@ -202,7 +202,7 @@ def _ip(site: Site, device: Device, network: str = "") -> Interface:
 
 
 def _base(network: str) -> str:
-    """Return the network of "NETWORK-PORT"."""
+    """Return the name of the network in "NETWORK-PORT"."""
     return network.rpartition("-")[0]
 
 

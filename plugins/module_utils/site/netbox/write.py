@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Write a site's objects to NetBox: read each kind at once, then create and change what differs, many a request."""
+"""Write a site's objects to NetBox: read each kind, then create and change what differs, many objects at a time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.objects
 
 Raw = dict[str, Any]
 INTERFACE = "dcim.interface"
-# A field of devices, written when the addresses are there.
+# A field of devices that is written after the addresses.
 PRIMARY = "primary_addresses"
-# An error lists so many cables.
+# The most cables that an error message lists.
 MOST_TOLD = 8
 
 
 class Kind(NamedTuple):
-    """The path of a kind of object, and its key in an answer; the key of a cable is found from its interfaces."""
+    """A kind of object: its path, and the key of an object in an answer. A cable's key comes from its interfaces."""
 
     path: str
     key: Callable[[Raw], Key]
@@ -46,13 +46,13 @@ KINDS = {
 
 
 class Writer:
-    """Writes to one NetBox; with ``check`` it only tells what it would do.
+    """Write to one NetBox; with ``check``, only report the changes.
 
-    Kinds are read one after the other, because NetBox makes the interfaces of a device whose type has them.
+    Kinds are read one after the other, because NetBox creates the interfaces of a new device from its device type.
     """
 
     def __init__(self, api: Api, wanted: Objects, check: bool) -> None:
-        """Take the objects."""
+        """Take the objects that NetBox must have."""
         self._api, self._wanted, self._check = api, wanted, check
         self._raws: dict[str, dict[Key, Raw]] = {}
         self._keys: dict[str, dict[int, Key]] = {}
@@ -90,11 +90,11 @@ class Writer:
             inside = [each for (each,) in self._wanted["prefixes"]]
             return self._api.read_named(path, "parent", inside, ("vrf_id", "null"), fields)
         owner, name = ("manufacturers", "manufacturer_id") if kind == "device_types" else ("sites", "site_id")
-        # A check may be the first run.
+        # Before the first write, as in a check, the owner has no id, and nothing is read.
         return [each for number in self._keys[owner] for each in self._api.read(path, [(name, number), fields])]
 
     def _remember(self, kind: str, raws: Iterable[Raw]) -> None:
-        """Note what NetBox has. Raises SiteError where it has an object twice."""
+        """Record the objects that NetBox has. Raises SiteError where it has a planned object twice."""
         found = self._raws.setdefault(kind, {})
         ids = self._keys.setdefault(kind, {})
         for raw in raws:
@@ -106,7 +106,7 @@ class Writer:
             ids[raw["id"]] = key
 
     def _ends(self, cable: Raw) -> list[Key]:
-        """Return the interfaces of a cable; another end, such as a patch panel's, is an empty key."""
+        """Return the keys of a cable's interfaces; any other end, such as a patch panel's, has an empty key."""
         interfaces = self._keys["interfaces"]
         return [
             interfaces.get(each["object_id"], ()) if each["object_type"] == INTERFACE else ()
@@ -151,7 +151,7 @@ class Writer:
 
     def _differs(self, raw: Raw, field: str, value: Any) -> bool:
         if isinstance(value, list):
-            return False  # a cable's ends, which are its key
+            return False  # the ends of a cable are its key
         if isinstance(value, Ref):
             return self._key_at(value.kind, raw[field]) != value.key
         return bool(_plain(raw[field]) != value)
@@ -175,7 +175,7 @@ class Writer:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value of a choice, the name of another object, else the value; NetBox has 9.0 for position 9."""
+    """Return the value of a choice, the name of another object, or the value; NetBox returns 9.0 for position 9."""
     if isinstance(value, dict):
         return value.get("value", value.get("display"))
     return int(value) if isinstance(value, float) and value.is_integer() else value

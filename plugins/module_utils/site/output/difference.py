@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The difference between two blueprints, as what has to be bought, moved and renamed."""
+"""List the difference between two blueprints: the items to buy, to move and to rename."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def watts(site: Site) -> float:
 
 
 def difference(before: Site, after: Site) -> list[str]:
-    """Return lines; empty where nothing differs."""
+    """Return the differences as lines; an empty list where nothing differs."""
     lines = _devices(before, after) + _cables(before, after)
     old, new = materials(before), materials(after)
     change = Counter({key: new[key] - old[key] for key in {*old, *new}})

@@ -17,7 +17,7 @@ NODES = "nodes"
 def inventory(site: Site) -> dict[str, Any]:
     """Return ``groups`` (name -> children, vars) and ``hosts`` (name -> group, vars).
 
-    Variables that are alike are the same objects; do not change them.
+    Hosts with equal variables share the same objects; do not change them.
     """
     groups: dict[str, Any] = {site.blueprint.site: {"children": [], "vars": {}}}
     for kind in site.blueprint.kinds.values():
@@ -58,7 +58,7 @@ def _own(kind: Kind, device: Device) -> dict[str, Any]:
 
 
 class _Roce:
-    """roce_switch_ports and roce_host_nics of links that are RoCE; their lengths are whole metres."""
+    """The variables roce_switch_ports and roce_host_nics of RoCE links, with lengths in whole metres."""
 
     def __init__(self, site: Site) -> None:
         self.switches = {rule.to for rule in site.blueprint.links if rule.roce}
@@ -76,7 +76,7 @@ class _Roce:
                 ports[port] = {"speed_gbit_s": cable.speed_gbit_s, "cable_m": ceil(cable.length_m), "peer": peer}
             variables["roce_switch_ports"] = ports
         else:
-            # Most hosts have the same.
+            # Most hosts have equal NICs and share one object.
             key = tuple((port, cable.speed_gbit_s, ceil(cable.length_m)) for port, cable in cables.items())
             if key not in self.shared:
                 self.shared[key] = {port: {"speed_gbit_s": speed, "cable_m": length} for port, speed, length in key}
@@ -84,11 +84,11 @@ class _Roce:
 
 
 class _Boot:
-    """Return the servers that boot a node: those nearest to it, in the smallest block that has any."""
+    """The variables of boot servers and of their nodes; a node boots from those in the smallest block that has any."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        # By kind of server, the URLs by number of its block.
+        # The URLs of the servers, by kind of server and number of its block.
         self.urls: dict[str, dict[int, list[str]]] = {}
         servers = [kind for kind in site.blueprint.kinds.values() if kind.serves]
         depth = {name: at for at, name in enumerate((SITE, *site.blueprint.blocks))}
@@ -122,7 +122,7 @@ class _Boot:
         variables["boot_server_servers"] = self.urls[kind.name][device.block.numbers[kind.per]]
         if own_spec.gateway:
             variables["boot_server_gateway"] = str(own[own_spec.gateway])
-        # Routers relay DHCP from the networks that the server is not in.
+        # Routers relay DHCP requests from the networks that the server is not in.
         others = [subnet for subnet in self._served(device.block, spec.per, kind.serves) if subnet != own]
         if others and spec.gateway:
             variables["boot_server_subnets"] = [
@@ -146,5 +146,5 @@ class _Boot:
 
 
 def _address(device: Device) -> str:
-    """Return a server's own address: its first one, by which Ansible reaches it too."""
+    """Return a server's own address: its first one, which Ansible also uses."""
     return device.addresses[device.kind.addresses[0].network]

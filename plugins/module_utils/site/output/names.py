@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Names and addresses of a site: DNS records, and the nodes as roles/boot_server takes them."""
+"""The names and addresses of a site: DNS records, and the nodes in the form that roles/boot_server accepts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.invento
 
 
 def hosts_file(site: Site) -> str:
-    """Return all addresses in the form of /etc/hosts, which DNS servers read too (dnsmasq, CoreDNS).
+    """Return all addresses in the form of /etc/hosts, which DNS servers read as well (dnsmasq, CoreDNS).
 
-    The first address has the device's name, others have NAME-NETWORK.
+    The name of the first address is the device's name; the names of the others are NAME-NETWORK.
     """
     domain = f".{site.blueprint.domain}" if site.blueprint.domain else ""
     lines = []
@@ -26,7 +26,7 @@ def hosts_file(site: Site) -> str:
 
 
 def boot_nodes(site: Site) -> list[dict[str, Any]]:
-    """Return the nodes that boot from the network: name and address. MAC addresses are the inventory's."""
+    """Return the name and address of each node that boots from the network. The inventory has the MAC addresses."""
     return [
         {"name": device.name, "address": next(iter(device.addresses.values()))}
         for kind in site.blueprint.kinds.values()
@@ -37,12 +37,12 @@ def boot_nodes(site: Site) -> list[dict[str, Any]]:
 
 
 def boot_nodes_file(site: Site) -> str:
-    """Return ``boot_nodes`` as JSON, one a line."""
+    """Return ``boot_nodes`` as JSON, one node per line."""
     return "[\n" + ",\n".join(json.dumps(node) for node in boot_nodes(site)) + "\n]\n"
 
 
 def interface(device: Device, port: str) -> str:
-    """Return the name that a device's system has for a port."""
+    """Return the name of a port on the device's own system."""
     if device.kind.model is None:
         raise AssertionError("the blueprint was read without its check")
     for group in device.kind.model.ports.values():
@@ -52,7 +52,7 @@ def interface(device: Device, port: str) -> str:
 
 
 def model_interfaces(site: Site) -> dict[tuple[str, str], str]:
-    """Return the name that its system has for each (model, port)."""
+    """Return by (model, port) the name of each port on the device's own system."""
     return {
         (model.name, port): name
         for kind in site.blueprint.kinds.values()

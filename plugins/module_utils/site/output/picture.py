@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A picture of a site as SVG: its racks, and its fabrics by kinds of devices.
+"""Draw a picture of a site as SVG: its racks, and its fabrics by kinds of devices.
 
-Racks with the same contents are one, with their number: a site of thousands of nodes has a few kinds of racks.
+Racks with the same contents are drawn once, with their count: a site of thousands of nodes has a few kinds of racks.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model i
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
 
 UNIT, WIDTH, GAP, LEFT = 11, 190, 30, 20
-# More racks than this are folded.
+# A picture of more racks than this draws racks with the same contents once.
 RACKS_MAX = 12
 COLOURS = ("#9ec5e8", "#f3c98b", "#b5d99c", "#e3a6b4", "#c7b8e0", "#f0e39b", "#a5d8d1", "#d0d0d0")
 
 
 def picture(site: Site) -> str:
-    """Return the SVG. The same site gives the same text."""
+    """Return the SVG. The same site always produces the same text."""
     colours = {kind: COLOURS[at % len(COLOURS)] for at, kind in enumerate(site.blueprint.kinds)}
     racks = _groups(site)
     height = max((_units(rack) for rack, _names in racks), default=0) * UNIT + 50
@@ -48,7 +48,7 @@ def _units(rack: Block) -> int:
 
 
 def _groups(site: Site) -> list[tuple[Block, list[str]]]:
-    """Return racks to draw, each with the names of those that look the same."""
+    """Return the racks to draw, each with the names of all racks that look the same."""
     if len(site.racks) <= RACKS_MAX:
         return [(rack, [rack.name]) for rack in site.racks]
     alike: dict[tuple[object, ...], tuple[Block, list[str]]] = {}
@@ -86,11 +86,11 @@ def _rack(rack: Block, names: list[str], x: int, bottom: int, colours: dict[str,
 
 
 def _fabric(site: Site, fabric: str, top: int, colours: dict[str, str]) -> tuple[str, int, int]:
-    """Return a fabric's part, its right edge and its height: kinds from left to right, each with its number."""
+    """Return the SVG of a fabric, its right edge and its height; kinds are drawn from left to right, with counts."""
     rules = [rule for rule in site.blueprint.links if rule.fabric == fabric]
     counts = Counter(cable.rule.name for cable in site.cables)
     layer: dict[str, int] = {}
-    # At most as many rounds as rules: links among kinds in a ring end there.
+    # The number of rounds is limited to the number of rules, because links among kinds may form a ring.
     for _ in rules:
         for rule in rules:
             for name in rule.froms:
@@ -111,7 +111,7 @@ def _fabric(site: Site, fabric: str, top: int, colours: dict[str, str]) -> tuple
             (x1, y1), (x2, y2) = places[name], places[rule.to]
             parts.append(f'<line x1="{x1 + 140}" y1="{y1 + 14}" x2="{x2}" y2="{y2 + 14}" stroke="#555"/>\n')
         x, y = places[rule.froms[0]]
-        # The first label is above the line, those of other rules from the same kind are below it.
+        # The first label is above the line; the labels of other rules from the same kind are below it.
         above = labels[rule.froms[0]]
         labels[rule.froms[0]] += 1
         y += 13 + 11 * above if above else 10

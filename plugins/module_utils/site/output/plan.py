@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The plan of a site: everything that follows from its blueprint, as files and as lines to read."""
+"""Make the plan of a site: everything that follows from its blueprint, as files and as lines for people to read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def plan(site: Site, before: Site | None = None) -> dict[str, Any]:
 
 
 def summary(site: Site) -> list[str]:
-    """Return the contents of the site, in lines."""
+    """Return a summary of the site's contents, as lines."""
     lines = [f"{site.blueprint.site}: {len(site.racks)} racks, {watts(site) / 1000:g} kW, {len(site.cables)} cables"]
     for kind in site.blueprint.kinds.values():
         devices = site.by_kind[kind.name]

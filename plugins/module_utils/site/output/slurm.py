@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Slurm's topology.conf (topology/tree) of a fabric.
+"""Write Slurm's topology.conf (topology/tree) for a fabric.
 
-A node has several leaves, and a tree has one switch for each node: nodes with the same leaves are below one switch, and
-switches with the same upper switches below one of the next layer.
+A node may have several leaves, but a tree has one switch for each node. Nodes with the same leaves are therefore put
+below one switch, and switches with the same upper switches below one switch of the next layer.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fo
 
 
 def compute_fabric(site: Site) -> str:
-    """Return the name of the fabric between nodes: the first whose links are InfiniBand or RoCE; empty for none."""
+    """Return the name of the fabric between nodes: the first one with InfiniBand or RoCE links; empty for none."""
     return next((rule.fabric for rule in site.blueprint.links if rule.infiniband or rule.roce), "")
 
 
 def topology_conf(site: Site, fabric: str) -> str:
-    """Return the file. Its switches are called layer-number: the groups of leaves, of spines, and so on."""
+    """Return the file. Its switches are groups of leaves, of spines, and so on, with names such as layer1-1."""
     kinds = {rule.to for rule in site.blueprint.links if rule.fabric == fabric}
     above: dict[str, set[str]] = {}
     for cable in site.cables:
-        # Links between switches of one kind are no layer.
+        # Links between switches of one kind do not form a layer.
         if cable.rule.fabric == fabric and cable.a.kind is not cable.b.kind:
             above.setdefault(cable.a.name, set()).add(cable.b.name)
     below = {name for name in above if site.devices[name].kind.name not in kinds}

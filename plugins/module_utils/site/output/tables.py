@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Tables of a site as CSV: its cables with labels and lengths, and the bill of materials."""
+"""Write tables of a site as CSV: its cables with labels and lengths, and the bill of materials."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CABLE_HEAD = (
     *("label", "from", "from_port", "from_rack", "from_unit", "to", "to_port", "to_rack", "to_unit"),
     *("fabric", "medium", "gbit_s", "way_m", "length_m"),
 )
-# Media whose cables end in transceivers of their own.
+# Media whose cables need separate transceivers at their ends.
 TRANSCEIVERS = ("mmf", "smf", "ndr-mmf")
 
 
 def as_csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a table as text."""
+    """Return a table as CSV text."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(head)
@@ -30,7 +30,7 @@ def as_csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def cable_list(site: Site) -> str:
-    """Return all cables; the label of each is the rule's name and the cable's number in the site."""
+    """Return all cables; a cable's label is the name of its rule and its number in the site."""
     rows = (
         (
             f"{cable.rule.name}-{cable.number:06d}",
@@ -54,7 +54,7 @@ def cable_list(site: Site) -> str:
 
 
 def materials(site: Site) -> Counter[tuple[str, str]]:
-    """Return how many there are of each (category, item)."""
+    """Return the count of each (category, item)."""
     count: Counter[tuple[str, str]] = Counter()
     for rack in site.racks:
         if rack.spec is None or rack.spec.rack is None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import Medium
 
-# Lengths that vendors sell; where a type has none, it is cut to whole metres.
+# The lengths in metres that vendors sell; a cable of a type without such lengths is cut to whole metres.
 _SHORT = (0.5, 1, 1.5, 2, 2.5, 3, 4, 5)
 _LONG = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 70, 100)
 
@@ -22,9 +22,9 @@ MEDIA = {
         Medium("ndr-dac", (0.5, 1, 1.5, 2, 2.5, 3), {400: 3}),
         Medium("ndr-acc", (3, 4, 5), {400: 5}),
         Medium("ndr-mmf", (3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 50), {400: 50}),
-        # Active optical cables with their plugs; 100 m is the longest sold.
+        # Active optical cables with their plugs; the longest that is sold has 100 m.
         Medium("aoc", _LONG, {10: 100, 25: 100, 40: 100, 100: 100, 200: 100, 400: 100}),
-        # Fibre and two transceivers. OM4: IEEE 802.3 clauses 52 (10GBASE-SR, 400 m), 112 (25GBASE-SR), 86
+        # OM4 fibre and two transceivers: IEEE 802.3 clauses 52 (10GBASE-SR, 400 m), 112 (25GBASE-SR), 86
         # (40GBASE-SR4), 95 (100GBASE-SR4), 138 (200GBASE-SR4, 400GBASE-SR8), 167 (800GBASE-SR8, 100 m).
         Medium("mmf", _LONG, {10: 400, 25: 100, 40: 150, 100: 100, 200: 100, 400: 100, 800: 100}),
         # IEEE 802.3 clauses 140 (100GBASE-DR), 121 (200GBASE-DR4), 124 (400GBASE-DR4, 800GBASE-DR8): 500 m.

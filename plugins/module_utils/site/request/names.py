@@ -1,20 +1,20 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Build names from their template: ``gpu-{n:03}`` with the numbers of the device and of its blocks."""
+"""Build names from a template such as ``gpu-{n:03}``, with the numbers of the device and of its blocks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 
-# Only numbers by name with a width: str.format would also read attributes.
+# A template accepts only named numbers with a width: str.format would also read attributes.
 FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::0?(\d))?\}")
-# RFC 1123, section 2.1, in lower case: DNS does not distinguish it, files do.
+# RFC 1123, section 2.1, in lower case only: DNS ignores case, but files do not.
 HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 
 
 def template(text: str, known: tuple[str, ...]) -> Callable[[Mapping[str, int]], str]:
-    """Return a function from numbers to the name. Raises ValueError for an unknown number or a name that is none."""
+    """Return a function from numbers to the name. Raises ValueError for an unknown number or an invalid name."""
     for field in FIELD.finditer(text):
         if field[1] not in known:
             raise ValueError(f"{{{field[1]}}} is no number that there is; there are {', '.join(known)}")

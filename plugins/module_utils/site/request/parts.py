@@ -57,13 +57,13 @@ def _expanded(given: Section, setting: str) -> tuple[str, ...]:
 
 
 def read_media(given: Section) -> Mapping[str, Medium]:
-    """Return the types of cables by name: the known ones, and the blueprint's own, which replace them."""
+    """Return the types of cables by name: the known ones, and the blueprint's own, which replace known ones."""
     media = dict(MEDIA)
     for name in given.data:
         section = given.section(name)
         section.only("most_m", "stock_m")
         most: Any = section.data.get("most_m")
-        # One length for all speeds, or one for each.
+        # The setting is one length for all speeds, or a length for each speed.
         if isinstance(most, Mapping):
             lengths = section.section("most_m")
             by_speed = {}

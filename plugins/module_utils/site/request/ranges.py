@@ -9,12 +9,12 @@ from itertools import product
 
 # A range's ends are included, as in Ansible's inventory; leading zeros of the first number give the width.
 RANGE = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
-# A modular switch has some 1,000 ports; more is a mistake in the range.
+# A modular switch has some 1,000 ports; many more indicate a mistake in the range.
 NAMES_MAX = 4096
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """Return the names in ``text`` with its ranges expanded; the last range varies fastest. Raises ValueError."""
+    """Return all names for the ranges in ``text``; the last range varies fastest. Raises ValueError."""
     parts = RANGE.split(text)
     fixed, choices = parts[0::4], []
     for first, last, step in zip(parts[1::4], parts[2::4], parts[3::4]):

@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read a blueprint: plain data, as YAML has it, into the description of a site. Pure.
+"""Read a blueprint, which is plain data from YAML, into the description of a site. Pure.
 
-Every name that a setting uses must be there. Errors name file, line and setting.
+Every name that a setting uses must be defined. Errors name file, line and setting.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec i
 )
 
 SETTINGS = ("site", "domain", "floor", "blocks", "models", "media", "networks", "devices", "links", "checks")
-# Ansible: a group's name is one of a variable.
+# Ansible requires a group's name to be a valid name of a variable.
 GROUP = re.compile(r"[a-z_][a-z0-9_]*")
-# Numbers of devices in names; block names come with them.
+# The numbers of a device that a name may use, besides the numbers of its blocks.
 NUMBERS = ("n", "i")
-# The largest sites have some 100,000 devices; more is a mistake in a count.
+# The largest sites have some 100,000 devices; many more indicate a mistake in a count.
 DEVICES_MAX = 400_000
 
 
 def read(data: Any, source: Source | None = None) -> Blueprint:
-    """Return the blueprint. Raises SiteError for the first error."""
+    """Return the blueprint. Raises SiteError at the first error."""
     given = Section(source or Source(), (), data)
     given.only(*SETTINGS)
     name = given.text("site")
@@ -200,7 +200,7 @@ def _read_kind(
 
 
 def _around(block: str, blocks: Mapping[str, BlockSpec]) -> tuple[str, ...]:
-    """Return the kinds of blocks around one, itself first, without the site."""
+    """Return a kind of block and the kinds around it, from the inside out, without the site."""
     found = []
     while block != SITE:
         found.append(block)

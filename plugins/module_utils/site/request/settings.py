@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read settings of a blueprint: each value is checked, and an error names file, line and setting."""
+"""Read settings of a blueprint. Each value is checked, and an error names file, line and setting."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 
-# By the path of a setting, its line in the file.
+# The line of each setting in the file, by the setting's path.
 Lines = Mapping[tuple[str, ...], int]
 _REQUIRED: Any = object()
 
 
 class Source:
-    """The file that a blueprint is from: its name, and the lines of its settings."""
+    """The file of a blueprint: its name, and the lines of its settings."""
 
     def __init__(self, file: str = "", lines: Lines | None = None) -> None:
         self.file = file
@@ -33,7 +33,7 @@ class Source:
 
 
 class Section:
-    """A mapping of the blueprint. A setting that is null counts as left out."""
+    """A mapping in the blueprint. A setting that is null counts as missing."""
 
     def __init__(self, source: Source, path: tuple[str, ...], data: Any) -> None:
         self.source = source
@@ -43,12 +43,12 @@ class Section:
         self.data = {str(name): value for name, value in data.items() if value is not None}
 
     def error(self, cause: str, remedy: str, *setting: str) -> SiteError:
-        """Return the error about this section or a ``setting`` below it."""
+        """Return an error about this section or a ``setting`` below it."""
         path = (*self.path, *setting)
         return SiteError(".".join(path) or "blueprint", cause, remedy, self.source.where(path))
 
     def only(self, *known: str) -> None:
-        """Refuse settings of other names."""
+        """Refuse settings with other names."""
         for name in self.data:
             if name not in known:
                 raise self.error("there is no such setting", f"there are {', '.join(sorted(known))}", name)
@@ -64,15 +64,15 @@ class Section:
             raise self.error(error.cause, error.remedy, name) from None
 
     def text(self, name: str, default: Any = _REQUIRED) -> str:
-        """Return one line of text."""
+        """Return a setting that is one line of text."""
         return self._value(name, default, values.text)
 
     def whole(self, name: str, default: Any = _REQUIRED, least: int = 1, most: int = 1_000_000) -> int:
-        """Return a whole number."""
+        """Return a setting that is a whole number."""
         return self._value(name, default, lambda value: values.whole(value, least, most))
 
     def number(self, name: str, default: Any = _REQUIRED, least: float = 0, most: float = 1_000_000) -> float:
-        """Return a number."""
+        """Return a setting that is a number."""
 
         def check(value: Any) -> float:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
@@ -82,7 +82,7 @@ class Section:
         return self._value(name, default, check)
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Return true or false."""
+        """Return a setting that is true or false."""
 
         def check(value: Any) -> bool:
             if not isinstance(value, bool):
@@ -92,7 +92,7 @@ class Section:
         return self._value(name, default, check)
 
     def texts(self, name: str, default: Any = ()) -> tuple[str, ...]:
-        """Return texts: a list, or one."""
+        """Return a setting that is a list of texts or one text."""
 
         def check(value: Any) -> tuple[str, ...]:
             given = value if isinstance(value, (list, tuple)) else [value]
@@ -101,10 +101,10 @@ class Section:
         return self._value(name, default, check)
 
     def section(self, name: str) -> Section:
-        """Return the mapping ``name``, empty where it is left out."""
+        """Return the mapping ``name``; it is empty where the setting is missing."""
         return Section(self.source, (*self.path, name), self.data.get(name, {}))
 
     def sections(self, name: str) -> Iterator[tuple[str, Section]]:
-        """Return the named mappings in the mapping ``name``, in their order."""
+        """Return the mappings in the mapping ``name``, with their names, in order."""
         below = self.section(name)
         return ((each, below.section(each)) for each in below.data)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The blueprint as written: its devices, and the rules by which they are placed, addressed and linked."""
+"""The contents of a blueprint: its devices, and the rules that place, address and link them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Network = Union[IPv4Network, IPv6Network]
 
 @dataclass(frozen=True)
 class PortGroup:
-    """Ports of a model that are alike.
+    """A group of equal ports of a model.
 
-    ``names`` are those that the inventory has (of a NIC, the RDMA device), ``interfaces`` those that the system has
-    (LLDP). Consecutive ``nic_ports`` of them are one card. ``lldp`` is False where the system does not see them, as
-    those of a BMC.
+    ``names`` are the names in the inventory (for a NIC, the RDMA device), ``interfaces`` the names on the system
+    (LLDP). Each ``nic_ports`` consecutive ports are one card. ``lldp`` is False for ports that the system does not
+    see, such as those of a BMC.
     """
 
     name: str
@@ -34,7 +34,7 @@ class PortGroup:
 
 @dataclass(frozen=True)
 class Model:
-    """A type of device. ``capped_watts`` is what it takes after its power brake."""
+    """A type of device. ``capped_watts`` is its power after its power brake."""
 
     name: str
     units: int
@@ -46,7 +46,7 @@ class Model:
 
 @dataclass(frozen=True)
 class RackSpec:
-    """A rack: height in units, power supplies, and in which time servers brake and breakers open."""
+    """A rack: height in units, power supplies, and the times in which servers brake and breakers open."""
 
     units: int
     supplies: int
@@ -57,7 +57,7 @@ class RackSpec:
 
 @dataclass(frozen=True)
 class BlockSpec:
-    """A kind of block: ``count`` of them in each block ``inside``. A block with ``rack`` is one."""
+    """A kind of block: ``count`` of them in each block ``inside``. A block with ``rack`` is a rack."""
 
     name: str
     inside: str
@@ -69,7 +69,7 @@ class BlockSpec:
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """A network; with ``per`` one for each block of that kind, with ``count`` as many for each, one after the other.
+    """A network, or ``count`` consecutive networks for each block of the kind ``per``.
 
     ``gateway`` is an offset from the network's address, 0 for none.
     """
@@ -83,7 +83,7 @@ class NetworkSpec:
 
 @dataclass(frozen=True)
 class AddressSpec:
-    """The first address of a kind of device in a network, as an offset.
+    """The first address of a kind of device in a network, as an offset from the network's address.
 
     With ``ports``, each port of that group has an address.
     """
@@ -97,8 +97,8 @@ class AddressSpec:
 class Kind:
     """A kind of device, which is a group of the inventory: ``count`` for each block ``per``, at most ``total``.
 
-    ``on`` names the kind of device that each one of this kind runs on: it is a virtual machine. ``serves`` is the
-    network that it boots nodes on. ``spare_percent`` of them are spares.
+    A kind with ``on`` is virtual machines, which run on the devices of the kind ``on``. ``serves`` is the network on
+    which the kind boots nodes. ``spare_percent`` is the percentage of spares.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Medium:
-    """A type of cable: lengths that it is sold in, and the greatest length by speed in Gbit/s (0: at all others)."""
+    """A type of cable: the lengths for sale, and the greatest length by speed in Gbit/s (0: all other speeds)."""
 
     name: str
     stock_m: tuple[float, ...]
@@ -134,8 +134,8 @@ class Medium:
 class LinkRule:
     """Links from the ports of some kinds of devices to those of another kind in the same block.
 
-    With ``each``, a device has as many links to each of the others in its plane; else its port i goes to number
-    i modulo their count.
+    With ``each``, a device has that many links to each device of the other kind in its plane. Without it, port i of a
+    device goes to device i modulo n of the n devices of the other kind.
     """
 
     name: str
@@ -153,7 +153,7 @@ class LinkRule:
 
 @dataclass(frozen=True)
 class Floor:
-    """The positions of racks, in rows, and the route of cables, through a tray above them."""
+    """The positions of the racks in their rows, and the route of cables through a tray above the racks."""
 
     racks_per_row: int
     rack_width_m: float

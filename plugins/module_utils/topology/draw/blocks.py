@@ -89,7 +89,7 @@ class Blocks:
         return blocks + ([Block("note", text)] if text else [])
 
     def _ends(self, bridge: Function) -> list[Function]:
-        """Return all functions below a bridge that are no bridges."""
+        """Return all functions below a bridge that are not bridges."""
         ends: list[Function] = []
         for function in self._below.get(bridge.address, []):
             ends += self._ends(function) if function.kind == "bridge" else [function]

@@ -4,8 +4,8 @@
 
 Pure: the same input gives the same bytes.
 
-It needs no script, font or file from elsewhere, follows the reader's light or dark colours, and may stand alone
-or inside an HTML page (all its style names begin with ``sl-``).
+The picture needs no script, font or other file, and follows the reader's light or dark colours. It works alone or
+inside an HTML page (all its style names begin with ``sl-``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WIRE = 24
 CAPTION = 34
 HEADER = {"node": 30, "complex": 26, "bridge": 40}
 DEVICE = 42
-LINE = 14  # each further line of details
+LINE = 14  # height of each further line of details
 NOTE = 18
 # Mean widths of a character at the font sizes below, rounded up. Details that are wider than their box take several
 # lines; one that is too long for a line is cut, with the whole text as its tooltip.
@@ -100,7 +100,7 @@ def _svg(drawing: list[str], width: int, height: int, caption: str, blocks: list
 
 
 def _legend(blocks: list[Block], x: int, y: int, width: int) -> tuple[list[str], int]:
-    """Return what the colours and outlines of ``blocks`` mean, in rows of at most ``width``, and their height."""
+    """Return the legend of the colours and outlines of ``blocks``, in rows of at most ``width``, and its height."""
     shown = list(devices(blocks))
     names = {kind.name: kind.short for kind in kinds.KINDS}
     present = {device.kind for device in shown}
@@ -138,7 +138,7 @@ def _drawing(blocks: list[Block], caption: str, columns: int) -> tuple[list[str]
 
 
 def _node(block: Block, x: int, y: int, width: int, columns: int) -> tuple[list[str], int]:
-    """Draw a NUMA node: its root complexes in columns, each in the shortest."""
+    """Draw a NUMA node: its root complexes in columns, each in the column that is shortest so far."""
     heights = [0] * columns
     inside: list[str] = []
     header = _header_height(block, width)
@@ -228,7 +228,7 @@ def _box(block: Block, x: int, y: int, width: int, height: int, radius: int) -> 
 
 
 def _header(block: Block, x: int, y: int, width: int) -> list[str]:
-    """Draw title and detail: on one line if the box is wide or the detail short, else below each other."""
+    """Draw title and detail: on one line if they fit, otherwise the detail below the title."""
     title = _text(x + PAD, y + 18, block.title, "sl-title sl-ink", width - 2 * PAD, TITLE_CHARACTER)
     if _beside(block, width):
         return [
@@ -263,7 +263,7 @@ def _details(block: Block, x: int, y: int, room: int) -> list[str]:
 
 
 def _wrapped(detail: str, room: int) -> list[str]:
-    """Return details ("one · two · three") in lines of at most ``room`` pixels, parted at the dots."""
+    """Return details ("one · two · three") in lines of at most ``room`` pixels, split at the dots."""
     lines = [""]
     for part in detail.split(SEPARATOR):
         longer = f"{lines[-1]}{SEPARATOR}{part}" if lines[-1] else part
@@ -275,7 +275,7 @@ def _wrapped(detail: str, room: int) -> list[str]:
 
 
 def _text(x: int, y: int, text: str, style: str, room: float, character: float) -> list[str]:
-    """Draw one line of text. If it does not fit into ``room`` pixels it is cut, with the whole text as its tooltip."""
+    """Draw one line of text. Text that does not fit into ``room`` pixels is cut and has the whole text as tooltip."""
     if not text:
         return []
     most = max(int(room / character), 1)
@@ -290,5 +290,5 @@ def _escaped(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return the text without characters that XML 1.0 does not allow, which no name on a host should have."""
+    """Replace the characters that XML 1.0 does not allow; names on a host should have none."""
     return "".join(character if character in "\n\t" or character.isprintable() else "\ufffd" for character in text)

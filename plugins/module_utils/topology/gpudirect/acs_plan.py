@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The ACS mask of each port on the paths of passed-through GPUs and NICs, from the topology. Pure.
 
-The masks and their source are in ``acs_rules``. Peer-to-peer traffic of two devices turns at their nearest common
-switch: its two downstream ports, the one towards the NIC and the one towards the GPU, are those of the rules. Ports
-that lead to none of the devices are left alone, except the other ports of a switch that has some of them below.
+The masks and their source are in ``acs_rules``. Peer-to-peer traffic between two devices turns at their nearest common
+switch. The rules ``nic_port`` and ``gpu_port`` are for the two downstream ports of this switch, towards the NIC and
+towards the GPU. Ports that lead to none of the devices are not changed, except the other ports of a switch that has
+some of the devices below it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths
 
-# The function by which a ConnectX-8 reaches the GPU beside it: "ConnectX-8 DMA Controller" in rdma_topo.
+# The function through which a ConnectX-8 reaches the GPU beside it: "ConnectX-8 DMA Controller" in rdma_topo.
 DATA_DIRECT = (0x15B3, 0x2100)
 DOWNSTREAM = ("root_port", "switch_downstream")
 
@@ -62,7 +63,7 @@ class AcsPlan:
         self._paths = Paths(host)
         self.gpus = sorted(item.address for item in devices if item.kind == "gpu")
         self.nics = sorted(item.address for item in devices if item.kind == "nic" and not is_data_direct(item))
-        # A data-direct function serves the GPU of its switch, whoever has the NIC.
+        # A data-direct function serves the GPU below the same switch, whether or not the NIC is in ``devices``.
         self._partners = {
             item.address: gpu
             for item in host.functions
@@ -99,7 +100,7 @@ class AcsPlan:
         return found
 
     def turns(self, one: str, other: str) -> tuple[str, str] | None:
-        """Return the downstream ports of the nearest common switch towards both; None if they share no switch."""
+        """Return the nearest common switch's downstream ports towards each of the two; None if they share no switch."""
         ways = self._paths.way(one)[:-1], self._paths.way(other)[:-1]
         shared = 0
         for step, twin in zip(*ways):
@@ -113,7 +114,7 @@ class AcsPlan:
         return ways[0][shared].address, ways[1][shared].address
 
     def topology(self, gpu: str, nic: str) -> str:
-        """Return how NIC and GPU reach each other: a name of ``acs_rules``. ``nic`` may be a data-direct function."""
+        """Return INLINE, DMA_DIRECT or NUMA of ``acs_rules`` for a pair. ``nic`` may be a data-direct function."""
         if self._partners.get(nic) == gpu:
             return rules.DMA_DIRECT
         return rules.INLINE if self.turns(nic, gpu) else rules.NUMA
@@ -128,7 +129,7 @@ class AcsPlan:
         for gpu, peer, topology, role in pairs:
             turn = self.turns(peer, gpu)
             if turn:
-                # Data-direct comes last and wins; the port of a NIC wins over that of a GPU.
+                # Data-direct comes last and takes precedence; the port of a NIC takes precedence over that of a GPU.
                 self._roles[turn[0]] = (topology, role)
                 if self._roles.get(turn[1], ("", ""))[1] != "nic_port" or topology == rules.DMA_DIRECT:
                     self._roles[turn[1]] = (topology, "gpu_port")
@@ -158,9 +159,9 @@ class AcsPlan:
     # Requirements of ATS and IOMMU groups ---------------------------------------------------------------------------
 
     def checks(self) -> list[Check]:
-        """Return the expectations: of each NIC's ATS capability, and of the IOMMU groups of NICs and GPUs.
+        """Return the expectations about each NIC's ATS capability and about the IOMMU groups of NICs and GPUs.
 
-        With data-direct functions nothing is expected of the NICs themselves, which are elsewhere.
+        If there are data-direct functions, NICs that share no switch with a GPU are not checked.
         """
         found = [self._groups(dma, [gpu], rules.DMA_DIRECT) for dma, gpu in sorted(self._partners.items())]
         for nic in self.nics:
@@ -174,7 +175,7 @@ class AcsPlan:
     def _ats(self, nic: str, topology: str) -> Check:
         wanted = rules.EXPECTED[topology, self.purpose].nic_ats
         function = self.host.function(nic)
-        # Without extended config space nothing is known of the capability.
+        # Without extended config space the capability is unknown.
         seen = None if function.ats is None and function.config_bytes < 4096 else function.ats is not None
         words = {True: "present", False: "absent"}
         return Check(

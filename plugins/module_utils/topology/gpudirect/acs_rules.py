@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The ACS bits that each port needs for GPUDirect, by topology and role of the port: one table. Pure.
 
-Source of the rows: ``rdma_topo`` of rdma-core 65.0 (linux-rdma/rdma-core, kernel-boot/rdma_topo), NVIDIA's own tool,
-``compute_acs`` and ``check`` of its three complexes. It recognises only the switches inside ConnectX and BlueField
-boards; the rules are those of the role of a port, so they hold below any switch (0x5d, the first row, is what IBM
-published for the switches of its HGX boards: apoorvemohan/HCIR, vela_asplos2025/vmsetup).
+Source of the rows: NVIDIA's own tool ``rdma_topo`` in rdma-core 65.0 (linux-rdma/rdma-core, kernel-boot/rdma_topo),
+functions ``compute_acs`` and ``check`` of its three complexes. The tool recognises only the switches inside ConnectX
+and BlueField boards. The rules depend on the role of a port alone, so they apply below any switch (0x5d, the first row,
+is the value that IBM published for the switches of its HGX boards: apoorvemohan/HCIR, vela_asplos2025/vmsetup).
 
 A mask is written as for the kernel argument ``pci=config_acs=``: bit 6 (direct translated P2P) first, bit 0 (source
-validation) last; "1" on, "0" off, "x" as it is (Linux Documentation/admin-guide/kernel-parameters.txt).
+validation) last; "1" on, "0" off, "x" unchanged (Linux Documentation/admin-guide/kernel-parameters.txt).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from dataclasses import dataclass
 VIRTUAL_MACHINES, BARE_METAL = "virtual_machines", "bare_metal"
 PURPOSES = (VIRTUAL_MACHINES, BARE_METAL)
 
-# A NIC and a GPU below one switch; a ConnectX-8 data-direct function below the GPU's switch; root ports only.
+# In this order: a NIC and a GPU share a switch; a ConnectX-8 data-direct function is below the GPU's switch; they share
+# no switch.
 INLINE, DMA_DIRECT, NUMA = "inline", "dma_direct", "numa"
 
 MASK = re.compile(r"[01x]{7}")
@@ -46,7 +47,7 @@ class Mask:
         return int("".join("1" if bit == "0" else "0" for bit in self.text), 2)
 
     def applied(self, control: int, capability: int) -> int:
-        """Return ``control`` with those of these bits that the port has."""
+        """Return ``control`` changed by the mask; bits that the port does not have are not turned on."""
         return (control & ~self.off) | (self.on & capability)
 
     def lacking(self, capability: int) -> int:
@@ -54,11 +55,11 @@ class Mask:
         return self.on & ~capability
 
     def holds(self, control: int, capability: int) -> bool:
-        """Return True if ``control`` has those of these bits that the port has."""
+        """Return True if the mask would not change ``control``; bits that the port does not have are ignored."""
         return self.applied(control, capability) == control
 
 
-# The bits that Linux sets by itself with the IOMMU on (pci_std_enable_acs in drivers/pci/pci.c): 0x1d.
+# The bits that Linux itself sets if the IOMMU is on (pci_std_enable_acs in drivers/pci/pci.c): 0x1d.
 KERNEL_DEFAULT = Mask("xx111x1")
 # NVIDIA Vera's root ports have completion redirect read-only and off (``kernel_acs_isolated`` of rdma_topo).
 VERA_DEFAULT = Mask("xx101x1")
@@ -67,7 +68,7 @@ VERA_ROOT_PORTS = {(0x10DE, 0x2F95), (0x10DE, 0x2F96)}
 
 @dataclass(frozen=True)
 class Rule:
-    """A row: the masks of a port of this role, and what for."""
+    """A row: the masks of a port of this role, and the reason."""
 
     topology: str
     role: str
@@ -98,13 +99,13 @@ BY_ROLE = {(rule.topology, rule.role): rule for rule in RULES}
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected state of NIC and GPU; None: anything. ``groups`` is "different", "same" or "none or same"."""
+    """The expected state of NIC and GPU; None allows any. ``groups`` is "different", "same" or "none or same"."""
 
     nic_ats: bool | None
     groups: str
 
 
-# The same source, ``check`` of each complex.
+# Source: ``check`` of each complex in ``rdma_topo``.
 EXPECTED = {
     (INLINE, VIRTUAL_MACHINES): Expected(True, "different"),
     (INLINE, BARE_METAL): Expected(False, "none or same"),

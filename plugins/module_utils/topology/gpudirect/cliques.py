@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """GPUs that may reach each other by PCIe: the GPUDirect P2P cliques of virtual machines. Pure.
 
-NVIDIA's driver does peer-to-peer in a virtual machine below switches of a list of its own, which has no emulated one,
-or among GPUs that the hypervisor puts into one clique: a vendor capability of QEMU's vfio-pci, x-nv-gpudirect-clique
-(qemu-devel 2017-08 "vfio/pci: Add NVIDIA GPUDirect Cliques support", QEMU hw/vfio/pci-quirks.c). The hypervisor has to
-know that the host routes their requests. That is what is decided here, by the rules of Linux drivers/pci/p2pdma.c
-(calc_map_type_and_dist, host_bridge_whitelist): requests go straight below a switch whose ports do not redirect them,
-or through a host bridge that is known to route them.
+In a virtual machine, NVIDIA's driver uses peer-to-peer in two cases: below a switch that is in the driver's own list,
+which contains no emulated switch, and among GPUs that the hypervisor puts into one clique. A clique is a vendor
+capability of QEMU's vfio-pci, x-nv-gpudirect-clique (qemu-devel 2017-08 "vfio/pci: Add NVIDIA GPUDirect Cliques
+support", QEMU hw/vfio/pci-quirks.c). The hypervisor must know that the host routes the requests of these GPUs. This
+module decides that by the rules of Linux drivers/pci/p2pdma.c (calc_map_type_and_dist, host_bridge_whitelist): requests
+go straight below a switch whose ports do not redirect them, or through a host bridge that is known to route them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ NVIDIA = 0x10DE
 # nv_gpudirect_clique of QEMU: a number of four bits.
 MOST_CLIQUES = 16
 
-# Intel's host bridges that route between root ports: device of 00.0 on a root bus -> across root complexes too
-# (pci_p2pdma_whitelist of Linux drivers/pci/p2pdma.c; REQ_SAME_HOST_BRIDGE means not across).
+# Intel's host bridges that route between root ports: device id of 00.0 on a root bus -> True if the bridge also routes
+# to other root complexes (pci_p2pdma_whitelist of Linux drivers/pci/p2pdma.c; REQ_SAME_HOST_BRIDGE: it does not).
 INTEL_HOST_BRIDGES = {
     0x3C00: False,
     0x3C01: False,
@@ -39,7 +39,7 @@ INTEL_HOST_BRIDGES = {
     0x2020: True,
     0x09A2: True,
 }
-# AMD's processors from Zen (family 17h) on route between all root ports (cpu_supports_p2pdma of the same file).
+# AMD's processors since Zen (family 17h) route between all root ports (cpu_supports_p2pdma in the same file).
 AMD_ZEN = re.compile(r"\b(EPYC|Ryzen)\b")
 
 
@@ -53,7 +53,7 @@ class Clique:
 
 @dataclass(frozen=True)
 class Cliques:
-    """The cliques of a virtual machine, and why GPUs are in none, as text."""
+    """The cliques of a virtual machine, and the reasons why GPUs are in none, as text."""
 
     cliques: tuple[Clique, ...]
     notes: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Cliques:
 def find(host: Host, gpus: list[Function], nvswitches: list[Function]) -> Cliques:
     """Return the cliques of the ``gpus`` of one virtual machine, which has ``nvswitches``.
 
-    GPUs that NVLink joins need none. A GPU that no other can reach is in none: a clique of one says nothing.
+    GPUs that NVLink connects need no clique. A GPU that no other can reach is in none: a clique of one has no effect.
     """
     own = sorted(item.address for item in gpus if item.vendor_id == NVIDIA and item.address.endswith(".0"))
     if len(own) < 2:
@@ -92,7 +92,7 @@ def find(host: Host, gpus: list[Function], nvswitches: list[Function]) -> Clique
 
 
 class _Reach:
-    """Return the GPUs that reach each other, with the ACS that ports have now and that the plan gives them."""
+    """The reachability of GPUs, from the current ACS bits of ports and those that the plan sets."""
 
     def __init__(self, host: Host, gpus: list[Function]) -> None:
         self._host = host
@@ -127,7 +127,10 @@ class _Reach:
         return bool((mask.applied(acs.control, acs.capability) if mask else acs.control) & PCI_ACS_RR)
 
     def _routes(self, function: Function) -> bool | None:
-        """Return True for a host bridge that routes to other root complexes, False only to its own ports, None not."""
+        """Return True if the host bridge routes to other root complexes, False if only between its own ports.
+
+        None if it is not known to route at all.
+        """
         cpu = self._host.cpu
         if cpu.vendor == "AuthenticAMD":
             return True if AMD_ZEN.search(cpu.model or "") else None

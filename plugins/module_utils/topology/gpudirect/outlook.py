@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The outlook for GPUDirect: the known causes that slow each GPU and the NICs nearest to it. Pure.
+"""The outlook for GPUDirect: the known causes that slow it down between each GPU and the NICs nearest to it. Pure.
 
-Each cause has its cost, as users have measured it, and its remedy. The figures are those of the threads named there;
-none was measured by this project. What could not be read is a cause, too: unknown is never fast.
+Each cause has a cost, as users have measured it, and a remedy. The figures are from the threads that the cost names;
+this project measured none of them. A value that could not be read is a cause, too: unknown never counts as fast.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NEAREST_FIRST = list(PATH_CLASSES)
 BELOW_ONE_SWITCH = ("PIX", "PXB")
 NOT_NEEDED, UNKNOWN = "-", "not known"
 READ_AS_ROOT = "read or record the host as root"
-# The columns of ``lines``; the guest's path is what NCCL finds there.
+# The columns of ``lines``; the guest's path is the one that NCCL finds in the guest.
 COLUMNS = (
     "GPU",
     "NIC",
@@ -34,8 +34,8 @@ COLUMNS = (
     "GB/s",
     "verdict",
 )
-# PCI Express Base Specification: 8b/10b up to 5 GT/s, 128b/130b from 8 GT/s on, and FLITs from 64 GT/s on (242 of 256
-# bytes are the transaction layer's).
+# PCI Express Base Specification: 8b/10b up to 5 GT/s, 128b/130b from 8 GT/s on, and FLITs from 64 GT/s on (of 256 bytes
+# 242 are data: 236 of the transaction layer and 6 of the data link layer).
 ENCODINGS = ((5.0, 8 / 10), (32.0, 128 / 130), (64.0, 242 / 256))
 
 
@@ -56,7 +56,7 @@ SMALL_PAGES = Cause(
 
 @dataclass(frozen=True)
 class Facts:
-    """The settings of a pair as they are judged, as text; NOT_NEEDED and UNKNOWN have their own."""
+    """The settings of a pair that are judged, as text; NOT_NEEDED and UNKNOWN are possible values."""
 
     ats: str
     acs: str  # the bits of the port where the NIC's requests turn to the GPU
@@ -65,7 +65,7 @@ class Facts:
     huge_pages: str
 
     def words(self) -> str:
-        """Return them in one line."""
+        """Return the settings in one line."""
         return (
             f"ATS {self.ats}, ACS {self.acs}, relaxed ordering {self.relaxed_ordering}, "
             f"MaxReadReq {self.read_bytes}, huge pages {self.huge_pages}"
@@ -103,7 +103,7 @@ def pairs(
     """Return each GPU of ``devices`` with its nearest NICs, the worst first, for one of ``rules.PURPOSES``.
 
     ``guest_paths`` are path classes in the guest by GPU and NIC; None: as on the host. ``tuned``: judge ACS and
-    MaxReadReq as the role gpu_host sets them (ACS where the ports can), not as they are now.
+    MaxReadReq as the role gpu_host sets them (of ACS the bits that the ports have), not as they are now.
     """
     plan, paths = AcsPlan(host, devices, purpose), Paths(host)
     found = []
@@ -124,7 +124,7 @@ def pairs(
 
 
 def lines(found: list[Pair]) -> list[str]:
-    """Return the outlook as text: the sum, a table of the pairs, the worst first, each cause once with its pairs."""
+    """Return the outlook as text: a summary, a table of the pairs (worst first), and each cause once with its pairs."""
     if not found:
         return ["GPUDirect: no GPU with a NIC"]
     direct = sum(pair.verdict == "direct" for pair in found)
@@ -225,7 +225,7 @@ def _tree(host_path: str, guest_path: str) -> list[Cause]:
 
 def _nic(host: Host, plan: AcsPlan, gpu: str, nic: str) -> list[Cause]:
     function = host.function(nic)
-    # On bare metal requests carry physical addresses: nothing is translated.
+    # On bare metal, requests carry physical addresses, which need no translation.
     if plan.purpose == rules.BARE_METAL or plan.topology(gpu, nic) != rules.INLINE or function.ats is not None:
         return []
     known = function.config_bytes >= PCI_CFG_SPACE_EXP_SIZE
@@ -291,9 +291,9 @@ def _registers(host: Host, nic: str, tuned: bool) -> list[Cause]:
 
 
 def _set_in(host: Host, nic: str) -> Function:
-    """Return the function that MaxReadReq and relaxed ordering of a NIC are set in: of a VF its physical function.
+    """Return the function that has MaxReadReq and relaxed ordering of a NIC; for a VF this is its physical function.
 
-    PCI Express Base Specification 9.3.5.4.
+    Source: PCI Express Base Specification 9.3.5.4.
     """
     function = host.function(nic)
     known = host.by_address()
@@ -317,7 +317,7 @@ def _links(host: Host, gpu: str, nic: str) -> list[Cause]:
 
 
 def link_rate(link: Link | None) -> float | None:
-    """Return the bytes per second of a link at its best, in GB/s (10^9), before the overhead of packets."""
+    """Return the highest rate of a link in GB/s (10^9 bytes per second), before the overhead of packets."""
     if link is None or not link.max_speed_gt_s or not link.max_width:
         return None
     share = next(share for most, share in ENCODINGS if link.max_speed_gt_s <= most)

@@ -10,7 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.erro
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import ACCELERATOR_CLASSES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
-# The form of the other selectors (topology/selectors.py): vendor:device, or all of a vendor.
+# The same form as other selectors have (topology/selectors.py): vendor:device, or all devices of a vendor.
 IDS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4}|\*)")
 
 

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 # A domain has four digits or, below a volume management device, more.
 ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):[01][0-9a-f]\.[0-7]")
 LAST_BUS = 0xFF
-# An address is of 64 bits at most, and nothing with GPUs has fewer than 32.
+# An address has at most 64 bits, and no machine with GPUs has fewer than 32.
 FEWEST_ADDRESS_BITS, MOST_ADDRESS_BITS = 32, 64
 # The fields of PCI's configuration header.
 ID_BITS = {"class_code": 24, "vendor_id": 16, "device_id": 16, "subsystem_vendor_id": 16, "subsystem_device_id": 16}
-# The System Locality Information Table of the ACPI Specification: a node is 10 from itself, 0 to 9 are reserved, 255 is
-# out of reach. Linux on POWER has 10 for nodes that its firmware does not tell apart, too.
+# ACPI Specification, System Locality Information Table: the distance of a node to itself is 10, 0 to 9 are reserved,
+# 255 means unreachable. Linux on POWER also has 10 between nodes that its firmware does not distinguish.
 OWN_DISTANCE, UNREACHABLE = 10, 255
 NODE_NUMBER = re.compile(r"[0-9]{1,9}")
 ROM_BAR = 6
 
 
 def check(host: Host) -> None:
-    """Raise TopologyError for the first thing in ``host`` that no machine has, naming it and the next step."""
+    """Raise TopologyError for the first inconsistency in ``host``; the message names it and the next step."""
     bits = host.cpu.physical_address_bits
     if bits is not None and not FEWEST_ADDRESS_BITS <= bits <= MOST_ADDRESS_BITS:
         raise _wrong(f"the processor has {bits} physical address bits")
@@ -60,7 +60,7 @@ def check(host: Host) -> None:
         known[function.address] = function
     for function in known.values():
         _check_function(function, known, domains)
-        # NCCL has no root complexes: one represents all of a NUMA node (read/nccl.py).
+        # NCCL has no root complexes: in the model, one stands for a whole NUMA node (read/nccl.py).
         if host.source != "nccl" and _domain(function) != domains[function.root_complex]:
             raise _wrong(
                 f"PCI function {function.address} has another PCI domain than its root complex {function.root_complex}"
@@ -72,7 +72,7 @@ def check(host: Host) -> None:
             and function.physical_function is None
             and _bus(function) != buses[function.root_complex]
         ):
-            # NCCL's XML does not say root buses; the others do, and a virtual function may be on the next one.
+            # NCCL's XML has no root buses; the other sources have them. A virtual function may be on the next bus.
             raise _wrong(
                 f"PCI function {function.address} is below no bridge, and the root bus of {function.root_complex} is "
                 f"{buses[function.root_complex]:02x}"
@@ -175,7 +175,7 @@ def _check_bars(bars: Iterable[Bar], where: str) -> None:
 
 
 def _buses_below(bridge: Function) -> tuple[int, int] | None:
-    """Return the first and the last bus below a bridge; None if they are not known: a bridge without buses has 0."""
+    """Return the first and the last bus below a bridge; None if they are not known or not assigned (0)."""
     if not bridge.secondary_bus or bridge.subordinate_bus is None:
         return None
     return bridge.secondary_bus, bridge.subordinate_bus
@@ -208,7 +208,7 @@ def _check_place(function: Function, above: str, known: dict[str, Function]) -> 
 
 
 def _check_loops(known: dict[str, Function]) -> None:
-    """Check that every path up ends on a root bus, over no more bridges than there can be buses."""
+    """Check that every path up ends on a root bus and has no more bridges than a domain can have buses."""
     depths: dict[str, int] = {}
     for address in known:
         way: list[str] = []

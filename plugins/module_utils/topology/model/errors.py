@@ -10,7 +10,7 @@ READ_AGAIN = "read or record the host again"
 class TopologyError(SailloftError):
     """A topology that cannot be read or contradicts itself; the message names the place and the next step.
 
-    The default remedy is that of a file that the kernel, or who recorded it, wrote and no reader understands.
+    The default remedy is for a file that no reader understands, whether the kernel or a recording wrote it.
     """
 
     def __init__(self, cause: str, remedy: str = READ_AGAIN, subject: str = "") -> None:

@@ -43,7 +43,7 @@ class NumaNode:
 
 @dataclass
 class Bar:
-    """A base address register: what the function asks for. ``index`` 0-5; 6 is the expansion ROM."""
+    """A base address register: the address space that the function requests. ``index`` 0-5; 6 is the expansion ROM."""
 
     index: int
     size_bytes: int
@@ -54,7 +54,7 @@ class Bar:
 
 @dataclass
 class Link:
-    """PCIe link, gigatransfers per second and lanes; None where the kernel says "Unknown"."""
+    """A PCIe link in gigatransfers per second and lanes; None where the kernel says "Unknown"."""
 
     speed_gt_s: float | None
     width: int | None
@@ -64,9 +64,9 @@ class Link:
 
 @dataclass
 class Sriov:
-    """SR-IOV of a physical function: how many VFs it can have and has, and their addresses by VF index.
+    """SR-IOV of a physical function: the maximum and current number of VFs, and their addresses by VF index.
 
-    ``vf_bars`` is what each VF asks for, known before there is any VF.
+    ``vf_bars`` are the BARs of each VF, which are known before any VF exists.
     """
 
     total: int
@@ -136,9 +136,10 @@ class Function:
     max_payload_bytes: int | None = None
     relaxed_ordering: bool | None = None
     config_bytes: int = 0  # how much of config space could be read: 0, 64 (not root), 256 or 4096
-    # The host's use of it, by kernel object: {"net": ["eno1"], "block": ["nvme0n1"], "rdma": ["mlx5_0"]}
+    # The kernel objects of the function by class: {"net": ["eno1"], "block": ["nvme0n1"], "rdma": ["mlx5_0"]}
     interfaces: dict[str, list[str]] = field(default_factory=dict)
-    # Why the host itself needs it: ["holds the mounted file system /", "carries the default route"]; empty: free.
+    # Reasons why the host itself needs the function: ["holds the mounted file system /", "carries the default route"].
+    # Empty: the function is free.
     used_by_host: list[str] = field(default_factory=list)
 
 
@@ -168,7 +169,7 @@ class Iommu:
     """The IOMMU as the kernel runs it. ``kind`` is "intel", "amd", "other" or None where there is none."""
 
     kind: str | None = None
-    # "identity" is what iommu=pt gives ("passthrough"); of the default domain.
+    # The type of the groups' default domain; "identity" is the result of iommu=pt ("passthrough").
     default_domain: str | None = None
     interrupt_remapping: bool | None = None
 
@@ -185,7 +186,7 @@ class Host:
     kernel_release: str | None = None
     kernel_arguments: list[str] = field(default_factory=list)
     source: str = "sysfs"  # which reader: "sysfs", "hwloc", "nccl", "vsphere"
-    # Notes of what a reader left out or assumed, because the recording does not say it or contradicts itself.
+    # Notes about omissions and assumptions of a reader, where the recording is incomplete or contradicts itself.
     notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,7 +206,7 @@ class Host:
         return host
 
     def function(self, address: str) -> Function:
-        """Return the function at ``address``. Raises TopologyError naming what is there instead."""
+        """Return the function at ``address``. Raises TopologyError if there is none."""
         for function in self.functions:
             if function.address == address:
                 return function

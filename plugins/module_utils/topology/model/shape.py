@@ -2,8 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Build dataclasses from plain data by their annotations: every value has the type of its field. Pure.
 
-Read are the annotations that the model uses: int, float, str, bool, other dataclasses of the same module, lists and
-dictionaries of these, and each with None. They are text (PEP 563): Python 3.9 cannot evaluate ``int | None``.
+Supported are the annotations that the model uses: int, float, str, bool, other dataclasses of the same module, lists
+and dictionaries of these, and each with None. They are read as text (PEP 563), because Python 3.9 cannot evaluate
+``int | None``.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 
-# A number of type bool is none; a whole number is a float too.
+# A bool does not count as a number; an int is accepted as a float.
 SCALARS = {"int": (int,), "float": (float, int), "str": (str,), "bool": (bool,)}
-# Not allowed in a text that is written to a plan: control characters but tab and line ends (XML 1.0, Char), and halves
-# of a character (JSON's "\ud800"), which have no bytes.
+# Not allowed in a text that is written to a plan: control characters except tab and line ends (XML 1.0, Char), and
+# surrogates (JSON's "\ud800"), which cannot be encoded.
 NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
 
 
 class _WrongError(Exception):
-    """The error, with the path to the value, innermost last."""
+    """The error, with the path to the value, innermost step first."""
 
     def __init__(self, words: str) -> None:
         super().__init__(words)
@@ -67,7 +68,7 @@ def _object(kind: type, data: Any) -> Any:
 
 @cache
 def _fields(kind: type) -> tuple[dict[str, tuple[type, ...]], dict[str, Callable[[Any], Any]], tuple[str, ...]]:
-    """Return by field the types that are only checked, and the reader; and the fields without a default."""
+    """Return the scalar types by field, the readers by field, and the fields without a default."""
     scalars, readers, required = {}, {}, []
     for item in fields(kind):
         text = str(item.type)
@@ -96,7 +97,7 @@ def _reader(text: str, module: str) -> Callable[[Any], Any]:
 
 def _scalar(name: str) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
-        # Ansible's own numbers and texts, which filters get, are subclasses of Python's; so is bool one of int.
+        # Filters get Ansible's own subclasses of int and str, which are accepted. bool, a subclass of int, is not.
         if not isinstance(value, SCALARS[name]) or (isinstance(value, bool) and name != "bool"):
             raise _WrongError(f"is {value!r:.60}, wanted {name}")
         if isinstance(value, str) and NO_TEXT.search(value):

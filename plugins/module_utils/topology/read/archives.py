@@ -21,7 +21,7 @@ from typing import IO, Literal
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 
-# A gathered /sys of a GPU server is some 5000 files of 200 KB in all; one with every file of /sys stays below this.
+# A gathered /sys of a GPU server has about 5000 files and 200 KB in all; one with every file of /sys is below this too.
 LIMIT_BYTES = 256 << 20
 LIMIT_MEMBERS = 200_000
 REMEDY = "nothing of this tar is used; write it again, of /sys and /proc only"
@@ -32,7 +32,7 @@ COMPRESSED: dict[bytes, Callable[[str, Literal["rb"]], io.BufferedIOBase]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
 }
-# POSIX 1003.1 ustar, which GNU's and pax keep: the magic is at byte 257 of a block of 512.
+# POSIX 1003.1 ustar, also for the GNU and pax formats: the magic is at byte 257 of a block of 512.
 BLOCK = 512
 USTAR = slice(257, 262)
 HEAD_BYTES = BLOCK
@@ -54,7 +54,7 @@ def unpack(path: str, folder: str) -> None:
             _decompress(path, plain)
             with tarfile.open(fileobj=plain, mode="r:") as archive:
                 end = _members(path, archive, folder)
-            # tarfile takes a header that is cut or damaged for the end; the true end is a block of zeros.
+            # tarfile takes a truncated or damaged header for the end; the real end is a block of zeros.
             plain.seek(end)
             if plain.read(BLOCK) != bytes(BLOCK):
                 raise TopologyError(f"{path}: the tar is cut short or damaged", "copy it again")
@@ -114,7 +114,7 @@ def _members(path: str, archive: tarfile.TarFile, folder: str) -> int:
             links.add(parts)
         elif member.isreg():
             source = archive.extractfile(member)
-            # "x": a name that is there already is an error, and a link there is not followed.
+            # Mode "x" fails if the name exists, and does not follow a link.
             with open(target, "xb") as stream:
                 stream.write(source.read() if source else b"")
         else:
@@ -129,7 +129,8 @@ def _too_large(path: str) -> TopologyError:
 def _stays(link: str, depth: int) -> bool:
     """Return True if the target of a link that is ``depth`` directories below the top is below the top.
 
-    ".." is allowed only at the beginning, where no directory above is a link, so that text and tree agree.
+    ".." is allowed only at the beginning. The directories above the link are no links themselves, so the path's text
+    gives the real target.
     """
     steps = [step for step in link.split("/") if step not in ("", ".")]
     up = next((number for number, step in enumerate(steps) if step != ".."), len(steps))

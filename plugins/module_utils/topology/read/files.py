@@ -10,7 +10,7 @@ import stat
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 
-# Linux is built for 8192 at most (NR_CPUS of its Kconfig files); a list of more is a mistake, or would fill the memory.
+# Linux supports at most 8192 CPUs (NR_CPUS in its Kconfig files); a longer list is an error, and could fill the memory.
 LIMIT_CPUS = 1 << 16
 
 
@@ -108,7 +108,7 @@ class Files:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            if error.errno == errno.EINVAL:  # something else than a link
+            if error.errno == errno.EINVAL:  # not a link
                 return None
             raise self._unreadable(relative, error) from error
         return os.path.normpath(os.path.join("/", os.path.dirname(relative), target))[1:]

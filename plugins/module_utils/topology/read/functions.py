@@ -34,7 +34,7 @@ IORESOURCE_IO = 0x00000100
 IORESOURCE_MEM = 0x00000200
 IORESOURCE_PREFETCH = 0x00002000
 IORESOURCE_MEM_64 = 0x00100000
-IORESOURCE_ROM_SHADOW = 0x00000002  # a copy of a ROM in memory, no register asks for it
+IORESOURCE_ROM_SHADOW = 0x00000002  # a copy of a ROM in memory; no BAR requests it
 # Lines of "resource": Linux include/linux/pci.h PCI_STD_RESOURCES, PCI_ROM_RESOURCE, PCI_IOV_RESOURCES.
 ROM_INDEX = 6
 FIRST_VF_BAR = 7
@@ -64,7 +64,7 @@ def _root_complexes(files: Files, functions: dict[str, Function]) -> list[RootCo
         if match is None:
             raise TopologyError(f"{name} is not the name of a root complex")
         nodes = {function.numa_node for function in functions.values() if function.root_complex == name} - {None}
-        # All below one root complex have its node; where a quirk says otherwise the complex itself has none.
+        # All functions below a root complex have its node; if a quirk says otherwise, the complex has no node.
         complexes.append(
             RootComplex(name, int(match[1], 16), int(match[2], 16), nodes.pop() if len(nodes) == 1 else None)
         )
@@ -109,7 +109,7 @@ def _function(files: Files, address: str, place: Place, notes: list[str]) -> Fun
         except PciError as error:
             raise TopologyError(f"{path}/config: {error.cause}", error.remedy) from error
     if function.sriov is not None and function.config_bytes < r.PCI_CFG_SPACE_EXP_SIZE:
-        function.sriov.vf_bars = []  # the kernel gives the size of all VFs together, and not of how many
+        function.sriov.vf_bars = []  # the kernel gives the size of all VFs together, without their number
     if function.config_bytes < r.PCI_CFG_SPACE_SIZE and "current_link_speed" in names:
         function.link = _link_of_files(files, directory)
     return function
@@ -149,7 +149,7 @@ def _iommu_group(files: Files, directory: str) -> int | None:
 
 
 def _bars(files: Files, path: str) -> tuple[list[Bar], list[Bar]]:
-    """Return a function's own BARs and a physical function's VF BARs, each with the size for all VFs together."""
+    """Return a function's own BARs and its VF BARs; the size of a VF BAR is that of all VFs together."""
     own: list[Bar] = []
     virtual: list[Bar] = []
     for index, line in enumerate(files.text(path).splitlines()):
@@ -228,7 +228,7 @@ def _fill(function: Function, config: ConfigSpace) -> None:
     if express is not None:
         function.port_type = PORT_TYPES.get(express.port_type)
         function.link = Link(**express.link._asdict()) if express.link else None
-        # A VF has these bits reserved and does as its PF is set (PCI Express Base Specification 9.3.5.4).
+        # These bits are reserved in a VF, which uses its PF's settings (PCI Express Base Specification 9.3.5.4).
         if function.physical_function is None:
             function.max_read_request_bytes = express.max_read_request_bytes
             function.max_payload_bytes = express.max_payload_bytes
@@ -236,7 +236,7 @@ def _fill(function: Function, config: ConfigSpace) -> None:
     virtual = capabilities.sriov(config)
     if function.sriov is not None and virtual is not None:
         for region in function.sriov.vf_bars:
-            # Linux reserves space for as many as the capability says, even where the driver allows fewer.
+            # Linux reserves space for TotalVFs of the capability, even if the driver allows fewer VFs.
             region.size_bytes //= max(virtual.total_vfs, 1)
     acs, ats = capabilities.acs(config), capabilities.ats(config)
     function.acs = Acs(acs.capability, acs.control) if acs else None

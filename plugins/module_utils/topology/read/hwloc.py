@@ -45,8 +45,8 @@ ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 def read_hwloc(text: str) -> Host:
     """Return the host that the XML describes.
 
-    If several objects have one PCI address, the one on the bus of the bridge above it is read, and a note names those
-    left out. Raises TopologyError if the text is no hwloc XML or contradicts itself.
+    If several objects have the same PCI address, the one on the bus of the bridge above it is read, and a note names
+    the others. Raises TopologyError if the text is not hwloc XML or contradicts itself.
     """
     try:
         root = ElementTree.fromstring(text)
@@ -110,9 +110,9 @@ class _Reader:
     ) -> None:
         """Read an object and all below it; ``node`` is the node of the nearest object with memory or CPUs.
 
-        hwloc states the place of a bus by that object. Nodes without CPUs do not count beside one that has some: they
-        are memory near it, and the kernel assigns no device to them. The node of a bus near several nodes with CPUs is
-        not known.
+        That object is how hwloc states the place of a bus. If some of its nodes have CPUs, those without CPUs do not
+        count: they are memory near the others, and the kernel assigns no device to them. If several nodes with CPUs are
+        left, the node of the bus is not known.
         """
         kind_of_object = element.get("type")
         nodeset = element.get("nodeset")

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The NUMA nodes of hwloc XML: CPUs, memory and distances, from objects and matrices of formats 1.x to 3.x.
 
-hwloc lists a node of memory alone (HBM, CXL, persistent memory) with the CPUs that it is near, so that several nodes
-share CPUs. The kernel gives each CPU to one node, and so does this reader: to the one with the fewest CPUs, ordinary
-memory before other kinds, then the one with the lowest number. Pure.
+hwloc lists a memory-only node (HBM, CXL, persistent memory) with the CPUs near it, so that several nodes share CPUs.
+The kernel assigns each CPU to one node, and so does this reader: to the node with the fewest CPUs; if several have the
+fewest, to ordinary memory before other kinds, then to the lowest number. Pure.
 
 Sources: hwloc's hwloc.dtd (1.x) and hwloc2.dtd, src/topology-xml.c of both, include/hwloc/distances.h.
 """
@@ -18,12 +18,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.erro
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import NumaNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.files import LIMIT_CPUS
 
-# hwloc's numbers have 64 bits. (str.isdigit takes more than int does.)
+# hwloc's numbers have 64 bits. (str.isdigit accepts characters that int does not.)
 NUMBER = re.compile(r"[0-9]{1,20}")
 BITMAP_WORDS = LIMIT_CPUS // 32
 # HWLOC_DISTANCES_KIND_FROM_OS of hwloc 2.x: the kernel's own numbers, which are those of the ACPI SLIT.
 FROM_OS = 1
-# hwloc's values of ordinary memory: a node's subtype (2.x, 3.x) or an info (1.x). Others are no ordinary memory.
+# hwloc's values for ordinary memory, from a node's subtype (2.x, 3.x) or an info (1.x).
 ORDINARY = ("", "DRAM")
 # "1.600000" is the 1.x format's way to write 16 over a base of 10.
 DECIMAL = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
@@ -83,7 +83,7 @@ def _cpus(element: ElementTree.Element) -> list[int]:
 
 
 def _owned(elements: list[ElementTree.Element]) -> dict[int, list[int]]:
-    """Return by the identity of a node's element the CPUs that are its own."""
+    """Return the CPUs that each node owns, by the identity of its element."""
     cpus = {id(element): _cpus(element) for element in elements}
 
     def claim(element: ElementTree.Element) -> tuple[int, bool, int]:
@@ -107,7 +107,7 @@ def _memory(element: ElementTree.Element) -> int:
 
 
 def _cores(machine: ElementTree.Element) -> dict[int, list[int]]:
-    """Return by CPU all CPUs of its core."""
+    """Return all CPUs of the same core, by CPU."""
     of_core: dict[int, list[int]] = {}
     for core in machine.iter("object"):
         if core.get("type") == "Core":
@@ -123,7 +123,7 @@ def _siblings(of_core: dict[int, list[int]], cpus: list[int]) -> list[list[int]]
 
 
 def _distances(root: ElementTree.Element) -> dict[int, dict[str, int]]:
-    """Return by node the distance to each; empty if the XML has none of the kernel's."""
+    """Return the distances from each node to each node; empty if the XML has no distances from the kernel."""
     for element in root.findall("distances2[@name='NUMALatency']"):
         kind = number(element, "kind") if element.get("kind") else FROM_OS
         if element.get("indexing", "os") != "os" or not kind & FROM_OS:
@@ -139,9 +139,9 @@ def _distances(root: ElementTree.Element) -> dict[int, dict[str, int]]:
 def _distances_of_1(machine: ElementTree.Element) -> dict[int, dict[str, int]]:
     """Return the distances of the 1.x format, which divides the matrices of all kinds of objects by a base.
 
-    A matrix gives the depth of the others below its object, and not their type. The function uses a matrix with a
-    number for each pair of the nodes below, at the depth of one of them, in which each node is 10 from itself as in
-    the kernel's.
+    A matrix states the depth of its objects below the object that holds it, but not their type. This function uses the
+    first matrix that has one number for each pair of the nodes below, and the depth of one of these nodes, and in which
+    the distance of each node to itself is 10, as in the kernel's.
     """
     for holder in machine.iter("object"):
         if holder.find("distances") is None:

@@ -2,19 +2,21 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Read a Host from an NCCL topology file (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE), and report what NCCL would refuse.
 
-NCCL's tree has a ``cpu`` for each NUMA node, and below it switches and devices; it has no root complexes and no ports.
-So the model gets one root complex for each ``cpu`` that carries something: two branches of one ``cpu`` are then PHB
-and devices of two ``cpu`` SYS, as in NCCL's own computation (src/graph/paths.cc, ncclTopoSetPaths), which knows no
-NODE. A ``pci`` with others below it is a whole switch, kept as its upstream port: one switch between two devices is
-PIX, several are PXB. (That NCCL merges the two levels in which Broadcom switches show themselves, topo.cc
-ncclTopoFlattenBcmSwitches, is left out: the model counts levels as nvidia-smi does. And beside a ``cpu`` of numaid -1,
-which is the kernel's "not known", the model takes a single other NUMA node for its own: NODE, where NCCL has SYS.)
+NCCL's tree has a ``cpu`` element for each NUMA node, with switches and devices below it; it has no root complexes and
+no ports. The model therefore gets one root complex for each ``cpu`` that has a ``pci`` below it. The path between two
+branches of one ``cpu`` is then PHB, and between devices of two ``cpu`` it is SYS, as in NCCL's own computation
+(src/graph/paths.cc, ncclTopoSetPaths), which has no NODE. A ``pci`` with others below it is a whole switch and is
+stored as its upstream port: with one switch between two devices the path is PIX, with several it is PXB.
 
-Such a file does not contain: memory, hardware threads of a core, BARs, drivers, IOMMU groups. Ids may be missing and
-are 0 then; a device without a class is of kind "other". Links between GPUs (``nvlink``, ``c2c``, ``xgmi``) are checked
-and not kept: no plan depends on them, a guest's GPUs have those of the host. Pure: text in, a Host out.
+The model differs from NCCL in two points. NCCL merges the two levels that Broadcom switches show (topo.cc,
+ncclTopoFlattenBcmSwitches); the model counts levels as nvidia-smi does. For a ``cpu`` with numaid -1, which is the
+kernel's "not known", the model uses the other NUMA node if there is only one: the path is then NODE, and SYS in NCCL.
 
-Source: NVIDIA/nccl src/graph/xml.cc, xml.h, topo.cc; of RCCL's files, which differ little, the same in ROCm/rccl.
+Such a file does not contain: memory, hardware threads of a core, BARs, drivers, IOMMU groups. Missing ids are 0; a
+device without a class is of kind "other". Links between GPUs (``nvlink``, ``c2c``, ``xgmi``) are checked but not kept:
+no plan depends on them, and a guest's GPUs have the links of the host. Pure: text in, a Host out.
+
+Sources: NVIDIA/nccl src/graph/xml.cc, xml.h, topo.cc; for RCCL's files, which differ little, the same in ROCm/rccl.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.places import address_key
 
 VERSIONS = f"{NCCL.version} only, RCCL {RCCL.version}"
-# Without these NCCL stops, or never finds the element (xml.cc, topo.cc). Attributes that NCCL fills in are not here:
+# Without these NCCL stops, or never finds the element (xml.cc, topo.cc). Attributes that NCCL fills in are not listed:
 # cpu: affinity, arch, vendor, familyid, modelid and host_hash; pci: class, ids, link_speed and link_width, if the
 # guest's /sys has the address; gpu: dev, sm, rank and gdr; net: all but its name.
 REQUIRED: dict[str, tuple[str, ...]] = {
@@ -54,11 +56,11 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "net": ("name",),
     "nvlink": ("target", "count"),
     "c2c": ("bw", "count"),
-    # RCCL finds the class of the other end in its /sys, where that has the address.
+    # RCCL reads the class of the other end from its /sys, if the address is there.
     "xgmi": ("target", "count"),
     "pcilink": ("target",),
 }
-# Attributes that NCCL itself sets: with those of the file they must stay under MAX_ATTRIBUTES (xmlGetNextAttrIndex).
+# Attributes that NCCL itself sets: with those of the file they must not exceed MAX_ATTRIBUTES (xmlGetNextAttrIndex).
 FILLED: dict[str, tuple[str, ...]] = {
     "cpu": ("host_hash", "numaid", "affinity", "arch", "vendor", "familyid", "modelid"),
     "pci": (
@@ -70,7 +72,7 @@ FILLED: dict[str, tuple[str, ...]] = {
         "gin", "rma",
     ),
 }  # fmt: skip
-# Read with strtol or strtoull, for which anything else is 0.
+# NCCL reads these with strtol or strtoull, which return 0 for anything else.
 INTEGERS: dict[str, tuple[str, ...]] = {
     "system": ("version",),
     "cpu": ("numaid", "familyid", "modelid"),
@@ -82,24 +84,24 @@ INTEGERS: dict[str, tuple[str, ...]] = {
 }
 # A leading 0 would make it octal.
 INTEGER = re.compile(r"-?(0x[0-9a-fA-F]+|0|[1-9]\d*)")
-# Compared as text with what int64ToBusId and the kernel write: lower case, four digits of domain.
+# NCCL compares addresses as text with the form that int64ToBusId and the kernel write: lower case, four domain digits.
 ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 CLASS = re.compile(r"0x[0-9a-f]{2,6}")
 ID = re.compile(r"0x[0-9a-fA-F]{1,4}")
 IDS = ("vendor", "device", "subsystem_vendor", "subsystem_device")
-# kvDictPciClass, by how a class begins: these are ends of the tree, whose children NCCL does not look at. All else is
-# a switch to it.
+# kvDictPciClass, by the beginning of a class: these are leaves of the tree, whose children NCCL ignores. Anything else
+# is a switch for NCCL.
 ENDS = {"0x068000": "nvswitch", "0x068001": "other", "0x03": "gpu", "0x02": "nic"}
 # RCCL's table has one more, that of AMD Instinct GPUs since MI300.
 RCCL_ENDS = {**ENDS, "0x120000": "gpu"}
 BRIDGE = 0x060400
-# kvDictCpuArch, by how an architecture begins, with the kernel's name of it.
+# kvDictCpuArch: the beginning of an architecture, and the kernel's name for it.
 ARCHITECTURES = {"x86_64": "x86_64", "arm64": "aarch64", "ppc64": "ppc64le"}
 # kvDictCpuVendor.
 VENDORS = ("GenuineIntel", "AuthenticAMD", "CentaurHauls", "  Shanghai  ")
-# cpuset.h: 32 bits a word of hexadecimal digits, the highest first; CPU_SETSIZE of the C library is 1024.
+# cpuset.h: words of 32 bits in hexadecimal digits, the highest first; CPU_SETSIZE of the C library is 1024.
 AFFINITY = re.compile(r"[0-9a-f]{1,8}(,[0-9a-f]{1,8}){0,31}")
-# A guid of the socket transport is the number of the device (net_socket.cc), an RDMA device's is an EUI-64.
+# The guid of a socket device is the number of the device (net_socket.cc); that of an RDMA device is an EUI-64.
 LAST_SOCKET_GUID = 0xFFFF
 
 
@@ -117,11 +119,11 @@ def check_nccl(text: str) -> None:
 
 
 def read_nccl(text: str) -> Host:
-    """Return the host or guest of the file, NCCL's or RCCL's.
+    """Return the host or guest that a topology file of NCCL or RCCL describes.
 
-    A switch that is listed once for each of its branches (RCCL's models have some) is one switch. If other elements
-    share a busid, the first is read, and a note says what is left out. Raises TopologyError for all else that
-    ``check_nccl`` finds, and for what no machine has.
+    A switch that is listed once for each of its branches (RCCL's models have some) counts as one switch. If other
+    elements share a busid, the first is read, and a note names those left out. Raises TopologyError for everything else
+    that ``check_nccl`` refuses, and for an inconsistent topology.
     """
     system = _checked(text)
     nodes: list[NumaNode] = []
@@ -136,7 +138,7 @@ def read_nccl(text: str) -> Host:
             nodes.append(NumaNode(node, cpus, [[one] for one in cpus], 0))
         below = cpu.all("pci")
         if below:
-            # The file has no root bus: this says which is the first below it.
+            # The file has no root bus: the bus of the first function below stands in for it.
             domain, bus, _device, _function = address_key(below[0].attributes["busid"])
             complexes.append(RootComplex(f"cpu{number}", domain, bus, node))
             for element in below:
@@ -157,7 +159,7 @@ def read_nccl(text: str) -> Host:
 
 
 class _Tree:
-    """Reader that collects the functions in one pass down the elements ``pci``, and notes of those left out."""
+    """Reader that collects the functions in one pass down the ``pci`` elements, and notes about those left out."""
 
     def __init__(self) -> None:
         self.functions: dict[str, Function] = {}
@@ -309,7 +311,7 @@ def _check_pci(pci: Element) -> None:
     for name in IDS:
         if name in attributes and not ID.fullmatch(attributes[name]):
             raise _error(pci, f"{name} {attributes[name]!r} is no id (0x10de)")
-    # Empty is what NCCL writes for a device that /sys does not have: 8 GT/s, 16 lanes.
+    # NCCL writes an empty value for a device that is not in /sys, and takes it for 8 GT/s, 16 lanes.
     speed, width = attributes.get("link_speed", ""), attributes.get("link_width", "")
     if speed and _speed(speed) is None:
         known = ", ".join(LINK_SPEEDS)

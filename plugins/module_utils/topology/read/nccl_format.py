@@ -3,8 +3,8 @@
 """NCCL's own format of a topology file, a subset of XML: what its parser accepts and what it does not.
 
 Source: NVIDIA/nccl src/graph/xml.cc (the parser), xml.h (its limits), topo.h (how many elements), topo.cc (the table of
-link speeds). It reads no XML declaration, no entities and no tabs, one space between attributes, and only double
-quotes in every release. It silently skips elements that it does not know at a place.
+link speeds). The parser accepts no XML declaration, no entities and no tabs, and one space between attributes. Only
+double quotes work in every release. It silently skips elements that it does not expect at their place.
 
 RCCL, AMD's library, has the same parser with other limits and with ``xgmi`` instead of ``nvlink``. The version that the
 file states identifies which of the two wrote it. Source: ROCm/rccl, the same files. Pure.
@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 
-# NCCL_TOPO_XML_MAX_NODES is 256, and the parser asks for a free one before it reads what comes next, be it the end.
+# NCCL_TOPO_XML_MAX_NODES is 256, and the parser needs a free one before it reads on, even if the end follows.
 MAX_ELEMENTS = 255
-# MAX_ATTR_COUNT of both: more are dropped when read, and fail when NCCL adds its own.
+# MAX_ATTR_COUNT of both: further attributes are dropped when read, and are an error when NCCL adds its own.
 MAX_ATTRIBUTES = 16
-# MAX_STR_LEN is 255; the last place that the reader lets be written is 253, and older ones write beyond their buffer.
+# MAX_STR_LEN is 255, of which the parser fills at most 253; older parsers write beyond their buffer.
 MAX_TEXT = 253
 
 
@@ -62,7 +62,7 @@ RCCL = Dialect(
 )
 DIALECTS = {str(dialect.version): dialect for dialect in (NCCL, RCCL)}
 
-# kvDictPciGen: gigatransfers per second by how a text begins. As the kernel wrote them until 5.6, and since.
+# kvDictPciGen: gigatransfers per second by the beginning of a text, as the kernel wrote it until 5.6, and since then.
 LINK_SPEEDS: dict[str, float] = {
     "2.5 GT/s": 2.5,
     "5 GT/s": 5.0,
@@ -80,7 +80,7 @@ NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
 OPENING = re.compile(rf'<({NAME})((?: +{NAME}="[^"]*")*)( *)(/?)>')
 CLOSING = re.compile(rf"</({NAME})>")
 ATTRIBUTE = re.compile(rf'( +)({NAME})="([^"]*)"')
-# NCCL takes the first word of a comment for an element's name, in which it expects no value.
+# NCCL takes the first word of a comment for the name of an element, so this word must not contain "=".
 COMMENT = re.compile(r"<!--(?![^ >/\n\r]*=).*?-->", re.DOTALL)
 
 
@@ -100,7 +100,7 @@ class Element:
 
 
 def parse(text: str) -> Element:
-    """Return the element ``system``. Raises TopologyError naming the line for what NCCL or RCCL refuse or skip."""
+    """Return the element ``system``. Raises TopologyError naming the line if NCCL or RCCL would refuse or skip it."""
     dialect = NCCL
     top = Element("", {}, 1, dialect)
     open_elements = [top]
@@ -155,7 +155,7 @@ def parse(text: str) -> Element:
 
 def _attributes(opening: re.Match[str], line: int) -> dict[str, str]:
     found: dict[str, str] = {}
-    # Each further space is an attribute without a name to NCCL.
+    # NCCL counts each further space as an attribute without a name.
     places = len(opening[3])
     for spaces, name, value in ATTRIBUTE.findall(opening[2]):
         places += len(spaces)

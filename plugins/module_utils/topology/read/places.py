@@ -3,8 +3,8 @@
 """The place of each PCI function in ``/sys``: its directory, the bridge above it and its root complex.
 
 In a live ``/sys`` the text of the links in ``bus/pci/devices`` gives the tree. A copy that followed the links
-(``scp -r``, ``cp -rL``) has folders there: then the directories below ``devices/pciDDDD:BB`` give it if they were
-copied, or else the bus numbers in the bridges' config space.
+(``scp -r``, ``cp -rL``) has folders there. Then the tree is read from the directories below ``devices/pciDDDD:BB`` if
+they were copied, and otherwise from the bus numbers in the bridges' config space.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def address_key(address: str) -> tuple[int, int, int, int]:
 
 
 def find_places(files: Files) -> tuple[dict[str, Place], list[str]]:
-    """Return the place of each function, in the order of their addresses, and notes of what had to be assumed.
+    """Return the place of each function, in the order of their addresses, and notes about assumptions.
 
     Raises TopologyError for an entry that is no function, or that leads to no root complex.
     """
@@ -66,7 +66,7 @@ def find_places(files: Files) -> tuple[dict[str, Place], list[str]]:
 
 
 def linked_address(files: Files, path: str) -> str | None:
-    """Return the address that a link leads to, or that the ``uevent`` of a folder in its place says."""
+    """Return the address that a link leads to, or the one in the ``uevent`` of a folder in its place."""
     target = files.link(path)
     if target is not None:
         return target.rsplit("/", 1)[-1]
@@ -87,7 +87,7 @@ def _add_way(target: str, found: dict[str, Place]) -> None:
 
 def _add_below(files: Files, directory: str, found: dict[str, Place]) -> None:
     for name in files.names(directory):
-        # Links lead out of the tree, or in circles.
+        # Links are skipped: they lead out of the tree, or in circles.
         if ADDRESS.fullmatch(name) and files.link(f"{directory}/{name}") is None:
             _add_way(f"{directory}/{name}", found)
             _add_below(files, f"{directory}/{name}", found)

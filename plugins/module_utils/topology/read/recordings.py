@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Recordings of hosts: one reader for all supported forms, and the writer of the project's own.
+"""Recordings of hosts: one reader for all supported forms, and the writer of the project's own form.
 
 | form | what it is known by | read by |
 | --- | --- | --- |
@@ -31,15 +31,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.hwloc
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import read_nccl
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
-# The largest text known here is 140 KB, hwloc's of a server with 8 GPUs.
+# The largest known text has 140 KB: hwloc XML of a server with 8 GPUs.
 LIMIT_TEXT_BYTES = 64 << 20
 FORMS = "a directory with sys and proc, a tar of one, hwloc XML, NCCL XML, or JSON of host_topology_info"
-# Neither a file nor a directory: reading it could block for ever, or change a device.
+# Neither a file nor a directory: reading it could block forever, or change a device.
 SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
-# XML 1.0, Char: of the control characters a text has only tab and line ends.
+# XML 1.0, Char: the only control characters that a text may have are tab and line ends.
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 WIDTH = 118
-# Fields of a function that are written although they are null: the model has no default for them.
+# Fields of a function that are written even if they are null: the model has no default for them.
 ALWAYS = ("parent", "port_type")
 
 
@@ -76,15 +76,15 @@ def read_recording(path: str) -> Host:
 def write_recording(host: Host) -> str:
     """Return the host as JSON in the project's own format, without what could identify it: see ``anonymous``.
 
-    The amount of free memory is left out too, so that the same host gives the same bytes. All else is read back as it
-    is in ``anonymous(host)``.
+    The amount of free memory is left out too, so that the same host gives the same bytes. Everything else is read back
+    as it is in ``anonymous(host)``.
     """
     nodes = [replace(node, memory_free_bytes=None) for node in host.numa_nodes]
     return render(slim(anonymous(replace(host, numa_nodes=nodes)).to_dict())) + "\n"
 
 
 def slim(topology: dict[str, Any]) -> dict[str, Any]:
-    """Remove empty notes and what a function does not have: reading it back gives the same host."""
+    """Remove empty notes and the empty fields of functions; reading the result back gives the same host."""
     functions = [
         {key: value for key, value in function.items() if key in ALWAYS or value not in (None, [], {})}
         for function in topology["functions"]
@@ -93,7 +93,7 @@ def slim(topology: dict[str, Any]) -> dict[str, Any]:
 
 
 def render(value: Any, indent: int = 0) -> str:
-    """Return JSON in which all that fits into one line is on one line, so that people can read and compare it."""
+    """Return JSON in which each value that fits is on one line, so that people can read and compare it."""
     flat = json.dumps(value)
     if len(flat) + indent <= WIDTH or not isinstance(value, (dict, list)):
         return flat
@@ -131,7 +131,7 @@ def _text(path: str, content: bytes) -> Host:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TopologyError(f"{path} is no recording: {error}", f"a recording is {FORMS}") from error
-    # A copy may have them behind its end.
+    # A copy may have NUL characters after its end.
     text = text.rstrip("\0")
     if not text.strip():
         raise TopologyError(f"{path} is empty", f"a recording is {FORMS}")

@@ -24,8 +24,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.files
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.functions import read_functions
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.usage import find_usage
 
-# A key of /proc/cpuinfo of each architecture, the first that is there counts: s390x has a vendor_id, too. Linux
-# arch/{s390,riscv,x86,arm64,powerpc}: show_cpuinfo and what it calls.
+# A key of /proc/cpuinfo for each architecture. The first one that is present counts: s390x has a vendor_id, too.
+# Source: Linux arch/{s390,riscv,x86,arm64,powerpc}, show_cpuinfo and the functions that it calls.
 ARCHITECTURES = {
     "# processors": "s390x",
     "hart": "riscv64",
@@ -40,7 +40,7 @@ IOMMU_KINDS = {"dmar": "intel", "ivhd": "amd"}
 def read_host(root: str = "/") -> Host:
     """Return the whole host below ``root``, which holds ``sys`` and ``proc``.
 
-    Raises TopologyError naming the path of what is missing, malformed or contradicts itself.
+    Raises TopologyError naming the path of a file that is missing, malformed or contradicts itself.
     """
     files = Files(root)
     if not files.exists("sys/devices/system/cpu") and not files.exists("sys/devices/system/node"):
@@ -111,7 +111,7 @@ def _numa_node(files: Files, node: int, ids: list[int], siblings: dict[int, list
     distances = (files.text_or_none(f"{top}/distance") or "").split()
     others = ids
     if len(distances) != len(ids):
-        # A copy that was made while a node was offline.
+        # The copy was made while a node was offline.
         path = "sys/devices/system/node/possible"
         others = parse_list(files.text_or_none(path) or "", files.path(path))
     if distances and (len(distances) != len(others) or not all(re.fullmatch("[0-9]{1,9}", text) for text in distances)):
@@ -195,7 +195,7 @@ def read_cpu(files: Files) -> Cpu:
 
 
 def read_iommu(files: Files) -> Iommu:
-    """Read the IOMMU: which, what its groups' default domains are ("mixed" where they differ), interrupt remapping."""
+    """Read the IOMMU: kind, type of the groups' default domains ("mixed" if they differ), interrupt remapping."""
     names = files.names("sys/class/iommu")
     kinds = sorted({IOMMU_KINDS.get(name.rstrip("0123456789"), "other") for name in names})
     groups = files.names("sys/kernel/iommu_groups")
@@ -232,5 +232,5 @@ def read_kernel_release(files: Files) -> str | None:
 
 
 def read_kernel_arguments(files: Files) -> list[str]:
-    """Read /proc/cmdline by the kernel's own rule: blanks separate, double quotes group and stay."""
+    """Read /proc/cmdline by the kernel's rule: blanks separate arguments, double quotes group words and are kept."""
     return re.findall(r'(?:[^\s"]|"[^"]*"?)+', files.text_or_none("proc/cmdline") or "")

@@ -67,7 +67,7 @@ def _last_address(path: str) -> set[str]:
 
 
 def _block_reasons(files: Files, owners: dict[str, set[str]]) -> list[tuple[str, str]]:
-    """Return (block device, reason), down to the disks below device mapper, RAID and the like."""
+    """Return pairs (block device, reason), down to the disks below device mapper, RAID and similar devices."""
     uses = [(name, f"holds the mounted file system {point}") for name, point in _mounts(files).items()]
     for line in (files.text_or_none("proc/swaps") or "").splitlines()[1:]:
         words = line.split()
@@ -92,7 +92,7 @@ def _below(name: str, stacked: dict[str, list[str]]) -> list[str]:
 
 
 def _mounts(files: Files) -> dict[str, str]:
-    """Return by block device the shortest path that it is mounted at."""
+    """Return the shortest mount point of each block device, by its name."""
     points: dict[str, str] = {}
     for line in (files.text_or_none("proc/self/mountinfo") or "").splitlines():
         head, divider, tail = line.partition(" - ")
@@ -125,7 +125,7 @@ def _block_name(files: Files, path: str) -> str:
 
 
 def _network_reasons(files: Files, owners: dict[str, set[str]]) -> list[tuple[str, str]]:
-    """Return (interface, reason): its own routes and addresses, and those of interfaces stacked on it."""
+    """Return pairs (interface, reason): its own routes and addresses, and those of interfaces stacked on it."""
     own = _routes(files)
     reasons = []
     for name, addresses in owners.items():
@@ -151,7 +151,7 @@ def _above(files: Files, name: str) -> list[str]:
 
 
 def _routes(files: Files) -> dict[str, list[str]]:
-    """Return by interface its default routes, networks and addresses."""
+    """Return the default routes, networks and addresses of each interface, by its name."""
     found: dict[str, list[str]] = {}
 
     def add(name: str, reason: str) -> None:
@@ -162,7 +162,7 @@ def _routes(files: Files) -> dict[str, list[str]]:
     for line in (files.text_or_none(path) or "").splitlines()[1:]:
         words = line.split()
         try:
-            # Hexadecimal, in the byte order of the processor: little-endian wherever GPUs are.
+            # Hexadecimal, in the byte order of the processor, which is little-endian on all hosts with GPUs.
             destination, mask = (int.from_bytes(bytes.fromhex(words[column]), "little") for column in (1, 7))
             network = ipaddress.IPv4Network((destination, bin(mask).count("1")), strict=False)
         except (IndexError, ValueError) as error:

@@ -1,9 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""An ESXi host as vSphere's API describes it, as the project's model. Pure: it gets properties that were read before.
+"""Convert an ESXi host as vSphere's API describes it to the project's model. Pure: the caller has read the properties.
 
-Objects are those of the vSphere Web Services API (HostHardwareInfo, HostConfigInfo, ...), read by attribute. What that
-API does not tell stays unknown: BARs, links, ACS, ATS, MaxReadReq, IOMMU groups, types of ports, distances of nodes.
+Objects are those of the vSphere Web Services API (HostHardwareInfo, HostConfigInfo, ...), read by attribute. The API
+does not report these values, which stay unknown: BARs, links, ACS, ATS, MaxReadReq, IOMMU groups, types of ports,
+distances of nodes.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
     Sriov,
 )
 
-# HostCpuPackage.vendor, which is in lower case, as CPUID writes it.
+# HostCpuPackage.vendor, which is in lower case, and the vendor as CPUID writes it.
 VENDORS = {"intel": "GenuineIntel", "amd": "AuthenticAMD"}
 VIRTUALIZATION = {"intel": "vmx", "amd": "svm"}
 # CPUID leaf 80000008h: EAX bits 7:0 are the physical address bits (Intel SDM volume 2, AMD APM volume 3).
 ADDRESS_SIZES_LEAF = 0x80000008
-# The kinds that a virtual machine can be given.
+# The kinds of devices that can be assigned to a virtual machine.
 GIVEN = frozenset(each.name for each in DEVICES)
 
 
 def read_esxi(properties: dict[str, Any], sriov_of_target: Iterable[Any] = ()) -> Host:
     """Return the host of the HostSystem ``properties`` hardware, config.pciPassthruInfo, config.network.pnic, ...
 
-    ``sriov_of_target`` is ConfigTarget.sriov, the only place where the API tells of which NIC a virtual function is.
+    ``sriov_of_target`` is ConfigTarget.sriov, the only place where the API reports the NIC of a virtual function.
     """
     hardware = properties["hardware"]
     passthrough = {info.id: info for info in properties.get("config.pciPassthruInfo") or []}
@@ -42,7 +43,7 @@ def read_esxi(properties: dict[str, Any], sriov_of_target: Iterable[Any] = ()) -
     owner = {
         item.pciDevice.id: nics[item.pnic] for item in sriov_of_target if item.virtualFunction and item.pnic in nics
     }
-    # Numbers of pyVmomi are of its own subclasses of int; the model has plain ones.
+    # pyVmomi's numbers are subclasses of int; the model has plain numbers.
     node_of = {address: int(node.typeId) for node in _nodes(hardware) for address in node.pciId or []}
     devices = sorted(hardware.pciDevice or [], key=lambda device: device.id)
     known = {device.id: device for device in devices}
@@ -104,7 +105,7 @@ def _cores(cpus: list[int], width: int) -> list[list[int]]:
 
 
 def _root(address: str, known: dict[str, Any]) -> str:
-    """Return the name of the root complex above a function; a bridge that is not listed ends the way."""
+    """Return the name of the root complex above a function; the path ends at a bridge that is not listed."""
     here, seen = address, {address}
     while (known[here].parentBridge or "") in known and known[here].parentBridge not in seen:
         here = known[here].parentBridge
@@ -158,7 +159,7 @@ def _cpu(hardware: Any) -> Cpu:
         return Cpu()
     vendor = (package.vendor or "").lower()
     return Cpu(
-        # ESXi on other processors than these is not one that GPUs are passed through on.
+        # GPU passthrough is not supported on ESXi with other processors.
         architecture="x86_64" if vendor in VENDORS else None,
         vendor=VENDORS.get(vendor),
         model=package.description,

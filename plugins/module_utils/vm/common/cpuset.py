@@ -19,7 +19,7 @@ def format_set(numbers: Iterable[int]) -> str:
 
 
 def parse_set(text: str) -> list[int]:
-    """Invert ``format_set``; libvirt's exclusions ("^2") are removed. Raises ValueError on anything else."""
+    """Parse the text of ``format_set``, and libvirt's exclusions ("^2"). Raises ValueError on anything else."""
     inside: set[int] = set()
     outside: set[int] = set()
     for part in filter(None, (piece.strip() for piece in text.split(","))):

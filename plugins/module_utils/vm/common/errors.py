@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The one exception that everything under ``domain`` raises and the modules turn into their failure."""
+"""The exception that all code in ``vm`` raises, and that the modules report as their failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import 
 class DomainError(SailloftError):
     """A request that cannot be met.
 
-    ``domain`` is the virtual machine ("" where the host or several virtual machines are concerned).
+    ``domain`` is the virtual machine ("" if the error concerns the host or several virtual machines).
     """
 
     def __init__(self, cause: str, remedy: str = "", domain: str = "") -> None:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The names of PCI functions for people. Pure."""
+"""The names of PCI functions in messages. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KINDS = {kind.name: kind.label for kind in kinds.DEVICES}
 
 
 def name(function: Function) -> str:
-    """Return its kind and address: "GPU 0000:3b:00.0"; a virtual function of any kind is a VF."""
+    """Return the kind and address of a function: "GPU 0000:3b:00.0"; a virtual function of any kind is a VF."""
     return label("VF" if function.physical_function else function.kind, function.address)
 
 
@@ -21,6 +21,6 @@ def label(kind: str, address: str) -> str:
 
 
 def some(items: list[str], at_most: int = 3) -> str:
-    """Return the first few, and the number of the others: "a, b, c and 5 more"."""
+    """Return the first items and the number of the others: "a, b, c and 5 more"."""
     rest = len(items) - at_most
     return ", ".join(items[:at_most]) + (f" and {rest} more" if rest > 0 else "")

@@ -7,5 +7,5 @@ from __future__ import annotations
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
-# By libvirt's word for the unit (https://libvirt.org/formatdomain.html#memory-allocation).
+# The keys are libvirt's names of the units (https://libvirt.org/formatdomain.html#memory-allocation).
 BYTES_OF_UNIT = {"bytes": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}

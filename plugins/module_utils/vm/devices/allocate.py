@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The devices of all virtual machines of a host, chosen together. Pure.
 
-Addresses are taken as they are, and a virtual machine keeps the devices that it has today. pack_gpus.py chooses the
-GPUs, and nearest.py the NICs and NVMe drives that go with them. nvswitch_boards.py has the partitions of an NVSwitch
-board.
+Requested addresses are used as given, and a virtual machine keeps the devices that it has today. pack_gpus.py chooses
+the GPUs, and nearest.py the NICs and NVMe drives that go with them. nvswitch_boards.py has the partitions of an
+NVSwitch board.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def choose_together(
 ) -> dict[str, Chosen]:
     """Return the devices of all ``specs``, by name; the order of ``specs`` makes no difference.
 
-    ``held`` are the devices that each has today: they are kept where they still fit. ``around.holder`` has the devices
-    that are taken: those of other domains, addresses that specs name, and held ones. ``room`` is the capacity of the
-    NUMA nodes (capacity.capacities).
+    ``held`` has the devices that each virtual machine has today; they are kept where they still fit. ``around.holder``
+    has the devices that are not free: those of other domains, those that specs name by address, and held ones.
+    ``room`` is the capacity of the NUMA nodes (capacity.capacities).
 
-    Raises DomainError where an address is not available, there are too few devices, or no choice gives every virtual
-    machine what it asks for.
+    Raises DomainError if an address is not available, there are too few devices, or no choice gives every virtual
+    machine what it requests.
     """
     for spec in specs:
         _check_explicit(spec, around)
@@ -107,7 +107,7 @@ def _chosen(problem: Problem, spec: DomainSpec, of_kind: dict[str, list[str]]) -
 
 
 def _give_nvswitches(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric: Fabric) -> None:
-    """Give the NVSwitches to the owner of the whole board; note for the others what Fabric Manager must do."""
+    """Give the NVSwitches to the owner of the whole board; add notes on Fabric Manager for the others."""
     own = {function.address for function in chosen.gpus} & set(fabric.gpus)
     if not own:
         return

@@ -17,12 +17,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.problem import Problem, group_owner
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec, Nics
 
-# The kinds of devices that go with GPUs, in the order of their choice.
+# The kinds of devices that go with GPUs, in the order in which they are chosen.
 KINDS = tuple(kind for kind in kinds.SETTINGS if kind != "gpu")
 
 
 def companions(problem: Problem, gpus: dict[str, list[str]]) -> dict[str, dict[str, list[str]]] | None:
-    """Return the devices that go with these GPUs, by kind and virtual machine; None: not enough of them."""
+    """Return the devices that go with these GPUs, by kind and virtual machine, or None if there are too few."""
     found: dict[str, dict[str, list[str]]] = {}
     for kind in KINDS:
         taken = {
@@ -39,7 +39,10 @@ def companions(problem: Problem, gpus: dict[str, list[str]]) -> dict[str, dict[s
 def nearest_of(
     problem: Problem, specs: list[DomainSpec], taken: dict[str, list[str]], gpus: dict[str, list[str]], kind: str
 ) -> dict[str, list[str]] | None:
-    """Return the devices of ``kind`` for the ``gpus`` of ``specs``, beside settled and ``taken``; None: too few."""
+    """Return the nearest devices of ``kind`` for the ``gpus`` of ``specs``, or None if there are too few.
+
+    Settled devices (``Problem.settled``) and ``taken`` ones are not free.
+    """
     holder = {**problem.settled, **{address: name for name, own in taken.items() for address in own}}
     result: dict[str, list[str]] = {}
     functions = ("vf", "pf") if kind == "nic" else ("pf",)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The test that a device can go to a virtual machine, and the place of a device on the host. Pure."""
+"""The test whether a virtual machine can have a device, and the place of a device on the host. Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
-# The kernel lets a device of a group go to a guest although these hold another member of it: drivers that do no DMA
-# of their own (driver_managed_dma and pci-stub in Linux; vfio-pci is VFIO itself).
+# The drivers that may be bound to other members of an IOMMU group while a guest has one of its devices, because they do
+# no DMA of their own (driver_managed_dma and pci-stub in Linux; vfio-pci is VFIO itself).
 HARMLESS_DRIVERS = frozenset({"vfio-pci", "pci-stub", "pcieport"})
 
 # The ACS bits that a port needs for the devices below it to be in separate groups: source validation, request redirect,
 # completion redirect, upstream forwarding (REQ_ACS_FLAGS in Linux drivers/iommu/iommu.c; bits as in model.Acs).
 ISOLATING_ACS = 0x1D
-# No setting of a request: all GPUs of a board bring its NVSwitches.
+# Not a setting of a request: a virtual machine with all GPUs of a board also gets the NVSwitches of the board.
 NVSWITCHES = "nvswitches"
-# The ports that have ACS to turn on.
+# The types of the ports that can have ACS.
 ACS_PORTS = ("root_port", "switch_downstream")
 
 
@@ -51,7 +51,7 @@ class Surroundings:
         return other
 
     def bridges(self, address: str) -> tuple[str, ...]:
-        """Return the addresses of the bridges from the root bus down to (without) ``address``."""
+        """Return the addresses of the bridges above ``address``, from the root bus down."""
         if address not in self.above:
             parent = self.functions[address].parent if address in self.functions else None
             if parent in self.above:
@@ -61,10 +61,10 @@ class Surroundings:
         return self.above[address]
 
     def place(self, function: Function) -> tuple[str, ...]:
-        """Return its place: NUMA node, root complex, the bridges down to its switch (or its own root port)."""
+        """Return a function's place: NUMA node, root complex, bridges down to its switch (or to its own root port)."""
         bridges = self.bridges(function.address)
         node = self.host.node_of(function)
-        # The last one is the port of its own; what is right below an upstream port has none.
+        # The last bridge is the function's own port; a function directly below an upstream port has none.
         own = len(bridges) > 1 and self.functions[bridges[-1]].port_type != "switch_upstream"
         below = bridges[:-1] if own else bridges or (function.address,)
         return (f"? {function.root_complex}" if node is None else str(node), function.root_complex, *below)
@@ -82,12 +82,12 @@ class Chosen:
 
     @property
     def gpus(self) -> list[Function]:
-        """Return what setting gpus gives."""
+        """Return the functions of setting gpus."""
         return self.by_setting.get("gpus", [])
 
     @property
     def nics(self) -> list[Function]:
-        """Return what setting nics gives."""
+        """Return the functions of setting nics."""
         return self.by_setting.get("nics", [])
 
     @property
@@ -113,7 +113,7 @@ class Obstacle:
 
 
 def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> Obstacle | None:
-    """Return why ``function`` cannot go to virtual machine ``name``, whose other devices are ``own``; None: it can."""
+    """Return why virtual machine ``name``, with the other devices ``own``, cannot have ``function``; None if it can."""
     if function.kind == "bridge":
         return Obstacle("it is a bridge", "give the devices behind it")
     if not function.config_bytes and around.config_read:
@@ -138,7 +138,7 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
 
 
 def foreign_member(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> Obstacle | None:
-    """Return the member of the function's IOMMU group that keeps VFIO from taking the group; None: there is none."""
+    """Return the obstacle if another member of the function's IOMMU group keeps VFIO from taking the group, or None."""
     group = function.iommu_group
     if group is None:
         return None

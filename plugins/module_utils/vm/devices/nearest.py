@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The nearest NICs or NVMe drives for all GPUs of all virtual machines at once. Pure.
 
-Every GPU names its wants, and the sum of the distances is minimal: the fewest across NUMA nodes first, then across root
-complexes, and so on. If each can have its nearest device, it gets that, and nothing else is computed. Otherwise this is
+Every GPU has its wants. The sum of the distances is minimal: first the fewest devices on another NUMA node, then on
+another root complex, and so on. If every want can have its nearest device, nothing else is computed. Otherwise this is
 the assignment problem (Hungarian method, O(wants^2 * devices)).
 """
 
@@ -14,19 +14,19 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import SYS, apart
 
-# A distance of one class outweighs any number (to 64) of nearer ones; below it the bridges in common and the distance
-# of the nodes (ACPI SLIT, 8 bits) tell equals apart.
+# One distance of a class costs more than up to 64 distances of nearer classes. Within a class, the number of common
+# bridges and the distance of the nodes (ACPI SLIT, 8 bits) decide.
 CLASS_BITS = 6
 DETAIL_BITS = 16
 # The cost of an impossible device; more than any sum of real costs.
 NEVER = 1 << 80
-# The number of times that a group that two would share is given to one of them before the search ends.
+# The most attempts to give an IOMMU group that two virtual machines would share to one of them.
 TRIES = 200
 
 
 @dataclass(frozen=True)
 class Want:
-    """One device for virtual machine ``name``, near ``path`` (None: anywhere). ``distances`` are those of its node."""
+    """One device for virtual machine ``name``, near ``path`` (None: anywhere), whose node has the ``distances``."""
 
     name: str
     path: tuple[str, ...] | None
@@ -35,7 +35,11 @@ class Want:
 
 @dataclass(frozen=True)
 class Device:
-    """``group`` is its IOMMU group; ``owner``: only that virtual machine can have it; ``holder``: it has it today."""
+    """A device that can be assigned.
+
+    ``group`` is its IOMMU group. ``owner`` is the only virtual machine that can have it (None: any can), and ``holder``
+    is the one that has it today.
+    """
 
     address: str
     path: tuple[str, ...]
@@ -46,7 +50,7 @@ class Device:
 
 
 def reach(path: tuple[str, ...], devices: list[tuple[str, ...]]) -> int:
-    """Return the class, PIX to SYS, of the nearest of ``devices`` (paths); SYS where there is none."""
+    """Return the distance class, PIX to SYS, of the nearest of ``devices`` (paths); SYS if there is none."""
     return min((apart(path, other) for other in devices), default=SYS)
 
 
@@ -66,14 +70,14 @@ def cost(want: Want, device: Device) -> int:
 
 
 def assign(wants: list[Want], devices: list[Device]) -> list[str] | None:
-    """Return a device's address for each of ``wants``; None where there are not enough for all.
+    """Return a device's address for each of ``wants``, or None if there are not enough for all.
 
     A virtual machine keeps what it holds today. Two virtual machines never have devices of one IOMMU group.
     """
     devices = sorted(devices, key=lambda device: device.address)
     prices = _prices(wants, devices)
     found: list[int | None] = [None] * len(wants)
-    # A virtual machine keeps the devices that it has: the nearest pair first.
+    # A virtual machine keeps the devices that it has; the nearest pairs are assigned first.
     kept = sorted(
         (prices[at][number], number, at)
         for at, want in enumerate(wants)
@@ -116,7 +120,7 @@ def _within_groups(
     owners: dict[int | None, str],
     tries: list[int],
 ) -> tuple[int, list[int]] | None:
-    """Return (sum, device numbers) of the best assignment without a group of two owners. ``owners`` are settled."""
+    """Return (sum, device numbers) of the best assignment without a group of two owners; ``owners`` is fixed."""
     rows = []
     for at in open_wants:
         name = wants[at].name
@@ -150,7 +154,7 @@ def _within_groups(
 
 
 def _least(rows: list[list[int]]) -> list[int] | None:
-    """Return the column of each row with the least sum; None where only NEVER is left for some row."""
+    """Return one column for each row, with the least sum, or None if only NEVER is left for some row."""
     taken: set[int] = set()
     picks = []
     for row in rows:
@@ -164,7 +168,7 @@ def _least(rows: list[list[int]]) -> list[int] | None:
         return picks
     if not rows or len(rows) > len(rows[0]):
         return None
-    # Devices with equal distances (the VFs of one port) are limited to the number of wants.
+    # Of devices with equal distances (the VFs of one port), only as many as there are wants are considered.
     alike: dict[tuple[int, ...], list[int]] = {}
     for at, column in enumerate(zip(*rows)):
         alike.setdefault(column, []).append(at)
@@ -174,10 +178,10 @@ def _least(rows: list[list[int]]) -> list[int] | None:
 
 
 def _hungarian(rows: list[list[int]]) -> list[int]:
-    """Solve the assignment problem by shortest augmenting paths with potentials; rows are no more than columns."""
+    """Solve the assignment problem by shortest augmenting paths with potentials; it takes no more rows than columns."""
     count, width = len(rows), len(rows[0])
     of_row, of_column = [0] * (count + 1), [0] * (width + 1)
-    match = [0] * (width + 1)  # the row (from 1) of each column (from 1); column 0 is where a row begins
+    match = [0] * (width + 1)  # the row (from 1) of each column (from 1); column 0 has the row to be assigned
     for start in range(1, count + 1):
         match[0] = start
         column = 0

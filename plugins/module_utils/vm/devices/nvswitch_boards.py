@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """GPU baseboards with NVSwitches, and the partitions that Fabric Manager makes on them. Pure.
 
-Without a partition that holds exactly the GPUs of a virtual machine there is no NVLink between them. The partitions
-are fixed: Fabric Manager has a table per board, and so has this module.
+The GPUs of a virtual machine have NVLink between them only if a partition has exactly these GPUs. The partitions are
+fixed: Fabric Manager has a table for each board, and so does this module.
 
 Source: NVIDIA Fabric Manager User Guide, chapter "GPU Partitions" (tables of DGX-2 and HGX-2, of DGX A100 and HGX A100,
-of DGX H100 and HGX H100), https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/. The tables are in GPU
-physical ids (on Hopper the "GPU Module ID" of ``nvidia-smi -q``), which the baseboard's GPIOs give. /sys does not show
-them. Without ``module_ids`` in ``recognise`` this module assumes PCI address order, which is known to be wrong on some
+of DGX H100 and HGX H100), https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/. The tables use GPU
+physical ids (on Hopper the "GPU Module ID" of ``nvidia-smi -q``), which the baseboard sets by GPIOs and /sys does not
+show. Without ``module_ids`` in ``recognise`` this module assumes PCI address order, which is known to be wrong on some
 servers.
 """
 
@@ -24,7 +24,7 @@ NVIDIA = 0x10DE
 
 @dataclass(frozen=True)
 class Board:
-    """A kind of board. ``gpu_counts``: the numbers of GPUs of such a server; ``partitions``: id to GPU physical ids."""
+    """A type of board. ``gpu_counts`` are the possible numbers of GPUs; ``partitions`` maps ids to GPU physical ids."""
 
     name: str
     gpu_devices: frozenset[int]  # PCI device ids, vendor NVIDIA
@@ -92,7 +92,7 @@ BOARDS = (
             **_singles(19, 16),
         },
     ),
-    # H200, H800 and H20 have the partitions of H100 (the same chapter's note).
+    # H200, H800 and H20 have the partitions of H100 (note in the same chapter).
     Board(
         name="HGX H100 or H200",
         gpu_devices=frozenset({0x2330, 0x2324, 0x2329, 0x2335}),  # H100 SXM5 80GB, H800, H20, H200 SXM
@@ -114,7 +114,7 @@ BOARDS = (
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition. ``id`` is Fabric Manager's; None: the GPU's physical id is not known. ``members``: PCI addresses."""
+    """A partition. ``id`` is Fabric Manager's (None: the physical ids are unknown); ``members``: PCI addresses."""
 
     id: int | None
     members: frozenset[str]
@@ -122,13 +122,13 @@ class Partition:
 
 @dataclass
 class Fabric:
-    """The board of one host. ``physical_ids`` by PCI address is empty where a GPU is missing and nobody gave them."""
+    """The board of one host. ``physical_ids``, by PCI address, is empty if a GPU is missing and no ids were given."""
 
     board: Board
     gpus: list[str]
     nvswitches: list[Function]
     physical_ids: dict[str, int]
-    assumed: bool  # the physical ids are PCI address order
+    assumed: bool  # the physical ids are assumed to be in PCI address order
     partitions: list[Partition] = field(default_factory=list)
 
     @property
@@ -137,14 +137,14 @@ class Fabric:
         return sorted({len(partition.members) for partition in self.partitions})
 
     def partition(self, gpus: set[str]) -> Partition | None:
-        """The partition of exactly these GPUs."""
+        """Return the partition of exactly these GPUs, or None."""
         return next((item for item in self.partitions if item.members == gpus), None)
 
 
 def recognise(host: Host, module_ids: dict[str, int] | None = None) -> Fabric | None:
-    """Return the board of ``host``, recognised by its GPUs and NVSwitches; None: no known board.
+    """Return the board of ``host``, recognised by its GPUs and NVSwitches, or None if it is unknown.
 
-    ``module_ids`` maps the PCI address of each of its GPUs to the physical id. Raises DomainError where that does not
+    ``module_ids`` maps the PCI address of each of its GPUs to the physical id. Raises DomainError if that does not
     fit the board.
     """
     for board in BOARDS:

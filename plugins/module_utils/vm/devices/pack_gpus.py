@@ -3,15 +3,15 @@
 """The GPUs for all virtual machines of a host at once. Pure; the result does not depend on the order of the input.
 
 The search minimises these costs, and the first that differs decides: memory and CPUs that a NUMA node lacks; pairs of
-GPUs of one virtual machine between NUMA nodes, between root complexes, across a host bridge, across several switches;
-the distance of the NICs for requests with NICs. Among equally good places it takes the one that leaves the largest
-blocks (whole partitions, nodes, switches) free.
+GPUs of one virtual machine on different NUMA nodes, on different root complexes, across a host bridge, across several
+switches; the distance of the NICs, for requests with NICs. Among equally good places it chooses the one that leaves the
+largest blocks (whole partitions, nodes, switches) free.
 
-The search is branch and bound over the largest requests first. Equivalent places (the GPUs of one switch, switches with
-as much free, ...) are tried once, and a state of the host that was reached before at no higher cost is left out. For
-G GPUs in L places of equal size that is O(states * places a request can have): with 16 GPUs at most 3^8 states, and
-about 230 on a DGX-2, since equivalent states count once. ``STEPS`` and ``PLACES`` limit the cost on a host without any
-symmetry; the result is then good, not always the best, and the same every time.
+The search is branch and bound, with the largest requests first. Equivalent places (the GPUs of one switch, switches
+with the same number of free GPUs, ...) are tried once, and a state of the host that was already reached at no higher
+cost is skipped. With places of equal size that is O(states * places of a request): with 16 GPUs at most 3^8 states, and
+about 230 on a DGX-2, because equivalent states count once. ``STEPS`` and ``PLACES`` limit the cost on a host without
+any symmetry; the result is then good but not always the best, and it is the same every time.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ BLOCKS = (16, 8, 4, 2)
 
 # The distances, nearest first: PIX, PXB, PHB, NODE, SYS (topology/paths.py).
 PIX, PXB, PHB, NODE, SYS = range(5)
-# Pairs of one class are never so many (C(45, 2) < 2^10) that they outweigh one of the next.
+# All pairs of one class never outweigh one pair of the next: 45 GPUs have C(45, 2) < 2^10 pairs.
 WEIGHTS = (0, 1, 1 << 10, 1 << 20, 1 << 30)
 NEAR_NIC_BITS = 10
 OVERFLOW_BITS = 60
 
-# The test that everything else that the virtual machines need goes with these GPUs (PCI addresses by virtual machine).
-# Equal for equals; of numbers, texts and others of its kind.
+# A rank is equal for equivalent places. It consists of numbers, texts and other ranks.
 Rank = tuple[Any, ...]
+# The test that the other requested devices can go with these GPUs (PCI addresses by virtual machine).
 Completes = Callable[[dict[str, list[str]]], bool]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """GPUs that go to one virtual machine together: one, or those of an IOMMU group.
+    """GPUs that go to one virtual machine together: one GPU, or those of an IOMMU group.
 
-    ``path`` is their place: NUMA node, root complex, bridges down to the switch. ``owner``: only that virtual
-    machine can have it. ``group`` is its IOMMU group where that holds NICs or drives, too: they go with it. ``reach``
-    is the distance (PIX to SYS) to the nearest NIC by kind of function ("vf", "pf").
+    ``path`` is their place: NUMA node, root complex, bridges down to the switch. ``owner`` is the only virtual machine
+    that can have them (None: any). ``group`` is their IOMMU group if it also has NICs or drives, which go with them.
+    ``reach`` is the distance (PIX to SYS) to the nearest NIC by kind of function ("vf", "pf").
     """
 
     addresses: tuple[str, ...]
@@ -60,9 +60,9 @@ class Unit:
 class Request:
     """The GPUs that one virtual machine needs: ``count`` in all, ``must`` (unit numbers) among them.
 
-    ``only`` limits the choice to some units, ``within`` to those of some nodes or of none that is known. ``near``: the
-    kind of NIC function that is to be near. ``nodes`` are the nodes that it is on with any choice, and ``wants`` what
-    it asks of nodes (capacity.asked).
+    ``only`` limits the choice to some units, ``within`` to units on some nodes or on an unknown node. ``near`` is the
+    kind of NIC function that should be near. ``nodes`` are the nodes that it uses with any choice, and ``wants`` is
+    what it requests from nodes (capacity.asked).
     """
 
     name: str
@@ -111,7 +111,7 @@ class Packing:
             self.board |= mask
         self.places: list[_Place] = []
         self.top = self._tree()
-        # Each set of neighbours once: a chain of bridges with nothing else on it is one place.
+        # Each set of units is listed once: the bridges of a chain without branches have the same units.
         self.blocks = sorted({place.mask for place in self.places})
         self.weights = [[WEIGHTS[apart(one.path, other.path)] for other in units] for one in units]
         for number, unit in enumerate(units):
@@ -140,10 +140,10 @@ class Packing:
         return top
 
     def choose(self, requests: list[Request], used: capacity.Room, completes: Completes) -> dict[str, list[str]] | None:
-        """Return the PCI addresses of the GPUs by virtual machine; None where there is no way.
+        """Return the PCI addresses of the GPUs by virtual machine, or None if there is no assignment.
 
         ``used`` is the capacity of the nodes that is already taken. ``completes`` is called before an assignment is
-        kept, and tests that everything else that the virtual machines need goes with it.
+        kept, and tests that the other requested devices can go with it.
         """
         # Requests that only give up some of their GPUs come first: these GPUs are then free for the others.
         ordered = sorted(requests, key=lambda item: (item.only is None, -item.count, -len(item.must), item.name))
@@ -160,7 +160,7 @@ class Packing:
         # The equivalence of places depends on the tags.
         self._signatures.clear()
         self._found.clear()
-        # Units that a request must have are not free for the others from the start.
+        # Units that a request must have are never free for the others.
         reserved = 0
         for request in ordered:
             reserved |= _mask(request.must) | (_mask(request.only) if request.only is not None else 0)
@@ -185,7 +185,7 @@ class Packing:
         return self._counts[mask]
 
     def leftover(self, free: int) -> tuple[int, ...]:
-        """Rate the free units, smaller is better: for each size, count the blocks of it that are whole."""
+        """Rate the free units by the number of whole blocks of each size; smaller is better."""
         counts = [self.gpus(free & mask) for mask in self.blocks]
         blocks = []
         for size in BLOCKS:
@@ -194,7 +194,7 @@ class Packing:
         return tuple(blocks)
 
     def signature(self, place: _Place, free: int) -> Rank:
-        """Return a value that is equal for equivalent places, in any order."""
+        """Return a value that is equal for equivalent places, whatever the order of their members."""
         key = place.number, free & place.mask
         if key not in self._signatures:
             below = [
@@ -214,7 +214,7 @@ class Packing:
     # Where a request can go
 
     def candidates(self, request: Request, free: int) -> list[tuple[int, Rank, int]]:
-        """Return (cost, rank among equals, units) of each place for ``request``, best first; without memory."""
+        """Return (cost, rank among equals, units) of each place for ``request``, best first; memory is not counted."""
         must = _mask(request.must)
         usable = must
         for number in _bits(_mask(request.only) if request.only is not None else free):
@@ -246,7 +246,7 @@ class Packing:
 
     def _partitions_for(self, request: Request, must: int, usable: int) -> list[int]:
         if must and must & self.board and self.gpus(must) == request.count:
-            return [must]  # named or held: a note says it where they are no partition
+            return [must]  # named or held GPUs: a note reports if they are not a partition
         return [
             mask
             for mask in self.partitions
@@ -254,7 +254,7 @@ class Packing:
         ]
 
     def _allot(self, place: _Place, count: int, free: int) -> list[int]:
-        """Return every way to take ``count`` GPUs below ``place``, equivalent ones once, ``PLACES`` at most."""
+        """Return the ways to take ``count`` GPUs below ``place``: equivalent ones once, and at most ``PLACES``."""
         free &= place.mask
         there = self.gpus(free)
         if count in (0, there):
@@ -273,7 +273,7 @@ class Packing:
         return self._share(list(kinds.values()), 0, 0, count, count, free)
 
     def _share(self, kinds: list[list[Any]], kind: int, member: int, count: int, most: int, free: int) -> list[int]:
-        """Spread ``count`` over the members from here on; each takes at most (``most``) what the one before it took."""
+        """Spread ``count`` over the members from ``member`` on; each takes at most ``most``, the previous share."""
         if count == 0:
             return [0]
         if kind == len(kinds):
@@ -304,7 +304,7 @@ class Packing:
 
 
 class _Search:
-    """One run of branch and bound. ``refused``: an assignment was there that ``completes`` did not take."""
+    """One run of branch and bound. ``refused`` is True if ``completes`` has refused an assignment."""
 
     def __init__(
         self, packing: Packing, ordered: list[Request], used: capacity.Room, completes: Completes, memory: bool
@@ -319,14 +319,14 @@ class _Search:
         self.steps = 0
         self.taken: list[int] = []
         self.seen: dict[Rank, int] = {}
-        # The least cost of each request and all after it, each as if it were alone.
+        # The least cost of each request and all requests after it, each placed as if it were alone.
         self.least = [0] * (len(ordered) + 1)
         for at in range(len(ordered) - 1, -1, -1):
             alone = packing.candidates(ordered[at], packing.everything) if len(ordered) > 1 else []
             self.least[at] = self.least[at + 1] + min((cost for cost, _rank, _mask in alone), default=0)
 
     def descend(self, at: int, free: int, used: capacity.Room, cost: int) -> None:
-        """Give the request ``at`` a place, and all after it."""
+        """Place request number ``at``, and all requests after it."""
         if at == len(self.ordered):
             self._keep(cost)
             return
@@ -340,7 +340,7 @@ class _Search:
                 return
             self.steps += 1
             self.taken.append(mask)
-            # Units that were reserved for an ``only`` request and that it leaves are free for the requests after it.
+            # Units reserved for an ``only`` request that it gives up are free for the requests after it.
             request = self.ordered[at]
             given_up = _mask(request.only) & ~mask if request.only is not None else 0
             self.descend(at + 1, (free | given_up) & ~mask, after, cost + more)

@@ -49,7 +49,7 @@ class Problem:
         }
         self.units = self._units()
         self.number = {address: at for at, unit in enumerate(self.units) for address in unit.addresses}
-        # Partitions whose GPUs are all available, and that contain the IOMMU groups of their GPUs.
+        # Partitions whose GPUs are all available, and that do not split the GPUs of an IOMMU group.
         partitions = []
         for partition in fabric.partitions if fabric else []:
             numbers = frozenset(self.number[address] for address in partition.members if address in self.number)
@@ -63,7 +63,7 @@ class Problem:
         around = self.around
         kinds = {spec.nics.functions for spec in self.specs if spec.nics.per_gpu}
         nics = {kind: self._paths_of_nics(IS_FUNCTION[kind]) for kind in sorted(kinds)}
-        # A virtual machine that has more than it asks for gives some up, to any other.
+        # A virtual machine that has more GPUs than it requests gives some up; any other one can then have them.
         surplus = {spec.name for spec in self.specs if spec.gpus.count and len(self._held_gpus(spec)) > spec.gpus.count}
         units = []
         together: dict[int, list[Function]] = {}
@@ -161,14 +161,14 @@ class Problem:
         )
 
     def _explicit_nodes(self, spec: DomainSpec) -> set[int]:
-        """Return the nodes that it is on with any choice."""
+        """Return the nodes that a virtual machine uses with any choice of devices."""
         nodes = set(asked(self.around.host, spec)) | {
             self._node(self.around.functions[address]) for address in self.explicit[spec.name]
         }
         return {node for node in nodes if node is not None}
 
     def _used(self) -> capacity.Room:
-        """Return the capacity of the nodes that virtual machines take for which no GPU is chosen."""
+        """Return the capacity of the nodes that is used by virtual machines for which no GPU is chosen."""
         used: capacity.Room = {}
         for spec in self.specs:
             if not spec.gpus.count and self.room:
@@ -178,7 +178,7 @@ class Problem:
 
 
 def group_owner(around: Surroundings, group: int | None) -> str | None:
-    """Return the holder of a member of the IOMMU group."""
+    """Return the virtual machine that has a member of the IOMMU group, or None."""
     holders = {
         around.holder[member.address]
         for member in (around.groups[group] if group is not None else [])

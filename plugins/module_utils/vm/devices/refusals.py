@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The error of an impossible choice of devices: which request, why, and the next step. Pure."""
+"""The error for an impossible choice of devices: the request, the reason, and the remedy. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 
 
 def refuse(problem: Problem) -> NoReturn:
-    """Raise the DomainError of an impossible choice: for the virtual machine at fault, or for all together."""
+    """Raise the DomainError for an impossible choice: for the virtual machine at fault, or for all together."""
 
     def whatever(_gpus: dict[str, list[str]]) -> bool:
         return True
@@ -61,7 +61,7 @@ def refuse(problem: Problem) -> NoReturn:
 
 
 def _counts(spec: DomainSpec) -> list[tuple[str, str, int, Callable[[Function], bool]]]:
-    """Return the kind, its name, the number and the test of a function for all devices that are chosen beside GPUs."""
+    """Return (kind, its name, number, test of a function) of all devices that are chosen in addition to GPUs."""
     gpus = spec.gpus.count + len(spec.gpus.addresses)
     counts: list[tuple[str, str, int, Callable[[Function], bool]]] = []
     for kind in KINDS:
@@ -76,7 +76,7 @@ def _counts(spec: DomainSpec) -> list[tuple[str, str, int, Callable[[Function], 
 
 
 def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainError:
-    """Return the error that says why its GPUs have no place even if it were alone."""
+    """Return the error for a virtual machine whose GPUs would have no place even if it were the only one."""
     free = [unit for unit in problem.units if unit.owner in (None, spec.name)]
     there = sum(len(unit.addresses) for unit in free)
     if there < request.count:

@@ -1,13 +1,14 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The drift of a virtual machine between its plan, its definition in libvirt, what runs, and the host now. Pure.
+"""The drift of a virtual machine: its plan, libvirt definition, running domain and host compared. Pure.
 
-Drift comes from three comparisons, none of which needs a plan that was stored elsewhere:
+libvirt's definition and the running domain are compared in three ways, none of which needs a plan that was stored
+elsewhere:
 
-- libvirt's definition and what runs, against the host as it is now, and against what the host was when the domain was
-  planned, which the domain's metadata keeps (``host_record``): ``host``, ``paths``;
-- libvirt's definition and what runs, against the plan made now, which keeps what the domain holds: ``plan``;
-- where there is no plan, against what a GPU guest needs: memory bound to its node.
+- with the host as it is now, and as it was when the domain was planned, which the domain's metadata records
+  (``host_record``): ``host``, ``paths``;
+- with the plan made now, which keeps what the domain holds: ``plan``;
+- if there is no plan, with the needs of a GPU guest: memory bound to its node.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ RECORD = re.compile(r"metadata(?:/.*\[([0-9a-f:.]+)\].*)?")
 
 
 def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted: plan.Wanted | None = None) -> list[Drift]:
-    """Return every difference of a domain in words, the host's first. ``wanted`` is the plan's; None: no plan.
+    """Return every difference of a domain in words, the host's first. ``wanted`` is None if there is no plan.
 
-    Raises DomainError where libvirt's XML cannot be read, TopologyError where the host contradicts itself.
+    Raises DomainError if libvirt's XML cannot be read, TopologyError if the host's topology is inconsistent.
     """
     functions = host.by_address()
     sides = [(RUNNING, live_xml)] if live_xml else []
@@ -59,7 +60,7 @@ def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted: pl
 
 
 def _record(unsaid: list[Difference], found: list[Drift]) -> list[Drift]:
-    """Assign each difference of the record to the host's item that says it; each of the others is its own item."""
+    """Assign each difference of the record to the host's item that reports it; return one item for all the others."""
     left = []
     for item in unsaid:
         match = RECORD.fullmatch(item.path)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The devices, CPUs and memory of a domain against the host now and the host when the domain was planned. Pure."""
+"""A domain's devices, CPUs and memory compared with the host, now and when the domain was planned. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAN_AGAIN = "run playbooks/gpu_vms.yml, which plans it again for this host"
 
 
 def against_host(have: Definition, host: Host, running: bool) -> list[Drift]:
-    """Return items for ``have``: what libvirt has defined and, where the domain is ``running``, also what runs."""
+    """Return items for ``have``, the definition or the running domain; ``running`` is True if the domain runs."""
     known = host.by_address()
     gone = [address for address in sorted(have.places) if _gone(have, known, address)]
     found = _missing(have, host, gone, running)
@@ -55,7 +55,7 @@ def against_host(have: Definition, host: Host, running: bool) -> list[Drift]:
 
 
 def no_plan(reason: str) -> Drift:
-    """Return the drift of a requested domain for which the host allows no plan now."""
+    """Return the item for a requested domain that cannot be planned on the host now."""
     return Drift(
         f"the request cannot be planned on this host as it is now: {reason}",
         [HOST],
@@ -65,7 +65,7 @@ def no_plan(reason: str) -> Drift:
 
 
 def _gone(have: Definition, known: dict[str, Function], address: str) -> bool:
-    """Return True if the address has no function, or a different one than the record tells."""
+    """Return True if the address has no function, or another one than recorded."""
     if address not in known:
         return True
     old = have.recorded.get(address)
@@ -73,10 +73,10 @@ def _gone(have: Definition, known: dict[str, Function], address: str) -> bool:
 
 
 def _missing(have: Definition, host: Host, gone: list[str], running: bool) -> list[Drift]:
-    """Return items for devices that are not where the domain looks for it: at another address, or nowhere.
+    """Return items for devices that are not at the address that the domain has for them: they moved, or are gone.
 
-    Bus numbers are given depth first, so devices that moved keep their order. If the host has as many unclaimed devices
-    of a model as are missing, they are the missing ones in order.
+    Bus numbers are assigned depth first, so devices that moved keep their order. If the host has as many unclaimed
+    devices of a model as are missing, these are the missing ones, in the same order.
     """
     known = host.by_address()
     kept = set(have.places) - set(gone)
@@ -153,7 +153,7 @@ def _node(have: Definition, host: Host, function: Function, old: Recorded | None
     now = host.node_of(function)
     if now is None or cell is None or len(cell.nodes) != 1:
         return []
-    # The guest's node is that of its cell. A device of a node without memory was planned onto the node that serves it.
+    # The node in the guest is that of the cell. A device on a node without memory was planned onto the serving node.
     if serving_node(host, now) == cell.nodes[0]:
         return []
     since = "" if old is None or old.node == str(now) else f" (node {old.node or 'unknown'} when it was planned)"
@@ -217,7 +217,7 @@ def _links(host: Host, known: dict[str, Function], function: Function, old: Reco
             )
         )
     for step in host.path(owner.address):
-        # The internal link of a switch, and a function on the root bus itself, has no speed to lose.
+        # A function on the root bus has no link, and the internal link of a switch cannot become slower.
         if step.parent is None or port_role(host, step.parent) == "switch_upstream":
             continue
         if step.link is None or not step.link.speed_gt_s or not step.link.width:
@@ -242,7 +242,7 @@ def _links(host: Host, known: dict[str, Function], function: Function, old: Reco
 
 
 def _huge_pages(have: Definition, host: Host, running: bool) -> list[Drift]:
-    """Compare the pages of each node with the need of its cells: all pages where the domain runs and holds its own."""
+    """Compare the huge pages of each node with its cells' needs: all pages if the domain runs, else the free ones."""
     asked: dict[tuple[int, int], int] = {}
     for cell in have.cells:
         if cell.page_mib and len(cell.nodes) == 1:

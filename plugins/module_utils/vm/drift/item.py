@@ -13,9 +13,9 @@ DEFINED, RUNNING, HOST = "defined", "running", "host"
 
 @dataclass
 class Drift:
-    """``what`` is different, ``where`` (of DEFINED, RUNNING, HOST), what follows for the guest, and what to do.
+    """One difference: ``what`` it is, ``where`` (DEFINED, RUNNING, HOST), its consequence in the guest, and a remedy.
 
-    ``paths`` are those of ``xml_diff.differences`` that it says in words.
+    ``paths`` are the paths of ``xml_diff.differences`` that the item describes.
     """
 
     what: str
@@ -36,7 +36,7 @@ def merge(found: Iterable[Drift]) -> list[Drift]:
         twin = known.setdefault((item.what, item.consequence), item)
         if twin is not item:
             twin.where = [place for place in (DEFINED, RUNNING, HOST) if place in {*twin.where, *item.where}]
-            # The item of the running domain, whose remedy says more, comes first and is kept.
+            # The item of the running domain comes first and is kept, because its remedy says more.
             twin.paths += item.paths
         twin.paths = sorted(set(twin.paths))
     return sorted(known.values(), key=lambda item: item.where != [HOST])

@@ -18,14 +18,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.host_reco
 KINDS = tuple(kinds.SETTINGS)
 AT_MOST = 3
 RANK = {word: number for number, word in enumerate(PATH_CLASSES)}
-# The classes of NCCL's default for GPUDirect RDMA, PXB and nearer (NCCL_NET_GDR_LEVEL, NCCL user guide).
+# By default NCCL uses GPUDirect RDMA for pairs that are PXB or nearer (NCCL_NET_GDR_LEVEL, NCCL user guide).
 NEAR = RANK["PXB"]
 
 
 def pairs_apart(have: Definition, wanted: Wanted | None, host: Host, side: str) -> list[Drift]:
     """Return at most AT_MOST pairs of GPUs, NICs and NVMe drives, and one item that counts the others.
 
-    A pair that is as planned is no drift, even if the host's class is another: the plan's notes say why. Without a
+    A pair that is as planned is not drift, even if its class differs on the host: the plan's notes say why. Without a
     record of the host, a difference is assigned to ``side``.
     """
     known = host.by_address()

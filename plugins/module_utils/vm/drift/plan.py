@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The libvirt definition or the running domain against the plan: each difference of XML in words. Pure."""
+"""The libvirt definition or the running domain compared with the plan: each XML difference in words. Pure."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Wanted:
 
     @classmethod
     def of(cls, plan: DomainPlan, xml: str) -> Wanted:
-        """Return the domain of a plan, which ``xml`` is rendered from."""
+        """Return the planned domain of ``plan``; ``xml`` was rendered from the plan."""
         return cls(xml, predict(plan), plan.guest_addresses())
 
 
 @dataclass
 class Row:
-    """Paths that mean one thing: its name, the effect, and the words for one difference.
+    """Paths with one meaning: their pattern, the drift in words, its consequence, and the words for one path.
 
-    ``detail`` gets the text of the pattern's group, and the difference.
+    ``detail`` is called with the text of the pattern's group and the difference.
     """
 
     pattern: str
@@ -70,7 +70,7 @@ def _sides(word: str, item: Difference) -> str:
     return f"{word} is {item.have}, planned {item.wanted}"
 
 
-# The first row that fits applies. A difference without a row (disks, interfaces, the console) is reported by its path.
+# The first matching row applies. A difference without a row (disks, interfaces, the console) is reported by its path.
 ROWS = (
     Row(
         r"cputune/vcpupin\[(\d+)\](?:/@cpuset)?",
@@ -173,7 +173,7 @@ def _devices(left: list[Difference], have: Definition, wanted: Wanted, side: str
 
 
 def _places(paths: list[str], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
-    """Return items for the PCI tree: devices that are flat and planned below a switch, and all other differences."""
+    """Return an item for the PCI tree: devices that only the plan has below a switch, else any other difference."""
     both = [address for address in sorted(wanted.places) if address in have.places]
     flat = [address for address in both if _below_switch(wanted, address) and not _below_switch(have, address)]
     if flat:
@@ -208,7 +208,7 @@ def _below_switch(of: Definition | Wanted, address: str) -> bool:
 
 
 def unbound_memory(have: Definition, side: str) -> list[Drift]:
-    """Return an item for cells whose memory may come from any node; for a domain with devices and without a plan."""
+    """Return an item for cells whose memory may come from any node, for a domain that has devices and no plan."""
     loose = [cell.id for cell in have.cells if not cell.strict]
     if not have.places or not loose:
         return []

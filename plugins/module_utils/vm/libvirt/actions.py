@@ -19,10 +19,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 
 @dataclass
 class Decision:
-    """``actions``, of: stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start, resume.
+    """The decision on one domain.
 
-    ``differences`` are of the definition, ``live_differences`` of the running domain. ``restart_required``: the running
-    domain differs from its definition, and still will after ``actions``.
+    ``actions`` are some of stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start, resume.
+    ``differences`` are those of the definition, ``live_differences`` those of the running domain. ``restart_required``
+    is True if the running domain will still differ from its definition after ``actions``.
     """
 
     actions: list[str] = field(default_factory=list)
@@ -37,7 +38,7 @@ class Decision:
 
 
 def disk_actions(spec: DomainSpec, state: str, missing: set[str], removable: list[str]) -> list[str]:
-    """Return the actions on disks that are made from a base; ``removable`` may be removed, see ``disk_use``."""
+    """Return the actions on disks that are made from a base; ``removable`` are those of ``disk_use.removable``."""
     if state == "absent":
         return ["remove_disks"] if removable else []
     return ["make_disks"] if {disk.path for disk in spec.disks if disk.base} & missing else []
@@ -54,7 +55,7 @@ def decide(
 ) -> Decision:
     """Return the actions that are needed. ``wanted_xml`` is None for state absent only.
 
-    Raises DomainError where libvirt has a domain of that name that something else made.
+    Raises DomainError if libvirt has a domain of that name that was made by something else.
     """
     if have is not None and have.uuid != wanted_uuid:
         raise DomainError(

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The calls to libvirt that this collection needs; no other file calls it. Needs libvirt-python on the host."""
+"""The calls to libvirt that this collection needs; no other file calls libvirt. Needs libvirt-python on the host."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ except ImportError:
 
 URI = "qemu:///system"
 ARCHITECTURE = "x86_64"
-# The kernel clears terabytes of huge pages before a guest runs.
+# A start may take minutes: the kernel first clears up to terabytes of huge pages.
 START_TIMEOUT_S = 600
 
 
-# The interpreters that distributions' packages are for, python3-libvirt among them. Ansible may choose another one.
+# The interpreters for which distributions build packages such as python3-libvirt. Ansible may choose another one.
 INTERPRETERS = ("/usr/libexec/platform-python", "/usr/bin/python3")
 
 
 def run_with_binding(respawn: Any) -> None:
-    """Run the module again by the interpreter that has libvirt's binding, if this one lacks it and another has it.
+    """Run the module again with another interpreter if this one lacks libvirt's binding and the other has it.
 
-    ``respawn`` is ansible.module_utils.common.respawn. Without such an interpreter ``Client`` says what is missing.
+    ``respawn`` is ansible.module_utils.common.respawn. Without such an interpreter ``Client`` reports what is missing.
     """
     if libvirt is None and not respawn.has_respawned():
         interpreter = respawn.probe_interpreters_for_module(list(INTERPRETERS), "libvirt")
@@ -63,11 +63,11 @@ class Client:
             ) from error
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._connection.close()
 
     def observe(self, paths: list[str]) -> Hypervisor:
-        """Return what libvirt has: capabilities, networks, every domain; and which of ``paths`` do not exist."""
+        """Return libvirt's capabilities, networks and domains, and those of ``paths`` that do not exist."""
         try:
             machines = q35_machines(self._connection.getCapabilities())
             accelerators = {}
@@ -100,14 +100,14 @@ class Client:
         try:
             text = self._connection.getDomainCapabilities(None, ARCHITECTURE, machine_type.ALIAS, kind)
         except libvirt.libvirtError as error:
-            # libvirt says with this error that QEMU or the host cannot do this kind.
+            # libvirt reports with these errors that QEMU or the host does not support this kind.
             if error.get_error_code() in (libvirt.VIR_ERR_INVALID_ARG, libvirt.VIR_ERR_CONFIG_UNSUPPORTED):
                 return None
             raise
         return accelerator(text, machines)
 
     def define(self, xml: str) -> None:
-        """Write the definition; a domain that runs keeps running as it is."""
+        """Write the definition; a running domain does not change."""
         self._do(
             lambda: self._connection.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE),
             "define",
@@ -115,7 +115,7 @@ class Client:
         )
 
     def set_autostart(self, name: str, wanted: bool) -> None:
-        """Set whether libvirt starts it when the host boots."""
+        """Set whether libvirt starts the domain when the host boots."""
         self._do(lambda: self._connection.lookupByName(name).setAutostart(int(wanted)), "set autostart of", name)
 
     def start(self, name: str) -> None:
@@ -127,7 +127,7 @@ class Client:
         self._do(lambda: self._connection.lookupByName(name).resume(), "resume", name)
 
     def stop(self, name: str, timeout_s: int) -> None:
-        """Ask the guest to shut down, and end it if it still runs after ``timeout_s``."""
+        """Ask the guest to shut down; force it off if it still runs after ``timeout_s``."""
         domain = self._do(lambda: self._connection.lookupByName(name), "find", name)
         self._do(domain.shutdown, "shut down", name)
         deadline = time.monotonic() + timeout_s
@@ -201,7 +201,7 @@ def _hint(message: str) -> str:
 
 
 def _state(domain: Any) -> str:
-    """Return the state in libvirt's word. Wait for a domain that another program is starting: it shows as paused."""
+    """Return libvirt's name of the state. A domain that another program is starting is shown as paused: wait for it."""
     names = {
         libvirt.VIR_DOMAIN_RUNNING: "running",
         libvirt.VIR_DOMAIN_BLOCKED: "blocked",
@@ -238,7 +238,7 @@ def _observed(domain: Any) -> ObservedDomain:
 
 
 def q35_machines(capabilities: str) -> dict[str, int]:
-    """Read the q35 versions of the host's QEMU, with the vCPUs of each (0: not told), from libvirt's capabilities."""
+    """Read the q35 versions of the host's QEMU, with the vCPUs of each (0: unknown), from libvirt's capabilities."""
     found: dict[str, int] = {}
     for architecture in ET.fromstring(capabilities).iterfind(f"guest/arch[@name='{ARCHITECTURE}']"):
         for machine in architecture.iter("machine"):
@@ -249,7 +249,7 @@ def q35_machines(capabilities: str) -> dict[str, int]:
 
 
 def accelerator(capabilities: str, machines: dict[str, int]) -> Accelerator:
-    """Read the domcapabilities of one accelerator; ``machines`` is of the same host's capabilities."""
+    """Read the domcapabilities of one accelerator; ``machines`` is from the same host's capabilities."""
     root = ET.fromstring(capabilities)
     firmware = root.find("os/enum[@name='firmware']")
     vcpu = root.find("vcpu")
@@ -262,7 +262,7 @@ def accelerator(capabilities: str, machines: dict[str, int]) -> Accelerator:
 
 
 def hugetlbfs_sizes(mounts: str, default_mib: int) -> list[int]:
-    """Return the page sizes, in MiB, of the hugetlbfs mounts of /proc/mounts; the kernel's default without pagesize."""
+    """Return the page sizes, in MiB, of the hugetlbfs mounts in /proc/mounts; ``default_mib`` without pagesize."""
     sizes = set()
     for line in mounts.splitlines():
         fields = line.split()
@@ -278,7 +278,7 @@ def hugetlbfs_sizes(mounts: str, default_mib: int) -> list[int]:
 
 
 def default_huge_page_mib(meminfo: str) -> int:
-    """Return the kernel's default size of huge pages, in MiB; 0 where it has none."""
+    """Return the kernel's default size of huge pages, in MiB, or 0 if it has none."""
     for line in meminfo.splitlines():
         if line.startswith("Hugepagesize:"):
             return int(line.split()[1]) // 1024

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Disk images that are overlays of a base: made where they are missing, never touched again."""
+"""Disk images that are overlays of a base image: made if they are missing, and not changed later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 
 
 def make(spec: DomainSpec) -> None:
-    """Make every missing overlay. Each appears whole or not at all. Raises DomainError with what qemu-img said."""
+    """Make every missing overlay. Each appears complete or not at all. Raises DomainError with qemu-img's message."""
     for disk in spec.disks:
         if not disk.base or os.path.lexists(disk.path):
             continue

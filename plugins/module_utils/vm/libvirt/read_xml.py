@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The machine that the guest sees and the host resources that it takes, read from libvirt's domain XML. Pure.
+"""The machine that the guest sees and the host resources that it uses, read from libvirt's domain XML. Pure.
 
-For the topology this is the inverse of ``domain_xml``. It reads any q35 or i440fx domain, whoever wrote it.
+For the topology this is the inverse of ``domain_xml``. It reads any q35 or i440fx domain, also those of other programs.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import bus_
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import machine
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import host_record
 
-# libvirt always writes KiB, except for pages, which keep the unit that they were given.
-
 
 @dataclass
 class DefinedCell:
-    """A guest NUMA cell. ``nodes`` are the host's that its memory may come from (empty: any); ``page_mib`` 0 is
-    ordinary memory."""
+    """A guest NUMA cell.
+
+    ``nodes`` are the host nodes that its memory may come from (empty: any). ``page_mib`` 0 is ordinary memory.
+    """
 
     id: int
     vcpus: list[int]
@@ -37,8 +37,11 @@ class DefinedCell:
 
 @dataclass
 class Definition:
-    """One domain. ``places`` leads from host address to guest address; ``pins`` from "vCPU 0" (or "the emulator",
-    "I/O thread 1") to host CPUs."""
+    """One domain.
+
+    ``places`` maps host addresses to guest addresses, and ``pins`` maps "vCPU 0", "the emulator" or "I/O thread 1" to
+    host CPUs.
+    """
 
     name: str
     guest: Host
@@ -48,7 +51,7 @@ class Definition:
     recorded: dict[str, host_record.Recorded]
 
     def cell(self, number: int | None) -> DefinedCell | None:
-        """Return the cell of that id; None where there is none."""
+        """Return the cell with that id, or None."""
         return next((cell for cell in self.cells if cell.id == number), None)
 
     def vcpu_cell(self, vcpu: int) -> DefinedCell | None:
@@ -57,10 +60,10 @@ class Definition:
 
 
 def read(xml: str, functions: dict[str, Function]) -> Definition:
-    """Read the domain of ``xml``; ``functions`` are the host's, and give the kinds of its devices.
+    """Read the domain of ``xml``; the host's ``functions`` give the kinds of its devices.
 
-    A device that the host lacks has the kind in the domain's own record, else kind "other". Raises DomainError where
-    ``xml`` is no domain XML.
+    A device that the host lacks has the kind in the domain's own record, else kind "other". Raises DomainError if
+    ``xml`` is not domain XML.
     """
     try:
         root = ET.fromstring(xml)
@@ -91,7 +94,7 @@ def _number(element: ET.Element, name: str) -> int:
 
 
 def _tree(root: ET.Element) -> tuple[pci_tree.Port, list[tuple[pci_tree.Port, pci_tree.Endpoint]]]:
-    """Return the root bus with all below, numbered as firmware does, and the port of each passed-through device."""
+    """Return the root bus with all buses below, numbered as by firmware, and each passed-through device's port."""
     ports: dict[int, pci_tree.Port] = {}
     places: dict[int, ET.Element] = {}
     for item in root.iterfind("devices/controller[@type='pci']"):
@@ -126,6 +129,7 @@ def _tree(root: ET.Element) -> tuple[pci_tree.Port, list[tuple[pci_tree.Port, pc
     return top, endpoints
 
 
+# libvirt always writes KiB, except for pages, whose unit it does not change.
 def _mib(element: ET.Element, value: str) -> int:
     return int(value) * BYTES_OF_UNIT[element.get("unit", "KiB")] // MIB
 

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The differences in meaning between a domain that libvirt has and the wanted one. Pure.
 
-libvirt adds to what it is given: defaults, aliases, addresses, implicit devices. So everything wanted must be present
-unchanged, and anything else is a difference, except where a table says that libvirt adds it by itself (``ADDED``).
+libvirt adds defaults, aliases, addresses and implicit devices to a definition. So everything wanted must be present and
+unchanged, and anything else is a difference unless table ``ADDED`` has it as an addition of libvirt.
 
-A later libvirt may add what no table knows yet. Such an addition is a difference that is reported and not acted on
-(``Difference.unknown``): defining the domain again, or restarting it, would not remove the addition and would be
-repeated at every run. ``OWNED`` are the places where an addition changes the machine, and is undone.
+A later libvirt may make additions that are in no table. Such an addition is a difference that is reported but not acted
+on (``Difference.unknown``): defining the domain again, or restarting it, would not remove the addition and would be
+repeated at every run. ``OWNED`` has the places where an addition changes the machine and is removed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.host_reco
 
 PLAN = "metadata/sailloft:plan"
 
-# The attributes that identify an element among those of its tag, as "@attribute" or "child/@attribute". A tag without
-# a row has one element. A second element of the same identity is [2], as in XPath.
+# The attributes that identify an element among those with its tag, as "@attribute" or "child/@attribute". A tag without
+# a row occurs once. A second element with the same identity gets [2], as in XPath.
 IDENTITY: dict[str, tuple[str, ...]] = {
     "controller": ("@type", "@index"),
     "hostdev": ("source/address/@domain", "source/address/@bus", "source/address/@slot", "source/address/@function"),
@@ -47,10 +47,10 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "qemu:property": ("@name",),
 }
 
-# Additions of libvirt to a q35 domain: the path, and the values that it then has (None: any). "*" is one step or a part
-# of one, "**" is everything below. Sources, in libvirt's repository: qemuDomainDefAddDefaultDevices,
-# virDomainDefAddImplicitDevices, virDomainDefAddConsoleCompat, virDomainDefFormatInternal; seen in what libvirt 9.0 and
-# 11.3 wrote of domains that were defined and started.
+# Additions of libvirt to a q35 domain: the path, and its value in an addition (None: any). "*" is one step or a part of
+# one, "**" is everything below. Sources: qemuDomainDefAddDefaultDevices, virDomainDefAddImplicitDevices,
+# virDomainDefAddConsoleCompat and virDomainDefFormatInternal in libvirt's repository, and the XML that libvirt 9.0 and
+# 11.3 wrote for domains that were defined and started.
 ADDED: tuple[tuple[str, str | None], ...] = (
     ("@id", None),
     ("currentMemory**", None),
@@ -61,7 +61,7 @@ ADDED: tuple[tuple[str, str | None], ...] = (
     ("on_crash", "destroy"),
     ("clock", ""),
     ("clock/@offset", "utc"),
-    # The image that it chooses for firmware='efi', and its variables.
+    # The image that libvirt chooses for firmware='efi', and its variables.
     ("os/loader**", None),
     ("os/nvram**", None),
     ("os/boot", ""),
@@ -76,7 +76,7 @@ ADDED: tuple[tuple[str, str | None], ...] = (
     ("devices/input[[]mouse,ps2]**", None),
     ("devices/input[[]keyboard,ps2]**", None),
     ("devices/controller[[]sata,0]**", None),
-    # ICH9's own, since libvirt 9.1.
+    # The watchdog of ICH9, since libvirt 9.1.
     ("devices/watchdog", ""),
     ("devices/watchdog/@model", "itco"),
     ("devices/watchdog/@action", "reset"),
@@ -112,7 +112,7 @@ ADDED: tuple[tuple[str, str | None], ...] = (
     ("description", None),
 )
 
-# Places where an addition changes the machine, and is undone by defining the domain again.
+# Places where an addition changes the machine, and is removed by defining the domain again.
 OWNED = (
     f"{PLAN}/**",
     "memoryBacking/**",
@@ -142,7 +142,7 @@ OWNED = (
     "devices/controller[[]*]/target/@hotplug",
     "devices/disk[[]*]/*",
     "devices/hostdev[[]*]/**",
-    # libvirt also tells what the network adds to an interface: VLAN, virtual port, bandwidth, MTU.
+    # Not all of an interface: libvirt also reports what the network adds to it (VLAN, virtual port, bandwidth, MTU).
     "devices/interface[[]*]/boot**",
     "devices/interface[[]*]/link**",
     "devices/interface[[]*]/rom**",
@@ -156,7 +156,7 @@ PREFIXES = {"{http://libvirt.org/schemas/domain/qemu/1.0}": "qemu:", f"{{{NAMESP
 
 
 def _pattern(path: str) -> str:
-    """Return ``path`` of a table as a regular expression: "**" anything, "*" anything but "/", "[[]" a bracket."""
+    """Return ``path`` of a table as a regular expression: "**" is anything, "*" anything but "/", "[[]" a bracket."""
     parts = re.split(r"(\*\*|\*|\[\[\])", path)
     return "".join({"**": ".*", "*": "[^/]*", "[[]": r"\["}.get(part, re.escape(part)) for part in parts)
 
@@ -167,10 +167,10 @@ OWNED_PATHS = re.compile("|".join(_pattern(path) for path in OWNED))
 
 @dataclass
 class Difference:
-    """One difference. ``wanted`` or ``have`` is None where that side has no such thing.
+    """One difference. ``wanted`` or ``have`` is None if that side does not have the path.
 
-    ``unknown``: nobody asked for it, and it is known neither to change the machine nor to be libvirt's own. It is
-    reported, and nothing is done about it.
+    ``unknown`` is True for an addition that was not requested, and that is known neither to change the machine nor to
+    be libvirt's own. It is reported but not acted on.
     """
 
     path: str
@@ -188,7 +188,7 @@ def differences(wanted_xml: str, have_xml: str) -> list[Difference]:
     wanted, have = statements(wanted_xml), statements(have_xml)
     _firmware_of_image(wanted, have)
     found = []
-    # A thing that only one side has gets one line, not one for each of its parts.
+    # An element that only one side has gets one line, not one for each of its parts.
     whole: set[str] = set()
     for path, value in wanted.items():
         if path not in have:
@@ -210,7 +210,7 @@ def differences(wanted_xml: str, have_xml: str) -> list[Difference]:
 def running_differences(wanted_xml: str, live_xml: str) -> list[Difference]:
     """Return the differences of the running domain, without those in its metadata.
 
-    The metadata keep what the host was when the domain started, and need no restart.
+    The metadata record the host at the time when the domain started, and need no restart.
     """
     return [item for item in differences(wanted_xml, live_xml) if not item.path.startswith("metadata")]
 
@@ -269,9 +269,9 @@ def _identity(element: ET.Element, tag: str) -> str:
 
 
 def _firmware_of_image(wanted: dict[str, str], have: dict[str, str]) -> None:
-    """Add firmware='efi' to ``have`` of a running domain where libvirt tells only the image that it chose for it.
+    """Add firmware='efi' to ``have`` if libvirt reports only the image that it chose for it.
 
-    Some versions of libvirt do so.
+    Some versions of libvirt do this for a running domain.
     """
     if "os/loader" not in have or "os/@firmware" in have:
         return
@@ -283,7 +283,7 @@ def _firmware_of_image(wanted: dict[str, str], have: dict[str, str]) -> None:
 def _same(path: str, wanted: str, have: str) -> bool:
     if wanted == have:
         return True
-    # If libvirt was not asked, the plan has the alias, and libvirt writes the alias's version.
+    # A plan that was made without libvirt has the alias; libvirt writes the alias's version.
     return path == "os/type/@machine" and wanted == machine_type.ALIAS and machine_type.is_version(have)
 
 

@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The capacity of each NUMA node (memory and CPUs) for virtual machines, and the request of each of them. Pure.
+"""The capacity of each NUMA node (memory and CPUs) for virtual machines, and what each of them requests. Pure.
 
-This only helps to choose between places. cells.py refuses what does not fit when it arranges the cells, and
-preflight/checks.py before a start.
+This module only helps to choose between places. A request that does not fit is refused by cells.py when it arranges the
+cells, and by preflight/checks.py before a start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Room = dict[tuple[Kind, int], int]
 
 
 def capacities(host: Host, specs: list[DomainSpec], others: list[Holdings], taken_cpus: set[int]) -> Room:
-    """Return the capacity by (kind, NUMA node), in MiB or CPUs. ``others`` are the domains not planned here."""
+    """Return the capacity by (kind, NUMA node), in MiB or CPUs. ``others`` are the domains that are not planned."""
     room: Room = {}
     kept_cores = max((spec.host_cores_per_node for spec in specs), default=0)
     for size in sorted({spec.huge_page_mib for spec in specs if spec.huge_page_mib or spec.strict_memory}):
@@ -38,7 +38,7 @@ def capacities(host: Host, specs: list[DomainSpec], others: list[Holdings], take
             if size and any(reserved.values()):
                 there = reserved.get(node.id, 0)
             else:
-                # Ordinary memory; for huge pages, the memory that could be reserved where none is yet.
+                # Ordinary memory, or the memory that could be reserved if there are no huge pages of this size yet.
                 there = (node.memory_bytes - sum(pages.total * pages.size_bytes for pages in node.huge_pages)) // MIB
             taken = sum(held.memory_mib.get(node.id, 0) for held in others if held.page_mib in (size, None))
             room[size, node.id] = there - taken
@@ -49,21 +49,21 @@ def capacities(host: Host, specs: list[DomainSpec], others: list[Holdings], take
 
 
 def asked(spec: DomainSpec, room: Room) -> list[tuple[Kind, int]]:
-    """Return the total that ``spec`` asks for, by kind."""
+    """Return the total that ``spec`` requests, by kind."""
     wants: list[tuple[Kind, int]] = []
     if spec.huge_page_mib or spec.strict_memory:
         wants.append((spec.huge_page_mib, spec.memory_mib))
     if spec.pin_cpus:
-        # Without a number it takes the CPUs that are left: two such specs should not share a node.
+        # A spec without a number takes the remaining CPUs, so two such specs should not share a node.
         most = max((number for (kind, _node), number in room.items() if kind == CPUS), default=0)
         wants.append((CPUS, spec.vcpus if spec.vcpus is not None else most // 2 + 1))
     return wants
 
 
 def overflow(room: Room, used: Room, wants: Iterable[tuple[Kind, int]], nodes: Iterable[int]) -> tuple[int, Room]:
-    """Return the added overflow of the nodes, in thousandths of their capacity, and what is used afterwards.
+    """Return how much ``wants`` adds to the overflow of the nodes, in 1/1000 of their capacity, and the use afterwards.
 
-    The request is spread evenly over ``nodes``.
+    The amounts in ``wants`` are spread evenly over ``nodes``.
     """
     spread = sorted(nodes)
     after = dict(used)

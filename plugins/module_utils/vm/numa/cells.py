@@ -12,14 +12,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.nodes import serves
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
-# Above this an x86 guest needs interrupts remapped by an IOMMU with extended interrupt mode (8-bit APIC ids):
+# With more vCPUs, an x86 guest needs an IOMMU that remaps interrupts in extended interrupt mode (APIC ids of 8 bits):
 # QEMU_MAX_VCPUS_WITHOUT_EIM of libvirt src/qemu/qemu_validate.c, "more than 255 vCPUs require extended interrupt mode".
 VCPUS_WITHOUT_REMAPPING = 255
 
 
 @dataclass
 class Cell:
-    """A guest NUMA cell. ``cpus`` are host CPUs, one for each of ``vcpus`` in the same order (none: not pinned).
+    """A guest NUMA cell. ``cpus`` are host CPUs, one for each of ``vcpus`` in the same order (empty: not pinned).
 
     ``distances`` maps cell id (as text) to the ACPI SLIT distance.
     """
@@ -34,10 +34,11 @@ class Cell:
 
 @dataclass
 class Share:
-    """The use of all ``threads`` of the host: ``vcpus`` (where they are pinned), ``kept`` for the host on the nodes of
-    the cells, ``taken`` by other virtual machines there, ``free`` there, ``elsewhere`` on other nodes.
+    """The use of the hardware threads of the host.
 
-    ``vcpu_limit`` is the most vCPUs that the guest can have, ``memory_mib`` all that the host has.
+    Of all ``threads``, the guest uses ``vcpus`` (if they are pinned). On the nodes of the cells, ``kept`` are kept for
+    the host, ``taken`` are used by other virtual machines, and ``free`` are free; ``elsewhere`` are on other nodes.
+    ``vcpu_limit`` is the most vCPUs that the guest can have, ``memory_mib`` is all memory of the host.
     """
 
     threads: int
@@ -53,10 +54,10 @@ class Share:
 
 @dataclass
 class Processors:
-    """The cells and what they share. Emulator and I/O threads run on the host's ``kept_cpus`` (none: not pinned)."""
+    """The cells and what they share. Emulator and I/O threads run on the host's ``kept_cpus`` (empty: not pinned)."""
 
     cells: list[Cell]
-    threads: int  # hardware threads a core shows to the guest
+    threads: int  # hardware threads per core that the guest sees
     kept_cpus: list[int]
     share: Share
 
@@ -66,7 +67,7 @@ def arrange(
 ) -> Processors:
     """Return the cells for ``spec`` on the nodes ``ids``. ``held_cpus``, its CPUs today, are kept where they still fit.
 
-    Raises DomainError where memory or CPUs do not divide or do not suffice.
+    Raises DomainError if memory or CPUs cannot be divided equally, or do not suffice.
     """
     nodes = [node for node in host.numa_nodes if node.id in ids]
     nodes.sort(key=lambda node: node.id)
@@ -77,7 +78,7 @@ def arrange(
         siblings = sorted(node.siblings or [[cpu] for cpu in node.cpus])
         kept += [cpu for core in siblings[: spec.host_cores_per_node] for cpu in core]
         free = [core for core in siblings[spec.host_cores_per_node :] if not taken_cpus.intersection(core)]
-        # A stable order: the cores that it has today come first, each part in ascending order.
+        # A stable order: first the cores that the virtual machine has today, then the others, both ascending.
         cores[node.id] = sorted(free, key=lambda core: (not held_cpus.issuperset(core), core))
     limit = max_vcpus if spec.remaps_interrupts else min(max_vcpus, VCPUS_WITHOUT_REMAPPING)
     count, threads = _vcpus(spec, nodes, cores, limit)

@@ -1,9 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The NUMA nodes of the host that each virtual machine's cells are on. Pure.
+"""The host's NUMA nodes for the cells of each virtual machine. Pure.
 
 They are the nodes of its devices and those that ``numa_nodes`` names. If neither gives a node (the firmware does not
-report nodes, or a device has none), it keeps its nodes, or gets the fewest neighbouring nodes that hold its request.
+report nodes, or a device has none), a virtual machine keeps its nodes, or gets the fewest neighbouring nodes that can
+hold its request.
 """
 
 from __future__ import annotations
@@ -86,14 +87,14 @@ def settle(
             used = capacity.overflow(room, used, capacity.asked(spec, room), found[spec.name])[1]
     loose = [spec for spec in specs if spec.name not in found]
     open_ended = sum(spec.vcpus is None for spec in loose)
-    # The largest comes first: the rest must hold the others.
+    # The largest request is placed first; the others must fit into the remaining capacity.
     for spec in sorted(loose, key=lambda item: (item.vcpus is None, -(item.vcpus or 0), -item.memory_mib, item.name)):
         found[spec.name], used = _place(spec, able, room, used, open_ended)
     return found
 
 
 def _kept(host: Host, own: Holdings) -> list[int]:
-    """Return the nodes that a domain's memory is bound to, or its CPUs are on."""
+    """Return the nodes that a domain's memory is bound to; without such memory, the nodes of its CPUs."""
     if own.memory_mib:
         return sorted(own.memory_mib)
     return sorted({node.id for node in host.numa_nodes if set(node.cpus) & set(own.cpus)})
@@ -106,10 +107,10 @@ def _divides(spec: DomainSpec, count: int) -> bool:
 def _place(
     spec: DomainSpec, able: list[int], room: capacity.Room, used: capacity.Room, open_ended: int
 ) -> tuple[list[int], capacity.Room]:
-    """Return nodes for a virtual machine whose devices give none, and what is used afterwards."""
+    """Return nodes for a virtual machine whose devices give none, and the used capacity afterwards."""
     counts = [count for count in range(1, len(able) + 1) if _divides(spec, count)] or [1]
     if spec.vcpus is None:
-        # It takes all nodes that are left, or its share of them beside others of the kind.
+        # Without a number of vCPUs it takes all nodes, or an equal share if several virtual machines set no number.
         share = max(len(able) // open_ended, 1)
         counts = sorted(counts, key=lambda count: (count > share, -count if count <= share else count))
     found = []
@@ -119,6 +120,6 @@ def _place(
             worse, after = capacity.overflow(room, used, capacity.asked(spec, room), nodes)
             loads = [after[key] * 1000 // max(room.get(key, 0), 1) for key in after if key[1] in nodes]
             found.append(((worse, counts.index(count), max(loads, default=0)), nodes, after))
-    # The first of the best.
+    # The first one of the best candidates.
     _rank, nodes, after = min(found, key=lambda item: item[0])
     return nodes, after

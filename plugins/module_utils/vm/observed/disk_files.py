@@ -14,7 +14,7 @@ from dataclasses import dataclass
 HEADER = struct.Struct(">4sIQI")
 MAGIC = b"QFI\xfb"
 NAME_BYTES_MAX = 1023
-# Longer chains are not followed; a loop ends here, too.
+# Longer chains are not followed, which also ends a loop.
 CHAIN_MAX = 64
 
 
@@ -22,8 +22,8 @@ CHAIN_MAX = 64
 class ImageFile:
     """A file or block device. ``identity`` is the same for every path that leads to it, through any links.
 
-    ``own`` is False for a symbolic link: somebody else made its target. ``base`` is the path that a qcow2 image names
-    as its base, None where it names none.
+    ``own`` is False for a symbolic link, whose target was made by somebody else. ``base`` is the path that a qcow2
+    image names as its base, or None.
     """
 
     identity: str
@@ -33,7 +33,7 @@ class ImageFile:
 
 
 def observe(paths: Iterable[str]) -> dict[str, ImageFile]:
-    """Return the files at ``paths``, by path, with the bases that they name, and the bases of these."""
+    """Return the files at ``paths`` and all of their bases, by path."""
     found: dict[str, ImageFile] = {}
     for path in paths:
         here: str | None = path
@@ -70,7 +70,7 @@ def _base(path: str) -> str | None:
             name = os.fsdecode(image.read(size))
     except (OSError, ValueError, OverflowError):
         return None
-    # As QEMU reads it (path_has_protocol in block.c): "nbd://..." and "json:..." are no paths.
+    # For QEMU (path_has_protocol in block.c), "nbd://..." and "json:..." are not paths.
     if "\0" in name or ":" in name.split("/", 1)[0]:
         return None
     return os.path.normpath(os.path.join(os.path.dirname(path), name))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The facts that libvirt and the host's kernel report, as plain data: the observed side of a plan.
 
-``client.observe`` fills it; everything here is pure.
+``client.observe`` fills these classes; everything here is pure.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class Accelerator:
 
     max_vcpus: int
     firmwares: list[str]  # "bios" always; "efi" where libvirt finds a firmware descriptor
-    machine: str  # the version that the alias q35 means
-    machines: dict[str, int] = field(default_factory=dict)  # versions of q35, and the vCPUs of each (0: not told)
+    machine: str  # the version that the alias q35 stands for
+    machines: dict[str, int] = field(default_factory=dict)  # versions of q35, and the vCPUs of each (0: not reported)
 
     def vcpus_of(self, machine: str) -> int:
-        """Return the most vCPUs of a guest with ``machine``: an old version can have fewer than the newest one."""
+        """Return the most vCPUs of a guest with ``machine``: an old version may allow fewer than the newest one."""
         return min(self.max_vcpus, self.machines.get(machine) or self.max_vcpus)
 
 
 @dataclass
 class ObservedDomain:
-    """A domain that libvirt knows. ``live_xml`` is None where it does not run."""
+    """A domain that libvirt knows. ``live_xml`` is None if it does not run."""
 
     name: str
     uuid: str
@@ -57,14 +57,15 @@ class Hypervisor:
     networks: dict[str, bool] = field(default_factory=dict)
     missing_paths: list[str] = field(default_factory=list)
     domains: dict[str, ObservedDomain] = field(default_factory=dict)
-    files: dict[str, ImageFile] = field(default_factory=dict)  # by path; see storage.paths
+    files: dict[str, ImageFile] = field(default_factory=dict)  # by path; see disk_use.paths
 
 
 @dataclass
 class Holdings:
     """The host resources of a domain: PCI addresses, CPUs that are pinned one by one, memory by node.
 
-    ``memory_mib`` is by host node; page size 0 is ordinary memory, None is memory that no page size is set aside for.
+    ``memory_mib`` is by host node. ``page_mib`` 0 is ordinary memory; None means that the memory counts for every page
+    size.
     """
 
     devices: list[str] = field(default_factory=list)
@@ -82,7 +83,7 @@ def holdings(xml: str) -> Holdings:
         held.devices.append(f"{part['domain']:04x}:{part['bus']:02x}:{part['slot']:02x}.{part['function']:x}")
     for pin in root.iterfind("cputune/vcpupin"):
         cpus = parse_set(pin.get("cpuset", ""))
-        # A pin to many CPUs limits the vCPU to them and does not hold all of them.
+        # A vCPU that is pinned to several CPUs is limited to them, and does not hold all of them.
         if len(cpus) == 1:
             held.cpus.append(cpus[0])
     page = root.find("memoryBacking/hugepages/page")

@@ -16,10 +16,10 @@ VCPU_THREAD = re.compile(r"CPU (\d+)/\w+")
 
 
 def read(name: str, proc: str = "/proc", pid_files: str = PID_FILES) -> dict[str, Any] | None:
-    """Read the facts of the QEMU process of domain ``name``; None where there is none (any more).
+    """Read the facts of the QEMU process of domain ``name``; return None if there is none (any more).
 
     Keys: pid, arguments, accelerated, memory (see ``memory_map``), locked_bytes, pinning (vCPU as text: host CPUs),
-    emulator_cpus. Raises DomainError where the process may not be read.
+    emulator_cpus. Raises DomainError if reading the process is not permitted.
     """
     try:
         with open(f"{pid_files}/{name}.pid", encoding="ascii") as file:
@@ -53,7 +53,7 @@ def read(name: str, proc: str = "/proc", pid_files: str = PID_FILES) -> dict[str
 
 
 def is_accelerated(arguments: list[str]) -> bool:
-    """Return True if QEMU was told to use KVM."""
+    """Return True if the arguments make QEMU use KVM."""
     text = " ".join(arguments)
     return bool(re.search(r"(accel[ =]kvm|-enable-kvm|-accel kvm)", text))
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The bus numbers that the firmware will give, checked to fit before anything is defined. Pure.
+"""The bus numbers that the firmware will assign, and the check that they fit before anything is defined. Pure.
 
 SeaBIOS and OVMF number a root bus's tree depth first, by slot and function: each bridge takes the next number for the
 bus below it. A PCI Express guest has one domain of 256 buses. An expander bus starts at its ``busNr``. The buses below
@@ -20,14 +20,14 @@ SPACINGS = (32, 16, 8, 4, 2, 1)
 def needed(port: Port) -> int:
     """Return the number of buses of one root bus: itself and one for each bridge below, without expander buses.
 
-    Expander buses below the root count for themselves. An expander bus with one switch of L leaves needs L + 3: itself,
-    the root port's, the upstream port's, and L.
+    Expander buses below the root are counted separately. An expander bus with one switch of L leaves needs L + 3:
+    itself, the root port's, the upstream port's, and L.
     """
     return 1 + sum(needed(below) for below in port.ports if below.model != EXPANDER)
 
 
 def assign(name: str, root: Port) -> None:
-    """Give every bus of the tree its number. Raises DomainError where 256 do not suffice."""
+    """Give every bus of the tree its number. Raises DomainError if 256 do not suffice."""
     total = needed(root) + sum(needed(expander) for expander in root.expanders)
     if total > BUSES:
         parts = ", ".join(f"{expander.host} {needed(expander)}" for expander in root.expanders)
@@ -45,7 +45,7 @@ def assign(name: str, root: Port) -> None:
 
 
 def _starts(root: Port, spacing: int) -> list[int] | None:
-    """Return the first buses of the expanders, each on a multiple of ``spacing``; None where that does not fit."""
+    """Return the first buses of the expanders, each a multiple of ``spacing``, or None if they do not fit."""
     starts, free = [], needed(root)
     for expander in root.expanders:
         start = -(-free // spacing) * spacing
@@ -66,7 +66,7 @@ def number(port: Port, bus: int) -> int:
 
 
 def _prove(name: str, root: Port) -> None:
-    """Check any assignment, whoever made it: no bus twice, none past the end or into the next root bus."""
+    """Check an assignment: no bus number twice, none past the end or in the range of the next root bus."""
     roots = [root, *root.expanders]
     for first, second in zip(roots, [*roots[1:], None]):
         end = BUSES if second is None else second.bus

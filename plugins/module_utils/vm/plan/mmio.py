@@ -15,30 +15,31 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.pci_tree import EXPANDER, Port
 
-# A bridge's windows are in steps of 1 MiB; OVMF gives a hot-plug port at least 2 MiB and 32 MiB
+# A bridge's windows are in steps of 1 MiB; OVMF gives a hot-plug port at least 2 MiB below and 32 MiB above 4 GiB
 # (OvmfPkg/PciHotPlugInitDxe).
 HOT_PLUG_LOW_BYTES = 2 * MIB
 HOT_PLUG_HIGH_BYTES = 32 * MIB
-# OVMF gives each such port a 256th of a window larger than 32 GiB, whatever is behind it. Seen with OVMF 2022.11:
-# 512 MiB of 128 GiB, 2 GiB of 512 GiB, 8 GiB of 2 TiB. Without this share one of eight 128 GiB BARs got no address.
+# OVMF gives each such port 1/256 of a window larger than 32 GiB, whatever is behind it. Observed with OVMF 2022.11:
+# 512 MiB of 128 GiB, 2 GiB of 512 GiB, 8 GiB of 2 TiB. Without this share in the plan, one of eight 128 GiB BARs got no
+# address.
 OVMF_PORT_SHARE = 256
-# QEMU's virtio devices have 16 KiB prefetchable and 4 KiB for MSI-X (hw/virtio/virtio-pci.c): no more than this.
+# QEMU's virtio devices have at most this: 16 KiB prefetchable, and 4 KiB for MSI-X (hw/virtio/virtio-pci.c).
 VIRTIO_BAR_BYTES = 16 * 1024
-# OVMF on q35 gives PCI 0xC0000000 to 0xFC000000 (OvmfPkg); SeaBIOS gives a little more.
+# On q35, OVMF uses 0xC0000000 to 0xFC000000 for PCI (OvmfPkg); SeaBIOS uses a little more.
 LOW_WINDOW_BYTES = 0xFC000000 - 0xC0000000
-# A bridge forwards I/O in steps of 4 KiB. This is the number of ports with an I/O BAR behind them that the firmware
-# can place beside the chipset. Seen with SeaBIOS 1.16.3, which halts at one more ("out of I/O address space"), and with
-# OVMF 2022.11 (0x6000 to 0xFFFF), which then gives some devices no memory either.
+# A bridge forwards I/O in steps of 4 KiB. IO_STEPS has the number of ports with an I/O BAR behind them for which the
+# firmware has room beside the chipset. Observed with SeaBIOS 1.16.3, which halts at one more ("out of I/O address
+# space"), and with OVMF 2022.11 (0x6000 to 0xFFFF), which then leaves some devices without memory, too.
 IO_PORT_STEP_BYTES = 4096
 IO_STEPS = {"bios": 14, "efi": 9}
 # q35's default pci-hole64-size (QEMU, Q35_PCI_HOST_HOLE64_SIZE_DEFAULT).
 SMALLEST_WINDOW_BYTES = 32 * GIB
 # x86 has 52 physical address bits at most (Intel SDM volume 3, 4.1.4).
 LARGEST_WINDOW_BYTES = 2**51
-# QEMU's phys-bits where the CPU model does not follow the host's (TCG_PHYS_ADDR_BITS).
+# QEMU's phys-bits if the CPU model does not take the host's (TCG_PHYS_ADDR_BITS).
 DEFAULT_ADDRESS_BITS = 40
-# Below 1 TiB an AMD host cannot map this range (HyperTransport), so QEMU 7.1+ moves memory above it when RAM and
-# window do not fit beneath (QEMU hw/i386/pc.c, AMD_HT_START).
+# An AMD host cannot map the range from here to 1 TiB (HyperTransport), so QEMU 7.1+ moves memory above it if RAM and
+# window do not fit below it (QEMU hw/i386/pc.c, AMD_HT_START).
 AMD_HYPERTRANSPORT_START_BYTES = 0xFD00000000
 
 
@@ -62,12 +63,12 @@ def size_up(
     wanted_mib: int,
     firmware: str,
 ) -> Window:
-    """Return the window for the tree. ``wanted_mib`` other than 0 overrides the computed size, and must hold it.
+    """Return the window for the tree. ``wanted_mib`` other than 0 overrides the computed size, and must not be smaller.
 
-    ``firmware`` is "efi" or "bios": OVMF's reserves grow with the window, so it is doubled until it holds them, too.
+    ``firmware`` is "efi" or "bios": OVMF's reserves grow with the window, which is doubled until it holds them.
 
-    Raises DomainError that names the device that exceeds the limit. ``address_bits`` None: the host's are not known,
-    and there is no check.
+    Raises DomainError that names the device with the largest BARs. If ``address_bits`` is None, the host's are unknown
+    and there is no check against them.
     """
     buses = [root, *root.expanders]
     _check_io(name, root, functions, firmware)
@@ -91,7 +92,7 @@ def size_up(
             domain=name,
         )
     if address_bits is not None:
-        # Memory above 4 GiB starts there. Low memory is counted, too, which is on the safe side.
+        # The window is above all memory. Memory below 4 GiB is counted, too, which is on the safe side.
         start = _round_up(4 * GIB + memory_mib * MIB, GIB)
         limit = 2**address_bits
         if vendor == "AuthenticAMD" and address_bits <= 40:
@@ -109,12 +110,12 @@ def size_up(
 
 
 def ovmf_window_mib(window: Window) -> int:
-    """Return the value for fw_cfg's opt/ovmf/X-PciMmio64Mb, in MiB; 0: none, OVMF's own window is large enough."""
+    """Return the value for fw_cfg's opt/ovmf/X-PciMmio64Mb, in MiB, or 0 if OVMF's own window is large enough."""
     return window.window_bytes // MIB if window.window_bytes > SMALLEST_WINDOW_BYTES else 0
 
 
 def is_high(region: Bar) -> bool:
-    """Return True if a BAR may lie above 4 GiB behind a bridge."""
+    """Return True if a BAR behind a bridge may be above 4 GiB."""
     return region.width_bits == 64 and region.prefetchable
 
 
@@ -135,17 +136,17 @@ def _check_io(name: str, root: Port, functions: dict[str, Function], firmware: s
 
 
 def _high_reserve(window_bytes: int, firmware: str) -> int:
-    """Return the least bytes above 4 GiB that the firmware gives every port."""
+    """Return the bytes above 4 GiB that the firmware gives every port at least."""
     if firmware == "efi" and window_bytes > SMALLEST_WINDOW_BYTES:
         return max(window_bytes // OVMF_PORT_SHARE, HOT_PLUG_HIGH_BYTES)
     return HOT_PLUG_HIGH_BYTES
 
 
 def _together(buses: list[Port], functions: dict[str, Function], high: bool, reserve: int) -> int:
-    """Return the bytes of all root buses' windows one after the other, in the order of the buses, as OVMF gives them.
+    """Return the bytes that the windows of all root buses take, one after the other in the order of the buses.
 
-    OVMF gives each window the first gap that holds it, which takes no more. Sorted by size they could take less, but a
-    small root bus in front moves the next one to the following multiple of its alignment.
+    OVMF puts each window into the first gap that holds it, which takes no more. Windows sorted by size could take less,
+    but a small root bus in front moves the next one to the following multiple of its alignment.
     """
     end = 0
     for bus in buses:
@@ -155,7 +156,7 @@ def _together(buses: list[Port], functions: dict[str, Function], high: bool, res
 
 
 def _span(port: Port, functions: dict[str, Function], high: bool, reserve: int) -> tuple[int, int]:
-    """Return (size, alignment) of a bus's window: all below, the largest alignment first, as the firmware packs it."""
+    """Return (size, alignment) of a bus's window, packed as by the firmware, with the largest alignment first."""
     parts = []
     for endpoint in port.endpoints:
         if endpoint.role == "hostdev":
@@ -165,7 +166,7 @@ def _span(port: Port, functions: dict[str, Function], high: bool, reserve: int) 
                     parts.append((size, size))
         else:
             parts.append((VIRTIO_BAR_BYTES, VIRTIO_BAR_BYTES))
-    # An expander bus counts for itself.
+    # Expander buses are counted separately.
     parts += [_span(below, functions, high, reserve) for below in port.ports if below.model != EXPANDER]
     end = 0
     for size, alignment in sorted(parts, key=lambda part: part[1], reverse=True):
@@ -193,5 +194,5 @@ def _round_up(number: int, step: int) -> int:
 
 
 def power_of_two(number: int) -> int:
-    """Return the next power of two: BARs have no other sizes."""
+    """Return the number rounded up to a power of two: BARs have no other sizes."""
     return 1 << max(number - 1, 0).bit_length()

@@ -17,12 +17,12 @@ ROOT_PORT = "pcie-root-port"
 UPSTREAM = "pcie-switch-upstream-port"
 DOWNSTREAM = "pcie-switch-downstream-port"
 
-# PCI Express allows only these below each other; None is the root bus. libvirt has a model for each.
+# The only port that PCI Express allows below each port (None: the root bus). libvirt has a model for each.
 BELOW = {None: ROOT_PORT, ROOT_PORT: UPSTREAM, UPSTREAM: DOWNSTREAM, DOWNSTREAM: UPSTREAM}
 MODEL_OF_TYPE = {"root_port": ROOT_PORT, "switch_upstream": UPSTREAM, "switch_downstream": DOWNSTREAM}
 
-# Places on the guest's own root bus. q35 has its chipset at slot 31 (and libvirt looks for sound and USB at 27 and
-# 29), and slot 1 is for a video card. The ports of virtio devices, eight to a slot, and the expander buses are between.
+# Slots on the guest's own root bus. q35 has its chipset at slot 31 (and libvirt looks for sound and USB at 27 and 29),
+# and slot 1 is for a video card. Between them are the ports of virtio devices, eight per slot, and the expander buses.
 PORT_SLOTS = range(0x02, 0x08)
 EXPANDER_SLOTS = range(0x08, 0x1B)
 SLOTS = 32
@@ -41,10 +41,10 @@ class Endpoint:
 
 @dataclass
 class Port:
-    """A bus and the way to it: a root bus, or the port above. ``index`` is libvirt's, ``bus`` what the firmware gives.
+    """A bus and the port above it, or a root bus. ``index`` is libvirt's, ``bus`` is the firmware's number.
 
-    ``slot`` and ``function`` are its own place on the bus above. ``host`` is the bridge (or root complex) that it
-    mirrors; None: the guest needs it, the host has no such thing.
+    ``slot`` and ``function`` are the place of the port on the bus above. ``host`` is the bridge (or root complex) of
+    the host that it mirrors, or None if the guest needs a port that the host does not have.
     """
 
     model: str
@@ -65,22 +65,22 @@ class Port:
             yield from port.walk()
 
     def hot_plug(self, port: Port) -> bool:
-        """Return True if ``port``, right below, takes devices while the guest runs: only on the guest's own root bus.
+        """Return True if ``port``, directly below, supports hot plug: only on the guest's own root bus.
 
         OVMF reserves I/O and memory space for every such port. With 14 of them, 10 on switches, OVMF 2022.11 gave no
-        device of a recorded server (Supermicro 4029GP) an address; without hot plug on the switches all devices got
-        theirs.
+        device of a recorded server (Supermicro 4029GP) an address; without hot plug on the switches every device got
+        one.
         """
         return self.model == ROOT and port.model == ROOT_PORT
 
     @property
     def expanders(self) -> list[Port]:
-        """Return the expander buses right below."""
+        """Return the expander buses directly below."""
         return [port for port in self.ports if port.model == EXPANDER]
 
 
 def address(bus: int, slot: int, function: int) -> str:
-    """Return the address as the guest writes it; a PCI Express guest of QEMU's has domain 0 only."""
+    """Return the address as the guest writes it; a PCI Express guest of QEMU has domain 0 only."""
     return f"0000:{bus:02x}:{slot:02x}.{function:x}"
 
 
@@ -156,7 +156,7 @@ def _plug(name: str, expander: Port, around: Surroundings, device: Function, not
 
 
 def _below(name: str, here: Port, model: str, host: str) -> Port:
-    """Return the port that mirrors ``host`` right below ``here``; make it if there is none."""
+    """Return the port that mirrors ``host`` directly below ``here``; make it if there is none."""
     for port in here.ports:
         if port.host == host:
             return port
@@ -164,7 +164,7 @@ def _below(name: str, here: Port, model: str, host: str) -> Port:
 
 
 def _add(name: str, here: Port, model: str, host: str | None) -> Port:
-    """Return a new port right below ``here``: root and downstream ports are beside each other, one per slot."""
+    """Return a new port directly below ``here``; root and downstream ports are side by side, one per slot."""
     if len(here.ports) >= SLOTS:
         raise DomainError(f"more than {SLOTS} ports below {here.host}", "give it fewer devices", domain=name)
     port = Port(model, host=host, slot=len(here.ports))
@@ -173,10 +173,11 @@ def _add(name: str, here: Port, model: str, host: str | None) -> Port:
 
 
 def _divide(name: str, above: Port, notes: list[str]) -> None:
-    """Let no port below ``above`` carry more than a guest's port can: one switch, or (without ARI) eight functions.
+    """Split each port below ``above`` with more than a guest's port can have: one switch, or (without ARI) 8 functions.
 
-    The others get ports of their own that are as near: beside a switch's port on the same switch; below a root port on
-    a switch that the guest has only for them, because another root port would be farther away.
+    The others get ports of their own at the same distance. For a port of a switch, these are other ports of the same
+    switch. For a root port, these are ports of an additional switch below it, because another root port would be
+    farther away.
     """
     for port in list(above.ports):
         if port.model in (ROOT_PORT, DOWNSTREAM):
@@ -187,7 +188,7 @@ def _divide(name: str, above: Port, notes: list[str]) -> None:
 
 def _divide_port(name: str, above: Port, port: Port, notes: list[str]) -> None:
     if port.model == ROOT_PORT and len(port.ports) == 1 and port.endpoints:
-        # A function of the switch's own upstream device, such as a management endpoint, is as near to what is below it.
+        # These are functions of the switch's upstream device, such as a management endpoint: a port of it is as near.
         switch = port.ports[0]
         keys = ", ".join(endpoint.key for endpoint in port.endpoints)
         notes.append(

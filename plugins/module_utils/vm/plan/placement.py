@@ -34,13 +34,13 @@ def place(
     max_vcpus: Callable[[DomainSpec], int],
     gpu_module_ids: dict[str, int] | None = None,
 ) -> list[Placement]:
-    """Return the placements in the order of ``specs``, which makes no difference to them.
+    """Return the placements in the order of ``specs``, which has no effect on them.
 
     ``held`` is what each virtual machine of the host holds today, by name: those not in ``specs`` keep it, the others
-    where their spec still allows that. ``max_vcpus`` returns the most vCPUs that the hypervisor gives a virtual
+    keep what their spec still allows. ``max_vcpus`` returns the most vCPUs that the hypervisor gives a virtual
     machine. ``gpu_module_ids``: see nvswitch_boards.recognise.
 
-    Raises DomainError, or TopologyError where the host contradicts itself.
+    Raises DomainError, or TopologyError if the host's topology is inconsistent.
     """
     listed = {spec.name for spec in specs}
     others = [own for name, own in held.items() if name not in listed]
@@ -53,7 +53,7 @@ def place(
     for spec in specs:
         for address in explicit_addresses(spec):
             around.holder.setdefault(address, spec.name)
-    # Existing domains keep what they have until they choose: no other virtual machine's plan moves them.
+    # Existing domains keep what they have until they are planned: no other virtual machine's plan moves them.
     for spec in sorted(specs, key=lambda item: item.name):
         own = held.get(spec.name, Holdings())
         counted = {kind: getattr(spec, key).chosen_for(1) for kind, key in kinds.SETTINGS.items()}
@@ -71,13 +71,13 @@ def place(
     known = {name: own for name, own in held.items() if name in listed}
     of_cells = nodes.settle(host, specs, {name: each.all() for name, each in chosen.items()}, known, room)
     placed: dict[str, Placement] = {}
-    # A spec that takes the remaining CPUs comes after those that set a number.
+    # A spec that takes the remaining CPUs is placed after those that set a number.
     for spec in sorted(specs, key=lambda item: (item.vcpus is None, item.name)):
         taken = {cpu for cpu, name in cpu_holder.items() if name != spec.name}
         kept = set(held.get(spec.name, Holdings()).cpus)
         processors = cells.arrange(spec, host, of_cells[spec.name], taken, kept, max_vcpus(spec))
         placed[spec.name] = Placement(spec, around, chosen[spec.name], processors)
-        # From here on it holds exactly what it was given.
+        # From here on, the virtual machine holds exactly the CPUs of its placement.
         cpu_holder = {cpu: name for cpu, name in cpu_holder.items() if name != spec.name}
         if spec.pin_cpus:
             cpu_holder.update({cpu: spec.name for cell in processors.cells for cpu in cell.cpus})

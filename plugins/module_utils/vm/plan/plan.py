@@ -35,18 +35,18 @@ class Passed:
 
     @property
     def address(self) -> str:
-        """Return its address on the host."""
+        """Return the address on the host."""
         return self.function.address
 
     @property
     def guest_address(self) -> str:
-        """Return its address in the guest."""
+        """Return the address in the guest."""
         return self.guest_path[-1]
 
 
 @dataclass
 class DomainPlan:
-    """A virtual machine with every decision made; ``domain_xml.render`` only writes it."""
+    """A virtual machine with every decision made; ``domain_xml.render`` only writes the decisions."""
 
     spec: DomainSpec
     host: Host
@@ -76,7 +76,7 @@ class DomainPlan:
 
     @property
     def cliques(self) -> cliques.Cliques:
-        """Return the GPUs that may reach each other by PCIe; none where the request turns that off."""
+        """Return the GPUs that may reach each other by PCIe; none if the request turns that off."""
         if not self.spec.gpudirect_cliques:
             return cliques.Cliques(())
         return cliques.find(self.host, self.chosen.gpus, self.chosen.nvswitches)
@@ -107,7 +107,7 @@ class DomainPlan:
     def from_dict(cls, data: dict[str, Any], host: Host) -> DomainPlan:
         """Return the plan of ``to_dict``'s data for ``host``, the host that it was made for.
 
-        Raises DomainError where a key is missing or wrong, TopologyError where the host lacks a device of the plan.
+        Raises DomainError if a key is missing or wrong, TopologyError if the host lacks a device of the plan.
         """
         return cls(**plan_dict.read(data, host))
 
@@ -116,7 +116,7 @@ class DomainPlan:
         port = way[-1]
         expander = next((step for step in way if step.model == pci_tree.EXPANDER), None)
         ports = [step for step in way if step.model not in (pci_tree.ROOT, pci_tree.EXPANDER)]
-        # The bus of each port itself is that of the port before it on the way.
+        # Each port is on the bus of the port before it.
         guest_path = [
             pci_tree.address(above.bus, step.slot, step.function) for above, step in zip(way[-len(ports) - 1 :], ports)
         ]

@@ -2,8 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The JSON-ready form of a plan: ``write`` makes it, ``read`` is the inverse. Pure.
 
-Some keys repeat in another form what others say, for readers of a module's result (``root_complexes``, ``virtio``, most
-of ``devices``). ``read`` uses ``request``, ``cells``, ``pci_tree``, ``mmio``, ``share`` and the keys without parts.
+Some keys repeat others in another form, for readers of a module's result (``root_complexes``, ``virtio``, most of
+``devices``). ``read`` uses ``request``, ``cells``, ``pci_tree``, ``mmio``, ``share``, ``fidelity``,
+``physical_address_bits``, the settings in ``devices``, and some keys with simple values.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def write(plan: DomainPlan) -> dict[str, Any]:
 
 
 def _expanders(root: pci_tree.Port) -> Iterator[tuple[pci_tree.Port, int]]:
-    """Return each expander bus, and the first bus that is not its own."""
+    """Return each expander bus, and the first bus number after its range."""
     expanders = root.expanders
     return zip(expanders, [*(expander.bus for expander in expanders[1:]), bus_numbers.BUSES])
 
@@ -125,9 +126,9 @@ def _device(host: Host, passed: Passed, setting: str) -> dict[str, Any]:
 
 
 def read(data: Any, host: Host) -> dict[str, Any]:
-    """Return the arguments of DomainPlan that ``write`` had.
+    """Return the arguments for the DomainPlan that ``write`` has written.
 
-    Raises DomainError where something is missing or wrong, TopologyError where ``host`` lacks a device.
+    Raises DomainError if something is missing or wrong, TopologyError if ``host`` lacks a device.
     """
     try:
         (spec,) = parse_specs([data["request"]])

@@ -41,10 +41,10 @@ def plan_domains(
     """Plan all virtual machines of one host that are requested together; return the plans in the order of ``specs``.
 
     Their devices are chosen together, and their order makes no difference. Other domains of ``hypervisor`` keep what
-    they hold. A domain of the list keeps what it holds today where its spec still allows that. ``hypervisor`` None:
-    nothing is known of libvirt, KVM is assumed. ``gpu_module_ids``: see nvswitch_boards.recognise.
+    they hold. A domain of the list keeps what it holds today where its spec still allows that. If ``hypervisor`` is
+    None, nothing is known about libvirt and KVM is assumed. ``gpu_module_ids``: see nvswitch_boards.recognise.
 
-    Raises DomainError, or TopologyError where the host contradicts itself.
+    Raises DomainError, or TopologyError if the host's topology is inconsistent.
     """
     require_x86(host)
     domains = hypervisor.domains.values() if hypervisor else []
@@ -60,7 +60,7 @@ def plan_domains(
 
 
 def require_x86(host: Host) -> None:
-    """Raise DomainError where the host is known to be of another architecture than the guests."""
+    """Raise DomainError if the host is known to have another architecture than the guests."""
     reason = unsupported(host.cpu)
     if reason:
         raise DomainError(f"{reason}; it can be read and recorded", "plan on another host")
@@ -107,7 +107,7 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
         host=host,
         accelerator=accelerator,
         processors=processors,
-        # Its notes are among the plan's.
+        # The notes of the choice are among the notes of the plan.
         chosen=replace(chosen, notes=[]),
         root=root,
         window=window,
@@ -122,7 +122,7 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
 
 
 def _share_notes(spec: DomainSpec, host: Host, chosen: Chosen, processors: cells.Processors) -> list[str]:
-    """Return notes that say why its share is not larger, where it sets no number of vCPUs or has all GPUs."""
+    """Return notes on parts of the host that the virtual machine could use and does not, and on interrupt remapping."""
     share, notes = processors.share, []
     each = share.vcpus // len(processors.cells)
     if spec.vcpus is None and share.free:
@@ -198,7 +198,7 @@ def _cells_of(
 
 
 def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
-    """Return KVM where libvirt supports it, else QEMU's emulation; an accelerator set by name must be available."""
+    """Return KVM where libvirt supports it, else QEMU's emulation; a requested accelerator must be available."""
     if hypervisor is None:
         return "qemu" if spec.accelerator == "qemu" else "kvm"
     wanted = ("kvm", "qemu") if spec.accelerator == "auto" else (spec.accelerator,)
@@ -241,7 +241,7 @@ def _address_bits(spec: DomainSpec, accelerator: str, host_bits: int | None) -> 
     if wanted == "off":
         return "off", mmio.DEFAULT_ADDRESS_BITS
     bits = int(wanted)
-    # libvirt refuses more than the host's, under emulation too.
+    # libvirt refuses more bits than the host has, under emulation too.
     if host_bits is not None and bits > host_bits:
         raise DomainError(
             f"physical_address_bits {bits} is more than the host's {host_bits}", "use auto", domain=spec.name

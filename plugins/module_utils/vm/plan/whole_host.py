@@ -20,25 +20,25 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.nodes impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.settings import ALL_NODES
 
 NAME = "whole-host"
-# The guest's share of a node's memory without huge pages: inventories/vela, 704 of 768 GiB, is a little more.
+# The guest's share of a node's memory without huge pages. inventories/vela has a little more: 704 of 768 GiB.
 MEMORY_SHARE = 7 / 8
 PAGE_SIZES_MIB = (1024, 2)
-# Huge pages of less than this share of a node were not made for a guest with the whole host.
+# Huge pages that take less than this share of a node were not reserved for a guest with the whole host.
 PAGES_SHARE = 1 / 2
 
 
 def whole_host(host: Host) -> dict[str, Any]:
     """Return a request with all GPUs, NICs and NVMe drives that a guest can have, as an element of ``domains``.
 
-    ``domains`` is the modules' option. A NIC with virtual functions gives the first of them. The request is on every
-    NUMA node that has CPUs and memory. The memory is that of the huge pages of these nodes, in equal parts, or
-    ``MEMORY_SHARE`` of all where less than ``PAGES_SHARE`` is in huge pages. Raises DomainError without a GPU, and
-    where no memory is known.
+    ``domains`` is the modules' option. If a NIC has virtual functions, the request has the first one. The request is on
+    every NUMA node that has CPUs and memory. Its memory is that of the huge pages of these nodes, in equal parts, or
+    ``MEMORY_SHARE`` of all memory if less than ``PAGES_SHARE`` is in huge pages. Raises DomainError if the host has no
+    GPU, or if its memory is unknown.
     """
     around = Surroundings(host)
     wanted = [function for function in host.functions if _wanted(around, function)]
     obstacles: dict[str, Obstacle] = {}
-    # A refused device may be one that another device's IOMMU group needs.
+    # If a device is refused, others of its IOMMU group may have to be refused as well.
     while True:
         own = [function.address for function in wanted]
         found = {function.address: obstacle(around, function, NAME, own) for function in wanted}
@@ -80,7 +80,7 @@ def _wanted(around: Surroundings, function: Function) -> bool:
 
 
 def _memory(host: Host) -> tuple[int, int]:
-    """Return the size of a page and all memory, in MiB."""
+    """Return the page size and the total memory of the request, in MiB."""
     nodes = [node for node in host.numa_nodes if serves(node)]
     if not any(node.memory_bytes for node in nodes):
         raise DomainError(

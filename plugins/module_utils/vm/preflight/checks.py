@@ -3,7 +3,7 @@
 """The checks for everything that is known to fail later, before anything is changed. Pure.
 
 The planner itself refuses an impossible plan (bus numbers, MMIO window, address bits, devices, CPUs). This module finds
-what prevents a plan on this host now: all of it, not only the first thing.
+everything that prevents a plan on this host now, not only the first problem.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def check(
 ) -> list[Finding]:
     """Find what prevents defining ``plans`` or starting ``starting``, and what they lose without an error.
 
-    ``stopping`` are the domains that will be stopped before any is started. ``paths_may_come``: in check mode, image
-    files may be made by an earlier task that only pretended to.
+    ``stopping`` are the domains that will be stopped before any is started. If ``paths_may_come`` is True,
+    missing files are accepted: in check mode, an earlier task only reports that it would make them.
 
-    Returns the warnings. Raises RefusedError, with all findings, where one refuses.
+    Returns the warnings. Raises RefusedError, with all findings, if one of them refuses.
     """
     around = Surroundings(host)
     for observed in hypervisor.domains.values():
@@ -72,7 +72,7 @@ def check(
     found += programs.still_running(to_start, hypervisor, stopping)
     for plan in to_start:
         found += memory.hugetlbfs(plan.spec, hypervisor)
-    # A domain that only restarts gives its memory back first.
+    # A domain that only restarts releases its memory first.
     found += memory.free([plan for plan in to_start if plan.name not in stopping], host)
     if any(item.severity == REFUSE for item in found):
         raise RefusedError(found)
@@ -80,9 +80,9 @@ def check(
 
 
 def without_libvirt(plans: list[DomainPlan], host: Host) -> list[Finding]:
-    """Find the part of ``check`` that needs no libvirt: memory that the host lacks, and losses without an error.
+    """Run the part of ``check`` that needs no libvirt: memory that the host lacks, and losses without an error.
 
-    Returns the warnings. Raises RefusedError, with all findings, where one refuses.
+    Returns the warnings. Raises RefusedError, with all findings, if one of them refuses.
     """
     around = Surroundings(host)
     found = [item for plan in plans for item in devices.losses(plan, around)]
@@ -93,7 +93,7 @@ def without_libvirt(plans: list[DomainPlan], host: Host) -> list[Finding]:
 
 
 def of_requests(specs: list[DomainSpec], hypervisor: Hypervisor, paths_may_come: bool) -> list[Finding]:
-    """Return findings on requests that may have no plan: networks and files."""
+    """Return the findings on requests that need no plan: networks and files."""
     found: list[Finding] = []
     for spec in specs:
         found += programs.networks(spec, hypervisor)

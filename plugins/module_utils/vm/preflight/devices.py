@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import nccl_topology
 
-# The bytes that a port must show before its lack of ACS is known: extended config space.
+# The bytes of a port's config space that must be readable to be sure that it has no ACS: extended config space.
 EXTENDED_CONFIG_BYTES = 4096
 
 
@@ -68,7 +68,7 @@ def _lacks_acs(port: Function) -> bool:
 
 
 def isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
-    """Find ACS that was turned off after the kernel made its groups: the groups look separate, the devices are not."""
+    """Find ACS that was turned off after the kernel made the groups: the groups look separate, the devices are not."""
     told = set()
     for function in plan.chosen.all():
         above = set(around.bridges(function.address))

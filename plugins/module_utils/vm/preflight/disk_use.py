@@ -25,7 +25,7 @@ READ_AND_WRITTEN = "what one reads, the other would overwrite"
 
 @dataclass
 class Use:
-    """A virtual machine's use of a file: ``role`` is its name for people."""
+    """A virtual machine's use of a file: ``role`` is its name in messages."""
 
     domain: str
     path: str
@@ -52,7 +52,7 @@ def _uses(spec: DomainSpec) -> Iterator[Use]:
 
 
 def partial(disk: Disk) -> str:
-    """Return the path under which an overlay is made, before it gets its name."""
+    """Return the temporary path of an overlay, until it is complete and gets its name."""
     return f"{disk.path}.part"
 
 
@@ -136,7 +136,7 @@ def conflicts_on_host(specs: list[DomainSpec], hypervisor: Hypervisor, stopping:
 
 
 def removable(spec: DomainSpec, specs: list[DomainSpec], hypervisor: Hypervisor) -> tuple[list[str], list[Finding]]:
-    """Return the disks of ``spec`` that were made from their base and have no other user; and why others stay."""
+    """Return the disks of ``spec`` that were made from their base and have no other user, and why others stay."""
     others: list[Use] = []
     for each in specs:
         if each.name != spec.name:
@@ -144,7 +144,7 @@ def removable(spec: DomainSpec, specs: list[DomainSpec], hypervisor: Hypervisor)
     for domain in hypervisor.domains.values():
         if domain.name != spec.name:
             others += [item for use in _all_uses(domain) for item in _with_bases(use, hypervisor)]
-    # Its own bases, kernels and logs are not disks that were made for it.
+    # A disk of ``spec`` that it also uses as a base, kernel or log stays, too.
     others += [item for use in uses(spec) for item in _with_bases(use, hypervisor) if item.role != DISK]
     users = {identity(hypervisor, use.path): use for use in others}
     gone: dict[str, None] = {}

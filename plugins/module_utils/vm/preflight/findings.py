@@ -35,7 +35,7 @@ class Finding:
 
 
 def warnings(found: list[dict[str, Any]], host_name: str) -> list[str]:
-    """Return the findings (JSON-ready) that only warn, a sentence each that names the host."""
+    """Return the findings (JSON-ready) that only warn, each as a sentence that names the host."""
     said = (f"{host_name}: {Finding(**item)}" for item in found if item["severity"] == WARN)
     return list(dict.fromkeys(said))
 
@@ -56,6 +56,6 @@ class RefusedError(DomainError):
 
 
 def unplannable(error: DomainError) -> Finding:
-    """Return the planner's refusal as a finding; ``domain`` is "" where only the host is concerned."""
+    """Return the planner's refusal as a finding; ``domain`` is "" if only the host is concerned."""
     remedy = error.remedy or "correct what it names, or ask for less"
     return Finding(error.domain, "it cannot be planned on this host", error.cause, remedy)

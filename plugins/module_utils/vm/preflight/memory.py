@@ -31,8 +31,8 @@ def hugetlbfs(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
 def of_host(plans: list[DomainPlan], host: Host) -> Iterator[Finding]:
     """Find memory that the host lacks even if only ``plans`` run: for each node, and for all together.
 
-    Memory that is bound to a node counts there. Memory of a guest with devices, locked memory and huge pages are never
-    swapped, and count in the total.
+    Memory that is bound to a node counts for that node. Memory of a guest with devices, locked memory and huge pages
+    are never swapped, and count in the total.
     """
     whole = {plan.name: plan.spec.memory_mib for plan in plans if plan.chosen.all() or plan.spec.locked}
     bound: dict[int, dict[str, int]] = {}

@@ -3,8 +3,9 @@
 """The oldest libvirt and QEMU for each element of the XML. Pure.
 
 libvirt: the "since" notes of https://libvirt.org/formatdomain.html, and https://libvirt.org/news.html. QEMU: the
-comment at the row. An element of every plan that is older than another row of every plan (NUMA memory nodes, huge pages
-by cell, I/O threads) would never be reported, and has no row; nor has one older than hot plug's (pcie-expander-bus).
+comment at the row. An element of every plan (NUMA memory nodes, huge pages by cell, I/O threads) has no row if another
+row of every plan needs a newer version, because it would never be reported. The same applies to pcie-expander-bus,
+which is older than the element of the row with hot plug.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Version = tuple[int, int, int]
 
 @dataclass
 class Element:
-    """``name`` has the setting of the request first and the XML in brackets; None: any version is enough."""
+    """``name`` is the setting of the request, with the XML in brackets. A version None: any version is enough."""
 
     name: str
     libvirt: Version | None
@@ -45,11 +46,11 @@ ELEMENTS = (
     ),
     # QEMU qapi/machine.json, CpuInstanceProperties, die-id: "since 4.1".
     Element("a PCI Express guest (cpu topology with dies)", None, (4, 1, 0), lambda plan: True),
-    # QEMU: the first whose properties libvirt's tests list with device-iotlb (qemucapabilitiesdata/caps_2.9.0).
+    # QEMU: the first version for which libvirt's tests list device-iotlb (qemucapabilitiesdata/caps_2.9.0).
     Element("guest_iommu (aw_bits, device IOTLB)", (6, 5, 0), (2, 9, 0), lambda plan: plan.spec.guest_iommu),
     # QEMU qapi/machine.json, NumaDistOptions: "Since: 2.10".
     Element("several NUMA nodes (cell distances)", (3, 10, 0), (2, 10, 0), lambda plan: len(plan.processors.cells) > 1),
-    # libvirt: "hotplug" of a PCI controller's target. QEMU: the property of that name of PCI Express ports, since 5.0.
+    # libvirt: "hotplug" of a PCI controller's target. QEMU: property "hotplug" of PCI Express ports, since 5.0.
     Element(
         "mirror_topology (switch ports without hot plug)", (6, 3, 0), (5, 0, 0), lambda plan: bool(plan.root.expanders)
     ),

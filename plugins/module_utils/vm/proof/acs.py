@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The claims about ACS of the ports, and about ATS and IOMMU groups, that GPUDirect in a virtual machine needs. Pure.
+"""The claims about ACS of the ports, ATS and IOMMU groups, which GPUDirect in a virtual machine needs. Pure.
 
 They are computed from the topology of the host and the devices of the virtual machine (topology/gpudirect/acs_plan.py),
-whatever the inventory asks for: a list by hand is judged like a computed one.
+whatever the inventory requests: a list that was written by hand is checked like a computed one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def ports_and_groups(evidence: Evidence) -> list[Claim]:
     plan = plan_of(evidence)
     ports = [_port(evidence, port) for port in plan.ports if port.has_acs]
     source = f"{evidence.host_name} config space and /sys/kernel/iommu_groups"
-    # The claim of each device's ATS, below, includes that a NIC beside a GPU has the capability.
+    # The claim about each device's ATS (``ats``) covers that a NIC beside a GPU has the capability.
     checks = [check for check in plan.checks() if "has an ATS capability" not in check.what]
     return ports + [
         Claim(
@@ -75,7 +75,7 @@ def _port(evidence: Evidence, port: Port) -> Claim:
 
 
 def ats(evidence: Evidence, device: Passed) -> Claim:
-    """Claim that ATS is on; not applicable without the capability, or to a NIC that has no GPU beside it."""
+    """Claim that ATS is on; not applicable without the capability, or if a NIC has no GPU beside it."""
     function, plan = device.function, plan_of(evidence)
     claim = f"ATS is enabled on {_name(function)}"
     source = f"{evidence.host_name} config space of {function.address}, ATSCtl"

@@ -17,20 +17,20 @@ MAX_READ_REQUEST_BYTES = 4096
 
 @dataclass
 class Running:
-    """The facts that were read of the running domain. None is "not read"."""
+    """The facts that were read about the running domain; None means not read."""
 
     accelerated: bool | None = None  # KVM, not TCG
     qemu_arguments: list[str] | None = None
-    # One row a huge-page mapping of the QEMU process: {"page_bytes", "policy", "pages_by_node": {"0": 256}}
+    # One row for each huge-page mapping of the QEMU process: {"page_bytes", "policy", "pages_by_node": {"0": 256}}
     memory: list[dict[str, Any]] | None = None
     pinning: dict[int, list[int]] | None = None
     emulator_cpus: list[int] | None = None
 
     @classmethod
     def of_process(cls, process: dict[str, Any] | None) -> Running:
-        """Convert what ``qemu_process.read`` gives; None (the domain does not run, or was not read) gives nothing read.
+        """Convert the result of ``qemu_process.read``; None (the domain does not run, or was not read) gives no facts.
 
-        Raises ProofError where something is missing in it.
+        Raises ProofError if something is missing in it.
         """
         if process is None:
             return cls()
@@ -49,12 +49,12 @@ class Running:
 
 
 def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
-    """Return the differences of a domain from its plan, a line each; None: the domain does not exist.
+    """Return the differences of a domain from its plan, a line each, or None if the domain does not exist.
 
-    ``domain`` is what gpu_domain_info returned of it. An item of its drift is one line for all the paths that it is
-    about; other differences are reported by their path.
+    ``domain`` is what gpu_domain_info returned for it. An item of its drift is one line for all of its paths; other
+    differences are reported by their path.
 
-    Raises ProofError where it was read without its plan.
+    Raises ProofError if it was read without its plan.
     """
     if not domain.get("exists"):
         return None
@@ -82,18 +82,18 @@ def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
 class Settings:
     """The result of a call of gpu_host_boot in check mode: on the hypervisor, or in the guest."""
 
-    # The settings that it would have changed, a name each, and those that failed; empty: everything is as requested,
-    # and saved for the next boot.
+    # The names of the settings that it would have changed, and the failures; empty: everything is as requested, and
+    # saved for the next boot.
     differences: list[str]
-    # By physical function the facts of sriov.ensure; None: unknown, since it failed before it read them.
+    # The facts of sriov.ensure by physical function; None if it failed before it read them.
     virtual_functions: dict[str, dict[str, Any]] | None = field(default_factory=dict)
     huge_pages: list[dict[str, int]] = field(default_factory=list)  # {"node", "size_mib", "wanted"}
-    # Ports whose ACS is asked for, and by function the MaxReadReq that is asked for; None: unknown, since tuning failed
-    # before it chose devices.
+    # The ports whose ACS is requested, and the requested MaxReadReq by function; None if tuning failed before it chose
+    # devices.
     acs_ports: list[str] | None = field(default_factory=list)
     max_read_request_bytes: dict[str, int] | None = field(default_factory=dict)
     read_only: list[str] = field(default_factory=list)  # functions whose MaxReadReq was written and did not change
-    # The kernel modules that must not load, and why others may; None: not asked for.
+    # The kernel modules that must not load, and why others may; None: not requested.
     modules_off: list[str] | None = None
     modules_that_may_load: list[str] = field(default_factory=list)
     reset_failures: dict[str, str] = field(default_factory=dict)  # by function: resets that are known to fail
@@ -102,7 +102,7 @@ class Settings:
 
     @classmethod
     def of_result(cls, result: dict[str, Any] | None) -> Settings | None:
-        """Read the module's result; None where there is none. Raises ProofError where it is another module's."""
+        """Read the module's result; None stays None. Raises ProofError if the result is another module's."""
         if result is None:
             return None
         try:
@@ -142,8 +142,8 @@ class Settings:
 def firmware_of_result(result: dict[str, Any] | None) -> dict[str, dict[str, dict[str, Any]]]:
     """Read {"wanted", "seen"} by NIC and setting from the result of nic_firmware in check mode. Raises ProofError.
 
-    A setting that the module would change is not as wanted; a setting that it leaves is as wanted at the next boot.
-    "Seen" is what the NIC runs with now, which differs from both until the host has rebooted.
+    "Wanted" is the value that the module would write, or the value at the next boot if the module would not change it.
+    "Seen" is the value that the NIC uses now, which may differ from both until the host has rebooted.
     """
     if result is None:
         return {}
@@ -162,7 +162,7 @@ def firmware_of_result(result: dict[str, Any] | None) -> dict[str, dict[str, dic
 
 @dataclass
 class Evidence:
-    """Everything read for one proof, and the inventory's settings beside the plan. Names are the inventory's."""
+    """Everything read for one proof, and the inventory's settings outside the plan. Names are the inventory's."""
 
     host_name: str
     planned: DomainPlan  # for the hypervisor as it was read now
@@ -174,8 +174,8 @@ class Evidence:
     guest_settings: Settings | None = None
     nic_firmware: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # see firmware_of_result
     nccl_settings: str | None = None  # the guest's /etc/nccl.conf
-    nccl: dict[str, str] = field(default_factory=dict)  # empty: left as it is
-    nccl_topology: str = ""  # the topology file of the plan; empty: none is asked for
+    nccl: dict[str, str] = field(default_factory=dict)  # empty: the file stays as it is
+    nccl_topology: str = ""  # the topology file of the plan; empty: none is requested
     nccl_topology_file: str | None = None  # the guest's /etc/nccl-topology.xml
 
     @property

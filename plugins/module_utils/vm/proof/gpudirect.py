@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The claims about GPUDirect: one for each GPU and its nearest NICs, the worst first. Pure.
 
-A pair that is not direct is not applicable, with its causes, costs and remedies: a cause that can be remedied fails a
-claim of its own in another layer. A guest that was not read fails.
+The claim for a pair that is not direct is not applicable, and names the causes, costs and remedies: a cause that has a
+remedy makes its own claim in another layer fail. If the guest was not read, the claims fail.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LAYER = "gpudirect"
 
 
 def pairs(evidence: Evidence) -> list[Claim]:
-    """Claim that each pair is direct, by what was read of host and guest."""
+    """Claim that each pair is direct, from what was read on the host and in the guest."""
     plan, host = evidence.planned, evidence.host
     passed = [host.function(device.address) for device in plan.chosen.all()]
     found = outlook.pairs(host, passed, _guest_paths(evidence), huge_pages=bool(plan.spec.huge_page_mib))
@@ -26,7 +26,7 @@ def pairs(evidence: Evidence) -> list[Claim]:
 
 
 def _guest_paths(evidence: Evidence) -> dict[tuple[str, str], str]:
-    """Return the path classes that the guest sees, by GPU and NIC of the host; none of devices that it does not see."""
+    """Return the path classes that the guest sees, by GPU and NIC of the host, without devices that it does not see."""
     if evidence.guest is None:
         return {}
     paths, inside = Paths(evidence.guest), evidence.guest.by_address()

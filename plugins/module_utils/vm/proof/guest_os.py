@@ -40,7 +40,7 @@ def max_read_request(evidence: Evidence, device: Passed) -> Claim:
 
 
 def distances(evidence: Evidence) -> Claim:
-    """Claim all pairs of the guest's devices at once; name pairs that are not as near as on the host, with both."""
+    """Claim the distances of all pairs of devices at once; name both distances of a pair that differs from the host."""
     devices = evidence.planned.passed()
     on_host = {name(device.function): device.address for device in devices}
     wanted = pairs(evidence.host, on_host)

@@ -25,7 +25,7 @@ LAYER = "guest_xml"
 
 
 def domain(evidence: Evidence) -> Claim:
-    """Claim that libvirt's definition and the running domain are the plan's."""
+    """Claim that libvirt's definition and the running domain match the plan."""
     return compare(
         LAYER,
         "libvirt has the domain as it is planned, defined and running",
@@ -48,7 +48,7 @@ def cpus(evidence: Evidence, cell: Cell) -> Claim:
 
 
 def binding(evidence: Evidence, cell: Cell) -> Claim:
-    """Claim that QEMU was told to take a cell's memory as planned."""
+    """Claim that QEMU's arguments bind a cell's memory as planned."""
     claim = f"memory of guest cell {cell.id} is bound to host node {cell.host_node}"
     source = f"{evidence.host_name} /proc/PID/cmdline of QEMU, -object ram-node{cell.id}"
     wanted = {"size": words.size_text(cell.memory_mib * MIB), "host node": str(cell.host_node), "policy": "bind"}
@@ -67,7 +67,7 @@ def binding(evidence: Evidence, cell: Cell) -> Claim:
 
 
 def huge_page_backing(evidence: Evidence, cell: Cell) -> Claim:
-    """Claim a cell's memory in the kernel: all pages of the size on planned nodes, the planned number on this one."""
+    """Claim a cell's huge pages in the kernel: the planned number on its node, and none on nodes without a cell."""
     node = str(cell.host_node)
     claim = f"memory of guest cell {cell.id} lies in huge pages of host node {node}"
     source = f"{evidence.host_name} /proc/PID/numa_maps of QEMU"
@@ -92,7 +92,7 @@ def huge_page_backing(evidence: Evidence, cell: Cell) -> Claim:
 
 
 def _mapped(evidence: Evidence, page_bytes: int) -> dict[str, int] | None:
-    """Count the pages of a size that the QEMU process has, by host node; None where that was not read."""
+    """Count the pages of a size that the QEMU process has, by host node; return None if that was not read."""
     if evidence.running.memory is None:
         return None
     pages: dict[str, int] = {}
@@ -105,7 +105,7 @@ def _mapped(evidence: Evidence, page_bytes: int) -> dict[str, int] | None:
 
 
 def memory_locked(evidence: Evidence) -> Claim:
-    """Claim that QEMU was told to lock the guest's memory."""
+    """Claim that QEMU's arguments lock the guest's memory."""
     claim = "the guest's memory is locked"
     source = f"{evidence.host_name} /proc/PID/cmdline of QEMU, -overcommit mem-lock"
     if not evidence.planned.spec.lock_memory:
@@ -215,7 +215,7 @@ def memory_windows(evidence: Evidence, device: Passed) -> Claim:
 
 
 def cliques(evidence: Evidence) -> Iterator[Claim]:
-    """Claim the clique of each GPU in QEMU's arguments; KVM hidden from the guest makes the driver ignore it."""
+    """Claim the clique of each GPU in QEMU's arguments; the driver ignores it if KVM is hidden from the guest."""
     source = f"{evidence.host_name} /proc/PID/cmdline of QEMU, -device vfio-pci"
     options = _options(evidence)
     for clique in evidence.planned.cliques.cliques:
@@ -232,7 +232,7 @@ def cliques(evidence: Evidence) -> Iterator[Claim]:
 
 
 def speed_settings(evidence: Evidence) -> Iterator[Claim]:
-    """Claim the settings for speed that the request changes from QEMU's defaults, in QEMU's arguments."""
+    """Claim the performance settings that the request changes from QEMU's defaults, in QEMU's arguments."""
     spec, options = evidence.planned.spec, _options(evidence)
 
     def claim(text: str, option: str, wanted: str, seen: str | None) -> Claim:
@@ -267,7 +267,7 @@ def speed_settings(evidence: Evidence) -> Iterator[Claim]:
     for number, interface in enumerate(spec.interfaces):
         if interface.queues > 1:
             card = next(iter(fields_of("device", mac=spec.mac(number))), {})
-            # Two vectors a queue pair, one for configuration and one for control (libvirt qemu_command.c).
+            # Two vectors for each queue pair, one for configuration and one for control (libvirt qemu_command.c).
             seen = str((int(card["vectors"]) - 2) // 2) if card.get("mq") == "on" and "vectors" in card else "1"
             text = f"virtio interface {number} has its queues"
             yield claim(text, "device", str(interface.queues), seen)
@@ -316,7 +316,7 @@ def _options(evidence: Evidence) -> Options:
 
 
 def _inside(evidence: Evidence, device: Passed) -> Function | None:
-    """Return the function at a device's address in the guest; None: not there, or not read."""
+    """Return the function at a device's address in the guest, or None if it is missing or was not read."""
     return evidence.guest.by_address().get(device.guest_address) if evidence.guest else None
 
 

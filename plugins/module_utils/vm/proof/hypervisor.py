@@ -66,7 +66,7 @@ def virtual_functions(evidence: Evidence) -> Iterator[Claim]:
 
 
 def virtual_function_settings(evidence: Evidence) -> Iterator[Claim]:
-    """Claim the settings that are asked for of each virtual function of the virtual machine, as its NIC tells them."""
+    """Claim the requested settings of each virtual function of the virtual machine, as its NIC reports them."""
     asked = (evidence.host_settings.virtual_functions if evidence.host_settings else None) or {}
     known = evidence.host.by_address()
     for device in evidence.planned.passed():
@@ -108,7 +108,7 @@ def binding(evidence: Evidence, device: Passed) -> Claim:
 
 
 def group_not_used(evidence: Evidence, device: Passed) -> Claim:
-    """Claim that no driver of the host's has another function of a device's IOMMU group."""
+    """Claim that no driver of the host has another function of a device's IOMMU group."""
     group = device.function.iommu_group
     others = None
     if group is not None:
@@ -164,7 +164,7 @@ KERNEL_SETTINGS = {
 
 
 def kernel_settings(evidence: Evidence) -> Iterator[Claim]:
-    """Claim each setting of the host's kernel that the inventory asks for."""
+    """Claim each setting of the host's kernel that the inventory requests."""
     if evidence.host_settings is None:
         return
     read = evidence.host_settings.kernel_settings
@@ -186,7 +186,7 @@ def kernel_settings(evidence: Evidence) -> Iterator[Claim]:
 
 
 def known_reset_failures(evidence: Evidence) -> Iterator[Claim]:
-    """Name devices whose reset between guests is known to fail: hardware, which no setting changes."""
+    """Name devices whose reset between guests is known to fail: a hardware fault, which no setting changes."""
     failures = evidence.host_settings.reset_failures if evidence.host_settings else {}
     for device in evidence.planned.passed():
         if device.address in failures:

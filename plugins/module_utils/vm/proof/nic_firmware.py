@@ -11,10 +11,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence i
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row
 
-# PCI vendor of the NICs whose firmware the paper sets: NVIDIA (Mellanox).
+# PCI vendor of the NICs whose firmware the paper configures: NVIDIA (Mellanox).
 CONNECTX_VENDOR = 0x15B3
 
-# The settings of the paper in the NIC's firmware, with mlxconfig's names.
+# The paper's settings of the NIC firmware, by mlxconfig's names.
 NIC_FIRMWARE = {
     "PCI_WR_ORDERING": "relaxed PCI ordering is off",
     "MAX_ACC_OUT_READ": "more outstanding read bytes",

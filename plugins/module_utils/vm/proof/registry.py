@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Rows of the registry of claims: each makes claims of the evidence. Pure.
+"""Rows of the registry of claims: each makes claims from the evidence. Pure.
 
-Each layer's file lists its rows in ``CLAIMS``, in the order of the report. A row is a function, by itself or in one of
-the groups below.
+Each layer's file lists its rows in ``CLAIMS``, in the order of the report. A row is a function that makes several
+claims, or is made by one of the functions below.
 """
 
 from __future__ import annotations

@@ -20,11 +20,11 @@ READ_ONLY = "MaxReadReq is read-only on this device: it was written, and kept it
 def read_request(
     layer: str, claim: str, address: str, function: Function | None, settings: Settings | None, source: str
 ) -> Claim:
-    """Claim that MaxReadReq of the function at ``address`` is as asked for; by default the paper's maximum."""
+    """Claim that MaxReadReq of the function at ``address`` is as requested, by default the paper's maximum."""
     seen = bytes_text(function.max_read_request_bytes if function else None)
     wanted = MAX_READ_REQUEST_BYTES
     if settings and function:
-        # The register is read-only because it was written and kept its value, not because it is emulated.
+        # A register is in ``read_only`` because it was written and kept its value, not because it is emulated.
         if address in settings.read_only:
             return not_applicable(layer, claim, bytes_text(wanted), source, READ_ONLY, seen)
         asked = settings.max_read_request_bytes
@@ -37,17 +37,17 @@ def read_request(
 
 
 def differences(lines: list[str] | None) -> str | list[str] | None:
-    """Return ``SAME`` where there are none; None: not read."""
+    """Return ``SAME`` if there are no differences; None (not read) stays None."""
     return SAME if lines == [] else lines
 
 
 def model(function: Function) -> str:
-    """Return its PCI vendor and device: "10de:2330"."""
+    """Return the PCI vendor and device of a function: "10de:2330"."""
     return f"{function.vendor_id:04x}:{function.device_id:04x}"
 
 
 def bytes_text(value: int | None) -> str | None:
-    """Return a number of bytes as text; None: not read."""
+    """Return a number of bytes as text; None (not read) stays None."""
     return None if value is None else f"{value} B"
 
 

@@ -54,17 +54,17 @@ def render(plan: DomainPlan) -> str:
     clique_of = {address: clique.number for clique in plan.cliques.cliques for address in clique.gpus}
     for device in plan.passed():
         _hostdev(devices, device, device.address in clique_of, spec.rom_bar)
-    # A balloon takes back memory that VFIO has pinned. A GPU server's guest needs neither a video card nor USB.
+    # A balloon would take back memory that VFIO has pinned. A GPU server's guest needs neither a video card nor USB.
     _add(devices, "memballoon", model="none")
     _add(_add(devices, "video"), "model", type="none")
     if spec.guest_iommu:
         iommu = _add(devices, "iommu", model="intel")
         extended = {"eim": "on"} if _vcpus(plan) > 255 else {}
-        # VFIO needs caching mode behind the guest's IOMMU; iotlb lets virtio devices keep translations.
+        # VFIO devices behind the guest's IOMMU need caching mode; iotlb lets virtio devices keep translations.
         _add(iommu, "driver", intremap="on", caching_mode="on", **extended, iotlb="on", aw_bits="48")
     elif spec.interrupt_remapping:
-        # QEMU takes no vfio-pci device beside an IOMMU without caching mode (hw/i386/intel_iommu.c). That costs nothing
-        # as long as the guest translates no DMA: intel_iommu=off, which leaves the remapping of interrupts as it is.
+        # QEMU refuses a vfio-pci device if the IOMMU has no caching mode (hw/i386/intel_iommu.c). Caching mode costs
+        # nothing if the guest translates no DMA (intel_iommu=off, which does not change the remapping of interrupts).
         _add(_add(devices, "iommu", model="intel"), "driver", intremap="on", caching_mode="on", eim="on")
     _firmware_window(root, plan)
     _cliques(root, clique_of)
@@ -104,12 +104,12 @@ def _memory(root: ET.Element, plan: DomainPlan) -> None:
         backing = _add(root, "memoryBacking")
         if spec.huge_page_mib:
             pages = _add(backing, "hugepages")
-            # The node set counts guest cells.
+            # The node set has guest cells, not host nodes.
             _add(
                 pages, "page", size=spec.huge_page_mib * KIB, unit="KiB", nodeset=format_set(cell.id for cell in cells)
             )
         if spec.lock_memory:
-            # Without a hard limit beside it, libvirt lifts the locking limit. A guessed limit kills QEMU.
+            # Without a hard limit, libvirt removes the limit on locked memory. A guessed hard limit could kill QEMU.
             _add(backing, "locked")
         if spec.memory_threads:
             # QEMU's own default is one thread (backends/hostmem.c, prealloc-threads).
@@ -144,7 +144,7 @@ def _os(root: ET.Element, plan: DomainPlan) -> None:
     system = _add(root, "os", **({"firmware": "efi"} if spec.firmware == "efi" else {}))
     _add(system, "type", "hvm", arch="x86_64", machine=plan.machine)
     if spec.firmware == "efi":
-        # libvirt finds the image by these through QEMU's firmware descriptors: no path is written here.
+        # libvirt finds the image by these features in QEMU's firmware descriptors, so the XML has no path.
         firmware = _add(system, "firmware")
         _add(firmware, "feature", enabled="no", name="enrolled-keys")
         _add(firmware, "feature", enabled="no", name="secure-boot")
@@ -160,7 +160,7 @@ def _firmware_window(root: ET.Element, plan: DomainPlan) -> None:
     """Give OVMF a larger 64-bit window through QEMU's fw_cfg: the one that it sizes itself may be too small.
 
     OvmfPkg/Library/PlatformInitLib reads "opt/ovmf/X-PciMmio64Mb"; libvirt reserves that name in its own sysinfo
-    element, so it goes through the QEMU name space.
+    element, so it is written in the QEMU name space.
     """
     mebibytes = ovmf_window_mib(plan.window)
     if plan.spec.firmware == "efi" and mebibytes:
@@ -170,7 +170,7 @@ def _firmware_window(root: ET.Element, plan: DomainPlan) -> None:
 
 
 def _cliques(root: ET.Element, clique_of: dict[str, int]) -> None:
-    """Approve peer-to-peer of GPUs, by a property of QEMU's that libvirt has no element for.
+    """Approve peer-to-peer of GPUs, by a QEMU property for which libvirt has no element.
 
     libvirt sets properties of a device by its alias: https://libvirt.org/drvqemu.html, "Overriding properties of QEMU
     devices".
@@ -185,7 +185,7 @@ def _cliques(root: ET.Element, clique_of: dict[str, int]) -> None:
 
 
 def _alias(address: str) -> str:
-    """Return the alias of a passed-through function; those of users begin with "ua-"."""
+    """Return the alias of a passed-through function; libvirt wants the prefix "ua-" for aliases of users."""
     return "ua-hostdev-" + address.replace(":", "-").replace(".", "-")
 
 
@@ -204,7 +204,7 @@ def _cpu(root: ET.Element, plan: DomainPlan) -> None:
     elif plan.address_bits_mode == "emulate":
         _add(cpu, "maxphysaddr", mode="emulate", bits=plan.address_bits)
     if threads > 1 and plan.host.cpu.vendor == "AuthenticAMD" and plan.accelerator == "kvm":
-        # QEMU hides an AMD processor's hardware threads from the guest without this.
+        # Without this, QEMU hides an AMD processor's hardware threads from the guest.
         _add(cpu, "feature", policy="require", name="topoext")
     numa = _add(cpu, "numa")
     for cell in cells:
@@ -314,7 +314,7 @@ def _console(devices: ET.Element, plan: DomainPlan) -> None:
 
 
 def _hostdev(devices: ET.Element, device: Passed, aliased: bool, rom_bar: bool) -> None:
-    """Write one passed-through device, with an alias of ours where a property of QEMU's is set by it."""
+    """Write one passed-through device; ``aliased``: with an alias, by which a QEMU property is set."""
     domain, bus, rest = device.address.split(":")
     slot, function = rest.split(".")
     element = _add(devices, "hostdev", mode="subsystem", type="pci", managed="yes")

@@ -3,8 +3,8 @@
 """The state of the host when a domain was planned, kept in the domain's own metadata. Pure.
 
 libvirt keeps the element as it is given (https://libvirt.org/formatdomain.html, "metadata": one top-level element per
-name space). It holds only what a reboot of an unchanged host does not change: no driver, no group number, and the limit
-of a link, not its speed while the device is idle.
+name space). It has only facts that a reboot of an unchanged host does not change: no driver, no group number, and the
+limit of a link instead of its current speed, which may be lower while the device is idle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 NAMESPACE = "https://github.com/sailloft/sailloft/plan/1"
 ET.register_namespace("sailloft", NAMESPACE)
 
-# A link is between one of these and what is below it; an upstream and a downstream port of a switch share silicon.
+# A link is between one of these and what is below it; upstream and downstream ports of a switch are in one chip.
 LINK_PORTS = frozenset({"root_port", "switch_downstream"})
 
 
@@ -26,7 +26,7 @@ class Recorded:
     """One passed-through function as it was planned; every value is text, "" where it is not known.
 
     ``path`` is the root complex and the bridges down to the function, ``group`` the other members of its IOMMU group
-    that are no bridges, ``model`` the PCI ids, ``link`` the best that both ends of its link can do.
+    except bridges, ``model`` the PCI ids, ``link`` the highest rate that both ends of its link support.
     """
 
     address: str
@@ -41,7 +41,7 @@ class Recorded:
 def record(functions: dict[str, Function], address: str, node: int | None = None) -> Recorded:
     """Return the record of the function at ``address``, which is on ``node`` of the host (``Host.node_of``).
 
-    A loop or a gap above it ends its path.
+    The path ends at a loop or a gap above the function.
     """
     function = functions[address]
     path: list[str] = []
@@ -69,14 +69,15 @@ def record(functions: dict[str, Function], address: str, node: int | None = None
 
 
 def link_limit(functions: dict[str, Function], function: Function) -> tuple[float | None, int | None]:
-    """Return the GT/s and lanes that both ends of the link above ``function`` can do; None: not known.
+    """Return the GT/s and lanes that both ends of the link above ``function`` support; None: unknown.
 
-    A virtual function has no link of its own (PCI Express Base Specification, SR-IOV): it has its physical function's.
+    A virtual function has no link of its own (PCI Express Base Specification, SR-IOV), so that of its physical function
+    is returned.
     """
     owner = functions.get(function.physical_function or function.address, function)
     ends = [owner.link]
     above = functions.get(owner.parent or "")
-    # Without root, a port's type is not readable, but its link is in /sys.
+    # Without root privileges, a port's type is not readable, but its link is in /sys.
     if above is not None and above.port_type in (*LINK_PORTS, None):
         ends.append(above.link)
     speeds = [end.max_speed_gt_s for end in ends if end and end.max_speed_gt_s]
@@ -85,12 +86,12 @@ def link_limit(functions: dict[str, Function], function: Function) -> tuple[floa
 
 
 def link_words(speed_gt_s: float | None, width: int | None) -> str:
-    """Return the link as lspci writes it: "16 GT/s x16"; "" where either is not known."""
+    """Return the link as lspci writes it: "16 GT/s x16"; "" if either is unknown."""
     return f"{speed_gt_s:g} GT/s x{width}" if speed_gt_s and width else ""
 
 
 def write(domain: ET.Element, host: Host, addresses: list[str]) -> None:
-    """Write the record of the host's devices at ``addresses`` into a domain's XML; nothing without any."""
+    """Write the record of the host's devices at ``addresses`` into a domain's XML, if there are any."""
     functions = host.by_address()
     rows = [record(functions, address, host.node_of(functions[address])) for address in sorted(addresses)]
     if rows:
@@ -100,7 +101,7 @@ def write(domain: ET.Element, host: Host, addresses: list[str]) -> None:
 
 
 def read(domain: ET.Element) -> dict[str, Recorded]:
-    """Read the record of a domain's XML, by address; empty where it has none."""
+    """Read the record of a domain's XML, by address; empty if it has none."""
     names = list(Recorded.__dataclass_fields__)
     rows = [
         Recorded(**{name: item.get(name, "") for name in names})

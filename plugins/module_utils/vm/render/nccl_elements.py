@@ -17,10 +17,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.host_record import link_limit
 
 KINDS = ("gpu", "nic")
-# The elements that NCCL adds while it runs, out of the same 256: to a GPU its gpu element and an nvlink for each
-# other end (at most six are known: the NVSwitches of a DGX-2), to a NIC a nic and a net.
+# The number of elements that NCCL adds while it runs, which count for the same limit of 256: for a GPU its gpu element
+# and an nvlink for each other end (at most six are known: the NVSwitches of a DGX-2), for a NIC a nic and a net.
 ADDED = {"gpu": 7, "nic": 2}
-# As the kernel writes them since 5.7, ascending.
+# The link speeds as the kernel writes them since 5.7, ascending.
 SPEED_TEXTS = sorted((speed, text) for text, speed in {**LINK_SPEEDS, "2.5 GT/s PCIe": 2.5}.items() if "PCIe" in text)
 HEADER = "<!-- Written by sailloft.fleet from the plan of this virtual machine; changes here are lost. -->\n"
 
@@ -65,7 +65,7 @@ def document(cells: Iterable[tuple[dict[str, str], list[Pci]]]) -> str:
 
 
 def needed(text: str, functions: Iterable[Function]) -> int:
-    """Return how many elements NCCL needs for a file, with those that it adds itself for ``functions``."""
+    """Return the number of elements that NCCL needs for a file, with those that it adds for ``functions``."""
     added = sum(ADDED.get(function.kind, 0) for function in functions)
     return sum(line.lstrip()[:2] != "</" for line in text[len(HEADER) :].splitlines()) + added
 
@@ -73,7 +73,7 @@ def needed(text: str, functions: Iterable[Function]) -> int:
 def link(known: dict[str, Function], function: Function) -> dict[str, str]:
     """Return speed and width of the host's link; empty if the host does not report them."""
     speed, width = link_limit(known, function)
-    # A speed that NCCL does not know yet counts as the highest that it does.
+    # A speed that NCCL does not know yet is written as the highest known one below it.
     texts = [text for known_speed, text in SPEED_TEXTS if speed is not None and known_speed <= speed]
     return {"link_speed": texts[-1] if texts else "", "link_width": str(width) if width is not None else ""}
 
@@ -84,7 +84,7 @@ def processor(cpu: Cpu) -> dict[str, str]:
     names = {kernel: name for name, kernel in ARCHITECTURES.items()}
     if cpu.architecture in names:
         attributes["arch"] = names[cpu.architecture]
-    # NCCL knows no other value, and its format may not be able to hold the text.
+    # NCCL knows no other vendor, and its format may not be able to hold the text.
     if cpu.vendor in VENDORS:
         attributes["vendor"] = cpu.vendor
     return attributes

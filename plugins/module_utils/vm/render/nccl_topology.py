@@ -1,24 +1,26 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The topology file that NCCL in the planned guest is given (NCCL_TOPO_FILE): the guest's tree, the host's links. Pure.
+"""The topology file for NCCL in the planned guest (NCCL_TOPO_FILE): the guest's tree with the host's links. Pure.
 
-The reason: QEMU's switches report 2.5 GT/s and one lane. NCCL computes 0.2 GB/s from that and avoids the PCI tree. NCCL
-takes the values that are in the file, and reads the others in the guest (NVIDIA/nccl src/graph/xml.cc,
-ncclTopoGetXmlFromSys, ncclTopoGetXmlFromGpu, ncclTopoFillNet). So the file holds what the guest cannot show, and
-nothing that NCCL finds better itself: no gpu, nic, net and nvlink elements (dev, sm, rank, gdr, names, guids), no ids
-of the GPUs and NICs, no family and model of the processor, no host_hash.
+The file is needed because QEMU's switches report 2.5 GT/s and one lane. NCCL computes 0.2 GB/s from that and avoids
+the PCI tree. NCCL uses the values that are in the file, and reads the others in the guest (NVIDIA/nccl
+src/graph/xml.cc, ncclTopoGetXmlFromSys, ncclTopoGetXmlFromGpu, ncclTopoFillNet). So the file has what the guest cannot
+show, and nothing that NCCL detects better itself: no gpu, nic, net and nvlink elements (dev, sm, rank, gdr, names,
+guids), no ids of the GPUs and NICs, no family and model of the processor, no host_hash.
 
-- A ``cpu`` for each guest cell that carries a GPU or NIC, with its virtual CPUs. NCCL has no NODE: root complexes of
-  one cell are PHB to it, in the file as without it. Where the guest does not know the node, ``numaid`` is -1, the
-  kernel's.
-- If the file is more than NCCL reads, it has no NIC without RDMA. NCCL reads such a NIC in the guest if it uses it.
+- A ``cpu`` for each guest cell that has a GPU or NIC, with its virtual CPUs. NCCL has no path class NODE: root
+  complexes of one cell are PHB for it, with and without the file. If the guest does not know the node, ``numaid`` is
+  -1, as in the kernel.
+- If the file has more elements than NCCL reads, NICs without RDMA are left out. NCCL reads such a NIC in the guest if
+  it uses it.
 - A ``pci`` for each switch, at its upstream port, which is where NCCL itself looks (it goes up two levels at a time),
-  with the host switch's ids: NCCL knows the Broadcom switches that show one switch as two, and merges these. Root ports
-  and downstream ports are no elements; but a root port with several GPUs or NICs behind it is one, as they share it.
-- ``link_speed`` and ``link_width``: the limit of the host's link, the lesser of device and port above, as NCCL computes
-  it on the host. A virtual function has its physical function's. If the host does not report them, both are empty, as
-  NCCL writes them for a device that /sys does not have: it counts 8 GT/s and 16 lanes. Without these attributes NCCL
-  would read QEMU's port.
+  with the ids of the host's switch: NCCL knows the Broadcom switches that show one switch as two, and merges these.
+  Root ports and downstream ports are not elements, except a root port with several GPUs or NICs behind it, because
+  they share it.
+- ``link_speed`` and ``link_width``: the limit of the host's link, the lower one of device and port above, as NCCL
+  computes it on the host. A virtual function has the values of its physical function. If the host does not report
+  them, both are empty, as NCCL writes them for a device that is not in /sys: it then assumes 8 GT/s and 16 lanes.
+  Without these attributes NCCL would read those of QEMU's port.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def render(plan: DomainPlan, host: Host) -> str:
     """Return the file's text, always the same for the same plan; ``host`` is the host of the plan.
 
     If all GPUs and NICs are more than NCCL reads, the file leaves out the NICs that have no RDMA device on the host.
-    Even that may be more: see ``elements``.
+    Even then, it may have too many elements: see ``elements``.
     """
     text = _text(plan, host, frozenset())
     if _needed(plan, text, frozenset()) <= MAX_ELEMENTS:
@@ -45,7 +47,7 @@ def render(plan: DomainPlan, host: Host) -> str:
 
 
 def for_guest(plan: DomainPlan, host: Host) -> str | None:
-    """Return ``render``'s text if the guest has a GPU, and so a use for NCCL, and NCCL can read it; else None."""
+    """Return the text of ``render`` if the guest has a GPU and NCCL can read the file, else None."""
     if not plan.chosen.gpus or elements(plan, host) > MAX_ELEMENTS:
         return None
     return render(plan, host)
@@ -64,9 +66,9 @@ def _needed(plan: DomainPlan, text: str, out: frozenset[str]) -> int:
 
 
 def _without_rdma(plan: DomainPlan) -> frozenset[str]:
-    """Return the NICs whose driver on the host, or their physical functions', made a network interface without RDMA.
+    """Return the NICs that, with their physical function, have a network interface on the host but no RDMA device.
 
-    NCCL may use some of them through a plugin (Slingshot's). Nothing is known of a NIC that is bound to VFIO.
+    NCCL may use some of them through a plugin (Slingshot's). Nothing is known about a NIC that is bound to VFIO.
     """
     found = set()
     for function in plan.chosen.nics:
@@ -118,5 +120,5 @@ def _cpu(plan: DomainPlan, host: Host, number: int) -> dict[str, str]:
         if cell.id == number:
             count = 1 + max(max(item.vcpus) for item in plan.processors.cells)
             attributes["affinity"] = nccl_elements.mask(cell.vcpus, count)
-    # Under emulation the guest has another processor than the host: NCCL asks it.
+    # Under emulation the guest has another processor than the host, which NCCL reads in the guest.
     return {**attributes, **(nccl_elements.processor(host.cpu) if plan.accelerator == "kvm" else {})}

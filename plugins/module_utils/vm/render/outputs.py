@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The forms of a plan: what the modules return of it, and its files. Pure."""
+"""The output of a plan: the result that the modules return, and its files. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.nccl_topo
 
 
 def returned_of(plan: DomainPlan, host: Host) -> dict[str, Any]:
-    """Return the form of a plan for ``host`` that gpu_domain, gpu_domain_info and gpu_plan return."""
+    """Return the result for a plan of ``host`` that gpu_domain, gpu_domain_info and gpu_plan return."""
     return {"plan": plan.to_dict(), "xml": domain_xml.render(plan), "nccl_topology": for_guest(plan, host)}
 
 
 def plan_files(plan: DomainPlan, host: Host, returned: dict[str, Any]) -> dict[str, str]:
-    """Return by file name: libvirt's XML, NCCL's topology file where there is a GPU, the picture of host and guest.
+    """Return the files by name: libvirt's XML, NCCL's topology file if there is one, the picture of host and guest.
 
-    ``returned`` is what ``returned_of`` gave of the plan. Raises TopologyError where the host contradicts itself.
+    ``returned`` is the result of ``returned_of``. Raises TopologyError if the host's topology is inconsistent.
     """
     files = {
         f"{plan.name}.xml": returned["xml"],

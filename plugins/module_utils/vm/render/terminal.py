@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Plans as text for a terminal: each virtual machine as a tree, its fidelity to the host, what stays free. Pure."""
+"""Plans as text for a terminal: each virtual machine as a tree, its fidelity to the host, and what stays free. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def show(name: str, plans: list[DomainPlan], host: Host) -> list[str]:
 
 
 def fidelity_line(fidelity: Fidelity) -> str:
-    """Return "fidelity 100%: 120 of 120 pairs"; rounded down, so that 100% is all of them."""
+    """Return "fidelity 100%: 120 of 120 pairs"; rounded down, so that 100% means all pairs."""
     if not fidelity.total:
         return "fidelity: no two devices to compare"
     return f"fidelity {100 * fidelity.equal // fidelity.total}%: {fidelity.equal} of {fidelity.total} pairs"
@@ -57,7 +57,7 @@ def _machine(plan: DomainPlan, host: Host) -> list[str]:
     for cell in plan.processors.cells:
         complexes = [words.root_complex(plan, port) for port in plan.root.expanders if port.cell == cell.id]
         top.below.append(Line(_cell(cell), complexes))
-    # The host does not report a node, or the guest is flat on purpose.
+    # Devices whose node the host does not report, and those of a guest that is flat on purpose.
     top.below += [words.root_complex(plan, port) for port in plan.root.expanders if port.cell is None]
     flat = Line("root complex pci0000:00, the guest's own", words.below(plan, pci_tree.Port(pci_tree.ROOT), plan.root))
     top.below += [flat] if flat.below else []
@@ -74,7 +74,7 @@ def _machine(plan: DomainPlan, host: Host) -> list[str]:
 
 
 def _gpudirect(plan: DomainPlan, host: Host) -> list[str]:
-    """Return the outlook for GPUs and NICs once the roles have run; nothing without a GPU and a NIC."""
+    """Return the GPUDirect outlook after the roles have run; nothing without a GPU and a NIC."""
     if not plan.chosen.gpus or not plan.chosen.nics:
         return []
     paths = Paths(host)
@@ -91,7 +91,7 @@ def _gpudirect(plan: DomainPlan, host: Host) -> list[str]:
 
 
 def _share(plan: DomainPlan) -> str:
-    """Return its share of the host's threads and memory, and the use of the other threads, as text."""
+    """Return the plan's share of the host's threads and memory, and the use of the other threads, as text."""
     share = plan.processors.share
     rest = {
         "kept for the host": share.kept,
@@ -113,11 +113,11 @@ class _Words:
         self._one_domain = all(function.address.startswith(DOMAIN) for function in host.functions)
 
     def root_complex(self, plan: DomainPlan, port: pci_tree.Port) -> Line:
-        """Return the line of an expander bus, with all below."""
+        """Return the line of an expander bus, with everything below."""
         return Line(f"root complex pci0000:{port.bus:02x}, host {port.host}", self.below(plan, port, port))
 
     def below(self, plan: DomainPlan, above: pci_tree.Port, here: pci_tree.Port) -> list[Line]:
-        """Return devices and switches below a port, without root and downstream ports: a device's bus tells them."""
+        """Return devices and switches below a port, without root and downstream ports, which a device's bus shows."""
         lines = [
             self._device(plan.functions[endpoint.key], pci_tree.address(here.bus, endpoint.slot, endpoint.function))
             for endpoint in here.endpoints
@@ -159,7 +159,7 @@ class _Words:
 
 
 def _left(plans: list[DomainPlan], host: Host) -> list[str]:
-    """Return what no virtual machine has: devices, and the CPUs and memory of each node."""
+    """Return lines about the devices, CPUs and memory that no virtual machine has."""
     given = {function.address for plan in plans for function in plan.chosen.all()}
     rest = [function for function in host.functions if function.kind in KINDS and function.address not in given]
     # A port whose VFs exist stays with the host and serves them.
@@ -178,7 +178,7 @@ def _left(plans: list[DomainPlan], host: Host) -> list[str]:
 
 
 def _unknown(host: Host) -> list[str]:
-    """Return the facts that planning uses and the reading of this host lacks."""
+    """Return the facts that planning uses and that were not read on this host."""
     gpus = [function for function in host.functions if function.kind == "gpu"]
     checks = {
         "BARs (the MMIO window)": any(function.bars for function in gpus),

@@ -17,10 +17,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 
 
 def module_of(make: Callable[..., Any], **given: Any) -> Any:
-    """Return the AnsibleModule that ``make`` makes of ``given``, with domains that ``parse_specs`` can refuse.
+    """Return the AnsibleModule that ``make`` makes from ``given``, even if a nested option is no dictionary.
 
-    Ansible expects a nested dictionary, and ends with a TypeError where it gets another value (``gpus: 8``)
-    (ansible.module_utils.common.parameters, _validate_sub_spec). Then ``parse_specs`` checks the nested options.
+    For such an option (``gpus: 8``), Ansible raises a TypeError (ansible.module_utils.common.parameters,
+    _validate_sub_spec). Then the module gets no nested options, and ``parse_specs`` checks and refuses them.
     """
     try:
         return make(**given)
@@ -30,7 +30,7 @@ def module_of(make: Callable[..., Any], **given: Any) -> Any:
 
 
 def gpu_domain_options(uri: str) -> dict[str, Any]:
-    """Return the options of the module gpu_domain; ``uri`` is the default of libvirt's."""
+    """Return the options of the module gpu_domain; ``uri`` is the default URI of libvirt."""
     return {
         "domains": {"type": "list", "elements": "dict", "required": True, "options": domain_options()},
         "state": {"type": "str", "choices": ["present", "running", "stopped", "absent"], "default": "running"},

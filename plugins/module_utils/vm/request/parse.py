@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
     """Return the specs of all virtual machines of one host, from plain data. Raises DomainError on the first error.
 
-    ``None`` is "not given" (Ansible passes it for an option without a value).
+    ``None`` means "not given" (Ansible passes it for an option without a value).
     """
     specs = [_spec(item) for item in data]
     _unique((spec.name, spec.name) for spec in specs)
@@ -44,7 +44,7 @@ def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
 
 
 def parse_module_ids(data: dict[str, Any] | None) -> dict[str, int]:
-    """Return PCI address -> GPU physical id, from plain data. Raises DomainError where one is neither."""
+    """Return GPU physical ids by PCI address, from plain data. Raises DomainError if one of them is invalid."""
     ids: dict[str, int] = {}
     for key, number in (data or {}).items():
         try:
@@ -75,7 +75,7 @@ def _spec(data: dict[str, Any]) -> DomainSpec:
     parts: dict[str, Any] = {}
     for item in fields(DomainSpec):
         annotation, value = str(item.type), data.get(item.name)
-        # Roles leave out what is optional with an empty dictionary.
+        # Roles pass an empty dictionary for an optional setting that is left out.
         if annotation not in INNER or value is None or (annotation.endswith("None") and not value):
             continue
         build = _each if annotation.startswith("list") else _build
@@ -119,7 +119,7 @@ def _build(kind: type, data: Any, name: str, where: str, parts: dict[str, Any] |
     return kind(**made)
 
 
-# The rules for settings together, on any host.
+# The rules for combinations of settings, on any host.
 
 
 def _bits_and_accelerator(spec: DomainSpec) -> None:

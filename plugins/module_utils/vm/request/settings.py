@@ -12,7 +12,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import Check, InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 
-# libvirt refuses "/" and a few more. QEMU's pid and log files have the name, so only characters valid in all are used.
+# libvirt refuses "/" and a few others. QEMU's pid and log files also have the name, so only characters that are valid
+# everywhere are allowed.
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 SHORT_ADDRESS = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -29,7 +30,7 @@ ADDRESS_BITS_MAX = 52
 DEVICES_MAX = 256
 # Queue pairs of a network interface: MAX_TAP_QUEUES of Linux drivers/net/tun.c.
 QUEUES_MAX = 256
-# A disk: 1 PiB, more than QEMU's qcow2 can address with its default clusters and tables in use.
+# 1 PiB, more than a qcow2 disk of QEMU can address with the default size of clusters and tables.
 DISK_MIB_MAX = 1 << 30
 # x86-64's sizes of huge pages; 0 is ordinary memory.
 HUGE_PAGES_MIB = (0, 2, 1024)
@@ -44,7 +45,7 @@ BITS = re.compile(r"[1-9][0-9]")
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: ``check`` returns its value or raises InvalidValueError; the others are as in Ansible's options."""
+    """One setting: ``check`` returns its value or raises InvalidValueError; the rest is as in Ansible's options."""
 
     check: Check
     type: str
@@ -63,7 +64,7 @@ def choice(*known: str) -> Setting:
 
 
 def check_power_of_two(value: Any) -> int:
-    """Check a power of two; 0 is "as computed"."""
+    """Check a power of two; 0 means that the value is computed."""
     if values.whole(value, 0, WINDOW_MIB_MAX, "MiB") & (value - 1):
         raise InvalidValueError(f"{value} is not a power of two", "leave it out to have it computed")
     return value

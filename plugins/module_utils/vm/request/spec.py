@@ -18,11 +18,11 @@ ACCELERATORS = ("auto", "kvm", "qemu")
 NIC_FUNCTIONS = ("vf", "pf")
 DISK_FORMATS = ("qcow2", "raw")
 INTERFACE_TYPES = ("network", "bridge", "user")
-# "auto" is as libvirt and QEMU do it; for block devices no cache and native I/O.
+# "auto" is the default of libvirt and QEMU; for block devices it is no cache and native I/O.
 DISK_CACHES = ("auto", "none", "writeback", "writethrough", "directsync", "unsafe")
 DISK_IO = ("auto", "native", "threads", "io_uring")
 
-# The name space of the uuids, which are derived from names; any constant is good that never changes.
+# The name space of the uuids, which are derived from names. The value is arbitrary, but must never change.
 UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "gpu-domain.sailloft")
 
 
@@ -61,9 +61,9 @@ class Nics:
 
 @dataclass
 class Disk:
-    """An image file or block device on the host; the first that is not read-only is booted from.
+    """An image file or block device on the host; the guest boots from the first that is not read-only.
 
-    With ``base`` a missing file is made: a qcow2 overlay of that image, of ``size_mib`` (0: the base's).
+    With ``base``, a missing file is made as a qcow2 overlay of that image, with ``size_mib`` (0: the size of the base).
     """
 
     path: str = field(metadata=_by(settings.PATH))
@@ -77,12 +77,12 @@ class Disk:
 
     @property
     def is_block_device(self) -> bool:
-        """Return True if it is a device of the host, not a file."""
+        """Return True if the disk is a block device of the host, not a file."""
         return self.path.startswith("/dev/")
 
     @property
     def tuning(self) -> dict[str, str]:
-        """Return cache and io for libvirt, without those that are "auto" and left to libvirt."""
+        """Return cache and io for libvirt, without those that are "auto" and so left to libvirt."""
         of_kind = {"cache": "none", "io": "native"} if self.is_block_device else {}
         given = {name: value for name, value in (("cache", self.cache), ("io", self.io)) if value != "auto"}
         return {**of_kind, **given}
@@ -100,7 +100,7 @@ class Interface:
 
 @dataclass
 class Boot:
-    """A kernel to boot directly, past the disk's boot loader; paths on the host."""
+    """A kernel to boot directly, without the disk's boot loader; paths on the host."""
 
     kernel: str = field(metadata=_by(settings.PATH))
     initrd: str | None = field(default=None, metadata=_by(settings.PATH))
@@ -109,7 +109,7 @@ class Boot:
 
 @dataclass
 class DomainSpec:
-    """One virtual machine. Numbers are in the unit of their name; 0 of ``mmio_window_mib`` is "as computed"."""
+    """One virtual machine. Numbers are in the unit of their name; ``mmio_window_mib`` 0 means computed."""
 
     name: str = field(metadata=_by(settings.NAME))
     memory_mib: int = field(
@@ -149,7 +149,7 @@ class DomainSpec:
 
     @property
     def uuid(self) -> str:
-        """Return the uuid, the same for the same name everywhere: a plan needs no randomness."""
+        """Return the uuid, which depends on the name only: a plan needs no randomness."""
         return str(uuid.uuid5(UUID_NAMESPACE, self.name))
 
     def mac(self, index: int) -> str:

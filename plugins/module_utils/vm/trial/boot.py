@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Boot a plan's PCI tree under an emulating QEMU, until the firmware has enumerated it as planned or time is up."""
+"""Boot a plan's PCI tree in an emulated guest until the firmware has enumerated it as planned, or until a timeout."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.trial import stand_ins
 
 QEMU = "qemu-system-x86_64"
-# The paths of the images in the distributions: Debian and Ubuntu; Fedora and RHEL, with the same path of SeaBIOS.
+# The paths of the images: first Debian and Ubuntu, then Fedora and RHEL. SeaBIOS has the same path in all of them.
 IMAGES = {
     "efi": ("/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/edk2/ovmf/OVMF_CODE.fd"),
     "bios": ("/usr/share/seabios/bios-256k.bin",),
 }
 PACKAGES = {"efi": "ovmf (Debian, Ubuntu) or edk2-ovmf (Fedora, RHEL)", "bios": "seabios or seabios-bin"}
-# The trial of a correct plan ends by itself; a wide OVMF window on a busy machine took 95 s.
+# The trial of a correct plan ends before this; a wide OVMF window on a busy machine took 95 s.
 TIMEOUT_S = 300
 POLL_S = 0.25
 
@@ -35,8 +35,8 @@ def run(
     """Boot ``plan`` with ``firmware`` ("efi", "bios"; None: the plan's) and compare what it enumerates with the plan.
 
     Returns firmware, as_planned, seconds, findings (``Finding.to_dict``) and left_out (sentences). Everything that is
-    not as planned after ``timeout_s`` is a finding. The guest is ended in every case. Raises DomainError where QEMU or
-    the firmware is missing, or QEMU refuses the arguments.
+    not as planned after ``timeout_s`` is a finding. QEMU is terminated in every case. Raises DomainError if QEMU or
+    the firmware is missing, or if QEMU refuses the arguments.
     """
     firmware = firmware or plan.spec.firmware
     image = _image(plan, firmware)
@@ -97,7 +97,7 @@ def _image(plan: DomainPlan, firmware: str) -> str:
 
 
 def _watch(plan: DomainPlan, process: subprocess.Popen[bytes], path: str, end: float) -> list[stand_ins.Finding]:
-    """Ask QEMU until all is as planned, or until ``end``. Raises OSError where QEMU ends."""
+    """Poll QEMU until everything is as planned, or until ``end``. Raises OSError if QEMU ends."""
     with socket.socket(socket.AF_UNIX) as connection:
         while True:
             try:

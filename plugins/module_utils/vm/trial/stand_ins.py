@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The planned PCI tree as QEMU's arguments, with stand-ins for its devices, and the firmware's result. Pure.
 
-libvirt's controllers are QEMU's devices one to one (libvirt src/qemu/qemu_command.c, qemuBuildControllerPCIDevProps),
-so the tree that is tried is the one that libvirt would start.
+Each libvirt controller is one QEMU device (libvirt src/qemu/qemu_command.c, qemuBuildControllerPCIDevProps), so the
+tree of the trial is the one that libvirt would start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VIRTIO_DRIVERS = {"serial": "virtio-serial-pci", "disk": "virtio-blk-pci", "inte
 # Memory of a trial, in equal cells: enough for OVMF. More would only move the 64-bit window up.
 MEMORY_MIB = 256
 # On an emulated processor, OVMF's start takes twice as long with every bit from about 42 on (measured with OVMF
-# 2022.11, no tree: 40 bits 3 s, 43 bits 6 s, 46 bits more than 150 s), so a trial has the fewest that hold the window.
+# 2022.11, no tree: 40 bits 3 s, 43 bits 6 s, 46 bits more than 150 s), so a trial has the fewest that suffice.
 FEWEST_ADDRESS_BITS = 40
 
 
@@ -49,10 +49,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class StandIn:
-    """An emulated function in place of a planned one, or of one of its BARs: ``function`` of the endpoint's slot.
+    """An emulated function in place of a planned one, or of one of its BARs.
 
-    ``bar_bytes`` is its 64-bit prefetchable BAR (0: none). ``io``: it has an I/O BAR of 256 bytes. ``host_address`` is
-    of the function that it stands for.
+    ``function`` is its number in the endpoint's slot. ``bar_bytes`` is the size of its 64-bit prefetchable BAR (0:
+    none). ``io``: it has an I/O BAR of 256 bytes. ``host_address`` is the address of the function that it stands for.
     """
 
     identity: str
@@ -64,7 +64,7 @@ class StandIn:
 
 @dataclass
 class Found:
-    """QEMU's facts of one function; ``way`` are the bridges above as (identity, prefetchable window or None)."""
+    """QEMU's facts on one function; ``way`` are the bridges above as (identity, prefetchable window or None)."""
 
     place: str
     way: list[tuple[str, tuple[int, int] | None]]
@@ -112,7 +112,7 @@ def arguments(plan: DomainPlan, firmware: str, image: str) -> list[str]:
 
 
 def address_bits(plan: DomainPlan) -> int:
-    """Return the fewest bits that hold the planned window above 4 GiB, at most the guest's where these are known.
+    """Return the fewest bits, but at least ``FEWEST_ADDRESS_BITS``, that hold the planned window above 4 GiB.
 
     OVMF starts the window on a multiple of its size, so this is one bit more than the window's.
     """
@@ -122,8 +122,8 @@ def address_bits(plan: DomainPlan) -> int:
 def stand_ins(plan: DomainPlan, port: pci_tree.Port) -> list[StandIn]:
     """Return the emulated functions behind ``port``.
 
-    QEMU has no device with BARs of any size and number, only devices with one. So the largest 64-bit prefetchable BAR
-    of a function is at its place, and the others are at free functions of its slot.
+    QEMU has no device with several BARs of any size, only devices with one. So the largest 64-bit prefetchable BAR of a
+    function is at its place, and the others are at free functions of its slot.
     """
     planned = [endpoint for endpoint in port.endpoints if endpoint.role == "hostdev"]
     places: list[StandIn] = []
@@ -141,7 +141,7 @@ def stand_ins(plan: DomainPlan, port: pci_tree.Port) -> list[StandIn]:
 
 
 def left_out(plan: DomainPlan) -> list[str]:
-    """Return what the trial does not show, a sentence each."""
+    """Return sentences on what the trial does not show."""
     sentences = []
     for port in plan.root.walk():
         there = stand_ins(plan, port)
@@ -208,7 +208,7 @@ def _compare_below(
                 findings.append(Finding(what, _range(buses), _range(found.buses)))
             _compare_below(plan, port, [*way, f"port{port.index}"], there, findings, spans)
         else:
-            # Everything below it is wrong, and each device is named.
+            # Everything below a missing port is wrong, too, and each device is reported.
             _compare_below(plan, port, [*way, f"port{port.index}"], there, findings, spans)
 
 
@@ -255,7 +255,7 @@ def _compare_bar(
 
 
 def _found(query_pci: list[dict[str, Any]]) -> Iterator[tuple[str, Found]]:
-    """Yield every function that has an identity, with it; the first where a wrong bus number shows one twice."""
+    """Yield each function that QEMU reports, with its identity (``qdev_id``, "" for those of the chipset)."""
     for root in query_pci:
         yield from _found_below(root["devices"], [])
 
@@ -290,7 +290,7 @@ def _range(buses: tuple[int, int] | None) -> str:
 
 
 def _high_bars(plan: DomainPlan, address: str) -> list[int]:
-    """Return the bytes of its 64-bit prefetchable BARs, the largest first."""
+    """Return the bytes of each 64-bit prefetchable BAR of a function, the largest first."""
     regions = [region for region in plan.functions[address].bars if region.kind == "memory" and mmio.is_high(region)]
     return sorted((max(mmio.power_of_two(region.size_bytes), PAGE_BYTES) for region in regions), reverse=True)
 
@@ -331,14 +331,15 @@ def _virtio(plan: DomainPlan, port: pci_tree.Port, endpoint: pci_tree.Endpoint) 
             "-device",
             f"{device},drive={identity}-node",
         ]
-    # Without its boot ROM: a trial must not try the network.
+    # Without its boot ROM, because a trial must not boot from the network.
     return ["-device", device + (",romfile=" if endpoint.role == "interface" else "")]
 
 
 def _stand_in(plan: DomainPlan, port: pci_tree.Port, item: StandIn, multifunction: bool) -> list[str]:
     place = f"id={item.identity},{_at(plan, port, 0, item.function, multifunction)}"
     if item.io:
-        # QEMU's test device: a BAR of any size with nothing behind it, and an I/O BAR that takes a bridge 4 KiB of 64.
+        # QEMU's test device has a BAR of any size with nothing behind it, and an I/O BAR, for which a bridge takes 4
+        # of the 64 KiB of I/O space.
         return ["-device", f"pci-testdev,{place}" + (f",membar={item.bar_bytes}" if item.bar_bytes else "")]
     # QEMU's shared memory device has no I/O BAR. Its memory is only reserved, never accessed.
     memory = f"{item.identity}-memory"

@@ -10,8 +10,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB
 
 # The large BAR by vendor and device, in GiB: the memory of the device by its name in pci.ids, up to the next power of
-# two, which is what NVIDIA's BAR1 and AMD's BAR0 are on servers (the recordings with such GPUs agree). A table for
-# devices that nothing here has read; a topology with BARs counts for more.
+# two. That is the size of NVIDIA's BAR1 and AMD's BAR0 on servers (the recordings with such GPUs agree). The table is
+# for devices whose BARs were not read; BARs in a topology take precedence.
 LARGE_BAR_GIB = {
     (0x10DE, 0x1DB1): 16,  # V100 SXM2 16 GB
     (0x10DE, 0x1DB4): 16,  # V100 PCIe 16 GB
@@ -40,7 +40,7 @@ DEFAULT_GIB = 32
 
 
 def unknown(functions: Iterable[Function]) -> list[str]:
-    """Return the addresses of the GPUs that have a BAR neither in the topology nor in the table."""
+    """Return the addresses of the GPUs whose BAR is neither in the topology nor in the table."""
     return [
         item.address
         for item in functions

@@ -21,7 +21,7 @@ KIB_OF_MIB = 1024
 
 
 def signed(number: int) -> int:
-    """Return a 16-bit id as the API's signed short: 0x8086 as 32902 is refused, as -32634 it works."""
+    """Return a 16-bit id as the API's signed short: the API refuses 0x8086 as 32902, and accepts it as -32634."""
     return number - 0x10000 if number >= 0x8000 else number
 
 
@@ -29,7 +29,7 @@ class Builder:
     """The ConfigSpec of one virtual machine on ``host``.
 
     ``target`` returns the host's ConfigTarget, ``networks`` are those of Site.networks, ``sriov_network`` is the port
-    group of virtual functions. ``config`` is what vCenter has, None for a new one.
+    group of virtual functions. ``config`` is what vCenter has, or None for a new virtual machine.
     """
 
     def __init__(self, name: str, host: Host, target: Any, networks: dict[str, Any], sriov_network: str, config: Any):
@@ -40,7 +40,7 @@ class Builder:
         self.key = -100
 
     def build(self, wanted: dict[str, Any], have: dict[str, Any] | None, datastore: str) -> Any:
-        """Return the spec from ``have`` (read_back.read; None: a new one) to ``wanted``."""
+        """Return the spec that changes ``have`` (read_back.read; None: a new virtual machine) into ``wanted``."""
         spec = vim.vm.ConfigSpec()
         differs = {key for key in wanted if have is None or have[key] != wanted[key]}
         if have is None:
@@ -95,7 +95,7 @@ class Builder:
         return [device for device in self.config.hardware.device if test(device)] if self.config else []
 
     def _passed(self, wanted: dict[str, Any], group: str, spec: Any) -> None:
-        """Remove the devices that are not wanted, and add those that are missing; an equal one is not touched.
+        """Remove the devices that are not wanted, and add those that are missing; equal ones are not changed.
 
         ``group`` is the device group that the virtual machine has, "" for none.
         """
@@ -151,7 +151,7 @@ class Builder:
         )
 
     def _group(self, name: str, spec: Any) -> None:
-        """Add all devices of a vendor's device group, as the host describes them, in one request; "" is no group."""
+        """Add all devices of a vendor's device group, as the host describes them, in one request; "" means no group."""
         groups = vim.vm.VirtualDeviceGroups
         if not name:
             spec.deviceGroups = groups(deviceGroup=[])

@@ -34,13 +34,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.wanted import configure, differences
 
-# If the host does not tell: vSphere 7 U1 and later (VMware Configuration Maximums).
+# The limit if the host reports none: vSphere 7 U1 and later (VMware Configuration Maximums).
 MAX_VCPUS = 768
 POLL_S = 2.0
 
 
 def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
-    """Bring the virtual machines of ``params`` (the module's) into their state. Raises DomainError, TopologyError."""
+    """Bring the virtual machines of the module's ``params`` into their state. Raises DomainError, TopologyError."""
     state = params["state"]
     requests = request.parse(params["domains"], sizes=state != "absent")
     module_ids = parse_module_ids(params["gpu_module_ids"])
@@ -69,7 +69,7 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
 
 
 def info(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the virtual machines of ``params`` as they are, with plan and differences of those with a request."""
+    """Return the virtual machines of ``params`` as they are; those with a request have plan and differences."""
     requests = request.parse(params["domains"] or [])
     with Session(Login.of(params)) as session:
         site = Site(session, params["cluster"])
@@ -99,7 +99,7 @@ def _rows(
     accelerators: dict[str, bool],
     module_ids: dict[str, int],
 ) -> list[Row]:
-    """Return a row for each request on the host that it is on, that it names, or that is chosen for it."""
+    """Return a row for each request, with the host that it is on, that it names, or that is chosen for it."""
     if state == "absent":
         anywhere = next(iter(site.hosts.values()))
         on = {item.name: site.machines[item.name].host if item.name in site.machines else "" for item in requests}
@@ -200,12 +200,12 @@ def _decide(row: Row, state: str, allow_restart: bool) -> None:
     elif stops:
         row.actions = ["power_off"]
     elif state == "running" and machine.state != "running":
-        # A suspended one goes on from where it was (PowerOnVM_Task).
+        # A suspended virtual machine resumes (PowerOnVM_Task).
         row.actions = ["power_on"]
 
 
 def _reservations(rows: list[Row], site: Site) -> list[Finding]:
-    """Return the reservations above what hosts and datastores have; on a host without a change they only warn."""
+    """Return findings on reservations that hosts or datastores cannot meet; on an unchanged host they only warn."""
     findings: list[Finding] = []
     disks_mib: dict[str, int] = {}
     for host in {row.host.name: row.host for row in rows if row.wanted}.values():
@@ -223,7 +223,7 @@ def _reservations(rows: list[Row], site: Site) -> list[Finding]:
         }
         over = list(preflight.of_host(host.name, model, host.cpu_mhz, mine, running, of_nodes))
         if not any(row.actions for row in rows if row.host is host):
-            # They are there already: what others reserve beside them is no reason to fail a run without a change.
+            # These exist already: reservations of others are no reason to fail a run that changes nothing.
             over = [replace(item, severity=WARN) for item in over]
         findings += over
     for row in rows:

@@ -25,12 +25,12 @@ HOSTS: dict[str, dict[str, Any]] = {
     "hosts": {"type": "list", "elements": "str", "default": []},
     "accelerators": {"type": "dict", "default": {}},
 }
-# The names that other collections for vSphere read, too.
+# The names that other collections for vSphere read as well.
 ENVIRONMENT = {"hostname": "VMWARE_HOST", "username": "VMWARE_USER", "password": "VMWARE_PASSWORD"}
 
 
 def with_environment(options: dict[str, dict[str, Any]], env_fallback: Callable[..., Any]) -> dict[str, dict[str, Any]]:
-    """Return the options, where the environment gives those of ``ENVIRONMENT`` that the task does not."""
+    """Return the options; those of ``ENVIRONMENT`` that the task does not set are read from the environment."""
     return {
         name: {**option, "fallback": (env_fallback, [ENVIRONMENT[name]])} if name in ENVIRONMENT else option
         for name, option in options.items()

@@ -48,7 +48,7 @@ class Plan:
 
     @classmethod
     def from_dict(cls, data: Any) -> Plan:
-        """Return the plan of ``to_dict``'s data. Raises DomainError where something is missing or unknown."""
+        """Return the plan of ``to_dict``'s data. Raises DomainError if something is missing or unknown."""
         try:
             plan = cls(**data)
             plan.cells = [PlannedCell(**cell) for cell in data["cells"]]

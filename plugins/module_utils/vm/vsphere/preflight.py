@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Everything that is known to fail in vCenter, before anything is sent. Pure.
+"""The checks for everything that is known to fail in vCenter, before anything is sent. Pure.
 
-vCenter refuses some of it only when a virtual machine starts, and accepts some of it in silence.
+vCenter refuses some of it only when a virtual machine starts, and silently accepts some of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, versions
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import Request
 
-# Options of the common spec that vSphere has no counterpart of, with their default: option -> (default, reason).
+# Options of the common spec without a counterpart in vSphere: option -> (default, reason).
 NO_COUNTERPART = {
     "mirror_topology": (True, "vSphere does not give a guest the host's PCI tree; NCCL's topology file carries it"),
     "iothreads": (1, "ESXi schedules its I/O itself"),
@@ -37,7 +37,7 @@ NO_COUNTERPART = {
 def of_request(
     request: Request, placement: Placement, wanted: dict[str, Any], esxi: str, host: Host
 ) -> Iterator[Finding]:
-    """Yield the faults of one virtual machine on a host of ESXi release ``esxi``."""
+    """Yield the findings on one virtual machine on a host with ESXi release ``esxi``."""
     name, spec, own = request.name, request.spec, request.vsphere
     for option, (default, reason) in NO_COUNTERPART.items():
         if getattr(spec, option) != default:
@@ -107,10 +107,10 @@ def of_host(
     others: dict[str, dict[str, Any]],
     of_nodes: dict[int, int],
 ) -> Iterator[Finding]:
-    """Yield reservations above what the host has.
+    """Yield findings on reservations that the host cannot meet.
 
-    ``wanted`` are the configurations of its virtual machines that run afterwards, ``others`` those of running ones that
-    are not in the request (read_back.read), ``of_nodes`` is the memory that others hold by NUMA node, in MiB.
+    ``wanted`` are the configurations of its virtual machines in the request, ``others`` those of running ones that are
+    not in the request (read_back.read), ``of_nodes`` is the memory that others hold by NUMA node, in MiB.
     """
     every = {**others, **wanted}
     memory_mib = sum(node.memory_bytes for node in host.numa_nodes) // MIB
@@ -148,7 +148,7 @@ def of_host(
 
 
 def of_datastores(disks_mib: dict[str, int], free_bytes: dict[str, int]) -> Iterator[Finding]:
-    """Yield datastores with less room than the new disks (MiB by datastore) can grow to."""
+    """Yield findings on datastores with less free space than the new disks (MiB by datastore) can grow to."""
     for name, size_mib in sorted(disks_mib.items()):
         if size_mib * MIB > free_bytes.get(name, 0):
             yield Finding(

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """A virtual machine's configuration as vCenter has it, in the form of ``wanted.py``; and its share of the host.
 
-Objects are vSphere's VirtualMachineConfigInfo and what it has, read by attribute. Pure.
+The arguments are vSphere's VirtualMachineConfigInfo and its parts, read by attribute. Pure.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def is_passed(device: Any) -> bool:
 
 
 def is_grouped(device: Any) -> bool:
-    """Return True for a device that is there as one of a device group."""
+    """Return True for a device that belongs to a device group."""
     return getattr(device, "deviceGroupInfo", None) is not None
 
 
 def is_network(device: Any) -> bool:
-    """Return True for a virtual network card that is no function of the host."""
+    """Return True for a virtual network card that is not a function of the host."""
     return hasattr(device, "macAddress") and not is_passed(device)
 
 
@@ -125,8 +125,8 @@ def network_of(device: Any, networks: dict[str, str]) -> str:
 def ways(config: Any) -> dict[str, list[str]]:
     """Return the way to each passed-through device in the guest by its host address (guest/addresses.py).
 
-    Only devices of which ESXi has set the slot number, at the first start, are in it. pciPassthruN and ethernetN count
-    the devices of their kind in the order of their keys.
+    It has only devices whose slot number ESXi has set, at the first start. pciPassthruN and ethernetN number the
+    devices of their kind in the order of their keys.
     """
     extra = extra_of(config)
     numbers = {name: int(text) for name, text in extra.items() if SLOT.fullmatch(name) and text.isdigit()}
@@ -146,10 +146,10 @@ def ways(config: Any) -> dict[str, list[str]]:
 
 
 def holdings(configs: dict[str, Any], host: Host) -> dict[str, Holdings]:
-    """Return what each virtual machine of a host holds of it: devices, memory on the nodes of its affinity, CPUs.
+    """Return the resources that each virtual machine holds: devices, memory on the nodes of its affinity, CPUs.
 
-    ESXi does not tell which CPUs run a virtual machine. One of high latency sensitivity has as many of its nodes' to
-    itself as it has vCPUs: here they count from the end of each node, one virtual machine after the other.
+    ESXi does not report which CPUs run a virtual machine. One with high latency sensitivity has as many CPUs of its
+    nodes to itself as it has vCPUs: here they are taken from the end of each node, one virtual machine after the other.
     """
     found: dict[str, Holdings] = {}
     free = {node.id: sorted(node.cpus) for node in host.numa_nodes}

@@ -40,7 +40,7 @@ class VsphereSettings:
 
 @dataclass
 class Request:
-    """One virtual machine as it is asked for. ``networks`` are port groups, ``disks_mib`` the sizes of its disks."""
+    """One requested virtual machine. ``networks`` are port groups, ``disks_mib`` the sizes of its disks."""
 
     spec: DomainSpec
     vsphere: VsphereSettings
@@ -54,7 +54,7 @@ class Request:
 
 
 def parse(data: list[dict[str, Any]], sizes: bool = True) -> list[Request]:
-    """Return the requests of plain data, checked. ``sizes`` False: nothing is made, so that no disk needs a size.
+    """Return checked requests from plain data. With ``sizes`` False nothing is made, so disks need no size.
 
     Raises DomainError on the first error.
     """
@@ -93,7 +93,7 @@ def _request(spec: DomainSpec, data: dict[str, Any], sizes: bool) -> Request:
 
 
 def _size(disk: Any, number: int, name: str) -> int:
-    """Return the size of a disk in MiB. Its path, base and format are libvirt's, and nothing to vSphere."""
+    """Return the size of a disk in MiB. Path, base and format are for libvirt only."""
     try:
         return values.whole(disk.get("size_mib") if isinstance(disk, dict) else None, 1, DISK_MIB_MAX, "MiB")
     except values.InvalidValueError as error:

@@ -110,7 +110,7 @@ def returned(row: Row) -> dict[str, Any]:
 
 
 def diff(row: Row) -> dict[str, str]:
-    """Return what --diff shows of one virtual machine."""
+    """Return the --diff output for one virtual machine."""
     name = f"virtual machine {row.name}"
     before, after = row.have or {}, row.wanted or {}
     if row.machine is not None and row.have is not None and "destroy" not in row.actions:

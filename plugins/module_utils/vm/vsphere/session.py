@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A login to vCenter or ESXi: bulk reads with the property collector, tasks waited for, always closed. Needs pyVmomi.
+"""A session with vCenter or ESXi: bulk reads with the property collector, tasks, always a logout. Needs pyVmomi.
 
-No other file connects. The password is in no message: vSphere's faults do not repeat it, and nothing here does.
+No other file connects. The password is in no message: neither vSphere's faults nor this file repeat it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ try:
 except ImportError:
     SmartConnect = None  # type: ignore[assignment]
 
-# A vCenter that restarts its service is back in some minutes; a broken network is seen within one.
+# Pauses before the attempts to read again over a lost connection, 30 s in total. A vCenter that restarts its service
+# takes longer: the task then fails.
 RETRY_SECONDS = (1, 2, 4, 8, 15)
 # Tasks are read again after these pauses, the last one repeated: one request for all of them.
 POLL_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
-# After so long without a word from a task, a line says that it still runs.
+# After this time without progress of a task, a line says that it still runs.
 TELL_S = 10
 # The most objects of one answer: vCenter pages larger answers (RetrieveOptions.maxObjects).
 PAGE_OBJECTS = 200
@@ -60,12 +61,12 @@ class Login:
 
     @property
     def name(self) -> str:
-        """Return the server for messages."""
+        """Return the name of the server for messages."""
         return f"vCenter {self.hostname}" + (f":{self.port}" if self.port != 443 else "")
 
 
 class Session:
-    """One login. Use it as a context manager: it logs out at its end, after a failure, too."""
+    """One session. Use it as a context manager: it logs out at the end, also after a failure."""
 
     def __init__(self, login: Login, progress: Callable[[str], None] | None = None) -> None:
         if SmartConnect is None:
@@ -132,12 +133,12 @@ class Session:
     @property
     def api_version(self) -> tuple[int, ...]:
         """Return the version that this connection speaks: the lower one of vCenter's and pyVmomi's."""
-        # urn:vim25/8.0.3.0; pyVmomi keeps the quotes of the SOAP header.
+        # The text is like urn:vim25/8.0.3.0; pyVmomi keeps the quotes of the SOAP header.
         text = str(self._instance._stub.versionId).strip('"').rpartition("/")[2]
         return tuple(int(part) for part in text.split(".") if part.isdigit())
 
     def _again(self, read: Callable[[], Any]) -> Any:
-        """Return what ``read`` returns; it reads again after a lost connection or an expired session."""
+        """Return the result of ``read``; retry it after a lost connection or an expired session."""
         why: Exception = ConnectionError()
         for pause in (0, *RETRY_SECONDS):
             time.sleep(pause)
@@ -154,8 +155,8 @@ class Session:
     def read(self, kinds: dict[str, list[str]], root: Any = None) -> dict[str, list[tuple[Any, dict[str, Any]]]]:
         """Return every object of the ``kinds`` (type name -> properties) below ``root`` with these properties.
 
-        One request, and one more for each further page. ``root`` None is the whole inventory. A property that an object
-        does not have is left out. Objects are in the order of their reference.
+        This takes one request, and one more for each further page. ``root`` None is the whole inventory. A property
+        that an object does not have is left out. Objects are in the order of their reference.
         """
 
         def request() -> list[Any]:
@@ -181,7 +182,7 @@ class Session:
         rows: dict[str, list[tuple[Any, dict[str, Any]]]] = {name: [] for name in kinds}
         for found in self._again(request):
             name = found.obj.__class__.__name__.rpartition(".")[2]
-            # A kind can be a base of what is found, as Network is of DistributedVirtualPortgroup.
+            # A kind can be a base class of the found object, as Network is of DistributedVirtualPortgroup.
             name = name if name in rows else next(item for item in kinds if isinstance(found.obj, _kind(item)))
             rows[name].append((found.obj, {item.name: item.val for item in found.propSet}))
         for items in rows.values():
@@ -200,17 +201,17 @@ class Session:
         return found
 
     def call(self, what: str, request: Callable[[], Any], domain: str = "") -> Any:
-        """Return what a request that changes something returns. It is never carried out twice.
+        """Send a request that changes something, and return its result. vCenter never executes it twice.
 
-        ``request`` reaches its objects with ``own``. Raises DomainError with vCenter's words. After a lost connection
-        it is not known if vCenter did it, and the error says so.
+        ``request`` gets its objects from ``own``. Raises DomainError with vCenter's message. After a lost connection it
+        is unknown whether vCenter executed the request, and the error says so.
         """
         try:
             try:
                 return request()
             except vim.fault.NotAuthenticated:
-                # vCenter refused the request for the expired session, so that this is no second time. A session that
-                # it refuses at once again is an error like any other.
+                # vCenter refused the request because the session had expired, so it was not executed. If vCenter also
+                # refuses the new session, that is an error like any other.
                 self._connect()
                 return request()
         except vmodl.MethodFault as error:
@@ -225,8 +226,9 @@ class Session:
     def wait(self, tasks: dict[str, tuple[str, Any]], limit_s: int) -> dict[str, Any]:
         """Wait until all ``tasks`` (key -> what it does, task) have ended; return key -> result.
 
-        All are read with one request each time, and a lost connection or expired session does not end them: they run in
-        vCenter. Raises DomainError with the faults of all that failed, or with those that run longer than ``limit_s``.
+        Each poll reads all of them with one request. A lost connection or an expired session does not end the tasks,
+        which run in vCenter. Raises DomainError with the faults of all failed tasks, or with the names of those that
+        run longer than ``limit_s``.
         """
         ended: dict[str, Any] = {}
         faults: list[DomainError] = []
@@ -272,7 +274,7 @@ class Session:
 
     def _task_infos(self, tasks: list[Any]) -> dict[str, Any]:
         collector = vmodl.query.PropertyCollector
-        # After a new login the old references still name the tasks, through the new connection.
+        # After a new login the old ids still identify the tasks, on the new connection.
         current = [vim.Task(task._moId, self._instance._stub) for task in tasks]
         spec = collector.FilterSpec(
             objectSet=[collector.ObjectSpec(obj=task) for task in current],
@@ -281,7 +283,7 @@ class Session:
         return {found.obj._moId: found.propSet[0].val for found in self._pages([spec])}
 
     def own(self, reference: Any) -> Any:
-        """Return a managed object through the connection of now, which is another one after a new login."""
+        """Return a managed object on the current connection, which is a new one after another login."""
         return type(reference)(reference._moId, self._instance._stub)
 
 
@@ -300,7 +302,7 @@ def words(error: Any) -> str:
     return f"{told} ({name})" if told and name not in told else told or str(error) or name
 
 
-# Our words for faults, by the last part of their name.
+# The remedies for faults, by the last part of their name.
 HINTS = {
     "NoPermission": "the account lacks a privilege; docs/vsphere.md lists the least that it needs",
     "InsufficientResourcesFault": "the reservation is above what the host has free; give it less memory or fewer vCPUs",
@@ -318,5 +320,5 @@ HINTS = {
 
 
 def hint(error: Any) -> str:
-    """Return the next step for a fault; "" where there is none to name."""
+    """Return the remedy for a fault, or ""."""
     return HINTS.get(error.__class__.__name__.rpartition(".")[2], "")

@@ -57,7 +57,7 @@ class Machine:
 
 @dataclass
 class Esxi:
-    """An ESXi host: its ``properties`` by name, and the model of it once it was asked for."""
+    """An ESXi host: its ``properties`` and its virtual machines, by name."""
 
     name: str
     reference: Any
@@ -73,12 +73,12 @@ class Esxi:
 
     @property
     def cpu_mhz(self) -> int:
-        """Return the speed of a core, which reservations count in."""
+        """Return the speed of a core in MHz, from which CPU reservations are computed."""
         return self.properties.get("summary.hardware.cpuMhz") or 0
 
     @property
     def unusable(self) -> str | None:
-        """Return why no virtual machine can be changed on it now; None: it can."""
+        """Return why no virtual machine can be changed on the host now, or None."""
         state = self.properties.get("runtime.connectionState")
         if state != "connected":
             return f"is {state or 'in a state that vCenter does not tell'}"
@@ -140,7 +140,7 @@ class Site:
         return {key: name for name, (_reference, key, _uuid) in self.networks.items() if key}
 
     def host(self, name: str, domain: str = "") -> Esxi:
-        """Return the host of this name, or the only one for "". Raises DomainError naming those that there are."""
+        """Return the host of this name, or the only one for "". Raises DomainError with the existing names."""
         if not name and len(self.hosts) == 1:
             return next(iter(self.hosts.values()))
         if name not in self.hosts:
@@ -150,7 +150,7 @@ class Site:
         return self.hosts[name]
 
     def chosen(self, names: list[str]) -> list[Esxi]:
-        """Return the hosts of these names, or all for none. Raises DomainError where there are none."""
+        """Return the hosts of these names, or all hosts without names. Raises DomainError if there are no hosts."""
         if not self.hosts:
             raise DomainError(
                 f"{self.session.login.name} shows no ESXi host", "check the cluster and the account's privileges"
@@ -168,7 +168,7 @@ class Site:
         return name
 
     def target(self, host: Esxi) -> Any:
-        """Return the host's ConfigTarget; asked for once, and only of hosts that it is needed of."""
+        """Return the host's ConfigTarget, which is requested once, and only from hosts for which it is needed."""
         if host.name not in self._targets:
             reference = self.session.own(self.clusters[host.cluster][1]["environmentBrowser"])
             own = self.session.own(host.reference)
@@ -180,8 +180,8 @@ class Site:
     def model(self, host: Esxi, accelerators: dict[str, bool] | None = None, functions: bool = True) -> Host:
         """Return the host as the project's model.
 
-        ``functions`` False leaves out which functions are virtual, and of which NIC: for this, a host that has some is
-        asked for its ConfigTarget.
+        With ``functions`` False, the model does not say which functions are virtual, and of which NIC: this needs a
+        request for the ConfigTarget if the host has virtual functions.
         """
         if host.name not in self._models:
             infos = host.properties.get("config.pciPassthruInfo") or []
@@ -198,7 +198,7 @@ class Site:
         return self.session.own(self.clusters[host.cluster][1]["resourcePool"])
 
     def folder(self, host: Esxi) -> Any:
-        """Return the folder that new virtual machines are made in: that of the datacenter of the host's cluster."""
+        """Return the folder for new virtual machines: that of the datacenter of the host's cluster."""
         parents = {item._moId: found["parent"]._moId for item, found in self._rows["Folder"] if found.get("parent")}
         folders = {found["hostFolder"]._moId: found["vmFolder"] for _item, found in self._rows["Datacenter"]}
         at = self.clusters[host.cluster][1]["parent"]._moId

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The API version and the virtual hardware that each setting needs. Pure.
 
-pyVmomi leaves out without an error what the negotiated version does not know, and writes a dynamic DirectPath device
-below 7.0 as one without a choice of device. So each setting is checked against this table before anything is sent.
+pyVmomi silently leaves out what the negotiated version does not know, and below 7.0 it writes a dynamic DirectPath
+device as one without a choice of device. So each setting is checked against this table before anything is sent.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ WORDS = {
 
 
 def hardware(version: str) -> int:
-    """Return the number of virtual hardware "vmx-21"; 0 where it has none."""
+    """Return the number of a virtual hardware version: "vmx-21" is 21; 0 without a number."""
     digits = version.rpartition("-")[2]
     return int(digits) if digits.isdigit() else 0
 
 
 def newest_hardware(esxi: str) -> str:
-    """Return the newest virtual hardware of an ESXi release ("8.0.3"); the oldest known for one that is older still."""
+    """Return the newest virtual hardware of an ESXi release ("8.0.3"); for a release before the table, the oldest."""
     release = tuple(int(part) for part in esxi.split(".") if part.isdigit())
     for least, number in HARDWARE_OF_ESXI:
         if release >= least:
@@ -76,9 +76,10 @@ def used(wanted: dict[str, Any]) -> set[str]:
 
 
 def missing(name: str, wanted: dict[str, Any], api: tuple[int, ...]) -> list[Finding]:
-    """Return what the negotiated API or the virtual hardware cannot carry.
+    """Return findings on settings that the negotiated API or the virtual hardware does not support.
 
-    What was asked for by name refuses. Virtual NUMA and its like, which every plan has where they can be, warn.
+    A setting that was requested by name refuses. Virtual NUMA and similar settings, which every plan uses where it can,
+    only warn.
     """
     found = []
     if not wanted["cores_per_numa_node"]:

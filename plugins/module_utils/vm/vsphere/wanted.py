@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The configuration that a placement becomes on vSphere, as plain data. Pure.
+"""The configuration of a placement on vSphere, as plain data. Pure.
 
 ``read_back.py`` reads what vCenter has into the same form, so that both are compared key by key:
 
@@ -26,7 +26,7 @@ ALLOW_P2P = "pciPassthru.allowP2P"
 RELAX_ACS = "pciPassthru.RelaxACSforP2P"
 LARGE_PAGES = "sched.mem.lpage.enable1GPage"
 NODE_AFFINITY = "numa.nodeAffinity"
-# The keys of extraConfig that a plan sets or removes. All others are vCenter's or somebody else's, and stay.
+# The keys of extraConfig that a plan sets or removes. All others belong to vCenter or somebody else, and stay.
 OWNED = (USE_64BIT, MMIO_SIZE, ALLOW_P2P, RELAX_ACS, LARGE_PAGES, NODE_AFFINITY)
 
 
@@ -35,10 +35,10 @@ def configure(
 ) -> dict[str, Any]:
     """Return the wanted configuration on a host with ESXi release ``esxi`` and processors of ``cpu_mhz``.
 
-    ``hardware`` is the virtual hardware that it has or is asked for; "" is the newest of the release.
+    ``hardware`` is the current or the requested virtual hardware; "" is the newest of the release.
 
-    Virtual NUMA, virtual hyperthreads and a device's virtual node are left out below the API or the virtual hardware
-    that has them; what the user asked for by name is not.
+    Virtual NUMA, virtual hyperthreads and a device's virtual node are left out if the API or the virtual hardware is
+    too old for them; settings that the user requested by name are not left out.
     """
     spec, own, processors = request.spec, request.vsphere, placement.processors
     hardware = hardware or versions.newest_hardware(esxi)
@@ -63,13 +63,13 @@ def configure(
         "iommu": spec.remaps_interrupts,
         "memory_reservation_mib": spec.memory_mib if reserved else 0,
         "memory_locked": reserved,
-        # Admission counts cores, so that a core's two threads are reserved once.
+        # Admission control counts cores, so the two threads of a core are reserved once.
         "cpu_reservation_mhz": vcpus // processors.threads * cpu_mhz if high else 0,
         "latency_sensitivity": "high" if high else "normal",
         "device_group": own.device_group,
         "extra": _extra(request, placement),
         "devices": sorted(
-            # A device group is one setting, and its devices are the vendor's.
+            # A device group is one setting; the vendor defines its devices.
             (
                 _device(item, own.passthrough, cell_of, placement, able)
                 for item in passed
@@ -123,7 +123,7 @@ def differences(wanted: dict[str, Any], have: dict[str, Any]) -> list[dict[str, 
                         {"path": f"extra.{name}", "wanted": wanted["extra"].get(name), "have": have["extra"].get(name)}
                     )
         elif key == "disks_mib":
-            # A disk that is larger, and one more than is asked for, stay as they are.
+            # Larger disks, and disks that are not in the request, stay as they are.
             have_mib = have[key][: len(wanted[key])]
             if len(have_mib) < len(wanted[key]) or any(size < least for size, least in zip(have_mib, wanted[key])):
                 found.append({"path": key, "wanted": wanted[key], "have": have[key]})

@@ -2,9 +2,9 @@
 /* Copyright: the Sailloft maintainers */
 /* A network interface that drops all packets and remembers its DCB settings, as a RoCE NIC's driver would.
  *
- * With "netdev" there is none: that interface, whose driver has no DCB, gets these settings beside what it is.
+ * With "netdev" no new interface is made: these settings are added to that interface, whose driver has no DCB.
  *
- * The kernel keeps the DSCP mappings itself. As mlx5, it has one ingress buffer to begin with, and refuses a lossless
+ * The kernel keeps the DSCP mappings itself. Like mlx5, the driver has one ingress buffer at first, and refuses a lossless
  * priority whose buffer has no room. "no_pfc" is a mask of priorities that it cannot make lossless.
  */
 #include <linux/etherdevice.h>
@@ -148,7 +148,7 @@ static int __init start(void)
 	state.pfc.pfc_cap = IEEE_8021QAZ_MAX_TCS;
 	state.buffer.total_size = 1 << 20;
 	state.buffer.buffer_size[0] = 1 << 18;
-	/* Firmware that runs DCBX, which the host has to take over. */
+	/* The firmware runs DCBX, and the host has to take it over. */
 	state.dcbx = DCB_CAP_DCBX_LLD_MANAGED | DCB_CAP_DCBX_VER_IEEE;
 	if (netdev)
 		return lend();

@@ -26,9 +26,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 
 
 def remediation(running: str, wanted: Switch) -> str:
-    """Return the patch that changes a running configuration to ``wanted``: a document like render's, in which null
-    removes a key; "" where nothing differs. Settings that are not this project's stay, except those that contradict the
-    policy.
+    """Return the patch that changes a running configuration to ``wanted``; "" where nothing differs.
+
+    It is a document like render's, in which null removes a key. Settings that are not this project's stay, except those
+    that contradict the policy.
     """
     reader = Reader(wanted.name, document(running, wanted.name))
     have = _normal(reader)
@@ -75,8 +76,9 @@ def _remove_from_port(patch: Tree, reader: Reader, port: str, want: Tree, have: 
 
 
 def restoration(before: str, now: str, name: str) -> str:
-    """Return the patch, as remediation's, from ``now`` back to ``before`` in all that a policy can change; "" where
-    nothing differs. Other settings (passwords, which NVUE does not show) are not in it.
+    """Return the patch from ``now`` back to ``before`` in all that a policy can change; "" where nothing differs.
+
+    It has the form of remediation's patch. Other settings (passwords, which NVUE does not show) are not in it.
     """
     old, new = (_ours(document(text, name)) for text in (before, now))
     for port in new["interface"]:

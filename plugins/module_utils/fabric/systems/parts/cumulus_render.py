@@ -84,7 +84,7 @@ def _port_tree(subject: str, wanted: PortQos, qos: Tree) -> Tree:
                 for number, queue in queues.items()
             }
         }
-        # A profile without a queue would mark nothing, where default-global marks queue 0.
+        # Only with queues: a profile without a queue would mark nothing, but default-global marks queue 0.
         contents["congestion-control"] = {
             "traffic-class": {number: _ecn_tree(queue.ecn) for number, queue in queues.items()}
         }
@@ -162,7 +162,7 @@ def _pfc_tree(subject: str, wanted: PortQos) -> Tree:
 
 
 def _whole_switch(switch: Switch, qos: Tree) -> None:
-    """Return the settings that NVUE keeps once for all ports."""
+    """Add to ``qos`` the settings that NVUE keeps once for all ports."""
     every = list({id(port): port for port in switch.ports.values()}.values())
     if not every:
         return

@@ -35,10 +35,10 @@ CABLE_UNSET = "40m"  # what the modules gather, and write, where no cable is set
 
 
 def remediation(running: str, wanted: Switch) -> str:
-    """Return the modules' calls, in order, that change what was gathered to ``wanted``: JSON, a list of ``{"module":
-    ..., "config": ..., "state": "merged" or "deleted"}``; "" where nothing differs.
+    """Return the modules' calls, in order, that change what was gathered to ``wanted``; "" where nothing differs.
 
-    A port keeps settings that already mean the same, under any name. Settings that contradict on a wanted port are
+    The calls are JSON: a list of ``{"module": ..., "config": ..., "state": "merged" or "deleted"}``. A port keeps
+    settings that already mean the same, under any name. Settings of a wanted port that contradict the policy are
     deleted, and so are objects of this project that no port uses any more.
     """
     steps = _Change(Reader(running, wanted.name), wanted).steps()
@@ -52,8 +52,8 @@ class _Change:
         self.reader = reader
         self.wanted = wanted
         self.want = {module: each["config"] for module, each in json.loads(render(wanted)).items()}
-        self.used: set[tuple[str, str]] = set()  # what each port refers to in the end, by kind and name
-        self.new: set[tuple[str, str]] = set()  # the part of it that a port is given
+        self.used: set[tuple[str, str]] = set()  # what ports refer to after the change, by kind and name
+        self.new: set[tuple[str, str]] = set()  # the part of it that the change gives to a port
 
     def steps(self) -> list[Config]:
         """Return the calls: objects, then ports, contradictions before wanted settings, and unused objects last."""
@@ -112,12 +112,12 @@ class _Change:
         cable = has.get("cable_length") or CABLE_UNSET
         if want.get("cable_length", cable) != cable:
             more["cable_length"] = want["cable_length"]
-        elif more:  # or the module writes its default
+        elif more:  # otherwise the module writes its default
             more["cable_length"] = cable
         return less, more
 
     def bindings(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
-        """Return the maps of a port."""
+        """Add the changes of a port's maps to ``less`` and ``more``, and record what is used."""
         qos = self.wanted.ports[port]
         octets = (qos.dscp_to_class, qos.class_to_queue, qos.class_to_priority, qos.priority_to_queue)
         bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", has.get("qos_maps"))
@@ -147,7 +147,7 @@ class _Change:
         more.update({"qos_maps": put} if put else {})
 
     def octet(self, port: str, bound: Config, form: tuple[str, str, str, str]) -> Octet | None:
-        """Return the content of a map that a port names; None where it cannot be understood, and is replaced."""
+        """Return the content of a map that a port names; None where it cannot be understood and so is replaced."""
         try:
             found = self.reader.bound_map(port, bound, form)
         except FabricError:
@@ -155,7 +155,7 @@ class _Change:
         return (None,) * (DSCPS if form is DSCP_MAP else CLASSES) if found is None else found
 
     def queues(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
-        """Return the scheduler policy and the WRED profiles of a port."""
+        """Add the changes of a port's scheduler policy and WRED profiles to ``less`` and ``more``, and record both."""
         try:
             seen = self.reader.queues(port, has)
         except FabricError:
@@ -185,14 +185,14 @@ class _Change:
                 self.used.add(("wred", profiles[number]))
                 self.new.add(("wred", profiles[number]))
             elif number in there and (not same or (number not in profiles and there[number] in profiles.values())):
-                drop.append({"id": number, "wred_profile": there[number]})  # what marks, or would from now on
+                drop.append({"id": number, "wred_profile": there[number]})  # it marks, or would after this change
             elif number in there:
                 self.used.add(("wred", str(there[number])))
         less.update({"queues": drop} if drop else {})
         more.update({"queues": put} if put else {})
 
     def pfc(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
-        """Return the pauses and the watchdog of a port."""
+        """Add the changes of a port's pauses and watchdog to ``less`` and ``more``."""
         pfc = self.reader.options("sonic_qos_interfaces", f"{port} pfc", has.get("pfc"))
         wanted = self.wanted.ports[port].pfc
         paused = self.reader.paused(port, pfc)
@@ -213,7 +213,7 @@ class _Change:
                 drop[option] = pfc[option]
             elif option in dog and pfc.get(option) != dog[option]:
                 put[option] = dog[option]
-        if put or dog.get("watchdog_action", action) != action:  # or the module writes its default
+        if put or dog.get("watchdog_action", action) != action:  # otherwise the module writes its default
             put["watchdog_action"] = dog.get("watchdog_action", action)
         less.update({"pfc": drop} if drop else {})
         more.update({"pfc": put} if put else {})
@@ -246,7 +246,7 @@ class _Change:
         ]
 
     def sequences(self) -> list[Config]:
-        """Return, for policies that ports are given, the queues that were added or given another kind of service."""
+        """Return, for policies that ports are given, the queues to delete: extra ones, and those of another type."""
         found = []
         for policy in self.objects("sonic_qos_scheduler", self.reader.schedulers):
             wanted = {each["sequence"]: each["scheduler_type"] for each in policy["schedulers"]}
@@ -269,7 +269,7 @@ class _Change:
         ]
 
     def uses(self, port: str, interface: Config) -> None:
-        """Record the objects that a port uses for which nothing is wanted."""
+        """Record the objects that a port outside the plan uses."""
         bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", interface.get("qos_maps"))
         self.used |= {(kind, str(bound.get(option))) for kind, _key, _value, option in (*_BOUND, PFC_GROUP_MAP)}
         self.used.add(("scheduler", str(interface.get("scheduler_policy"))))
@@ -289,7 +289,7 @@ class _Change:
 
 
 def _served(queue: Queue | None) -> tuple[bool, int | None]:
-    """Return how a queue is served; one that only marks is served like one that is not there."""
+    """Return how a queue is served; a queue that only marks is served like a missing one."""
     return (False, None) if queue is None else (queue.strict, queue.bandwidth_percent)
 
 

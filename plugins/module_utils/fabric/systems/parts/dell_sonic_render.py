@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN, named
 
 MOST_PFC = 2
-POLL_INTERVAL_MS = 100  # the least, so that the watchdog's shortest time can be kept
+POLL_INTERVAL_MS = 100  # the minimum, so that the watchdog's shortest time is possible
 PFC_MAP = f"{OWN}PFC"
 _KINDS = {"dscp_maps": "DSCP", "fwd_group_queue_maps": "QUEUE", "fwd_group_pg_maps": "TCPG"}
 

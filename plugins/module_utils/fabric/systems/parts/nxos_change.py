@@ -47,7 +47,7 @@ def kind_and_name(head: str) -> tuple[str, str]:
 
 
 def object_changes(model: Model, head: str, tree: Tree) -> list[str]:
-    """Return the lines that make the class map or policy map ``head``: all, or the difference where it was changed."""
+    """Return the lines that make the class map or policy map ``head``: all, or the difference where it exists."""
     there = (model.class_maps if head.startswith("class-map") else model.policy_maps).get(kind_and_name(head))
     if there is None:
         return lines_of({head: tree})
@@ -90,7 +90,7 @@ def port_changes(own: Settings, wanted: dict[str, str]) -> list[str]:
 
 
 def leftovers(model: Model, used: set[tuple[str, str]]) -> list[str]:
-    """Return the removal of this project's unused objects: policy maps first, for they use class maps."""
+    """Return the lines that remove this project's unused objects: policy maps first, because they use class maps."""
     policies = [key for key in model.policy_maps if OWN_NAME.fullmatch(key[1]) and key not in used]
     needed = {
         ("qos", entry.text.split(" ")[-1])

@@ -8,13 +8,14 @@ Requirements of SONiC's generic config updater for a patch (sonic-utilities, gen
 - /PFC_WD/GLOBAL is never removed.
 - The result is valid under the models: no entry refers to a missing one, and a watchdog's times are at least its
   polling interval.
-- It orders the steps itself, from the difference of before and after. The operations here stand in an order that is
-  right by itself too: referenced entries, then referring ones, and removals in reverse. Keys of several queues that are
-  split have a patch of their own before: the updater does not know that "3-4" has to be removed before "3" is added.
+- The updater orders the steps itself, from the difference of before and after. The operations here are nevertheless in
+  a correct order: referenced entries, then referring ones, and removals in reverse. Keys of several queues that are
+  split are removed in a separate patch before, because the updater does not know that "3-4" must be removed before "3"
+  is added.
 
-It also refuses tables by list (gcu_field_operation_validators.conf.json). Until early in 2026 (sonic-utilities#4219;
-#4226 for release 202511) it took no new entry of WRED_PROFILE or BUFFER_PROFILE on any platform. On such an image those
-operations are to be made by `config load` of the same entries before the patch.
+The updater also refuses tables by a list (gcu_field_operation_validators.conf.json). Until early 2026
+(sonic-utilities#4219; #4226 for release 202511) it accepted no new entry of WRED_PROFILE or BUFFER_PROFILE on any
+platform. On such an image, `config load` must add these entries before the patch.
 """
 
 from __future__ import annotations
@@ -54,21 +55,22 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 SHARED = (*MAPS.values(), PFC_TO_PG_TABLE, "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE")
 OF_PORTS = ("PORT", "PORT_QOS_MAP", "BUFFER_PG", "BUFFER_QUEUE", "QUEUE", "PFC_WD", "SWITCH_HASH")
 OWNED_FIELDS = (*MAPS, REWRITING, "pfc_enable", "pfcwd_sw_enable")
-EGRESS_LOSSY_QUEUE = "q_lossy_profile"  # the queue entries of NVIDIA's and some other vendors' platforms
+EGRESS_LOSSY_QUEUE = "q_lossy_profile"  # in queue entries on NVIDIA's and some other vendors' platforms
 MOST_POOL_BYTES = 64 * 10**9
 HASH_OVERRIDES = tuple(f"ecmp_hash_ipv{version}{of}" for version in (4, 6) for of in ("", "_rdma"))
 
 
 def patches(running: str, wanted: Switch) -> list[list[dict[str, Any]]]:
-    """Return one or two patches, each a list of operations, that change ``running`` to a ConfigDB that ``parse`` reads
-    as ``wanted`` when they are applied one after the other; none where it already is one.
+    """Return the patches, each a list of operations, that change ``running`` to ``wanted`` when applied in order.
+
+    There are one or two, or none where nothing differs. ``parse`` reads the result as ``wanted``.
 
     All QoS of the wanted ports' eight queues is the policy's. Patches keep other ports' entries, fields that the policy
-    does not name (a port's shaper, speed, lanes), queues above 7, and entries without this project's name. Entries that
-    bear it and that nothing refers to any more are removed, as are those of ports that are no longer wanted.
+    does not name (a port's shaper, speed, lanes), queues above 7, and entries without this project's name. Entries with
+    this name that nothing refers to any more are removed, as are those of ports that are no longer wanted.
 
-    Raises FabricError where ``running`` is no ConfigDB, lacks a wanted port, or lacks what the image brings for its
-    platform and the policy needs; and where the result could not be read, or not as ``wanted``.
+    Raises FabricError where ``running`` is not a ConfigDB, lacks a wanted port, or lacks something that the policy
+    needs and that the image has for its platform; and where the result could not be read as ``wanted``.
     """
     db = ConfigDb(running, wanted.name)
     target = _Target(db, wanted)
@@ -97,7 +99,7 @@ class _Target:
         self.db = db
         self.wanted = wanted
         for table in (*SHARED, *OF_PORTS, "BUFFER_POOL", "VERSIONS"):
-            db.table(table)  # refused here if it is none
+            db.table(table)  # refuses it here if it is not a table
         self.tables: dict[str, Any] = {
             table: copy.deepcopy(entries) if table in SHARED or table in OF_PORTS else entries
             for table, entries in db.tables.items()
@@ -229,7 +231,7 @@ class _Target:
         for field in OWNED_FIELDS:
             fields.pop(field, None)
         fields.update(wanted.maps)
-        if PFC_TO_PG in fields:  # so this platform knows it, and needs it for all priorities' groups
+        if PFC_TO_PG in fields:  # so this platform has the map, and needs it for the groups of all priorities
             fields[PFC_TO_PG], name, entry = priorities_as_groups(self.brackets)
             self._table(PFC_TO_PG_TABLE)[name] = dict(entry)
         for number in range(CLASSES):
@@ -249,7 +251,7 @@ class _Target:
             self._table("PORT")[port]["mtu"] = wanted.mtu
 
     def _group(self, key: str, profile: str | None) -> None:
-        """Remove headroom that no class uses; leave a lossy buffer that no class uses."""
+        """Set the profile of a group. Where no class uses the group, remove its headroom, but keep a lossy buffer."""
         groups = self._table("BUFFER_PG")
         if profile is not None:
             groups[key] = {**groups.get(key, {}), "profile": profile}
@@ -299,7 +301,7 @@ class _Target:
             self._table("PFC_WD")["GLOBAL"]["POLL_INTERVAL"] = str(shortest)
 
     def _hash(self) -> None:
-        """Set the hash. Fields that ECMP_FIELDS does not name stay. The table came with release 202305 (SONiC#1167)."""
+        """Set the hash. Fields outside ECMP_FIELDS stay. Releases before 202305 have no such table (SONiC#1167)."""
         if self.wanted.ecmp_fields is None or (self.db.is_old and "SWITCH_HASH" not in self.db.tables):
             return
         fields = self._table("SWITCH_HASH").setdefault("GLOBAL", {})
@@ -324,7 +326,7 @@ class _Target:
 
 
 def _parts(numbers: range) -> list[str]:
-    """Return each queue or group of a policy by itself, and those above them together."""
+    """Return each queue or group below CLASSES separately, and those above together."""
     parts = [str(number) for number in numbers if number < CLASSES]
     above = [number for number in numbers if number >= CLASSES]
     if above:

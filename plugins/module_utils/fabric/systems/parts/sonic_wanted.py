@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The content that a SONiC ConfigDB is to have for one port, in SONiC's tables and fields.
 
-Profiles and maps are named by their content: ports (and switches) that are alike share them, a changed one is a new
-entry beside the old, and references move from one to the other, so that no profile changes under a port that uses it.
-The objects that SONiC's images bring for each platform stay theirs and are only referred to: the buffer pools, which
-the switch's memory decides, and the profiles of lossy groups and of egress (sonic-buildimage,
+Profiles and maps are named after their content. Ports (and switches) that are alike share them. A changed one is a new
+entry beside the old one, and references move to the new one, so that no profile changes while a port uses it. The
+objects that SONiC's images have for each platform are referred to, but not changed: the buffer pools, which depend on
+the switch's memory, and the profiles of lossy groups and of egress (sonic-buildimage,
 files/build_templates/buffers_config.j2 and each platform's buffers_defaults_*.j2).
 """
 
@@ -64,8 +64,8 @@ _SHORT = {
 class WantedPort:
     """One port's part of each table, and the profiles and maps that it refers to, as ``(table, name) -> entry``.
 
-    ``queues`` and ``groups`` by number; a group's profile is its own or INGRESS_LOSSY; ``lossless_queues`` are those
-    that a priority with PFC uses.
+    ``queues`` and ``groups`` are by number. A group's profile is its own or INGRESS_LOSSY. ``lossless_queues`` are the
+    queues that a priority with PFC uses.
     """
 
     shared: dict[tuple[str, str], Entry]
@@ -81,8 +81,8 @@ class WantedPort:
 def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = True) -> WantedPort:
     """Return the entries of a port that is to have ``qos``.
 
-    ``brackets``: references as images before sonic-swss#1754 (2021) have them. ``pools_headroom``: the ingress pool
-    holds the headroom of all (its ``xoff``); where it does not, a group's own buffer must be large enough for it.
+    ``brackets``: references have the form of images before sonic-swss#1754 (2021). ``pools_headroom``: the ingress pool
+    holds the headroom of all groups (its ``xoff``); where it does not, a group's own buffer includes its headroom.
     """
     shared: dict[tuple[str, str], Entry] = {}
 
@@ -122,7 +122,7 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
 
 @lru_cache(maxsize=16)
 def priorities_as_groups(brackets: bool = False) -> tuple[str, str, Entry]:
-    """Return reference, name and entry of the map that makes each priority its own group's."""
+    """Return reference, name and entry of the map that puts each priority into the group of the same number."""
     entry = _map(tuple(range(CLASSES)))
     name = named(_SHORT[PFC_TO_PG_TABLE], entry)
     return refer(PFC_TO_PG_TABLE, name, brackets), name, entry
@@ -155,11 +155,10 @@ def _scheduler(queue: Queue) -> tuple[str, Entry] | None:
 
 
 def _wred(ecn: Ecn) -> Entry:
-    """Return the WRED profile. Packets are green unless a policer colours them; all colours are marked alike, as in
-    SONiC's own profile.
+    """Return the WRED profile, which marks packets of all colours alike, as SONiC's own profile does.
 
-    ``wred_green_enable`` must be set: without it SAI leaves green packets alone, with ECN or not
-    (sonic-net/sonic-buildimage#4545).
+    Packets are green unless a policer colours them. ``wred_green_enable`` must be set: without it, SAI ignores green
+    packets, with or without ECN (sonic-net/sonic-buildimage#4545).
     """
     entry = {"ecn": "ecn_all"}
     for colour in ("green", "yellow", "red"):
@@ -179,11 +178,11 @@ def _watchdog(watchdog: Watchdog) -> Entry:
 
 
 def _buffer(headroom: Headroom, brackets: bool, pools_headroom: bool) -> Entry:
-    """Return the buffer profile. A pause ends when the group's use is down to max(``xon``, limit - ``xon_offset``)
-    (sonic-buffer-profile.yang).
+    """Return the buffer profile.
 
-    The tables of NVIDIA's platforms (pg_profile_lookup.ini) have no ``xon_offset``, since their pause ends at ``xon``.
-    It is not written where ``xon`` says the same.
+    A pause ends when the group's use is down to max(``xon``, limit - ``xon_offset``) (sonic-buffer-profile.yang). The
+    tables of NVIDIA's platforms (pg_profile_lookup.ini) have no ``xon_offset``, because their pause ends at ``xon``. It
+    is not written where ``xon`` means the same.
     """
     size = headroom.reserved_bytes if pools_headroom else headroom.reserved_bytes + headroom.xoff_bytes
     entry = {

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""All claims of a virtual machine on vSphere, in the layers of proof/claims.py, from what was read of it. Pure."""
+"""All claims of a virtual machine on vSphere, in the layers of proof/claims.py, from what was read about it. Pure."""
 
 from __future__ import annotations
 

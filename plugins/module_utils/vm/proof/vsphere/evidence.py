@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The readings of one virtual machine on vSphere, of vCenter and of its guest, that its claims are computed from."""
+"""The facts about one virtual machine on vSphere, read from vCenter and in its guest, for its claims."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan imp
 
 @dataclass
 class Evidence:
-    """Everything read for one proof. ``configuration`` None: there is no such virtual machine."""
+    """Everything read for one proof. ``configuration`` is None if there is no such virtual machine."""
 
     host_name: str
     host: Host  # as vsphere_gpu_vm_info read it, together with the virtual machine
@@ -27,7 +27,7 @@ class Evidence:
     guest: Host | None = None
     guest_settings: Settings | None = None
     nccl_settings: str | None = None  # the guest's /etc/nccl.conf
-    nccl: dict[str, str] = field(default_factory=dict)  # empty: left as it is
+    nccl: dict[str, str] = field(default_factory=dict)  # empty: the file stays as it is
     nccl_topology_asked: bool = False
     nccl_topology_file: str | None = None  # the guest's /etc/nccl-topology.xml
 
@@ -35,7 +35,7 @@ class Evidence:
     def of_domain(cls, host_name: str, host_topology: dict[str, Any], domain: dict[str, Any], **guest: Any) -> Evidence:
         """Return the evidence of an item of vsphere_gpu_vm_info's ``domains``; ``guest`` are the fields of the guest.
 
-        Raises ProofError where it was read without its plan.
+        Raises ProofError if it was read without its plan.
         """
         if not domain.get("plan"):
             why = domain.get("unplanned") or "read it with vsphere_gpu_vm_info and its request"
@@ -54,15 +54,15 @@ class Evidence:
             raise ProofError(f"not a virtual machine of vsphere_gpu_vm_info: {error!r}") from error
 
     def functions(self) -> list[Function]:
-        """Return the plan's functions of the host. Raises TopologyError where the host lacks one."""
+        """Return the host's functions in the plan. Raises TopologyError if the host lacks one."""
         return [self.host.function(device.host_address) for device in self.plan.devices]
 
     def places(self) -> dict[str, str]:
-        """Return the guest address of each function by its host address; those that are not known are left out."""
+        """Return the guest address of each function by its host address, without those that are unknown."""
         return addresses.locate(self.functions(), self.ways, self.guest) if self.guest else {}
 
     def inside(self, address: str) -> Function | None:
-        """Return the guest's function of a function of the host; None: not there, or not known."""
+        """Return the guest's function for a host address, or None if it is missing or unknown."""
         place = self.places().get(address)
         return self.guest.function(place) if self.guest and place else None
 

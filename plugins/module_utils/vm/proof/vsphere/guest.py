@@ -50,7 +50,7 @@ def nccl_settings(evidence: Evidence) -> Claim:
 
 
 def nccl_file(evidence: Evidence) -> Claim:
-    """Claim that the guest's NCCL topology file is that of the plan and of the guest's addresses."""
+    """Claim that the guest's NCCL topology file matches the plan and the guest's addresses."""
     if not (evidence.nccl_topology_asked and nccl_topology.asked(evidence.plan)):
         return guest_os.file_of_nccl("", evidence.nccl_topology_file)
     text = None
@@ -83,7 +83,7 @@ def distances(evidence: Evidence) -> Claim:
 
 
 def _in_file(evidence: Evidence, on_host: dict[str, str]) -> dict[tuple[str, str], str]:
-    """Return the path classes of NCCL's file by pair of names; none where it is not there or is no such file."""
+    """Return the path classes of NCCL's file by pair of names; empty if the file is missing or invalid."""
     try:
         told = read_nccl(evidence.nccl_topology_file or "")
     except TopologyError:
@@ -94,12 +94,12 @@ def _in_file(evidence: Evidence, on_host: dict[str, str]) -> dict[tuple[str, str
 
 
 def _as_nccl(found: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:
-    """Return path classes as NCCL has them: it has no NODE (topology/paths.py)."""
+    """Return path classes as NCCL has them: without NODE (topology/paths.py)."""
     return {pair: "PHB" if path == "NODE" else path for pair, path in found.items()}
 
 
 def gpudirect(evidence: Evidence) -> Iterator[Claim]:
-    """Name each GPU with its nearest NICs: that they reach each other directly is not to be seen through vSphere."""
+    """Name each GPU with its nearest NICs; vSphere does not show whether they reach each other directly."""
     functions, paths = evidence.functions(), Paths(evidence.host)
     nics = [item.address for item in functions if item.kind == "nic"]
     for gpu in (item.address for item in functions if item.kind == "gpu"):

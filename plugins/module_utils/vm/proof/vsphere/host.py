@@ -121,7 +121,7 @@ def sriov(evidence: Evidence) -> Iterator[Claim]:
 
 
 def offered(evidence: Evidence, function: Function) -> Claim:
-    """Claim that ESXi gives a function to guests: DirectPath I/O is active, or its NIC has it as virtual function."""
+    """Claim that ESXi gives a function to guests: DirectPath I/O is active, or it is a virtual function of its NIC."""
     owner = function.physical_function
     if owner:
         found = evidence.host.by_address().get(owner)

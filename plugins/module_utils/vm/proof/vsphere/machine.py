@@ -35,15 +35,15 @@ TOO_OLD = "the API, ESXi or the virtual hardware is older than vSphere 8 (vmx-20
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of wanted.py: its key (below ``extra`` for one of extraConfig), and why a plan can be without it."""
+    """One setting of wanted.py: its key (below ``extra`` for one of extraConfig), and why a plan may lack it."""
 
     claim: str
     key: str
     source: str
-    unset: str  # the reason where the plan has none
+    unset: str  # the reason if the plan does not set it
 
     def row(self) -> Row:
-        """Return its row: vCenter has the planned value."""
+        """Return the row of the claim that vCenter has the planned value."""
         return lambda evidence: [self._claim(evidence)]
 
     def _value(self, configuration: dict[str, Any]) -> Any:
@@ -54,7 +54,7 @@ class Setting:
         planned = self._value(evidence.plan.configuration)
         seen = self._value(evidence.configuration) if evidence.configuration else None
         source = f"vCenter VirtualMachine.config.{self.source}"
-        # 1 thread of a core is no virtual hyperthread.
+        # One thread per core means no virtual hyperthreads.
         if planned in (None, "", 0, False, "normal") or (self.key == "threads_per_core" and planned == 1):
             return not_applicable(LAYER, self.claim, "set", source, self.unset, seen)
         return compare(LAYER, self.claim, planned, seen, source)
@@ -154,7 +154,7 @@ def as_planned(evidence: Evidence) -> Claim:
 
 
 def devices(evidence: Evidence) -> Iterator[Claim]:
-    """Claim each passed-through device of the configuration; a dynamic one by its model, and so many of them."""
+    """Claim each passed-through device of the configuration; dynamic ones by their model and number."""
     planned = evidence.plan.configuration["devices"]
     seen = evidence.configuration["devices"] if evidence.configuration else []
     source = "vCenter VirtualMachine.config.hardware.device"
@@ -199,7 +199,7 @@ def numa_node(evidence: Evidence, function: Function) -> Claim:
 
 
 def memory_window(evidence: Evidence, function: Function) -> Claim:
-    """Claim that a GPU has its large BAR in the guest; the size is that of the table of GPUs."""
+    """Claim that a GPU has its large BAR in the guest; the size is from the table of GPUs."""
     inside = evidence.inside(function.address)
     claim = f"{name(function)} has its large memory window in the guest"
     source = f"guest /sys/bus/pci/devices/{inside.address if inside else '?'}/resource"

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The claims of a virtual machine on vSphere as rows, as proof/registry.py has them for KVM."""
+"""The claims of a virtual machine on vSphere as rows, like those of proof/registry.py for KVM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ API = "vSphere Web Services API"
 
 @dataclass(frozen=True)
 class NotExpressed:
-    """A claim on KVM that vSphere cannot express: the reason, and its cost."""
+    """A claim for KVM that vSphere cannot express, with the reason and its cost."""
 
     layer: str
     claim: str
@@ -28,7 +28,7 @@ class NotExpressed:
     cost: str
 
     def row(self) -> Row:
-        """Return its row: always one claim, which does not apply."""
+        """Return a row of one claim, which is not applicable."""
         reason = f"{self.why}; cost: {self.cost}"
         return lambda _evidence: [not_applicable(self.layer, self.claim, self.wanted, API, reason)]
 

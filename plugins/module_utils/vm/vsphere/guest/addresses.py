@@ -4,13 +4,14 @@
 
 ESXi gives each device a slot number at its first start (``pciPassthruN.pciSlotNumber``, ``ethernetN.pciSlotNumber``).
 VMware KB 2047927, "Mapping PCI slot numbers to guest-visible PCI bus topology": the number is FFF.BBBBB.DDDDD in bits.
-BBBBB 0 is device DDDDD of bus 0; otherwise the device is DDDDD below bridge ``pciBridge(BBBBB-1)``, which has a slot
-number of its own, at function FFF of it. So vCenter tells the way to a device, and the tree that was read in the guest
-tells which address is at its end.
+With BBBBB 0 it is device DDDDD of bus 0; otherwise it is device DDDDD below function FFF of the bridge
+``pciBridge(BBBBB-1)``, which has a slot number of its own. So vCenter gives the way to a device, and the tree that was
+read in the guest gives the address at its end.
 
-From virtual hardware 20 on, EFI gives a guest another tree (Broadcom KB 407595), of which neither article says that the
-way is still this one. So a way is believed only if it ends at a device of the planned vendor and model. Where it does
-not, a device that is the only one of its model in the plan and in the guest is that one; all others are not known.
+From virtual hardware 20 on, EFI gives a guest another tree (Broadcom KB 407595), and neither article says that the ways
+are still the same. So a way is used only if it ends at a device of the planned vendor and model. Otherwise, a device
+is identified by its model if it is the only one of that model both in the plan and in the guest; all others remain
+unknown.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ FUNCTION_SHIFT, BRIDGE_SHIFT, FIVE_BITS, THREE_BITS = 10, 5, 31, 7
 def way(slot: int, bridges: Mapping[int, int]) -> list[str] | None:
     """Return the steps from bus 0 down to a slot number, each as "DEVICE.FUNCTION" in hexadecimal digits.
 
-    ``bridges`` are the slot numbers of pciBridgeN by N; None: one of them is missing.
+    ``bridges`` are the slot numbers of pciBridgeN by N. Return None if one of them is missing, or if they form a loop.
     """
     steps: list[str] = []
-    below = 0  # the function that the step below asks of its bridge
+    below = 0  # the function of the bridge that the step below is on
     seen: set[int] = set()
     while True:
         steps.insert(0, f"{slot & FIVE_BITS:02x}.{below}")
@@ -45,7 +46,7 @@ def way(slot: int, bridges: Mapping[int, int]) -> list[str] | None:
 
 
 def locate(devices: list[Function], ways: Mapping[str, list[str]], guest: Host) -> dict[str, str]:
-    """Return the guest addresses of the host's ``devices`` by host address; those that are not known are left out.
+    """Return the guest addresses of the host's ``devices`` by host address, without those that are unknown.
 
     ``ways`` are those of ``way`` by host address.
     """
@@ -55,7 +56,7 @@ def locate(devices: list[Function], ways: Mapping[str, list[str]], guest: Host) 
         if end is not None and _model(end) == _model(function):
             found[function.address] = end.address
     if len(set(found.values())) < len(found):
-        # Two devices cannot be one: the ways are those of another tree.
+        # Two devices cannot have one address, so the ways are those of another tree.
         found = {}
     planned = Counter(map(_model, devices))
     inside = Counter(map(_model, guest.functions))
@@ -72,7 +73,7 @@ def _model(function: Function) -> tuple[int, int]:
 
 
 def _end(steps: list[str], guest: Host) -> Function | None:
-    """Return the function at the end of a way in the guest; None: there is none."""
+    """Return the function at the end of a way in the guest, or None."""
     here: Function | None = None
     for number, step in enumerate(steps):
         above = here.address if here else None

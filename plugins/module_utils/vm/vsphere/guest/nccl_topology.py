@@ -2,12 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """NCCL's topology file for a guest on vSphere: the host's switches above the guest's addresses. Pure.
 
-ESXi gives the guest a port for each device and no switch, so that GPU and NIC below one switch of the host look as far
-apart as any two. NCCL takes the tree of the file for devices that it names (NVIDIA/nccl src/graph/xml.cc), and a switch
-in it needs none in the guest: Azure's files for ND virtual machines have switches at ffff:ff:01.0 and up, as here.
+ESXi gives the guest a port for each device and no switch, so a GPU and a NIC below one switch of the host look as far
+apart as any two devices. NCCL uses the tree of the file for the devices that the file names (NVIDIA/nccl
+src/graph/xml.cc), and a switch in the file need not exist in the guest: Azure's files for ND virtual machines have
+switches at ffff:ff:01.0 and up, as this one does.
 
-A ``cpu`` is a NUMA node that the guest sees, with its CPUs as the guest has them. A switch with one GPU or NIC below it
-is left out. Rates of links, which vSphere's API does not tell, are empty, as render/nccl_topology.py has them.
+A ``cpu`` is a NUMA node that the guest sees, with its CPUs as the guest has them. A switch with only one GPU or NIC
+below it is left out. Link rates, which vSphere's API does not report, are empty, as in render/nccl_topology.py.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan imp
 
 # Addresses that no device of a guest has: domain ffff, bus ff, 32 devices of 8 functions; 00.0 is left free.
 SWITCH = "ffff:ff:{:02x}.{}"
-UNKNOWN_NODE = -1  # the kernel's, and NCCL's, "not known"
+UNKNOWN_NODE = -1  # "not known" in the kernel and in NCCL
 
 
 def asked(plan: Plan) -> list[str]:
-    """Return the host addresses of the plan's GPUs and NICs; none where there is no GPU, and so no use for NCCL."""
+    """Return the host addresses of the plan's GPUs and NICs; none without a GPU, because NCCL is then not used."""
     kinds = [device.kind for device in plan.devices]
     return [device.host_address for device in plan.devices if device.kind in nccl_elements.KINDS and "gpu" in kinds]
 
@@ -32,8 +33,8 @@ def asked(plan: Plan) -> list[str]:
 def render(plan: Plan, host: Host, guest: Host, places: dict[str, str]) -> str | None:
     """Return the file's text, always the same for the same plan and guest.
 
-    ``places`` are guest addresses by host address (addresses.locate). None: the guest has no GPU, the address of a GPU
-    or NIC is not known, or NCCL cannot read so much.
+    ``places`` are guest addresses by host address (addresses.locate). Return None if the guest has no GPU, the address
+    of a GPU or NIC is unknown, or NCCL cannot read a file of that size.
     """
     wanted = asked(plan)
     if not wanted or set(wanted) - set(places):
@@ -52,7 +53,7 @@ def render(plan: Plan, host: Host, guest: Host, places: dict[str, str]) -> str |
 
 
 def _node(plan: Plan, guest: Host, address: str, place: str) -> int:
-    """Return the guest's NUMA node of a device: what the guest sees, else its cell of the plan if the guest has it."""
+    """Return a device's guest NUMA node: the one that the guest sees, else the planned cell if the guest has it."""
     seen = guest.node_of(guest.function(place))
     if seen is not None:
         return seen
@@ -78,7 +79,7 @@ def _below(
     places: dict[str, str],
     switches: dict[str, str],
 ) -> list[nccl_elements.Pci]:
-    """Return the elements of ``devices``, those of one switch at this depth together, in the order of addresses."""
+    """Return the elements of ``devices``, grouped by their switch at this depth, in the order of addresses."""
     groups: dict[str, list[str]] = {}
     for address in devices:
         switches_above = paths.switches(address)

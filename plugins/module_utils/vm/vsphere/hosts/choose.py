@@ -1,11 +1,12 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Choose a host of the cluster for each new virtual machine whose spec names none. Pure: the site was read before.
+"""Choose a host of the cluster for each new virtual machine whose spec names none, from a site that was read before.
 
-A virtual machine that exists stays where it is. The others are placed one after the other, those with most GPUs first,
-then those with most memory, then by name: each on the host with the fewest free GPUs of those on which the planner can
-plan it, together with all that the request has there already. So large sets of GPUs stay together for what comes later.
-Hosts that are equal in that are taken by name: the same request and the same site give the same hosts.
+An existing virtual machine stays where it is. The others are placed one after the other: those with most GPUs first,
+then those with most memory, then by name. Each is placed on the host with the fewest free GPUs of those on which the
+planner can plan it, together with all requested virtual machines that are there already. So large sets of GPUs stay
+together for later requests. Hosts with equally many free GPUs are tried by name, so the same request and the same site
+give the same hosts.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ def choose(
     plan: Callable[[Esxi, list[DomainSpec]], Any],
     accelerators: dict[str, bool],
 ) -> dict[str, Esxi]:
-    """Return the host of each request by name. ``plan`` raises DomainError where these specs have no place on a host.
+    """Return the host of each request by name. ``plan`` raises DomainError if the specs have no place on a host.
 
-    Raises DomainError where a named host is not there, or no host has a place.
+    Raises DomainError if a named host is missing, or if no host has a place.
     """
     found: dict[str, Esxi] = {}
     rest: list[Request] = []
@@ -88,7 +89,7 @@ def _gpus(spec: DomainSpec) -> int:
 
 
 def _free_gpus(host: Esxi, model: Host) -> int:
-    """Return how many GPUs are active for passthrough and held by no virtual machine."""
+    """Return the number of GPUs that are active for passthrough and held by no virtual machine."""
     configs = {name: machine.config for name, machine in host.machines.items()}
     held = {address for own in read_back.holdings(configs, model).values() for address in own.devices}
     gpus = [item for item in model.functions if item.kind == "gpu" and item.passthrough and item.passthrough.active]

@@ -28,7 +28,7 @@ PASSTHROUGH = "config.pciPassthruInfo"
 
 @dataclass
 class Work:
-    """One host: the settings that are to change, by address, and what of them waits for a boot."""
+    """One host: the wanted settings by address, the changes, and whether it waits for a reboot."""
 
     host: Esxi
     model: Host
@@ -48,7 +48,7 @@ class Work:
 
 
 def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
-    """Bring the devices of ``params`` (the module's) into their state. Raises DomainError, TopologyError.
+    """Bring the devices of the module's ``params`` into their state. Raises DomainError, TopologyError.
 
     All hosts are checked before the first is changed, and each gets all of its changes in one request.
     """
@@ -66,7 +66,7 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
             _read_again([work for work in works if work.changes], session)
             for work in works:
                 if work.reboot and params["allow_reboot"]:
-                    # One may have been started since, while another host was rebooted.
+                    # A virtual machine may have been started while another host was rebooted.
                     _check_reboot(work, _running(work, session))
                     _reboot(work, session, params["reboot_timeout_s"])
                     rebooted.add(work.host.name)
@@ -103,9 +103,9 @@ def _waits(info: Any, wanted: dict[str, tuple[bool, int | None]]) -> bool:
 
 
 def _chosen(model: Host, entries: list[dict[str, Any]], name: str) -> dict[str, tuple[bool, int | None]]:
-    """Return (passthrough, number of virtual functions or None) by address; a later entry counts for more.
+    """Return (passthrough, number of virtual functions or None) by address; a later entry overrides an earlier one.
 
-    Of a kind or vendor, those devices count that are capable of what is asked; an address that is not is an error.
+    A kind or vendor selects the devices that are capable of the request; the address of another device is an error.
     """
     found: dict[str, tuple[bool, int | None]] = {}
     for number, entry in enumerate(entries):
@@ -164,10 +164,10 @@ def _work(host: Esxi, site: Site, params: dict[str, Any]) -> Work:
 
 
 def _concerns_functions(addresses: Iterable[str], model: Host) -> bool:
-    """Return True where one of ``addresses`` can be a virtual function of this host, or have some now.
+    """Return True if one of ``addresses`` may be a virtual function of this host, or may have some now.
 
-    vCenter tells which functions are virtual in one more request for each host. A virtual function has the vendor of
-    its physical function (Linux, pci_iov_add_virtfn): GPUs of one vendor beside NICs of another need no such request.
+    vCenter reports which functions are virtual only in another request for each host. A virtual function has the vendor
+    of its physical function (Linux, pci_iov_add_virtfn), so GPUs of one vendor and NICs of another do not need it.
     """
     known = model.by_address()
     vendors = {function.vendor_id for function in model.functions if function.sriov and function.sriov.now}
@@ -200,7 +200,7 @@ def _apply(work: Work, site: Site, session: Session) -> None:
 
 
 def _read_again(changed: list[Work], session: Session) -> None:
-    """Note which hosts wait for a boot by what they have after their change: applyNow is a request."""
+    """Note which hosts wait for a reboot, from their state after the change: applyNow is only a request."""
     if not changed:
         return
     rows = session.read({"HostSystem": [PASSTHROUGH]})["HostSystem"]

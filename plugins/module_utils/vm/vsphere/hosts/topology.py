@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site imp
 
 
 def read(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the hosts of ``params`` (the module's). Raises DomainError, TopologyError."""
+    """Return the hosts of the module's ``params``. Raises DomainError, TopologyError."""
     with Session(Login.of(params)) as session:
         site = Site(session, params["cluster"])
         rows = []
