@@ -1,11 +1,11 @@
-# make lab       raise an emulated GPU server, tune it, run a GPU VM on it and prove it
-# make lab-site  and the rest of a site: RoCE hosts and their switch, a boot server and its diskless nodes
+# make lab       start an emulated GPU server, tune it, run a GPU VM on it and prove it
+# make lab-site  the same, and the rest of a site: RoCE hosts and their switch, a boot server and its diskless nodes
 # make check     lint, types and the tests of what you changed: under a minute
 # make test      all tests that run in minutes: lint, unit tests, booted plans, Molecule
-# make test-all  and those that take longer
+# make test-all  the same, and the tests that take longer
 # make bench-plan  benchmarks of planning, which need no machine
 # make lab-down  remove the emulated machines
-# make lab-clean  remove them, and the images and disks that they are made from
+# make lab-clean  remove the emulated machines, and the images and disks that they are made from
 
 SHELL := /bin/bash -o pipefail
 .DEFAULT_GOAL := help
@@ -13,16 +13,16 @@ bin := .venv/bin
 # All checkouts of a user share images, disks and machines.
 export SAILLOFT_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sailloft
 cache := $(SAILLOFT_CACHE)
-# Resets machines that the emulator loses in a boot: 180 s, on a loaded host longer, without a word on their console.
+# Resets machines that hang in a boot because of the emulator: no output on their console for 180 s, longer on a loaded host.
 watch := roles/lab/files/watch-consoles $(cache)/lab "" 180
 lab_playbook := $(watch) ansible-playbook -i inventories/lab
 fast_playbook := roles/lab/files/one-process $(lab_playbook)
 as_root := $(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" SAILLOFT_CACHE="$$SAILLOFT_CACHE" )
 libvirt := $(if $(filter 0,$(shell id -u)),qemu:///system,qemu:///session)
 export PATH := $(CURDIR)/$(bin):$(PATH)
-# Ansible and Molecule show what they do as they do it.
+# Ansible and Molecule must show their output without delay.
 export PYTHONUNBUFFERED := 1
-# Containers often forbid Python to keep bytecode: each process of Ansible would compile it anew, a fifth of its time.
+# Containers often forbid Python to keep bytecode. Each process of Ansible would then spend a fifth of its time to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help check environments types vcsim python39 thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
 
-# pip would compile the 20,000 files of all collections, of which few are used.
+# Otherwise pip would compile the 20,000 files of all collections, of which few are used.
 install := install --quiet --no-compile
 
 packages:
@@ -46,13 +46,13 @@ packages:
 	$(bin)/pip $(install) -r requirements-dev.txt
 	touch $@
 
-# What builds the documentation and judges the archive wants other versions.
+# The tools that build the documentation and check the archive need other versions.
 .venv/publish/.done: requirements-publish.txt | .venv/.runtime
 	python3 -m venv --without-pip .venv/publish
 	$(bin)/pip --python .venv/publish $(install) -r requirements-publish.txt
 	touch $@
 
-# The long part of the first run, on the screen as it goes; what comes after finds the images made.
+# This is the long part of the first run. It shows its progress, and later targets find the images.
 images: packages .venv/.runtime
 	ansible-playbook -i inventories/lab -e '{lab_machines: [hv01]}' playbooks/lab_images.yml
 
@@ -65,7 +65,7 @@ lab: packages .venv/.runtime
 	@cat proofs/gpu01.txt
 	@roles/lab/files/what-next
 
-# Machines are raised when they are needed; those that would only cost time are paused.
+# Machines are started when they are needed. Machines that are not needed are paused, because they take processor time.
 lab-site: lab
 	@echo "1 of 4: raise two RoCE hosts and their switch (3 minutes), and bring them to one policy (3 minutes)"
 	virsh --connect $(libvirt) suspend hv01
@@ -93,11 +93,12 @@ lab-clean: lab-down
 check: packages .venv/.tests
 	tests/changed
 
-# Two at a time: beside the emulated server what uses one processor, then the long ones; at the end what uses both.
+# Two phases run at a time: first those that use one processor, beside the emulated server, then the long ones, and at the
+# end those that use both processors.
 test:
-	tests/phases types,lint,molecule-slow,image,sanity,galaxy,docs,molecule-quick,fleet,unit,boot,identity
+	tests/phases types,lint,molecule-slow,image,sanity,galaxy,docs,molecule-quick,fleet,unit,python39,boot,identity
 
-# Besides: what takes long, tries more, or tells no more than a part of `test` does of the same code.
+# The phases that take long, try more cases, or add little to what a part of `test` shows of the same code.
 test-all: test
 	tests/phases sanity-long thorough fleet-long image-boot boot-loader dcb cabling molecule-long bench
 
@@ -112,61 +113,62 @@ lint: packages .venv/.tests
 types: packages .venv/.tests
 	tests/types
 
-# The simulated vCenter; built once, again only after a change.
+# The simulated vCenter is built once, and again only after a change.
 vcsim: packages
 	tests/vcsim/build
 
 unit: packages .venv/.tests vcsim
 	pytest -n 2 --dist worksteal
 
-# The library's unit tests on the oldest Python of targets.
-python39: packages
+# The library's unit tests, on the oldest Python that targets may have.
+python39: packages .venv/.runtime
 	tests/python39/run
 
 # The unit tests with ten times the examples for each property.
 thorough: packages .venv/.tests
 	pytest -n 2 --timeout 3600 --hypothesis-profile thorough
 
-# The share of small mistakes in the library that the unit tests notice; hours for all rooms.
+# The share of small mistakes in the library that the unit tests notice. It takes hours for all packages.
 mutation: packages .venv/.tests
 	python tests/mutation/run.py
 
-# Rollouts, re-imaging and the fabric's policy: whole playbooks on nodes and switches that are made up.
+# Rollouts, re-imaging and the fabric's policy: whole playbooks on simulated nodes and switches.
 fleet: packages .venv/.tests
 	pytest -n 2 --dist worksteal --timeout 1800 --durations 10 -m 'fleet and not long'
 
 fleet-long: packages .venv/.tests
 	pytest -n 2 --dist worksteal --timeout 1800 -m long
 
-# Nodes' secrets, with TPMs in software.
+# Nodes' secrets, with software TPMs.
 identity: packages .venv/.tests
 	pytest --timeout 1800 -n 2 tests/identity
 
-# The plans of all recordings under QEMU, with both firmwares.
+# Boots of the plans of all recordings under QEMU, with both firmwares.
 boot: packages .venv/.tests
 	pytest -v --timeout 1800 -n 2 tests/boot
 
-# Stateless images, built with the real tools; needs root.
+# Builds of stateless images with the real tools; needs root.
 image: packages .venv/.tests
 	$(as_root)pytest -v --timeout 1800 tests/image
 
-# A node that boots an image from its firmware on, images that it must refuse, and those of other distributions, which
+# Boots of a node from its firmware on: its image, images that it must refuse, and images of other distributions, which
 # are built as root.
 image-boot: packages .venv/.tests
 	$(as_root)pytest -v --timeout 3600 tests/image_boot
 
-# Kernel arguments on hosts that boot as RHEL does, through a GRUB that does so, in an emulated machine.
+# Kernel arguments on hosts that boot like RHEL, with such a GRUB in an emulated machine.
 boot-loader: packages .venv/.tests
 	pytest -v --timeout 1800 tests/boot_loader
 
-# A driver's DCB, by the real dcb, in an emulated machine.
+# A driver's DCB settings, written with the real dcb in an emulated machine.
 dcb: packages .venv/.tests
 	pytest -v --timeout 1800 tests/dcb
 
-# What ruff and yamllint check as well, and pylint with Ansible's rules, takes more than half of its time.
+# These take more than half of ansible-test's time: checks that ruff and yamllint make as well, and pylint with Ansible's
+# rules.
 styles := pep8 pylint yamllint
 
-# Neighbours that lldpd and ibnetdiscover see of a small site; needs root.
+# The neighbours in a small site, as lldpd and ibnetdiscover see them; needs root.
 cabling: packages .venv/.tests
 	$(as_root)pytest -v --timeout 1800 tests/cabling
 
@@ -176,7 +178,7 @@ sanity: packages .venv/.tests
 sanity-long: packages .venv/.tests
 	tests/sanity/run $(styles:%=--test %)
 
-# The documentation as a site; fails on a dead link.
+# The documentation as a web site; a dead link is an error.
 docs: export PATH := $(CURDIR)/.venv/publish/bin:$(PATH)
 docs: .venv/publish/.done
 	docs/site/role_readmes.py --check
@@ -189,7 +191,7 @@ galaxy: .venv/publish/.done
 
 molecule: molecule-quick molecule-slow
 
-# Without an emulated machine and without root.
+# The scenarios that need neither an emulated machine nor root.
 molecule-quick: packages .venv/.tests vcsim
 	molecule test
 	molecule/run vsphere_vm

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A simulated NetBox: as much of the REST API of NetBox 4.4.10 as a site needs, as a real one answered."""
+"""A simulated NetBox: the part of NetBox 4.4.10's REST API that a site needs, with the answers of a real one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import ipaddress
 import json
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.objects import netbox
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.write import Writer
 
-# Fields that are the id of another object when written, and the object when read.
+# Fields that are another object's id when written, and the object itself when read.
 NESTED = {
     "manufacturer": "dcim/manufacturers",
     "site": "dcim/sites",
@@ -33,11 +33,11 @@ NESTED = {
     "primary_ip4": "ipam/ip-addresses",
     "primary_ip6": "ipam/ip-addresses",
 }
-# Fields that are a word when written; the type of a cable is one also when read.
+# Fields that are a word when written; the type of a cable is also a word when read.
 CHOICES = {"type", "face", "length_unit"}
 SHOWN = ("label", "name", "model", "prefix", "address")
 BRIEF = ("id", "display", "name", "slug", "device", "address")
-# What an object is unique by.
+# The fields in which an object is unique.
 UNIQUE = {
     "dcim/sites": ("slug",),
     "dcim/manufacturers": ("slug",),
@@ -80,11 +80,24 @@ DEFAULTS = {
 
 
 class RefusedError(Exception):
-    """NetBox refuses an object: field -> causes."""
+    """NetBox refuses an object: {field: causes}."""
+
+
+class _Ids(Sequence[int]):
+    """The ids of a list of objects; bisect has no ``key`` in Python 3.9."""
+
+    def __init__(self, objects: list[dict[str, Any]]) -> None:
+        self.objects = objects
+
+    def __len__(self) -> int:
+        return len(self.objects)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.objects[at]["id"]
 
 
 class NetBox:
-    """The objects of NetBox, by path. ``most`` is its MAX_PAGE_SIZE; ``asked`` are the requests."""
+    """The objects of NetBox by path. ``most`` is its MAX_PAGE_SIZE; ``asked`` lists the requests."""
 
     def __init__(self, most: int = 1000) -> None:
         self.paths: dict[str, list[dict[str, Any]]] = {path: [] for path in UNIQUE}
@@ -95,7 +108,7 @@ class NetBox:
         self._places: dict[tuple[Any, Any], int] = {}
 
     def open_url(self, url: str, method: str = "GET", data: str | None = None, **_others: Any) -> BytesIO:
-        """Answer as ``ansible.module_utils.urls.open_url`` does."""
+        """Answer like ``ansible.module_utils.urls.open_url``."""
         asked = urlparse(url)
         status, answer = self.answer(method, asked.path, asked.query, data)
         body = BytesIO(json.dumps(answer).encode())
@@ -104,7 +117,7 @@ class NetBox:
         return body
 
     def answer(self, method: str, path: str, query: str, data: str | None) -> tuple[int, Any]:
-        """Return status and answer."""
+        """Return (status, answer)."""
         name = path.strip("/").removeprefix("api/")
         self.asked.append((method, name))
         if method == "GET":
@@ -128,9 +141,9 @@ class NetBox:
         return {"POST": 201, "PATCH": 200}[method], written
 
     def by_id(self, path: str, number: int) -> dict[str, Any]:
-        """Return an object; ids are in the order of the list."""
+        """Return an object; the list is in the order of ids."""
         objects = self.paths[path]
-        return objects[bisect_left(objects, number, key=lambda each: each["id"])]
+        return objects[bisect_left(_Ids(objects), number)]
 
     def _list(self, path: str, query: dict[str, list[str]]) -> tuple[int, Any]:
         found = self.paths.get(path, [])
@@ -150,7 +163,7 @@ class NetBox:
                 nets = [ipaddress.ip_network(value) for value in values]
                 found = [each for each in found if any(_inside(each["address"], net) for net in nets)]
         count = len(found)
-        # limit=0 is all that a page may have.
+        # limit=0 requests as many as a page may have.
         start = int(query.get("offset", ["0"])[0])
         many = min(int(query.get("limit", ["0"])[0]) or self.most, self.most)
         page = found[start : start + many]
@@ -235,13 +248,13 @@ def _inside(address: str, net: ipaddress.IPv4Network | ipaddress.IPv6Network) ->
 
 
 def write(box: NetBox, site: Site, check: bool = False, manufacturer: str = "various") -> dict[str, Any]:
-    """Write a site, as ``netbox_write`` does; return what it returns."""
+    """Write a site as ``netbox_write`` does, and return its result."""
     given = {"netbox_url": "https://netbox.example.com/", "netbox_token": "token", "validate_certs": True}
     return Writer(Api(given, box.open_url), netbox(site, manufacturer), check).write()
 
 
 def filled(site: Site, most: int = 1000) -> NetBox:
-    """Return a NetBox with a site in it."""
+    """Return a NetBox that contains a site."""
     box = NetBox()
     write(box, site)
     box.most = most
@@ -250,7 +263,7 @@ def filled(site: Site, most: int = 1000) -> NetBox:
 
 @contextmanager
 def served(box: NetBox) -> Iterator[str]:
-    """Serve a NetBox. Yields the URL."""
+    """Serve a NetBox; yield its URL."""
     lists = {"get": {"parameters": []}}
     fixed = {
         "/api/status/": {"netbox-version": "4.4.10"},

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A layer holds what its key says, though its sources change while it is built."""
+"""A layer has the content that its key describes, even if its sources change during the build."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REQUEST = layers.LayerRequest(BASE, "0" * 64, {}, {}, 0)
 
 @pytest.fixture
 def family(monkeypatch):
-    """A family of distributions whose installation writes a few files, and what was asked of it."""
+    """Use a family of distributions that installs a few files, and return the list of the calls to it."""
     asked = []
 
     def install(root, layer, run, digests):
@@ -40,12 +40,12 @@ def family(monkeypatch):
         install=install, packages=packages, caches=lambda *_: {}, clean=lambda root: (root / "etc/passwd-").touch()
     )
     monkeypatch.setattr(layers, "family_of", lambda distribution: made)
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "")  # which the build changes
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "")  # to restore it after the test: the build changes it
     return asked
 
 
 def build(place, layer):
-    """Build a layer without parent; return its request, the cache's record of it and what it told."""
+    """Build a layer without a parent; return its request, its record in the cache, and the messages."""
     told = []
     inputs = layer_inputs(layer, layers.content_digests(layer))
     request = layers.LayerRequest(layer, "0" * 64, {"a": "1"}, inputs, 1_783_764_997)
@@ -63,7 +63,7 @@ def test_a_layer_is_built_into_the_cache(family, tmp_path):
     assert built.entry.verity.salt == hashlib.sha256(b"sailloft-verity " + b"0" * 64).hexdigest()
     listing = (built.folder / layers.LISTING).read_bytes()
     assert built.entry.listing_sha256 == hashlib.sha256(listing).hexdigest()
-    # The kernel lies beside the layer, and what would differ between builds or nodes is gone.
+    # The kernel is stored beside the layer. Content that would differ between builds or nodes is removed.
     assert sorted(json.loads(listing)) == [
         *("/boot", "/etc", "/etc/machine-id", "/etc/motd", "/lib", "/lib/modules", "/lib/modules/6.1"),
         *("/lib/modules/6.1/modules.dep", "/usr", "/usr/bin", "/usr/bin/bash"),
@@ -120,7 +120,8 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
 
 
 def test_a_file_that_a_roles_variables_name_is_of_the_layers_key(tmp_path):
-    """node_identity's public key: the image has its content, and the inventory only its path."""
+    """The image has the content of node_identity's public key, and the inventory has only its path."""
+    pytest.importorskip("ansible")
     key = tmp_path / "image.pub"
 
     def digest(variables):
@@ -176,7 +177,7 @@ def test_a_layer_of_the_cache_that_is_damaged_is_built_again(tmp_path, name, con
 
 
 def test_a_user_that_useradd_left_out_of_passwd_is_told(tmp_path):
-    """As where the image's useradd writes to another database."""
+    """The useradd of an image may write to another database."""
     user = User("ops", authorized_keys=("ssh-ed25519 AAAA ops",))
     with pytest.raises(ImageError) as refused:
         tree_contents.apply(tmp_path, replace(BASE, users=(user,)), lambda argv: "")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The play that applies roles, as ansible-playbook would read it, and what is said of its failures.
+"""The play that applies roles, as ansible-playbook reads it, and the messages of its failures.
 
 tests/image runs such plays in a real root.
 """
@@ -30,7 +30,7 @@ Loader.add_constructor("!unsafe", lambda loader, node: ("unsafe", loader.constru
 
 @pytest.fixture
 def root(tmp_path):
-    """An image with Python, for all that a play looks at before it runs."""
+    """An image with Python; the builder checks nothing else before it runs a play."""
     python = tmp_path / "root/usr/bin/python3"
     python.parent.mkdir(parents=True)
     python.touch()
@@ -38,7 +38,8 @@ def root(tmp_path):
 
 
 def applied(root, roles, output="", status=0):
-    """Apply roles with an ansible-playbook that prints ``output``; return the inventory and the play that it got."""
+    """Apply roles with an ansible-playbook that prints ``output``; return its inventory, play and (argv, env)."""
+    pytest.importorskip("ansible")
     got = []
 
     def run(argv, env):

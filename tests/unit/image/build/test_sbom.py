@@ -1,13 +1,17 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Bills of materials are the same bytes for the same image."""
+"""Bills of materials of the same image are identical byte by byte."""
 
 from __future__ import annotations
 
 import json
 
+import pytest
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.sbom import sbom
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Package
+
+pytest.importorskip("cyclonedx")
 
 PACKAGES = (Package("bash", "5.2-1", "amd64", "base"), Package("less", "1:590-2", "amd64", "site"))
 LAYERS = {"base": "0" * 64, "site": "1" * 64}
