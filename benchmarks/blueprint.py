@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Blueprint to inventory for 100, 1,000 and 10,000 nodes against a static YAML inventory, and the whole plan of a site.
+"""Compare a blueprint with a static YAML inventory for 100, 1,000 and 10,000 nodes, and measure a site's whole plan.
 
-    benchmarks/blueprint.py                   # all; the static inventory of 10,000 nodes takes minutes
-    benchmarks/blueprint.py --static 1000     # static inventories up to that many nodes
-    benchmarks/blueprint.py --plan 10000      # the plan of one size in this process, its figures as JSON
+    benchmarks/blueprint.py                   # all sizes; the static inventory of 10,000 nodes takes minutes
+    benchmarks/blueprint.py --static 1000     # static inventories of up to that many nodes
+    benchmarks/blueprint.py --plan 10000      # the plan of one size in this process, with its figures as JSON
 
 A site has pods of 128 nodes in 4 units of 32, each node with 8 RoCE ports on a rail-optimised fabric of leaves, spines
-and cores, as inventories/blue_vela. Both sides are `ansible-inventory --host`, which reads the inventory and prints
-one host; the static inventory has the same groups, hosts and variables, written by PyYAML in its short form. The whole
-plan is one process: blueprint, inventory, the RoCE configuration of all switches, boot data, cables, checks and all
-files. Times are processor times, so that a busy machine does not count.
+and cores, like inventories/blue_vela. Both sides run `ansible-inventory --host`, which reads the inventory and prints
+one host. The static inventory has the same groups, hosts and variables, written by PyYAML in its short form. The whole
+plan is made in one process: blueprint, inventory, the RoCE configuration of all switches, boot data, cables, checks and
+all files. Times are processor times, so that other load on the machine does not count.
 """
 
 from __future__ import annotations
@@ -130,12 +130,12 @@ def site_of(text: str) -> Any:
 
 
 def peak_mib() -> float:
-    """Return the most memory that this process had."""
+    """Return the peak memory of this process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def planned(nodes: int) -> dict[str, Any]:
-    """Return processor seconds of the steps of the whole plan, and the memory of this process."""
+    """Return the processor seconds of each step of the whole plan, and the memory of this process."""
     start = last = time.process_time()
     steps = {}
 
@@ -177,7 +177,7 @@ def planned(nodes: int) -> dict[str, Any]:
 
 
 def static(nodes: int, file: Path) -> None:
-    """Write the static inventory of the same content."""
+    """Write a static inventory with the same content."""
     site = site_of(blueprint(nodes))
     made = inventory(site)
     groups: dict[str, Any] = {}
@@ -188,7 +188,7 @@ def static(nodes: int, file: Path) -> None:
         groups[host["group"]].setdefault("hosts", {})[name] = host["vars"]
 
     class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-        """Without anchors, which no user writes for a host."""
+        """A dumper that writes no anchors, because no user writes them for a host."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True
@@ -200,7 +200,7 @@ def static(nodes: int, file: Path) -> None:
 def seconds(source: Path, host: str) -> tuple[float, float]:
     """Return processor seconds and peak MiB of reading an inventory."""
     command = [str(Path(sys.executable).parent / "ansible-inventory"), "-i", str(source), "--host", host]
-    # A process of its own for each, because the peak of children is that of the largest one.
+    # Each inventory is read in a separate process, because the peak of children is that of the largest one.
     code = (
         "import resource, subprocess, sys\n"
         "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n"
@@ -220,7 +220,7 @@ def seconds(source: Path, host: str) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Exit status 0 where all was measured, whatever the figures are."""
+    """Run the benchmark. Return 0 if everything was measured, whatever the figures are."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--plan", type=int, help="plan a site of this size here, and print the figures as JSON")
     parser.add_argument("--static", type=int, default=SIZES[-1], help="static inventories up to this size")

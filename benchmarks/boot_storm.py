@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Hundreds of nodes that boot together: the first stage's own fetching, against nginx as the role configures it.
+"""Boot hundreds of nodes at once: the first stage fetches its image from nginx, as the role configures it.
 
     benchmarks/boot_storm.py [CLIENTS]
 
-Prints failed fetches, broken transfers and times: of all servers there, of one that is lost in mid-transfer and comes
-back; and of as many curls, bare or with a check of the digests. Exits with 1 where a node does not come to all of its
-image.
+Prints failed fetches, broken transfers and times, with all servers available and with one that is lost in mid-transfer
+and comes back; and the same for as many curls, bare or with a check of the digests. Exits with 1 if a node does not get
+its whole image.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store i
 
 INIT = REPOSITORY / "roles" / "node_image" / "files" / "first-stage" / "init"
 CLIENTS = 400
-# All clients' layers are in memory at the same time, as on so many nodes, but here it is one machine's.
+# The layers are small, because those of all clients are in the memory of one machine at the same time.
 LAYERS_MIB = {"base": 8, "gpu": 3, "site": 1}
 PORTS = (8001, 8002, 8003)
-# The shares of all bytes after which a server is lost, and is back.
+# The shares of all bytes after which a server is lost, and after which it is back.
 LOST, BACK = 0.25, 0.5
 BARE, CHECKED, FIRST, LOST_ONE = "bare curl", "curl and sha256sum", "first stage", "first stage, a server lost"
 STORM_LIMIT_S = 540
 ALONE = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
 
-# The first stage from its settings to its last layer, with a /run of its own as on a node. The network is there, and a
-# node that gives up reboots no machine.
+# The first stage from its settings to its last layer, with a separate /run as on a node. It does not set up a network,
+# and a node that gives up does not reboot a machine.
 FIRST_STAGE = """
     export PATH={bin}
     mount -t tmpfs -o mode=0755 tmpfs /run
@@ -84,7 +84,7 @@ CURL = """
 
 @dataclass(frozen=True)
 class Storm:
-    """The result of the clients: the seconds of each that has its whole image, and what they said."""
+    """The result of the clients: the seconds of each client that has its whole image, and the clients' output."""
 
     seconds: list[float]
     said: list[str]
@@ -96,29 +96,29 @@ class Storm:
 
     @property
     def broken(self) -> int:
-        """Transfers that ended early, or did not begin."""
+        """Return the number of transfers that ended early or did not begin."""
         return sum(text.count(" bytes are here") for text in self.said)
 
     @property
     def refused(self) -> int:
-        """Files that came whole and wrong."""
+        """Return the number of files that were fetched completely but have the wrong content."""
         return sum(text.count("REFUSED") for text in self.said)
 
     @property
     def mb_s(self) -> float:
-        """All bytes by the time of the slowest, in 10^6 a second."""
+        """Return all bytes divided by the time of the slowest client, in 10^6 bytes per second."""
         return len(self.seconds) * self.bytes_each / max(self.seconds) / 1e6
 
 
 class Site:
-    """A signed image, and boot servers that have it."""
+    """The boot servers, with a signed image."""
 
     def __init__(self, folder: Path, network: Network, clients: int) -> None:
         self.folder, self.network, self.clients = folder, network, clients
         pair = ["-p", str(folder / "image.pub"), "-s", str(folder / "image.key")]
         subprocess.run(["minisign", "-G", "-W", *pair], check=True, stdout=subprocess.DEVNULL)
         sample = Sample("storm", **{name: os.urandom(mib << 20) for name, mib in LAYERS_MIB.items()})
-        # The first stage compares it with the kernel that runs.
+        # The first stage compares the manifest's kernel with the running kernel.
         kernel = replace(sample.manifest.kernel, version=os.uname().release)
         self.manifest = replace(sample.manifest, kernel=kernel)
         data = manifests.dump(self.manifest)
@@ -132,8 +132,8 @@ class Site:
         self.bin.mkdir()
         subprocess.run(["busybox", "--install", "-s", self.bin], check=True)
         (self.bin / "minisign").symlink_to(shutil.which("minisign") or "/usr/bin/minisign")
-        # A server limits the connections of an address, so that each client needs one. What connects to one of the
-        # machine's own addresses comes from that address: each client is told its own as that of the servers.
+        # A server limits the connections from an address, so each client needs its own address. A connection to one of
+        # the machine's own addresses also comes from that address: each client uses its own address for the servers.
         batch = "".join(f"address add {self.address(number)}/32 dev lo\n" for number in range(clients))
         subprocess.run(network.inside(["ip", "-batch", "-"]), input=batch.encode(), check=True)
 
@@ -142,7 +142,7 @@ class Site:
         return f"10.10.{number // 250}.{number % 250 + 1}"
 
     def first_stage(self, number: int) -> list[str]:
-        """The command of a node."""
+        """Return the command of a node."""
         urls = [f"http://{self.address(number)}:{port}" for port in PORTS]
         script = FIRST_STAGE.format(
             bin=self.bin,
@@ -158,11 +158,11 @@ class Site:
         return ["busybox", "sh", "-c", script, "client"]
 
     def curl(self, number: int) -> list[str]:
-        """The command of a bare curl that fetches the same files from one of the servers."""
+        """Return the command of a bare curl that fetches the same files from one of the servers."""
         return self._curl(number, "")
 
     def checked_curl(self, number: int) -> list[str]:
-        """The same, and the first stage's tool holds their digests."""
+        """Return the command of a curl whose files are checked with the first stage's tool for digests."""
         digests = [self.digest, *(layer.sha256 for layer in self.manifest.layers)]
         lines = "\\n".join(f"{digest}  {digest}" for digest in digests)
         return self._curl(number, f"printf '{lines}\\n' | busybox sha256sum -c >/dev/null || exit 1")
@@ -177,12 +177,12 @@ class Site:
         return ["sh", "-c", CURL.format(fetched=fetched, checked=checked, compared=compared)]
 
     def storm(self, client: Callable[[int], list[str]], lost: bool) -> Storm:
-        """Start all clients at the same instant; ``lost``: with a server that goes and comes back."""
+        """Start all clients at the same instant; with ``lost``, a server is stopped and started again."""
         gate, gate_end = os.pipe()
         logs = [self.folder / f"client-{number}" for number in range(self.clients)]
         processes = []
         for number, log in enumerate(logs):
-            # Process numbers of its own, too: a time-out of one client must not hit another that came to its number.
+            # Each client also has a PID namespace: a timeout must not kill another client that has reused the PID.
             command = self.network.inside([*ALONE, *client(number)])
             with log.open("wb") as stream:
                 processes.append(subprocess.Popen(command, stdin=gate, stdout=stream, stderr=subprocess.STDOUT))
@@ -192,7 +192,7 @@ class Site:
         bytes_each = sum(layer.size_bytes for layer in self.manifest.layers)
         before_bytes = self.sent_bytes()
         started = uptime_s()
-        # They all read the end of it.
+        # All clients read the end of the pipe and start.
         os.close(gate_end)
         if lost:
             server = self.servers[0]
@@ -210,27 +210,27 @@ class Site:
         return Storm(sorted(seconds), said, bytes_each)
 
     def sent_bytes(self) -> int:
-        """All that went over the network's loopback device so far."""
+        """Return the bytes sent over the network's loopback device so far."""
         lines = Path(f"/proc/{self.network.holder.pid}/net/dev").read_text().splitlines()
         return int(next(line for line in lines if line.strip().startswith("lo:")).split()[9])
 
     def booted(self) -> int:
-        """Return the number of nodes that reported that they boot."""
+        """Return the number of reports of a boot."""
         return sum(entry["event"] == "booting" for server in self.servers for entry in server.reports())
 
 
 def whole(said: str) -> bool:
-    """Return True if a client that said this has its whole image."""
+    """Return True if a client with this output has its whole image."""
     return said.rstrip().endswith("WHOLE")
 
 
 def uptime_s() -> float:
-    """Seconds since the machine started, which the clients tell too."""
+    """Return the seconds since the machine started, which the clients print as well."""
     return float(Path("/proc/uptime").read_text().split()[0])
 
 
 def wait_until(done: Callable[[], bool], what: str) -> None:
-    """Wait, but not for ever."""
+    """Wait until a condition is met, and end the program after a timeout."""
     deadline = time.monotonic() + STORM_LIMIT_S
     while not done():
         if time.monotonic() > deadline:
@@ -239,7 +239,7 @@ def wait_until(done: Callable[[], bool], what: str) -> None:
 
 
 def main() -> None:
-    """The benchmark."""
+    """Run the benchmark."""
     clients = int(sys.argv[1]) if len(sys.argv) > 1 else CLIENTS
     folder = Path(tempfile.mkdtemp(prefix="sailloft-storm-", dir="/var/tmp"))
     network = Network(folder)
@@ -272,7 +272,7 @@ def main() -> None:
     for peer in (BARE, CHECKED):
         for name in (FIRST, LOST_ONE):
             print(f"  throughput of {name}, against {peer}: {found[name].mb_s / found[peer].mb_s:.2f}")
-    # A report is given 5 s and never waited for.
+    # A client sends its report with a timeout of 5 s and does not wait for it, so reports may be missing.
     print(f"  {booted} of {2 * clients} reports of a boot came")
 
 

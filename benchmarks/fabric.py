@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Rendering a fabric and checking its paths: 1,024 switches and 8,192 hosts, against a template task for each switch.
+"""Render a fabric and check its paths: 1,024 switches and 8,192 hosts, against a template task for each switch.
 
-    benchmarks/fabric.py                 # all
-    benchmarks/fabric.py --groups 16     # one size in this process, its figures as JSON
+    benchmarks/fabric.py                 # all sizes
+    benchmarks/fabric.py --groups 16     # one size in this process, with its figures as JSON
 
-A group is a two-layer Clos of 32 leaves and 32 spines: a leaf has 32 hosts' NICs and a link to each spine, and each
-host a NIC at two leaves. 16 groups are the whole fabric, 49,152 ports in use; 4 and 8 show the growth.
+A group is a two-layer Clos of 32 leaves and 32 spines. A leaf has NICs of 32 hosts and a link to each spine, and each
+host has a NIC at each of two leaves. 16 groups are the whole fabric with 49,152 ports in use; 4 and 8 show the growth.
 
-The call is the module roce_switch_config's: the policy and all switches are read and checked, their links held against
-each other, everything compiled, rendered and written into files. The path check is the module roce_path_info's: the
-same, but the files are read back, each NIC of each host is as roce_nic_info returns it, each host has an application,
-and every part of every path is checked in both directions. Both run as their modules do, without Ansible's own part.
-The playbook is the first call made by `ansible-playbook playbooks/fabric_config.yml`, with the inventory read before.
-The template task has the same lines in a template written by hand, with thresholds that somebody else has computed, and
-no checks; it is run for SAMPLE switches of the same inventory with the forks of ansible.cfg, less what it takes for one
-of them, and its time for the rest is scaled up. Times are processor time, so that a busy machine does not count.
+The call is that of the module roce_switch_config: the policy and all switches are read and checked, their links are
+compared with each other, and everything is compiled, rendered and written to files. The path check is that of the
+module roce_path_info: it does the same, but the files are read back, each NIC of each host is in the form of
+roce_nic_info, each host has an application, and every part of every path is checked in both directions. Both run like
+their modules, without Ansible's own part. The playbook makes the first call by `ansible-playbook
+playbooks/fabric_config.yml`, and reads the inventory before. The template task renders the same lines from a template
+written by hand, with given thresholds and without checks. It runs for SAMPLE switches of the same inventory with the
+forks of ansible.cfg; the time of a run for one switch is subtracted, and the rest is scaled up to all switches. Times
+are processor times, so that other load on the machine does not count.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.regis
 
 GROUPS = 16
 SIZES = (4, 8, GROUPS)
-SPREAD = 32  # leaves, and spines, of a group; and hosts' NICs at a leaf
+SPREAD = 32  # the number of leaves and of spines in a group, and of hosts' NICs at a leaf
 SAMPLE = 64
 TARGET = 50
 SYSTEM = "eos"
-# The lines that the system renders for one port and for the whole switch, as a user would write them for themselves.
+# The lines that the system renders for one port and for the whole switch, as a user would write them.
 TEMPLATE = """\
 {% set classes = {26: 3, 48: 6} %}
 !
@@ -105,7 +106,7 @@ PLAY = """\
 
 
 def fabric(groups: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(switches, hosts' NICs) of that many groups, as the module takes them."""
+    """Return the switches and the hosts' NICs of that many groups, in the form that the module accepts."""
     switches: dict[str, Any] = {}
     hosts: dict[str, Any] = {}
     for group in range(groups):
@@ -132,7 +133,7 @@ def fabric(groups: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def read_back(hosts: dict[str, Any]) -> dict[str, Any]:
-    """Return {host: {NIC: what roce_nic_info returns}} for NICs that follow the default policy; no object is shared."""
+    """Return host -> NIC -> result of roce_nic_info, for NICs with the default policy; no object is shared."""
     policy = read_policy(None)
     rdma, cnp, default = policy.classes[0], policy.cnp, policy.default
     priority = {each.traffic_class: each.priority for each in (rdma, cnp, default)}
@@ -157,19 +158,19 @@ def read_back(hosts: dict[str, Any]) -> dict[str, Any]:
         may_mark=True,
         dcbx_by_host=True,
         priority_to_buffer=tuple(int(at == rdma.priority) for at in range(8)),
-        buffer_bytes=(130944, 130944, *[0] * 6),  # a lossless priority needs one of its own, of any size
+        buffer_bytes=(130944, 130944, *[0] * 6),  # a lossless priority needs a separate buffer, of any size
     )
     text = json.dumps(asdict(nic))
     return {host: {name: {**json.loads(text), "name": name} for name in nics} for host, nics in hosts.items()}
 
 
 def peak_kib() -> int:
-    """The most memory that this process had."""
+    """Return the peak memory of this process in KiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def checked(switches: dict[str, Any], hosts: dict[str, Any], running: dict[str, str]) -> dict[str, Any]:
-    """Processor seconds and further memory of the path check over all of it, and how many parts it looked at."""
+    """Return the path check's processor seconds and additional memory, and the number of parts that it checked."""
     params: dict[str, Any] = {
         "policy": {},
         "switches": switches,
@@ -184,7 +185,7 @@ def checked(switches: dict[str, Any], hosts: dict[str, Any], running: dict[str, 
         "name": "fabric",
     }
     before, start = peak_kib(), time.process_time()
-    gc.disable()  # as the module does
+    gc.disable()  # as in the module
     done = report.checked(params)
     seconds = time.process_time() - start
     gc.enable()
@@ -193,7 +194,7 @@ def checked(switches: dict[str, Any], hosts: dict[str, Any], running: dict[str, 
 
 
 def measure(groups: int) -> dict[str, Any]:
-    """Processor seconds of the stages, of the whole call and of the path check; wall seconds and peak memory."""
+    """Return the processor seconds of stages, call and path check, the call's wall seconds, and the peak memory."""
     switches, hosts = fabric(groups)
     params = {"policy": {}, "switches": switches, "hosts": hosts, "asics": None}
     before = peak_kib()
@@ -230,7 +231,7 @@ def measure(groups: int) -> dict[str, Any]:
 
 
 def inventory(folder: Path) -> Path:
-    """The whole fabric as an inventory that is a program, which Ansible reads fastest."""
+    """Write the whole fabric as an inventory script, which Ansible reads fastest, and return its path."""
     switches, hosts = fabric(GROUPS)
     variables = {
         name: {f"roce_switch_{setting}": value for setting, value in switch.items()}
@@ -253,7 +254,7 @@ def inventory(folder: Path) -> Path:
 
 
 def played(*arguments: str) -> tuple[float, float]:
-    """(processor, wall) seconds of a run of ansible-playbook and all that it starts."""
+    """Return the processor and wall seconds of a run of ansible-playbook, including its child processes."""
     before, wall = controller_s(), time.monotonic()
     done = subprocess.run(
         ["ansible-playbook", *arguments],
@@ -268,7 +269,7 @@ def played(*arguments: str) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Exit status 0 where all was measured, whatever the figures are."""
+    """Run the benchmark. Return 0 if everything was measured, whatever the figures are."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--groups", type=int, help="measure this size alone, here, and print it as JSON")
     options = parser.parse_args()

@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Fidelity side by side: what a guest of all devices sees of each recorded server, by who places the devices.
+"""Compare the fidelity of placements: how much of each recorded server's topology a guest with all devices sees.
 
-Two shares for each: of all pairs of GPUs, NICs and NVMe drives, how many are as far apart in the guest as on the host
-(PIX, PXB, PHB, NODE, SYS); and the same of the GPU-GPU and GPU-NIC pairs that share a switch (PIX, PXB), the paths that
-GPUDirect lives on. The others' rules are restated from their own words:
+Two shares are printed for each placement. The first is the share of all pairs of GPUs, NICs and NVMe drives that are as
+far apart in the guest as on the host (PIX, PXB, PHB, NODE, SYS). The second is the same share of the GPU-GPU and
+GPU-NIC pairs that share a switch (PIX, PXB), the paths that GPUDirect depends on. The rules of the other placements are
+taken from their documentation:
 
 - KubeVirt with the gate PCINUMAAwareTopology: one expander bus for each NUMA node, one root port for each device; a
-  device of no node on the default root bus. kubevirt/enhancements, VEP 115, "Core Approach"
+  device without a node is on the default root bus. kubevirt/enhancements, VEP 115, "Core Approach"
   (veps/sig-compute/115-pcie-numa-topology-awareness); kubevirt/kubevirt#16632, #17886, #19103.
-- Nova: no address in the XML, so that libvirt gives each device a root port on the default root bus, which has no NUMA
+- Nova: no address in the XML, so libvirt gives each device a root port on the default root bus, which has no NUMA
   node (libvirt, docs/pci-addresses.rst and the pcie-root-port rule of its address assignment). KubeVirt without the
-  gate: VEP 115 says of it "uniformly accessible under a single host bridge".
-- OpenNebula, of a virtual machine that is pinned to NUMA nodes: one expander bus for each node, the device's address by
-  its physical node (OpenNebula/one#7077), each device on a root port of its own (one#6492). Without pinning it is as
-  Nova's.
+  gate does the same: VEP 115 describes it as "uniformly accessible under a single host bridge".
+- OpenNebula, for a virtual machine that is pinned to NUMA nodes: one expander bus for each node, the device's address
+  by its physical node (OpenNebula/one#7077), each device on a separate root port (one#6492). Without pinning, its
+  placement is like Nova's.
 
-Every guest has the same NUMA cells and devices: those of our plan. Functions of one device are devices of their own.
+Every guest has the NUMA cells and devices of our plan. Each function of a device is treated as a separate device.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import PCI_BRIDGE_CLASS, predict
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
-Guest = tuple[Host, dict[str, str]]  # the guest, and by host address the device's address in it
+Guest = tuple[Host, dict[str, str]]  # the guest, and each device's address in it by the address on the host
 
 
 def ours(plan: DomainPlan) -> Guest:
-    """As the plan says."""
+    """Place the devices as in the plan."""
     places = {device["host_address"]: device["guest_address"] for device in plan.to_dict()["devices"]}
     return predict(plan), places
 
 
 def port_a_device(plan: DomainPlan, expander_a_node: bool) -> Guest:
-    """A root port for each device: on its node's expander bus, or all on the default root bus, which has no node."""
+    """Place each device on its own root port: on its node's expander bus, or on the default root bus without a node."""
     predicted = predict(plan)
     complexes = {None: RootComplex("pci0000:00", 0, 0, None)}
     places: dict[str, str] = {}
@@ -63,7 +64,7 @@ def port_a_device(plan: DomainPlan, expander_a_node: bool) -> Guest:
         functions.append(
             Function(port, root.name, None, PCI_BRIDGE_CLASS, 0x1B36, 0x0C, "bridge", "root_port", numa_node=node)
         )
-        # Every port has a bus of its own: its number here says no more than that.
+        # The number of the bus has no meaning here, except that every port has a separate bus.
         place = f"0000:{number + 1:02x}:1f.0"
         places[device["host_address"]] = place
         functions.append(Function(place, root.name, port, 0, 0, 0, device["kind"], "endpoint", numa_node=node))
@@ -79,7 +80,7 @@ PLACEMENTS: dict[str, Callable[[DomainPlan], Guest]] = {
 
 
 def whole(host: Host) -> DomainPlan:
-    """A virtual machine of every GPU, NIC and NVMe drive that the host does not use itself."""
+    """Plan a virtual machine with every GPU, NIC and NVMe drive that the host does not use itself."""
 
     def of(kind: str) -> dict[str, list[str]]:
         functions = (item for item in host.functions if item.kind == kind and not item.used_by_host)
@@ -90,9 +91,9 @@ def whole(host: Host) -> DomainPlan:
 
 
 def shares(host: Host, plan: DomainPlan, place: Callable[[DomainPlan], Guest]) -> tuple[list[bool], list[bool]]:
-    """Return whether each pair is kept: of all, and of those of a GPU and a GPU or NIC that share a switch."""
+    """Return whether each pair keeps its distance: all pairs, and pairs of a GPU and a GPU or NIC with one switch."""
     guest, places = place(plan)
-    # NVSwitches come along, and no path class is of them.
+    # The plan includes NVSwitches, but no path class is defined for them.
     kinds = {function.address: function.kind for function in plan.chosen.all() if function.kind != "nvswitch"}
     on_host = pairs(host, {address: address for address in kinds})
     inside = pairs(guest, {address: places[address] for address in kinds})
@@ -106,7 +107,7 @@ def shares(host: Host, plan: DomainPlan, place: Callable[[DomainPlan], Guest]) -
 
 
 def share(kept: list[bool]) -> str:
-    """ "37% of 120"; "-" where there is no such pair. Only all of them are 100%."""
+    """Return a share as text: "37% of 120", or "-" without pairs. It is 100% only if all pairs are kept."""
     if not kept:
         return "-"
     percent = 100 if all(kept) else min(round(100 * sum(kept) / len(kept)), 99)
@@ -114,13 +115,13 @@ def share(kept: list[bool]) -> str:
 
 
 def main() -> int:
-    """Prints the table; exit status 0."""
+    """Print the table and return 0."""
     print("all pairs | GPU-GPU and GPU-NIC pairs that share a switch")
     print(f"{'':<22}" + "".join(f"{name:<26}" for name in PLACEMENTS))
     totals: dict[str, tuple[list[bool], list[bool]]] = {name: ([], []) for name in PLACEMENTS}
     for path in sorted((ROOT / "tests/recordings").glob("*.json")):
         host = Host.from_dict(json.loads(path.read_text(encoding="utf-8"))["topology"])
-        host.cpu.architecture = "x86_64"  # POWER is not planned for; its PCI tree is measured all the same
+        host.cpu.architecture = "x86_64"  # the planner does not support POWER, but its PCI tree is measured, too
         plan = whole(host)
         row = f"{path.stem:<22}"
         for name, place in PLACEMENTS.items():

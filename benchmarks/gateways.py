@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Slices on gateways: how a run gets shorter with 1, 2 and 4 of them, against ansible-playbook on the controller alone.
+"""Measure how 1, 2 and 4 gateways shorten a run, against ansible-playbook on the controller alone.
 
     benchmarks/gateways.py
     benchmarks/gateways.py --hosts 40 --delay 0.5
 
-Each stand-in host takes the same time, as a host that answers slowly does, and next to no processor time. The
-controller and each gateway work on FORKS hosts at once, few enough that the delays take most of the time and the growth
-is seen. Gateways are network namespaces of this machine, so they share its processors, and ssh is not measured: what is
-left is what ansible-runner and the division cost.
+Each stand-in host takes the same time, like a host that answers slowly, and almost no processor time. The controller
+and each gateway work on FORKS hosts at once. FORKS is small enough that the delays take most of the time and the growth
+is visible. Gateways are network namespaces on this machine, so they share its processors, and ssh is not measured: the
+remaining difference is the cost of ansible-runner and of the division into slices.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def seconds(command: list[str], folder: Path) -> float:
 
 
 def compare(hosts: int, delay_s: float) -> None:
-    """Print the times, and their ratios to the controller alone and to one gateway, beside linear growth."""
+    """Print the times, their ratios to the controller alone and to one gateway, and linear growth for comparison."""
     load = "{:.1f}, {:.1f}, {:.1f}".format(*os.getloadavg())
     print(f"{hosts} hosts of {delay_s:g} s each, {FORKS} at once on the controller and on each gateway, load {load}")
     with tempfile.TemporaryDirectory() as name:
@@ -74,7 +74,7 @@ def compare(hosts: int, delay_s: float) -> None:
 
 
 def main() -> int:
-    """Exit status 0 where all runs succeeded, whatever the ratios are."""
+    """Run the benchmark. Return 0 if all runs succeeded, whatever the ratios are."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--hosts", type=int, default=32, help="stand-in hosts (default 32)")
     parser.add_argument("--delay", type=float, default=10.0, help="seconds that each takes (default 10)")

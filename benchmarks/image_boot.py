@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A node that boots an image our way, against the two usual ways, with the same root, kernel, servers and QEMU.
+"""Boot a node's image in our way and in the two usual ways, with the same root, kernel, servers and QEMU.
 
     benchmarks/image_boot.py [ROUNDS]
 
 - single stage: the whole root as one cpio.gz, which the kernel unpacks into memory (Warewulf's and xCAT's classic way);
 - dracut livenet: dracut's initrd fetches the same squashfs and mounts it.
 
-Needs root. Prints memory, bytes over the wire and seconds to systemd's start; exits with 1 where a target is missed.
+Needs root. Prints memory, bytes over the wire and seconds to systemd's start; exits with 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ MEMORY_LIMIT, FASTER_LIMIT = 0.55, 1.5
 BOOT_LIMIT_S = 600
 ARGUMENTS = ["no_timer_check", "quiet", "systemd.show_status=no"]
 OURS, SINGLE, LIVENET = WAYS = ("ours", "single stage", "dracut livenet")
-# What dracut needs of the root that it runs in for a live image over HTTP; zstd, for its best compression.
+# The packages that dracut needs in its root for a live image over HTTP, and zstd for its best compression.
 DRACUT = ["dracut-core", "dracut-live", "dracut-network", "curl", "isc-dhcp-client", "zstd"]
-# When the node has come up and rested: what it has used, as the kernel estimates it and with all caches dropped that
-# can be; when systemd started the root's own services (systemd in an initrd has another name for its start).
+# Measures a node some seconds after its boot: the memory in use, as the kernel estimates it and after all caches that
+# can be dropped are dropped; and the time when systemd started the root's own services (systemd in an initrd names its
+# start differently).
 MEASURE = """#!/bin/sh
 systemctl is-system-running --wait >/dev/null
 sleep 5
@@ -80,7 +81,7 @@ LAYER = {
 
 @dataclass(frozen=True)
 class Boot:
-    """The measurements of one boot; ``way_s`` is from its first packet to systemd's start, ``failed`` names units."""
+    """The measurements of a boot; ``way_s`` is from its first packet to systemd's start, ``failed`` names units."""
 
     memory_mib: float
     dropped_mib: float
@@ -92,7 +93,7 @@ class Boot:
 
 
 def prepare(folder: Path) -> BuildHost:
-    """A store with the image, and beside its blobs what the others boot."""
+    """Build a store with the image, and add the files of the other two ways to its blobs."""
     site = BuildHost(folder / "site", make_keys(folder / "keys"))
     site.build({"base": LAYER}, {"node": {"layer": "base"}})
     manifest = site.store.manifest(site.store.current("node"))
@@ -103,7 +104,7 @@ def prepare(folder: Path) -> BuildHost:
     pack = f"set -o pipefail; find . | LC_ALL=C sort | busybox cpio -o -H newc 2>/dev/null | gzip >{blobs}/single"
     subprocess.run(["bash", "-c", pack], cwd=root, check=True)
     shutil.rmtree(root)
-    # With drivers of all machines, as our first stage; packed by zstd, which the kernel unpacks fastest.
+    # The initrd has the drivers of all machines, like our first stage; the kernel unpacks zstd fastest.
     options = f'--quiet --no-hostonly --zstd --add "network-legacy livenet" --kver {manifest.kernel.version}'
     bootstrap(
         Path("/dev/null"),
@@ -119,7 +120,7 @@ def prepare(folder: Path) -> BuildHost:
 
 
 def script(way: str, site: BuildHost, server: str) -> str:
-    """Return the script that iPXE runs to boot a node in another way than ours."""
+    """Return the iPXE script that boots a node in one of the other two ways."""
     manifest = site.store.manifest(site.store.current("node"))
     own = {
         SINGLE: "rdinit=/sbin/init",
@@ -135,7 +136,7 @@ boot
 
 
 def boot(way: str, site: BuildHost, folder: Path) -> Boot:
-    """Boot a node from its firmware on, in this way."""
+    """Boot a node in this way, starting with its firmware."""
     folder.mkdir()
     network = Network(folder)
     try:
@@ -178,7 +179,7 @@ def wire_bytes(network: Network) -> tuple[int, int]:
 
 
 def main() -> int:
-    """The benchmark."""
+    """Run the benchmark. Return 1 if a target is missed."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     folder = Path(tempfile.mkdtemp(prefix="sailloft-boot-", dir="/var/tmp"))
     try:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Building an image against bare mmdebstrap + mksquashfs, with the same packages and the same packages downloaded.
+"""Build an image, against bare mmdebstrap + mksquashfs with the same packages and the same downloads.
 
     benchmarks/node_image.py [ROUNDS]
 
-Needs root. Prints ratios of the processor time of all processes, so that a busy machine does not count, and those of
-the clock beside them; exits with 1 where one of processor time is above its limit.
+Needs root. Prints the ratios of the processor time of all processes, so that other load on the machine does not count,
+and the ratios of elapsed time; exits with 1 if a ratio of processor time is above its limit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SOURCE = f"deb [signed-by={ARCHIVE['keyring']}] {ARCHIVE['url']} bookworm main"
 
 
 def measured(work: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds of processor and of the wall that ``work`` takes, with all processes that it waits for."""
+    """Return the processor and wall seconds of ``work``, including all processes that it waits for."""
 
     def now() -> float:
         both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -49,9 +49,9 @@ def measured(work: Callable[[], Any]) -> tuple[float, float]:
 
 
 def bootstrap(out: Path, archives: Path, packages: list[str], *options: str, initrd: bool) -> None:
-    """Let mmdebstrap install ``packages`` into ``out``; ``archives`` has what is downloaded already.
+    """Install ``packages`` into ``out`` with mmdebstrap; ``archives`` has the packages that are already downloaded.
 
-    ``initrd``: with Debian's own initrd, as it does it unasked.
+    ``initrd``: with Debian's own initrd, which is the default.
     """
     subprocess.run(
         [
@@ -75,7 +75,7 @@ def bootstrap(out: Path, archives: Path, packages: list[str], *options: str, ini
 
 
 def bare(folder: Path, archives: Path, initrd: bool) -> None:
-    """The two tools by themselves."""
+    """Run mmdebstrap and mksquashfs alone."""
     root = folder / "root"
     bootstrap(root, archives, PACKAGES, initrd=initrd)
     subprocess.run(
@@ -87,7 +87,7 @@ def bare(folder: Path, archives: Path, initrd: bool) -> None:
 
 
 def main() -> int:
-    """The benchmark."""
+    """Run the benchmark. Return 1 if a limit is exceeded."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     folder = Path(tempfile.mkdtemp(prefix="sailloft-bench-", dir="/var/tmp"))
     try:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A converge that has nothing to do: gpu_host and gpu_vm against the same state written one task a setting.
+"""Measure a converge without changes: gpu_host and gpu_vm, against the same state with one task per setting.
 
     benchmarks/noop_converge.py -i inventories/lab --limit hv01
 
-The host has to be converged already. Both sides run with the same Ansible, connection and pipelining, one after
-the other, and both must report 0 changed. The peer is peers/one_task_a_setting.yml; it is given the host's addresses
-and present values, so that it does not have to look for them.
+The host must already be converged. Both sides run with the same Ansible, connection and pipelining, one after the
+other, and both must report 0 changed. The peer is peers/one_task_a_setting.yml. It gets the host's addresses and
+current values, so that it does not have to search for them.
 
 A round trip is one command or one file over the connection: the lines "SSH: EXEC", "PUT" and "FETCH" that Ansible
 prints with -vvv.
@@ -29,7 +29,7 @@ from timed import ROOT, BenchmarkError, status, timed
 ROUND_TRIP = re.compile(r"^<[^>]+> (?:SSH: EXEC|EXEC|PUT|FETCH) ", re.MULTILINE)
 RECAP = re.compile(r"^\S+\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 
-# Ours, without the packages, which both sides would ask for in the same way.
+# Our side, without the packages, which both sides would check in the same way.
 OURS = """
 - hosts: gpu_hosts
   gather_facts: false
@@ -38,7 +38,7 @@ OURS = """
     - sailloft.fleet.gpu_host
     - sailloft.fleet.gpu_vm
 """
-# What the peer has to know of the host.
+# Reads the data about the host that the peer needs.
 READ = """
 - hosts: gpu_hosts
   gather_facts: false
@@ -79,7 +79,7 @@ def play(playbook: Path, arguments: list[str]) -> Run:
 
 
 def peer_variables(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables of peers/one_task_a_setting.yml, from what was read."""
+    """Return the variables of peers/one_task_a_setting.yml from the data of the host."""
     functions = facts["topology"]["functions"]
     tuned = facts["settings"]["pci_tuning"]["devices"]
     known = {function["address"]: function for function in functions}
@@ -118,7 +118,7 @@ def peer_variables(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def compare(arguments: list[str], rounds: int) -> None:
-    """Print both sides and their ratios. Raises BenchmarkError where one of them was no no-op."""
+    """Print both sides and their ratios. Raises BenchmarkError if one of them changed something."""
     with tempfile.TemporaryDirectory() as folder:
         ours, read, facts, variables = (Path(folder, name) for name in ("ours.yml", "read.yml", "facts", "vars.json"))
         ours.write_text(OURS, encoding="utf-8")
@@ -147,7 +147,7 @@ def compare(arguments: list[str], rounds: int) -> None:
 
 
 def main() -> int:
-    """Exit status 0 where both sides ran and changed nothing, whatever the ratios are."""
+    """Run the benchmark. Return 0 if both sides ran and changed nothing, whatever the ratios are."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("-i", "--inventory", default="inventories/lab")
     parser.add_argument("--limit", default="gpu_hosts", help="hosts to compare on (default: gpu_hosts)")

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A rollout to a fleet that has nothing to do: our playbooks against the same state written one task a setting.
+"""Measure a rollout to a fleet without changes: our playbooks, against the same state with one task per setting.
 
     benchmarks/noop_fleet.py
     benchmarks/noop_fleet.py --hosts 200 --delay 0.05
 
-Stand-in hosts answer each round trip after a fixed time and use no processor time, as real hosts do not use the
-controller's. They are servers with 8 GPUs and 8 ports of NICs that have every setting (inventories/vela); their answer
-has the NCCL topology of a virtual machine with all GPUs of a recorded server. Ours are playbooks/gpu_hosts.yml and
-gpu_vms.yml, with the packages; the peer leaves these out. Both sides run with the same Ansible, forks and pipelining,
-one after the other, and both must report 0 changed.
+Stand-in hosts answer each round trip after a fixed time and use no processor time, because real hosts do not use the
+controller's processors. They are servers with 8 GPUs and 8 NIC ports that have every setting (inventories/vela). Their
+answer has the NCCL topology of a virtual machine with all GPUs of a recorded server. Our side is
+playbooks/gpu_hosts.yml and gpu_vms.yml, with the packages; the peer does not check packages. Both sides run with the
+same Ansible, forks and pipelining, one after the other, and both must report 0 changed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PEER = {
     "peer_acs_ports": [{"address": f"0000:{at:02x}:00.0", "value": 0x5D} for at in range(ACS_PORTS)],
 }
 CHECKSUM = hashlib.sha1(SETTINGS.encode()).hexdigest()
-OUTPUTS = {  # by a part of the command line
+OUTPUTS = {  # the keys are parts of the command line
     "nr_hugepages": "704", "sriov_numvfs": "1", "/driver": "../../vfio-pci", "CAP_EXP": "5000", "ECAP_ACS": "005d",
     "domstate": "running", "dominfo": "Autostart:      enable", "": "",
 }  # fmt: skip
@@ -75,7 +75,7 @@ VARIABLES = {
 
 
 def compared() -> dict[str, Any]:
-    """Return the answer of gpu_host_compare, with what a virtual machine that has all GPUs of a server is told."""
+    """Return gpu_host_compare's answer, with the topology for a virtual machine that has all GPUs of a server."""
     host = Host.from_dict(json.loads(SERVER.read_text(encoding="utf-8"))["topology"])
     (plan,) = plan_domains(host, parse_specs([{"name": "train-001", "memory_mib": 16384, "gpus": {"count": GPUS}}]))
     told = {"name": plan.name, "nccl_topology": for_guest(plan, host)}
@@ -84,7 +84,7 @@ def compared() -> dict[str, Any]:
 
 
 def compare(hosts: int, delay_s: float) -> None:
-    """Print both sides and their ratios. Raises BenchmarkError where one of them was no no-op."""
+    """Print both sides and their ratios. Raises BenchmarkError if one of them changed something."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         log = folder / "round_trips"
@@ -127,7 +127,7 @@ def compare(hosts: int, delay_s: float) -> None:
 
 
 def main() -> int:
-    """Exit status 0 where both sides ran and changed nothing, whatever the ratios are."""
+    """Run the benchmark. Return 0 if both sides ran and changed nothing, whatever the ratios are."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--hosts", type=int, default=50, help="stand-in hosts (default 50)")
     parser.add_argument("--delay", type=float, default=0.05, help="seconds that a round trip takes (default 0.05)")

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Planning: one 8-GPU server from its recording, and up to 10,000 of them in one process, against 2 ms a server.
+"""Plan one 8-GPU server from its recording, and up to 10,000 of them in one process, against 2 ms per server.
 
     benchmarks/planning.py                # all sizes
-    benchmarks/planning.py --hosts 1000   # one size, its figures as JSON
+    benchmarks/planning.py --hosts 1000   # one size, with its figures as JSON
 
-A server is read from the text of its recording (JSON, types and contradictions checked), a virtual machine of its eight
-GPUs and all its NICs is planned, and the plan and libvirt's XML are written as text. The recorded servers with eight
-GPUs take turns. Each size is measured in a process of its own; the time is processor time, so that a busy machine does
-not count; memory is the process's peak over what it had before the first server.
+A server is read from the text of its recording (with checks of JSON, types and contradictions), a virtual machine with
+its eight GPUs and all its NICs is planned, and the plan and libvirt's XML are written as text. The recorded servers
+with eight GPUs take turns. Each size is measured in a separate process. Times are processor times, so that other load
+on the machine does not count. Memory is the increase of the process's peak since before the first server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GPUS = 8
 
 
 def servers() -> list[tuple[str, str, list[str]]]:
-    """(name, text of the topology, addresses of the NICs) of each recorded server with eight GPUs."""
+    """Return the name, the text of the topology and the NICs' addresses of each recorded server with eight GPUs."""
     found = []
     for path in sorted((ROOT / "tests/recordings").glob("*.json")):
         topology = json.loads(path.read_text(encoding="utf-8"))["topology"]
@@ -50,7 +50,7 @@ def servers() -> list[tuple[str, str, list[str]]]:
 
 
 def plan(text: str, name: str, nics: list[str]) -> tuple[float, float, float]:
-    """From a recording's text to plan and XML; the processor time of reading, of planning and of writing."""
+    """Convert a recording's text to plan and XML; return the processor times of reading, planning and writing."""
     start = time.process_time()
     host = Host.from_dict(json.loads(text))
     read = time.process_time()
@@ -63,7 +63,7 @@ def plan(text: str, name: str, nics: list[str]) -> tuple[float, float, float]:
 
 
 def measure(hosts: int) -> dict[str, Any]:
-    """Processor seconds of each stage and peak memory of that many servers, after some that warm up the interpreter."""
+    """Return each stage's processor seconds and the peak memory for that many servers, after a warm-up."""
     recorded = servers()
     for name, text, nics in recorded:
         plan(text, name, nics)
@@ -77,7 +77,7 @@ def measure(hosts: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Exit status 0 where all was measured, whatever the figures are."""
+    """Run the benchmark. Return 0 if everything was measured, whatever the figures are."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--hosts", type=int, help="measure this size alone, here, and print it as JSON")
     options = parser.parse_args()
@@ -104,7 +104,7 @@ def main() -> int:
         found = json.loads(done.stdout)
         stages = [seconds * 1000 / size for seconds in found["stages"]]
         each = sum(stages)
-        # By how much a server became dearer than at the size before: 1.0 is linear growth of the whole.
+        # The time per server divided by that of the size before: 1.0 is linear growth of the whole.
         growth = f"{each / last:.2f}" if last else "-"
         cells = [str(size), f"{sum(found['stages']):.3f}", *(f"{stage:.2f}" for stage in (*stages, each))]
         cells += [f"{each / LIMIT_MS:.2f}", growth, f"{found['peak_mib']:.1f}", f"{found['more_mib']:.1f}"]

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A rollout of an image to many nodes: rollout.yml against the usual modules, one task a step.
+"""Roll out an image to many nodes: rollout.yml, against the usual modules with one task per step.
 
     benchmarks/rollout_fleet.py
     benchmarks/rollout_fleet.py --nodes 200 --delay 0.05
 
-Stand-in nodes and their BMCs answer each round trip after a fixed time and use no processor time, as real ones do not
-use the controller's. The boot server's store is real, in a temporary folder. Each side runs three times: in check mode,
-for the rollout itself, and once more with nothing to do. The peer is peers/rollout_by_hand.yml, with the same Ansible,
-forks and pipelining. It has no waves, no proof and no way back.
+Stand-in nodes and their BMCs answer each round trip after a fixed time and use no processor time, because real ones do
+not use the controller's processors. The boot server's store is real, in a temporary folder. Each side runs three times:
+in check mode, for the rollout itself, and again without changes. The peer is peers/rollout_by_hand.yml, with the same
+Ansible, forks and pipelining. It has no waves, no proof and no rollback.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def mac(number: int) -> str:
 
 
 def report(image: Sample) -> dict[str, Any]:
-    """Return what node_image_info says on a node that runs the image; HOST is its name."""
+    """Return the result of node_image_info on a node that runs the image; HOST stands for the node's name."""
     manifest = image.manifest
     line = " ".join([*manifest.kernel_arguments, f"sailloft.image={image.digest}"])
     layers = [{"name": layer.name, "sha256": layer.sha256, "verity": True} for layer in manifest.layers]
@@ -79,7 +79,7 @@ def report(image: Sample) -> dict[str, Any]:
 
 
 def answers(old: Sample, new: Sample) -> dict[str, Any]:
-    """Return what the stand-ins answer to each module (stand_ins/answering.py)."""
+    """Return the stand-ins' answer to each module (stand_ins/answering.py)."""
     reports = [report(old), report(new)]
     system = {"Id": "1", "PowerState": "On"}
     entries = [[{"system_uri": "/redfish/v1/Systems/1"}, system]]
@@ -108,7 +108,7 @@ def answers(old: Sample, new: Sample) -> dict[str, Any]:
 
 
 def site(folder: Path, nodes: int) -> Sample:
-    """Make the store and the inventory of nodes that run one image; returns the other one, which was built."""
+    """Make the store and an inventory of nodes that run one image; return the other image, which was built."""
     old, new = Sample("gpu-node", gpu=b"driver 1"), Sample("gpu-node", gpu=b"driver 2")
     store = Store(str(folder / "store"))
     for sample in (old, new):
@@ -145,7 +145,7 @@ def site(folder: Path, nodes: int) -> Sample:
 
 
 def side(playbook: Path, nodes: int, delay_s: float) -> dict[str, float]:
-    """Run one side three times; returns and prints its processor time in seconds, by run."""
+    """Run one side three times; print and return its processor time in seconds, by run."""
     used: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -175,7 +175,7 @@ def side(playbook: Path, nodes: int, delay_s: float) -> dict[str, float]:
 
 
 def compare(nodes: int, delay_s: float) -> None:
-    """Print both sides and their ratios. Raises BenchmarkError if a side did not do its work."""
+    """Print both sides and their ratios. Raises BenchmarkError if a side did not complete its work."""
     print(f"{nodes} nodes, each round trip {delay_s:g} s")
     print("rollout.yml")
     mine = side(OURS, nodes, delay_s)
@@ -186,7 +186,7 @@ def compare(nodes: int, delay_s: float) -> None:
 
 
 def main() -> int:
-    """Exit status 0 if both sides did their work, whatever the ratios are."""
+    """Run the benchmark. Return 0 if both sides completed their work, whatever the ratios are."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", type=int, default=50, help="stand-in nodes (default 50)")
     parser.add_argument("--delay", type=float, default=0.05, help="seconds that a round trip takes (default 0.05)")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Commands that a benchmark compares."""
+"""Run and time the commands that a benchmark compares."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class BenchmarkError(RuntimeError):
-    """The comparison cannot be made; the message says why."""
+    """The reason why the comparison cannot be made."""
 
 
 def timed(command: list[str], folder: Path = ROOT, **environment: str) -> tuple[float, str]:
-    """Return the elapsed time of a command and its output. Raises BenchmarkError with the end of it where it fails."""
+    """Return a command's elapsed time and output. Raises BenchmarkError with the end of the output if it fails."""
     start = time.perf_counter()
     done = subprocess.run(
         command,
@@ -38,13 +38,13 @@ def timed(command: list[str], folder: Path = ROOT, **environment: str) -> tuple[
 
 
 def controller_s() -> float:
-    """Return the processor time, in seconds, of the processes that have ended."""
+    """Return the processor time, in seconds, of the child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def status(compare: Callable[[], None]) -> int:
-    """Return exit status 0 where both sides ran, whatever the ratios are."""
+    """Return the exit status: 0 if both sides ran, whatever the ratios are."""
     try:
         compare()
     except BenchmarkError as error:

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reading a whole host: our reader against ``lspci -vvv`` plus ``lstopo``, in one run, taking turns.
+"""Read a whole host with our reader, and with ``lspci -vvv`` plus ``lstopo``, in turns in one run.
 
     benchmarks/topology_read.py                                  # this machine
-    benchmarks/topology_read.py --ssh "ssh -p 2222 root@hv01"    # another one; it needs pciutils and hwloc
+    benchmarks/topology_read.py --ssh "ssh -p 2222 root@hv01"    # another machine; it needs pciutils and hwloc
     benchmarks/topology_read.py --ssh "..." -i inventories/lab --limit hv01    # and as Ansible's tasks
 
-Three comparisons, each the median of its rounds. The peer's two programs print text and XML that a role would still
-have to parse; that part is never counted against them.
+There are three comparisons, and each figure is the median of its rounds. The peer's two programs print text and XML,
+which a role would still have to parse; the time for that is not counted.
 
-- reading: in an interpreter that runs already, as a module does once Ansible has started it.
-- processes: a Python started for nothing but this, its start and imports included, against the same two programs.
-- tasks: what a play waits for, one task of host_topology_info against two of ansible.builtin.command.
+- reading: in a running interpreter, like a module that Ansible has started.
+- processes: a Python that is started only for this, with its start and imports, against the same two programs.
+- tasks: the time of a play's tasks, one task of host_topology_info against two of ansible.builtin.command.
 
-Needs root on the machine, or both sides see 64 bytes of config space. Nothing stays there.
+Needs root on the machine, otherwise both sides see 64 bytes of config space. Nothing is left on the machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "ansible_collections/sailloft/fleet"
 
-# What runs on the machine that is read.
+# The program that runs on the machine that is read.
 MEASURE = r"""
 import json, os, statistics, subprocess, sys, time
 rounds = int(sys.argv[1])
@@ -75,7 +75,7 @@ TASKS: dict[str, dict[str, object]] = {
 
 
 def tasks(inventory: str, limit: str, rounds: int) -> dict[str, float]:
-    """Median seconds of each of TASKS in one play, which takes turns. Ends the program where the play fails."""
+    """Return the median seconds of each of TASKS, in turns in one play. Ends the program if the play fails."""
     turns: list[dict[str, object]] = [{"name": name, **task} for _ in range(rounds) for name, task in TASKS.items()]
     connect = {"name": "the connection is there", "ansible.builtin.ping": {}}
     with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +86,7 @@ def tasks(inventory: str, limit: str, rounds: int) -> dict[str, float]:
         done = subprocess.run(
             ["ansible-playbook", "-i", inventory, "--limit", limit, play],
             cwd=ROOT,
-            # No other callback, or its text would stand in the JSON.
+            # The text of any other callback would be mixed with the JSON.
             env={**os.environ, **dict.fromkeys(("ANSIBLE_STDOUT_CALLBACK", "ANSIBLE_CALLBACKS_ENABLED"), CALLBACK)},
             stdout=subprocess.PIPE,
             text=True,
@@ -102,7 +102,7 @@ def tasks(inventory: str, limit: str, rounds: int) -> dict[str, float]:
 
 
 def code() -> bytes:
-    """A tar of the library, laid out as Python imports it, and of what measures it."""
+    """Return a tar archive with the library, laid out for Python's imports, and the program that measures it."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for part in ("pci", "topology"):
@@ -115,7 +115,7 @@ def code() -> bytes:
 
 
 def main() -> int:
-    """Exit status 0 where all was measured, whatever the ratios are."""
+    """Run the benchmark. Return 0 if everything was measured, whatever the ratios are."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ssh", default="", help="command that reaches the machine; empty: this machine")
     parser.add_argument("--rounds", type=int, default=9, help="rounds to take the median of (default 9)")

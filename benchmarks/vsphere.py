@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""GPU virtual machines on vSphere: one call for a cluster, against a loop of community.vmware's modules.
+"""Make GPU virtual machines on vSphere: one call for a cluster, against a loop of community.vmware's modules.
 
     benchmarks/vsphere.py                        # 200 virtual machines on 50 hosts
     benchmarks/vsphere.py --hosts 5 --sample 2
 
-First all GPUs of all hosts are enabled for passthrough, on a vCenter each, and a second time without a change:
-vsphere_host_passthrough, which chooses them by kind, looks for virtual machines that use them and reads back if a host
-needs a reboot, against one task of vmware_host_passthrough, which is told their addresses, takes all hosts of a cluster
-too and does none of this. A loop over the hosts, which it needs where addresses differ, would cost it more. Both sides
-alternate; the seconds are medians of ``--rounds``.
+First, all GPUs of all hosts are enabled for passthrough, on a separate vCenter for each side, and a second time without
+a change. Our side is vsphere_host_passthrough, which chooses GPUs by kind, looks for virtual machines that use them and
+reads back whether a host needs a reboot. The peer is one task of vmware_host_passthrough, which gets the GPUs'
+addresses; it also changes all hosts of a cluster, but does none of these checks. A loop over the hosts, which it needs
+where addresses differ, would cost more. The two sides alternate; the seconds are medians of ``--rounds``.
 
-Then virtual machines, both on one simulated vCenter (tests/vcsim). Ours plans and makes all virtual machines, and runs
-again with no change: vsphere_gpu_vm in one play of its own. The peer does as much as it can: vmware_guest makes a
-virtual machine with its reservations and advanced settings, and a second time changes nothing; it has no DirectPath
-device, latency sensitivity, virtual NUMA, placement or preflight. Each of its tasks costs the same, however many
-virtual machines are there, so ``--sample`` of them are run in one play, and the figures for all are that times the
-number. Requests are those that the simulator counts. Seconds are those of ansible-playbook with its start, which is
-printed too.
+Then virtual machines are made, by both sides on one simulated vCenter (tests/vcsim). Our side plans and makes all
+virtual machines with vsphere_gpu_vm in one play, and runs again without a change. The peer does as much as it can:
+vmware_guest makes a virtual machine with its reservations and advanced settings, and changes nothing the second time;
+it has no DirectPath device, latency sensitivity, virtual NUMA, placement or preflight. The cost of each of its tasks
+does not depend on the number of virtual machines, so only ``--sample`` of them run in one play, and the figures are
+scaled up to all. The simulator counts the requests. Seconds are the time of ansible-playbook with its start, which is
+printed as well.
 
-The target is for the sums, first and without a change, and for the virtual machines.
+The target is for the sums, in the first run and without a change, and for the virtual machines.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MEMORY_MIB = 65536
 
 
 def four_gpus() -> Any:
-    """A server with four GPUs: the emulated one, with a neighbour to each of its two."""
+    """Return a server with four GPUs: the emulated server, with a neighbour for each of its two GPUs."""
     host = server()
     for function in [item for item in host.functions if item.kind == "gpu"]:
         twin = type(function)(**{**vars(function), "address": function.address[:-1] + "1", "iommu_group": None})
@@ -61,7 +61,7 @@ def four_gpus() -> Any:
 
 
 def play(tasks: list[dict[str, Any]], folder: str) -> float:
-    """Run tasks as one play on the controller; return the seconds it took. Fails with its output."""
+    """Run tasks as one play on the controller and return its seconds. If it fails, end the program with its output."""
     path = Path(folder) / "play.yml"
     path.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]), encoding="utf-8")
     environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOWS": "1"}
@@ -89,7 +89,7 @@ def measured(vcenter: VCenter, tasks: list[dict[str, Any]], folder: str) -> tupl
 
 
 def ours(vcenter: VCenter, hosts: int) -> list[dict[str, Any]]:
-    """Return the one task of ours."""
+    """Return our side's only task."""
     domains = [
         {
             "name": f"vm-{host:03}-{number}",
@@ -107,7 +107,7 @@ def ours(vcenter: VCenter, hosts: int) -> list[dict[str, Any]]:
 
 
 def peer(vcenter: VCenter, count: int, hosts: int) -> list[dict[str, Any]]:
-    """Return the tasks of the peer: a virtual machine each, as far as its module goes, on one host after the other."""
+    """Return the peer's tasks: one per virtual machine, with what its module supports, on one host after the other."""
     login = {"hostname": "127.0.0.1", "port": vcenter.port, "username": USER, "password": PASSWORD}
     return [
         {
@@ -139,7 +139,7 @@ def peer(vcenter: VCenter, count: int, hosts: int) -> list[dict[str, Any]]:
 
 
 class Figures(NamedTuple):
-    """Requests and seconds of ours and of the peer."""
+    """The requests and seconds of our side and of the peer."""
 
     requests: float
     seconds: float
@@ -155,12 +155,12 @@ class Figures(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Return True where both are at most the target's share of the peer's."""
+        """Return True if requests and seconds are both at most the target's share of the peer's."""
         return self.peer_requests >= TARGET * self.requests and self.peer_seconds >= TARGET * self.seconds
 
 
 def passthrough(hosts: int, rounds: int, folder: str) -> list[Figures]:
-    """Return the figures of a run that enables all GPUs of all hosts, and of one without a change."""
+    """Return the figures of a run that enables all GPUs of all hosts, and of a run without a change."""
     described = site(*(esxi(four_gpus(), f"esx{number:03}", active=False) for number in range(hosts)))
     gpus = [item.address for item in four_gpus().functions if item.kind == "gpu"]
     rows: list[list[tuple[int, float]]] = [[], [], [], []]
@@ -183,21 +183,21 @@ def passthrough(hosts: int, rounds: int, folder: str) -> list[Figures]:
 
 
 def virtual_machines(hosts: int, count: int, base: float, folder: str) -> list[Figures]:
-    """Return the figures of a run that makes all, and of one without a change; ``count`` of the peer's are measured."""
+    """Return the figures of a first run and of one without a change; the peer's are scaled up from ``count`` of all."""
     found = []
     with serving(site(*(esxi(four_gpus(), f"esx{number:03}") for number in range(hosts)))) as vcenter:
         sample = peer(vcenter, count, hosts)
         for _again in range(2):
             mine = measured(vcenter, ours(vcenter, hosts), folder)
             requests, seconds = measured(vcenter, sample, folder)
-            # What Ansible needs for any play is not the tasks'.
+            # The base time that Ansible needs for any play is not part of the tasks.
             times = hosts * VMS_OF_HOST / count
             found.append(Figures(*mine, requests * times, base + (seconds - base) * times))
     return found
 
 
 def main() -> None:
-    """Measure both and print the ratios; fails where a target is missed."""
+    """Measure both sides and print the ratios; fail if a target is missed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--hosts", type=int, default=50)
     parser.add_argument("--sample", type=int, default=8)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""For all tests: a skip that nobody expects fails the run, how many examples hypothesis tries, kept bytecode."""
+"""Settings of all tests: unexpected skips fail the run, the number of hypothesis's examples, a cache of bytecode."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-# The reasons for which a test may be left out. A missing tool is none: `make packages` installs them all.
+# The reasons for which a test may be skipped. A missing tool is no such reason: `make packages` installs all tools.
 EXPECTED_SKIPS = (
-    # The originals of recorded machines are other people's files; their facts are in tests/recordings.
+    # The original files of recorded machines belong to others; their facts are in tests/recordings.
     r"SAILLOFT_RECORDINGS names no folder",
     # SONiC's models are not packaged; the test says how to get them.
     r"SAILLOFT_SONIC_YANG names no folder",
-    # NVIDIA's tool is in Debian's next release only, which moves; the rule table is tested row by row without it.
+    # NVIDIA's tool is only in Debian's next release, which changes; the rule table is tested row by row without it.
     r"Debian's archive does not give rdma_topo",
-    # Kernels of containers and build machines have few queueing disciplines; molecule/run roce_path has them all.
+    # The kernels of containers and build machines have few queueing disciplines; molecule/run roce_path has all of
+    # them.
     r"this kernel lacks ",
 )
-# Who is not root leaves out what only root can do; `make image` runs it as root.
+# Users other than root skip what only root can do; `make image` runs it as root.
 EXPECTED_OF_USERS = r"\broot\b"
 
-# `make test` tries few examples a property, `make test-all` many; a test whose examples are quick names its own number.
-# On Python 3.9 few are enough: what counts is that each line runs.
+# `make test` tries few examples per property, `make test-all` many; a test with fast examples sets its own number. A
+# few are enough on Python 3.9, where the only question is whether each line runs.
 hypothesis.settings.register_profile("few", max_examples=3, deadline=None)
 hypothesis.settings.register_profile("quick", max_examples=40, deadline=None)
 hypothesis.settings.register_profile("thorough", max_examples=400, deadline=None)
-# A mutant is killed by any example: none is made smaller.
+# Any example that fails kills a mutant, so hypothesis need not shrink it.
 hypothesis.settings.register_profile(
     "mutation", max_examples=40, deadline=None, phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate]
 )
@@ -39,8 +40,8 @@ hypothesis.settings.load_profile("quick")
 
 @pytest.fixture(autouse=True, scope="session")
 def bytecode_is_kept(tmp_path_factory):
-    """Playbooks start many processes, which need not compile the same sources (sitecustomize.py)."""
-    folder = tmp_path_factory.getbasetemp().parent / "bytecode"  # of all workers of a run
+    """Let the many processes that playbooks start share compiled sources (see sitecustomize.py)."""
+    folder = tmp_path_factory.getbasetemp().parent / "bytecode"  # shared by all workers of a run
     folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as session:
         session.setenv("SAILLOFT_BYTECODE", str(folder))
@@ -49,14 +50,14 @@ def bytecode_is_kept(tmp_path_factory):
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out files without a test of `make fleet` or `fleet-long`: a worker takes 15 s to import them all."""
+    """Skip files without a test of `make fleet` or `fleet-long`: a worker takes 15 s to import all files."""
     if not config.option.markexpr.startswith(("fleet", "long")) or not collection_path.match("test_*.py"):
         return None
     return True if "pytest.mark.fleet" not in collection_path.read_text() else None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run with an unexpected skip. Under xdist only the controller has all reports."""
+    """Fail a run with an unexpected skip. Only xdist's controller has all reports."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or hasattr(session.config, "workerinput"):
         return

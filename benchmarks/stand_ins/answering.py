@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """A connection to a stand-in host, node or BMC: it answers each module after a fixed time.
 
-Nothing is started: what is left of a run is what it costs the controller. answers.json has the answer of each module,
-and under "*" that of all others: an answer; {"of": answers by a part of what the module is given}; or a list of the
-answer before the host restarts and that after it. An answer with "restarts" restarts the host; HOST in an answer is its
-name.
+No process is started for a host, so only the controller's own cost remains. answers.json has the answer of each module,
+and the answer of all other modules under "*". An entry is an answer; {"of": answers by a part of the module's
+arguments}; or a list of the answer before the host restarts and the answer after it. An answer with "restarts" restarts
+the host. HOST in an answer stands for the host's name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BMC = re.compile(r"\b(\S+)\.bmc\b")
 
 
 class Connection(ConnectionBase):
-    """Modules come by the standard input of an interpreter; all else is the folder that Ansible makes before."""
+    """A connection with pipelining. A command without input is the creation of Ansible's temporary folder."""
 
     transport = "answering"
     has_pipelining = True
@@ -46,10 +46,10 @@ class Connection(ConnectionBase):
         return self
 
     def reset(self):
-        """Do nothing: no connection is kept."""
+        """Do nothing, because no connection is kept."""
 
     def exec_command(self, cmd, in_data=None, sudoable=True):
-        """Return (status, output, errors)."""
+        """Return status, output and errors."""
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         with (FOLDER / "round_trips").open("a", encoding="utf-8") as log:
             log.write(".")
@@ -63,10 +63,10 @@ class Connection(ConnectionBase):
         bmc = BMC.search(given)
         host = bmc[1].split('"')[-1].removeprefix("https://") if bmc else self._play_context.remote_addr
         said = ANSWERS[name] if name in ANSWERS else ANSWERS["*"]
-        if isinstance(said, dict) and "of" in said:  # by a part of what the module is given
+        if isinstance(said, dict) and "of" in said:  # answers by a part of the module's arguments
             said = next(answer for part, answer in said["of"].items() if part in given)
         restarted = FOLDER / "restarted" / host
-        if isinstance(said, list):  # before the restart, and after it
+        if isinstance(said, list):  # the answers before and after the restart
             said = said[restarted.exists()]
         said = dict(said)
         if said.pop("restarts", False):
@@ -74,11 +74,11 @@ class Connection(ConnectionBase):
         return 0, json.dumps(said).replace("HOST", host).encode(), b""
 
     def put_file(self, in_path, out_path):
-        """Take a file."""
+        """Accept a file."""
         super().put_file(in_path, out_path)
 
     def fetch_file(self, in_path, out_path):
-        """Refuse: there is none."""
+        """Refuse, because the stand-in has no files."""
         super().fetch_file(in_path, out_path)
         raise FileNotFoundError(in_path)
 

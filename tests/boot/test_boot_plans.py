@@ -1,7 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Every recorded machine as one virtual machine of all its GPUs, NICs and NVMe drives, booted with both
-firmwares; and plans that are wrong, which the boot must find. `make boot` runs them."""
+"""Boot every recorded machine as one virtual machine with all its GPUs, NICs and NVMe drives, with both firmwares.
+
+Other tests boot plans that are wrong, and the boot must report it. `make boot` runs them.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ from ansible_collections.sailloft.fleet.plugins.modules import gpu_plan
 pytestmark = pytest.mark.boot
 
 FIRMWARES = ["bios", "efi"]
-# For recordings that know no BARs: of a GPU what an H100 SXM has, of the others what is usual (bytes, bits,
-# prefetchable). These GPUs have less memory: V100, MI250X (each half), MI50. Of a T4's memory lspci shows 256 MiB.
-# OVMF takes the longer the larger the window is.
+# The BARs of devices whose recording has none (bytes, bits, prefetchable): those of an H100 SXM for a GPU, the usual
+# ones for the others. GPU_MEMORY is for GPUs with less memory: V100, MI250X (each half), MI50. lspci shows 256 MiB of a
+# T4's memory. The larger the window, the longer OVMF takes.
 GPU_MEMORY = {
     "aws-g4dn-metal": 256 * MIB,
     "llnl-corona": 32 * GIB,
@@ -40,7 +42,7 @@ DEFAULT_BARS = {
 
 
 def whole(name: str, firmware: str) -> DomainPlan:
-    """One virtual machine of all that a recorded host can give."""
+    """Plan one virtual machine with every device that a recorded host can pass through."""
     host = recording(name)
     for node in host.numa_nodes:
         node.memory_bytes = max(node.memory_bytes, 64 * GIB)
@@ -54,7 +56,7 @@ def whole(name: str, firmware: str) -> DomainPlan:
             function.bars = [Bar(at, size, "memory", bits, high) for at, (size, bits, high) in enumerate(rows)]
 
     def of(kind: str) -> list[str]:
-        # Of a NIC with VFs, those.
+        # A NIC with VFs is not passed through itself.
         return [
             function.address
             for function in host.functions
@@ -94,7 +96,10 @@ def test_the_modules_option(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_too_small_a_bus_gap_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planner refuses it, libvirt and QEMU do not: the first expander's tree runs into the second's."""
+    """A plan whose buses overlap fails in the firmware: the planner would refuse it, but libvirt and QEMU accept it.
+
+    The bus numbers of the first expander's tree overlap those of the second's.
+    """
     monkeypatch.setattr(bus_numbers, "_prove", lambda name, root: None)
     monkeypatch.setattr(bus_numbers, "_starts", lambda root, spacing: [8, 10])
     result = boot.run(plan(firmware="bios"), timeout_s=scaled_s(4))
@@ -111,10 +116,10 @@ def test_other_bus_numbers_than_the_firmwares_are_found() -> None:
 
 
 def test_too_small_a_window_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of what OVMF needs: neither the reserves of the ports nor alignment counted."""
+    """A window of half of what OVMF needs is found: it counts neither the reserves of the ports nor the alignment."""
     monkeypatch.setattr(mmio, "OVMF_PORT_SHARE", 1 << 40)
     monkeypatch.setattr(mmio, "_round_up", lambda number, step: number)
     result = boot.run(whole("llnl-lassen", "efi"), timeout_s=scaled_s(15))
-    # All else is enumerated by then.
+    # Everything else is enumerated.
     assert len(result["findings"]) < 4, wrong(result)
     assert "found one without an address" in wrong(result)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Kernel arguments on hosts that boot as RHEL 8 and 9 do: written by us, read by GRUB, obeyed by its kernel."""
+"""Kernel arguments on hosts that boot like RHEL 8 and 9: we write them, GRUB reads them, its kernel obeys them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OURS = (
     "intel_iommu=on iommu=pt default_hugepagesz=1G hugepagesz=1G hugepages=1:1 hugepagesz=2M hugepages=0:128,1:64 "
     "pci=realloc"
 )
-# What a host has before: arguments of its own, and others of our keys.
+# The arguments of a host before the change: its own arguments, and other values of the keys that we set.
 THEIRS = "root=UUID=1 ro console=ttyS0 no_timer_check"
 BEFORE = f"{THEIRS} iommu=nopt hugepages=7"
 KERNEL = "vmlinuz-5.14.0-1.el9.x86_64"

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Cables of a small site: real lldpd in network namespaces, and InfiniBand in ibsim. Needs root: make cabling."""
+"""The cables of a small site: real lldpd in network namespaces, and InfiniBand in ibsim. Needs root: make cabling."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighb
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import interfaces, planned
 from ansible_collections.sailloft.fleet.plugins.modules import cabling_info
 
-# With one neighbour message a second; a loaded machine has taken two minutes.
+# lldpd sends one message per second; a loaded machine has taken two minutes.
 WAIT_S = 600
 
 
@@ -82,7 +82,7 @@ class Wired:
             time.sleep(0.5)
 
     def found(self, capsys):
-        """Read all devices by the module, and compare."""
+        """Read the neighbours of all devices with the module, and compare them with the site."""
         seen = {}
         for name in self.space:
             with patch_module_args({"socket": str(self.socket(name))}), pytest.raises(SystemExit):
@@ -105,7 +105,7 @@ class Wired:
 
 @pytest.fixture(scope="module")
 def wired():
-    # lldpd and lldpcli give up root, and pytest's folders are root's alone.
+    # lldpd and lldpcli drop root privileges, and only root can read pytest's folders.
     folder = Path(tempfile.mkdtemp(prefix="sailloft-lldp-"))
     folder.chmod(0o755)
     made = Wired(sites.site(blocks__rack__count=1), folder)
@@ -122,7 +122,7 @@ def test_lldp(wired, capsys):
     right = {"faults": [], "right": cables, "wrong": 0, "unread": 0}
     wired.until(lambda: wired.found(capsys) == right)
 
-    # Two cables exchanged at the leaf.
+    # Two cables are exchanged at the leaf.
     one, other = (wired.ends(wired.site.devices[name].cables["mlx5_0"]) for name in ("gpu01", "gpu02"))
     for end, _far in (one, other):
         wired.unplug(end)
@@ -140,7 +140,7 @@ def test_lldp(wired, capsys):
     wired.plug(*other)
     wired.until(lambda: wired.found(capsys) == right)
 
-    # A cable that is missing.
+    # A cable is missing.
     wired.unplug(one[0])
     wired.until(lambda: [fault.kind for fault in wired.found(capsys)["faults"]] == ["missing"])
     wired.plug(*one)
@@ -190,7 +190,7 @@ INFINIBAND = {
 
 
 def discovered(site, folder, cables):
-    """Return what ibnetdiscover sees of cables ((device, port), (device, port)) in ibsim."""
+    """Return what ibnetdiscover sees in ibsim of these cables, each ((device, port), (device, port))."""
     links = {}
     for one, other in cables:
         links.setdefault(one[0], []).append((one[1], other))
@@ -204,7 +204,7 @@ def discovered(site, folder, cables):
     net.write_text("\n".join(lines), encoding="utf-8")
     (preload,) = Path("/usr/lib").glob("*/umad2sim/libumad2sim.so")
     with (folder / "ibsim.log").open("w") as log:
-        # It ends when its console is closed.
+        # ibsim ends when its console is closed.
         simulator = subprocess.Popen(
             ["ibsim", "-s", str(net)], stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=folder
         )
@@ -243,7 +243,7 @@ def test_infiniband(tmp_path):
     found = discovered(site, tmp_path, cables)
     assert found == {"faults": [], "right": len(site.cables), "wrong": 0, "unread": 0}
 
-    # The second HCA of two nodes, exchanged.
+    # The cables to the second HCAs of two nodes are exchanged.
     (a, b), (c, d) = cables[1], cables[3]
     swapped = [cables[0], (a, d), cables[2], (c, b), *cables[4:]]
     assert [fault.kind for fault in discovered(site, tmp_path, swapped)["faults"]] == ["swapped"]

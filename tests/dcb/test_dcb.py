@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The host's half of the RoCE policy by the real dcb, on a real driver with DCB, in an emulated machine."""
+"""The host's part of the RoCE policy, with the real dcb and a real driver with DCB in an emulated machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.buffers 
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory):
-    """Return {step of inside.py: its output}; the machine boots once."""
+    """Return {step of inside.py: its result}; the machine boots once."""
     console = machine.boot(tmp_path_factory.mktemp("dcb"))
     lines = [line[7:] for line in console.splitlines() if line.startswith("RESULT ")]
     found = {one["name"]: one for one in map(json.loads, lines)}
@@ -31,7 +31,7 @@ def test_a_fresh_nic(results):
     fresh = results["fresh"]
     assert "failed" not in fresh["said"]
     nic = fresh["info"]["nics"]["rxe0"]
-    # RDMA-CM is not loaded yet.
+    # RDMA-CM is not loaded yet, so there is no ToS.
     assert (nic["interface"], nic["trust"], nic["cm_tos"], nic["ip_mtu_bytes"]) == ("dcb0", "pcp", None, 1500)
     assert nic["dcbx_by_host"] is False
     assert nic["buffer_bytes"] == [262144, 0, 0, 0, 0, 0, 0, 0]
@@ -65,7 +65,7 @@ def test_a_second_run_changes_nothing(results):
     assert (second["changed"], second["diff"]) == (False, {"before": {}, "after": {}})
     assert results["second"]["mtu"].strip() == "9000"
     assert results["second check"]["result"]["changed"] is False
-    # RDMA-CM's ToS stays when nobody looks at it.
+    # RDMA-CM keeps the ToS between reads.
     assert results["second check"]["info"]["nics"]["rxe0"]["cm_tos"] == 106
 
 
@@ -102,7 +102,7 @@ def test_a_boot_brings_it_back(results):
 def test_a_priority_that_the_driver_refuses(results):
     refused = results["refused"]
     said = refused["result"]["msg"]
-    # The tool itself says nothing.
+    # The tool prints nothing about the refusal.
     assert refused["raw"] == ""
     assert said.startswith("rxe0: the driver was told pfc and does not have it: it reads back [], wanted [3]; ")
     assert "told so far: rxe0 dcbx_by_host, rxe0 ip_mtu_bytes, rxe0 buffer_bytes, rxe0 queues" in said

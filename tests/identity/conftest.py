@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""TPMs in software, a store that a web server serves, and nodes in a folder: all tools are the real ones."""
+"""Software TPMs, a store served over HTTP, and nodes in folders; all tools are the real ones."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
-# kills.py, which the tests of stores have.
 SCRIPT = Path(__file__).parents[2] / "roles" / "node_identity" / "files" / "sailloft-identity"
-# All commands that the node's script has: a test runs it with these and no others, and sees their arguments.
+# All commands that the node's script may run: a test provides only these, and records their arguments.
 COMMANDS = (
     "sh",
     *("base64", "cat", "chmod", "cp", "cut", "head", "install", "ln", "mkdir", "mktemp", "mv", "od", "rm", "sha256sum"),
@@ -37,7 +36,7 @@ COMMANDS = (
 
 
 class Tpm:
-    """A TPM of its own, by swtpm; its state lies in a folder."""
+    """A separate TPM, emulated by swtpm, with its state in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,7 +45,7 @@ class Tpm:
         self.start()
 
     def start(self) -> None:
-        """Power on."""
+        """Power the TPM on."""
         self._process = subprocess.Popen(
             [
                 *("swtpm", "socket", "--tpm2", "--tpmstate", f"dir={self.folder}"),
@@ -64,12 +63,12 @@ class Tpm:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Power off."""
+        """Power the TPM off."""
         self._process.terminate()
         self._process.wait(10)
 
     def run(self, *argv: str) -> bytes:
-        """Return the output of one of tpm2-tools."""
+        """Run one of tpm2-tools against this TPM and return its output."""
         environment = {**os.environ, "TPM2TOOLS_TCTI": self.tcti}
         done = subprocess.run(argv, env=environment, cwd=self.folder, capture_output=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr.decode()
@@ -77,14 +76,14 @@ class Tpm:
 
     @functools.cached_property
     def ek(self) -> str:
-        """The endorsement key's public part, base64."""
+        """Return the public part of the endorsement key, in base64."""
         self.run("tpm2_createek", "-G", "rsa", "-u", "ek.pub", "-c", "ek.ctx")
         self.run("tpm2_flushcontext", "-t")
         return base64.b64encode((self.folder / "ek.pub").read_bytes()).decode()
 
 
 def _two_ports() -> int:
-    """A free port with a free one behind it, where tpm2-tss looks for swtpm's control channel."""
+    """Return a free port whose next port is free, too: tpm2-tss expects swtpm's control channel there."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))
@@ -116,14 +115,14 @@ def tpms(new_tpm):
 
 @pytest.fixture(scope="session")
 def keys(tmp_path_factory):
-    """A pair of minisign's, without a password."""
+    """A key pair of minisign without a password."""
     folder = tmp_path_factory.mktemp("keys")
     return make_keys(folder, "site")
 
 
 @dataclass
 class Site:
-    """A store, who signs, and which nodes it has."""
+    """A store, the signer of its bundles, and its nodes."""
 
     store: Store
     signer: Signer
@@ -155,7 +154,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def serve():
-    """Serves folders; gives the URL of each."""
+    """Return a function that serves a folder over HTTP and returns its URL."""
     servers = []
 
     def start(folder: Path | str) -> str:
@@ -173,7 +172,7 @@ def serve():
 
 @dataclass
 class Booted:
-    """A node's folder, and what its script did there."""
+    """A node's root folder, and the result of its script."""
 
     root: Path
     status: int
@@ -189,7 +188,7 @@ class Booted:
 
 @pytest.fixture
 def boot(tmp_path, tpms, keys):
-    """boot(name, servers...): run the script of the node, on that TPM, with files before it, or again in its root."""
+    """boot(name, servers...): run the node's script with a TPM, in a new root with files or in an old root."""
     log = tmp_path / "arguments"
     commands = record_arguments(tmp_path / "bin", log, COMMANDS)
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A node's script against TPMs in software: who opens a bundle, and what becomes of all others."""
+"""The node's script with software TPMs: which nodes open a bundle, and how all others fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity impo
 
 
 def refused(node, why):
-    """No secret is written, the cause is shown and reported, and the node has a host key of its own."""
+    """Check that no secret is written, the reason is shown and reported, and the node has a temporary host key."""
     assert node.status == 1
     assert why in node.output, node.output
     report = json.loads(node.read("run/sailloft/identity.json"))
@@ -41,7 +41,7 @@ def test_the_node_writes_its_files(site, boot, serve):
     assert stat.S_IMODE((node.root / "etc/site").stat().st_mode) == 0o755
     assert sorted(os.listdir(node.root / "etc/site")) == ["empty", "host_key", "token"]
     assert os.listdir(node.root / "etc/ssh") == []
-    # Nothing of the opening is left.
+    # No file of the opening is left behind.
     assert os.listdir(node.root / "run/sailloft") == ["identity.json"]
     report = json.loads(node.read("run/sailloft/identity.json"))
     bundle = identity.parse(site.bundle("bm01").read_bytes(), "bm01")[0]
@@ -67,12 +67,12 @@ def test_no_secret_is_shown_or_an_argument(site, boot, serve):
         text = secret if isinstance(secret, str) else secret.decode()
         assert text not in node.output
         assert text not in node.arguments
-    # Nor the key that the TPM gave.
+    # The key that the TPM returned is not in the arguments, either.
     assert not re.search("[0-9a-f]{64}", node.arguments)
 
 
 def test_the_next_boot_opens_it_too(site, boot, serve, new_tpm):
-    """The endorsement key is made again from the TPM's seed, whatever a power cycle clears."""
+    """The endorsement key is derived again from the TPM's seed, which survives a power cycle."""
     tpm = new_tpm()
     site.nodes[0]["ek"] = tpm.ek
     site.publish()
@@ -82,8 +82,12 @@ def test_the_next_boot_opens_it_too(site, boot, serve, new_tpm):
 
 
 def test_a_node_whose_power_is_cut_again_and_again_opens_it_each_time(site, boot, serve, new_tpm):
-    """A TPM that used an authorization which it guards against guessing counts each power cut as a wrong guess, and
-    refuses the next ones for a while after a few (dictionary attacks: TPM 2.0 library, part 1). A re-image is a cut."""
+    """Repeated power cuts do not lock the TPM.
+
+    If the script used an authorization with protection against dictionary attacks, the TPM would count each power cut
+    as a wrong guess, and after a few of them refuse the authorization for a while (TPM 2.0 library, part 1). A re-image
+    is a power cut.
+    """
     tpm = new_tpm()
     site.nodes[0]["ek"] = tpm.ek
     site.publish()
@@ -97,14 +101,14 @@ def test_a_node_whose_power_is_cut_again_and_again_opens_it_each_time(site, boot
 
 
 def test_another_tpm_is_told_so(site, boot, serve, tpms):
-    """A machine that says it is bm01, with its address and its name."""
+    """A machine that claims bm01's name and address is refused: the bundle is for another TPM."""
     site.publish()
     node = boot("bm01", serve(site.store.path), tpm=tpms["bm02"])
     assert refused(node, "it is for the TPM with endorsement key")
 
 
 def test_another_tpm_cannot_open_it(site, boot, serve, tpms):
-    """The same, where the bundle names that machine's TPM: the credential itself is what does not open."""
+    """Even if the bundle names that machine's TPM, the credential itself does not open."""
     site.publish()
     bundle, _signed, _signature = identity.parse(site.bundle("bm01").read_bytes(), "bm01")
     other = identity.ek_digest(identity.read_ek(tpms["bm02"].ek, "bm02"))
@@ -121,7 +125,7 @@ def test_a_bundle_of_another_node_is_refused(site, boot, serve):
 
 @pytest.mark.parametrize("line", range(9))
 def test_a_changed_byte_is_refused(site, boot, serve, line):
-    """In each line, but the signature's first, a comment that is not signed."""
+    """A change is refused in each line except the first line of the signature, a comment that is not signed."""
     site.publish()
     lines = site.bundle("bm01").read_bytes().split(b"\n")
     at = line if line < 6 else line + 1
@@ -136,14 +140,14 @@ def test_a_changed_byte_is_refused(site, boot, serve, line):
 
 
 def test_a_forged_bundle_is_refused(site, boot, serve, tmp_path):
-    """Whoever knows an endorsement key can encrypt to it."""
+    """Anyone who knows an endorsement key can encrypt to it, so the signature decides."""
     site.signer = make_keys(tmp_path, "other")
     site.publish()
     assert refused(boot("bm01", serve(site.store.path)), "it is not signed by the key of this image")
 
 
 def test_another_signature_of_the_site_is_refused(site, boot, serve):
-    """The same key signs images."""
+    """A signature of the same key for another purpose is refused: the key signs images, too."""
     site.publish()
     _bundle, signed, _signature = identity.parse(site.bundle("bm01").read_bytes(), "bm01")
     path = site.bundle("signed")
@@ -167,7 +171,7 @@ def test_no_server(boot):
 
 
 def test_the_next_server_is_asked(site, boot, serve, tmp_path):
-    """One is down, one has another's bundle, one is damaged."""
+    """The node goes on to the third server if one is down and one has another node's bundle."""
     site.publish()
     bad = tmp_path / "bad" / "identity"
     bad.mkdir(parents=True)
@@ -192,7 +196,7 @@ def test_no_file_is_written_where_one_cannot_be(site, boot, serve):
 
 
 def test_a_host_key_that_is_there_stays(site, boot, tmp_path):
-    """The script ran before, and is run again when no server answers."""
+    """The script runs again and no server answers: the host key of the first run is kept."""
     node = boot("bm01", "http://127.0.0.1:9", before={"etc/ssh/ssh_host_rsa_key": "its own"})
     assert node.status == 1
     assert os.listdir(node.root / "etc/ssh") == ["ssh_host_rsa_key"]
@@ -208,7 +212,7 @@ def test_a_node_with_a_temporary_host_key_gets_its_own(site, boot, serve):
 
 
 def site_files(root):
-    """Return the files in the folders of the node's secrets: path -> content."""
+    """Return the files in the folders of the node's secrets as {path: content}."""
     folders = (root / "etc/site", root / "etc/ssh")
     return {
         str(path.relative_to(root)): path.read_text()
@@ -226,7 +230,10 @@ OLD_KEY = {"etc/site/host_key": "the key before\n"}
     [("etc/site/sub", "the folder of /etc/site/sub/token cannot be made"), ("etc/site/sub/token/x", "is a folder")],
 )
 def test_a_file_that_cannot_be_written_leaves_all_as_they_were(site, boot, serve, in_the_way, why):
-    """The first file could be written; the folder of the second cannot be made, or its place is taken."""
+    """The first file is rolled back if the second cannot be written.
+
+    Either the folder of the second file cannot be created, or something else has its path.
+    """
     site.nodes[0]["secrets"] = files(host_key=SECRET, **{"sub/token": TOKEN})
     site.publish()
     before = {**OLD_KEY, in_the_way: "in the way"}
@@ -251,7 +258,7 @@ def test_a_kill_at_any_point_leaves_all_files_or_the_ones_before(site, boot, ser
         if node.status == 0:
             break
         assert node.status == -9, node.output
-        # The next run fails at once, as it has no name of a node: what the killed one had begun is undone.
+        # The next run fails at once, as it has no name of a node, but first it undoes what the killed run had begun.
         boot("", server, again=node.root, tpm=tpms["bm01"])
         assert site_files(node.root) in (OLD_KEY, after), count
         assert os.listdir(node.root / "run/sailloft") == ["identity.json"]
@@ -259,7 +266,7 @@ def test_a_kill_at_any_point_leaves_all_files_or_the_ones_before(site, boot, ser
     assert OLD_KEY in seen
     assert after in seen
     assert len(seen) >= 12
-    # One that was killed in the middle of the renames is completed.
+    # A run that was killed during the renames is completed by the next run.
     (tmp_path / "counting").unlink()
     (tmp_path / "kill").write_text(f"{seen.index(after) - 1}\n")
     node = boot("bm01", server, before=OLD_KEY)

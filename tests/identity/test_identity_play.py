@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The role and its modules as ansible-playbook runs them: what they do, and what they show."""
+"""The role and its modules under ansible-playbook: their effects, and what their output reveals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HIDDEN = ("nobody-else-may-read-this-host-key", TOKEN, PASSWORD)
 
 @pytest.fixture
 def play(tmp_path):
-    """play(tasks, variables of hosts, options...): all that ansible-playbook printed, and its status."""
+    """play(tasks, variables of hosts, options...): run the tasks; return ansible-playbook's output and exit status."""
 
     def run(tasks: list, hosts: dict, *options: str, path: Path | None = None) -> tuple[str, int]:
         inventory = tmp_path / "inventory.json"
@@ -60,7 +60,7 @@ def play(tmp_path):
 
 
 def publish(site, tmp_path, signer):
-    """The role's tasks."""
+    """Return the tasks that run the role's publication."""
     variables = {
         "node_identity_store_dir": site.store.path,
         "node_identity_served_dir": str(tmp_path / "served"),
@@ -74,7 +74,7 @@ def publish(site, tmp_path, signer):
 
 @pytest.fixture
 def locked(tmp_path):
-    """A signing key with a password, as minisign makes one by itself."""
+    """A signing key with a password, which minisign creates by default."""
     secret, public = tmp_path / "locked.key", tmp_path / "locked.pub"
     subprocess.run(
         ["minisign", "-G", "-p", public, "-s", secret],
@@ -130,7 +130,7 @@ def test_publish_shows_no_secret(site, tmp_path, nodes, play, locked):
         for form in (secret, base64.b64encode(secret.encode()).decode(), secret.encode().hex()):
             assert form not in shown
     assert "tpm2_makecredential" in shown
-    # Nor a key of a bundle; this is the name of the key that they are bound to.
+    # The only digest shown is the name of the key to which bundles are bound: no key of a bundle is shown.
     assert set(re.findall("[0-9a-f]{64,}", log.read_text())) == {identity.activated_name()}
     served = b"".join(file.read_bytes() for file in (tmp_path / "served/identity").iterdir())
     assert not any(secret.encode() in served for secret in HIDDEN)
@@ -168,7 +168,7 @@ def shown(output):
 
 
 def certify(tpm, owner):
-    """Put a certificate of the endorsement key of ``owner`` into ``tpm``, signed by a key made for this."""
+    """Put a certificate of the endorsement key of ``owner`` into ``tpm``, signed by a key made for this test."""
     (tpm.folder / "v3.cnf").write_text("basicConstraints = critical, CA:FALSE\nextendedKeyUsage = 2.23.133.8.1\n")
     (owner.folder / "ek.pem").write_bytes(owner.run("tpm2_print", "-t", "TPM2B_PUBLIC", "-f", "pem", "ek.pub"))
     for argv in (
@@ -194,7 +194,7 @@ def certify(tpm, owner):
         ),
     ):
         subprocess.run(argv, cwd=tpm.folder, check=True, capture_output=True)
-    # Makers' indices are larger than what is in them.
+    # Vendors' NV indices are larger than the certificates in them.
     stored = (tpm.folder / "certificate.der").read_bytes() + b"\xff" * 20
     (tpm.folder / "stored").write_bytes(stored)
     tpm.run("tpm2_nvdefine", "0x01c00002", "-C", "o", "-s", str(len(stored)), "-a", "ownerwrite|ownerread|authread")
@@ -234,7 +234,7 @@ def test_no_tpm_is_said(play):
 
 @pytest.mark.parametrize(("enrolled", "status"), [("", 0), ("bm01", 0), ("bm02", 2)])
 def test_a_node_is_enrolled_once(tpms, play, enrolled, status):
-    """Its key is shown for the inventory; another one than the enrolled is refused."""
+    """An endorsement key is shown for the inventory; a key other than the enrolled one is refused."""
     role = {"name": "sailloft.fleet.node_identity", "tasks_from": "enroll"}
     task = {"name": "Enrol", "ansible.builtin.include_role": role}
     key = tpms[enrolled].ek if enrolled else ""
@@ -242,7 +242,7 @@ def test_a_node_is_enrolled_once(tpms, play, enrolled, status):
     block = {"block": [task], "module_defaults": defaults, "vars": {"node_identity_ek": key}}
     output, ended = play([block], {})
     assert ended == status, output
-    # Without what Ansible shows of the arguments.
+    # Leave out the arguments, which Ansible shows as well.
     said = "".join(output[output.rindex("fatal:" if status else "ok: [localhost]") :].split())
     fingerprint = identity.ek_digest(identity.read_ek(tpms["bm01"].ek, ""))
     if status:
@@ -256,9 +256,9 @@ def test_a_node_is_enrolled_once(tpms, play, enrolled, status):
 
 @pytest.fixture
 def run(site, tmp_path, play):
-    """run(tpm, variables): enrol bm01 by ``tpm`` and publish, as playbooks/node_identities.yml does in one run.
+    """run(tpm, variables): enrol bm01 with ``tpm`` and publish, as playbooks/node_identities.yml does in one run.
 
-    Returns what was said, the files of the enrolled, and the bundles in the store.
+    Return the output, the names of enrolled nodes, and the bundles in the store.
     """
     (tmp_path / "served").mkdir()
     enrolled = tmp_path / "enrolled"
@@ -300,7 +300,7 @@ def test_no_secret_is_sealed_to_an_unknown_tpm_until_its_fingerprint_is_approved
     output, status, *_rest = run(tpm)
     assert status == 0, output
     assert "changed=0" in output
-    # Another machine that answers as bm01 changes nothing, and takes nothing away.
+    # Another machine that answers as bm01 changes nothing and removes nothing.
     output, status, enrolled, bundles = run(tpms["bm02"])
     assert status != 0
     assert "another endorsement key than node_identity_ek" in " ".join(output.split())

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Bundles in a store: an unchanged secret changes nothing, and nothing tells what it is."""
+"""Bundles in a store: an unchanged secret changes nothing, and a bundle reveals nothing about its secrets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ def test_another_board_gets_another_bundle(site, new_tpm):
 
 
 def test_a_bundle_goes_by_its_nodes_name_alone(site):
-    """Not because a fresh checkout, or one whose node did not answer, has no key of it."""
+    """A bundle is not removed because its node is missing from the request; it must be named.
+
+    A fresh checkout, or one whose node did not answer, has no key of the node.
+    """
     site.publish()
     site.nodes.pop()
     (site.bundle(".bm01.new")).write_text("left by a run that was killed")
@@ -80,7 +83,7 @@ def test_a_node_that_is_published_and_removed_is_refused(site):
 
 
 def test_a_kill_at_any_point_leaves_whole_bundles_and_is_completed_by_the_next_run(site, tmp_path):
-    """bm01 gets new secrets and bm02 goes."""
+    """A run in which bm01 gets new secrets and bm02 is removed can be killed at any point."""
     site.publish()
     before = contents(site)
     start = tmp_path / "start"
@@ -103,7 +106,7 @@ def test_a_kill_at_any_point_leaves_whole_bundles_and_is_completed_by_the_next_r
         site.publish(removed=["bm02"])
         assert list(contents(site)) == ["bm01"]
         assert site.publish().written == ()
-    # In memory: the key, the credential, minisign's files; then the bundle is opened, made readable and renamed.
+    # The key, the credential and minisign's files are in memory; then the bundle is opened, made readable and renamed.
     assert points >= 4
 
 
@@ -124,7 +127,7 @@ def test_a_bundle_that_was_changed_is_written_again(site, line):
 
 
 def test_a_bundle_tells_nothing(site):
-    """Not the secrets, not that two nodes share one, not a secret that can be guessed."""
+    """A bundle does not reveal its secrets, that two nodes share a secret, or whether a guess of a secret is right."""
     shared = files(token=TOKEN)
     for node in site.nodes:
         node["secrets"] = shared

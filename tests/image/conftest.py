@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Images built with the real tools from Debian's archive: as root, with namespaces, loop devices and overlayfs."""
+"""Build images with the real tools from Debian's archive: as root, with namespaces, loop devices and overlayfs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ LAYERS = {"base": BASE, "gpu": GPU, "site": {"parent": "gpu", "packages": ["less
 
 @pytest.fixture
 def requested() -> dict:
-    """The layers, to be changed."""
+    """A copy of the layers that a test may change."""
     return copy.deepcopy(LAYERS)
 
 
 @pytest.fixture(scope="session")
 def keys(tmp_path_factory) -> Path:
-    """A pair without password."""
+    """A key pair without a password."""
     return make_keys(tmp_path_factory.mktemp("keys") / "pair")
 
 
@@ -46,13 +46,13 @@ def site(keys, tmp_path_factory) -> BuildHost:
 
 @pytest.fixture(scope="session")
 def other(keys):
-    """Another host, with nothing in its cache, on another file system (whose folders list files in another order)."""
+    """Another host with an empty cache on another file system, whose folders list files in another order."""
     folder = Path(tempfile.mkdtemp(prefix="sailloft-image-", dir="/dev/shm"))
     yield BuildHost(folder, keys)
     shutil.rmtree(folder)
 
 
 def pytest_configure() -> None:
-    """These tests do not pass for want of root: they are not to be run without."""
+    """Fail the run without root: these tests must not pass by being skipped."""
     if os.geteuid() != 0:
         sys.exit("tests/image: run as root (make image)")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The same bytes, only what changed, and nothing left behind."""
+"""Builds are reproducible, build only what changed, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_wishes_are_in_it(site, tmp_path):
     assert re.search(r"^adm:.*\bops\b", (tree / "etc/group").read_text(), re.MULTILINE)
     assert os.readlink(tree / "etc/systemd/system/apt-daily.timer") == "/dev/null"
     assert (tree / "etc/systemd/system/multi-user.target.wants/ssh.service").is_symlink()
-    # Only its own part.
+    # The layer has only its own part.
     assert not (tree / "usr/bin/bash").exists()
     assert not (tree / "etc/fstab").exists()
 
@@ -192,7 +192,7 @@ def test_a_killed_build_leaves_nothing_and_the_next_one_finishes(site, requested
     process.send_signal(signal.SIGKILL)
     process.wait()
     until = time.monotonic() + 60
-    # The kernel takes the mounts down, and with them the loop devices, a moment after the last process.
+    # The kernel removes the mounts, and with them the loop devices, a moment after the last process has ended.
     while our_processes(site.cache) or os.fspath(site.cache) in loop_devices():
         assert time.monotonic() < until
         time.sleep(0.05)

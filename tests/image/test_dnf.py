@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Layers of RPM packages, by real rpmbuild, createrepo_c and dnf, from a repository that is made here."""
+"""Layers of RPM packages, with real rpmbuild, createrepo_c and dnf, from a repository that is built here."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ pytestmark = [
 
 
 def package(folder, name, text, key=None):
-    """Build an RPM into ``folder``; every name of the package's own has its own build folder."""
+    """Build an RPM into ``folder``; each package name has its own build folder."""
     home = folder / ".build"
     home.mkdir(parents=True, exist_ok=True)
     spec = home / f"{name}.spec"
@@ -161,7 +161,7 @@ def index(folder):
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
-    """A repository with all packages, and hello in its first release."""
+    """A repository with all packages, with the first release of hello."""
     folder = tmp_path_factory.mktemp("repository")
     for name, text in SPECS.items():
         package(folder, name, text.format(release=1) if name == "hello" else text)
@@ -171,7 +171,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def update(tmp_path_factory):
-    """A repository with hello's second release only."""
+    """A repository with only the second release of hello."""
     folder = tmp_path_factory.mktemp("update")
     package(folder, "hello", SPECS["hello"].format(release=2))
     index(folder)
@@ -203,7 +203,7 @@ def archive(folder, keyring=None):
 
 
 def layers(packages, archives, above=None, suite="9"):
-    """The layer ``base``, and with ``above`` the layer ``top`` on it."""
+    """Return the layer ``base``, followed by the layer ``top`` on it if ``above`` is set."""
     base = {
         "distribution": "rocky",
         "suite": suite,
@@ -221,7 +221,7 @@ def fetch(url):
 
 
 def built(root, layer):
-    """``layer`` in ``root``, as the builder does it; returns the packages."""
+    """Install ``layer`` in ``root`` as the builder does; return the packages."""
     root.mkdir(exist_ok=True)
     digests = rpm.release_digests(layer, fetch)
     rpm.install(root, layer, RUN, digests)
@@ -231,7 +231,7 @@ def built(root, layer):
 
 
 def tree(root):
-    """Everything below ``root`` but times: path -> what it is."""
+    """Return everything below ``root`` except times, by path."""
     found = {}
     for path in sorted(root.rglob("*")):
         facts = path.lstat()
@@ -248,7 +248,7 @@ def tree(root):
 
 @pytest.fixture(scope="module", autouse=True)
 def epoch():
-    """The environment of one build, as the builder sets it."""
+    """Set the environment of one build as the builder does."""
     os.environ["SOURCE_DATE_EPOCH"] = str(TIME)
     yield
     del os.environ["SOURCE_DATE_EPOCH"]
@@ -268,7 +268,7 @@ def test_a_layer_without_parent(tmp_path, repository):
     assert (tmp_path / f"root/lib/modules/{KERNEL}/vmlinuz").is_file()
     assert "var/lib/rpm/rpmdb.sqlite" in found
     assert found["tmp"][0] == "drwxrwxrwt"
-    # Nothing of the one installation, and nothing of the build host.
+    # Neither the installation nor the build host left files behind.
     left = [path for path in found if "dnf" in path or path.startswith(("root/", "dev/", "run/", "tmp/", "var/log/"))]
     assert left == []
     assert [path for path in found if path.endswith(("-shm", "-wal", ".lock"))] == []
@@ -297,7 +297,7 @@ def test_a_layer_above_holds_only_what_it_changed(tmp_path, repository, update):
         place, upper, work = tmp_path / name, tmp_path / f"{name}.upper", tmp_path / f"{name}.work"
         for folder in (place, upper, work):
             folder.mkdir()
-        # An overlay cannot lie on another, which /tmp may be.
+        # An overlay cannot be on another overlay, which /tmp may be.
         options = f"lowerdir={tmp_path / 'base'},upperdir={upper},workdir={work}"
         command(["mount", "-t", "overlay", "overlay", "-o", options, str(place)])
         try:
@@ -309,7 +309,7 @@ def test_a_layer_above_holds_only_what_it_changed(tmp_path, repository, update):
         uppers.append(tree(upper))
     assert uppers[0] == uppers[1]
     files = [path for path, facts in uppers[0].items() if not facts[0].startswith("d")]
-    # Which of the files that are the same rpm writes again is its own affair.
+    # rpm decides which of the unchanged files it writes again.
     assert set(files) - {"etc/hello.conf", "etc/hello.installed"} == {"usr/bin/hello", "var/lib/rpm/rpmdb.sqlite"}
     assert tree(tmp_path / "base") == before
 

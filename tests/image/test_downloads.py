@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Apt itself, which downloads from an archive that drips."""
+"""Apt itself, downloading from a very slow archive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.families impo
 
 
 class Dripping(BaseHTTPRequestHandler):
-    """Sends 1,000 of a million bytes ten times a second, for 30 s at most."""
+    """Send 1,000 of a million bytes ten times a second, for 30 s at most."""
 
     def do_GET(self) -> None:
         self.send_response(200)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A disk that roles/lab/files/make-disk makes of an image, read back. That disks boot, the lab's machines show."""
+"""Read back a disk that roles/lab/files/make-disk makes of an image. The lab's machines show that disks boot."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ GRUB = Path("/usr/lib/grub/i386-pc")
 HELD = "/var/lib/images/guest.qcow2"
 PLAN = {"guest": {"size_gib": 1}, "server": {"size_gib": 2, "holds": {"image": "guest", "path": HELD}}}
 PARTITION = 1 << 20
-VERSION = "6.1.0-31-cloud-amd64"  # Sample's
-# In place of initramfs-tools: says what it was called with, and that it sees the image and a device.
+VERSION = "6.1.0-31-cloud-amd64"  # the kernel version of Sample
+# A replacement for initramfs-tools: it records its arguments, and that it sees the image and a device.
 UPDATE_INITRAMFS = """#!/bin/sh
 echo "$@" > /boot/initrd.img-$3
 cat /etc/name /etc/fstab >> /boot/initrd.img-$3
@@ -42,7 +42,7 @@ def squashfs(tree: Path) -> bytes:
 
 @pytest.fixture(scope="module")
 def layers(tmp_path_factory) -> dict[str, bytes]:
-    """A root with a shell, GRUB and its own update-initramfs, and a layer that takes a file away and changes one."""
+    """A root with a shell, GRUB and its own update-initramfs, and a layer that removes one file and changes another."""
     folder = tmp_path_factory.mktemp("layers")
     base, top = folder / "base", folder / "top"
     for name in ("bin", "boot", "dev", "etc", "proc", "run", "tmp", "usr/sbin", "var"):
@@ -82,7 +82,7 @@ def make(image: str, store: Store, folder: Path) -> subprocess.CompletedProcess[
 
 @pytest.fixture(scope="module")
 def disk(store, tmp_path_factory) -> Path:
-    """The server's."""
+    """The disk of the server's image."""
     done = make("server", store, tmp_path_factory.mktemp("disks"))
     assert done.returncode == 0, done.stderr
     return Path(done.stdout.strip())
@@ -90,14 +90,14 @@ def disk(store, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def raw(disk) -> Path:
-    """Its bytes."""
+    """The raw bytes of the server's disk."""
     raw = disk.with_suffix(".raw")
     subprocess.run(["qemu-img", "convert", "-O", "raw", disk, raw], check=True)
     return raw
 
 
 def read(raw: Path, path: str, into: Path) -> bytes:
-    """A file of the disk."""
+    """Return a file of the disk."""
     subprocess.run(["debugfs", "-R", f"dump {path} {into}", f"{raw}?offset={PARTITION}"], check=True)
     return into.read_bytes()
 
@@ -124,7 +124,7 @@ def test_it_boots_the_images_kernel_with_its_arguments_and_an_initramfs_of_its_o
     configuration = read(raw, "/boot/grub/grub.cfg", tmp_path / "grub").decode()
     assert f"linux /boot/vmlinuz-{VERSION} root={root} ro {arguments}\n" in configuration
     assert f"initrd /boot/initrd.img-{VERSION}\n" in configuration
-    # What update-grub takes.
+    # The settings that update-grub reads.
     read(raw, "/etc/default/grub.d/10-image.cfg", tmp_path / "defaults")
     told = ["sh", "-c", f'. {tmp_path}/defaults; printf %s "$GRUB_CMDLINE_LINUX"']
     assert subprocess.run(told, capture_output=True, text=True, check=True).stdout == arguments
@@ -144,7 +144,7 @@ def test_grub_lies_where_the_firmware_and_its_own_parts_look(raw, tmp_path):
         first = stream.read(512)
         assert first[:440] == (GRUB / "boot.img").read_bytes()[:440]
         assert first[510:] == b"\x55\xaa"
-        # diskboot.img, with which core.img begins.
+        # core.img begins with diskboot.img.
         assert stream.read(16) == (GRUB / "diskboot.img").read_bytes()[:16]
     assert read(raw, "/boot/grub/i386-pc/linux.mod", tmp_path / "module") == (GRUB / "linux.mod").read_bytes()
 
@@ -187,14 +187,14 @@ def test_disks_unused_for_longest_are_removed_beyond_the_limit_but_no_machines(t
 
 def test_another_image_or_another_guest_is_another_disk(layers, disk, tmp_path):
     other = Store(str(tmp_path / "store"))
-    # The server's image is the same, to its digest.
+    # The server's image is the same, including its digest.
     Sample(
         "server", kernel=b"a kernel", arguments=("console=ttyS0", "rcupdate.rcu_cpu_stall_timeout=45"), **layers
     ).publish(other, tmp_path / "blobs")
     Sample("guest", arguments=("quiet",), base=layers["base"]).publish(other, tmp_path / "blobs")
     done = make("server", other, tmp_path / "disks")
     assert Path(done.stdout.strip()).name != disk.name
-    # A killed run leaves a folder and no disk.
+    # A killed run leaves a folder but no disk.
     assert {path.suffix for path in (tmp_path / "disks").iterdir()} == {".qcow2", ".vmlinuz"}
 
 

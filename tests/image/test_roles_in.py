@@ -36,7 +36,7 @@ ROCE_HOST = Role(
     "sailloft.fleet.roce_host",
     {"roce_host_packages_install": False, "roce_host_nics": {"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}},
 )
-# What a tuning run would touch on the machine that it runs on.
+# The files that a tuning run would change on the machine on which it runs.
 OF_THE_BUILD_HOST = (
     *("/etc/sailloft", "/usr/lib/sailloft", persistence.UNIT_FILE, persistence.WANTS, persistence.ORDER_FILE),
     *("/etc/default/grub.d", "/etc/driverctl.d", "/proc/sys/kernel/hostname", "/proc/sys/vm/nr_hugepages"),
@@ -51,11 +51,11 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory):
-    """A Debian with systemd and Python."""
+    """A root of Debian with systemd and Python."""
     root = tmp_path_factory.mktemp("image") / "root"
     packages = "systemd-sysv,python3,python3-apt"
-    # In a mount namespace of its own: a killed run leaves no mount of this machine's /dev/shm below pytest's folders,
-    # which the next run empties.
+    # mmdebstrap runs in a separate mount namespace, so that a killed run leaves no mount of this machine's /dev/shm
+    # below pytest's folders, which the next run deletes.
     mmdebstrap = ["unshare", "--mount", "mmdebstrap"]
     command = [*mmdebstrap, "--variant=minbase", f"--include={packages}", "bookworm", str(root)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -66,7 +66,7 @@ def pristine(tmp_path_factory):
 
 @pytest.fixture
 def root(pristine, tmp_path):
-    """A root of its own on top of it, as a layer is; what it changed is in ``upper`` beside it."""
+    """A new root on top of ``pristine``, like a layer; its changes are in ``upper`` beside it."""
     for name in ("root", "upper", "work"):
         (tmp_path / name).mkdir()
     options = f"lowerdir={pristine},upperdir={tmp_path / 'upper'},workdir={tmp_path / 'work'}"
@@ -77,7 +77,7 @@ def root(pristine, tmp_path):
 
 @pytest.fixture
 def make_role(tmp_path, monkeypatch):
-    """Makes a role in a roles path of its own, of one task file."""
+    """Return a function that writes a role of one task file to a separate roles path."""
     monkeypatch.setenv("ANSIBLE_ROLES_PATH", str(tmp_path / "roles"))
     ansible_paths._settings.cache_clear()
 
@@ -92,7 +92,7 @@ def make_role(tmp_path, monkeypatch):
 
 
 def tree(root):
-    """Everything below ``root`` but times."""
+    """Return everything below ``root`` except times."""
     found = {}
     for path in sorted(Path(root).rglob("*")):
         facts = path.lstat()
@@ -104,7 +104,7 @@ def tree(root):
 
 
 def build_host():
-    """The state of the machine that these tests run on, of what must not change."""
+    """Return the state of the files that must not change on the machine that runs these tests."""
     state = {}
     for place in OF_THE_BUILD_HOST:
         paths = [Path(place), *(sorted(Path(place).rglob("nr_hugepages")) if place.startswith("/sys") else [])]
@@ -122,7 +122,7 @@ def test_gpu_host_is_set_up_for_every_boot_and_the_build_host_is_not_touched(roo
     assert build_host() == before
     upper = root.parent / "upper"
     files = {path for path, facts in tree(upper).items() if not facts[0].startswith("d")}
-    # Nothing else: no ~/.ansible, no module, no log, no compiled Python.
+    # Nothing else is written: no ~/.ansible, no module, no log, no compiled Python.
     assert files == {
         path.lstrip("/")
         for path in (
@@ -134,7 +134,7 @@ def test_gpu_host_is_set_up_for_every_boot_and_the_build_host_is_not_touched(roo
     saved = json.loads((root / persistence.SETTINGS.lstrip("/")).read_text())
     assert saved["hugepages"] == {"pages": GPU_HOST.vars["gpu_host_hugepages"]}
     assert saved["sriov"] == {"functions": GPU_HOST.vars["gpu_host_sriov"]}
-    # By the Python of the image, whichever the build host has.
+    # The unit uses the Python of the image, not that of the build host.
     assert "ExecStart=/usr/bin/python3" in (root / persistence.UNIT_FILE.lstrip("/")).read_text()
     enabled = ["systemctl", f"--root={root}", "is-enabled", persistence.UNIT]
     assert subprocess.run(enabled, capture_output=True, text=True, check=False).stdout == "enabled\n"
@@ -203,7 +203,7 @@ def test_a_role_does_not_meet_the_build_host_by_accident(root, make_role):
     seen = (root / "etc/seen").read_text()
     assert seen.startswith("localhost\n")
     assert "written 0" not in seen
-    assert "\n0\n" in seen  # /sys
+    assert "\n0\n" in seen  # in /sys
     assert "SITE_TOKEN" not in seen
     assert not {"kvm", "vda", "sda", "mem"} & set(seen.split())
     assert "distribution" in seen.split()

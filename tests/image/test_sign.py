@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Keys that sign, and keys that cannot."""
+"""Keys that can sign, and keys that cannot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
-    """A pair whose password is "word"."""
+    """A key pair whose password is "word"."""
     folder = tmp_path_factory.mktemp("guarded")
     command = ["minisign", "-G", "-p", folder / "image.pub", "-s", folder / "image.key"]
     subprocess.run(command, input="word\nword\n", text=True, check=True, capture_output=True)

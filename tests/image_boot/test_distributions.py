@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Images of other distributions than the lab's, built twice from their own archives by the real builder, and booted."""
+"""Images of distributions other than the lab's: built twice from their own archives by the real builder, and booted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="root alone may build images (make image-boot)"),
 ]
 DISTRIBUTIONS = {
-    # minisign, which the first stage has, is in universe.
+    # minisign, which the first stage uses, is in universe.
     "ubuntu noble": ("http://archive.ubuntu.com/ubuntu", ["main", "universe"], "linux-image-virtual"),
     "debian trixie": ("http://deb.debian.org/debian", ["main"], "linux-image-cloud-amd64"),
 }

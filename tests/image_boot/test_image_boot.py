@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The first stage in a real kernel, and the way there from the firmware; `make image-boot` runs them."""
+"""The first stage in a real kernel, and the boot from the firmware to it; `make image-boot` runs them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ STAGE_S = 90
 
 
 def corrupt(path: Path) -> None:
-    """Change one byte of it."""
+    """Change one byte of a file."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
-    # nginx keeps a file open that it has served: a new one has another inode.
+    # nginx keeps a served file open, so the changed file must be a new inode.
     path.unlink()
     path.write_bytes(data)
 
@@ -33,7 +33,7 @@ def corrupt(path: Path) -> None:
 @pytest.mark.parametrize("dhcp", ["full", "proxy"])
 def test_from_the_firmware_to_systemd(image: Image, network: Network, firmware: str, dhcp: str):
     good = HttpServer(network, Path(image.store.path), 8001)
-    # The first server is always asked first by iPXE, and is not there.
+    # iPXE always tries the first server first, and this one does not exist.
     servers = ["http://10.9.0.1:8009", good.url]
     follow(image, servers)
     network.dnsmasq(servers, dhcp)
@@ -51,7 +51,7 @@ def test_from_the_firmware_to_systemd(image: Image, network: Network, firmware: 
         assert phase.start_s <= phase.end_s == following.start_s
     assert "LAYER top" in console
     assert "\nwritten\n" in console
-    # The interface that it booted by has its name from udev.
+    # udev has named the interface from which the node booted.
     assert "\nUNNAMED:\n" in console
     mounts = {line.split()[1]: line for line in console.splitlines() if len(line.split()) == 6}
     assert "lowerdir=/run/sailloft/lower/top:/run/sailloft/lower/base" in mounts["/"]
@@ -86,11 +86,11 @@ def test_a_wrong_layer_is_refused_until_it_is_mended(image: Image, network: Netw
 
 
 def refused(network: Network, image: Image) -> tuple[str, dict[str, str]]:
-    """Return the console and the report of a node that finds this store alone, and goes down in the end."""
+    """Return the console and the report of a node that finds only this store, and reboots in the end."""
     server = HttpServer(network, Path(image.store.path), 8001)
     network.dnsmasq([server.url])
     node = Node(network, image.direct([server.url], "sailloft.reboot_after_s=20"))
-    # QEMU ends with the reboot.
+    # QEMU exits at the reboot.
     node.process.wait(STAGE_S)
     assert "starting test-node" not in node.console
     assert server.reports()[-1]["event"] == "rebooting"
@@ -131,8 +131,8 @@ def test_a_server_that_is_lost_in_mid_transfer_and_comes_back(image: Image, netw
     console = node.wait_for("SYSTEMD IS UP", BOOT_S)
     reported(console, image)
     base = image.manifest.layers[0]
-    # Gone on with, not begun anew: what was here when the server was lost, and one answer with the rest. The
-    # answer that was cut is not in the log, nginx was stopped in it.
+    # The download was resumed, not restarted: the bytes that were here when the server was lost, and one response with
+    # the rest. The interrupted response is not in the log, because nginx was stopped during it.
     sent = [line.split() for line in server.requests().splitlines() if base.sha256 in line]
     here_bytes = int(re.search(r"(\d+) bytes are here", console).group(1))
     assert [fields[8] for fields in sent] == ["206"]

@@ -2,13 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Change the library one small mistake at a time and count how many the unit tests notice: run.py [--folder FOLDER] ...
 
-The mistakes are drawn at random by a seed: a run can be repeated, and another seed finds others. Each is made in a copy
-of the checkout, and tests are run on it until one fails: those named after the file, those of its folder whose imports
-lead to it, then such of its package (of a module, filter or action: those that name it). A mutant is *killed* where a
-test fails or runs out of time or memory, else it *survives*: a test is missing, or the mutant is equivalent (it behaves
-as the original), which equivalent.txt says by file, line's text and mistake, with the reason.
+A seed draws the mistakes at random: a run can be repeated, and another seed draws other mistakes. Each mistake is made
+in a copy of the checkout, and tests run on the copy until one fails: first those named after the file, then those of
+its folder that import it directly or indirectly, then those of its package that do (for a module, filter or action:
+those that contain its name). A mutant is *killed* if a test fails or runs out of time or memory; otherwise it
+*survives*: a test is missing, or the mutant is equivalent (it behaves like the original). equivalent.txt lists
+equivalent mutants by file, line's text and mistake, with the reason.
 
-Tools like mutmut and cosmic-ray mutate annotations too, which are never evaluated here, and draw no sample by folder.
+Tools like mutmut and cosmic-ray also mutate annotations, which are never evaluated here, and cannot draw a sample per
+folder.
 """
 
 from __future__ import annotations
@@ -38,10 +40,10 @@ ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path("plugins/module_utils")
 UNIT = Path("tests/unit")
 COLLECTION = "ansible_collections.sailloft.fleet."
-OTHERS = ("action", "filter", "modules")  # folders of plugins, each a flat one
-TEST_TIMEOUT_S = 20  # the longest unit test takes a few seconds
+OTHERS = ("action", "filter", "modules")  # folders of plugins, each without subfolders
+TEST_TIMEOUT_S = 20  # the slowest unit test takes a few seconds
 TIMEOUT_S = 900
-MEMORY_BYTES = 4 << 30  # of a process's addresses; the unit tests pass with 2 GiB, those that start QEMU with 3
+MEMORY_BYTES = 4 << 30  # the address space of a process; the unit tests pass with 2 GiB, those that start QEMU with 3
 Placed = Union[ast.expr, ast.stmt]
 COMPARISONS = {
     ast.Lt: "<=",
@@ -68,7 +70,7 @@ ARITHMETIC = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake: the text between two positions of a file becomes another."""
+    """One mistake: new text between two positions of a file."""
 
     path: Path  # relative to the checkout
     begin: int
@@ -79,7 +81,7 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return its name in equivalent.txt, without the line's number, which changes."""
+        """Return the mutant's key in equivalent.txt, without the line number, which changes."""
         return str(self.path), self.source, self.text
 
     def __str__(self) -> str:
@@ -89,7 +91,7 @@ class Mutant:
 def mutants(path: Path, text: str) -> Iterator[Mutant]:
     """Yield every mistake that can be made in a file, in the order of its text."""
     lines = text.splitlines(keepends=True)
-    # ast counts in bytes of UTF-8; so does the replacement.
+    # ast counts bytes of UTF-8, and so does the replacement.
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line.encode()))
@@ -108,10 +110,10 @@ def mutants(path: Path, text: str) -> Iterator[Mutant]:
     tree = ast.parse(text)
     skipped: set[int] = set()
     for node in ast.walk(tree):
-        # No code assigns to a dataclass that is frozen: mypy says so.
+        # mypy already checks that no code assigns to a frozen dataclass.
         for decorator in getattr(node, "decorator_list", []):
             skipped |= {id(part) for part in ast.walk(decorator)}
-        # Annotations are text (from __future__ import annotations), docstrings are for people.
+        # Annotations are not evaluated (from __future__ import annotations), and docstrings have no effect.
         for name in ("annotation", "returns"):
             if getattr(node, name, None) is not None:
                 skipped |= {id(part) for part in ast.walk(getattr(node, name))}
@@ -146,7 +148,7 @@ def mutants(path: Path, text: str) -> Iterator[Mutant]:
 def apply(mutant: Mutant, root: Path, number: int) -> bytes:
     """Make the mistake in the copy and return the file as it was.
 
-    Bytecode is of a text where its time in whole seconds and size are the text's: each mutant has its own.
+    Python reuses bytecode if the time in whole seconds and the size match the source, so each mutant gets its own time.
     """
     target = root / mutant.path
     before = target.read_bytes()
@@ -165,7 +167,7 @@ def compiles(mutant: Mutant, text: bytes) -> bool:
 
 
 def equivalent() -> dict[tuple[str, str, str], str]:
-    """Return the reason of each mutant that behaves as the original, by path, line and mistake."""
+    """Return the reason for each mutant that behaves like the original, by path, line and mistake."""
     known = {}
     for line in (Path(__file__).with_name("equivalent.txt")).read_text().splitlines():
         if line and not line.startswith("#"):
@@ -175,7 +177,7 @@ def equivalent() -> dict[tuple[str, str, str], str]:
 
 
 def leads(root: Path) -> dict[Path, set[Path]]:
-    """Return, by test, the files of the checkout to which its imports and those of its conftest.py lead."""
+    """Return for each test the files that its imports and those of its conftest.py reach, directly or indirectly."""
     files = [path for folder in ("plugins", "tests/support", UNIT) for path in (root / folder).rglob("*.py")]
     by_name = {
         path.stem
@@ -206,7 +208,7 @@ def leads(root: Path) -> dict[Path, set[Path]]:
 
 
 def stages(tests: dict[Path, set[Path]], root: Path, path: Path) -> Iterator[list[str]]:
-    """Yield the tests of a file in the order in which they are run, those that most likely notice a mistake first."""
+    """Yield the tests of a file in the order in which they run, first those most likely to notice a mistake."""
     if path.parts[1] in OTHERS:
         name = re.compile(rf"\b{path.stem}\b")
         yield [str(test) for test in sorted(tests) if name.search((root / test).read_text())]
@@ -220,7 +222,10 @@ def stages(tests: dict[Path, set[Path]], root: Path, path: Path) -> Iterator[lis
 
 
 def fails(root: Path, tests: list[str]) -> bool:
-    """Return whether one of the tests fails in the copy; a fork of this process has pytest and hypothesis at once."""
+    """Return whether one of the tests fails in the copy.
+
+    They run in a fork of this process, which has already imported pytest and hypothesis.
+    """
     options = [
         "-x",
         "--tb=no",
@@ -233,7 +238,7 @@ def fails(root: Path, tests: list[str]) -> bool:
     process = os.fork()
     if process == 0:
         status = int(pytest.ExitCode.INTERNAL_ERROR)
-        # Whatever ends it, also a lack of memory, it must not go on as the parent, which would remove the copy.
+        # Whatever ends the child, even a lack of memory, it must not go on as the parent, which would remove the copy.
         try:
             os.setsid()
             os.chdir(root)
@@ -250,7 +255,7 @@ def fails(root: Path, tests: list[str]) -> bool:
         if ended:
             break
         time.sleep(0.02)
-    # All that a test started and did not end is in its session's process group.
+    # The session's process group contains every process that a test started and did not end.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process, signal.SIGKILL)
     if not ended:
@@ -271,7 +276,7 @@ def killed(root: Path, staged: Iterator[list[str]]) -> bool:
 
 
 def main() -> int:
-    """Draw, mutate and count; the exit status is 1 where a folder's share is under the least one."""
+    """Draw mutants, test them and count; the exit status is 1 if a folder's share is below --least-percent."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--each", type=int, default=20, help="mutants a folder")
@@ -287,7 +292,7 @@ def main() -> int:
         {Path(name).parts[2] for name in tracked.split("\0") if name.startswith(f"{LIBRARY}/") and name.endswith(".py")}
     )
     known, low = equivalent(), []
-    # Python takes kept bytecode for that of a source with the same size and second: a mutant for another.
+    # Python would use the bytecode of another mutant with the same size and second.
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     with tempfile.TemporaryDirectory(prefix="sailloft-mutation-") as temporary:

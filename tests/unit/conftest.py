@@ -6,14 +6,14 @@ import importlib.util
 
 import pytest
 
-HAS_ANSIBLE = importlib.util.find_spec("ansible") is not None  # not where the library runs on Python 3.9
+HAS_ANSIBLE = importlib.util.find_spec("ansible") is not None  # false when the library runs alone, on Python 3.9
 
 
 @pytest.fixture(autouse=True)
 def as_on_a_target(monkeypatch):
-    """A module called in this process warns as it does in its own: in its result, and of nothing before.
+    """Let a module called in this process report warnings as in its own process: in its result, and only its own.
 
-    Ansible has no public way to say so, and a filter's test makes the process a controller by what it imports.
+    Ansible has no public way to request this, and imports of a filter's test turn the process into a controller.
     """
     if not HAS_ANSIBLE:
         return

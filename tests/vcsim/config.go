@@ -15,7 +15,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// VirtualPCIPassthrough is that of API 8.0.0.1, whose additions the simulator's types lack.
+// VirtualPCIPassthrough is the type of API 8.0.0.1, whose additions the simulator's types lack.
 type VirtualPCIPassthrough struct {
 	types.VirtualPCIPassthrough
 
@@ -23,7 +23,7 @@ type VirtualPCIPassthrough struct {
 	GroupInfo *groupInfo `xml:"deviceGroupInfo"`
 }
 
-// VirtualSriovEthernetCard is that of API 8.0.0.1.
+// VirtualSriovEthernetCard is the type of API 8.0.0.1.
 type VirtualSriovEthernetCard struct {
 	types.VirtualSriovEthernetCard
 
@@ -40,7 +40,7 @@ func init() {
 	types.Add("VirtualSriovEthernetCard", reflect.TypeOf((*VirtualSriovEthernetCard)(nil)).Elem())
 }
 
-// request is what this program needs of a ConfigSpec in the text of a request.
+// request contains the parts of a request's ConfigSpec that this program needs.
 type request struct {
 	Name    string   `xml:"name"`
 	Numa    *numa    `xml:"virtualNuma"`
@@ -69,7 +69,7 @@ type raw struct {
 	Text string `xml:",innerxml"`
 }
 
-// needsPowerOff: hardware is not changed while a virtual machine runs.
+// needsPowerOff returns whether a request changes hardware, which a running virtual machine does not allow.
 func (r *request) needsPowerOff() bool {
 	return r.Numa != nil || r.Threads != nil || r.Groups != nil || len(r.Devices) > 0 || r.CPUs != nil || r.Memory != nil
 }
@@ -94,14 +94,14 @@ func parse(text string) *request {
 	return &found.Body.Reconfigure.Spec
 }
 
-// dropped holds what the simulator does not keep of one virtual machine.
+// dropped holds the settings of one virtual machine that the simulator does not keep.
 type dropped struct {
 	cores, threads *int32
 	groups         string
 	iommu          *bool
 }
 
-// settle does after a change what vCenter does and the simulator does not.
+// settle does what vCenter does after a change, but the simulator does not.
 func (p *proxy) settle(ref types.ManagedObjectReference, spec *request) {
 	vm, ok := simulator.Map.Get(ref).(*simulator.VirtualMachine)
 	if !ok {
@@ -151,7 +151,7 @@ var (
 	hardwareOf = regexp.MustCompile(`<hardware>`)
 )
 
-// amend adds to a response what the simulator has dropped of each virtual machine in it.
+// amend adds the settings to a response that the simulator has dropped of its virtual machines.
 func (p *proxy) amend(method string, response []byte) []byte {
 	if method == "QueryConfigTarget" {
 		return bytes.Replace(response, []byte("</returnval>"), []byte(p.offered()+"</returnval>"), 1)

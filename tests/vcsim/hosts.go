@@ -19,11 +19,11 @@ type site struct {
 	Cluster    string `json:"cluster"`
 	FreeBytes  int64  `json:"datastore_free_bytes"`
 	Hosts      []host `json:"hosts"`
-	// Device groups of every host, and how many devices of the first capable GPU's model each has.
+	// Device groups of every host, with their numbers of devices of the first capable GPU's model.
 	Groups map[string]int `json:"device_groups"`
 }
 
-// host is one ESXi host. ApplyNow: passthrough changes take effect without a reboot where the caller asks for that.
+// host is one ESXi host. ApplyNow: passthrough changes take effect without a reboot if the caller requests that.
 type host struct {
 	Name        string   `json:"name"`
 	Version     string   `json:"version"`
@@ -44,8 +44,8 @@ type node struct {
 	PCI         []string `json:"pci_ids"`
 }
 
-// device is one PCI function. MaxVFs above 0 makes it a physical function; VFs are those that it has, Later those that
-// it gets when SR-IOV is turned on.
+// device is one PCI function. MaxVFs above 0 makes it a physical function; VFs are the functions that it has, Later
+// those that it gets when SR-IOV is enabled.
 type device struct {
 	ID          string   `json:"id"`
 	ClassID     uint16   `json:"class_id"`

@@ -6,8 +6,8 @@
 //
 //	vcsim -topology FILE -state DIRECTORY
 //
-// It writes its certificate to DIRECTORY/ca.pem and prints its port. It ends when its standard input is closed, so that
-// it never outlives the test that started it.
+// It writes its certificate to DIRECTORY/ca.pem and prints its port. It exits when its standard input is closed, so
+// that it never outlives the test that started it.
 package main
 
 import (
@@ -75,7 +75,7 @@ func read(path string) *site {
 	return found
 }
 
-// selfSigned returns a certificate for 127.0.0.1 that is valid for a day, and its text.
+// selfSigned returns a certificate for 127.0.0.1 that is valid for a day, and the certificate's text.
 func selfSigned() (tls.Certificate, []byte) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -21,7 +21,7 @@ type passthroughSystem struct {
 	described host
 }
 
-// systems are all of them, by host.
+// systems are the passthrough systems of all hosts.
 var systems = map[types.ManagedObjectReference]*passthroughSystem{}
 
 func newPassthroughSystem(of *simulator.HostSystem, described host) *passthroughSystem {
@@ -31,7 +31,7 @@ func newPassthroughSystem(of *simulator.HostSystem, described host) *passthrough
 	return system
 }
 
-// UpdatePassthruConfig checks all of the request before it changes anything, as vSphere's documentation says of it.
+// UpdatePassthruConfig checks the whole request before it changes anything, as vSphere's documentation says.
 func (s *passthroughSystem) UpdatePassthruConfig(req *types.UpdatePassthruConfig) soap.HasFault {
 	body := new(methods.UpdatePassthruConfigBody)
 	known := map[string]types.BaseHostPciPassthruInfo{}
@@ -76,7 +76,7 @@ func (s *passthroughSystem) UpdatePassthruConfig(req *types.UpdatePassthruConfig
 	return body
 }
 
-// activate makes what was requested of one device ("" for all) what the host has: applyNow, or a reboot.
+// activate applies the requested state of one device ("" for all) to the host: by applyNow, or at a reboot.
 func (s *passthroughSystem) activate(only string) {
 	for _, each := range s.described.Devices {
 		for at := range s.host.Config.PciPassthruInfo {
@@ -99,7 +99,7 @@ func (s *passthroughSystem) activate(only string) {
 	}
 }
 
-// functions gives a physical function as many virtual functions as are asked for.
+// functions gives a physical function the requested number of virtual functions.
 func (s *passthroughSystem) functions(physical device, count int) {
 	every := append(append([]device{}, physical.VFs...), physical.Later...)
 	gone := map[string]bool{}
@@ -168,7 +168,7 @@ func usedByRunning(on *simulator.HostSystem, id string) bool {
 	return false
 }
 
-// configBrowser tells which virtual function belongs to which NIC, which nothing else of the API does.
+// configBrowser reports which virtual function belongs to which NIC, which no other part of the API does.
 type configBrowser struct {
 	*simulator.EnvironmentBrowser
 

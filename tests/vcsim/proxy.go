@@ -22,7 +22,7 @@ import (
 
 // rule changes the next Times requests of Method whose text contains Contains. Action:
 //
-//	drop        close the connection unanswered; After: only once the request was carried out
+//	drop        close the connection without an answer; After: only after the request was carried out
 //	expire      the session of the request is no longer valid
 //	fault       answer with Fault and Message
 //	task_fault  answer with a task that fails with Fault and Message
@@ -38,7 +38,7 @@ type rule struct {
 	Milliseconds int    `json:"milliseconds"`
 }
 
-// proxy stands before the simulator: it counts requests, carries out rules, and does what the simulator does not.
+// proxy is in front of the simulator: it counts requests, applies rules, and does what the simulator does not.
 type proxy struct {
 	next     http.Handler
 	mu       sync.Mutex
@@ -66,7 +66,7 @@ var (
 	handshake = map[string]bool{"RetrieveServiceContent": true, "Login": true}
 )
 
-// ServeHTTP answers /control for tests and hands everything else to the simulator.
+// ServeHTTP answers /control for tests, and passes everything else to the simulator.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/control" {
 		p.control(w, r)
@@ -125,7 +125,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// count notes the request and returns the rule that holds for it.
+// count records the request and returns the rule that applies to it.
 func (p *proxy) count(method, text string) *rule {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +139,7 @@ func (p *proxy) count(method, text string) *rule {
 	return nil
 }
 
-// track notes which sessions are open.
+// track records which sessions are open.
 func (p *proxy) track(method, cookie string, answered *httptest.ResponseRecorder) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +153,8 @@ func (p *proxy) track(method, cookie string, answered *httptest.ResponseRecorder
 	}
 }
 
-// control: POST adds a rule, GET tells the requests so far and the sessions that are open, DELETE forgets both.
+// control serves the tests: POST adds a rule, GET returns the requests so far and the number of open sessions, DELETE
+// removes the rules and forgets the requests.
 func (p *proxy) control(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,7 +179,7 @@ func (p *proxy) control(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve does itself what the simulator lacks, and lets it do the rest.
+// serve answers the requests that the simulator lacks, and passes it all others.
 func (p *proxy) serve(w *httptest.ResponseRecorder, r *http.Request, method, text string) {
 	this := reference(text)
 	switch method {
@@ -219,7 +220,7 @@ func (p *proxy) serve(w *httptest.ResponseRecorder, r *http.Request, method, tex
 			p.settle(this, spec)
 		}
 	case "UpgradeVM_Task":
-		// The simulator knows one version only, and makes it that.
+		// The simulator knows only one version, and would set that.
 		respond(w, method, upgrade(this, text))
 	case "PowerOnVM_Task":
 		vm := simulator.Map.Get(this).(*simulator.VirtualMachine)
@@ -230,7 +231,7 @@ func (p *proxy) serve(w *httptest.ResponseRecorder, r *http.Request, method, tex
 		p.next.ServeHTTP(w, r)
 		simulator.Map.WithLock(vm, func() { numberSlots(vm) })
 	case "Fetch":
-		// The simulator panics over a property that has no value; vCenter answers with none.
+		// The simulator panics if a property has no value; vCenter answers without one.
 		defer func() {
 			if recover() != nil {
 				answer(w, http.StatusOK, `<FetchResponse xmlns="urn:vim25"></FetchResponse>`)
@@ -251,7 +252,7 @@ func nameTaken(name string) bool {
 	return false
 }
 
-// cannotStart tells why vCenter would refuse to power a virtual machine on; "" where it would not.
+// cannotStart returns why vCenter would refuse to power on a virtual machine, or "" if it would not.
 func cannotStart(vm *simulator.VirtualMachine) string {
 	on := simulator.Map.Get(*vm.Runtime.Host).(*simulator.HostSystem)
 	active := map[string]bool{}
@@ -306,7 +307,7 @@ func reboot(of types.ManagedObjectReference) types.ManagedObjectReference {
 	}).Run()
 }
 
-// failing returns a task that has failed with the fault of this name.
+// failing returns a task that has failed with the named fault.
 func failing(of types.ManagedObjectReference, method, name, message string) types.ManagedObjectReference {
 	var made types.BaseMethodFault = &types.SystemError{}
 	if kind, ok := types.TypeFunc()(name); ok {
@@ -315,7 +316,7 @@ func failing(of types.ManagedObjectReference, method, name, message string) type
 		}
 	}
 	if duplicate, ok := made.(*types.DuplicateName); ok {
-		// A reference without a type is not valid.
+		// A reference needs a type to be valid.
 		duplicate.Object = of
 	}
 	task := simulator.CreateTask(of, strings.TrimSuffix(method, "_Task"), func(*simulator.Task) (types.AnyType, types.BaseMethodFault) {
@@ -326,7 +327,7 @@ func failing(of types.ManagedObjectReference, method, name, message string) type
 	return ref
 }
 
-// prolong shows the task of a response as running for some time.
+// prolong makes the task of a response appear to run for some time.
 func prolong(response string, during time.Duration) {
 	task := taskOf(response)
 	if task == nil {
@@ -354,7 +355,7 @@ func taskOf(response string) *simulator.Task {
 	return task
 }
 
-// reference returns the object that a request is made of.
+// reference returns the object to which a request is made.
 func reference(text string) types.ManagedObjectReference {
 	match := thisOf.FindStringSubmatch(text)
 	if match == nil {

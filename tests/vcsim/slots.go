@@ -12,7 +12,7 @@ import (
 )
 
 // The bridges of a virtual machine, as in VMware KB 2047927: pciBridge4 and up at devices 15 and up of bus 0, with eight
-// functions each. Which bridge ESXi gives to which kind of device is not documented: here DirectPath devices are below
+// functions each. The bridge that ESXi uses for a kind of device is not documented: here DirectPath devices are below
 // pciBridge4 and 6, network cards below 5 and 7.
 const (
 	firstBridge, bridges = 4, 4
@@ -22,8 +22,8 @@ const (
 	bridgeShift          = 5
 )
 
-// numberSlots gives the bridges and devices of a virtual machine their slot numbers, as ESXi does at a start; a device
-// that has one keeps it.
+// numberSlots assigns slot numbers to the bridges and devices of a virtual machine, as ESXi does at a start; a device
+// that has a number keeps it.
 func numberSlots(vm *simulator.VirtualMachine) {
 	has := map[string]bool{}
 	for _, each := range vm.Config.ExtraConfig {
@@ -52,8 +52,8 @@ func numberSlots(vm *simulator.VirtualMachine) {
 	}
 }
 
-// slotBelow returns the slot number of device 0 below a function of a bridge, or of the next bridge but one where its
-// functions are used up.
+// slotBelow returns the slot number of device 0 below a function of a bridge, or of the next bridge but one if the
+// functions of the bridge are used up.
 func slotBelow(bridge, number int) int {
 	return number%functions<<functionShift | (bridge+2*(number/functions)+1)<<bridgeShift
 }

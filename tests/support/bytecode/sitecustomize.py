@@ -1,12 +1,12 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Keeps the bytecode of what Ansible compiles in each of its processes; Python reads this file when it starts.
+"""Cache the bytecode of everything that Ansible compiles in its processes; Python runs this file at each start.
 
-Ansible sends a module as an archive, of which Python keeps no bytecode: each run compiles the same sources again, a
-third of the processor time of ``ping``. Its loader of collections compiles their plugins in each process, too. The
-processes end after seconds: objects that are never collected cost them less than the search for them.
+Ansible sends a module as an archive, for which Python caches no bytecode: each run compiles the same sources again,
+which takes a third of the processor time of ``ping``. Its loader of collections compiles their plugins in each process,
+too. The processes exit after seconds, so objects that are never collected cost them less than garbage collections.
 
-Nothing is imported from __future__ here: compile() would inherit it.
+Nothing is imported from __future__ here, because compile() would inherit it.
 """
 
 import _imp
@@ -22,9 +22,9 @@ built_in = builtins.compile
 
 
 def kept(source, filename, mode, **options):
-    """Compile a module, or read what an earlier process made of the same source."""
+    """Compile a module, or read the bytecode that an earlier process compiled from the same source."""
     data = source.encode() if isinstance(source, str) else source
-    # SipHash with the version of the bytecode as its key, as in hash-based .pyc files (PEP 552).
+    # The file name is SipHash with the bytecode's version as its key, as in hash-based .pyc files (PEP 552).
     name = _imp.source_hash(int.from_bytes(MAGIC_NUMBER, "little"), data).hex()
     path = f"{FOLDER}/{name}-{len(data)}"
     try:
@@ -41,7 +41,7 @@ def kept(source, filename, mode, **options):
 
 
 def compiled(source, filename, mode, *more, **options):
-    """Keep modules of collections: compile() itself for all other calls, and where flags ask for a syntax tree."""
+    """Cache modules of collections. Other calls, and calls whose flags request a syntax tree, get compile() itself."""
     is_module = isinstance(source, (str, bytes)) and mode == "exec" and not more and not options.get("flags")
     is_kept = is_module and options.get("dont_inherit") and "/ansible_collections/" in str(filename)
     return (kept if is_kept else built_in)(source, filename, mode, *more, **options)

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """An emulated machine with a network interface that has DCB: Debian's kernel, our driver, and a root in memory.
 
-The packages are downloaded and unpacked to a cache; nothing is installed on this machine, and no right is needed but to
-read apt's lists.
+The packages are downloaded and unpacked to a cache; nothing is installed on this machine, and the only permission
+needed is to read apt's lists.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[2]
 CACHE = user_cache("dcb")
 MAKE_DRIVER = REPOSITORY / "roles" / "lab" / "files" / "make-dcb-driver"
-# With what the kernel asks for by name: rxe's checksum.
+# The modules needed, including rxe's checksum, which the kernel requests by name.
 MODULES = ("sailloft_dcb", "rdma_rxe", "rdma_cm", "configfs", "dummy", "crc32_generic")
 PROGRAMS = ("/usr/bin/python3", "/usr/sbin/dcb", "/usr/sbin/ip", "/usr/bin/rdma", "/bin/busybox")
-# What python3 alone of the machine's needs not have.
+# Parts of python3's library that the machine does not need.
 LEFT_OUT = (
     "test",
     "idlelib",
@@ -53,7 +53,7 @@ python3 -B /inside.py
 echo THE END
 poweroff -f
 """
-# systemd does not run in there: what is left of "enable" is its link.
+# systemd does not run in the machine; all that "enable" does is create the link.
 SYSTEMCTL = """#!/bin/busybox sh
 mkdir -p /etc/systemd/system/multi-user.target.wants
 [ "$1" != enable ] || ln -sf "/etc/systemd/system/$2" "/etc/systemd/system/multi-user.target.wants/$2"
@@ -64,7 +64,7 @@ LIMIT_S = 240
 
 
 def boot(folder: Path) -> str:
-    """Run inside.py in the machine; what it wrote on the console."""
+    """Run inside.py in the machine and return what it wrote to the console."""
     kernel = _kernel()
     initramfs = _initramfs(kernel, folder)
     console = folder / "console.log"
@@ -75,7 +75,7 @@ def boot(folder: Path) -> str:
 
 
 def _kernel() -> Path:
-    """This release's kernel, unpacked, with our driver among its modules."""
+    """Return the folder of this release's unpacked kernel, which has our driver among its modules."""
     command = [sys.executable, MAKE_DRIVER, CACHE, "linux-image-amd64", "linux-headers-amd64"]
     return Path(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
 
@@ -93,7 +93,7 @@ def _initramfs(kernel: Path, folder: Path) -> Path:
     _modules(kernel / "lib" / "modules" / version, tree / "lib" / "modules" / version)
     _python(tree)
     image = folder / "initramfs"
-    # Busybox's, since it keeps the times by which Python knows its compiled modules.
+    # BusyBox's cpio keeps modification times, by which Python checks its compiled modules.
     with image.open("wb") as out:
         names = subprocess.run(["find", "."], cwd=tree, check=True, capture_output=True).stdout
         subprocess.run(
@@ -115,7 +115,7 @@ def _put(path: Path, text: str) -> None:
 
 
 def _program(tree: Path, program: Path) -> None:
-    """A program, and the libraries that it is linked with."""
+    """Copy a program and the libraries with which it is linked."""
     said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
     for path in [str(program), *re.findall(r"(/\S+) \(0x", said)]:
         target = tree / path.lstrip("/")
@@ -125,7 +125,7 @@ def _program(tree: Path, program: Path) -> None:
 
 
 def _modules(there: Path, here: Path) -> None:
-    """MODULES, what they need, and the table by which modprobe finds them."""
+    """Copy MODULES with their dependencies, and write the table in which modprobe finds them."""
     by_name = {path.name.partition(".ko")[0].replace("-", "_"): path for path in there.rglob("*.ko*")}
     needs: dict[str, list[str]] = {}
     ahead = list(MODULES)
@@ -135,7 +135,7 @@ def _modules(there: Path, here: Path) -> None:
             continue
         content = by_name[name].read_bytes()
         content = lzma.decompress(content) if by_name[name].suffix == ".xz" else content
-        # Of the section .modinfo.
+        # The field is in the section .modinfo.
         said = re.search(rb"\0depends=([\w,-]*)\0", content)
         needs[name] = said[1].decode().replace("-", "_").split(",") if said and said[1] else []
         here.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ def _modules(there: Path, here: Path) -> None:
         return [each for need in needs[name] for each in (need, *closure(need))]
 
     def line(name: str) -> str:
-        # modprobe loads the last of them first, so that each stands before what it needs itself.
+        # modprobe loads the last dependency first, so each module precedes its own dependencies.
         ahead = reversed(dict.fromkeys(reversed(closure(name))))
         return f"{name}.ko: {' '.join(f'{need}.ko' for need in ahead)}\n"
 
@@ -154,7 +154,7 @@ def _modules(there: Path, here: Path) -> None:
 
 
 def _python(tree: Path) -> None:
-    """The system's Python, and the code that is tested: the collection, and Ansible's part of a module."""
+    """Copy the system's Python and the code under test: the collection, and Ansible's part of a module."""
     ask = ["/usr/bin/python3", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"]
     library = Path(subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip())
     shutil.copytree(library, tree / str(library).lstrip("/"), ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
@@ -169,7 +169,7 @@ def _python(tree: Path) -> None:
     code = tree / "code"
     (code / "ansible").mkdir(parents=True)
     ours = Path(ansible.__file__).parent
-    # What Ansible sends along with a module is no more of it than this.
+    # Ansible sends no more of its package than this with a module.
     (code / "ansible" / "__init__.py").write_text(f"__version__ = {ansible.__version__!r}\n")
     shutil.copytree(ours / "module_utils", code / "ansible" / "module_utils")
     for part in ("modules", "module_utils"):

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Runs in the emulated machine, as root: each line "RESULT {...}" is what one step came to."""
+"""The program that runs in the emulated machine, as root; each line "RESULT {...}" is the result of one step."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LOSSY = {"classes": {"roce": {"mode": "lossy"}}}
 
 
 def run(*argv: str) -> str:
-    """A command; what it printed, or why it failed."""
+    """Run a command; return its output, or the reason for its failure."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     return done.stdout if done.returncode == 0 else f"failed ({done.returncode}): {done.stderr}{done.stdout}"
 
 
 def module(name: str, check: bool = False, **arguments: object) -> dict:
-    """A module's own result."""
+    """Run a module and return its result."""
     printed = io.StringIO()
     with (
         contextlib.redirect_stdout(printed),
@@ -41,7 +41,7 @@ def module(name: str, check: bool = False, **arguments: object) -> dict:
 
 
 def roce(check: bool = False, **more: object) -> dict:
-    """roce_nic on the one NIC."""
+    """Run roce_nic on the one NIC."""
     return module("roce_nic", check, **{"nics": NIC, **more})
 
 
@@ -56,19 +56,19 @@ def tell(name: str, **what: object) -> None:
 
 
 def up(*options: str) -> str:
-    """The NIC comes, as at a boot."""
+    """Bring the NIC up, as a boot does."""
     said = run("modprobe", "sailloft_dcb", *options)
     said += run("ip", "link", "set", "dev", "dcb0", "up")
     return said + run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "dcb0")
 
 
 def down() -> str:
-    """The NIC goes, and all that it was told."""
+    """Remove the NIC and all its settings."""
     return run("rdma", "link", "delete", "rxe0") + run("rmmod", "sailloft_dcb")
 
 
 def scenario() -> None:
-    # The kernel would load these itself, by udev and modprobe's own tables.
+    # On a real host udev and modprobe's own tables would load these modules.
     said = run("modprobe", "crc32_generic") + run("modprobe", "rdma_rxe") + up()
     tell("fresh", said=said, dcb=dcb(), info=module("roce_nic_info"), rdma=run("rdma", "link"))
     tell("check", result=roce(check=True), dcb=dcb())

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Time limits of tests with emulated machines, which a busy host makes slower and not wrong."""
+"""Time limits of tests with emulated machines: a busy host makes them slower, but not wrong."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 
 def scaled_s(limit_s: float) -> float:
-    """Return a limit for this host: as many times ``limit_s`` as the load exceeds the processors, at least once."""
+    """Return ``limit_s`` times the load per processor of this host, but at least ``limit_s``."""
     return limit_s * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def run_to_its_end(command: list[str], console: Path, limit_s: float) -> str:
-    """Run a machine until it powers off. Return its console; it stands in the error, too."""
+    """Run a machine until it powers off; return its console, which an error also contains."""
     limit_s = scaled_s(limit_s)
     try:
         subprocess.run(command, check=True, timeout=limit_s, capture_output=True, text=True)

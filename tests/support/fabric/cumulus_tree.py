@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems impo
 PORTS = ["swp1", "swp2", "swp3s0"]
 
 
-# What `nv config show` prints where an engineer typed `nv set qos roce` and little else.
+# The output of `nv config show` if an engineer has typed `nv set qos roce` and little else.
 BY_HAND = """- header:
     model: MSN4600C
     nvue-api-version: nvue_v1

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Dell's SONiC as the modules of dellemc.enterprise_sonic take and gather it."""
+"""Dell's SONiC in the form in which the modules of dellemc.enterprise_sonic accept and return it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def held(wanted: Switch) -> Switch:
 
 
 def gathered(arguments: dict) -> dict:
-    """As ansible_network_resources has it after the modules' own validation: with all of their defaults."""
+    """Return the arguments as ansible_network_resources after the modules' own validation, with all their defaults."""
     found = {}
     for module, given_arguments in arguments.items():
         resource = module[len("sonic_") :]

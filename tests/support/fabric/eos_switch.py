@@ -13,7 +13,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 
 
 class Box:
-    """As much of a switch as takes QoS lines: a line replaces one of its family, "no" and "default" take it away."""
+    """The part of a switch that accepts QoS lines.
+
+    A line replaces another line of its family; "no" and "default" remove it.
+    """
 
     FAMILIES = (
         r"(no )?(qos trust).*",
@@ -91,7 +94,7 @@ REFERENCE = switch("eos", PORTS, cable_m=30)
 
 
 def held(wanted: Switch) -> Switch:
-    """``wanted`` less what EOS's configuration does not hold."""
+    """Return ``wanted`` without what EOS's configuration does not hold."""
     ports = {port: replace(qos, headroom=(None,) * 8, cable_m=None) for port, qos in wanted.ports.items()}
     return replace(wanted, ports=ports)
 

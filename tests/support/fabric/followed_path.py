@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A path over four switches where everything is as the policy says, and changes of single settings."""
+"""A path over four switches on which everything complies with the policy, and changes of single settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START, GOAL = End("gpu1", "mlx5_0"), End("gpu2", "mlx5_0")
 
 
 def site(given=None):
-    """A policy, and a fabric of four switches where everything is as it says."""
+    """Return a policy, and a fabric of four switches on which everything complies with it."""
     policy = read_policy(given)
     apps = (Application("NCCL", policy.classes[0].tos, queue_pairs=4),)
     hosts = {name: Host({"mlx5_0": Seen(nic(policy))}, apps) for name in ("gpu1", "gpu2")}
@@ -37,14 +37,14 @@ def checked(policy, fabric, seen, at=0):
 
 
 def port(seen, switch, name, **changes):
-    """``seen`` with another QoS on one port."""
+    """Return ``seen`` with another QoS on one port."""
     old = seen.switches[switch]
     new = replace(old, ports={**old.ports, name: replace(old.ports[name], **changes)})
     return replace(seen, switches={**seen.switches, switch: new})
 
 
 def host(seen, name, cannot=None, **changes):
-    """``seen`` with another NIC in one host; ``cannot``: why its settings in ``changes`` are not there."""
+    """Return ``seen`` with another NIC in one host; ``cannot``: why settings of ``changes`` are missing."""
     old = seen.hosts[name]
     nic_there = old.nics["mlx5_0"]
     other = replace(nic_there, nic=replace(nic_there.nic, **changes), cannot=cannot or {})

@@ -14,7 +14,7 @@ def port(peer, speed=400, cable=5):
 
 
 def inventory(system, names):
-    """Two leaves and a spine of ``system``, two hosts."""
+    """Return two leaves and a spine that run ``system``, and two hosts."""
     host_port, up_port, *_rest = names
     switches = {}
     for at, leaf in enumerate(("leaf1", "leaf2"), 1):
@@ -31,6 +31,6 @@ def inventory(system, names):
 
 
 def no_headroom(system: str) -> str | None:
-    """Return why a system that sends pauses does not show its headroom; None: it shows it, or sends none."""
+    """Return why a system that sends pauses does not show its headroom, or None if it shows it or sends no pauses."""
     reasons = SYSTEMS[system].NOT_HELD
     return None if "pfc" in reasons else reasons.get("headroom")

@@ -8,7 +8,7 @@ SINGLE = ("mtu", "scheduler-map", "congestion-notification-profile", "queue-num"
 
 
 def commit(running: str, lines: str) -> str:
-    """Return the configuration after the lines: delete takes a path and all below, set replaces a single value."""
+    """Return the configuration after the lines: delete removes a path and all below it, set replaces a single value."""
     found = [line.split() for line in running.splitlines() if line.strip()]
     for line in lines.splitlines():
         verb, *path = line.split()
@@ -24,7 +24,8 @@ def commit(running: str, lines: str) -> str:
     return "\n".join(" ".join(each) for each in found) + "\n"
 
 
-# As an engineer writes it after Juniper's guides: wildcards, lists, aliases, several words a line, other settings.
+# A configuration as an engineer writes it from Juniper's guides: wildcards, lists, aliases, several words per line, and
+# unrelated settings.
 BY_HAND = """
 set version 23.4X100-D20.5-EVO
 set system host-name leaf1

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 
 
 def apply(running: str, lines: str) -> str:
-    """``running`` after ``lines``, by hier-config, told of what else NX-OS has one of in a place."""
+    """Apply ``lines`` to ``running`` with hier-config, which is told where else NX-OS allows only one line."""
     hier_config = pytest.importorskip("hier_config")
     driver = told(hier_config)
     before = hier_config.get_hconfig(driver, running)
@@ -62,7 +62,7 @@ REFERENCE = switch("nxos", PORTS, cable_m=30)
 
 
 def held(wanted: Switch) -> Switch:
-    """``wanted`` less what NX-OS's configuration does not hold."""
+    """Return ``wanted`` without what NX-OS's configuration does not hold."""
     ports = {port: replace(qos, headroom=(None,) * 8, cable_m=None) for port, qos in wanted.ports.items()}
     return replace(wanted, ports=ports)
 
@@ -71,8 +71,8 @@ def own(text: str, kind: str) -> set[str]:
     return set(re.findall(rf"policy-map type {kind} (sailloft-\S+)", text))
 
 
-# The same policy in another hand: classes by names and lists of DSCPs, class maps of queues, a range of ports, the
-# classification and the queues at the system, kbytes, other indentation and comments.
+# The same policy in another style: classes by names and lists of DSCPs, class maps of queues, a range of ports,
+# classification and queues at the system level, kbytes, other indentation, and comments.
 BY_HAND = """\
 !Command: show running-config
 !Running configuration last done at: Sat Nov 21 10:00:00 2026

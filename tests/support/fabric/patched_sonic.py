@@ -32,7 +32,7 @@ REFERENCES = {*MAPS, PFC_TO_PG, "scheduler", "wred_profile", "profile", "pool"}
 
 
 def patch(config: dict, wanted: Switch) -> list[dict[str, Any]]:
-    """All operations of the patches, in the order in which they are applied."""
+    """Return all operations of the patches, in the order in which they are applied."""
     return [each for one in patches(config, wanted) for each in one]
 
 
@@ -42,7 +42,7 @@ def patches(config: dict, wanted: Switch) -> list[list[dict[str, Any]]]:
 
 
 def check_steps(config: dict, operations: list[dict[str, Any]]) -> dict:
-    """Applies one operation after the other: nothing may refer to what is missing, at any time."""
+    """Apply one operation after the other, and check that no entry ever refers to a missing one."""
     config = copy.deepcopy(config)
     for operation in operations:
         config = jsonpatch.apply_patch(config, [copy.deepcopy(operation)], in_place=True)
@@ -55,7 +55,7 @@ def check_steps(config: dict, operations: list[dict[str, Any]]) -> dict:
 
 
 def apply(config: dict, wanted: Switch) -> dict:
-    """The configuration after the patch, which must be what is wanted and need no other."""
+    """Return the configuration after the patch, which must be the wanted one and need no further patch."""
     before = copy.deepcopy(config)
     operations = patch(config, wanted)
     after = jsonpatch.apply_patch(config, json.loads(json.dumps(operations)))

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan 
 
 
 def attainable(qos, buffer):
-    """Thresholds in whole percents of ``buffer``, at least one."""
+    """Return ``qos`` with its thresholds rounded down to whole percents of ``buffer``, but to at least one percent."""
 
     def whole(number):
         return max(1, number * 100 // buffer) * buffer // 100
@@ -94,7 +94,7 @@ def one(asic="spectrum3", ports=2, speed=400, cable=5, **settings):
 
 
 def change(path, value, switches=None):
-    """``switches`` with one thing other; value None takes it away."""
+    """Return ``switches`` with one value changed; None removes it."""
     changed = deepcopy(BOTH if switches is None else switches)
     at = changed
     for key in path[:-1]:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The arguments of roce_fabric_proof for a fabric that is right."""
+"""The arguments of roce_fabric_proof for a fabric that complies with its policy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOSSY = {"classes": {"roce": {"mode": "lossy"}}}
 
 
 def running(system: str, wanted: Any) -> str:
-    """A whole running configuration that has the policy."""
+    """Return a whole running configuration that has the policy."""
     if system != "sonic":
         return SYSTEMS[system].render(wanted)
     config = default_config()
@@ -33,7 +33,7 @@ def running(system: str, wanted: Any) -> str:
 
 
 def params(system: str, policy: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    """As the module gets them: two leaves, a spine and two hosts, all as the policy says."""
+    """Return the module's arguments: two leaves, a spine and two hosts, all of which comply with the policy."""
     given = policy if policy is not None else LOSSY if system == "linux" else {}
     switches = inventory(system, PORTS[system])
     wanted = plan(read_policy(given), read_switches(switches, asics=OWN_ASICS))

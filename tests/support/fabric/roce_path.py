@@ -25,7 +25,7 @@ LINKS = [
 
 
 def nic(policy):
-    """A NIC as the policy wants it."""
+    """Return a NIC with the settings of the policy."""
     qos = port_qos(policy)
     priority = {each.traffic_class: each.priority for each in (*policy.classes, policy.cnp, policy.default)}
     wanted = tuple(each.priority for each in policy.classes)
@@ -50,5 +50,5 @@ def nic(policy):
 
 
 def at(values, place, value):
-    """``values`` with another at ``place``."""
+    """Return ``values`` with ``value`` at ``place``."""
     return (*values[:place], value, *values[place + 1 :])

@@ -1,7 +1,7 @@
-"""Configurations as SONiC's images have them, for tests: the default QoS and buffers of a switch with a few ports.
+"""Configurations like those of SONiC's images, for tests: the default QoS and buffers of a switch with a few ports.
 
-The values are those of sonic-buildimage, files/build_templates/qos_config.j2 and buffers_config.j2 (2026); sizes of
-pools and of pg_lossless_* stand for a platform's own.
+The values are those of sonic-buildimage, files/build_templates/qos_config.j2 and buffers_config.j2 (2026); the sizes of
+pools and of pg_lossless_* are examples, as each platform has its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ASICS = {
 
 
 def default_config(ports: tuple[str, ...] = PORTS) -> dict[str, Any]:
-    """A switch after `config qos reload`, with what is no QoS around it."""
+    """Return the configuration of a switch after `config qos reload`, including tables that are not about QoS."""
     lossless = ("3", "4")
     identity = {str(at): str(at) for at in range(8)}
     return {
@@ -124,7 +124,7 @@ def default_config(ports: tuple[str, ...] = PORTS) -> dict[str, Any]:
 
 
 def with_brackets(config: dict[str, Any]) -> dict[str, Any]:
-    """The same as images before sonic-swss#1754 (2021) have it: "[TABLE|name]", and several ports in a key."""
+    """Return ``config`` as in images before sonic-swss#1754 (2021): "[TABLE|name]", and several ports in a key."""
     old = copy.deepcopy(config)
     fields = {
         "dscp_to_tc_map": "DSCP_TO_TC_MAP",

@@ -21,12 +21,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
-# Not those of the table: NX-OS has no rows of it, SONiC has pools of its own, Linux sends no pauses.
+# Systems that have none of the table's ASICs: NX-OS has no rows in it, SONiC has its own pools, Linux sends no pauses.
 ODD_ASICS = {"linux": None, "nxos": "nexus", "sonic": "as_imaged"}
 
 
 def asic_of(system: str) -> str | None:
-    """An ASIC of the table with ports of 400 Gbit/s that switches with ``system`` have, or its odd one."""
+    """Return an ASIC of the table that runs ``system`` and has ports of 400 Gbit/s, or its entry in ODD_ASICS."""
     if system in ODD_ASICS:
         return ODD_ASICS[system]
     names = getattr(SYSTEMS[system], "ASICS", None) or ("spectrum3",)
@@ -34,9 +34,9 @@ def asic_of(system: str) -> str | None:
 
 
 def ports_of(system: str) -> tuple[str, str]:
-    """Two ports as ``system`` names them: its example, and the next number."""
+    """Return two port names of ``system``: its example, and the name with the next number."""
     if system == "sonic":
-        return "Ethernet0", "Ethernet8"  # of sonic_configs
+        return "Ethernet0", "Ethernet8"  # ports of sonic_configs
     first = re.split("[,:]", SYSTEMS[system].PORT_EXAMPLE)[0]
     return first, re.sub(r"\d+$", lambda number: str(int(number[0]) + 1), first)
 
@@ -55,12 +55,12 @@ OWN_ASICS = {
     },
 }
 ECN = Ecn(150_000, 1_500_000, 100)
-QUEUE_BUFFER_BYTES = 15_000_000  # of which ECN's thresholds are 1% and 10%; for systems that count in percent
+QUEUE_BUFFER_BYTES = 15_000_000  # ECN's thresholds are 1% and 10% of it; for systems that use percents
 HEADROOM = Headroom(reserved_bytes=19_456, xoff_bytes=38_912, xon_offset_bytes=19_456, alpha_exponent=0)
 
 
 def port_qos(policy: Policy, ecn: Ecn = ECN, headroom: Headroom = HEADROOM) -> PortQos:
-    """One port as ``policy`` wants it, with these thresholds."""
+    """Return the settings of one port according to ``policy``, with these thresholds."""
     classes = (*policy.classes, policy.cnp, policy.default)
 
     def by(key: str, value: str) -> tuple[int | None, ...]:
@@ -87,7 +87,7 @@ def port_qos(policy: Policy, ecn: Ecn = ECN, headroom: Headroom = HEADROOM) -> P
 
 
 def switch(system: str, ports: list[str], policy: dict[str, Any] | None = None, **changes: Any) -> Switch:
-    """A switch of the reference policy (or ``policy``) on all ``ports``; ``changes`` to each port's PortQos."""
+    """Return a switch with the reference policy (or ``policy``) on all ``ports``; ``changes`` apply to each PortQos."""
     read = read_policy(policy)
     qos = replace(port_qos(read), **changes)
     buffer = QUEUE_BUFFER_BYTES if system == "junos" else None
@@ -95,7 +95,7 @@ def switch(system: str, ports: list[str], policy: dict[str, Any] | None = None, 
 
 
 def policies() -> st.SearchStrategy[dict[str, Any]]:
-    """Any policy of one or two classes of RoCE that read_policy takes, as a user writes it."""
+    """Return any policy of one or two RoCE classes that read_policy accepts, in the form in which a user writes it."""
 
     @st.composite
     def draw_policy(draw: Any) -> dict[str, Any]:

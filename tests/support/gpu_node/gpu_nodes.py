@@ -9,7 +9,7 @@ from pathlib import Path
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
-# Made by gpg 2.2 for these tests (ed25519); its secret half was thrown away.
+# Made by gpg 2.2 for these tests (ed25519); its secret key was deleted.
 KEY = """-----BEGIN PGP PUBLIC KEY BLOCK-----
 
 mDMEawNa2RYJKwYBBAHaRw8BAQdA3DIVs4nkErYTTlHg0xCFN2w76HC25BnSVtqJ
@@ -40,7 +40,7 @@ SYSTEMS = {
 
 
 class Node(System):
-    """A node in a folder: real files, and commands that answer from dictionaries."""
+    """A node in a folder: its files are real, and its commands answer from dictionaries."""
 
     def __init__(
         self, root: Path, system: str = "debian12", nvswitches: int = 0, gpus: int = 8, secure_boot: bool = False
@@ -64,7 +64,7 @@ class Node(System):
             path.write_bytes(b"\x06\0\0\0\x01")
 
     def write(self, path: str, text: str) -> None:
-        """Make a file and its folders."""
+        """Write a file, and make its folders."""
         there = Path(self.path(path))
         there.parent.mkdir(parents=True, exist_ok=True)
         there.write_text(text)

@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Apply the role gpu_node as an image layer does, in a root that is this machine's below an overlay.
+"""Apply the role gpu_node as an image layer does, in an overlay whose lower layer is this machine's root.
 
-``inside.py ROOT`` runs in a mount namespace where ROOT is mounted; the role's variables are JSON on standard input. It
-prints what Ansible printed; the exit status is Ansible's.
+``inside.py ROOT`` runs in a mount namespace in which ROOT is mounted, and reads the role's variables as JSON from
+standard input. It prints Ansible's output and exits with Ansible's status.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A local archive of placeholder packages, signed by a key that is made for it: real .deb files, apt and gpg."""
+"""A local archive of placeholder packages, signed by a new key; the .deb files, apt and gpg are real."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ class Archive:
         run(*self.gpg, "--clearsign", "--output", str(self.folder / "InRelease"), input=release)
 
     def close(self) -> None:
-        """End the agent."""
+        """Stop gpg's agent."""
         run("gpgconf", "--homedir", str(self.work / "gnupg"), "--kill", "gpg-agent")

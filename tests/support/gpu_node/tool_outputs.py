@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Output of the measuring tools: their formats, with values that were made up.
+"""Output of the measuring tools: their real formats, with made-up values.
 
 Formats: perftest 00b55b66 (src/perftest_parameters.c, ctx_print_test_info and print_full_bw_report), nccl-tests
 a0b82b22 (src/util.cu), nvbandwidth 66746a3b (json_output.cpp). No tool ran on a GPU or NIC for this.
@@ -14,7 +14,7 @@ LINE = "-" * 87
 
 
 def perftest(gbit_s: float = 394.21, unit: str = "Gb/sec") -> str:
-    """ib_write_bw --report_gbits, the client's side."""
+    """Return the client's output of ib_write_bw --report_gbits."""
     return f"""{LINE}
                     RDMA_Write BW Test
  Dual-port       : OFF\t\tDevice         : mlx5_0
@@ -39,7 +39,7 @@ def perftest(gbit_s: float = 394.21, unit: str = "Gb/sec") -> str:
 
 
 def nccl(bus_gb_s: float = 478.1, wrong: int = 0) -> str:
-    """all_reduce_perf -b 1G -e 4G -f 2 -g 8."""
+    """Return the output of all_reduce_perf -b 1G -e 4G -f 2 -g 8."""
     rows = "".join(
         f"{size:12d}  {size // 4:12d}     float     sum      -1"
         f"  {size / bus_gb_s / 1e3:7.0f}  {bus_gb_s / 1.75:6.2f}  {bus:6.2f}       0"
@@ -65,7 +65,10 @@ def nccl(bus_gb_s: float = 478.1, wrong: int = 0) -> str:
 
 
 def nvbandwidth(addresses: list[str], to_gpu: list[float], between: float | None = 391.0) -> str:
-    """nvbandwidth --json of three tests; copies between GPUs are waived if there is one GPU (``between`` None)."""
+    """Return the output of nvbandwidth --json for three tests.
+
+    Copies between GPUs are waived if there is only one GPU (``between`` is None).
+    """
     row = [f"{value}" for value in to_gpu]
     size = range(len(addresses))
     matrix = [["N/A" if one == other else str((between or 0) + one) for other in size] for one in size]

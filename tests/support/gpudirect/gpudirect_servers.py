@@ -29,7 +29,7 @@ GEN5_X16 = (32.0, 16)
 
 
 class Build:
-    """Adds functions to a host of two NUMA nodes, each bus once, as a kernel numbers them."""
+    """A builder that adds functions to a host of two NUMA nodes; each bus gets the next number, as in a kernel."""
 
     def __init__(self, cpu: tuple[str, str] = SAPPHIRE_RAPIDS) -> None:
         nodes = [
@@ -51,14 +51,14 @@ class Build:
         self._group = 0
 
     def root(self, node: int, ids: tuple[int, int] = INTEL_ROOT) -> Function:
-        """A root port on a root complex of its own."""
+        """Add a root port on a new root complex."""
         bus = self._bus
         name = f"pci0000:{bus:02x}"
         self.host.root_complexes.append(RootComplex(name, 0, bus, node))
         return self._bridge(f"0000:{bus:02x}:01.0", None, name, ids, "root_port", node)
 
     def switch(self, above: Function, ports: int, ids: tuple[int, int] = BROADCOM) -> list[Function]:
-        """A switch below a port; its downstream ports."""
+        """Add a switch below a port; return its downstream ports."""
         up = self._bridge(
             f"0000:{above.secondary_bus:02x}:00.0",
             above.address,
@@ -83,7 +83,7 @@ class Build:
     def device(
         self, above: Function, ids: tuple[int, int], kind: str, ats: bool | None = None, function: int = 0
     ) -> Function:
-        """An endpoint right below a port."""
+        """Add an endpoint directly below a port."""
         codes = {"gpu": 0x030200, "nic": 0x020700, "nvme": 0x010802, "nvswitch": 0x068000, "other": 0x080100}
         made = Function(
             f"0000:{above.secondary_bus:02x}:00.{function}",
@@ -129,7 +129,7 @@ class Build:
         )
 
     def end_of_complex(self) -> None:
-        """The next root complex has the next bus."""
+        """Give the next root complex the next bus."""
         self._bus += 1
 
     def _new_group(self) -> int:
@@ -141,13 +141,16 @@ class Build:
         return function
 
     def done(self) -> Host:
-        """The host, its functions in the order of their addresses."""
+        """Return the host, with its functions in the order of their addresses."""
         self.host.functions.sort(key=lambda function: function.address)
         return self.host
 
 
 def inline(virtual: bool = True, root: tuple[int, int] = INTEL_ROOT) -> Host:
-    """Two boards with ConnectX-8: root port, its switch with the NIC, and behind the other port a switch with a GPU."""
+    """Return a host with two boards with ConnectX-8.
+
+    Each is a root port with the NIC's switch, which has the NIC on one port and a switch with a GPU on the other.
+    """
     build = Build()
     for node in (0, 1):
         port = build.root(node, root)
@@ -162,7 +165,7 @@ def inline(virtual: bool = True, root: tuple[int, int] = INTEL_ROOT) -> Host:
 
 
 def dma_direct() -> Host:
-    """Grace with ConnectX-8 data-direct: the function and the GPU below one root port, the NIC below another."""
+    """Return Grace with ConnectX-8 data-direct: function and GPU are below one root port, the NIC is below another."""
     build = Build()
     for node in (0, 1):
         port = build.root(node, GRACE_ROOT)
@@ -179,7 +182,7 @@ def dma_direct() -> Host:
 
 
 def numa(root: tuple[int, int] = GRACE_ROOT) -> Host:
-    """GPU and NIC on root ports of their own, two of each node."""
+    """Return a host with two GPUs and two NICs, one of each per node, each on its own root port."""
     build = Build()
     for node in (0, 1):
         build.device(build.root(node, root), H100, "gpu")
@@ -196,7 +199,7 @@ def numa(root: tuple[int, int] = GRACE_ROOT) -> Host:
 def hgx(
     switch: tuple[int, int] = BROADCOM, gpus: int = 1, nics: int = 1, ats: bool = True, nvswitches: int = 4
 ) -> Host:
-    """An HGX board: four switches a node, each with GPUs, NICs and an NVMe drive; NVSwitches on root ports."""
+    """Return an HGX board: four switches per node, each with GPUs, NICs and an NVMe drive; NVSwitches on root ports."""
     build = Build()
     for node in (0, 1):
         for _switch in range(4 if gpus == 1 else 2):
@@ -214,7 +217,7 @@ def hgx(
 
 
 def pcie_cards(cpu: tuple[str, str] = GENOA, root: tuple[int, int] = AMD_ROOT, below_switch: bool = True) -> Host:
-    """PCIe GPUs without NVLink: two on each node, below one switch or on root ports of their own."""
+    """Return a host of PCIe GPUs without NVLink: two on each node, below one switch or on separate root ports."""
     build = Build(cpu)
     for node in (0, 1):
         if below_switch:
@@ -229,12 +232,12 @@ def pcie_cards(cpu: tuple[str, str] = GENOA, root: tuple[int, int] = AMD_ROOT, b
 
 
 def passed(host: Host) -> list[Function]:
-    """The GPUs and NICs that a virtual machine would get."""
+    """Return the GPUs and NICs that a virtual machine would get."""
     return [function for function in host.functions if function.kind in ("gpu", "nic")]
 
 
 def apply_plan(host: Host, purpose: str, **more: Any) -> AcsPlan:
-    """The plan for all GPUs and NICs, after its masks were written to the ports of ``host``."""
+    """Plan ACS for all GPUs and NICs, write the plan's masks to the ports of ``host``, and return the plan."""
     plan = AcsPlan(host, more.get("devices", passed(host)), purpose)
     for port in plan.ports:
         acs = host.function(port.address).acs

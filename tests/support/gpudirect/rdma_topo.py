@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """NVIDIA's rdma_topo, from Debian 14's rdma-core, and a host in the form that it reads.
 
-The tool is downloaded by its package and unpacked to a cache; nothing is installed, and nothing of it is kept here.
+The package is downloaded and unpacked to a cache; nothing is installed, and no part of the tool is in this repository.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SOURCE = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://
 
 
 def tool() -> Path:
-    """The program, downloaded once."""
+    """Return the path of the program, which is downloaded once."""
     program = CACHE / "unpacked" / "usr/sbin/rdma_topo"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
@@ -47,7 +47,7 @@ def _download() -> None:
         (unfinished / name).mkdir(parents=True)
     (unfinished / "etc/apt/sources.list").write_text(SOURCE)
     (unfinished / "status").touch()
-    # apt with lists of its own, and without the right to change this machine's.
+    # apt uses separate lists, and has no permission to change this machine's.
     options = [f"-oDir={unfinished}", f"-oDir::State::Status={unfinished}/status", "-oAPT::Sandbox::User=root"]
     for command in (["update"], ["download", "rdma-core"]):
         done = subprocess.run(["apt-get", "-q", *options, *command], cwd=unfinished, capture_output=True, text=True)
@@ -63,7 +63,7 @@ def _download() -> None:
 def check(host: Host, folder: Path, *arguments: str) -> tuple[int, list[str]]:
     """Return the exit status and the lines of ``rdma_topo check`` on ``host``.
 
-    The program runs as a module of this process: it is asked many times.
+    The program runs as a module of this process, because it is called many times.
     """
     recorded = folder / "dump.json"
     recorded.write_text(json.dumps(dump(host)))
@@ -89,7 +89,7 @@ def _program() -> types.CodeType:
 
 
 def dump(host: Host) -> list[dict[str, Any]]:
-    """Return ``host`` as ``rdma_topo dump`` writes one."""
+    """Return ``host`` in the format of ``rdma_topo dump``."""
     directs = [function for function in host.functions if (function.vendor_id, function.device_id) == (0x15B3, 0x2100)]
     nics = [function for function in host.functions if function.kind == "nic"]
     # A data-direct function and its NIC have one UUID in field V3 of their vital product data.
@@ -120,7 +120,7 @@ def _item(host: Host, function: Function, uuid: str | None) -> dict[str, Any]:
 
 
 def _config(function: Function) -> bytes:
-    """Config space with the extended capabilities ACS (0x0d) and ATS (0x0f), where the function has them."""
+    """Return config space with the extended capabilities ACS (0x0d) and ATS (0x0f), if the function has them."""
     data = bytearray(4096)
     capabilities = []
     if function.acs:

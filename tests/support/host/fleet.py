@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A fleet that the real playbook and role act on, with servers that are folders: no test may reboot a machine.
+"""A fleet for the real playbook and role, whose servers are folders: no test may reboot a machine.
 
-The collection is the checkout's, but for the modules that read or change a server, and the reboot. Their stand-ins know
-the server by Ansible's remote_tmp, which each host of the inventory has of its own, and note what they do in a log.
+The collection is the checkout's, except the modules that read or change a server, and the reboot. Their stand-ins
+identify the server by Ansible's remote_tmp, which differs for each host of the inventory, and log their actions.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SERVER = {
     "written": False,  # kernel arguments are in the boot loader's files
     "needs_reboot": False,
     "settled": False,
-    "runs": True,  # its virtual machine
-    "guests": [],  # a list of names for each time that they are read; the last one stays
-    "firmware_boots": 0,  # boots until firmware has shown and taken everything
+    "runs": True,  # its virtual machine runs
+    "guests": [],  # the list of names for each successive read; the last one is repeated
+    "firmware_boots": 0,  # boots until firmware has shown and applied all settings
     "firmware_failures": [],
     "answers_after_seconds": 0,
     "does_not_come_up": False,
@@ -118,7 +118,7 @@ finish(changed=True)
 
 
 class Fleet:
-    """Servers by name, with what differs from SERVER."""
+    """Servers by name, with the values that differ from SERVER."""
 
     def __init__(self, folder: Path, **servers: dict[str, Any]) -> None:
         self.folder = folder
@@ -149,7 +149,7 @@ class Fleet:
                 (place / "plugins" / path.name).symlink_to(path)
         for name, does in DOES.items():
             (place / "plugins/modules" / f"{name}.py").write_text(STAND_IN + does)
-        # A play of gpu_vms.yml names it; there is no guest.
+        # A play of gpu_vms.yml uses this module, although there is no guest.
         reads = "plugins/modules/host_topology_info.py"
         (place / reads).symlink_to(ROOT / reads)
         shutil.copytree(ROOT / "roles/gpu_host", place / "roles/gpu_host")
@@ -165,7 +165,7 @@ class Fleet:
             assert "builtin.reboot:" not in path.read_text(), path
 
     def play(self, *options: str, playbook: str = "playbooks/gpu_hosts.yml") -> tuple[int, str]:
-        """Run the playbook: (exit status, output)."""
+        """Run the playbook and return (exit status, output)."""
         return ansible_playbook(
             "-i",
             str(self.folder / "hosts.json"),
@@ -176,7 +176,7 @@ class Fleet:
         )
 
     def log(self) -> list[str]:
-        """Return what was done since the last call, in order."""
+        """Return the actions since the last call, in order."""
         path = self.folder / "log"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -190,16 +190,16 @@ class Fleet:
         return lines
 
     def change(self, name: str, **state: Any) -> None:
-        """Change what a server is."""
+        """Change values of a server's state."""
         self._file(name).write_text(json.dumps({**self.state(name), **state}))
 
     def state(self, name: str) -> dict[str, Any]:
-        """Return what a server is."""
+        """Return a server's state."""
         return json.loads(self._file(name).read_text())
 
 
 def recap(output: str) -> dict[str, dict[str, int]]:
-    """Return by host the counts of PLAY RECAP."""
+    """Return the counts of PLAY RECAP by host."""
     rows = re.findall(r"^(\w+) +: (ok=.*)$", output.split("PLAY RECAP")[1], re.MULTILINE)
     return {
         name: {key: int(number) for key, number in (pair.split("=") for pair in counts.split())}

@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A GPU server in a directory: a small kernel answers writes and commands as Linux does.
+"""A GPU server in a directory: a small simulated kernel reacts to writes and commands as Linux does.
 
-Only System is replaced, at its lowest edge: what a test guards is the code that runs on the live server too.
+Only System is replaced, at its lowest level: the tests run the same code as a live server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
-# As a driver makes them; a setting has the word of ip-link(8).
+# The settings of new VFs; names and values are those of ip-link(8).
 FRESH_VF = {
     "mac": "00:00:00:00:00:00",
     "vlan": 0,
@@ -40,30 +40,30 @@ FRESH_INFINIBAND_VF = {
 
 
 class KilledError(BaseException):
-    """As a kill: no code of ours may catch it."""
+    """A simulated kill: no code of ours may catch it."""
 
 
 class Server(ServerTree):
-    """The server. ``effects`` is what was done to it; ``kill_at`` kills before that many effects plus one."""
+    """The server. ``effects``: the changes to it; ``kill_at``: the number of effects after which it is killed."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.effects: list[str] = []
         self.kill_at: int | None = None
-        self.pages_at_most: dict[str, int] = {}  # by directory of a pool: more the kernel does not give
-        self.domains: list[str] | None = None  # libvirt's active ones; None: there is no libvirt
+        self.pages_at_most: dict[str, int] = {}  # by a pool's directory: the most pages that the kernel allocates
+        self.domains: list[str] | None = None  # libvirt's active domains; None: there is no libvirt
         self.locked_down = False  # writes to config space get EPERM, whatever /sys/kernel/security says
         self.read_only: set[tuple[str, int]] = set()  # (address, offset) of registers that keep their value
         self.vf_settings: dict[str, dict[int, dict[str, Any]]] = {}
         self.links = {"nic0": {"address": "02:fe:00:00:14:00"}, "nic1": {"address": "02:fe:00:00:15:00"}}
-        self.infiniband: set[str] = set()  # interfaces
-        self.eswitches: dict[str, str] = {}  # by address the mode; the driver of another has no embedded switch
+        self.infiniband: set[str] = set()  # names of interfaces
+        self.eswitches: dict[str, str] = {}  # mode by address; other devices' drivers have no embedded switch
         self.mode_changes = "any time"  # or "without VFs" (ice), "with VFs" (bnxt)
         self.firmware: dict[str, dict[str, list[str]]] = {}
-        self.reveals_at_boot = False  # firmware shows what ADVANCED_PCI_SETTINGS reveals only after a boot
+        self.reveals_at_boot = False  # whether firmware shows what ADVANCED_PCI_SETTINGS reveals only after a boot
         self.commands: list[str] = []
 
-    # What a test arranges and looks at.
+    # Methods with which a test prepares and inspects the server.
 
     def lock_down(self, level: str) -> None:
         """Turn kernel lockdown on, as Secure Boot does."""
@@ -74,24 +74,24 @@ class Server(ServerTree):
         self.locked_down = level != "none"
 
     def host(self) -> Host:
-        """The host as topology reads it."""
+        """Return the host as topology reads it."""
         return read_topology(self)
 
     def register(self, address: str, offset: int) -> int:
-        """Two bytes of config space."""
+        """Return two bytes of config space."""
         return int.from_bytes(
             (self.read_bytes(f"{self.directory(address)}/config") or b"")[offset : offset + 2], "little"
         )
 
     def open_by(self, process: int, path: str, arguments: list[str]) -> None:
-        """A process that has a device file open."""
+        """Make a process that has a device file open."""
         self.put(f"/proc/{process}/cmdline", "\0".join(arguments))
         place = Path(self.path(f"/proc/{process}/fd/7"))
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(path)
 
     def state(self) -> dict[str, Any]:
-        """All that can be compared of a server: files by path, settings of VFs, firmware."""
+        """Return everything of a server that can be compared: files by path, settings of VFs, firmware."""
         files = {}
         for directory, _names, names in os.walk(self.root):
             for name in names:
@@ -106,7 +106,7 @@ class Server(ServerTree):
             "eswitches": dict(self.eswitches),
         }
 
-    # The edge: every effect may be the last.
+    # The lowest level: a kill may come before any effect.
 
     def _effect(self, what: str) -> None:
         if self.kill_at is not None and len(self.effects) >= self.kill_at:
@@ -161,7 +161,7 @@ class Server(ServerTree):
             "systemctl": self._systemctl,
         }[argv[0]](argv, stdin)
 
-    # The kernel and the tools.
+    # The simulated kernel and tools.
 
     def _kernel(self, path: str, text: str) -> None:
         directory = os.path.dirname(path)
@@ -203,7 +203,7 @@ class Server(ServerTree):
         )
 
     def _ip_show(self, interface: str) -> str:
-        """The JSON of iproute2 6.1 (ip/ipaddress.c: print_linkinfo, print_vfinfo) with the fields that are read."""
+        """Return the JSON of iproute2 6.1 (ip/ipaddress.c: print_linkinfo, print_vfinfo), with the fields we read."""
         kind = "infiniband" if interface in self.infiniband else "ether"
         link = {"ifname": interface, "link_type": kind, **self.links[interface]}
         vfs = self.vf_settings.get(interface, {})
@@ -235,7 +235,7 @@ class Server(ServerTree):
         return ""
 
     def _devlink_show(self, handle: str) -> str:
-        """The JSON of iproute2's devlink/devlink.c (pr_out_eswitch)."""
+        """Return the JSON of iproute2's devlink/devlink.c (pr_out_eswitch)."""
         address = handle[len("pci/") :]
         if address not in self.eswitches:
             raise HostError(f"'devlink' failed (1): {handle}: kernel answers: No such device", "correct what it names")
@@ -254,7 +254,7 @@ class Server(ServerTree):
     def _driverctl(self, argv: list[str], _stdin: str | None) -> str:
         if argv[1] == "set-override":
             self.bind(argv[2], argv[3])
-            self._effect("driverctl saves")  # it does so after it has bound the device
+            self._effect("driverctl saves")  # driverctl saves after it has bound the device
             self.put(f"/etc/driverctl.d/pci-{argv[2]}", argv[3] + "\n")
         else:
             self.bind(argv[2], FUNCTIONS[argv[2]][3])
@@ -263,7 +263,7 @@ class Server(ServerTree):
         return ""
 
     def _update_grub(self, _argv: list[str], _stdin: str | None) -> str:
-        """The part of grub-mkconfig and 10_linux that matters, with the real shell reading the real files."""
+        """Simulate the relevant part of grub-mkconfig and 10_linux: a real shell reads the real files."""
         script = '. "$1"; for one in "$1".d/*.cfg; do if [ -e "$one" ]; then . "$one"; fi; done; '
         script += 'printf "%s\\n%s" "$GRUB_CMDLINE_LINUX" "$GRUB_CMDLINE_LINUX_DEFAULT"'
         done = subprocess.run(

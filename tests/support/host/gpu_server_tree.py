@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The tree of a GPU server: its files are real, and its config space the recorded bytes of the emulated server."""
+"""The tree of a GPU server: its files are real, and its config space is the emulated server's recorded bytes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VFS = 7
 
 
 def _with_buses(address: str, data: bytes) -> bytes:
-    """A bridge's bytes with the buses that are below it here: the recording is that of one bridge of its kind."""
+    """Return a bridge's bytes with the bus numbers below it here: the recording is of another bridge of its kind."""
     below = sorted(int(other.split(":")[1], 16) for other, row in FUNCTIONS.items() if address in row[0])
     return data[:0x19] + bytes([below[0], below[-1]]) + data[0x1B:] if below else data
 
@@ -51,13 +51,13 @@ class ServerTree(System):
         self._build()
 
     def put(self, path: str, text: str | bytes) -> None:
-        """A file, made as it is."""
+        """Write a file of the server directly, without the simulated kernel."""
         target = Path(self.path(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(text if isinstance(text, bytes) else text.encode())
 
     def link(self, path: str, target: str) -> None:
-        """A link, to a path of the server."""
+        """Make a link to a path of the server."""
         place = Path(self.path(path))
         place.parent.mkdir(parents=True, exist_ok=True)
         if place.is_symlink():
@@ -69,7 +69,7 @@ class ServerTree(System):
         return "/" + os.path.relpath(os.path.realpath(self.path(f"/sys/bus/pci/devices/{address}")), self.root)
 
     def bind(self, address: str, driver: str | None) -> None:
-        """Give a function a driver."""
+        """Bind a function to a driver, or to none."""
         uevent = re.sub(r"DRIVER=.*\n", "", (self.read(f"{self.directory(address)}/uevent") or "") + "\n")
         place = Path(self.path(f"{self.directory(address)}/driver"))
         if place.is_symlink():

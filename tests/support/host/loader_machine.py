@@ -1,9 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""An emulated machine whose GRUB reads Boot Loader Specification entries, and whose kernel tells what it was given.
+"""An emulated machine whose GRUB reads Boot Loader Specification entries, and whose kernel prints its arguments.
 
-RHEL's own packages are not to be had everywhere. Its ``blscfg`` is GRUB's own since 2.14, and that is in Debian 14
-("forky"). That GRUB and this release's kernel are downloaded and unpacked to a cache; nothing is installed here.
+RHEL's own packages are not available everywhere. Its ``blscfg`` has been in upstream GRUB since 2.14, which is in
+Debian 14 ("forky"). That GRUB and this release's kernel are downloaded and unpacked to a cache; nothing is installed
+here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from user_cache import user_cache
 CACHE = user_cache("boot_loader")
 SOURCE = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian forky main\n"
 GRUB_MODULES = ("normal", "blsuki", "loadenv", "linux", "fat", "part_msdos", "serial", "terminal", "boot")
-# As RHEL's, less the menu: the environment block, then an entry for each file below /loader/entries.
+# Like RHEL's configuration, without the menu: the environment block, then an entry for each file below /loader/entries.
 GRUB_CFG = """serial --unit=0
 terminal_output serial
 load_env
@@ -42,7 +43,7 @@ FIRMWARE = Path("/usr/share/OVMF")
 
 
 def packages() -> Path:
-    """GRUB and a kernel, unpacked; downloaded once."""
+    """Return the folder of the unpacked GRUB and kernel, which are downloaded once."""
     folder = CACHE / "unpacked"
     if folder.exists():
         return folder
@@ -52,7 +53,7 @@ def packages() -> Path:
         (unfinished / name).mkdir(parents=True)
     (unfinished / "etc/apt/sources.list").write_text(SOURCE)
     (unfinished / "status").touch()
-    # apt with lists of its own, and without the right to change this machine's.
+    # apt uses separate lists, and has no permission to change this machine's.
     options = [f"-oDir={unfinished}", f"-oDir::State::Status={unfinished}/status", "-oAPT::Sandbox::User=root"]
     _run("apt-get", "-q", *options, "update")
     _run("apt-get", "-q", *options, "download", "grub-efi-amd64-bin", cwd=unfinished)
@@ -66,8 +67,10 @@ def packages() -> Path:
 
 
 def boot(disk: Path, kernel: str, initramfs: str) -> list[str]:
-    """Boot from ``disk``, the tree of a boot file system to which firmware, kernel and a first root are added; the
-    lines that the booted kernel has to say, ``path:content``."""
+    """Boot from ``disk`` and return the lines that the booted kernel prints, each ``path:content``.
+
+    ``disk`` is the tree of a boot file system, to which firmware, a kernel and an initramfs are added.
+    """
     have = packages()
     _initramfs(disk.parent / "root", disk / initramfs)
     shutil.copy(next((have / "boot").glob("vmlinuz-*")), disk / kernel)
@@ -88,7 +91,7 @@ def boot(disk: Path, kernel: str, initramfs: str) -> list[str]:
     command += ["-nodefaults", "-display", "none", "-no-reboot", "-serial", f"file:{console}"]
     command += ["-drive", f"if=pflash,format=raw,readonly=on,file={FIRMWARE / 'OVMF_CODE_4M.fd'}"]
     command += ["-drive", f"if=pflash,format=raw,file={variables}"]
-    # QEMU makes a FAT file system of the tree.
+    # QEMU presents the tree as a FAT file system.
     command += ["-drive", f"file=fat:rw:{disk},format=raw,if=virtio"]
     return run_to_its_end(command, console, LIMIT_S).splitlines()
 

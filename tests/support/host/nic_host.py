@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A host in a directory: its /sys from a recording, and a small kernel that answers dcb as Linux and a driver do.
+"""A host in a directory: its /sys is from a recording, and a small simulated kernel answers dcb as Linux does.
 
-tests/dcb runs the same code with the real dcb against a real driver, in an emulated machine.
+tests/dcb runs the same code with the real dcb and a real driver, in an emulated machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOT_SUPPORTED = "Attribute read: Operation not supported"
 
 
 class Dcb:
-    """One interface's DCB."""
+    """The DCB settings of one interface."""
 
     def __init__(self) -> None:
         self.app: list[list[int]] = []
@@ -71,8 +71,11 @@ class Dcb:
 
 
 class NicHost(System):
-    """``dcb``: by interface. ``refused``: (object, what the tool says) that the driver does not take. ``effects``: what
-    was done. ``tools``: what is installed."""
+    """The host.
+
+    ``dcb``: settings by interface. ``refused``: {object that the driver refuses: the tool's message}. ``effects``: the
+    changes so far. ``tools``: the installed tools.
+    """
 
     def __init__(self, root: Path, recording: str) -> None:
         super().__init__(str(root))
@@ -101,7 +104,7 @@ class NicHost(System):
             place.symlink_to(self.path(target))
 
     def put(self, path: str, text: str) -> None:
-        """A file, made as it is."""
+        """Write a file directly, without the simulated kernel."""
         place = Path(self.path(path))
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
@@ -112,7 +115,8 @@ class NicHost(System):
             text = f"Global tclass={text}" if int(text) >= 0 else ""
         if not any(path.endswith(name) for name in self.forgets):
             super().poke(path, text + "\n")
-            with open(self.path(path), "w", encoding="utf-8") as file:  # a kernel's file has no rest of a longer text
+            # As in a kernel's file, no rest of a longer old text remains.
+            with open(self.path(path), "w", encoding="utf-8") as file:
                 file.write(text + "\n")
 
     def run(self, argv: list[str], stdin: str | None = None) -> str:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Bring a recorded host's NICs to a policy."""
+"""Configure a recorded host's NICs according to a policy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Config space as it was read from functions of the emulated server."""
+"""Config space recorded from functions of the emulated server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RECORDED = Path(__file__).parents[2] / "recordings" / "config"
 
 
 def recorded_bytes(name: str) -> bytes:
-    """A recording of config space: "OFFSET: BYTES" lines, and "length: N"."""
+    """Read a recording of config space: lines "OFFSET: BYTES" and "length: N"."""
     data = bytearray()
     for line in (RECORDED / f"{name}.txt").read_text(encoding="utf-8").splitlines():
         head, _colon, rest = line.partition(": ")

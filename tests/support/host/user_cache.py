@@ -9,6 +9,6 @@ from pathlib import Path
 
 
 def user_cache(name: str) -> Path:
-    """Return the folder of what tests keep under this name: in SAILLOFT_CACHE, as the Makefile has it."""
+    """Return the folder in which tests cache files under this name: in SAILLOFT_CACHE, which the Makefile uses, too."""
     home = os.environ.get("XDG_CACHE_HOME") or f"{os.environ['HOME']}/.cache"
     return Path(os.environ.get("SAILLOFT_CACHE") or f"{home}/sailloft") / "tests" / name

@@ -31,7 +31,7 @@ INIT = REPOSITORY / "roles" / "node_image" / "files" / "first-stage" / "init"
 PACKAGES = "linux-image-cloud-amd64,systemd-sysv,udev,dbus,kmod"
 
 
-# Tells on the console what the node booted, and that it came up.
+# A unit that shows on the console what the node booted, and that it came up.
 PROOF = """[Unit]
 Description=Tell what was booted
 # A terminal that starts hangs up on who writes there.
@@ -56,7 +56,7 @@ EPOCH = 1700000000
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of images: the kernel's version, its file, the tree of its modules, two layers, a pair of keys."""
+    """The parts of images: the kernel's version and file, the tree of its modules, two layers, and key pairs."""
 
     folder: Path
     kernel_version: str
@@ -82,7 +82,7 @@ class Image:
         return Path(self.store.place("images", self.digest, name))
 
     def direct(self, servers: list[str], *arguments: str) -> list:
-        """QEMU's options to start the image's kernel without a network."""
+        """Return QEMU's options to start the image's kernel directly, without a network boot."""
         settings = f"sailloft.image={self.digest} sailloft.servers={','.join(servers)} sailloft.node={networks.NODE} "
         settings += f"sailloft.report={servers[-1]}/report BOOTIF=01-{networks.MAC.replace(':', '-')}"
         line = " ".join((*ARGUMENTS, *arguments, settings))
@@ -92,7 +92,7 @@ class Image:
 
 @pytest.fixture(scope="session")
 def parts() -> Parts:
-    """Made once, and again when how it is made changes."""
+    """The parts, which are made once, and again if the way in which they are made changes."""
     recipe = hashlib.sha256((PACKAGES + PROOF + inspect.getsource(_make_parts)).encode()).hexdigest()[:12]
     folder = REPOSITORY / ".cache" / "image_boot" / recipe
     if not folder.exists():
@@ -160,7 +160,7 @@ def image(parts: Parts, stage: Path, tmp_path: Path) -> Image:
         layer = shutil.copy(parts.folder / name, tmp_path / name)
         root = append_verity(layer, salt)
         size = (parts.folder / name).stat().st_size
-        # Inputs that look like what the first stage reads must not be taken for it.
+        # The first stage must not mistake inputs for the fields that it reads.
         inputs = {"sha256": "f" * 64, "verity": {"data_bytes": 1, "root_sha256": "f" * 64, "salt": "00"}}
         verity = manifests.Verity(size, root, salt)
         layers.append(manifests.ManifestLayer(name, "0" * 64, *put(layer), put(INIT)[0], verity, inputs))
@@ -198,7 +198,7 @@ def sign(image: Image, key: str) -> None:
 
 
 def append_verity(path: Path, salt: str) -> str:
-    """Append the dm-verity tree; returns its root."""
+    """Append the dm-verity tree; return its root hash."""
     size = path.stat().st_size
     options = ["--no-superblock", "--hash=sha256", "--data-block-size=4096", "--hash-block-size=4096"]
     command = ["veritysetup", "format", *options, f"--data-blocks={size // 4096}", f"--hash-offset={size}"]
@@ -207,14 +207,14 @@ def append_verity(path: Path, salt: str) -> str:
 
 
 def follow(image: Image, servers: list[str]) -> None:
-    """Let the node follow channel stable."""
+    """Make the node follow the channel stable."""
     node = {"name": networks.NODE, "mac": networks.MAC, "channel": "stable", "kernel_arguments": ["from_the_node=1"]}
     node_scripts.ensure(image.store, [{**node, "servers": servers, "report": f"{servers[-1]}/report"}], False)
 
 
 @pytest.fixture
 def network(tmp_path: Path):
-    """Closed after the test."""
+    """A network that is closed after the test."""
     found = networks.Network(tmp_path)
     yield found
     found.close()

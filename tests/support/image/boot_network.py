@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A network of its own, with boot servers on it as the role configures them, and a diskless node."""
+"""A separate network with boot servers that the role's files configure, and a diskless node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OVMF = Path("/usr/share/OVMF")
 
 
 class Network:
-    """A network namespace with a bridge, at which node and servers meet."""
+    """A network namespace with a bridge that connects the node and the servers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,7 +39,7 @@ class Network:
         )
 
     def _namespace(self, command: list) -> subprocess.Popen:
-        """A process that holds the network namespace that the command makes."""
+        """Start a process that holds the network namespace that the command makes."""
         holder = subprocess.Popen([*command, "sh", "-c", "echo ready; exec sleep infinity"], stdout=subprocess.PIPE)
         self.started.append(holder)
         assert holder.stdout.readline() == b"ready\n", "no network namespace of our own"
@@ -50,12 +50,12 @@ class Network:
             subprocess.run(self.inside(command.split()), check=True)
 
     def inside(self, command: list) -> list:
-        """The command, in the namespace."""
+        """Return the command, prefixed to run in the namespace."""
         entered = ["nsenter", f"--target={self.holder.pid}", "--user", "--net", "--preserve-credentials"]
         return [*entered, *map(str, command)]
 
     def start(self, command: list, log: Path) -> subprocess.Popen:
-        """Start a command; it ends with the network."""
+        """Start a command, which is stopped with the network."""
         with log.open("ab") as stream:
             process = subprocess.Popen(
                 self.inside(command), stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT
@@ -64,14 +64,14 @@ class Network:
         return process
 
     def close(self) -> None:
-        """End all that was started."""
+        """Stop everything that was started."""
         for process in reversed(self.started):
             stop(process)
 
     def other_dhcp(self) -> None:
-        """A machine of the site that gives the node its address, and knows nothing of booting."""
+        """Start another DHCP server of the site, which gives the node its address and knows nothing about booting."""
         other = self._namespace(self.inside(["unshare", "--net"]))
-        # The process that entered is the one that made the namespace: "exec" all the way.
+        # "exec" throughout: the process started in the namespace must be the one that made it.
         self._run(
             f"ip link add other0 type veth peer name eth0 netns {other.pid}", "ip link set other0 master nodes0 up"
         )
@@ -87,7 +87,7 @@ class Network:
         self.start([*there, "busybox", "udhcpd", "-f", self.folder / "udhcpd.conf"], self.folder / "udhcpd.log")
 
     def dnsmasq(self, servers: list[str], dhcp: str = "full") -> None:
-        """TFTP for the node, and DHCP or what of it there is besides another server's."""
+        """Start TFTP for the node, and DHCP: complete, or the part that another DHCP server leaves to it."""
         tftp = self.folder / "tftp"
         tftp.mkdir()
         for name in ("undionly.kpxe", "ipxe.efi"):
@@ -102,7 +102,7 @@ class Network:
         )
         file = self.folder / "dnsmasq.conf"
         file.write_text(text.replace("/var/lib/misc", str(self.folder)))
-        # "--no-daemon" also stays the user that it is, there being no other here.
+        # "--no-daemon" also keeps the current user; the namespace has no other.
         log = self.folder / "dnsmasq.log"
         process = self.start(["dnsmasq", f"--conf-file={file}", "--no-daemon"], log)
         while "started" not in log.read_text():
@@ -111,7 +111,7 @@ class Network:
 
 
 class HttpServer:
-    """nginx with the role's configuration, on a port of its own; ``url`` is what nodes are told."""
+    """nginx with the role's configuration, on its own port; nodes get ``url``."""
 
     def __init__(self, network: Network, store: Path, port: int, slow_kib_s: int = 0) -> None:
         self.network = network
@@ -127,26 +127,26 @@ class HttpServer:
         self.start()
 
     def start(self) -> None:
-        """Serve."""
+        """Start serving."""
         command = ["nginx", "-e", self.folder / "error.log", "-c", self.configuration, "-g", "daemon off;"]
         self.process = self.network.start(command, self.folder / "out.log")
 
     def stop(self) -> None:
-        """Be gone, in the middle of what is being sent."""
+        """Stop at once, even during a response."""
         stop(self.process)
 
     def reports(self) -> list[dict[str, str]]:
-        """Return the node's report."""
+        """Return the node's reports."""
         file = self.folder / "sailloft-report.log"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def requests(self) -> str:
-        """The log of all requests."""
+        """Return the log of all requests."""
         return (self.folder / "access.log").read_text()
 
 
 class Node:
-    """A machine without a disk. ``console`` is what it has written so far."""
+    """A machine without a disk; ``console`` is its output so far."""
 
     def __init__(self, network: Network, boot: list, firmware: str = "bios") -> None:
         self.log = network.folder / "console.log"
@@ -162,9 +162,9 @@ class Node:
         ]
         command += ["-machine", "q35", "-cpu", "max", "-serial", f"file:{self.log}", "-no-reboot"]
         command += ["-netdev", "tap,id=net,ifname=tap0,script=no,downscript=no"]
-        # UEFI has a driver of its own; with QEMU's ROM, which is iPXE, it would not ask for ipxe.efi.
+        # UEFI has its own driver; QEMU's ROM is iPXE, which would not request ipxe.efi.
         no_rom = ",romfile=" if firmware == "efi" else ""
-        # A kernel that is given has the boot index 0 itself.
+        # A kernel given on the command line already has boot index 0.
         command += ["-device", f"virtio-net-pci,netdev=net,mac={MAC}{'' if boot else ',bootindex=0'}{no_rom}"]
         if firmware == "efi":
             variables = network.folder / "variables.fd"
@@ -179,7 +179,7 @@ class Node:
         return self.log.read_text(errors="replace").replace("\r", "") if self.log.exists() else ""
 
     def wait_for(self, text: str, seconds: float) -> str:
-        """The console, when ``text`` is on it, in a line that is whole."""
+        """Wait until ``text`` is on the console in a complete line; return the console."""
         begun = time.monotonic()
 
         def is_there() -> bool:

@@ -13,7 +13,7 @@ BOOT_S = 240
 
 
 def reported(console: str, image: Image) -> boot_report.BootReport:
-    """The report of a node that has come up, held against the image."""
+    """Return the report of a node that has come up, after comparing it with the image."""
     text = next(line for line in console.splitlines() if line.startswith("REPORT "))[len("REPORT ") :]
     found = boot_report.load(text, NODE)
     assert (found.node, found.image, found.name) == (NODE, image.digest, "test-node")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The role boot_server's files, as Ansible would write them."""
+"""The files of the role boot_server as Ansible would write them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEMPLATES = Path(__file__).parents[3] / "roles" / "boot_server" / "templates"
 
 
 def render(template: str, **variables: object) -> str:
-    """A template, as Ansible would write it on Debian."""
+    """Render a template as Ansible would on Debian."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         trim_blocks=True,
@@ -29,7 +29,7 @@ def render(template: str, **variables: object) -> str:
 
 
 def dnsmasq_configuration(nodes: Sequence[Mapping[str, Any]], **changed: object) -> str:
-    """Render dnsmasq's, with the role's defaults for what is not ``changed``."""
+    """Render dnsmasq's configuration with ``changed`` variables, and the role's defaults for all others."""
     values = {
         "boot_server_interface": "lo",
         "boot_server_tftp_dir": "/srv/tftp",
@@ -57,7 +57,7 @@ def dnsmasq_configuration(nodes: Sequence[Mapping[str, Any]], **changed: object)
 def nginx_configuration(
     folder: Path, store: Path, port: int, tftp: Path = Path("/srv/tftp"), nodes: Sequence[Mapping[str, Any]] = ()
 ) -> str:
-    """Render nginx's, with all that it writes in ``folder``, and as the user that runs the test."""
+    """Render nginx's configuration for the current user, with all output files in ``folder``."""
     text = render(
         "nginx.conf.j2",
         __boot_server_plan=boot_plan.plan("10.9.0.1", "255.255.255.0", "", [], nodes),

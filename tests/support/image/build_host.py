@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A host that builds images with the real tools, and publishes them in a store of its own."""
+"""A host that builds images with the real tools, and publishes them in its own store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ IMAGES = {"node": {"layer": "site"}}
 
 
 def make_keys(folder: Path) -> Path:
-    """A new folder with a pair without password, as BuildHost takes it."""
+    """Make a folder with a key pair without a password, as BuildHost needs it."""
     folder.mkdir()
     command = ["minisign", "-G", "-W", "-p", folder / "image.pub", "-s", folder / "image.key"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -45,7 +45,7 @@ def make_keys(folder: Path) -> Path:
 
 @dataclass
 class BuildHost:
-    """``keys`` is a folder with the pair image.key and image.pub; store and cache are in ``folder``."""
+    """A build host: ``keys`` is a folder with the pair image.key and image.pub; store and cache are in ``folder``."""
 
     folder: Path
     keys: Path
@@ -53,12 +53,12 @@ class BuildHost:
 
     @property
     def store(self) -> Store:
-        """The folder that it publishes to."""
+        """The store to which the host publishes."""
         return Store(os.fspath(self.folder / "store"))
 
     @property
     def cache(self) -> Path:
-        """The folder that it builds in."""
+        """The folder in which the host builds."""
         return self.folder / "cache"
 
     def build(self, requested: dict, images: dict | None = None) -> tuple[list[build.Outcome], list[str], float]:
@@ -79,10 +79,10 @@ class BuildHost:
         return outcomes, lines, time.monotonic() - started
 
     def checking(self) -> BuildHost:
-        """The same host in check mode."""
+        """Return the same host in check mode."""
         return replace(self, check=True)
 
     def tree(self, name: str) -> dict[str, Path]:
-        """Layer name -> its folder in the cache."""
+        """Return {layer name: its folder in the cache}."""
         manifest = self.store.manifest(self.store.current(name))
         return {layer.name: self.cache / "layers" / layer.key for layer in manifest.layers}

@@ -1,11 +1,12 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Many diskless machines that ask for addresses at once, on a network interface or behind DHCP relays.
+"""Many diskless machines that request addresses at once, on a network interface or behind DHCP relays.
 
-``python dhcp_clients.py <REQUEST.json >ANSWER.json`` in a network namespace. The request has interface, server (its
-address), own (this side's), tries, transfers (TFTP transfers to keep open at once) and clients, each with mac, stages
-(keys of ASKS), giaddr (of its relay, null for none) and renews (the address that it has already, null for none). The
-answer has for each client a list, an item a stage: the fields of the last message that it got, kind 0 where none came.
+``python dhcp_clients.py <REQUEST.json >ANSWER.json`` runs in a network namespace. The request has interface, server
+(its address), own (the address of this side), tries, transfers (the number of TFTP transfers to keep open at once) and
+clients. Each client has mac, stages (keys of ASKS), giaddr (of its relay, or null) and renews (the address that it
+already has, or null). The answer has a list for each client, with one item per stage: the fields of the last message
+that it got; kind is 0 if it got none.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import struct
 import sys
 import time
 
-# What each sends: vendor class (60), architecture (93), iPXE's own option (175), client identifier (61).
-# RFC 4578 for firmware; an EDK2 that boots by HTTP; iPXE; BusyBox's udhcpc, as the first stage starts it.
+# The options that each client sends: vendor class (60), architecture (93), iPXE's own option (175), client identifier
+# (61). Firmware follows RFC 4578; the others are an EDK2 that boots by HTTP, iPXE, and BusyBox's udhcpc with the first
+# stage's options.
 ASKS = {
     "bios": ("PXEClient:Arch:00000:UNDI:002001", 0, False, False),
     "efi": ("PXEClient:Arch:00007:UNDI:003001", 7, False, False),
@@ -43,7 +45,7 @@ def options(*given: tuple[int, bytes]) -> bytes:
 def message(
     kind: int, xid: int, mac: bytes, ask: str, giaddr: str | None, ciaddr: str | None = None, more: tuple = ()
 ) -> bytes:
-    """A client's message, as its relay passes it on where it has one."""
+    """Return a client's message; if it has a relay, in the form in which the relay forwards it."""
     vendor, architecture, ipxe, identifier = ASKS[ask]
     places = (address(ciaddr), bytes(4), bytes(4), address(giaddr))
     head = struct.pack("!4BIHH4s4s4s4s", 1, 1, 6, 1 if giaddr else 0, xid, 0, 0, *places)
@@ -62,7 +64,7 @@ def address(text: str | None) -> bytes:
 
 
 def read(data: bytes) -> dict:
-    """An answer's fields, and its options by number."""
+    """Return an answer's fields, and its options by number."""
     found: dict[int, bytes] = {}
     at = 240
     while at < len(data) and data[at] != 255:
@@ -88,7 +90,7 @@ def read(data: bytes) -> dict:
 
 
 def frame(mac: bytes, payload: bytes) -> bytes:
-    """A broadcast of a machine that has no address yet; a UDP checksum of 0 is none (RFC 768)."""
+    """Return a broadcast from a machine without an address; a UDP checksum of 0 means none (RFC 768)."""
     udp = struct.pack("!4H", 68, 67, 8 + len(payload), 0) + payload
     head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, bytes(4), b"\xff" * 4)
     total = sum(struct.unpack("!10H", head))
@@ -98,7 +100,7 @@ def frame(mac: bytes, payload: bytes) -> bytes:
 
 
 class Machines:
-    """All clients, some of them asking at a time; each goes through its stages."""
+    """All clients, a limited number of which are active at once; each goes through its stages."""
 
     def __init__(self, request: dict) -> None:
         self.server = request["server"]
@@ -111,7 +113,7 @@ class Machines:
         self.answers: list[list[dict]] = [[] for _client in request["clients"]]
         self.open: dict[int, dict] = {}
         self.next = 1
-        # A client that has its address from another server asks a proxy's other port (PXE 2.1, section 2.2.3).
+        # A client that has its address from another server uses a proxy's second port (PXE 2.1, section 2.2.3).
         self.other_port = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.other_port.bind((request["own"], 68))
         self.own = request["own"]
@@ -166,7 +168,7 @@ class Machines:
     def hear(self, ready: socket.socket) -> None:
         data = ready.recv(4096)
         if ready is self.wire:
-            # Ethernet and IP without options, UDP to the clients' port.
+            # The packet has Ethernet and IP headers without options, and its UDP port is that of the clients.
             if len(data) < 282 or data[23] != 17 or data[36:38] != b"\x00\x44":
                 return
             data = data[42:]
@@ -175,7 +177,8 @@ class Machines:
         if job is None:
             return
         number, client = job["number"], job["client"]
-        # A proxy's offer that names the file is all that it says; to other UEFI it names its port.
+        # An offer of a proxy that names the file is complete; an offer to other UEFI clients refers to the proxy's
+        # port.
         if answer["kind"] == OFFER and not (answer["address"] == "0.0.0.0" and answer["file"]):
             self.ask(number, client, REQUEST, answer)
             return
@@ -185,7 +188,7 @@ class Machines:
 
 
 def transfers(server: str, count: int, file: str) -> int:
-    """Ask for a file so often at once, acknowledge nothing, and return how many transfers began."""
+    """Request a file ``count`` times at once, acknowledge nothing, and return how many transfers began."""
     begun = set()
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _each in range(count)]
     waits = select.poll()

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A boot server's dnsmasq and its clients, each in a network namespace of its own, joined by a cable."""
+"""A boot server's dnsmasq and its clients, each in its own network namespace, connected by a cable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERVER, ROUTER = "10.9.0.1", "10.9.0.2"
 
 
 class DhcpNetwork:
-    """Two namespaces. The clients' one is also the router to ``subnets``, whose relays are at their gateways."""
+    """Two namespaces; that of the clients is also the router to ``subnets``, with relays at their gateways."""
 
     def __init__(self, folder: Path, bits: int, subnets: Sequence[dict[str, str]] = ()) -> None:
         self.folder = folder
@@ -56,7 +56,7 @@ class DhcpNetwork:
             subprocess.run([*self._enter(where), *command.split()], check=True)
 
     def dnsmasq(self, text: str, nodes: int) -> Path:
-        """Start it with this configuration and the open files that the role allows it; returns its log."""
+        """Start dnsmasq with this configuration and the role's limit of open files; return its log."""
         assert "\ninterface=boot0\n" in text
         tftp = self.folder / "tftp"
         tftp.mkdir(exist_ok=True)
@@ -66,7 +66,7 @@ class DhcpNetwork:
         files = boot_plan.capacity(nodes, 0).dnsmasq_files
         command = [*self._enter(self.server), "prlimit", f"--nofile={files}", DNSMASQ, f"--conf-file={configuration}"]
         with log.open("wb") as stream:
-            # "--no-daemon" also stays the user that it is, there being no other here.
+            # "--no-daemon" also keeps the current user; the namespace has no other.
             process = subprocess.Popen(
                 [*command, "--no-daemon"], stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT
             )
@@ -80,7 +80,7 @@ class DhcpNetwork:
         return log
 
     def ask(self, clients: list[dict], transfers: int = 0, tries: int = 8) -> dict:
-        """Have the clients ask for their addresses, and then for a file by TFTP."""
+        """Have the clients request their addresses, and then a file by TFTP."""
         clients = [{"giaddr": None, "renews": None, **client} for client in clients]
         request = {"interface": "nodes0", "server": SERVER, "own": ROUTER, "clients": clients}
         request |= {"transfers": transfers, "tries": tries}
@@ -95,12 +95,12 @@ class DhcpNetwork:
         return json.loads(done.stdout)
 
     def stop_dnsmasq(self) -> None:
-        """End the dnsmasq that was started last."""
+        """Stop the dnsmasq that was started last."""
         self.last.terminate()
         self.last.wait(10)
 
     def close(self) -> None:
-        """End all that was started; the namespaces go with it."""
+        """Stop everything that was started; the namespaces disappear with it."""
         for process in reversed(self.started):
             process.terminate()
             process.wait(10)

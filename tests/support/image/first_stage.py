@@ -13,7 +13,7 @@ from pathlib import Path
 INIT = Path(__file__).parents[3] / "roles" / "node_image" / "files" / "first-stage" / "init"
 CONTENT = bytes(range(256)) * 4096
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
-# Bytes at a time, seconds between, bytes in all. "steady" is 400 KiB/s, above the least rate.
+# Bytes at a time, seconds between them, bytes in all. "steady" is 400 KiB/s, above the least rate.
 DRIPS = {
     "drips": (1000, 1, len(CONTENT)),
     "drips single bytes": (1, 3, len(CONTENT)),
@@ -24,7 +24,7 @@ DRIPS = {
 
 
 class Behaviour:
-    """A server's answers to each request in turn, the last for ever, and the requests that it got."""
+    """The answers of a server to successive requests, of which the last is repeated, and the requests that it got."""
 
     def __init__(self, *turns: str, ranges: bool = True) -> None:
         self.turns = list(turns)
@@ -75,10 +75,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             else:
                 self.wfile.write(content[offset:])
         except OSError:
-            pass  # the client has gone
+            pass  # the client has closed the connection
 
     def drip(self, content: bytes, step: int, pause_s: float, most: int) -> None:
-        """``step`` bytes, and a pause, and so on, ``most`` bytes in all; what a busy machine delays is made up for."""
+        """Send ``step`` bytes at a time with pauses, ``most`` bytes in all; delays of a busy machine are caught up."""
         begun = time.monotonic()
         for number, at in enumerate(range(0, min(len(content), most), step), 1):
             self.wfile.write(content[at : min(at + step, most)])
@@ -87,11 +87,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return
 
     def log_message(self, *_args) -> None:
-        """Nothing on the tests' screen."""
+        """Print nothing to the tests' output."""
 
 
 def shell(tmp_path: Path, script: str, arguments: str = "", seconds: float = 120) -> str:
-    """Return the output of the script, run with the first stage's functions and settings. It must end well."""
+    """Return the output of a script with the first stage's functions and settings; the script must succeed."""
     whole = f"""
         . {INIT}
         folder={tmp_path}/run

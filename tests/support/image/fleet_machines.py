@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A fleet without machines: each node is a folder, its BMC sushy-tools' emulator.
+"""A fleet without machines: each node is a folder, and its BMC is the emulator of sushy-tools.
 
-All that a playbook speaks to is real but the boot itself: a system that is reset boots what its script in the boot
-server's store leads to, unless ``fates`` has something else for it.
+Everything that a playbook talks to is real, except the boot: a system that is reset boots the image to which its script
+in the boot server's store leads, unless ``fates`` says otherwise.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ esac
 
 
 def boot(fleet: Path, node: str) -> None:
-    """Act as the node whose power comes on.
+    """Act as a node that is powered on.
 
-    Its fate is of {"NODE DIGEST": "lost", "ill", "sick", "mute", "hung" or "liar"}.
+    fates.json can set its fate: {"NODE DIGEST": "lost", "ill", "sick", "mute", "hung" or "liar"}.
     """
     store = Store(str(fleet / "store"))
     fates = json.loads((fleet / "fates.json").read_text())
@@ -104,23 +104,23 @@ def boot(fleet: Path, node: str) -> None:
 
 
 def mac(node: str) -> str:
-    """The MAC address of bmNN."""
+    """Return the MAC address of bmNN."""
     return f"52:54:00:00:00:{node[-2:]}"
 
 
 def system(node: str) -> str:
-    """The id of bmNN's system in the BMC."""
+    """Return the id of bmNN's system in the BMC."""
     return f"5a11f017-0000-4000-8000-0000000000{node[-2:]}"
 
 
 def make_node(fleet: Path, node: str) -> None:
-    """A node that is off."""
+    """Make a node that is off."""
     folder = fleet / node
     (folder / "bin").mkdir(parents=True)
 
 
 def serve(fleet: Path) -> None:
-    """Be the fleet's BMC, whose arguments are the emulator's."""
+    """Run the fleet's BMC with the emulator's command-line arguments."""
     from sushy_tools.emulator import main
     from sushy_tools.emulator.resources.systems.fakedriver import FakeDriver
 
@@ -134,7 +134,7 @@ def serve(fleet: Path) -> None:
 
 
 def start_bmc(fleet: Path, nodes: list[str], port: int) -> subprocess.Popen:
-    """The emulator as a process, with a certificate of its own (bmc.pem); stop it by its own handle."""
+    """Start the emulator as a process with its own certificate (bmc.pem); the caller stops the process."""
     openssl = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=bmc"
     openssl += f" -addext subjectAltName=IP:127.0.0.1 -keyout {fleet}/bmc.key -out {fleet}/bmc.pem"
     subprocess.run(openssl.split(), check=True, capture_output=True)

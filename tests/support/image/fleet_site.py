@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A site of fleet_machines.py's nodes, with its boot servers, its BMC and its inventory, on which playbooks run."""
+"""A site with the nodes of fleet_machines.py, its boot servers, its BMC and its inventory, on which playbooks run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ needs_root = pytest.mark.skipif(
 
 
 class Fleet:
-    """A boot server, its BMC, and nodes that run the old image by the channel stable, all up."""
+    """A boot server, its BMC, and nodes that all run the old image from the channel stable."""
 
     def __init__(self, folder, nodes):
         self.folder = folder
@@ -89,7 +89,7 @@ class Fleet:
         (self.folder / "hosts.yml").write_text(json.dumps(whole))
 
     def add_server(self, name, last=True):
-        """Another boot server, with a store of its own that has what boot01's has now; returns its store."""
+        """Add a boot server whose separate store is a copy of boot01's; return its store."""
         store = self.folder / name / "store"
         shutil.copytree(self.store.path, store)
         (self.folder / name / "up").touch()
@@ -112,7 +112,7 @@ class Fleet:
         self.bmc.wait(30)
 
     def fate(self, fates):
-        """Set the fate of nodes that boot an image: {(node, Sample): "lost", ...}."""
+        """Set the fates of nodes that boot an image: {(node, Sample): "lost", ...}."""
         text = json.dumps({f"{node} {image.digest}": fate for (node, image), fate in fates.items()})
         (self.folder / "fates.json").write_text(text)
 
@@ -129,7 +129,7 @@ class Fleet:
         }
 
     def play(self, playbook, *arguments, **variables):
-        """Run a playbook; returns (exit status, output)."""
+        """Run a playbook and return (exit status, output)."""
         return ansible_playbook(*self.command(playbook, *arguments, **variables)[1:], **self.environment())
 
     def roll_out(self, *arguments, **variables):
@@ -137,7 +137,7 @@ class Fleet:
         return self.play("rollout.yml", *arguments, **given)
 
     def boots(self):
-        """The boots so far, in order: "bm01 new pin"."""
+        """Return the boots so far, in order: "bm01 new pin"."""
         path = self.folder / "boots"
         names = {OLD.digest[:12]: "old", NEW.digest[:12]: "new"}
         words = [line.split() for line in path.read_text().splitlines()] if path.exists() else []

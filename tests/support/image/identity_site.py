@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Bundles, keys and HTTP of nodes' identities, for tests/identity."""
+"""Bundles, keys and HTTP for nodes' identities, for tests/identity."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def make_keys(folder: Path, name: str) -> Signer:
 
 
 def files(**contents: str) -> list[dict[str, str]]:
-    """Files of this user under /etc/site."""
+    """Return files under /etc/site that belong to the current user."""
     me = getpass.getuser()
     row = {"mode": "0600", "owner": me, "group": str(os.getgid())}
     return [{"path": f"/etc/site/{name}", "content": content, **row} for name, content in contents.items()]
 
 
-# For ``record_arguments``: the script whose process id is in the file "script" is killed before the command that
-# changes files whose number is in the file "kill", counted from the one on that opens the secrets.
+# Text for the commands of ``record_arguments``: it kills the script whose process id is in the file "script" before the
+# command that changes files whose number is in the file "kill", counted from the command that opens the secrets.
 KILL = """
 case "{name} $*" in
 "openssl enc"*) : >{folder}/counting ;;
@@ -48,7 +48,7 @@ esac
 
 
 def record_arguments(folder: Path, log: Path, commands: Iterable[str]) -> Path:
-    """A folder for PATH whose commands are the real ones, after their arguments were written to ``log``."""
+    """Make a folder for PATH whose commands log their arguments to ``log`` and then run the real commands."""
     folder.mkdir()
     for name in commands:
         real = shutil.which(name)

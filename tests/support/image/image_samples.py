@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Small images for tests of the store: blobs are files of known bytes, nothing is built."""
+"""Small images for tests of the store: blobs are files of known bytes, and nothing is built."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Sample:
         self.digest = digest(self.bytes)
 
     def files(self, folder: Path) -> dict[str, Path]:
-        """The blobs as files, as a builder's cache has them."""
+        """Write the blobs as files, as in a builder's cache."""
         folder.mkdir(exist_ok=True)
         for name, data in self.contents.items():
             (folder / name).write_bytes(data)
@@ -78,7 +78,7 @@ class Sample:
 
 
 def tree(folder: str | Path) -> dict[str, tuple[int, bytes | None]]:
-    """Everything below a folder: relative path -> (mode, bytes or None of a folder)."""
+    """Return everything below a folder: {relative path: (mode, bytes, or None for a folder)}."""
     return {
         str(path.relative_to(folder)): (path.stat().st_mode & 0o7777, None if path.is_dir() else path.read_bytes())
         for path in sorted(Path(folder).rglob("*"))
@@ -86,7 +86,7 @@ def tree(folder: str | Path) -> dict[str, tuple[int, bytes | None]]:
 
 
 def require_whole(store: Store) -> None:
-    """All that anyone can find in the store is there in full."""
+    """Check that everything that a client can find in the store is complete."""
     for image in store.images():
         manifest = store.manifest(image)
         assert store.missing_blobs(manifest) == set()

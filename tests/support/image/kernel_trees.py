@@ -19,7 +19,7 @@ PACK = {
 
 
 def kernel(root: Path, suffix: str = "", config: str = "", drop: str = "") -> Path:
-    """A kernel with the modules of ``table``, their content their own name."""
+    """Make a kernel with the modules of ``table``; a module's content is its name."""
     folder = root / "lib" / "modules" / VERSION
     table = {
         "kernel/net/virtio_net.ko": ["kernel/net/failover.ko"],

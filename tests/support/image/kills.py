@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Killing what changes files, at every point where it does: in a child that the system ends without any clean-up."""
+"""Kill code at each point at which it changes files: in a child process that ends without any clean-up."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 
-# Python's audit events of system calls that change a folder; "open" is one where it is for writing.
-# Source: Python's documentation, "Audit events table".
+# Python's audit events of system calls that change a folder; "open" is one of them if it is for writing. Source:
+# Python's documentation, "Audit events table".
 CHANGING = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod"}
 KILLED = 77
 
 
 def _child(prepare: Callable[[], None], act: Callable[[], object]) -> int:
-    """Run in a child; returns its wait status' exit code, negative for a signal."""
+    """Run in a child; return the exit code of its wait status, which is negative for a signal."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -34,7 +34,7 @@ def _child(prepare: Callable[[], None], act: Callable[[], object]) -> int:
 
 
 def kill_before(count: int, act: Callable[[], object]) -> bool:
-    """Run ``act`` in a child that ends just before its ``count``-th change (from 1); whether it came that far."""
+    """Run ``act`` in a child that ends just before its ``count``-th change (from 1); return whether it got that far."""
     seen = 0
 
     def hook(event: str, arguments: tuple) -> None:
@@ -51,7 +51,7 @@ def kill_before(count: int, act: Callable[[], object]) -> bool:
 
 
 def kills(act: Callable[[], object], again: Callable[[], None]) -> Iterator[int]:
-    """Kill ``act`` before its first change, its second and so on; ``again`` puts back what there was before."""
+    """Kill ``act`` before its first change, its second and so on; ``again`` restores the state before."""
     count = 1
     while True:
         again()
@@ -62,7 +62,7 @@ def kills(act: Callable[[], object], again: Callable[[], None]) -> Iterator[int]
 
 
 def kill_while_writing(limit_bytes: int, act: Callable[[], object]) -> None:
-    """Run ``act`` in a child that the kernel kills as it writes beyond ``limit_bytes`` of any file."""
+    """Run ``act`` in a child that the kernel kills when it writes beyond ``limit_bytes`` of any file."""
 
     def prepare() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)

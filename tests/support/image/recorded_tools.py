@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Tools of a build that are not run: what they were called with is kept, and a test answers for them."""
+"""Tools of a build that do not run: their arguments are recorded, and a test provides their output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
 
 @dataclass(frozen=True)
 class Tools(Run):
-    """``answer`` returns what a command prints, or its exit status and that."""
+    """Recorded tools: ``answer`` returns the output of a command, or (its exit status, the output)."""
 
     subject: str = "layer site"
     progress: Callable[[str], object] = lambda text: None

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Arguments of modules of other collections, checked with the modules' own argument specifications."""
+"""Check arguments of other collections' modules with the modules' own argument specifications."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ TOGETHER = ("mutually_exclusive", "required_together", "required_one_of", "requi
 
 
 class _MadeError(Exception):
-    """The module has made its AnsibleModule."""
+    """Raised when the module makes its AnsibleModule."""
 
 
 @functools.cache
 def specification(module: str, maker: str) -> dict[str, Any]:
-    """Return the argument specification of a module (netbox.netbox.netbox_cable), which makes a ``maker``."""
+    """Return the argument specification of a module (netbox.netbox.netbox_cable) that creates a ``maker``."""
     namespace, collection, name = module.split(".")
     python = importlib.import_module(f"ansible_collections.{namespace}.{collection}.plugins.modules.{name}")
     return of_python(python, maker)["argument_spec"]
 
 
 def of_python(python: ModuleType, maker: str) -> dict[str, Any]:
-    """Return the arguments of ArgumentSpecValidator for a module: its options, and which belong together."""
+    """Return the arguments of ArgumentSpecValidator for a module: its options and the relations between them."""
     found: dict[str, Any] = {}
 
     def made(argument_spec: dict[str, Any], **others: Any) -> None:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The part of the role node_boot that speaks to a node's BMC, run by itself."""
+"""Run only the part of the role node_boot that talks to a node's BMC."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PASSWORD = "do-not-show-me"
 
 
 def restart(folder, **bmc):
-    """Have bm01 restarted by its BMC, node_boot_bmc with the password; returns (exit status, output)."""
+    """Have the BMC restart bm01, with the password in node_boot_bmc; return (exit status, output)."""
     given = {"username": "root", "password": PASSWORD, **bmc}
     role = {"name": "sailloft.fleet.node_boot", "tasks_from": "node/restart"}
     tasks = [{"ansible.builtin.include_role": role}]
@@ -29,7 +29,7 @@ def restart(folder, **bmc):
 
 
 def starting(kind):
-    """A fixture that starts BMCs of this kind, each in its own folder, waits for them, and stops them in the end."""
+    """Return a fixture that starts BMCs of this kind, each in its own folder, and stops them in the end."""
 
     @pytest.fixture
     def start(tmp_path):
@@ -47,5 +47,5 @@ def starting(kind):
 
 
 def message(output):
-    """The last message of the role."""
+    """Return the last message of the role."""
     return output.split("Restart the node through its BMC", 1)[1]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NVUE's REST API as far as the role uses it (Cumulus Linux user guide, "NVUE API"), over TLS: revisions of a tree."""
+"""NVUE's REST API over TLS, as far as the role uses it (Cumulus Linux user guide, "NVUE API"): revisions of a tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USER, PASSWORD = "cumulus", "of the switch"
 
 
 def merge(into: dict[str, Any], patch: dict[str, Any]) -> None:
-    """RFC 7396; null takes away."""
+    """Merge as in RFC 7396: null removes."""
     for key, value in patch.items():
         if value is None:
             into.pop(key, None)
@@ -32,7 +32,7 @@ def merge(into: dict[str, Any], patch: dict[str, Any]) -> None:
 
 
 class Nvue:
-    """The switch. ``fails``: the state that a revision comes to instead of "applied"; ``events``: what it was told."""
+    """The switch. ``fails``: the state that a revision reaches instead of "applied"; ``events``: all requests."""
 
     def __init__(self, folder: Path, tree: dict[str, Any]) -> None:
         self.applied, self.startup = tree, copy.deepcopy(tree)
@@ -61,13 +61,13 @@ class Nvue:
         self.server.server_close()
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Any:
-        """The answer's body; KeyError for what there is not."""
+        """Return the answer's body; raise KeyError for an unknown path."""
         revision = unquote(path.rpartition("/")[2])
         if (method, path) == ("GET", "/") and query == {"rev": ["applied"], "filled": ["false"]}:
             self.events.append("read")
             return self.applied
         if (method, path) == ("POST", "/revision"):
-            name = f"changeset/cumulus/{len(self.revisions) + 1}"  # as releases before 5.4 call them
+            name = f"changeset/cumulus/{len(self.revisions) + 1}"  # the names of releases before 5.4
             self.revisions[name], self.state[name] = copy.deepcopy(self.applied), "pending"
             return {name: {"state": "pending", "transition": {"issue": {}, "progress": ""}}}
         if (method, path) == ("PATCH", "/"):
@@ -85,7 +85,7 @@ class Nvue:
             return {"state": "apply"}
         if method == "GET" and path.startswith("/revision/"):
             now = self.state[revision]
-            self.state[revision] = self.fails or "applied"  # the next time that it is asked
+            self.state[revision] = self.fails or "applied"  # the state at the next request
             return {"state": now, "transition": {"issue": {"0": {"message": "Invalid config"}} if self.fails else {}}}
         raise KeyError(path)
 
@@ -118,6 +118,6 @@ class Nvue:
             do_GET = do_POST = do_PATCH = handle_one  # noqa: N815 (http.server's names)
 
             def log_message(self, *_arguments: Any) -> None:
-                """Not to the tests' output."""
+                """Print nothing to the tests' output."""
 
         return Handler

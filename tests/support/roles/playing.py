@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Ansible as a user starts it, for tests."""
+"""Run Ansible as a user does, for tests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-# Of the same environment as this interpreter, whatever PATH is.
+# The program of this interpreter's environment, whatever PATH is.
 ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
 
 
 def ansible_playbook(*arguments: str, **environment: str) -> tuple[int, str]:
-    """Run it in the checkout: (exit status, all that it said)."""
+    """Run ansible-playbook in the checkout; return (exit status, output)."""
     done = subprocess.run(
         [ANSIBLE, *arguments],
         cwd=ROOT,
@@ -32,10 +32,10 @@ def ansible_playbook(*arguments: str, **environment: str) -> tuple[int, str]:
 def play_of_hosts(
     folder: Path, tasks: list[dict[str, object]], hosts: dict[str, dict[str, object]], *options: str, **shared: object
 ) -> dict[str, dict[str, dict[str, object]]]:
-    """Run tasks once for hosts with their variables, each of which is this machine: {host: {task's name: its result}}.
+    """Run tasks once for hosts with their variables, all on this machine; return {host: {task's name: its result}}.
 
-    One process of Ansible takes seconds: cases that differ in variables are the hosts of one play. Variables are those
-    of an inventory, ``shared`` those of all hosts.
+    A process of Ansible takes seconds, so cases with different variables are the hosts of one play. Variables are those
+    of an inventory; ``shared`` are variables of all hosts.
     """
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     inventory = folder / "hosts.json"
@@ -45,7 +45,7 @@ def play_of_hosts(
     _status, output = ansible_playbook(
         *options, f"-i{inventory}", str(playbook), ANSIBLE_STDOUT_CALLBACK="ansible.posix.json"
     )
-    # Warnings come before it, the times of tasks after it.
+    # Warnings come before the JSON, the times of tasks after it.
     told, _end = json.JSONDecoder().raw_decode(output, output.index('{\n    "custom_stats"'))
     (play,) = told["plays"]
     return {

@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Dell Enterprise SONiC's RESTCONF: a tree that is read, patched and deleted from, and copied. See simulated_switch.
+"""Dell Enterprise SONiC's RESTCONF: a tree that is read, patched, partly deleted and copied. See simulated_switch.
 
-``running`` is the tree's JSON. A node is found by its name without its module's; an element of a list by its key.
+``running`` is the tree's JSON. A node is found by its name without the module's name, an element of a list by its key.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Tree = Any
 
 
 class Missing(Exception):  # noqa: N818
-    """Nothing is at a path."""
+    """Raised if nothing is at a path."""
 
 
 def tree(mtus: dict[str, int]) -> str:
-    """A switch that has ports and nothing else."""
+    """Return the tree of a switch that has ports and nothing else."""
     ports = [{"name": name, "config": {"name": name, "enabled": True, "mtu": mtu}} for name, mtu in mtus.items()]
     return json.dumps({INTERFACES: {"interface": ports}, LOSSLESS: False, "openconfig-qos:qos": {}})
 
@@ -93,7 +93,7 @@ def error(message: str) -> Tree:
 
 
 def local(name: str) -> str:
-    """A node's name without its module's and without its key."""
+    """Return a node's name without its module's name and without its key."""
     return name.partition("=")[0].rpartition(":")[2]
 
 
@@ -102,7 +102,7 @@ def key_of(element: Tree) -> str:
 
 
 def child(node: Tree, step: str) -> str:
-    """The name that a step's node has in ``node``."""
+    """Return the name in ``node`` of the node to which a step refers."""
     for name in node if isinstance(node, dict) else ():
         if local(name) == local(step):
             return name
@@ -121,7 +121,7 @@ def find(node: Tree, steps: list[str]) -> Tree:
 
 
 def patch(node: Tree, steps: list[str], given: Tree) -> None:
-    """Merges into what is at the path, which is made if it is not there (but for elements of lists)."""
+    """Merge ``given`` into the node at the path; missing nodes are made, except elements of lists."""
     for step in steps[:-1]:
         try:
             node = find(node, [step])
@@ -141,7 +141,7 @@ def merged(there: Tree, given: Tree) -> Tree:
         there = dict(there or {})
         for name, each in given.items():
             with suppress(Missing):
-                name = child(there, name)  # as it is written there
+                name = child(there, name)  # as the name is written there
             there[name] = merged(there.get(name), each)
         return there
     if isinstance(given, list):

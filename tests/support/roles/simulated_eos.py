@@ -22,7 +22,7 @@ MODES = [
 
 
 class Eos(Switch):
-    """Its sessions hold the lines that they were given, until they are committed together."""
+    """An EOS switch whose sessions hold lines until they are committed together."""
 
     sessions: dict[str, list[str]]
 
@@ -35,7 +35,7 @@ class Eos(Switch):
         if path != "/command-api" or body["method"] != "runCmds":
             return 404, {}
         results: list[Any] = []
-        mode = ""  # the session that this request is in
+        mode = ""  # the session of this request
         commands = [each["cmd"] if isinstance(each, dict) else each for each in body["params"]["cmds"]]
         for number, command in enumerate(commands, 1):
             self.hears(command)
@@ -51,7 +51,7 @@ class Eos(Switch):
         return 200, {"jsonrpc": "2.0", "id": body["id"], "result": results}
 
     def run(self, mode: str, command: str) -> tuple[str, Any]:
-        """(the session that it is in from then on, what is shown)"""
+        """Return (the session after the command, the output)."""
         if command == "show version":
             return mode, {"version": "4.33.1F", "modelName": "DCS-7060X6"}
         if command == "show hostname":

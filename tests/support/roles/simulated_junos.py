@@ -33,7 +33,7 @@ KEY = paramiko.ECDSAKey.generate()
 
 
 class Login(paramiko.ServerInterface):
-    """Lets everybody in, to NETCONF."""
+    """A server that accepts every login, for NETCONF."""
 
     def check_auth_password(self, _username: str, _password: str) -> int:
         return paramiko.AUTH_SUCCESSFUL
@@ -51,8 +51,8 @@ class Junos(Switch):
         super().__init__(*given, **told)
         self.candidate = self.running
         self.clock = itertools.count(10)
-        self.history = [(self.now("cli"), self.running)]  # the last first
-        self.http = self  # where it is
+        self.history = [(self.now("cli"), self.running)]  # the latest entry first
+        self.http = self  # the holder of host and port
         self.host, self.port = f"127.0.0.{next(ADDRESSES)}", 0
         self.transports: list[paramiko.Transport] = []
         self.start()
@@ -81,7 +81,7 @@ class Junos(Switch):
         try:
             transport.start_server(server=login)
             channel = transport.accept(10)
-            if channel is None:  # somebody looked whether the port is open
+            if channel is None:  # a client that only checked whether the port is open
                 return
             channel.sendall(("Welcome" if self.garbage else HELLO) + END)
             if self.garbage:
@@ -143,7 +143,7 @@ class Junos(Switch):
         assert rpc.get("action") == "set"
         lines = (rpc[0].text or "").splitlines(keepends=True)
         bad = [line for line in lines if self.refuses and self.refuses in line]
-        # What is right of it stays in the candidate.
+        # The correct lines stay in the candidate.
         self.candidate = commit(self.candidate, "".join(line for line in lines if line not in bad))
         if not bad:
             return "<load-configuration-results><ok/></load-configuration-results>"

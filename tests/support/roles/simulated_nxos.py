@@ -48,7 +48,7 @@ class Nxos(Switch):
         return 200, {"ins_api": {"type": asked["type"], "version": "1.0", "sid": "eoc", "outputs": {"output": output}}}
 
     def configure(self, lines: list[str]) -> list[dict[str, Any]]:
-        """Up to the first line that it does not take; those before it hold."""
+        """Apply the lines up to the first that is refused; those before it remain applied."""
         for line in lines:
             self.hears(line)
         outputs = []
@@ -69,7 +69,7 @@ class Nxos(Switch):
         if command == "show inventory":
             return INVENTORY
         if command == "show running-config":
-            # The time makes two readings differ.
+            # The time makes two reads differ.
             return f"\n!Command: show running-config\n!Time: {len(self.told)}\n\n{self.running}"
         if command == "terminal dont-ask":
             self.asks = False

@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A switch that is a small server, for tests: it holds a configuration, and misbehaves if it is told to.
+"""A switch that is a small server, for tests: it holds a configuration, and misbehaves on request.
 
-It is no vendor's software: it shows that the vendor's collection and the role work together by the vendor's protocol,
-not that a switch takes the configuration.
+It is not a vendor's software: it shows that the vendor's collection and the role work together over the vendor's
+protocol, not that a switch accepts the configuration.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-DEAD_S = 1.0  # how long one that died is away
-ADDRESSES = itertools.count(2)  # of 127.0.0.0/8, which is this machine's
+DEAD_S = 1.0  # how long a switch that died is unreachable
+ADDRESSES = itertools.count(2)  # addresses in 127.0.0.0/8, which belongs to this machine
 
 
 class Refused(Exception):  # noqa: N818 (what a switch says is no fault of the test)
-    """A line that the switch does not take: ``line``, and the number and the text of its first wrong ``word``."""
+    """A line that the switch refuses: ``line``, its number ``at``, and the index of its first wrong ``word``."""
 
     def __init__(self, at: int, line: str, word: int) -> None:
         super().__init__(line)
@@ -33,18 +33,18 @@ class Refused(Exception):  # noqa: N818 (what a switch says is no fault of the t
 
 
 class Died(Exception):  # noqa: N818
-    """The switch goes away instead of doing what it was told."""
+    """The switch becomes unreachable instead of executing a command."""
 
 
 class Switch:
-    """The base of all: ``running`` and ``startup`` configuration as text, ``files``, and what it was ``told``.
+    """The base class: ``running`` and ``startup`` configuration as text, ``files``, and the commands ``told``.
 
-    ``refuses``: a pattern of lines that it does not take. ``dies_at``: a pattern of what it is told; the first time it
-    goes away instead, for DEAD_S, and keeps what it had committed. ``garbage``: it answers in no one's protocol.
+    ``refuses``: a pattern of lines that it refuses. ``dies_at``: a pattern of commands; at the first match the switch
+    is unreachable for DEAD_S, and keeps what it had committed. ``garbage``: its answers follow no protocol.
     """
 
     def __init__(self, running: Any, refuses: str = "", dies_at: str = "", garbage: bool = False) -> None:
-        self.held: list[Any] = []  # all that ran, the last of it last
+        self.held: list[Any] = []  # all configurations that ran, the latest last
         self.running = self.startup = running
         self.saved: list[Any] = []
         self.files: dict[str, Any] = {}
@@ -61,7 +61,7 @@ class Switch:
         self.held.append(config)
 
     def hears(self, command: str) -> None:
-        """Every command goes through here."""
+        """Record a command; every command passes through here."""
         self.told.append(command)
         if self.dies_at and re.search(self.dies_at, command):
             self.dies_at = ""
@@ -74,11 +74,12 @@ class Switch:
 
 @dataclass(frozen=True)
 class Case:
-    """A system's case in tests/unit/roles/test_roce_switch_systems.py: ``CASE`` of each ``simulated_SYSTEM.py``.
+    """The case of a system in tests/unit/roles/test_roce_switch_systems.py: ``CASE`` of each ``simulated_SYSTEM.py``.
 
     ``make``: the class of the switch. ``start``: its configuration before the change. ``refuses``: a text of a line
-    that one of the switches refuses. ``dies_at``: the command at which another goes away. ``shown``: the output of the
-    read at ``start``, if it is not ``start``. ``whole``: a refused change is never in the running configuration.
+    that one of the switches refuses. ``dies_at``: the command at which another becomes unreachable. ``shown``: the
+    output of a read at ``start``, if it differs from ``start``. ``whole``: a refused change is never in the running
+    configuration.
     """
 
     make: Callable[..., Any]
@@ -93,9 +94,9 @@ class Case:
 
 
 def in_modes(lines: list[str], modes: list[tuple[str, str]], refuses: str) -> list[str]:
-    """Lines as they are sent, indented by the mode that each is of: the deepest that knows it, as a CLI does.
+    """Return the lines, indented by their modes; as in a CLI, the mode of a line is the deepest one that knows it.
 
-    ``modes``: from the outermost, the patterns of the lines that open the next mode and of its other lines.
+    ``modes``: from the outermost, the patterns of the lines that open the next mode, and of all lines of the mode.
     """
     depth, found = 0, []
     for number, line in enumerate(lines):
@@ -112,11 +113,11 @@ def in_modes(lines: list[str], modes: list[tuple[str, str]], refuses: str) -> li
 
 
 class HttpSwitch:
-    """Serves a switch's ``answer(method, path, body) -> (status, JSON)`` on a port of this machine."""
+    """Serve a switch's ``answer(method, path, body) -> (status, JSON)`` on a port of this machine."""
 
     def __init__(self, switch: Switch, answer: Callable[[str, str, Any], tuple[int, Any]]) -> None:
         self.switch, self.answer = switch, answer
-        # An address of its own: Ansible tells its connections apart by that, not by the port.
+        # Each switch has its own address: Ansible distinguishes connections by address, not by port.
         self.host, self.port = f"127.0.0.{next(ADDRESSES)}", 0
         self.start()
 
@@ -172,7 +173,7 @@ class HttpSwitch:
 
 @contextmanager
 def served(*switches: Any) -> Iterator[None]:
-    """Stops them all in the end."""
+    """Stop all switches in the end."""
     try:
         yield
     finally:

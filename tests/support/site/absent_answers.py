@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The results of modules on hosts that are not there (absent_host.py): check mode on a host without any setting."""
+"""The results of modules on hosts that do not exist (absent_host.py): check mode on a host without any setting."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def domains(given: Parameters) -> list[dict[str, Any]]:
 
 
 def command(given: Parameters) -> dict[str, Any]:
-    """Return what the programs print that playbooks run in check mode as well."""
+    """Return the output of the programs that playbooks run in check mode as well."""
     output = {"sonic-cfggen": lambda: json.dumps(default_config(PORTS))}.get((given["argv"] or [""])[0], str)()
     return {"changed": False, "rc": 0, "stdout": output, "stdout_lines": output.splitlines(), "stderr": ""}
 
 
 def nics(given: Parameters) -> dict[str, Any]:
-    """Return NICs on which nothing is set, and check the policy that they are to have."""
+    """Return NICs without any setting, and check the policy requested for them."""
     if "policy" in given:
         ensure.settings(given["policy"], given["nics"], given["rdma_class"])
     names = list(given["nics"] or [])
@@ -78,7 +78,7 @@ def nics(given: Parameters) -> dict[str, Any]:
 
 
 def settings_of_boot(given: Parameters) -> dict[str, Any]:
-    """Return that each setting differs, and check its form."""
+    """Report that each setting differs, and check the settings' form."""
     concerns.check_form(concerns.checked({name: value for name, value in given.items() if name != "now"}))
     return {**WAITS, "outcomes": {}, "diff": {"before": {}, "after": {}}}
 
@@ -111,9 +111,9 @@ def content(given: Parameters) -> dict[str, Any]:
     return {"content": base64.b64encode(text.encode()).decode(), "encoding": "base64"}
 
 
-PORTS = tuple(f"Ethernet{number}" for number in range(0, 512, 2))  # of the leaves and the spines of Vela
+PORTS = tuple(f"Ethernet{number}" for number in range(0, 512, 2))  # of Vela's leaves and spines
 DIGEST = "0" * 64
-PRESENT = ("/sys/class/net/", "/etc/sailloft/image", "/usr/lib/ipxe/")  # of the files that are looked for
+PRESENT = ("/sys/class/net/", "/etc/sailloft/image", "/usr/lib/ipxe/")  # parts of the paths of files that exist
 EK = (len(EK_TEMPLATE) + 256).to_bytes(2, "big") + EK_TEMPLATE + b"\xa7" * 256
 NOTHING: dict[str, Any] = {"changed": False}
 WAITS = {"pending": [], "reboot_required": False, "failures": [], "unknown": [], "changed": True}

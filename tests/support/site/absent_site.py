@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""An example inventory with few of its hosts, none of which is there, on which playbooks run in check mode."""
+"""An example inventory reduced to a few hosts, none of which exists, on which playbooks run in check mode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playing import ROOT, ansible_playbook
 
-# Of each kind of hosts some are enough: they differ in numbers only.
+# A few hosts of each kind are enough: they differ only in numbers.
 FEWER = {
     "vela": {"rack: {count: 37": "rack: {count: 1", "total: 219": "total: 2"},
     "blue_vela": {
@@ -24,7 +24,7 @@ FEWER = {
     },
     "small": {},
 }
-# What the README of an example says that a site adds; of small docs/first-site.md.
+# The settings that a site adds according to the README of an example, or to docs/first-site.md for small.
 ADDED = {
     "vela": {},
     "small": {
@@ -61,11 +61,11 @@ ADDED = {
     "blue_vela": {
         "vault_bmc_password": "none",
         "site_cuda_key": "a public key",
-        "node_boot_bmc_from": "boot-1-1",  # who else would reach for its address
+        "node_boot_bmc_from": "boot-1-1",  # the default, localhost, would connect to its address
         "node_boot_mac": "52:54:00:00:00:{{ inventory_hostname[-2:] }}",
     },
 }
-# Hosts that it adds, by group.
+# The hosts that a site adds, by group.
 ADDED_HOSTS = {"small": {"image_builders": {"hosts": {"build1": {}}}}}
 ABSENT = {
     "ansible_connection": "absent_host",
@@ -91,14 +91,14 @@ class AbsentSite:
         (self.folder / name).write_text(json.dumps(data), encoding="utf-8")
 
     def change(self, file: str, old: str, new: str) -> None:
-        """Change a text of the inventory, which has it once."""
+        """Change a text that the inventory contains once."""
         path = self.inventory / file
         text = path.read_text(encoding="utf-8")
         assert text.count(old) == 1, (file, old)
         path.write_text(text.replace(old, new), encoding="utf-8")
 
     def check(self, *playbooks: str, arguments: Iterable[str] = ()) -> tuple[int, str]:
-        """Run playbooks in check mode: (exit status, output)."""
+        """Run playbooks in check mode and return (exit status, output)."""
         ways = [*(str(SUPPORT / way) for way in ("fabric", "roles", "site", "vm")), str(ROOT / ".collections")]
         return ansible_playbook(
             "-i",

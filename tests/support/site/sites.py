@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read i
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import load
 
 PROJECT = Path(__file__).parents[3]
-# Two racks of two servers, each with two NICs of two ports; two leaves in each rack, two spines for all.
+# Two racks of two servers, each with two NICs of two ports; two leaves in each rack, and two spines for all racks.
 TEXT = """\
 plugin: sailloft.fleet.blueprint
 site: test
@@ -100,7 +100,7 @@ def example(name: str) -> Site:
 
 @st.composite
 def blueprints(draw: st.DrawFn) -> dict[str, Any]:
-    """Return data of leaf-spine sites of any size in which the ports are enough."""
+    """Return data of leaf-spine sites of any size that have enough ports."""
     racks, nodes, leaves, spines = (draw(st.integers(1, most)) for most in (4, 5, 3, 4))
     each, nic_ports, nics = (draw(st.integers(1, most)) for most in (3, 2, 4))
     ports = nics * nic_ports

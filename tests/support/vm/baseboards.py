@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Hosts with NVSwitch baseboards, and requests of their GPUs."""
+"""Hosts with NVSwitch baseboards, and requests for their GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 
 
 def hgx(gpu: int = 0x2330, switch: int = 0x22A3, switches: int = 4, gpus: int = 8) -> Host:
-    """Two nodes; a switch of its own for each pair of GPUs; the NVSwitches on the first node."""
+    """Return a host of two nodes: each pair of GPUs has its own switch, and the NVSwitches are on the first node."""
     functions = []
     for pair in range(gpus // 2):
         base = 0x10 + 0x18 * pair

@@ -24,6 +24,6 @@ def function(topology: Host, address: str) -> Function:
 
 
 def other_path(one: Evidence) -> None:
-    """The VF of the second root complex hangs under the first one's switch."""
+    """Move the VF of the second root complex below the first one's switch."""
     moved = one.guest.function("0000:64:00.0")
     moved.parent, moved.root_complex = "0000:22:01.0", "pci0000:20"

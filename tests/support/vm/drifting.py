@@ -32,7 +32,7 @@ DEVICES = re.findall(r'device address="([^"]+)"', DEFINED)
 
 
 def host() -> Host:
-    """The emulated server with the domain running: its devices bound, pages of 2 MiB on both nodes."""
+    """Return the emulated server with the domain running: its devices are bound, and both nodes have pages of 2 MiB."""
     made = lab()
     for node in made.numa_nodes:
         node.huge_pages = [HugePages(2 * MIB, 256, 256)]
@@ -42,7 +42,7 @@ def host() -> Host:
 
 
 def wanted_of(xml: str) -> Wanted:
-    """The planned domain of any XML, whether a plan has it or not."""
+    """Return the wanted domain for any XML, whether or not a plan would produce it."""
     made = read_xml.read(xml, host().by_address())
     return Wanted(xml, made.guest, made.places)
 

@@ -24,7 +24,7 @@ def addresses(of: DomainPlan) -> list[str]:
 
 
 def big() -> Host:
-    """Two nodes, a root complex each, two switches each, two GPUs and a NIC a switch: 8 GPUs, 4 NICs."""
+    """Return a host of two nodes: a root complex and two switches per node, two GPUs and a NIC per switch."""
     functions = []
     for node, base in enumerate((0x10, 0x80)):
         name = f"pci0000:{base:02x}"
@@ -53,7 +53,7 @@ def small(name: str, gpus: int, **more: object) -> dict[str, object]:
 
 
 def together(host: Host, *requests: dict[str, object], **more: object) -> dict[str, list[str]]:
-    """Return the devices of each; they are the same in whatever order they are requested."""
+    """Return the devices of each request; they must not depend on the order of the requests."""
     results = [
         {item.name: addresses(item) for item in plan_domains(host, parse_specs(list(order)), **more)}
         for order in permutations(requests)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A server with everything that the paper names, a GPU VM on it that has it all, and what the modules read of both."""
+"""A server with everything that the paper names, a GPU VM that has all of it, and the modules' results for both."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ROOT, UP, DOWN = (0x8086, 0x352A), (0x1000, 0xC030), (0x1000, 0xC030)
 
 
 def host() -> Host:
-    """Two root complexes; under each a switch with one GPU and one NIC with VFs."""
+    """Return a host of two root complexes; below each is a switch with one GPU and one NIC with VFs."""
     functions = []
     for bus, node in ((0x10, 0), (0x80, 1)):
         root = f"pci0000:{bus:02x}"
@@ -112,7 +112,7 @@ def host() -> Host:
 
 
 def guest() -> Host:
-    """The mirrored guest: pxb buses 0x20 and 0x60, under each a switch with the GPU and the VF."""
+    """Return the guest that mirrors the host: pxb buses 0x20 and 0x60, below each a switch with the GPU and the VF."""
     functions = []
     for bus, node in ((0x20, 0), (0x60, 1)):
         root = f"pci0000:{bus:02x}"
@@ -134,7 +134,7 @@ def guest() -> Host:
 
 
 def planned(on: Host) -> DomainPlan:
-    """The plan for this host: each cell has the node's GPU and VF below a switch, as ``guest`` sees them."""
+    """Return the plan for this host: each cell has the node's GPU and VF below a switch, as in ``guest``."""
     root = Port("pcie-root")
     for number, (on_host, in_guest) in enumerate(((0x10, 0x20), (0x80, 0x60))):
         leaves = [
@@ -170,12 +170,12 @@ def planned(on: Host) -> DomainPlan:
 
 
 def plan() -> dict:
-    """The plan, as gpu_domain returns it."""
+    """Return the plan in the form of gpu_domain's result."""
     return planned(host()).to_dict()
 
 
 def process() -> dict:
-    """The QEMU process, as gpu_domain_info returns it."""
+    """Return the QEMU process in the form of gpu_domain_info's result."""
     arguments = ["/usr/bin/qemu-system-x86_64", "-name", "guest=vm1,debug-threads=on", "-overcommit", "mem-lock=on"]
     for node in (0, 1):
         arguments += [
@@ -198,7 +198,7 @@ def process() -> dict:
 
 
 def domain() -> dict:
-    """The item of gpu_domain_info."""
+    """Return the item of gpu_domain_info's result."""
     return {
         "name": "vm1",
         "exists": True,
@@ -211,7 +211,7 @@ def domain() -> dict:
 
 
 def firmware() -> dict:
-    """The result of nic_firmware in check mode."""
+    """Return the result of nic_firmware in check mode."""
     settings = {
         "PCI_WR_ORDERING": "per_mkey(0)",
         "MAX_ACC_OUT_READ": "44",
@@ -232,7 +232,7 @@ def in_guest() -> dict:
 
 
 def virtual_functions() -> dict:
-    """The facts of one physical function."""
+    """Return the facts of one physical function."""
     settings = {"mac": "02:00:00:00:14:00", "link_state": "auto"}
     return {
         "count": 1,
@@ -243,7 +243,7 @@ def virtual_functions() -> dict:
 
 
 def on_host() -> dict:
-    """The result of gpu_host_boot in check mode."""
+    """Return the result of gpu_host_boot in check mode."""
     ports = [each.address for each in host().functions if each.acs]
     return {
         "diff": {"before": {}, "after": {}},
@@ -277,7 +277,7 @@ def on_host() -> dict:
 
 
 def evidence() -> Evidence:
-    """A server with everything that the paper names, and a VM that has it all."""
+    """Return the evidence of a server with everything that the paper names, and a VM that has all of it."""
     return Evidence(
         host_name="gpu01",
         planned=planned(host()),

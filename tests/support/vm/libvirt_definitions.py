@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A plan's definition as libvirt wrote it on the emulated server, and the wanted one."""
+"""The definition of a plan that libvirt wrote on the emulated server, and the wanted definition."""
 
 from __future__ import annotations
 

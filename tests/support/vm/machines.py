@@ -26,19 +26,19 @@ GIB = 1024**3
 
 
 def recording(name: str) -> Host:
-    """A machine of tests/recordings, with an x86_64 processor: POWER's PCI tree is wanted, and its plan is refused."""
+    """Return a machine of tests/recordings as x86_64: a plan for POWER is refused, but its PCI tree is of interest."""
     host = as_recorded(name)
     host.cpu.architecture = "x86_64"
     return host
 
 
 def as_recorded(name: str) -> Host:
-    """The same as it is."""
+    """Return a machine of tests/recordings unchanged."""
     return Host.from_dict(json.loads((RECORDINGS / f"{name}.json").read_text(encoding="utf-8"))["topology"])
 
 
 def lab() -> Host:
-    """The emulated GPU server, prepared: two VFs behind each ACS root port, a huge page of 1 GiB on each node."""
+    """Return the emulated GPU server, prepared: two VFs behind each ACS root port, a 1-GiB huge page on each node."""
     host = recording("emulated-gpu-server")
     known = host.by_address()
     for pf, twin in (("0000:15:00.0", "0000:15:10.0"), ("0000:85:00.0", "0000:85:10.0")):
@@ -58,7 +58,7 @@ def lab() -> Host:
 
 
 def request(**changes: Any) -> dict[str, Any]:
-    """The virtual machine of the lab: two GPUs, the NIC beside each, a VF beside each."""
+    """Return a request for the lab's virtual machine: two GPUs, and beside each a NIC and a VF."""
     spec: dict[str, Any] = {
         "name": "gpu-vm",
         "memory_mib": 2048,
@@ -73,12 +73,12 @@ def request(**changes: Any) -> dict[str, Any]:
 
 
 def plan(host: Host | None = None, hypervisor: Hypervisor | None = None, **changes: Any) -> DomainPlan:
-    """The plan of one request."""
+    """Return the plan of one request."""
     return plan_domains(host or lab(), parse_specs([request(**changes)]), hypervisor)[0]
 
 
 def hypervisor(**changes: Any) -> Hypervisor:
-    """A libvirt that can everything and has no domain."""
+    """Return a libvirt that supports everything and has no domain."""
     one = Accelerator(max_vcpus=288, firmwares=["bios", "efi"], machine="pc-q35-7.2", machines={"pc-q35-7.2": 288})
     values: dict[str, Any] = {
         "accelerators": {"kvm": one, "qemu": one},
@@ -91,7 +91,7 @@ def hypervisor(**changes: Any) -> Hypervisor:
 
 
 def observed(of: DomainPlan, running: bool = False, **changes: Any) -> ObservedDomain:
-    """A domain that libvirt has as it was planned."""
+    """Return a domain that libvirt has as it was planned."""
     xml = render(of)
     values: dict[str, Any] = {
         "name": of.name,
@@ -105,7 +105,7 @@ def observed(of: DomainPlan, running: bool = False, **changes: Any) -> ObservedD
 
 
 def endpoint(address: str, parent: str | None, root_complex: str, kind: str = "gpu", **more: Any) -> Function:
-    """A passed-through function with one BAR."""
+    """Return a function with one BAR that can be passed through."""
     codes = {"gpu": 0x030200, "nic": 0x020000, "nvme": 0x010802}
     values: dict[str, Any] = {
         "class_code": codes[kind],
@@ -119,7 +119,7 @@ def endpoint(address: str, parent: str | None, root_complex: str, kind: str = "g
 
 
 def bridge(address: str, parent: str | None, root_complex: str, port_type: str | None) -> Function:
-    """A port of a switch or root complex."""
+    """Return a port of a switch or root complex."""
     return Function(
         address=address,
         parent=parent,

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Hosts made up by hypothesis, and the request of all that one has."""
+"""Hosts made up by hypothesis, and a request for all devices of a host."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.places import address_key
 
-# Buses of one root complex; six of them fit into a PCI domain, the next ones are in domains of their own.
+# Buses of one root complex; six root complexes fit into a PCI domain, and further ones are in other domains.
 BUSES_EACH = 40
 
 
 @st.composite
 def hosts(draw: st.DrawFn) -> Host:
-    """1-4 NUMA nodes, 1-8 root complexes, switches up to three levels deep, GPUs, NICs with VFs, NVMe drives anywhere.
+    """Draw hosts: 1-4 NUMA nodes, 1-8 root complexes, switches on up to three levels, GPUs, NICs with VFs, NVMe drives.
 
-    Some nodes have no CPUs or no memory, some devices no node or another than their root complex, some share a group.
+    Some nodes have no CPUs or no memory, some devices have no node or another one than their root complex, some share a
+    group.
     """
     threads = draw(st.sampled_from([1, 2]))
     count = draw(st.integers(1, 4))
@@ -70,7 +71,7 @@ def hosts(draw: st.DrawFn) -> Host:
 
 
 class _Below:
-    """Makes what is below one root complex; ``free`` are the buses that are left, given out depth first."""
+    """A builder of everything below one root complex; ``free`` are the remaining buses, assigned depth first."""
 
     def __init__(self, draw: st.DrawFn, functions: list[Function], root: RootComplex, free: list[int]) -> None:
         self._draw, self._functions, self._root, self._free = draw, functions, root, free
@@ -80,7 +81,7 @@ class _Below:
         return f"{self._root.domain:04x}:{bus:02x}:{slot:02x}.{function}"
 
     def port(self, address: str, parent: str | None, role: str, depth: int) -> None:
-        """A root or downstream port, and behind it a device, or a switch of at most ``depth`` levels."""
+        """Add a root or downstream port, and behind it a device, or a switch of at most ``depth`` levels."""
         port = bridge(address, parent, self._root.name, self._draw(st.sampled_from([role, role, None])))
         self._functions.append(port)
         port.secondary_bus = self._bus()
@@ -130,7 +131,7 @@ class _Below:
 
 
 def whole(host: Host) -> list[dict[str, Any]]:
-    """One virtual machine of all devices."""
+    """Return a request for one virtual machine with all devices."""
 
     def of(kind: str) -> list[str]:
         return [item.address for item in host.functions if item.kind == kind and not (item.sriov and item.sriov.now)]

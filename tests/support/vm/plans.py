@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Plans with a file of their whole XML each."""
+"""Plans whose complete XML is in a file each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import
 
 
 def threaded() -> Host:
-    """The lab with two hardware threads a core."""
+    """Return the lab with two hardware threads per core."""
     host = lab()
     for at, node in enumerate(host.numa_nodes):
         node.siblings = [[at * 4 + core, 16 + at * 4 + core] for core in range(4)]

@@ -21,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 
 SOURCE = Path(__file__).parents[2] / "vcsim"
 USER, PASSWORD = "fleet@vsphere.local", "a secret & <more>"
-# Kinds that ESXi can give to a guest.
+# Kinds of devices that ESXi can pass through to a guest.
 PASSED = ("gpu", "nic", "nvme", "nvswitch")
 GIB = 1 << 30
 
@@ -84,7 +84,7 @@ def site(*hosts: dict[str, Any], api_version: str = "8.0.3.0", free_bytes: int =
         "password": PASSWORD,
         "cluster": "gpu",
         "datastore_free_bytes": free_bytes,
-        # API 8.0.0.1 has them.
+        # Device groups exist since API 8.0.0.1.
         "device_groups": {"Nvidia:2@nvlink": 2} if api_version.startswith("8.") else {},
         "hosts": list(hosts),
     }
@@ -92,7 +92,7 @@ def site(*hosts: dict[str, Any], api_version: str = "8.0.3.0", free_bytes: int =
 
 @dataclass
 class VCenter:
-    """A running simulator: what is needed to log in, and its control."""
+    """A running simulator: the data for a login, and its control interface."""
 
     port: int
     ca_path: str
@@ -117,7 +117,7 @@ class VCenter:
             connection.close()
 
     def rule(self, method: str, action: str, **more: Any) -> None:
-        """Change the next requests of ``method``: see tests/vcsim/proxy.go."""
+        """Set a rule for the next requests of ``method``: see tests/vcsim/proxy.go."""
         self._control("POST", json.dumps({"method": method, "action": action, **more}))
 
     def forget(self) -> None:
@@ -125,16 +125,16 @@ class VCenter:
         self._control("DELETE")
 
     def requests(self) -> dict[str, int]:
-        """Return how many requests of each method there were."""
+        """Return the number of requests by method."""
         return json.loads(self._control("GET"))["requests"]
 
     def sessions(self) -> int:
-        """Return how many sessions are open."""
+        """Return the number of open sessions."""
         return json.loads(self._control("GET"))["sessions"]
 
 
 def program() -> str:
-    """Return the path of the simulator, which is built where it is not there."""
+    """Return the path of the simulator, which is built if it is missing."""
     return subprocess.run([SOURCE / "build"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A guest on vSphere as it sees itself: a port for each device at its slot, and no switch. Made up, never recorded."""
+"""A guest's own view on vSphere: a port for each device at its slot, and no switch. It is made up, not recorded."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge
 
 
 def started(vcenter: VCenter, **more: Any) -> dict[str, Any]:
-    """Make and start the virtual machine of ``vm``, with slots for its devices; return what info returns."""
+    """Make and start the virtual machine of ``vm``, with slots for its devices; return info's result."""
     run(vcenter, vm(**more), state="running")
     return info({**params(vcenter), "domains": [vm(**more)], "names": []})
 
 
 def function(address: str, parent: str | None, of: Function | None = None, node: int | None = None) -> Function:
-    """A port, or a device that is ``of`` the host."""
+    """Return a port, or a device like ``of`` on the host."""
     if of is None:
         return Function(address, "pci0000:00", parent, 0x060400, 0x15AD, 0x07A0, "bridge", "root_port")
     found = Function(
@@ -39,7 +39,7 @@ def function(address: str, parent: str | None, of: Function | None = None, node:
 
 
 def guest(host: Host, ways: dict[str, list[str]]) -> Host:
-    """The guest whose devices are at the end of ``ways``, each on the node of its host's."""
+    """Return the guest whose devices are at the end of ``ways``, each on the node of its host device."""
     known = host.by_address()
     functions = []
     for bus, (address, (bridge, device)) in enumerate(sorted(ways.items(), key=lambda item: item[1]), 3):

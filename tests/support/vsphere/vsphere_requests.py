@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Requests for the simulated vCenter, and the hosts that they are made to."""
+"""Requests for the simulated vCenter, and the hosts for which they are made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NETWORK = "DC0_DVPG0"
 
 
 def server() -> Host:
-    """The emulated GPU server with GPUs that the table of BARs knows, and with the memory of a real server."""
+    """Return the emulated GPU server with a real server's memory, and with GPUs that the table of BARs contains."""
     host = lab()
     for node in host.numa_nodes:
         node.memory_bytes, node.huge_pages = 512 * GIB, []
@@ -27,7 +27,7 @@ def server() -> Host:
 
 
 def vm(name: str = "train", **more: Any) -> dict[str, Any]:
-    """A virtual machine with both GPUs and a virtual function beside each."""
+    """Return a virtual machine with both GPUs, and a virtual function beside each."""
     spec: dict[str, Any] = {
         "name": name,
         "memory_mib": 65536,
@@ -43,7 +43,7 @@ def vm(name: str = "train", **more: Any) -> dict[str, Any]:
 
 
 def params(vcenter: VCenter, *domains: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """The options of vsphere_gpu_vm."""
+    """Return the options of vsphere_gpu_vm."""
     return {
         **vcenter.login,
         "validate_certs": True,
@@ -60,5 +60,5 @@ def params(vcenter: VCenter, *domains: dict[str, Any], **more: Any) -> dict[str,
 
 
 def run(vcenter: VCenter, *domains: dict[str, Any], check: bool = False, **more: Any) -> dict[str, Any]:
-    """Return what vsphere_gpu_vm returns."""
+    """Return the result of vsphere_gpu_vm."""
     return converge(params(vcenter, *domains, **more), check)

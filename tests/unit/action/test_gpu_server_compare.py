@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The comparison has the arguments of the roles' tasks, and leaves to the role whatever it cannot tell."""
+"""The comparison uses the arguments of the roles' tasks, and leaves cases that it cannot decide to the role."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def by_templates(role, files, **given):
 
 
 class Ask(gpu_server_compare.ActionModule):
-    """The action, with ``answer`` (a result, or an error that is raised) in place of a host."""
+    """The action plugin, with ``answer`` (a result, or an error to raise) in place of a host."""
 
     def __init__(self, answer, transport="ssh", **given):
         task = Task.load({"action": "sailloft.fleet.gpu_server_compare", "args": given})
@@ -171,7 +171,7 @@ def test_the_action_asks_for_all_that_the_module_compares():
 
 
 def test_the_defaults_are_no_templates():
-    """The action reads them itself."""
+    """The action reads the defaults itself, without templating."""
     assert "{{" not in str(gpu_server_compare.DEFAULTS)
     assert "{{" not in str(gpu_server_compare.PACKAGES)
 

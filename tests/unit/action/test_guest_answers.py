@@ -22,7 +22,7 @@ def stats(read: int, state: int = 1, received: int = 0) -> bytes:
 
 
 class Hypervisor:
-    """A connection plugin to the hypervisor, whose virsh prints ``told`` one after the other, the last one for ever."""
+    """A connection plugin to the hypervisor, whose virsh prints each item of ``told``, and repeats the last one."""
 
     def __init__(self, *told: bytes | None) -> None:
         self.told, self.asked = list(told), []
@@ -44,7 +44,7 @@ class Hypervisor:
 
 @pytest.fixture
 def wait(monkeypatch):
-    """A function: the action's result, for a guest that answers at a try, on a clock that only sleeping moves."""
+    """Return a function that runs the action for a guest that answers at a given time; only sleep moves the clock."""
     clock = SimpleNamespace(now_s=0.0)
 
     def sleep(_seconds):
@@ -90,7 +90,7 @@ def test_a_guest_that_goes_on_is_waited_for_without_a_limit(wait):
     ("hypervisor", "did"),
     [
         (Hypervisor(stats(5_000_000)), "5.0 MB read from its disks, 0.0 MB written, 0.0 kB sent"),
-        # What the network sends to it is no sign of life.
+        # Packets that the guest receives are no sign of activity.
         (
             Hypervisor(*(stats(0, received=n) for n in range(100))),
             "0.0 MB read from its disks, 0.0 MB written, 0.0 kB sent",

@@ -46,7 +46,7 @@ def no_sleep(monkeypatch):
 
 
 class Modules:
-    """The modules that are run, with their answers in order; an answer that is a text is an error."""
+    """Simulated modules, with their answers in order; an answer that is a text is raised as an error."""
 
     def __init__(self, *answers):
         self.answers = list(answers)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The proof reads the node unless it is told its state, asks whether it is healthy, and writes its files."""
+"""The proof reads the node unless its state is given, checks its health, and writes the files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHER = Sample("gpu-node", base=b"base", gpu=b"driver 2")
 
 
 def state(image=IMAGE):
-    """Return what node_image_info says on a node that runs the image."""
+    """Return the result of node_image_info on a node that runs the image."""
     manifest = image.manifest
     line = " ".join([*manifest.kernel_arguments, f"sailloft.image={image.digest}"])
     layers = [{"name": layer.name, "sha256": layer.sha256, "verity": True} for layer in manifest.layers]
@@ -41,7 +41,7 @@ def state(image=IMAGE):
 
 
 class Proof(node_image_proof.ActionModule):
-    """The action; ``answer`` is the node's, ``shell`` the result of a command there, or an error that is raised."""
+    """The action plugin; ``answer`` is the node's, ``shell`` the result of a command there, or an error to raise."""
 
     def __init__(self, folder, answer=None, shell=None, check_mode=False, **given):
         arguments = {

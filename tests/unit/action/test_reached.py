@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""playbooks/fabric_qos.yml with a device that refuses connections, or takes them and never answers.
+"""playbooks/fabric_qos.yml with a device that refuses connections, or accepts them and never answers.
 
-Its name, its address, the cause and the next step are told once, and nothing else follows.
+Its name, its address, the cause and the next step are reported once, and nothing else follows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CAUSES = {
 
 @contextmanager
 def bound(listening: bool) -> Iterator[int]:
-    """A port of 127.0.0.1 that refuses connections, or takes them and says nothing."""
+    """Yield a port of 127.0.0.1 that refuses connections, or accepts them and sends nothing."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         if listening:
@@ -83,7 +83,7 @@ def switch(system: str, port: int, other: str) -> dict[str, Any]:
 
 
 def play(folder: Path, groups: dict[str, dict[str, Any]], *more: str) -> tuple[int, str]:
-    """(exit status, output in one line)."""
+    """Return (exit status, output in one line)."""
     inventory = folder / "inventory.json"
     inventory.write_text(json.dumps({name: {"hosts": hosts} for name, hosts in groups.items()}))
     paths = {"roce_switch_backup_dir": f"{folder}/backups", "proofs_path": f"{folder}/proofs"}
@@ -93,7 +93,7 @@ def play(folder: Path, groups: dict[str, dict[str, Any]], *more: str) -> tuple[i
 
 
 def told_once(output: str, name: str, words: str) -> None:
-    """One failure, of ``name``, in these words; and after it no other play, and nothing that is hidden or internal."""
+    """Check that ``name`` alone fails, in these words, that no other play follows, and that no internals are shown."""
     assert words in output
     assert len(re.findall(r"fatal: \[", output)) == 1, output
     assert f"fatal: [{name}]: FAILED!" in output
@@ -133,7 +133,7 @@ def test_a_switch_that_takes_connections_and_never_answers(tmp_path, system):
 
 @pytest.mark.parametrize("playing", [[], ["--check"]])
 def test_a_nics_host_that_refuses_connections_ends_the_run_of_all(tmp_path, playing):
-    """The switch is read; nothing of it is planned, and nothing is touched."""
+    """The switch is read, but not planned or changed."""
     shutil.copy(Path(__file__).parents[2] / "support/roles/sonic_switch/ssh", tmp_path / "ssh")
     (tmp_path / "leaf1/bin").mkdir(parents=True)
     config = tmp_path / "leaf1/bin/sonic-cfggen"
@@ -154,7 +154,7 @@ def test_a_nics_host_that_refuses_connections_ends_the_run_of_all(tmp_path, play
 
 
 def test_a_switch_that_is_lost_while_it_is_read_is_the_end_too(tmp_path):
-    """Reached, and then not: Ansible goes on to the next play, which touches nothing and says so."""
+    """The connection is lost later: Ansible continues with the next play, which changes nothing and reports that."""
     shutil.copy(Path(__file__).parents[2] / "support/roles/sonic_switch/ssh", tmp_path / "ssh")
     (tmp_path / "leaf1/bin").mkdir(parents=True)
     lost = tmp_path / "leaf1/bin/sh"
@@ -173,7 +173,7 @@ def test_a_switch_that_is_lost_while_it_is_read_is_the_end_too(tmp_path):
 
 
 SITE = {"gpu_hosts": "hv01", "gpu_guests": "vm01", "boot_servers": "boot01", "image_builders": "b01", "nodes": "n01"}
-# A host of a playbook, and the play that says why it is not reached.
+# By playbook: a host, and the play that reports why the host is not reached.
 FIRST_PLAYS = {
     "gpu_hosts": ("hv01", "Tune the GPU servers that need no reboot"),
     "gpu_vms": ("hv01", "Define and start the GPU virtual machines"),
@@ -183,8 +183,8 @@ FIRST_PLAYS = {
     "prove": ("hv01", "Read the hypervisors"),
     "record": ("hv01", "Record hosts"),
 }
-# Before it come the inventory's waves, and the comparison of all servers: it leaves one that it cannot compare to that
-# play.
+# Earlier plays read the inventory's waves and compare all servers. The comparison leaves a server that it cannot
+# compare to the play in FIRST_PLAYS.
 BEFORE = {
     "Read the waves from the inventory",
     "Read the waves, and find the servers on which something is to be done",
@@ -213,7 +213,7 @@ def test_a_host_of_another_playbook_that_refuses_connections(tmp_path, playbook)
         "ansible_port, ansible_user, ansible_ssh_private_key_file), then run again"
     ) in output
     assert output.count("fatal: [") == 1
-    # Not those without hosts, as here the play for ESXi.
+    # Plays without hosts, here the one for ESXi, do not count.
     plays = re.findall(r"PLAY \[([^\]]*)\] \*+ (?!skipping: no hosts matched)", output)
     assert [play for play in plays if play not in BEFORE] == [first]
     assert "UNREACHABLE" not in output

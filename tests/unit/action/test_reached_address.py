@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.action.reached import ActionModu
 
 
 def test_a_port_that_the_inventory_computes_is_told_as_a_number():
-    """The port of a connection that does not show its own."""
+    """The connection does not show its port, so the port of the inventory is reported."""
     action = ActionModule.__new__(ActionModule)
     given = {"site_ports": {"lab": 2201}, "ansible_port": trust_as_template("{{ site_ports.lab }}")}
     action._connection = SimpleNamespace()

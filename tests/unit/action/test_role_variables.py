@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Misspelt variables are told in real plays, by every role; what is no user's is not."""
+"""Every role reports a user's misspelt variables in real plays, and no other variables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IGNORED = re.compile(r"\[WARNING\]: (.*?, which is ignored; .*)")
 
 
 class Site:
-    """An inventory in a folder, and a play of it."""
+    """An inventory in a folder, and plays on it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -30,7 +30,7 @@ class Site:
         return str(file)
 
     def play(self, play: dict[str, object], *arguments: str) -> tuple[int, list[str], str]:
-        """(exit status, what is told to be ignored, all of the output)."""
+        """Return (exit status, warnings about ignored variables, whole output)."""
         playbook = self.write("play.yml", [{"hosts": "all", "gather_facts": False, **play}])
         status, output = ansible_playbook(f"-i{self.folder}/hosts.yml", playbook, *arguments, COLUMNS="1000")
         return status, sorted(IGNORED.findall(output)), output
@@ -77,7 +77,7 @@ def test_variables_of_every_place_are_told_with_their_hosts(site):
     ]
     assert SECRET not in output
     assert "changed=0 " in output
-    # Once for all hosts.
+    # The task runs once for all hosts.
     assert output.count("ok=") == 1
 
 
@@ -95,7 +95,7 @@ def test_what_tasks_set_is_not_told(site):
 
 
 def test_a_vaulted_variable_is_told_without_its_value(site):
-    """It is not even decrypted: the password is not given."""
+    """The variable is not decrypted: the password is not given."""
     vaulted = "$ANSIBLE_VAULT;1.1;AES256\n" + "3" * 80
     text = "roce_switch_pasword: !vault |\n" + "".join(f"  {line}\n" for line in vaulted.splitlines())
     site.write("host_vars/leaf4.yml", text)
@@ -119,7 +119,7 @@ def test_a_role_that_is_not_there(site, role):
 
 
 def test_every_role_tells_of_its_own(site):
-    """The tag is one that no task has; tasks tagged ``always`` still run, and change nothing."""
+    """No task has the given tag; tasks tagged ``always`` still run, and change nothing."""
     given = {f"{role}_no_such_name": 1 for role in ROLES}
     required = {
         "boot_server_interface": "eth0",

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The end of a background job is noticed at once, and with one module run, where its file can be read."""
+"""The end of a background job is noticed at once, with one run of a module, if the job's file can be read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNS = {"started": True, "finished": False, "ansible_job_id": "j1"}
 
 
 class Plugin(vsphere_host_passthrough.ActionModule):
-    """The plugin, on a connection; ``asked`` are its runs of async_status."""
+    """The plugin, with a connection's transport; ``asked`` has its runs of async_status."""
 
     def __init__(self, transport: str) -> None:
         self._connection = SimpleNamespace(transport=transport)
@@ -30,7 +30,7 @@ class Plugin(vsphere_host_passthrough.ActionModule):
 
 @pytest.fixture
 def job(tmp_path, monkeypatch):
-    """A job's file, in whose place the result is put at the third look."""
+    """The file of a job, which is replaced by the result at the third check."""
     file = tmp_path / "j1"
     file.write_text(json.dumps(RUNS))
     looks: list[float] = []
@@ -81,6 +81,6 @@ def test_the_file_of_a_job_is_removed(job):
     assert not job.file.exists()
     assert not plugin.asked
     for plugin in (Plugin("ssh"), Plugin("local")):
-        # On another host, or with a file that is not there or another user's, it is Ansible's work.
+        # On another host, or if the file is missing or another user's, Ansible's module removes it.
         plugin._status(job.path, "cleanup", {})
         assert plugin.asked[0]["module_args"]["mode"] == "cleanup"

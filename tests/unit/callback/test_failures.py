@@ -33,7 +33,7 @@ PLAY = """
       ansible.builtin.fail: {msg: no link}
       when: inventory_hostname == 'gpu-012'
 """
-# Batches of three hosts. Of the first six, two fail alike and one fails otherwise; the way back is in always.
+# Batches of three hosts. Of the first six, two fail alike and one fails differently; the recovery is in always.
 BATCHES = """
 - hosts: all
   gather_facts: false
@@ -86,23 +86,23 @@ def test_failures_that_are_alike_are_one_line(tmp_path):
     ]
 
 
-@pytest.mark.fleet  # plays a playbook
+@pytest.mark.fleet  # runs a playbook
 def test_the_breaker_ends_the_run_after_the_task_in_which_too_many_failed_alike(tmp_path):
     done = played(tmp_path, BATCHES.replace("PLAY_VARS", "").replace("FAILURE", FAIL), SAILLOFT_BREAKER_HOSTS="1")
     assert done.returncode == 2, done.stdout + done.stderr
     alike = "2 hosts failed alike, and 1 may: Check: failed: no link: gpu-[004-005]"
     assert f"the run ends after this task: {alike}" in done.stdout
-    # One that failed otherwise did not end the run, and neither did the rescued.
+    # A host that failed differently did not end the run, and neither did rescued hosts.
     assert "rescued gpu-006" in done.stdout
     assert "went on gpu-002" in done.stdout
-    # What is to be released is, no other task follows, and no other batch or play.
+    # The always section runs, and no other task, batch or play follows.
     assert "released gpu-006" in done.stdout
     assert "went on gpu-006" not in done.stdout
     assert "gpu-007" not in done.stdout
     assert "the next play" not in done.stdout
 
 
-@pytest.mark.fleet  # plays a playbook
+@pytest.mark.fleet  # runs a playbook
 def test_unreachable_hosts_are_alike_too(tmp_path):
     done = played(tmp_path, BATCHES.replace("PLAY_VARS", "").replace("FAILURE", LOST), SAILLOFT_BREAKER_HOSTS="2")
     assert done.returncode in (2, 4), done.stdout + done.stderr
@@ -111,7 +111,7 @@ def test_unreachable_hosts_are_alike_too(tmp_path):
     assert "the next play" not in done.stdout
 
 
-@pytest.mark.fleet  # plays a playbook
+@pytest.mark.fleet  # runs a playbook
 def test_a_play_with_a_way_back_of_its_own_is_not_ended(tmp_path):
     play = BATCHES.replace("PLAY_VARS", "breaker_hosts: 0").replace("FAILURE", FAIL)
     done = played(tmp_path, play, SAILLOFT_BREAKER_HOSTS="1")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Configurations have passwords: neither the system's log nor a module's answer has them."""
+"""Passwords in configurations are neither in the system's log nor in a module's result."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The proof of a fabric: what it claims of devices as they were read, and what it claims nothing of."""
+"""The proof of a fabric: its claims about the readings of devices, and the settings without a result."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def test_a_fabric_that_has_the_policy(system):
     assert proof.holds
     held = [claim.claim for claim in proof.claims if claim.holds]
     assert [f"{name}: its configuration" for name in ("leaf1", "leaf2", "spine1")] == held[:3]
-    # Nothing that the system does not show is held.
+    # Settings that the system does not show have no result.
     reasons = {claim.reason for claim in proof.claims if claim.holds is None}
-    # Headroom in bytes is compared itself, not the cable that it is for.
+    # If headroom is compared in bytes, the cable that it is for is not compared.
     not_asked = set() if "headroom" in SYSTEMS[system].NOT_HELD else {"cable_m"}
     assert reasons == {why for field, why in SYSTEMS[system].NOT_HELD.items() if field not in not_asked}
     assert all(claim.seen is None for claim in proof.claims if claim.holds is None)
@@ -44,7 +44,7 @@ def test_of_linux_no_pause_is_claimed():
 
 
 def test_what_the_policy_would_still_change_is_named():
-    """RoCE's queue with a lossy buffer: none of the terms that all systems share says so."""
+    """The lossy buffer of RoCE's queue is such a change: no field that all systems share shows it."""
     given = params("sonic")
     config = json.loads(given["running"]["spine1"])
     config["BUFFER_QUEUE"]["Ethernet0|3-4"] = {"profile": "egress_lossy_profile"}

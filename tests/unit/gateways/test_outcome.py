@@ -44,7 +44,7 @@ def test_hosts_that_did_not_fail_are_ok_only_where_the_run_went_on_after_the_fai
 
 
 def test_a_batch_that_is_lost_ends_the_run():
-    # serial: 1; no event says that no other batch follows.
+    # The play has serial: 1, and no event says that no other batch follows.
     assert states("abc", START, ok("a"), START, failed("b"), stats("b")) == {
         "a": "unknown",
         "b": "failed",

@@ -30,7 +30,7 @@ def test_whose_a_variable_is(name, whose):
     [
         ("roce_switch_headrom", "did you mean roce_switch_headroom?"),
         ("roce_switch_port", "did you mean roce_switch_ports?"),
-        # That the role's name is the same makes no two names near each other.
+        # The common prefix, the role's name, does not make two names similar.
         ("roce_switch_asicc", LISTED),
     ],
 )

@@ -44,7 +44,7 @@ def test_another_path_is_refused(value):
 
 
 def test_a_long_path_is_counted_in_bytes():
-    """Linux takes 4095 bytes and the zero after them (PATH_MAX)."""
+    """Linux accepts 4095 bytes and the zero after them (PATH_MAX)."""
     assert values.path("/" + "é" * 2047) == "/" + "é" * 2047
     with pytest.raises(values.InvalidValueError) as refused:
         values.path("/" + "é" * 2047 + "x")

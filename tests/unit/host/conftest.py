@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""GPU servers in directories of the tests."""
+"""GPU servers in the tests' directories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpu_server import KilledError, Server
 
 @pytest.fixture
 def make_server(tmp_path: Path) -> Callable[[], Server]:
-    """Makes servers that are all alike."""
+    """Return a function that makes servers, which are all alike."""
     made: list[Server] = []
 
     def make() -> Server:
@@ -31,10 +31,10 @@ def server(make_server: Callable[[], Server]) -> Server:
 
 @pytest.fixture
 def killed_anywhere(make_server: Callable[[], Server]) -> Callable[..., int]:
-    """Runs ``ensure(server)`` killed before its first effect, its second, and so on; the next run must complete it.
+    """Return a function that runs ``ensure(server)``, killed before its first effect, its second, and so on.
 
-    Completed means: the same state as a run that nobody killed, and nothing left to change. Returns how many
-    places there were.
+    The next run must complete it: reach the same state as a run that was not killed, and leave nothing to change. The
+    function returns the number of places where it killed a run.
     """
 
     def check(arrange: Callable[[Server], None], ensure: Callable[[Server], Any]) -> int:

@@ -33,7 +33,7 @@ def test_what_the_server_has(server):
         "the IOMMU remaps interrupts": True,
         "root port 0000:10:00.0 has the ACS capability": True,
         "root port 0000:10:01.0 has the ACS capability": True,
-        # The switch that QEMU emulates.
+        # QEMU emulates this switch.
         "switch port 0000:12:00.0 has the ACS capability": None,
         "switch port 0000:12:01.0 has the ACS capability": None,
         "NIC 0000:14:00.0 has the SR-IOV capability": True,
@@ -80,7 +80,7 @@ def test_interrupts_that_are_not_remapped(server):
 
 def test_a_port_whose_acs_is_hidden(server):
     config = bytearray(server.read_bytes(f"{server.directory('0000:10:00.0')}/config"))
-    config[0x100:0x104] = b"\0\0\0\0"  # no extended capability
+    config[0x100:0x104] = b"\0\0\0\0"  # no extended capabilities
     server.put(f"{server.directory('0000:10:00.0')}/config", bytes(config))
     assert refused(server, "acs") == (
         "root port 0000:10:00.0 has the ACS capability: wanted present, found absent in this host's config space of "
@@ -100,7 +100,7 @@ def test_a_port_that_could_not_be_read_is_not_taken_for_none(server):
 def test_one_nic_with_sriov_is_enough(server):
     os.unlink(server.path(f"{server.directory('0000:14:00.0')}/sriov_totalvfs"))
     outcome = observe(server, ["sriov"])
-    assert len(outcome.facts["missing"]) == 2  # the NIC, and interrupts
+    assert len(outcome.facts["missing"]) == 2  # the NIC's and the interrupts' requirements
     os.unlink(server.path(f"{server.directory('0000:15:00.0')}/sriov_totalvfs"))
     assert refused(server, "sriov").startswith(
         "NIC 0000:14:00.0 has the SR-IOV capability: wanted present, found absent"
@@ -119,7 +119,7 @@ ARM = "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd4f\n\n"
 
 @pytest.mark.parametrize("required", [["iommu"], []])
 def test_a_host_of_another_architecture_can_be_read_and_is_refused_by_the_role(server, required):
-    """The role gives a list in any case, since the packages come after this call."""
+    """The role always passes a list, because it installs packages after this call."""
     server.put("/proc/cpuinfo", ARM)
     assert observe(server).facts["claims"][0]["holds"] is False
     assert refused(server, *required) == (

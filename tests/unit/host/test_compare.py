@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The comparison says that a host has every setting exactly where the modules would change nothing and say nothing."""
+"""The comparison finds no difference exactly if the modules would neither change nor report anything."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def process(server, number, arguments, *opened):
 
 def test_a_fresh_host_has_no_libvirt_and_no_guest(server):
     process(server, 1, ["/usr/lib/systemd/systemd"])
-    process(server, 2, [])  # the kernel's
+    process(server, 2, [])  # a kernel thread
     assert guests.read(server) == []
 
 
@@ -66,7 +66,7 @@ def test_what_only_looks_like_a_guest(server):
     process(server, 20, ["/usr/bin/qemu-img", "convert", "a", "b"])
     process(server, 21, ["/usr/bin/qemu-nbd", "a"])
     process(server, 22, ["/usr/bin/vi", "qemu-system-x86_64"], "anon_inode:[eventfd]")
-    # How libvirt asks QEMU what it can.
+    # libvirt starts QEMU like this to query its capabilities.
     process(server, 23, ["/usr/bin/qemu-system-x86_64", "-S", "-machine", "none,accel=kvm:tcg"])
     assert guests.read(server) == []
 

@@ -136,7 +136,7 @@ def test_libvirt_is_told_of_a_new_mount_and_only_then(server):
         ("rw,pagesize=1024M", [2]),
         ("rw,pagesize=1G", [2]),
         ("rw,pagesize=1048576K", [2]),
-        ("rw,relatime", [1024]),  # the default size, of /proc/meminfo
+        ("rw,relatime", [1024]),  # the default size in /proc/meminfo
     ],
 )
 def test_a_mount_counts_whatever_the_unit_of_its_size(server, options, missing):

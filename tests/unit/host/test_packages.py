@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Packages of a host: this machine's own dpkg is asked; rpm and systemd do not run here and are simulated."""
+"""Packages of a host: dpkg is this machine's; rpm and systemd do not run here and are simulated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOCKETS = ["virtqemud.socket", "virtnetworkd.socket"]
 
 
 class Host(System):
-    """A host with this /etc/os-release; commands are those of this machine, or answered by ``answers``."""
+    """A host with this /etc/os-release; ``answers`` replace the output of this machine's commands."""
 
     def __init__(self, release, **answers):
         super().__init__()

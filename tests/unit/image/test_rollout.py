@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The next step of a rollout, on fleets and failures that Hypothesis finds."""
+"""The next step of a rollout, for fleets and failures that Hypothesis generates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def names(count):
 
 
 def fleet(count, canaries=1, **changes):
-    """Nodes that run the old image, the first ``canaries`` of them canaries."""
+    """Return nodes that run the old image; the first ``canaries`` of them are canaries."""
     return [
         replace(Node(name, running=OLD, canary=at < canaries), **changes.get(name, {}))
         for at, name in enumerate(names(count))
@@ -33,7 +33,7 @@ def fleet(count, canaries=1, **changes):
 
 
 class World:
-    """Nodes with fates, two boot servers, and a controller that can die between any two acts."""
+    """Nodes with given outcomes (``fates``), two boot servers, and a controller that can die between any two acts."""
 
     def __init__(self, nodes, fates, rules):
         self.nodes = nodes
@@ -61,7 +61,7 @@ class World:
         self.nodes[at] = node
 
     def run(self, acts):
-        """A controller that dies after ``acts`` acts (None: never); returns its last step."""
+        """Run a controller that dies after ``acts`` acts (None: never); return its last step, or None if it died."""
         tried = set()
         steps = 0
         while True:
@@ -130,7 +130,7 @@ WORLDS = st.integers(1, 12).flatmap(
 
 
 def require_an_end(world, step):
-    """Check the state at the end of a rollout, whatever died on the way."""
+    """Check the state at the end of a rollout, whether or not a controller died during it."""
     failed = {name for name, fate in world.fates.items() if fate != "well"}
     canaries = {node.name for node in world.nodes if node.canary}
     if step.kind == rollout.DONE:
@@ -142,8 +142,8 @@ def require_an_end(world, step):
         assert failed & canaries or len(failed) > world.rules.budget
         assert set(world.channel) == {OLD}
         assert not world.pinned
-        # None is left with an image that did it harm. One that is lost is left alone only where a run died on the way
-        # back, after channel and scripts were back: whoever switches it on gets the old image.
+        # No node keeps an image on which it failed. A lost node is left alone only if a run died in the rollback, after
+        # it had restored channel and scripts: such a node boots the old image when somebody switches it on.
         assert all(node.reachable or step.kind == rollout.STOPPED for node in world.nodes)
         assert all(node.holds or node.running == OLD for node in world.nodes)
 
@@ -161,7 +161,7 @@ def test_a_controller_may_die_between_any_two_acts(world, deaths):
             break
     else:
         step = world.run(None)
-    # A death in the middle of the way back leaves nothing to see of what had failed: the rollout begins again.
+    # A run that dies in the middle of the rollback leaves no trace of the failures: the rollout begins again.
     require_an_end(world, step)
 
 
@@ -248,7 +248,7 @@ def test_a_canary_that_is_no_node_is_refused():
 
 @pytest.fixture
 def run(capsys):
-    """Call the module; returns its result."""
+    """Return a function that calls the module and returns its result."""
 
     def call(**arguments):
         with patch_module_args(json.loads(json.dumps(arguments))), pytest.raises(SystemExit):
@@ -334,7 +334,7 @@ def test_the_module_rolls_back_the_copies_of_the_channel_that_have_a_history(run
 
 
 def store(host="boot01", digest=OLD, history=(), kept_for=()):
-    """A boot server's store, as node_image_store returns it."""
+    """Return a boot server's store, as node_image_store returns it."""
     channels = [{"name": "lab", "digest": NEW, "history": [OLD]}]
     if digest:
         channels.append({"name": "stable", "digest": digest, "history": list(history)})
@@ -348,7 +348,7 @@ def test_the_channel_as_the_stores_have_it():
     assert rollout.read_channel(stores, "stable", NEW, macs) == Channel((OLD, ""), False, ("boot01",))
     pinned = store("boot02", NEW, kept_for=["node 52-54-00-00-00-0a"])
     assert rollout.read_channel([store(), pinned], "stable", NEW, macs) == Channel((OLD, NEW), True)
-    # Another node than those of the channel is pinned.
+    # The pinned node does not follow the channel.
     assert rollout.read_channel([pinned, store()], "stable", NEW, macs[1:]) == Channel((NEW, OLD), False)
 
 

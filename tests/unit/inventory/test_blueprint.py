@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The inventory plugin, by ansible-inventory."""
+"""The inventory plugin, called by ansible-inventory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def listed(tmp_path):
         )
         if done.returncode:
             raise ValueError(done.stderr)
-        # Ansible wraps strings in which it trusts no template.
+        # Ansible wraps strings in which it does not trust templates.
         return json.loads(done.stdout, object_hook=lambda each: each.get("__ansible_unsafe", each))
 
     (tmp_path / "blueprint.yml").write_text(sites.TEXT, encoding="utf-8")
@@ -56,7 +56,7 @@ def test_hosts_groups_and_variables_that_host_vars_override(listed, tmp_path):
     assert variables["gpu02"]["node_boot_mac"] == "52:54:00:aa:bb:01"
     assert variables["gpu01"]["ansible_host"] == "10.0.0.11"
     assert variables["gpu01"]["label"] == "gpu01@rack-1"
-    # group_vars beside the inventory come after the plugin's.
+    # group_vars beside the inventory override the plugin's variables.
     assert variables["gpu01"]["ansible_user"] == "admin"
     assert variables["gpu01"]["site_blueprint"] == str(tmp_path / "blueprint.yml")
     done = subprocess.run(
@@ -84,7 +84,7 @@ def test_a_file_of_another_plugin_is_left_to_it(listed, tmp_path):
 
 
 def test_the_cache_is_of_one_content(listed, tmp_path):
-    """A second run takes hosts from the cache, and a change of the file is seen."""
+    """A second run reads hosts from the cache, and notices a change of the file."""
     cache = tmp_path / "cache"
     text = sites.TEXT + f"cache: true\ncache_plugin: ansible.builtin.jsonfile\ncache_connection: {cache}\n"
     (tmp_path / "site").mkdir()

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The module gpu_domain, called as Ansible calls it, as far as it needs no libvirt."""
+"""The module gpu_domain, called as Ansible calls it, as far as this needs no libvirt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.modules import gpu_domain
 
 
 def untuned():
-    """The lab with ATS in the NICs beside its GPUs, and ports above them that stop translated requests."""
+    """Return the lab with ATS in the NICs beside its GPUs, below ports that block translated requests."""
     host = lab()
     for nic, port in (("0000:14:00.0", "0000:12:01.0"), ("0000:84:00.0", "0000:82:01.0")):
         host.function(nic).ats, host.function(port).acs = Ats(True, 0), Acs(0x5F, 0x1D)
@@ -25,7 +25,7 @@ def untuned():
 
 
 class Libvirt:
-    """A client of a host whose libvirt lacks much; any call that changes something has no method."""
+    """A client of a host whose libvirt lacks much; it has no methods that change anything."""
 
     def __init__(self, _uri):
         pass
@@ -52,7 +52,7 @@ def test_all_findings_come_with_the_failure(check_mode, monkeypatch, capsys):
     ]
     assert result["msg"].splitlines()[0] == "nothing was touched: 2 problems"
     assert result["msg"].splitlines()[2].startswith("2. virtual machine gpu-vm: no hugetlbfs is mounted")
-    # The others warn, refused or not.
+    # The other findings are warnings, whether or not the request is refused.
     others = [item for item in result["findings"] if item["severity"] == "warn"]
     assert len(others) == 2
     said = [str(text) for text in result["warnings"]]

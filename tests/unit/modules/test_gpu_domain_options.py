@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The options of a virtual machine stand in three places: they must say the same."""
+"""The options of a virtual machine are declared in three places, which must agree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLASSES = {
 
 
 def facts(options: dict[str, Any], below: str) -> dict[str, Any]:
-    """Return what a machine checks of each option, without its description; ``below`` is the name of nested options."""
+    """Return each option's checked properties without its description; ``below`` is the key of nested options."""
     return {
         name: {
             **{key: option[key] for key in KEYS if key in option},

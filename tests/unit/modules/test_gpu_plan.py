@@ -29,7 +29,7 @@ NAMES = sorted(path.stem for path in RECORDINGS.glob("*.json") if path.stem != P
 
 @pytest.fixture
 def run(capsys):
-    """Call the module; returns its result."""
+    """Return a function that calls the module and returns its result."""
 
     def call(**given):
         with patch_module_args(json.loads(json.dumps(given))), pytest.raises(SystemExit):
@@ -41,7 +41,7 @@ def run(capsys):
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "a\n"])
 def test_a_host_whose_name_is_no_folders(run, tmp_path, name):
-    """A recording called "...json" is a host called ".."."""
+    """A recording called "...json" belongs to a host called ".."."""
     result = run(recording=str(RECORDINGS / f"{NAMES[0]}.json"), path=str(tmp_path / "plans" / name), host_name=name)
     assert result["failed"] is True
     subject = f"{name}: " if name else ""
@@ -116,7 +116,7 @@ def test_the_whole_of_each_recorded_host(run, tmp_path, name):
 
 
 def cloud(console=True):
-    """AWS's p4d with memory and CPUs, and on its first root complex Amazon's console, as every AWS instance has it."""
+    """Return AWS's p4d with memory, CPUs, and Amazon's console on its first root complex, as in every AWS instance."""
     host = as_recorded("nccl/aws-p4d-24xl")
     for number, node in enumerate(host.numa_nodes):
         node.memory_bytes = 576 * GIB
@@ -140,7 +140,7 @@ def test_a_clouds_console_is_never_counted(run):
     assert result["findings"] == run(topology=cloud(console=False).to_dict(), domains=[want])["findings"]
     nine = run(topology=host.to_dict(), domains=[{**want, "gpus": {"count": 9}}])
     assert nine["msg"] == "host: virtual machine all: asks for 9 GPUs, this host has 8, free 8; ask for fewer"
-    # The inventory can say otherwise, and then the two models are told.
+    # The inventory can override this; then the two models are reported.
     more = run(topology=host.to_dict(), domains=[{**want, "gpus": {"count": 9}}], accelerators={"1d0f:1111": True})
     assert more["domains"][0]["plan"]["devices"][0]["host_address"] == "0000:00:03.0"
     assert [item["what"] for item in more["findings"] if "models" in item["what"]] == [
@@ -184,7 +184,7 @@ def test_a_recording_without_the_architecture_is_planned_as_x86_64_and_that_is_s
 
 
 def test_a_plan_that_fails_its_trial_is_not_written(run, tmp_path, monkeypatch):
-    """No QEMU is the least that a trial fails by."""
+    """A missing QEMU is the simplest failure of a trial."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     given = {"recording": str(RECORDINGS / "emulated-gpu-server.json"), "path": str(tmp_path / "plans")}
@@ -206,14 +206,14 @@ def test_a_recording_that_is_given_to_others_plans_as_the_host_does(run, tmp_pat
 
 def test_what_is_lost_in_silence_is_a_warning_that_names_host_and_virtual_machine(run):
     result = run(recording=str(RECORDINGS / "nvidia-dgx2.json"), host_name="gpu17")
-    # Its recording has no config space: nothing is said of ATS.
+    # Its recording has no config space, so nothing is said about ATS.
     assert [item["what"] for item in result["findings"]] == ["the host's physical address bits are not known"]
     (said,) = [text for text in map(str, result["warnings"]) if "gpu17: " in text]
     assert "gpu17: virtual machine whole-host: the host's physical address bits are not known: whether a" in said
     assert "; read the topology on the host itself" in said
     emulated = run(recording=str(RECORDINGS / "emulated-gpu-server.json"), host_name="gpu18")
     ports = [re.search(r"gpu18: .* through port (\S+) above", text) for text in map(str, emulated["warnings"])]
-    # Its root ports turn no traffic of a NIC: the kernel's default is enough there.
+    # Its root ports redirect no NIC's traffic, so the kernel's default is sufficient.
     assert [match[1] for match in ports if match] == []
 
 
@@ -242,7 +242,7 @@ def test_what_was_left_out_of_a_recording_is_a_warning(run, tmp_path):
     path.write_text(json.dumps(recorded))
     result = run(recording=str(path), host_name="gpu17")
     assert result["notes"] == ["a device is left out"]
-    # As text: ansible-core has changed the form of a warning.
+    # The comparison is with text, because ansible-core has changed the form of a warning.
     assert '"gpu17: a device is left out"' in json.dumps(result["warnings"])
     assert run(recording=str(RECORDINGS / "emulated-gpu-server.json"))["notes"] == []
 
@@ -272,7 +272,7 @@ def test_the_playbook_plan(tmp_path):
 
 
 def test_the_playbook_plan_shows_warnings(tmp_path):
-    """The recording does not tell the host's address bits."""
+    """The recording does not have the host's address bits."""
     recorded = RECORDINGS / "llnl-corona.json"
     output = play("plan", f"--extra-vars=recording={recorded}", f"--extra-vars=plans_path={tmp_path}")
     assert (
@@ -306,7 +306,7 @@ def test_a_plan_of_a_directory_is_named_for_it(tmp_path):
 
 def test_the_playbook_record(tmp_path):
     folder = tmp_path / "recordings"
-    # A recorded machine: the memory of this one may grow meanwhile.
+    # The test records a recorded machine, because this machine's memory may change during the test.
     recorded = RECORDINGS / "emulated-gpu-server.json"
     given = ["-ihere,", "-clocal", f"-eansible_python_interpreter={sys.executable}", f"-erecordings_path={folder}"]
     given.append(f"-erecording={recorded}")

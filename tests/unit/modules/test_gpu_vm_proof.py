@@ -34,10 +34,10 @@ def arguments(folder, **changes):
 
 @pytest.fixture
 def run(capsys):
-    """Call the module; returns its result."""
+    """Return a function that calls the module and returns its result."""
 
     def call(given):
-        # As over the wire: Ansible sends JSON.
+        # Ansible sends arguments as JSON.
         with patch_module_args(json.loads(json.dumps(given))), pytest.raises(SystemExit):
             gpu_vm_proof.main()
         return json.loads(capsys.readouterr().out)
@@ -93,7 +93,7 @@ def test_a_reading_that_is_missing_never_adds_a_claim_that_holds(run, tmp_path, 
     whole = run(arguments(tmp_path))
     without = run({key: value for key, value in arguments(tmp_path).items() if key != missing})
     assert without["counts"]["held"] <= whole["counts"]["held"]
-    # What the guest's settings tell is whether a register is read-only; without it, all must simply hold.
+    # The guest's settings show whether a register is read-only; without them, the claims must simply hold.
     assert without.get("failed", False) is (missing != "guest_settings")
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The report that a node's unit leaves about its secrets, as node_identity_info reads it."""
+"""The report about its secrets that a node's unit writes, as node_identity_info reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.modules import node_identity_inf
 
 @pytest.fixture
 def report(tmp_path, monkeypatch):
-    """The place of the report."""
+    """The path of the report."""
     place = tmp_path / "identity.json"
     monkeypatch.setattr(node_identity_info, "REPORT", str(place))
     return place

@@ -30,7 +30,10 @@ def store(tmp_path):
 
 @pytest.fixture
 def run(capsys, store):
-    """Call a module twice, in check mode first; returns the result of the second, which the first must have told."""
+    """Return a function that calls a module in check mode and then really, and returns the second result.
+
+    The first result must predict the second.
+    """
 
     def call(module, check=False, **given):
         given = {"store": store.path, **given}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The module roce_switch_config, called as Ansible calls it, with a system of its own."""
+"""The module roce_switch_config, called as Ansible calls it, with a made-up system."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SWITCHES = {
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    """Call the module; returns its result."""
+    """Return a function that calls the module and returns its result."""
     monkeypatch.setitem(SYSTEMS, "plain", plain_system)
 
     def call(**given):
@@ -80,7 +80,7 @@ def test_rendered_into_a_folder(run, tmp_path):
 
 
 def written_at(path: Path) -> tuple[int, int]:
-    """Return what another write changes; a read may change the time of access only."""
+    """Return the values that another write would change; a read can change only the access time."""
     there = path.stat()
     return there.st_ino, there.st_mtime_ns
 
@@ -222,10 +222,10 @@ def test_the_playbook_on_the_example(tmp_path):
     assert names[:2] == ["leaf-001.sonic", "leaf-002.sonic"]
     assert names[73:] == ["leaf-074.sonic", *(f"spine-00{number}.sonic" for number in range(1, 5))]
     assert play() == "78 switches, 0 of them other than before"
-    # The fabric has one plan, whichever of its switches the play is limited to.
+    # A fabric has one plan, regardless of the switches to which the play is limited.
     (tmp_path / "fabric" / "spine-001.sonic").unlink()
     assert play("--limit", "leaf-002") == "78 switches, 1 of them other than before"
-    # A fabric's variables do not come back with the result: Ansible would take longer for them than for all else.
+    # The result does not contain the fabric's variables: Ansible would take longer for them than for everything else.
     done = subprocess.run([*command, "-vvv"], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert "module_args" in done.stdout
     assert "cable_m" not in done.stdout

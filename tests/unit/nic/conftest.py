@@ -10,7 +10,7 @@ from nic_host import Dcb, NicHost
 
 @pytest.fixture
 def host(tmp_path):
-    """Makes hosts of recordings."""
+    """Return a function that makes a host from a recording."""
 
     def make(recording="mlx5-vendor"):
         made = NicHost(tmp_path / str(len(list(tmp_path.iterdir()))), recording)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NICs after a reboot, and after the backup of their settings."""
+"""NICs after a reboot, and after their settings are restored from a backup."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import boot, ensure, persistence, read
 
-# Over a reboot
+# After a reboot
 
 
 def test_the_unit_comes_before_workloads_and_its_code_is_whole(host):
@@ -53,7 +53,7 @@ def test_a_boot_without_the_nic_says_so_after_a_minute(host):
 
 
 def test_a_boot_that_fails_says_why_on_stderr(tmp_path, monkeypatch, capsys):
-    """The program of the boot runs on this machine, which has no such device."""
+    """The boot program runs on this machine, which has no such device."""
     monkeypatch.setattr(boot, "PATIENCE_SECONDS", boot.PAUSE_SECONDS)  # one try
     saved = tmp_path / "roce_host.json"
     assert boot.main([str(saved)]) == 1

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NICs are brought to a policy, by whatever tool the host has."""
+"""NICs are configured for a policy with the tool that the host has."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_kernels_own_driver_has_less_and_says_so(host):
     assert outcome.after["mlx5_0 cnp_dscp"] == 48
     assert set(outcome.facts["cannot"]["mlx5_0"]) == {"notification", "reaction", "forced_tos"}
     assert "ROCE_CC_PRIO_MASK_P1" in outcome.facts["cannot"]["mlx5_0"]["reaction"]
-    # With the NIC, too: the path's proof gets nothing else.
+    # The NIC has it, too, because the path's proof gets nothing else.
     assert outcome.facts["nics"]["mlx5_0"]["cannot"] == outcome.facts["cannot"]["mlx5_0"]
     assert system.read("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos") == "106"
 
@@ -118,7 +118,7 @@ def test_a_vf_gets_what_is_its_own(host):
     assert vf["dscp_to_priority"] == (None,) * 64
     assert "its physical function's (0000:3b:00.0)" in outcome.facts["cannot"]["mlx5_2"]["pfc"]
     assert not any(command[0] == "dcb" and command[-1] == "ens1v0" for command in system.commands)
-    # Its physical function comes first, or the VF's packets would be in no class.
+    # The physical function is set first, or the VF's packets would be in no class.
     places = [effect for effect in system.effects if "app" in effect or "ens1v0" in effect]
     assert "app" in places[0]
     assert not bring(system, {"mlx5_2": {}, "mlx5_0": {}}).changed
@@ -177,7 +177,7 @@ def test_two_classes_leave_the_choice_to_the_applications(host):
     assert (nic["cm_tos"], nic["forced_tos"], nic["pfc"]) == (106, None, (2,))
     assert nic["notification"] == (2, 3)
     assert system.read("/sys/class/infiniband/mlx5_0/tc/1/traffic_class") == ""
-    # The policy's first, also after a file with sorted keys.
+    # The first class of the policy is kept by name, because a file with sorted keys loses their order.
     assert ensure.settings(policy, {"mlx5_0": {}}, None)["rdma_class"] == "storage"
 
 
@@ -258,7 +258,7 @@ def test_any_policy_holds_after_one_run(host, policy):
     assert sum(queue.bandwidth_percent or 0 for queue in seen.queues if queue) == 100
 
 
-# As parts of a fabric's way
+# Stages of a fabric's rollout
 
 
 def test_the_stages_end_where_the_whole_does_and_pause_nothing_before(host):

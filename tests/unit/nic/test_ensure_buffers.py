@@ -14,9 +14,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 
 
 def test_the_drivers_formula():
-    # 400 Gbit/s, 5 m, MTU 9216: (301 + 2.16 * 5) * 400 + 2.72 * 9216, the driver's fractions cut off.
+    # 400 Gbit/s, 5 m, MTU 9216: (301 + 2.16 * 5) * 400 + 2.72 * 9216; the driver truncates fractions.
     assert buffers.xoff_bytes(400, 5, 9216) == (301 + 10) * 400 + 25067
-    # The driver reckons with no less than 40 Gbit/s.
+    # The driver computes with at least 40 Gbit/s.
     assert buffers.xoff_bytes(10, 5, 9216) == buffers.xoff_bytes(40, 5, 9216)
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NICs, drivers and policies that are refused, and what a driver does not keep."""
+"""NICs, drivers and policies that are refused, and settings that a driver does not keep."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_driver_that_cannot_and_garbage_are_refused(host, arrange, message):
     arrange(system.dcb["ens2np0"])
     with pytest.raises(HostError, match=message):
         bring(system, {"mlx5_0": {}, "mlx5_1": {}})
-    assert system.effects == []  # not even the NIC before it
+    assert system.effects == []  # not even on the NIC before it
 
 
 def test_lossless_without_pfc_is_refused_and_lossy_is_not(host):

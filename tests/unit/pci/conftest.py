@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import C
 
 @pytest.fixture
 def recorded() -> Callable[[str], ConfigSpace]:
-    """Config space as it was read from a function of the emulated server."""
+    """Return a function that reads the recorded config space of a function of the emulated server."""
     return lambda name: ConfigSpace.of_bytes(recorded_bytes(name))
 
 
@@ -22,15 +22,15 @@ def put(data: bytearray, offset: int, value: int, size_bytes: int) -> None:
 
 @pytest.fixture
 def endpoint() -> bytearray:
-    """An endpoint as GPUs are: PCI Express 2.0+ capability at 0x60, ACS at 0x100, ATS at 0x150, SR-IOV at 0x160."""
+    """An endpoint like a GPU: PCI Express 2.0+ capability at 0x60, ACS at 0x100, ATS at 0x150, SR-IOV at 0x160."""
     data = bytearray(4096)
-    # Neighbouring registers are never zero here, so that a read that is too wide shows.
+    # Neighbouring registers are never zero here, so that a read that is too wide is noticed.
     for first, last in ((0x60, 0x9C), (0x100, 0x108), (0x150, 0x158), (0x160, 0x184), (0x19C, 0x1A0)):
         data[first:last] = b"\xee" * (last - first)
     put(data, 0x00, 0x10DE, 2)
     put(data, 0x06, 0x0010, 2)  # status: has a capability list
     data[0x34] = 0x40
-    data[0x40:0x42] = bytes([0x01, 0x60])  # power management, which leads on
+    data[0x40:0x42] = bytes([0x01, 0x60])  # power management, followed by 0x60
     data[0x60:0x62] = bytes([0x10, 0x00])
     put(data, 0x62, 0x0002, 2)  # version 2, endpoint
     put(data, 0x64, 0x00008002, 4)  # DevCap: 512 bytes of payload

@@ -44,7 +44,7 @@ def test_inside_the_root_complex_there_is_no_link(endpoint, port_type):
 
 
 def test_the_speed_vector_is_above_the_old_number(endpoint):
-    endpoint[0x8C] = 0x1E  # to 16 GT/s
+    endpoint[0x8C] = 0x1E  # up to 16 GT/s
     assert parsed(capabilities.express, endpoint).link.max_speed_gt_s == 16.0
     endpoint[0x8C] = 0
     assert parsed(capabilities.express, endpoint).link.max_speed_gt_s == 32.0
@@ -82,7 +82,7 @@ def test_express_that_does_not_fit(endpoint):
 
 @pytest.mark.parametrize(("offset", "max_speed_gt_s"), [(0xD0, 32.0), (0xD4, 16.0)])
 def test_express_at_the_end_of_its_room(endpoint, offset, max_speed_gt_s):
-    """At 0xd4 all but Link Capabilities 2 fits: then the older number counts."""
+    """At 0xd4 only Link Capabilities 2 does not fit, and the older speed number is used."""
     structure = bytes(endpoint[0x62:0x90])
     endpoint[0x41] = offset
     endpoint[offset : offset + 2] = bytes([0x10, 0x00])
@@ -94,7 +94,7 @@ def test_express_at_the_end_of_its_room(endpoint, offset, max_speed_gt_s):
 
 
 def test_the_link_registers_may_be_the_last_of_config_space(endpoint):
-    """Version 1 ends with Link Status, here at 0xfe, and conventional config space with 256 bytes."""
+    """Version 1 ends with Link Status, here at 0xfe; conventional config space ends at 256 bytes."""
     structure = bytes(endpoint[0x62:0x74])
     endpoint[0x41] = 0xEC
     endpoint[0xEC:0x100] = bytes([0x10, 0x00]) + structure
@@ -118,7 +118,7 @@ def test_acs_and_ats(endpoint):
 
 
 def test_the_bits_of_acs_are_those_of_the_specification():
-    """PCI Express Base Specification, 7.7.11.2: from bit 0 on, in this order."""
+    """The order from bit 0 is that of the PCI Express Base Specification, 7.7.11.2."""
     bits = (r.PCI_ACS_SV, r.PCI_ACS_TB, r.PCI_ACS_RR, r.PCI_ACS_CR, r.PCI_ACS_UF, r.PCI_ACS_EC, r.PCI_ACS_DT)
     assert bits == tuple(1 << at for at in range(7))
     assert sum(bits) == r.PCI_ACS_BITS
@@ -155,7 +155,7 @@ def test_a_capability_at_the_very_end(endpoint):
         parsed(capabilities.sriov, endpoint)
 
 
-# What lspci -vvv printed on the machine when these were recorded.
+# The output of lspci -vvv on the machine on which these were recorded.
 LSPCI = {
     "root-port": (0x4, LinkRegisters(2.5, 1, 16.0, 32), Acs(0x148, 0x5F, 0x1D), None),
     "switch-upstream": (0x5, LinkRegisters(2.5, 1, 2.5, 1), None, None),
@@ -177,7 +177,7 @@ def test_recorded_functions_are_what_lspci_says(recorded, name):
 def test_the_recorded_physical_function(recorded):
     sriov = capabilities.sriov(recorded("igb-pf"))
     assert (sriov.initial_vfs, sriov.total_vfs, sriov.num_vfs, sriov.enabled) == (8, 8, 2, True)
-    # Linux put the two VFs of 0000:15:00.0 at 15:10.0 and 15:10.2.
+    # Linux had put the two VFs of 0000:15:00.0 at 15:10.0 and 15:10.2.
     assert sriov.vf_routing_ids(0x15 << 8) == [0x15 << 8 | 0x10 << 3, 0x15 << 8 | 0x10 << 3 | 2]
     assert [(region.index, region.width_bits, region.prefetchable) for region in sriov.vf_bars] == [
         (0, 64, True),

@@ -43,7 +43,7 @@ def test_no_list_where_the_status_register_says_so(endpoint):
 
 
 def test_a_cardbus_bridge_has_its_pointer_elsewhere(endpoint):
-    endpoint[0x0E] = 0x82  # the top bit says that it has several functions
+    endpoint[0x0E] = 0x82  # the top bit means that it has several functions
     endpoint[0x14], endpoint[0x34] = 0x60, 0x00
     assert ConfigSpace.of_bytes(bytes(endpoint)).capabilities() == {0x10: 0x60}
 
@@ -155,7 +155,7 @@ def test_a_short_answer_is_an_error(endpoint):
 @given(st.sampled_from(SIZES), st.randoms(use_true_random=False))
 def test_any_bytes_give_data_or_one_kind_of_error(size, random):
     data = bytearray(random.randbytes(size))
-    if random.random() < 0.8:  # so that the lists are walked, and not given up at once
+    if random.random() < 0.8:  # so that most lists are walked, not rejected at once
         data[0x06] |= 0x10
         data[0x0E] &= 0x80
     config = ConfigSpace.of_bytes(bytes(data))

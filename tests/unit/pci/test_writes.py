@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.pci.writes import R
 
 
 def written(data: bytearray, write: RegisterWrite) -> ConfigSpace:
-    """Return config space after the write, on a device whose register takes it."""
+    """Return config space after the write, on a device whose register accepts it."""
     after = bytearray(data)
     after[write.offset : write.offset + write.size_bytes] = write.to_bytes()
     return ConfigSpace.of_bytes(bytes(after))

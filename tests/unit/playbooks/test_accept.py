@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""playbooks/accept.yml on made-up nodes, whose tools are scripts that print in the real tools' formats."""
+"""playbooks/accept.yml on simulated nodes, whose tools are scripts that print in the formats of the real tools."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import json, sys
 place = json.load(open(sys.argv[1]))["_ansible_remote_tmp"]
 print(json.dumps({"changed": False, "topology": json.load(open(place + "/topology.json"))}))
 """
-# Serves one client and ends, as ib_write_bw does.
+# The script serves one client and ends, as ib_write_bw does.
 IB_WRITE_BW = """#!/bin/sh
 [ "$1" != --help ] || { echo '      --use_cuda_bus_id=<cuda full BUS id>'; exit 0; }
 port=$(echo "$*" | sed 's/.*-p \\([0-9]*\\).*/\\1/')
@@ -72,7 +72,7 @@ class Site:
 
     @staticmethod
     def board(name: str):
-        """The hypervisor has the kernel's ACS, which is wrong for GPUDirect; bare metal has what its role sets."""
+        """Return a host; a hypervisor has the kernel's ACS, which is wrong for GPUDirect, bare metal its role's."""
         host = servers.hgx(gpus=2, nics=1)
         if name in ("a", "b"):
             servers.apply_plan(host, BARE_METAL)
@@ -92,7 +92,7 @@ class Site:
     def play(self, *options: str) -> tuple[int, str]:
         return ansible_playbook(
             *("-i", str(self.folder / "hosts.json"), "-e", f"proofs_path={self.folder}/proofs"),
-            # On a local connection HOME may name another folder for jobs than the user's own.
+            # On a local connection, the folder for jobs below HOME may not be the user's own.
             *("-e", "gpu_node_accept_rail_seconds=1", "-e", f"ansible_async_dir={self.folder}/jobs", *options),
             "playbooks/accept.yml",
             ANSIBLE_COLLECTIONS_PATH=str(self.folder / "collections"),
@@ -130,7 +130,7 @@ def test_measured_beside_expected(tmp_path):
     (tmp_path / "perftest").write_text(printed.perftest(394.4))
     site.tool("ib_write_bw", IB_WRITE_BW.replace("FOLDER", str(tmp_path)))
     status, output = site.play()
-    # GPU 7 copies at half of its link.
+    # GPU 7 copies at half of its link's rate.
     assert status != 0, output
     first, *others = site.proof("a")["claims"]
     assert first["claim"] == "device_to_host_memcpy_ce, GPU 7"
@@ -139,15 +139,15 @@ def test_measured_beside_expected(tmp_path):
     rails = [claim for claim in others if claim["claim"].startswith("ib_write_bw")]
     assert [claim["seen"] for claim in rails] == [{"GB/s": 49.3}] * 4
     assert "a mlx5_0 to b mlx5_0" in rails[0]["source"]
-    # The port of a NIC that this machine does not have.
+    # This machine does not have the NIC, so its port cannot be read.
     assert {claim["holds"] for claim in rails} == {None}
-    # Each side of each rail, with the GPU beside its NIC.
+    # Each side of each rail uses the GPU beside its NIC.
     log = (tmp_path / "log").read_text().splitlines()
     assert len([line for line in log if line.endswith(".0")]) == 4
     assert {re.search(r"--use_cuda_bus_id=(\S+)", line)[1] for line in log} <= set(gpus)
     assert "mlx5" not in json.dumps(site.proof("c")["claims"])
 
-    # The baseline is the same server's, from before.
+    # The baseline is the earlier measurement of node a.
     site.prints("nvbandwidth", printed.nvbandwidth(gpus, [55.0] * 8))
     status, output = site.play("-e", f"gpu_node_accept_baseline={tmp_path}/proofs/acceptance-a.json", "-l", "c,hv")
     assert status == 0, output

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""playbooks/cabling.yml with an lldpcli that tells what one server of inventories/small sees."""
+"""playbooks/cabling.yml with an lldpcli that prints the neighbours of one server of inventories/small."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANSIBLE_PLAYBOOK = Path(sys.executable).parent / "ansible-playbook"
 
 
 def play(folder, seen):
-    """Play it on gpu01; ``seen`` is by interface the far device and interface, None: lldpcli fails."""
+    """Run it on gpu01; ``seen`` is {interface: (far device, far interface)}, or None if lldpcli fails."""
     rows = [
         {"name": name, "chassis": [{"name": [{"value": far}]}], "port": [{"id": [{"type": "ifname", "value": port}]}]}
         for name, (far, port) in (seen or {}).items()

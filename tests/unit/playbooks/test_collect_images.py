@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, retained
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
-# What only a node runs, what only the inventory names, what a channel named long ago, and what nobody needs.
+# Images that only a node runs, that only the inventory names, that a channel had long ago, and that nobody needs.
 RUN, PINNED, PAST, DUST = (Sample("gpu-node", base=b"base", gpu=f"driver {at}".encode()) for at in range(3, 7))
 NAMES = {
     image.digest: name
@@ -24,7 +24,7 @@ NAMES = {
 
 
 class Site(Fleet):
-    """bm01 runs OLD by the channel stable, bm02 RUN; NEW is the last build."""
+    """bm01 runs OLD from the channel stable, bm02 runs RUN; NEW is the last build."""
 
     def __init__(self, folder):
         super().__init__(folder, ["bm01", "bm02"])
@@ -40,7 +40,7 @@ class Site(Fleet):
             if image is RUN:
                 boot(self.folder, "bm02")
         self.second = self.add_server("boot02")
-        # A lab's server, with a channel that no other has.
+        # A server of a lab has a channel that no other server has.
         channels.promote(self.second, "lab", PAST.digest)
         channels.promote(self.second, "lab", OLD.digest)
 
@@ -49,7 +49,7 @@ class Site(Fleet):
         return self.play("collect_images.yml", *arguments, **given)
 
     def there(self):
-        """The images of each store, by name, those of the builder first."""
+        """Return the names of the images in each store, those of the builder first."""
         return [sorted(NAMES[digest] for digest in store.images()) for store in (self.master, self.store, self.second)]
 
     def trees(self):
@@ -76,7 +76,7 @@ def test_only_what_nobody_needs_goes_and_check_says_so(site):
     assert site.trees() == before
     status, output = site.collect(**given)
     assert status == 0, output
-    # Without history nothing names "past". The others: stable's, bm02's, the inventory's, the last build.
+    # Without history, nothing refers to "past". The others: of stable, of bm02, of the inventory, and the last build.
     assert site.there() == [["new", "old", "pinned", "run"]] * 3
     for store in (site.master, site.store, site.second):
         require_whole(store)

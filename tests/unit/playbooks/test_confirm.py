@@ -23,7 +23,7 @@ NEXT = """
 
 @pytest.fixture
 def play(tmp_path):
-    # No host of these can be reached, and none is.
+    # None of these hosts can be reached, and the playbook connects to none.
     hosts = {f"gpu{at:02}": {"ansible_host": "192.0.2.1"} for at in range(20)}
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
     (tmp_path / "next.yml").write_text(NEXT, encoding="utf-8")

@@ -50,7 +50,7 @@ def test_the_modules_take_the_arguments():
     assert len(calls) == 5 + len(PLAY["vars"]["jobs"])
     for name, given in calls:
         assert argument_specs.faults(name, "ControllerAPIModule", given) == []
-    # The check notices what is wrong.
+    # The check finds a wrong argument.
     assert argument_specs.faults("awx.awx.project", "ControllerAPIModule", {"name": "a", "scm_type": "cvs"})
 
 
@@ -71,7 +71,7 @@ def test_the_workflow_is_in_the_order_of_site_yml():
     playbooks = {job["name"]: job["playbook"] for job in PLAY["vars"]["jobs"]}
     site = [play["ansible.builtin.import_playbook"] for play in yaml.safe_load((PLAYBOOKS / "site.yml").read_text())]
     assert [playbooks[node["unified_job_template"]["name"]] for node in nodes] == site
-    # The module finds nodes by their identifiers. With it, each run would delete and make them anew.
+    # The module finds nodes by their identifiers. With this option, each run would delete and create them again.
     assert "destroy_current_nodes" not in given
 
 

@@ -1,7 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""playbooks/fabric_qos.yml on two leaves that are made of software: leaf1 has SONiC's commands behind ssh's connection
-plugin, leaf2 NVUE's REST API. Both keep a configuration, and can refuse, die and answer garbage."""
+"""playbooks/fabric_qos.yml on two simulated leaves.
+
+leaf1 has SONiC's commands behind ssh's connection plugin, and leaf2 has NVUE's REST API. Both keep a configuration, and
+can refuse a change, die, and answer garbage.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ LOSSY = {"classes": {"roce": {"mode": "lossy"}}}
 
 
 class Fabric:
-    """The leaves, as their images make them."""
+    """The leaves, with the configurations of their images."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,7 +78,7 @@ class Fabric:
     def play(
         self, *arguments: str, policy: dict[str, Any], playbook: str = "playbooks/fabric_qos.yml"
     ) -> tuple[int, str]:
-        """(exit status, output)."""
+        """Return (exit status, output)."""
         given = {
             "roce_policy": policy,
             "roce_asics": ASICS,
@@ -103,7 +106,7 @@ class Fabric:
         )
 
     def apply(self, policy: dict[str, Any], *names: str, what: str = "whole") -> None:
-        """Make the changes of a run on these leaves: all, or those of the first stage that is left (``changes``)."""
+        """Apply the changes of a run to these leaves: all, or those of the first remaining stage (``changes``)."""
         changes = self.plan(policy)[what]
         for name in set(names) & set(changes):
             if name == "leaf2":
@@ -124,7 +127,7 @@ def fabric(tmp_path):
 
 
 def settings(tree: Any) -> Any:
-    """An NVUE tree less nodes with nothing in them, which set nothing."""
+    """Return an NVUE tree without empty nodes, which set nothing."""
     if not isinstance(tree, dict):
         return tree
     found = {key: settings(value) for key, value in tree.items()}
@@ -151,7 +154,7 @@ def test_check_mode_tells_what_a_run_would_change_and_touches_nothing(fabric):
 
 
 def test_a_run_limited_to_hosts_without_roce_does_nothing(fabric):
-    """Such as `site.yml --limit gpu_hosts,localhost`: localhost alone is left of the plays that apply and prove."""
+    """One case is `site.yml --limit gpu_hosts,localhost`: only localhost is left in the plays that apply and prove."""
     inventory = json.loads((fabric.path / "inventory.json").read_text())
     inventory["gpu_hosts"] = {"hosts": {"localhost": {"ansible_connection": "local"}}}
     (fabric.path / "inventory.json").write_text(json.dumps(inventory))
@@ -185,10 +188,10 @@ def test_the_first_run_applies_and_the_second_changes_nothing(fabric):
 
 
 def test_a_proof_that_does_not_hold_restores_what_was_there(fabric):
-    """From lossy to lossless in two stages; what is read for the proof is what someone else has changed meanwhile."""
+    """The change from lossy to lossless has two stages; before the proof's reading, someone else changes leaf1."""
     fabric.apply(LOSSY, *SWITCHES)
     before = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
-    (fabric.leaf1 / "drift").write_text("4")  # read first, after each of two stages, and then for the proof
+    (fabric.leaf1 / "drift").write_text("4")  # the reading for the proof, after the first one and two for the stages
     status, output = fabric.play(policy=LOSSLESS)
     assert status != 0
     assert "the proof does not hold: leaf1: Ethernet0: queue 3: wanted 50%, ECN 600000 to 6000000 bytes" in output
@@ -214,7 +217,7 @@ def test_a_connection_that_is_lost_ends_the_run_and_restores_the_others(fabric):
 
 def test_a_device_that_was_lost_and_answers_again_is_restored_too(fabric):
     before = copy.deepcopy(fabric.nvue.applied), fabric.sonic()
-    (fabric.leaf1 / "die").write_text("2")  # one patch of it was applied
+    (fabric.leaf1 / "die").write_text("2")  # after one of its patches was applied
     (fabric.leaf1 / "returns").touch()
     status, output = fabric.play(policy=LOSSLESS)
     assert status != 0
@@ -227,7 +230,7 @@ def test_a_device_that_answers_garbage_ends_the_run_before_anything_is_touched(f
     status, output = fabric.play(policy=LOSSLESS)
     assert status != 0
     assert re.search(r"leaf1: .*not JSON.*; nothing was touched", output)
-    assert set(fabric.nvue.events) <= {"read"}  # it may have been the next to be read
+    assert set(fabric.nvue.events) <= {"read"}  # leaf2 may have been read meanwhile
     assert not (fabric.path / "backups").exists()
 
 
@@ -236,11 +239,11 @@ def test_an_api_that_does_not_let_in_is_named(fabric):
     assert status != 0
     assert "leaf2: NVUE's API at https://127.0.0.1" in output
     assert "Unauthorized" in output
-    assert set(fabric.sonic_log()) <= {"read"}  # it may have been the next to be read
+    assert set(fabric.sonic_log()) <= {"read"}  # leaf1 may have been read meanwhile
 
 
 def test_devices_that_have_different_policies_are_refused(tmp_path):
-    """That of the first was applied to all."""
+    """The policy of the first device would otherwise be applied to all."""
     policies = {"leaf1": LOSSLESS, "leaf2": LOSSLESS, "leaf3": LOSSY}
     hosts = {name: {"ansible_connection": "local", "roce_policy": policy} for name, policy in policies.items()}
     hosts["leaf4"] = {"ansible_connection": "local"}
@@ -256,7 +259,7 @@ def test_devices_that_have_different_policies_are_refused(tmp_path):
 @pytest.mark.long
 def test_a_run_that_was_killed_between_stages_is_completed_by_the_next(fabric):
     fabric.apply(LOSSY, *SWITCHES)
-    fabric.apply(LOSSLESS, "leaf1", what="changes")  # and leaf2 not yet
+    fabric.apply(LOSSLESS, "leaf1", what="changes")  # leaf2 is not changed yet
     assert [stage["switches"] for stage in fabric.plan(LOSSLESS)["stages"]] == [["leaf2"], ["leaf1", "leaf2"]]
     status, output = fabric.play(policy=LOSSLESS)
     assert status == 0, output

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 MEMORY = Path("/dev/shm")
-# connect GATEWAY COMMAND, as ssh; ANSWERS says that all gateways are well.
+# connect GATEWAY COMMAND, like ssh; if ANSWERS is set, all gateways work.
 CONNECT = """#!/bin/sh
 case $1$ANSWERS in
   gone) echo "ssh: connect to host gone port 22: No route to host" >&2; exit 255 ;;
@@ -22,8 +22,8 @@ case $1$ANSWERS in
   *) exec sh -c "$2" ;;
 esac
 """
-# On the gateway "cut", a task kills the worker: the parent of the shell is a fork of ansible-playbook, whose parent's
-# parent is ansible-runner.
+# On the gateway "cut", a task kills the worker. The parent of the shell is a fork of ansible-playbook, and the parent
+# of this fork's parent is ansible-runner.
 PLAY = """
 - name: Check
   hosts: all:!waves
@@ -90,7 +90,7 @@ def play(command, folder, **variables):
     )
 
 
-@pytest.mark.fleet  # ansible-runner on ten gateways
+@pytest.mark.fleet  # ansible-runner on six gateways
 def test_each_gateway_that_is_lost_is_told_the_others_go_on_and_the_rest_is_resumed(tmp_path):
     command, before = site(tmp_path), set(MEMORY.glob("sailloft.*"))
     first = play(command, tmp_path)
@@ -111,7 +111,7 @@ def test_each_gateway_that_is_lost_is_told_the_others_go_on_and_the_rest_is_resu
     ):
         assert line in first.stdout
 
-    # The worker's folder is removed, and what was written here is for the user alone and has no secret.
+    # The worker's folder is removed, and the files written here are for the user alone and have no secret.
     assert set(MEMORY.glob("sailloft.*")) <= before
     assert (tmp_path / "runs/play").stat().st_mode & 0o077 == 0
     written = [path.read_text() for path in (tmp_path / "runs").rglob("*") if path.is_file()]
@@ -127,7 +127,7 @@ def test_each_gateway_that_is_lost_is_told_the_others_go_on_and_the_rest_is_resu
     assert "waves: 2 hosts: 2 ok" in second.stdout
 
 
-@pytest.mark.fleet  # plays a playbook
+@pytest.mark.fleet  # runs a playbook
 def test_a_run_that_is_not_possible_reaches_no_gateway(tmp_path):
     command = site(tmp_path)
     missing = play([*command, "-e", "{runner_gateway: ''}"], tmp_path)

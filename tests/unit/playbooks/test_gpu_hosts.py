@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""playbooks/gpu_hosts.yml: reboots, their order and number at once; and servers on which nothing is to be done."""
+"""playbooks/gpu_hosts.yml: reboots, their order and their number at once, and servers that need no change."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_absent_takes_back_the_settings_and_reboots_nothing(tmp_path):
 
 
 def both(tmp_path):
-    """A playbook that runs both."""
+    """Return a playbook that runs gpu_hosts and gpu_vms."""
     path = tmp_path / "both.yml"
     path.write_text(
         json.dumps([{"import_playbook": f"{ROOT}/playbooks/{name}.yml"} for name in ("gpu_hosts", "gpu_vms")])
@@ -155,11 +155,11 @@ def test_a_server_on_which_nothing_is_to_be_done_is_asked_once(tmp_path):
     status, output = fleet.play(playbook=both(tmp_path))
     assert status == 0, output
     assert counted(output, "changed") == {"a": 3, "b": 2}
-    # Both were changed: their virtual machines are converged without a comparison.
+    # Both servers were changed: their virtual machines are converged without a comparison.
     assert [fleet.compared(name) for name in "ab"] == [[EVERYTHING]] * 2
     fleet.change("b", written=False)
     assert fleet.play(playbook=both(tmp_path))[0] == 0
-    # Something was done to a host, which may take long: the virtual machines of the others are compared again.
+    # A host was changed, which may take long: the virtual machines of the others are compared again.
     assert [fleet.compared(name) for name in "ab"] == [[EVERYTHING, "gpu_domain"], [EVERYTHING]]
     fleet.log()
 
@@ -168,9 +168,9 @@ def test_a_server_on_which_nothing_is_to_be_done_is_asked_once(tmp_path):
     assert counted(output, "changed") == {"a": 0, "b": 0}
     assert [fleet.compared(name) for name in "ab"] == [[EVERYTHING]] * 2
     assert fleet.log() == []
-    # Of each host the comparison; the tasks that run once count for the first one.
+    # Only the comparison counts for each host; tasks that run once count for the first host.
     assert counted(output, "ok")["b"] == 1
-    # A name that is wrong is told also where no role runs.
+    # A wrong name of a variable is reported even if no role runs.
     assert output.count("the role gpu_host has no variable gpu_host_hugepage,") == 1
 
     fleet.change("b", runs=False)
@@ -179,7 +179,7 @@ def test_a_server_on_which_nothing_is_to_be_done_is_asked_once(tmp_path):
     status, output = fleet.play(playbook=both(tmp_path))
     assert status == 0, output
     assert counted(predicted, "changed") == counted(output, "changed") == {"a": 0, "b": 1}
-    # gpu_host had nothing to do anywhere.
+    # gpu_host changed no server, so there is no second comparison.
     assert fleet.compared("b") == [EVERYTHING] * 2
     assert fleet.log() == []
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Hosts of plays: their waves, as the inventory gives them, and their choice by what a comparison said."""
+"""The hosts of plays: their waves from the inventory, and their selection by the result of a comparison."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_plays_that_change_hosts_of_a_group_have_waves():
     found = set()
     for file in PLAYBOOKS.glob("*.yml"):
         for play in yaml.safe_load(file.read_text()):
-            # The first group of the play's pattern, which may be in a template; names are the hosts of two groups.
+            # The first group in the play's pattern, which may be in a template; names has the hosts of two groups.
             group = re.search(r"[a-z]+_[a-z]+", str(play.get("hosts")))
             names = "names" if "names" in play.get("vars", {}) else f"groups.{group and group[0]} | default([])"
             read = f"({names} | sailloft.fleet.waves(hostvars | default({{}})))"
@@ -136,7 +136,7 @@ def test_virtual_machines_are_compared_again_where_another_server_was_changed_me
     assert to_compare(["a", "b"], {"a": result[True], "b": result[True]}) == ["all:!all"]
     assert to_compare(["a", "b"], {"a": result[True], "b": result[False]}) == ["a"]
     assert to_compare(["a", "b"], {"a": result[True], "b": esx}) == ["all:!all"]
-    # gpu_vms.yml alone, its first play, a second time in one run, and a server that was not in the play.
+    # In order: gpu_vms.yml alone, its first play, a second time in one run, and a server that was not in the play.
     assert to_compare(["a", "b"], {"a": {}, "b": {}}) == to_compare(["a", "b"], {}) == ["a", "b"]
     assert to_compare(["a"], {"a": {"gpu_server_compared": {"held": {"gpu_vm": True}}}}) == ["a"]
     assert to_compare(["a", "b"], {"a": result[True], "b": {}}) == ["b"]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""playbooks/rollout.yml on a fleet whose every part is real but the boot (fleet_machines.py)."""
+"""playbooks/rollout.yml on a fleet in which everything but the boot is real (fleet_machines.py)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_rollout_that_goes_well(fleet):
     assert "is up" in output
     proof = json.loads((fleet.folder / "proofs/bm03.json").read_text())
     assert proof["holds"] is True
-    # Without the controller, too.
+    # The limit may leave out the controller.
     status, output = fleet.roll_out("--limit", "nodes")
     assert status == 0, output
     assert "changed: [" not in output
@@ -43,7 +43,7 @@ def test_a_rollout_that_goes_well(fleet):
 
 @pytest.fixture
 def new_fleet(fleet):
-    """Nodes that were never on, of a channel that is not there yet."""
+    """Nodes that were never started, with a channel that does not exist yet."""
     (Path(fleet.store.path) / "channels/stable.ipxe").unlink()
     for script in Path(fleet.store.path, "nodes").iterdir():
         script.unlink()
@@ -77,14 +77,14 @@ def test_a_first_canary_that_fails_leaves_no_channel_and_no_other_node_booted(ne
     assert list(Path(new_fleet.store.path, "channels").iterdir()) == []
     assert channels.node_scripts(new_fleet.store) == {}
     new_fleet.fate({})
-    # It runs the image, and is well now.
+    # bm01 runs the image, and is healthy now.
     (new_fleet.folder / "bm01/sick").write_text("no")
     status, output = new_fleet.roll_out()
     assert status == 0, output
     assert set(new_fleet.runs().values()) == {"new"}
 
 
-# A mute node answers, and nothing can be read of it; of a hung one no answer comes.
+# A mute node answers, but nothing can be read from it. A hung node does not answer.
 LONG = [pytest.param(fate, marks=pytest.mark.long) for fate in ("lost", "mute", "hung")]
 
 
@@ -92,7 +92,7 @@ LONG = [pytest.param(fate, marks=pytest.mark.long) for fate in ("lost", "mute", 
 @pytest.mark.parametrize("fleet", [2], indirect=True)
 def test_a_canary_that_fails_is_taken_back_and_nobody_else_boots(fleet, fate):
     fleet.fate({("bm01", NEW): fate})
-    # Longer than a healthy node takes to be read on a loaded machine.
+    # The timeout is longer than the reading of a healthy node takes on a loaded machine.
     status, output = fleet.roll_out(node_boot_rollout_budget=3, __node_boot_read_s=20)
     assert status != 0
     assert fleet.boots() == ["bm01 new pin", "bm01 old channel"]
@@ -118,7 +118,7 @@ def test_more_failures_than_the_budget_take_channel_and_failed_nodes_back(fleet)
     fleet.fate({("bm02", NEW): "ill", ("bm03", NEW): "liar"})
     status, output = fleet.roll_out(node_boot_rollout_budget=1, node_boot_rollout_waves=["1", "1"])
     assert status != 0
-    # bm04 was never at risk; bm03 never left the old image; bm01, which holds, stays as it is.
+    # bm04 was never booted, bm03 never left the old image, and bm01, which is healthy, is not changed.
     assert fleet.boots() == ["bm01 new pin", "bm02 new channel", "bm03 new channel", "bm02 old channel"]
     assert fleet.runs() == {"bm01": "new", "bm02": "old", "bm03": "old", "bm04": "old"}
     assert fleet.channel() == "old"
@@ -127,7 +127,7 @@ def test_more_failures_than_the_budget_take_channel_and_failed_nodes_back(fleet)
 
 
 def dying_gate(fleet):
-    """A health gate of tasks, in which a sick node stops to answer; returns its file."""
+    """Return the file of a health gate with tasks, during which a sick node stops answering."""
     gate = fleet.folder / "gate.yml"
     files = str(fleet.folder / "{{ inventory_hostname }}")
     dies = {"cmd": f"! grep -q yes {files}/sick || rm {files}/up"}
@@ -170,7 +170,7 @@ def test_the_only_node_that_dies_in_its_health_gate_is_taken_back(tmp_path):
     assert "bm01 failed in the rollout" in output
 
 
-# Lost before anything, as the canary drains, and as the last wave does.
+# The server is lost before the rollout, while the canary drains, and while the last wave drains.
 @pytest.mark.long
 @pytest.mark.parametrize(("node", "booted"), [("", 0), ("bm01", 1), ("bm03", 3)])
 def test_a_boot_server_that_is_lost_ends_a_rollout_that_goes_on_when_it_is_back(fleet, node, booted):
@@ -221,7 +221,7 @@ def test_a_host_of_a_hook_that_does_not_answer_is_said(fleet):
 def test_within_the_budget_a_rollout_goes_on_and_says_who_failed_and_which_spare_takes_its_place(fleet):
     fleet.fate({("bm02", NEW): "lost"})
     in_service = {"command": ["sh", "-c", f"echo {{{{ inventory_hostname }}}} >> {fleet.folder}/returned"]}
-    # Of two spares, one is needed.
+    # One of two spares is needed.
     hosts = json.loads((fleet.folder / "hosts.yml").read_text())
     for spare in ("bm03", "bm04"):
         hosts["all"]["children"]["nodes"]["hosts"][spare]["node_boot_spare"] = True

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Rollouts of several operators, and what a run that ended elsewhere left."""
+"""Rollouts of several operators, and the holds of runs that ended elsewhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_controller_that_dies_is_followed_by_one_that_goes_on(fleet):
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     assert fleet.channel() == "new"
-    # Its hold is taken over: the process was one of this machine.
+    # Its hold is taken over, because the process ran on this machine.
     (left,) = holds.read_all(fleet.store)
     assert (left.holder.process, left.scope.channel, left.scope.nodes) == (first.pid, "stable", tuple(fleet.nodes))
     status, output = fleet.roll_out()
@@ -42,14 +42,14 @@ def test_a_controller_that_dies_is_followed_by_one_that_goes_on(fleet):
 
 
 def start(fleet, playbook, *arguments, **variables):
-    """A playbook as another operator runs it; returns the process, whose output goes to the file other.log."""
+    """Start a playbook as another operator; return the process, whose output goes to the file other.log."""
     with (fleet.folder / "other.log").open("w") as log:
         command = fleet.command(playbook, *arguments, **variables)
         return subprocess.Popen(command, cwd=ROOT, env=fleet.environment(), stdout=log, stderr=subprocess.STDOUT)
 
 
 def waiting_drain(fleet):
-    """A drain that says that it has begun by the file NODE/draining, and waits for the file "go"."""
+    """Return a drain that creates the file NODE/draining when it begins, and waits for the file "go"."""
     begun = str(fleet.folder / "{{ inventory_hostname }}" / "draining")
     return {"command": ["sh", "-c", f"touch {begun}; until [ -e {fleet.folder}/go ]; do sleep 0.2; done"]}
 
@@ -62,7 +62,7 @@ def until_draining(fleet, node, process):
         time.sleep(0.2)
 
 
-REFUSED = {  # by playbook: its nodes, and what it wants that the rollout holds
+REFUSED = {  # by playbook: its limit, and the part that it needs and the rollout holds
     "reimage.yml": (["-l", "bm02"], "node bm02"),
     "rollout.yml": ([], "nodes bm01, bm02"),
     "collect_images.yml": ([], "the whole store"),
@@ -121,7 +121,7 @@ def test_a_hold_of_a_run_that_ended_elsewhere_is_taken_over_by_name(fleet):
     second = fleet.add_server("boot02")
     holder = holds.Holder("anne", "ctl9", "", 4711, "rollout.yml", "2026-11-22T12:00:00Z")
     left = holds.Hold("hold-0000000a", holder, holds.Scope(("bm02",), "stable"))
-    # Only the second server has it: what the first took is released.
+    # Only the second server has this hold: the hold that the run took on the first server is released.
     holds.take(second, left)
     status, output = fleet.play("reimage.yml", "-l", "bm02")
     assert status == 2, output

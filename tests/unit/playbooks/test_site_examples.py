@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """All playbooks of the README on inventories/vela and blue_vela, and those of docs/first-site.md, in check mode.
 
-Their hosts are not there: modules check the arguments that inventory, roles and filters give them, and answer as on a
-host without any setting (tests/support/site). A variable that is missing or wrong in an inventory ends the run.
+The hosts do not exist: modules check the arguments that inventory, roles and filters give them, and answer as on a host
+without any setting (tests/support/site). A variable that is missing or wrong in an inventory ends the run.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from sonic_configs import ASICS
 pytestmark = pytest.mark.fleet
 LONG = pytest.mark.long
 
-# The size of a switch's pools is its image's; fabric_config.yml takes the inventory's ASICs.
+# A switch's image defines the size of its pools; fabric_config.yml uses the ASICs of the inventory.
 POOLS = ("-e", json.dumps({"roce_asics": ASICS, "roce_switch_asic": "as_imaged"}))
-# Playbooks for what is no host of these sites.
+# Playbooks for other targets than hosts of these sites, and the tests that run them.
 ELSEWHERE = {
     "controller.yml": "test_controller.py",
     "gateways.yml": "test_gateways.py",
     "netbox.yml": "../site/netbox/test_write_playbooks.py",
     "netbox_links.yml": "../site/netbox/test_write_playbooks.py",
 }
-# Site, playbooks of one run, its further arguments, and the only tasks that fail. Proofs and measurements fail on hosts
-# that are not there, in their last task. The first run of a site uses most of its variables; the others are long.
+# Site, playbooks of one run, its further arguments, and the only tasks that fail. Proofs and measurements fail in their
+# last task, because the hosts do not exist. The first run of a site uses most of its variables; the others are long.
 RUNS = [
     pytest.param("vela", "plan.yml fabric_config.yml", (), set()),
     pytest.param("vela", "gpu_nodes.yml record.yml", (), set(), marks=LONG),
     pytest.param("vela", "site.yml", POOLS, {"Compare what was read with what was requested"}, marks=LONG),
     pytest.param("vela", "accept.yml", (), {"Write measured beside expected"}, marks=LONG),
     pytest.param("vela", "cabling.yml", (), {"Check that no cable is wrong"}, marks=LONG),
-    # It has no switch with RoCE, and the playbook says so.
+    # The site has no switch with RoCE, and the playbook reports that.
     pytest.param("blue_vela", "fabric_config.yml", (), {"Render all switches"}, marks=LONG),
     pytest.param("blue_vela", "boot_servers.yml node_scripts.yml", (), set()),
     pytest.param(
@@ -53,7 +53,7 @@ RUNS = [
         marks=LONG,
     ),
 ]
-# By the first playbook of a run, the kinds of hosts that have changes to make.
+# The kinds of hosts with changes, by the first playbook of a run.
 CHANGED = {
     "plan.yml": {"gpu-host", "leaf"},
     "gpu_nodes.yml": {"gpu-host", "train"},
@@ -62,9 +62,9 @@ CHANGED = {
     "node_images.yml": {"boot", "build", "node"},
     "record.yml": {"localhost", "node"},
 }
-# Those that reach no host run on the whole site.
+# Playbooks that connect to no host run on the whole site.
 WHOLE = ("site_plan.yml", "confirm.yml")
-# Playbooks for machines that a site has none of.
+# Playbooks for machines that a site does not have.
 NO_HOSTS = {
     "vela": "boot_servers.yml node_images.yml node_scripts.yml node_identities.yml collect_images.yml reimage.yml",
     "blue_vela": "site.yml plan.yml",
@@ -72,7 +72,7 @@ NO_HOSTS = {
 
 
 def failed_tasks(output: str) -> set[str]:
-    """Return the names of tasks that failed, but for those whose failure is looked at afterwards."""
+    """Return the names of the tasks whose failure is printed."""
     failed, task = set(), ""
     for line in output.splitlines():
         if found := re.match(r"TASK \[(?:[\w.]+ : )?(.*)\] \*", line):
@@ -148,12 +148,12 @@ def test_a_first_site_needs_no_variable_that_its_page_does_not_name(tmp_path):
     page = (ROOT / "docs/first-site.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    # inventories/small has these two.
+    # inventories/small has the last two.
     assert named == {*ADDED["small"], "roce_switch_system", "roce_switch_asic"}
     told = re.findall(r"ansible-playbook -i inventories/SITE playbooks/(\w+\.yml)", page)
     site = AbsentSite(tmp_path, "small")
     for playbook in dict.fromkeys(told):
-        # Neighbours and the pools of switches are those of the machines.
+        # Neighbours and the pools of switches can only be read from real machines.
         if playbook not in ("site_plan.yml", "cabling.yml", "fabric_qos.yml"):
             status, output = site.check(playbook)
             assert status == 0, output

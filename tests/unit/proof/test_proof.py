@@ -125,7 +125,7 @@ def test_a_failure_has_its_reason_and_a_page_shows_each_value():
     rows = re.findall('<td class="value">(.*?)</td><td class="value">(.*?)</td>', page(proof(failed, HELD)))
     wanted = '<ul class="value"><li>a: 1</li><li>b: 2, 3</li></ul>'
     unseen = (wanted, '<span class="nothing">nothing</span>')
-    # Among the failures, in its layer; then what holds.
+    # The failed claim is among the failures and in its layer; the claim that holds follows.
     assert rows == [unseen, unseen, ("1", "1")]
 
 
@@ -137,7 +137,7 @@ def test_values_read_as_words():
 
 
 class Reader(HTMLParser):
-    """A page as a browser reads it: the elements, their attributes, the text."""
+    """A parser of pages that collects the elements, their attributes, and the text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -212,7 +212,7 @@ def test_what_is_written_reads_back(tmp_path):
 def test_a_killed_write_leaves_the_old_file_and_the_next_write_completes(tmp_path):
     path = tmp_path / "vm1.json"
     write(str(path), "old")
-    (tmp_path / ".vm1.json.new").write_text("ha")  # what a run killed in mid-write leaves
+    (tmp_path / ".vm1.json.new").write_text("ha")  # left by a run that was killed during a write
     assert path.read_text() == "old"
     write(str(path), "new")
     assert path.read_text() == "new"

@@ -21,7 +21,7 @@ def load(path):
 DEFAULTS = load("defaults/main.yml")
 ROLE_TASK = {"name": "Role", "ansible.builtin.include_role": {"name": "sailloft.fleet.gpu_guest"}}
 
-# Hosts that the role refuses: their variables, and what is said of each.
+# Hosts that the role refuses: the variables and the message of each.
 REFUSED = {
     "no-setting": ({"gpu_guest_nccl": {"LD_PRELOAD": "/tmp/x"}}, "LD_PRELOAD is no setting of NCCL"),
     "two-lines": ({"gpu_guest_nccl": {"NCCL_DEBUG": "INFO\nLD_PRELOAD=x"}}, "the value of NCCL_DEBUG is not one line"),
@@ -38,7 +38,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def refused(tmp_path_factory):
-    """The results of the role for all of REFUSED."""
+    """Return the results of the role for all hosts of REFUSED."""
     hosts = {host: variables for host, (variables, _said) in REFUSED.items()}
     return play_of_hosts(tmp_path_factory.mktemp("refused"), [ROLE_TASK], hosts, "--check")
 
@@ -72,7 +72,7 @@ def without_gpu(host):
 # Hosts: their variables, the text of the topology, and the lines of NCCL_TOPO_FILE.
 OF_THE_PLAN = {
     "planned": ({"gpu_vm_result": plan("planned")}, TOPOLOGY, [SETTING]),
-    # What was read last counts.
+    # The last reading counts.
     "read": ({"gpu_vm_result": without_gpu("read"), "gpu_vm_read": plan("read")}, TOPOLOGY, [SETTING]),
     "no-gpu": ({"gpu_vm_result": without_gpu("no-gpu")}, "", []),
     "failed": ({"gpu_vm_result": {"failed": True}}, "", []),
@@ -83,7 +83,7 @@ OF_THE_PLAN = {
         "",
         ["NCCL_TOPO_FILE=/x"],
     ),
-    # The role alone: no plan is at hand, and what an earlier run left stays.
+    # The role alone: there is no plan, and a topology of an earlier run is kept.
     "alone": ({}, "", []),
     "left-skipped": ({"__gpu_guest_nccl_topology_left": {"skipped": True}}, "", []),
     "left-nothing": ({"__gpu_guest_nccl_topology_left": {"stat": {"exists": False}}}, "", []),
@@ -139,7 +139,7 @@ IMPORTED_ROLE = {"name": "Role", "ansible.builtin.import_role": {"name": "saillo
 
 @pytest.fixture(scope="module")
 def on_vsphere(tmp_path_factory):
-    """The results of the role for two guests, of which vCenter tells the addresses of one."""
+    """Return the results of the role for two guests; only one of them has the GPU at the address from vCenter."""
     host, ways = gpu_vm.host(), {"0000:13:00.0": ["15.0", "00.0"]}
     gpu = {"host_address": "0000:13:00.0", "kind": "gpu", "host_node": 0, "physical_function": None, "host_path": []}
     cell = {"id": 0, "host_node": 0, "memory_mib": 1, "vcpus": [0, 1]}
@@ -151,7 +151,7 @@ def on_vsphere(tmp_path_factory):
             "hosts": [{"name": "esx01", "topology": host.to_dict()}],
         }
         hosts[name] = {"gpu_guest_host": name, "gpu_vm_read": read, "inside": {"topology": guest(host, told).to_dict()}}
-    # An extra variable, which what the role reads of this machine does not replace.
+    # An extra variable, because the role's reading of this machine cannot replace it.
     given = ["--check", "--diff", "--tags=nccl", "-egpu_guest_topology_read={{ inside }}"]
     return play_of_hosts(tmp_path_factory.mktemp("vsphere"), [IMPORTED_ROLE], hosts, *given)
 
@@ -166,7 +166,7 @@ def test_on_vsphere_the_topology_has_the_addresses_that_the_guest_tells(on_vsphe
 
 
 CONF = "# Ours\nNCCL_IB_TIMEOUT=22\n\n"
-# Hosts: what /etc/nccl.conf and the topology have there.
+# Hosts: the contents of /etc/nccl.conf (a) and of the topology (b).
 FILES = {
     "none": {},
     "conf": {"a": CONF},
@@ -178,7 +178,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def files_read(tmp_path_factory):
-    """The folder, and what was read for each host of FILES: {host: {path: text}}."""
+    """Return the folder, and the readings for each host of FILES: {host: {path: text}}."""
     folder = tmp_path_factory.mktemp("files")
     for host, files in FILES.items():
         (folder / host).mkdir()

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The defaults of the role against the library, and what it makes of its variables."""
+"""The defaults of the role, compared with the library, and the values that it computes from its variables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPTIONS = load("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
 def variable(name, **given):
     """Return a variable of the role's vars for these values of others."""
     variables = {**DEFAULTS, **load("vars/main.yml"), **given}
-    # Defaults and vars are written by us: they are templates, as Ansible's loader marks them.
+    # The role's defaults and vars are trusted templates, as Ansible's loader marks them.
     variables = {
         name: trust_as_template(value) if isinstance(value, str) else value for name, value in variables.items()
     }
@@ -66,7 +66,7 @@ def test_a_host_is_done_that_the_comparison_has_found_so(compared, held):
     ],
 )
 def test_a_host_is_compared_unless_the_playbook_has_found_something_to_do(known, again):
-    """A result of an earlier play that the host was done may be of the past."""
+    """An earlier play's result that the host has every setting may be outdated."""
     (compare,) = [task for task in load("tasks/compare.yml") if "sailloft.fleet.gpu_server_compare" in task]
     given = {"gpu_server_compared": known} if known else {}
     assert variable("__when", __when=f"{{{{ {compare['when']} }}}}", **given) is again
@@ -84,7 +84,7 @@ def test_a_host_is_compared_unless_the_playbook_has_found_something_to_do(known,
     ],
 )
 def test_a_host_with_every_setting_loads_no_tasks(tasks, held, given, file):
-    """One include for all: Ansible starts a process for each include of each host, also for a skipped one."""
+    """There is one include for all: Ansible starts a process per host for each include, even for a skipped one."""
     _, included = load(f"tasks/{tasks}.yml")
     included_file = included["ansible.builtin.include_tasks"]
     name = included_file["file"] if isinstance(included_file, dict) else included_file
@@ -114,13 +114,13 @@ def test_every_bios_claim_can_be_required():
 
 
 def test_the_name_that_the_kernel_has_for_an_iommu_mode_is_refused_with_ours():
-    """As Ansible does before the role's first task."""
+    """Ansible refuses it in the same way before the role's first task."""
     errors = ArgumentSpecValidator(OPTIONS).validate({"gpu_host_iommu": "pt"}).error_messages
     assert errors == ["value of gpu_host_iommu must be one of: passthrough, translated, unchanged, got: pt"]
 
 
 def checked(options, below):
-    """Return what Ansible checks of each option, without its description; ``below`` is the name of nested options."""
+    """Return the fields of each option that Ansible checks; ``below`` is the key of nested options."""
     keys = ("type", "elements", "required", "default", "choices")
     return {
         name: {
@@ -140,6 +140,6 @@ def test_vfs_have_the_same_options_in_role_module_and_documentation():
 
 @pytest.mark.parametrize("wrong", ["yes", "Auto", ""])
 def test_acs_that_is_no_word_of_the_role_is_refused_by_the_comparison(wrong):
-    """The comparison then holds nothing, and the role's own check of the word follows."""
+    """The comparison then confirms no setting, and the role's own check of the value follows."""
     by_port = tuning(gpu_host_acs=wrong)["acs_by_port"]
     assert by_port["purpose"] not in PURPOSES

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The role, with real apt and dpkg, on a signed archive of placeholders, in a root like an image's."""
+"""The role gpu_node with real apt and dpkg, a signed archive of placeholders, and a root like an image's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [
 ROOT = Path(__file__).parents[3]
 INSIDE = ROOT / "tests/support/gpu_node/inside.py"
 KERNEL = "6.1.0-99-amd64"
-# In a mount namespace: this machine's root below a layer of the test's; other archives are hidden.
+# An overlay on this machine's root, in a mount namespace; other archives are hidden.
 MOUNT = r"""
 first=
 [ -e "$1/upper/etc/apt" ] || first=yes
@@ -42,7 +42,7 @@ MODINFO = '#!/bin/sh\ncat "/lib/modules/$2/updates/dkms/nvidia.version" 2>/dev/n
 
 
 def packages(driver: str):
-    """The packages of NVIDIA's archive for Debian, and the distribution's own."""
+    """Yield (name, version, files) of the packages of NVIDIA's archive for Debian."""
     module = {f"/lib/modules/{KERNEL}/updates/dkms/nvidia.version": driver + "\n"}
     unit = "/usr/lib/systemd/system/{}.service"
     yield "nvidia-kernel-open-dkms", f"{driver}-1", module
@@ -69,7 +69,7 @@ def node():
     for name in (f"linux-headers-{KERNEL}", "rdma-core", "ibverbs-providers", "ibverbs-utils", "ethtool"):
         archive.add(name, "99-1", {})
     archive.publish()
-    # /lib is a link to it on all current systems.
+    # /lib is a link to /usr/lib on all current systems.
     (work / f"upper/usr/lib/modules/{KERNEL}/kernel").mkdir(parents=True)
     modinfo = work / "upper/usr/sbin/modinfo"
     modinfo.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def node():
 
 
 class Node:
-    """The root; what was written to it is in ``upper``."""
+    """The node's root; ``upper`` has the files that were written to it."""
 
     def __init__(self, work: Path, archive: Archive) -> None:
         self.work, self.archive = work, archive
@@ -93,7 +93,7 @@ class Node:
         }
 
     def play(self, **variables) -> tuple[int, str]:
-        """Apply the role; return (exit status, all that was said)."""
+        """Apply the role; return (exit status, output)."""
         given = {"gpu_node_repositories": [self.repository], "gpu_node_fabric": "nvswitch", **variables}
         done = subprocess.run(
             [
@@ -140,7 +140,7 @@ def changed(output: str) -> int:
 
 
 def test_the_life_of_a_layer_s_software(node):
-    """Predicted, installed, unchanged, moved to another release, refused, removed."""
+    """The software is predicted, installed, unchanged, moved to another release, refused, and removed."""
     status, said = node.play(check=True)
     assert status == 0, said
     assert "nvidia-kernel-open-dkms=595.91.07*" in said
@@ -167,7 +167,7 @@ def test_the_life_of_a_layer_s_software(node):
     assert status == 0, said
     assert changed(said) == 0, said
 
-    # Downwards, to a release that the archive has too.
+    # A downgrade to an older release in the archive.
     status, said = node.play(gpu_node_driver="595.71.05")
     assert status == 0, said
     assert set(node.versions().values()) == {"595.71.05-1", "1:4.5.2-1"}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The lab's machines: what one says of another, and the inventory of all, is the same."""
+"""The lab's machines agree with each other and with the inventory."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def domain(name: str, instance: str = "lab", accelerator: str = "qemu") -> Eleme
 @pytest.mark.parametrize("instance", INSTANCES)
 @pytest.mark.parametrize("name", MACHINES)
 def test_machines_are_what_libvirt_accepts(name: str, instance: str, accelerator: str) -> None:
-    """libvirt's own schema is used; it does not include QEMU's options."""
+    """The schema is libvirt's, which does not include QEMU's options."""
     assert_valid(ElementTree.tostring(domain(name, instance, accelerator), encoding="unicode"))
 
 
 def cables(name: str, instance: str) -> dict[tuple[str, str], str]:
-    """(own port, other end's port): MAC, of a machine's UDP interfaces."""
+    """Return {(own port, other end's port): MAC} of a machine's UDP interfaces."""
     return {
         (item.find("source/local").get("port"), item.find("source").get("port")): item.find("mac").get("address")
         for item in domain(name, instance).findall("devices/interface[@type='udp']")
@@ -154,7 +154,7 @@ def test_every_machine_has_an_image_and_a_disk_and_a_node_has_none():
     needed = {machine["image"] for machine in MACHINES.values() if "image" in machine}
     needed |= {DISKS[image]["holds"]["image"] for image in needed if "holds" in DISKS[image]}
     assert needed == set(DISKS) == set(BUILD["lab_images"])
-    # What a boot server gets, and what a change of the nodes' images builds.
+    # The image that a boot server gets, and that a change of the nodes' images builds.
     assert set(BUILD["node_image_images"]) == {"gpu-node"}
 
 
@@ -165,7 +165,7 @@ def test_a_disk_can_be_made_of_a_machines_image(name):
     assert {"linux-image-amd64", "initramfs-tools", "grub-pc"} <= packages
     files = {file.path: file.content for layer in image.layers for file in layer.files}
     assert files["/etc/hostname"] == f"{name}\n"
-    # make-disk says these, and a file of the image would be lost, or say otherwise.
+    # make-disk writes these files: a file of the image would be lost or contradict them.
     assert not {"/etc/fstab", "/boot/grub/grub.cfg", "/etc/default/grub.d/10-image.cfg"} & set(files)
     assert "GRUB_CMDLINE_LINUX" not in files["/etc/default/grub"]
 
@@ -176,7 +176,7 @@ def test_all_images_share_their_lowest_layer():
 
 
 def test_every_machine_hears_its_power_button():
-    """libvirt and BMCs shut a machine down by it; without systemd-logind a host's reboot waits 300 s for its guest."""
+    """libvirt and BMCs use it for a shutdown; without systemd-logind, a host's reboot waits 300 s for its guest."""
     masked = {unit for image in IMAGES.values() for layer in image.layers for unit in layer.services.masked}
     assert len(masked) > 20
     assert "systemd-logind.service" not in masked

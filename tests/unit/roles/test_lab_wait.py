@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The role lab waits for a machine, and starts it over once: a machine that its emulator ended, and one that hangs.
+"""The role lab waits for a machine, and starts it again once if its emulator ended or it hangs.
 
-virsh and the machine are made up: a domain's state is a file, and sshd answers once the domain was started or reset.
+virsh and the machine are simulated: a domain's state is a file, and sshd answers after a start or reset of the domain.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ case "$1" in
     echo reset >> "$DOMAIN.asked"; : > "$DOMAIN.answers" ;;
 esac
 """
-# A kernel that tells of stalls twice stands still.
+# A kernel that reports stalls twice hangs.
 STANDS_STILL = (
     "[    0.0] Linux version 6.1.0\n" + "[   60.0] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n" * 2
 )

@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Machines that the emulator loses in a boot are reset once, those that it ends are started, and no others.
+"""Machines that hang in a boot are reset once, machines that the emulator ended are started, and no others.
 
-Consoles, the host's load and virsh are made up; virsh notes what it is asked.
+Consoles, the host's load and virsh are simulated; virsh records its commands.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ SILENT_S = 180
 BOOT = "[    0.000000] Linux version 6.1.0\n[    3.1] input: mouse\n"
 STALL = "[   60.0] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n"
 LOGIN = "\ngpu-server login: "
-# A play that goes on until a machine is reset, for at most a minute.
+# A play that runs until a machine is reset, for at most a minute.
 UNTIL_RESET = ("sh", "-c", 'for _ in $(seq 300); do [ ! -s "$RESETS" ] || exit 0; /bin/sleep 0.2; done')
-# "off" is a machine that was stopped, "crashed" one that its emulator ends as soon as it was seen running.
+# "off" is a stopped machine; "crashed" is a machine that its emulator ends after it was seen running.
 VIRSH = """#!/bin/sh
 shift 2
 case "$*" in
@@ -38,12 +38,12 @@ esac
 
 @pytest.fixture
 def reset(tmp_path, monkeypatch):
-    """A function: which machines are reset while a command runs that makes consoles, {machine: (text, seconds ago)}."""
+    """Return a function that writes consoles, {machine: (text, seconds ago)}, and returns (reset machines, status)."""
     bin_dir, consoles, resets = (tmp_path / name for name in ("bin", "consoles", "resets"))
     bin_dir.mkdir()
     for name, text in {
         "virsh": VIRSH,
-        # It is called when the watch has seen what was there before.
+        # The watch calls sleep after it has read the earlier consoles.
         "sleep": '#!/bin/sh\n: > "$WATCHES"\nexec /bin/sleep "$(echo "$1" | sed s/15/0.1/)"\n',
     }.items():
         (bin_dir / name).write_text(text)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.fleet
 BIN = Path(sys.executable).parent
 UUID = "5a11f017-0000-4000-8000-0000000000b1"
 OTHER = "5a11f017-0000-4000-8000-0000000000b2"
-# A BMC that answers as the emulator does and does nothing of what it is told.
+# A BMC that answers like the emulator, but does not change the power state.
 LIAR = """
 from sushy_tools.emulator import main
 from sushy_tools.emulator.resources.systems.fakedriver import FakeDriver
@@ -38,7 +38,7 @@ def free_port():
 
 
 class Bmc:
-    """A running emulator with two systems, and a certificate that nobody but ``ca`` vouches for."""
+    """A running emulator with two systems and the self-signed certificate ``ca``."""
 
     def __init__(self, folder, power="On", lies=False):
         folder.mkdir()
@@ -69,7 +69,7 @@ class Bmc:
             self.process = subprocess.Popen([*command, *arguments], stdout=log, stderr=subprocess.STDOUT)
 
     def wait(self):
-        """Until it listens."""
+        """Wait until the emulator listens."""
         for _attempt in range(300):
             with socket.socket() as one:
                 if one.connect_ex(("127.0.0.1", int(self.address.split(":")[1]))) == 0:
@@ -87,7 +87,7 @@ class Bmc:
         return [" ".join(found) for found in re.findall(r"(POST|PATCH) (\S+) HTTP", self.log.read_text())]
 
     def system(self):
-        """The state of the system, as it tells it itself."""
+        """Return the state of the system, as the BMC reports it."""
         url = f"https://{self.address}/redfish/v1/Systems/{UUID}"
         command = ["curl", "-s", "--cacert", self.ca, "-u", f"root:{PASSWORD}", url]
         shown = subprocess.run(command, check=True, capture_output=True)
@@ -102,7 +102,7 @@ def restart(folder, **bmc):
     return bmc_role.restart(folder, **{"system": UUID, "timeout_s": 10, "power_timeout_s": 40, **bmc})
 
 
-# The boot mode is one value of the request.
+# The requests for the two boot modes differ in one value only.
 @pytest.mark.parametrize("mode", ["UEFI", pytest.param("Legacy", marks=pytest.mark.long)])
 def test_a_node_that_is_on_is_restarted_by_the_network(tmp_path, start, mode):
     bmc = start()
@@ -112,7 +112,7 @@ def test_a_node_that_is_on_is_restarted_by_the_network(tmp_path, start, mode):
     assert system["PowerState"] == "On"
     assert system["Boot"]["BootSourceOverrideTarget"] == "Pxe"
     assert system["Boot"]["BootSourceOverrideMode"] == mode
-    # The override comes first: the other way the node boots from its disk.
+    # The override must come first, or the node would boot from its disk.
     path = f"/redfish/v1/Systems/{UUID}"
     assert bmc.requests() == [f"PATCH {path}", f"POST {path}/Actions/ComputerSystem.Reset"]
 

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("ipmi_sim"), reason="Debian's package openipmi has ipmi_sim"),
 ]
 
-# A user of IPMI 2.0: what of older ways is allowed is what ipmi_sim offers the newer one with.
+# A user of IPMI 2.0; ipmi_sim offers it together with the allowed authentication types of older versions.
 LAN = """\
 name "bm01"
 set_working_mc 0x20
@@ -34,7 +34,7 @@ startnow false
 user 2 true "root" "{password}" admin 10 none md2 md5 straight
 """
 CONTROLLER = "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\nmc_enable 0x20\n"
-# What ipmi_sim has done to the chassis: "0x20 get power", "0x20 set reset 1".
+# ipmi_sim runs this script for the chassis with arguments such as "0x20 get power" and "0x20 set reset 1".
 CHASSIS = """\
 #!/bin/sh
 cd {folder}
@@ -52,7 +52,7 @@ fi
 
 
 class Bmc:
-    """A running BMC of one node, with the power 1 or 0; it does nothing ("lies"), or a reset ends the node ("dies")."""
+    """A running BMC of a node with power 1 or 0; its fate: "lies" ignores commands, "dies" powers off at a reset."""
 
     def __init__(self, folder: Path, power: int = 1, fate: str = "") -> None:
         self.folder = folder
@@ -71,7 +71,7 @@ class Bmc:
             self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
 
     def wait(self) -> Bmc:
-        """Until its port is open."""
+        """Wait until the port is open."""
         deadline = time.monotonic() + 60
         while f"0100007F:{self.port:04X} " not in Path("/proc/net/udp").read_text():
             assert self.process.poll() is None, (self.folder / "log").read_text()
@@ -99,7 +99,7 @@ def test_a_node_that_is_on_is_restarted_by_the_network(tmp_path, start):
     bmc = start()
     status, output = bmc.restart(tmp_path)
     assert status == 0, output
-    # The boot device comes first: the other way the node boots from its disk.
+    # The boot device must come first, or the node would boot from its disk.
     assert bmc.orders() == ["boot pxe", "reset 1"]
 
 
@@ -111,7 +111,7 @@ def test_a_node_that_is_off_is_started(tmp_path, start):
     assert bmc.orders() == ["boot pxe", "power 1"]
 
 
-# What is said of each word of ipmitool's is tested with the filter.
+# The messages for ipmitool's other errors are tested with the filter.
 @pytest.mark.parametrize("wrong", ["password", pytest.param("username", marks=pytest.mark.long)])
 def test_a_wrong_user_or_password(tmp_path, start, wrong):
     bmc = start()

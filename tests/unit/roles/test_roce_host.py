@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The role roce_host on this machine, in check mode: what it would write, and what it refuses."""
+"""The role roce_host on this machine, in check mode: the files that it would write, and its refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WRITTEN = {
     "nccl-chooses": {"roce_host_gid_index": -1, "roce_host_queue_pairs": 0},
     "gpu-guest": {},
 }
-# Hosts that the role refuses: their variables, and what is said of each.
+# Hosts that the role refuses: the variables and the message of each.
 REFUSED = {
     "class": ({"roce_host_class": "storage"}, "there is no class 'storage'; there are roce"),
     "dscp": ({"roce_policy": {"classes": {"roce": {"dscp": 64}}}}, "dscp 64 is not a whole number of 0 to 63"),
@@ -43,7 +43,7 @@ def results(tmp_path_factory):
 
 
 def written(results, host):
-    """Lines of NCCL's file, of a host where nothing failed."""
+    """Return the lines of NCCL's file on a host, after a check that nothing failed."""
     assert not [result for result in results[host].values() if result.get("failed")]
     (difference,) = results[host][WRITE]["diff"]
     return difference["after"].splitlines()

@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Each vendor's own collection, by the role's tasks, against simulated switches: one play a system, four switches.
+"""Each vendor's collection, used by the role's tasks on simulated switches: one play per system, four switches.
 
-"good" does what it is told, "refuses" a line, "dies" when the change is made and not yet kept, and comes back, and
-"garbage" answers in no protocol. Few tasks, for each of each switch is a process of Ansible's.
+"good" accepts the change, "refuses" refuses a line, "dies" is lost after the change is made and before it is saved, and
+comes back, and "garbage" answers in no protocol. There are few tasks, because each task needs a process per switch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.regis
 
 pytestmark = pytest.mark.fleet
 ROOT = Path(__file__).parents[3]
-# Each has its own file in tests/support/roles; simulated_switch is the base of all.
+# Each simulated system has its own file in tests/support/roles; simulated_switch is their base.
 FILES = (ROOT / "tests/support/roles").glob("simulated_*.py")
 SIMULATED = sorted({path.stem.removeprefix("simulated_") for path in FILES} - {"switch"})
 
@@ -40,7 +40,7 @@ def facts(**given: str) -> dict[str, Any]:
 
 
 def play(folder: Path, system: str, tried: Case, hosts: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Reads each host, applies its ``__roce_switch_change``, and restores "dies": what each said and showed."""
+    """Read the hosts, apply ``__roce_switch_change``, restore "dies"; return each host's messages and readings."""
     error = "{{ ansible_failed_result.msg | default(ansible_failed_result) | string }}"
     kept = ("said_read", "said_apply", "__roce_switch_backup", "roce_switch_running")
     of_host = ", ".join(f"'{name}': hostvars[host].{name} | default('')" for name in kept)
@@ -87,7 +87,7 @@ def play(folder: Path, system: str, tried: Case, hosts: dict[str, dict[str, Any]
         "ansible_httpapi_port": "{{ switch_port }}",
         "ansible_connection": f"ansible.netcommon.{tried.connection}",
         "ansible_httpapi_use_ssl": False,
-        # On a busy machine a process that holds a connection must not give up between two tasks.
+        # On a busy machine, a process that holds a connection must not time out between two tasks.
         "ansible_command_timeout": 60,
         "ansible_connect_timeout": 120,
         "ansible_python_interpreter": sys.executable,
@@ -95,7 +95,7 @@ def play(folder: Path, system: str, tried: Case, hosts: dict[str, dict[str, Any]
     }
     (folder / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": common}}))
     (folder / "play.json").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
-    with (folder / "output").open("w") as output:  # no pipe, which the processes that hold connections would keep open
+    with (folder / "output").open("w") as output:  # not a pipe: processes that hold connections would keep it open
         subprocess.run(
             [ANSIBLE, "-i", str(folder / "inventory.json"), str(folder / "play.json")],
             cwd=ROOT,
@@ -111,15 +111,15 @@ def play(folder: Path, system: str, tried: Case, hosts: dict[str, dict[str, Any]
 
 
 def held(system: str, switch: Any) -> Any:
-    """Return ``switch`` as the system's own configuration holds it."""
+    """Return ``switch`` as it is read back from the system's configuration."""
     seen = SYSTEMS[system].parse(SYSTEMS[system].render(switch), switch.name)
-    if system == "dell_sonic":  # whose modules gather 40 m where none is set
+    if system == "dell_sonic":  # its modules gather 40 m where none is set
         seen = replace(seen, ports={port: replace(qos, cable_m=40) for port, qos in seen.ports.items()})
     return seen
 
 
 def changes(system: str, change: str) -> dict[str, str]:
-    """Return the changes of each switch: all, or, of Dell's calls, which take a second each, enough of them to fail."""
+    """Return the change of each switch; a Dell switch that fails gets few calls, because each takes a second."""
     few = {}
     if system == "dell_sonic":
         calls = json.loads(change)
@@ -128,7 +128,7 @@ def changes(system: str, change: str) -> dict[str, str]:
     return {name: few.get(name, change) for name in ("good", "refuses", "dies", "garbage")}
 
 
-# Dell's modules take a second for each call, two minutes together.
+# Dell's modules take a second for each call, two minutes in total.
 TRIED = [pytest.param(system, marks=pytest.mark.long) if system == "dell_sonic" else system for system in SIMULATED]
 
 
@@ -159,7 +159,7 @@ def test_a_change_is_applied_kept_and_restored_or_refused_as_a_whole(tmp_path, s
     assert (seen["good"]["said_read"], seen["good"]["said_apply"]) == ("", "")
     assert remediation(seen["good"]["__roce_switch_backup"], wanted) == change
     applied = seen["good"]["roce_switch_running"] if tried.shown else good.running
-    assert remediation(applied, wanted) == ""  # a second time, nothing
+    assert remediation(applied, wanted) == ""  # a second run changes nothing
     assert SYSTEMS[system].parse(applied, "leaf1") == held(system, wanted)
     assert good.startup == good.running
 

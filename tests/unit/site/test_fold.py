@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Folded host names, held against ClusterShell's nodeset where it is installed."""
+"""Folded host names, compared with ClusterShell's nodeset where it is installed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The groups of modules in meta/runtime.yml: module_defaults sets for all modules of a group what they share."""
+"""The groups of modules in meta/runtime.yml: module_defaults sets the common options of all modules in a group."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLAY = """
 
 
 def documentation(path: Path) -> dict:
-    """The DOCUMENTATION of a module or the fragments of a file."""
+    """Return the DOCUMENTATION of a module, or the fragments of a file."""
     tree = ast.parse(path.read_text())
     texts = {
         node.targets[0].id: node.value.value

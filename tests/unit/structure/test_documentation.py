@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The variables of roles and the files that the documentation names exist."""
+"""The roles' variables and the files that the documentation names exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[3]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if (path / "meta").is_dir())
 NAME = re.compile(rf"\b(?:{'|'.join(sorted(ROLES, key=len, reverse=True))})_\w+")
-# Variables of the site or its devices that no role has an option for, a file, and an example of a misspelt name.
+# Variables of the site or its devices that are no role's options, a file, and an example of a misspelt name.
 OTHERS = {
     "gpu_guest_host",
     "gpu_host_before",
@@ -23,7 +23,7 @@ OTHERS = {
     "roce_switch_queue_buffer_bytes",
     "roce_switch_headrom",
 }
-# A file of the checkout, or of the library without its folder; NAME and SITE stand for others.
+# A path in the checkout, or in the library without its folder; NAME and SITE are placeholders.
 FILE = re.compile(r"`((?:[a-z0-9_]+/)+[\w.-]+\.(?:py|yml|md))`")
 PLACES = [ROOT, ROOT / "plugins", ROOT / "plugins/module_utils"]
 # Files of other projects and of sites.
@@ -77,7 +77,7 @@ def test_the_tree_of_the_structure_has_every_folder():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_rows_are_in_a_table(page):
-    """A row below a paragraph, or with another number of cells than the head, is shown as text or is cut."""
+    """A row below a paragraph is shown as text; a row with another number of cells than the head is cut."""
     rows = []
     for number, line in enumerate([*page.read_text().splitlines(), ""], start=1):
         if line.startswith("|"):
@@ -99,7 +99,7 @@ PLUGINS = sorted(path for path in (ROOT / "plugins").glob("*/*.py") if "DOCUMENT
 
 
 def lines(node):
-    """Yield every line of the descriptions in a documentation, of its options and their suboptions too."""
+    """Yield every line of the descriptions in a documentation, including those of options and suboptions."""
     for key, value in node.items() if isinstance(node, dict) else ():
         if key == "description":
             yield from value if isinstance(value, list) else [value]
@@ -109,7 +109,7 @@ def lines(node):
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda path: path.stem)
 def test_a_description_is_text(plugin):
-    """A colon makes a mapping of a line, and ansible-doc then shows nothing of the plugin."""
+    """A colon turns a line into a mapping, and ansible-doc then shows nothing of the plugin."""
     text = re.search(r'^ *DOCUMENTATION = r?"""\n(.*?)"""', plugin.read_text(), re.M | re.S)
     assert text, "DOCUMENTATION is not a literal"
     assert [line for line in lines(yaml.safe_load(text[1])) if not isinstance(line, str)] == []

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Programs that the Makefile calls by their path are executable, and benchmarks of planning run at a small size."""
+"""Programs that the Makefile calls by path are executable, and the planning benchmarks run at a small size."""
 
 from __future__ import annotations
 

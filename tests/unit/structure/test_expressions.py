@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Python computes: an expression of a playbook is one short line, with one order; only templates have statements."""
+"""Python computes: an expression of a playbook is one short line with one order; only templates have statements."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from jinja2 import Environment
 
 ROOT = Path(__file__).parents[3]
 MOST_CHARACTERS = 120
-# Keywords whose value is an expression without braces.
-# Ansible's filters of sets give another order in each run; what follows them must not depend on it.
+# Ansible's filters of sets return another order in each run; nothing after them may depend on the order.
 UNORDERED = re.compile(r"\| (difference|intersect|symmetric_difference|union)\((?!.*\) (\| (sort|length)\b|== \[\]))")
+# Keywords whose value is an expression without braces.
 BARE = {"changed_when", "failed_when", "that", "until", "when"}
 FILES = sorted(
     [
@@ -27,7 +27,7 @@ FILES = sorted(
 
 
 def texts(data, keyword=""):
-    """Yield (keyword, text) of all text in YAML."""
+    """Yield (keyword, text) for every text in YAML."""
     if isinstance(data, dict):
         for name, value in data.items():
             yield from texts(value, name)
@@ -39,7 +39,7 @@ def texts(data, keyword=""):
 
 
 def faults(keyword, text):
-    """Yield what is wrong with the expressions of a text."""
+    """Yield the faults of the expressions in a text."""
     bare = keyword in BARE and "{{" not in text
     expression = ""
     for _line, kind, value in Environment().lex(f"{{{{ {text} }}}}" if bare else text):

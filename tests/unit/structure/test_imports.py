@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The directions of imports that docs/structure.md names."""
+"""The directions of imports that docs/structure.md describes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ALLOWED = {
     "gateways": {"site"},
 }
 FOR_ALL = {"given", "proof"}
-# Library files that import Ansible, and what they import it for.
+# Library files that import Ansible, and the name for which they import it.
 IMPORT_ANSIBLE = {"fabric/module.py": "AnsibleModule whose arguments are not returned"}
 
 
 def imports(path: Path) -> list[str]:
-    """Return the dotted names that a file imports, at its top level or in its functions, except for types alone."""
+    """Return the dotted names that a file imports, at its top level or in functions, except those only for types."""
     tree = ast.parse(path.read_text())
     for_types = {
         id(part)
@@ -112,9 +112,10 @@ def test_only_modules_and_plugins_import_ansible():
 
 
 def test_filters_import_the_library_when_they_are_called():
-    """Ansible loads all filters of a collection in each process that uses one of them, and compiles what they import.
+    """Imports at the top level cost time in each process that uses any filter.
 
-    ``given`` is small, and another filter's file is loaded anyway (Jinja2Loader.get_with_context of ansible-core 2.19).
+    Ansible then loads all filters of the collection, and compiles what they import. ``given`` is small, and another
+    filter's file is loaded anyway (Jinja2Loader.get_with_context of ansible-core 2.19).
     """
     early = [
         f"{path.name}: {node.module}"

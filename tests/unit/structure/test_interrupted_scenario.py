@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The scenario that cuts off plays in a task waits for a task of that name: it must be one of the roles'."""
+"""The scenario that interrupts plays waits for a task by name: a task of the roles must have that name."""
 
 from __future__ import annotations
 

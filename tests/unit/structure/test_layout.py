@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The layout that docs/structure.md names: small folders, small files, and tests in the same places as the library."""
+"""The layout that docs/structure.md describes: small folders and files, and tests in the same places as the library."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LIBRARY = PLUGINS / "module_utils"
 UNIT = ROOT / "tests/unit"
 PACKAGE = "ansible_collections.sailloft.fleet.plugins."
 MOST_FILES, MOST_LINES = 15, 400
-# A longer file says in its docstring why it is one: a line that begins with this.
+# The docstring of a longer file gives the reason in a line that begins with this.
 REASON = "One file because "
-# Ansible finds a name by its file in these.
+# Ansible finds a name by its file in these folders.
 FLAT = ("plugins/filter", "plugins/modules", "playbooks")
-# Folders of tests/unit that mirror another folder than one of the library.
+# Folders of tests/unit that mirror a folder outside the library.
 OTHERS = {
     "action": "plugins/action",
     "callback": "plugins/callback",
@@ -34,7 +34,7 @@ OTHERS = {
 
 
 def names(folder: Path) -> set[str]:
-    """Return the names of the Python files or playbooks directly in a folder, and of its folders."""
+    """Return the names of a folder's Python files, playbooks and subfolders."""
     return {path.stem for path in folder.iterdir() if path.suffix in (".py", ".yml") or path.is_dir()}
 
 
@@ -62,7 +62,7 @@ IMPORTS = {path: imported(path) for path in (*PLUGINS.rglob("*.py"), *TESTS)}
 
 
 def closure(path: Path) -> set[Path]:
-    """Return the files that a file leads to by imports."""
+    """Return the files that a file imports, directly or indirectly."""
     found: set[Path] = set()
     ahead = [path]
     while ahead:
@@ -88,7 +88,7 @@ def test_a_test_is_named_after_what_it_tests(test):
 
 
 def test_each_file_of_the_library_has_a_test():
-    """A test is named after it, or imports it, directly or through other files."""
+    """A test is named after each file, or imports it, directly or through other files."""
     every = {path: imported(path) for path in (ROOT / "tests").rglob("*.py")}
     reached = set().union(*every.values(), *(closure(file) for found in every.values() for file in found))
     for file in FILES:
@@ -104,7 +104,7 @@ def test_each_folder_of_the_library_has_tests():
 @pytest.mark.parametrize("top", ["plugins", "playbooks", "roles", "molecule", "tests", "benchmarks"])
 def test_no_folder_is_large(top):
     files = [path for path in (ROOT / top).rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    # Runs of Molecule write proofs.
+    # Molecule's runs write proofs.
     sizes = Counter(str(path.parent.relative_to(ROOT)) for path in files if "proofs" not in path.parts)
     assert {folder: size for folder, size in sizes.items() if size > MOST_FILES and folder not in FLAT} == {}
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Mutation testing of a made-up library: which mutants its tests kill, and that none takes the machine's memory."""
+"""Mutation testing of a made-up library: which mutants its tests kill, and that none uses up the machine's memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_space():
 
 @pytest.fixture
 def drawn(tmp_path):
-    """A function: the line of each mutant of a library's only file, by its mistake, in a checkout of its own."""
+    """A function that tests the mutants of a one-file library in a separate checkout; it returns {mistake: result}."""
     for path, text in FILES.items():
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(text)
@@ -67,5 +67,6 @@ def pytest_unconfigure():
 
 
 def test_a_mutant_that_takes_all_memory_is_killed(drawn):
-    # 5 GiB, of which no page is touched: where nothing limits them, the system gives them, and the test passes.
+    # The 5 GiB are allocated, but no page is touched: without a limit the allocation would succeed and the test would
+    # pass.
     assert drawn("def space():\n    return bytes(0 * (5 << 30))\n")["'1'"] == "killed"

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The phases of `make test`: side by side or in turn, a failed one named and counted, on a made-up Makefile."""
+"""The phases of `make test`: in parallel or in sequence, with failures named and counted, on a made-up Makefile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ outlives:
 
 @pytest.fixture
 def phases(tmp_path):
-    """A function: the exit status, standard output, standard error and the phases that ran, in their order."""
+    """A function that runs phases: returns (status, standard output, standard error, phases that ran, in order)."""
     (tmp_path / "tests").mkdir()
     shutil.copy(PHASES, tmp_path / "tests/phases")
     (tmp_path / "Makefile").write_text(MAKEFILE)
@@ -72,7 +72,10 @@ def test_after_a_failed_phase_none_begins(phases, groups):
 
 
 def test_the_marker_of_fleet_is_written_in_the_files_of_its_tests():
-    """The file tests/conftest.py leaves out the others, so a marker that a test imports would lose the test."""
+    """The marker must be in the test file itself: tests/conftest.py skips files without it.
+
+    A test that imported the marker from elsewhere would be lost.
+    """
     shared = sorted((PHASES.parent / "support").rglob("*.py"))
     assert shared
     assert [path for path in shared if "mark.fleet" in path.read_text()] == []

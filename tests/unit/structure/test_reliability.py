@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-# Not the form of a name, test_NAME.py.
+# The pattern excludes the placeholder test_NAME.py.
 NAMED = re.compile(r"`(tests/[\w/]+(?<!_NAME)\.py)(?:::(\w+))?`")
 
 
@@ -16,7 +16,7 @@ def test_every_test_that_the_documentation_names_exists():
     missing, seen = [], 0
     for page in sorted((ROOT / "docs").glob("*.md")):
         for path, name in NAMED.findall(page.read_text()):
-            if "NAME" in path:  # of a recipe
+            if "NAME" in path:  # a placeholder in a recipe
                 continue
             seen += 1
             file = ROOT / path

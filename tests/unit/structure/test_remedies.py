@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""An error about a host names the next step as its remedy, apart from the cause."""
+"""An error about a host has the next step as its remedy, separate from the cause."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 LIBRARY = Path(__file__).parents[3] / "plugins/module_utils"
-# Errors whose remedy has a default, and those that are raised with one each.
+# Errors whose remedy has a default, and errors that are always raised with a remedy.
 WITH_DEFAULT = {"KernelRefusedError", "PciError", "TopologyError"}
 WITHOUT = {"HostError", "RequestError"}
 FILES = sorted(file for folder in ("host", "nic", "pci", "topology") for file in (LIBRARY / folder).rglob("*.py"))

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A role says its variables twice, in defaults and in argument_specs: both must say the same."""
+"""A role declares its variables twice, in defaults and in argument_specs: both must agree."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def load(path):
 
 
 def entries():
-    """(role, entry point, its options) of all roles."""
+    """Yield (role, entry point, its options) of all roles."""
     for role in sorted(path.name for path in ROLES.iterdir() if path.is_dir()):
         for entry, spec in load(ROLES / role / "meta/argument_specs.yml")["argument_specs"].items():
             yield role, entry, spec.get("options", {})
 
 
 def computed(value):
-    """Return True for a default that is known only when the role runs, so that its specification cannot repeat it."""
+    """Return whether a default is known only when the role runs, so that its specification cannot repeat it."""
     return "{{" in str(value)
 
 
@@ -46,13 +46,13 @@ def test_a_specification_has_the_defaults_and_no_others(role, entry, options):
     for name in set(options) & set(known):
         wanted = TYPES[options[name]["type"]]
         assert isinstance(known[name], wanted), name
-        # A bool is an int to isinstance.
+        # A bool is an int for isinstance.
         assert isinstance(known[name], bool) == (wanted is bool), name
 
 
 @pytest.mark.parametrize("role", DEFAULTS)
 def test_every_default_is_specified(role):
-    # What a user must give has none.
+    # Variables that a user must set have no default.
     specified = {
         name
         for other, _entry, options in ENTRIES
@@ -78,6 +78,6 @@ def test_there_are_roles():
 
 
 def test_only_templates_say_ansible_managed():
-    """The variable exists in templates alone: elsewhere the task fails."""
+    """The variable ansible_managed exists only in templates; a task that uses it fails."""
     tasks = [path for path in ROLES.rglob("*.yml") if "ansible_managed" in path.read_text(encoding="utf-8")]
     assert tasks == []

@@ -1,8 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Entry points of roles are named as in argument_specs: of "read.yml" Ansible checks no argument, of "read" all.
+"""Entry points of roles are called by the names in argument_specs.
 
-ansible-core 2.16 to 2.19, playbook/role/__init__.py: the specification is looked up by the text of tasks_from.
+Ansible checks all arguments for "read", but none for "read.yml": ansible-core 2.16 to 2.19 looks up the specification
+by the text of tasks_from (playbook/role/__init__.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Variables that tasks of a role set: results for plays and other roles, which the role documents, or private ones.
+"""Variables that a role's tasks set are private, or results for plays and other roles, which the role documents.
 
-A private one is named __ROLE_NAME. The results stand in the description of an entry point, "Results: C(a) and C(b).".
+A private variable is named __ROLE_NAME. An entry point's description lists the results: "Results: C(a) and C(b).".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "meta").is_dir()
 
 
 def set_by(tasks):
-    """Yield the names that tasks and those of their blocks set."""
+    """Yield the variables that tasks set, including tasks in blocks."""
     for task in tasks or []:
         if "register" in task:
             yield task["register"]

@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A role's tags stand in the description of its main entry point, "Tags: C(nccl), C(packages).", and nowhere else.
+"""A role's tags are listed only in its main entry point's description: "Tags: C(nccl), C(packages).".
 
-Playbooks import a role that has tags: of a role that is included, --tags leaves out everything.
+Playbooks import a role that has tags: with --tags, Ansible skips everything in a role that is included.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 ROLES = ROOT / "roles"
-# Playbooks that change their hosts as a whole or not at all.
+# Playbooks that change all of a host or nothing.
 WHOLE = {"fabric_qos"}
 NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "meta").is_dir())
 
 
 def tags(tasks):
-    """The tags of tasks and of those in their blocks."""
+    """Yield the tags of tasks, including tasks in blocks."""
     for task in tasks or []:
         given = task.get("tags", [])
         yield from [given] if isinstance(given, str) else given
@@ -46,7 +46,7 @@ def test_the_tags_of_a_role_are_documented(role):
 
 
 def included(tasks):
-    """Yield the roles that tasks and those of their blocks include."""
+    """Yield the roles that tasks include, including tasks in blocks."""
     for task in tasks or []:
         if "ansible.builtin.include_role" in task:
             yield task["ansible.builtin.include_role"]["name"].removeprefix("sailloft.fleet.")
@@ -63,7 +63,7 @@ def test_a_playbook_imports_roles_with_tags(playbook):
 
 
 def unreached(role, tasks):
-    """Yield the files and roles that tasks include without the tags of what is in them."""
+    """Yield the files and roles that tasks include without the tags of their content."""
     for task in tasks or []:
         given = task.get("tags", [])
         own = {given} if isinstance(given, str) else set(given)
@@ -98,7 +98,7 @@ def test_a_role_with_tags_includes_with_them(role):
     ],
 )
 def test_each_tag_of_a_role_reaches_its_tasks(playbook, role, tasks):
-    """Three seconds a run of ansible-playbook."""
+    """A run of ansible-playbook takes three seconds."""
     assert set(tasks) == documented(role)
     for tag, task in tasks.items():
         command = [

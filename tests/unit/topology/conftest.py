@@ -16,7 +16,7 @@ RECORDINGS = Path(__file__).parents[2] / "recordings"
 
 
 class Machine:
-    """A /sys and /proc to be built piece by piece, as the kernel lays them out."""
+    """A /sys and /proc that tests build piece by piece, in the kernel's layout."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -34,7 +34,7 @@ class Machine:
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
 
     def link(self, path: str, target: str) -> None:
-        """A symbolic link at ``path`` to ``target``, both from the root, written as the kernel does: relative."""
+        """Link ``path`` to ``target``, both relative to the root; like the kernel's links, it is relative."""
         link = self.root / path
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(os.path.relpath(self.root / target, link.parent))
@@ -50,7 +50,7 @@ class Machine:
             self.write(f"{top}/distance", f"{distance}\n")
 
     def pci(self, path: str, pci_class: str = "20000", **files: str | bytes) -> str:
-        """A function at ``path`` below /sys/devices ("pci0000:00/0000:00:01.0"); returns its directory."""
+        """Add a function at ``path`` below /sys/devices ("pci0000:00/0000:00:01.0"); return its directory."""
         top = f"sys/devices/{path}"
         address = path.rsplit("/", 1)[-1]
         self.write(f"{top}/uevent", f"PCI_CLASS={pci_class}\nPCI_ID=10DE:2330\nPCI_SUBSYS_ID=10DE:16C1\n")
@@ -61,7 +61,7 @@ class Machine:
         return top
 
     def interface(self, kind: str, name: str, device: str) -> str:
-        """A device of a class ("net", "block", "infiniband") below a function's directory or a virtual one."""
+        """Add a device of a class ("net", "block", "infiniband") below a function's directory or a virtual one."""
         top = f"{device}/{kind}/{name}"
         self.write(f"{top}/uevent", "")
         self.link(f"sys/class/{kind}/{name}", top)
@@ -71,7 +71,7 @@ class Machine:
         return read_host(str(self.root))
 
     def one(self) -> Function:
-        """The only function."""
+        """Return the only function."""
         (function,) = self.read().functions
         return function
 
@@ -83,7 +83,7 @@ def machine(tmp_path: Path) -> Machine:
 
 @pytest.fixture
 def recording() -> Callable[[str], Host]:
-    """A recorded machine by its file's name."""
+    """Return a function that loads a recorded machine by its file's name."""
 
     def load(name: str) -> Host:
         return Host.from_dict(json.loads((RECORDINGS / f"{name}.json").read_text(encoding="utf-8"))["topology"])

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A recording that is given to others says what a machine is, and not which one."""
+"""A recording that is given to others describes a machine without identifying it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def server():
 
 
 def named(**interfaces):
-    """The lab's server with these interfaces on its first GPU."""
+    """Return the lab's server with these interfaces on its first GPU."""
     host = server()
     host.functions = [
         replace(function, interfaces=interfaces) if function.address == "0000:13:00.0" else function
@@ -99,7 +99,7 @@ def test_other_names_by_place_and_number_stay_too(kind, name):
         ("rdma", f"ibx{GUID}"),
         ("net", "acme-uplink"),
         ("net", "sn12345"),
-        # What an owner may well have chosen, short as it is.
+        # Names that an owner may well have chosen, although they are short.
         ("net", "acme"),
         ("net", "tenant7"),
         ("net", "acmep3s0"),

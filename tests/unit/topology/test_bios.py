@@ -92,7 +92,7 @@ def test_ports_without_acs():
     assert (second.seen, second.holds, second.reason) == ("absent", False, "turn on ACS in the BIOS")
     down.vendor_id, down.device_id = 0x104C, 0x8233
     assert claims(seen)["acs"][1].holds is None
-    upstream.port_type, upstream.config_bytes = None, 64  # it may be a port
+    upstream.port_type, upstream.config_bytes = None, 64  # its type is unknown, so it may be a port
     assert [claim.claim.split()[2] for claim in claims(seen)["acs"]] == [ROOT, UP, DOWN]
     upstream.config_bytes = 256
     assert len(claims(seen)["acs"]) == 2

@@ -28,7 +28,7 @@ def function(address: str, parent: str | None, root: str, kind: str = "bridge", 
 
 @pytest.fixture
 def two_levels() -> Host:
-    """One root port, an upper switch with a GPU of its own and two lower switches; another root port; another node."""
+    """One root port with an upper switch, which has a GPU and two lower switches; another root port; another node."""
     a, b, c = "pci0000:00", "pci0000:40", "pci0000:80"
     functions = [
         function("0000:00:01.0", None, a),
@@ -81,7 +81,7 @@ def test_two_functions_below_a_root_port(two_levels):
 
 
 def test_beside_a_lower_switch_is_on_the_upper_one(two_levels):
-    # As NCCL has it: the lower switch, and the upper one, on whose port both hang.
+    # NCCL counts both switches on the path: the lower one, and the upper one, below one port of which both devices are.
     two_levels.functions.append(function("0000:03:00.1", "0000:02:00.0", "pci0000:00", "nic"))
     assert path_class(two_levels, "0000:03:00.1", "0000:05:00.0") == "PXB"
     assert path_class(two_levels, "0000:03:00.1", "0000:0a:00.0") == "PIX"
@@ -108,7 +108,7 @@ def test_roles_are_inferred_where_config_space_is_short(two_levels):
 def test_a_known_role_is_not_inferred(two_levels):
     two_levels.function("0000:01:00.0").port_type = "pcie_to_pci_bridge"
     assert port_role(two_levels, "0000:01:00.0") == "pcie_to_pci_bridge"
-    # What is below a conventional bridge is another bridge: two of them on the way.
+    # A bridge below a conventional bridge is another one: there are two on the way.
     assert port_role(two_levels, "0000:02:00.0") == "switch_upstream"
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The modules' work around libvirt, as far as it needs none."""
+"""The parts of the modules' work that need no libvirt."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_record_alone_is_defined_again_and_needs_no_restart() -> None:
     wanted = observed(made).inactive_xml
     assert decide("gpu-vm", "running", old, wanted, made.spec.uuid, True, True).actions == ["define"]
     assert decide("gpu-vm", "running", old, wanted, made.spec.uuid, True, False).restart_required is False
-    # A device too many in the record is a difference as well.
+    # An additional device in the record is a difference as well.
     more = wanted.replace("</sailloft:plan>", '<sailloft:device address="0000:99:00.0" /></sailloft:plan>')
     assert [item.path for item in differences(wanted, more)] == ["metadata/sailloft:plan/sailloft:device[0000:99:00.0]"]
 

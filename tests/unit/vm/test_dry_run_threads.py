@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The servers of the threads that docs/gpudirect.md names, made up from the facts that these give.
+"""The servers of the threads that docs/gpudirect.md names, made up from the facts in the threads.
 
-Each recording is of a server that nothing was set on. What gpu_hosts.yml sets is computed by the library and put into a
-copy, since there is no such server; what gpu_vms.yml then plans must be free of every known cause.
+Each recording is of a server on which nothing was set. The library computes what gpu_hosts.yml sets, and the test puts
+it into a copy, since there is no such server; what gpu_vms.yml then plans must be free of every known cause.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Ats
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.dry_run import planned
 
-# GPUs, NICs, pairs of a GPU and its nearest NIC, and the rate of their links in GB/s.
+# The numbers of GPUs, of NICs, and of pairs of a GPU and its nearest NIC, and the rate of their links in GB/s.
 THREADS = {"nccl-tests-380": (8, 4, 8, 63), "nccl-2171": (8, 8, 8, 63), "nccl-949": (4, 2, 4, 32)}
 NAMES = sorted(path.stem for path in RECORDINGS.glob("threads/*.json"))
 
@@ -86,7 +86,7 @@ def test_before_the_roles_the_causes_are_found_and_what_the_roles_do_not_set_in_
         "ACS of port X is 0011101, wanted 1x111x1",
         "MaxReadReq of the NIC is 512 bytes",
     }
-    # plan.yml takes ACS and MaxReadReq as the roles set them, and names what needs firmware.
+    # plan.yml assumes ACS and MaxReadReq as the roles set them, and reports what needs firmware settings.
     said = of_gpudirect(plan(host)["tree"])
     assert said[0] == f"GPUDirect: 0 of {pairs} pairs of GPU and NIC are direct, {rate} GB/s by their links"
     assert [line.split()[4:] for line in said[2 : pairs + 2]] == [
@@ -109,7 +109,7 @@ def test_after_the_roles_the_plan_is_free_of_every_known_cause(name):
     assert [item for item in result["findings"] if "ats" in item["what"]] == []
     (domain,) = result["domains"]
     assert domain["plan"]["fidelity"]["share"] == 1.0
-    # NCCL believes in the links of the host, and not in QEMU's switches of 2.5 GT/s x1 (NVIDIA/nccl-tests#256).
+    # NCCL uses the host's links instead of the 2.5 GT/s x1 of QEMU's switches (NVIDIA/nccl-tests#256).
     speeds = set(re.findall(r'link_speed="([\d.]+) GT/s PCIe" link_width="(\d+)"', domain["nccl_topology"]))
     assert speeds == {("32.0" if rate == 63 else "16.0", "16")}
 

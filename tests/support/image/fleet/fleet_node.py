@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A connection to a node of fleet_machines.py: this machine, with the node's files in their places."""
+"""A connection to a node of fleet_machines.py: this machine, with the node's files mounted at their places."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ extends_documentation_fragment: [connection_pipelining]
 
 
 class Connection(Local):
-    """As local, but each command sees the node's /run, /proc/cmdline and so on; a node that is down is unreachable."""
+    """A local connection whose commands see the node's /run, /proc/cmdline etc.; a node that is down is unreachable."""
 
     transport = "fleet_node"
 

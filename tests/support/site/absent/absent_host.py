@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A connection to a host that is not there: modules check their arguments, and answer as on a host without any setting.
+"""A connection to a host that does not exist: modules check their arguments, and answer for a host without settings.
 
-No command is started. A module's arguments are checked by its own specification, so that what an inventory, a role or a
-filter gives it wrongly fails here as on the host; absent_answers.py says what a module returns.
+No command runs. A module's own specification checks its arguments, so that a wrong argument from an inventory, a role
+or a filter fails here as on a host; absent_answers.py has the results of modules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ short_description: A host that is not there
 description: Modules check their arguments, and answer what absent_answers.py says.
 extends_documentation_fragment: [connection_pipelining]
 """
-# Ansible's wrapper of a module has these arguments (ansible/executor/module_common.py).
+# Ansible's module wrapper has these arguments (ansible/executor/module_common.py).
 MODULE = re.compile(r"^ *module_fqn=('[\w.]+'),$", re.MULTILINE)
 PARAMS = re.compile(r"^ *params=('.*'|\".*\"),$", re.MULTILINE)
 FOLDER = "/absent"
@@ -38,14 +38,14 @@ def answered(payload: str) -> dict:
     taken = {key: value for key, value in given.items() if not key.startswith("_ansible_")}
     specification = argument_specs.of_python(python, "AnsibleModule")
     checked = ArgumentSpecValidator(**specification).validate(taken)
-    # The action of copy gives the module stat an argument of Windows (ActionBase._execute_remote_stat).
+    # The action of copy passes a Windows argument to the module stat (ActionBase._execute_remote_stat).
     if checked.error_messages and not name.startswith("ansible.modules."):
         return {"failed": True, "msg": f"{name}: {'; '.join(checked.error_messages)}"}
     return absent_answers.answer(name.rpartition(".")[2], checked.validated_parameters)
 
 
 class Connection(ConnectionBase):
-    """Modules come by the standard input of an interpreter; all else is the folder that Ansible makes before."""
+    """A connection that receives modules on an interpreter's standard input; other commands make folders."""
 
     transport = "absent_host"
     has_pipelining = True
@@ -55,7 +55,7 @@ class Connection(ConnectionBase):
         return self
 
     def exec_command(self, cmd, in_data=None, sudoable=True):
-        """Return (status, output, errors) of a module, or of what Ansible does before and after it."""
+        """Return (status, output, errors) of a module, or of Ansible's commands before and after it."""
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         if in_data:
             result = answered(in_data.decode())
@@ -66,11 +66,11 @@ class Connection(ConnectionBase):
         return 0, f"{made[1]}={FOLDER}/{made[1]}\n".encode() if made else f"{FOLDER}\n".encode(), b""
 
     def put_file(self, in_path, out_path):
-        """Take a file."""
+        """Accept a file."""
         super().put_file(in_path, out_path)
 
     def fetch_file(self, in_path, out_path):
-        """Refuse: nothing is there."""
+        """Fail, because there is no file."""
         super().fetch_file(in_path, out_path)
         raise FileNotFoundError(in_path)
 

@@ -54,7 +54,7 @@ def test_data():
 
 def test_the_same_is_no_difference():
     assert differences(WANTED, switch("plain", PORTS), ()) == []
-    # What the running configuration has beyond what is wanted is not ours.
+    # Parts of the running configuration that the wanted one does not have belong to others.
     assert differences(WANTED, replace(WANTED, ports={**WANTED.ports, "mgmt": PortQos()}), ()) == []
 
 

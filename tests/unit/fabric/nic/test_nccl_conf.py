@@ -21,7 +21,7 @@ def of(policy=None, **choices):
 
 
 def test_the_traffic_class_is_the_whole_byte():
-    assert of() == {"NCCL_IB_TC": 106}  # 104 is the DSCP alone: no switch would mark such a packet
+    assert of() == {"NCCL_IB_TC": 106}  # 104 has the DSCP but no ECT: no switch would mark such a packet
     assert of(gid_index=3, queue_pairs=16) == {
         "NCCL_IB_TC": 106,
         "NCCL_IB_GID_INDEX": 3,

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The inventory's settings of NICs are read or refused, and a policy becomes the settings of a function."""
+"""The inventory's settings of NICs are read or refused, and a policy becomes the settings of a NIC's function."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_two_classes_leave_the_choice_to_the_application():
 
 def test_what_a_driver_does_not_have_is_told_or_refused():
     wanted, cannot = planned(replace(SEEN, cannot={"cnp_dscp": "no such file", "cable_m": "no such part"}))
-    assert cannot == {"cnp_dscp": "no such file"}  # no cable is asked for
+    assert cannot == {"cnp_dscp": "no such file"}  # no cable is requested
     assert wanted.cnp_dscp is None
     for name in ("trust", "queues", "pfc"):
         with pytest.raises(FabricError, match=rf"mlx5_0 \(eth0\): it cannot have {name}: no such part"):

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The commands that set a NIC, by the options of dcb(8) and of mlnx_qos, and their order."""
+"""The commands that configure a NIC with dcb(8) or mlnx_qos, and their order."""
 
 from __future__ import annotations
 

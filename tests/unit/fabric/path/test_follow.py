@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Follow a path hop by hop: what holds, what cannot be read, and buffers that wait for each other."""
+"""The path hop by hop: settings that hold, settings that cannot be read, and buffers that wait for each other."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_path_that_is_as_the_policy_says():
     made = claims(parts, "test")
     assert all(claim.holds for claim in made)
     places = [part.where for part in parts]
-    # In the order of the packets, over both spines, and the CNP's way back.
+    # The parts are in the order of the packets' path over both spines, and then of the CNP's path back.
     order = [
         *("gpu1 NCCL", "gpu1 mlx5_0", "leaf1 h1, in", "leaf1 u1, out", "leaf1 u2, out", "spine1 leaf1, in"),
         *("spine2 leaf2, out", "leaf2 u1, in", "leaf2 h1, out", "gpu2 mlx5_0", "leaf2 h1, in", "leaf1 h1, out"),
@@ -52,11 +52,11 @@ def test_headroom_of_the_switchs_own_reckoning_is_for_the_cable(planned, seen, s
         return [each.what for each in switch_checks.ingress(here, POLICY.classes[0], POLICY, reasons, wanted)]
 
     assert found({}) == [f"headroom is for a cable of {planned} m"] * short
-    # Where the system is told no cable, its headroom is what cannot be read.
+    # If the switch's configuration has no cable length, its headroom cannot be read.
     assert found({"cable_m": "no line tells it"}) == found({}) * (seen is not None)
 
 
-# What of a NIC or a port cannot be read on its kind: the change, why, where it is said, and of what.
+# Settings that cannot be read on some NICs: the change, the setting with the reason, and the claim without a result.
 NOT_TO_BE_READ = {
     "a driver without NP": ({"notification": None}, "notification", "the notification point of priority 3 is on"),
     "a driver without RP": ({"reaction": None}, "reaction", "the reaction point of priority 3 is on"),
@@ -158,7 +158,7 @@ def test_a_switch_that_classifies_where_packets_leave():
         )
         assert (fault.where, fault.wanted, fault.seen) == (f"leaf1 {egress}, out", QOS.dscp_to_class[dscp], 0)
         assert what in fault.what
-    # What comes in by h1 leaves by the others.
+    # Packets that enter by h1 leave by the other ports.
     unheeded = port(seen, "leaf1", "h1", dscp_to_class=at(QOS.dscp_to_class, 26, 0))
     assert first_fault(checked(POLICY, FABRIC, unheeded)) is None
     surveyed = survey(FABRIC, Checker(POLICY, POLICY.classes[0], unheeded))
@@ -214,7 +214,7 @@ def ring(size):
 
 def test_buffers_that_wait_for_each_other():
     assert buffer_cycle(FABRIC) == []
-    # In a ring of three, every packet's way is one link, and nothing waits.
+    # In a ring of three, every path has one link, and no buffer waits for another.
     assert buffer_cycle(ring(3)) == []
     cycle = buffer_cycle(ring(5))
     assert len(cycle) == 5
@@ -249,5 +249,5 @@ def test_both_classes_of_a_policy_have_their_path():
         parts = checked(policy, fabric, second, at_class)
         assert first_fault(parts) is None
         assert ("gpu1 NCCL" in [part.where for part in parts]) == (at_class == 1)
-    # An application that is of no class counts for each.
+    # An application that belongs to no class is checked for each class.
     assert first_fault(checked(policy, fabric, app(seen, tos=0), 1)).where == "gpu1 NCCL"

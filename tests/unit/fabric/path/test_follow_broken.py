@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Break any one link of the chain, and the path proof names that one first."""
+"""The path proof names the one broken link of the chain first."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_the_first_broken_hop_is_named(name):
     assert what in fault.what
     assert fault.consequence
     assert fault.wanted != fault.seen
-    # And the survey of the whole fabric finds it too, wherever else it is seen.
+    # The survey of the whole fabric finds the fault, too, although it may also appear at other places.
     surveyed = list(survey(FABRIC, Checker(POLICY, POLICY.classes[0], seen)))
     assert where in [each.where for part in surveyed for each in part.faults]
     failed = [claim for claim in claims(surveyed, "test") if claim.holds is False]

@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""One port of a right fabric is made wrong, in each system's own configuration: path and proof name it.
+"""One wrong port of a correct fabric, in each system's configuration, is named by the path and the proof.
 
-What a system cannot write, and what it does not show, is listed: nothing is left out without a word.
+Changes that a system cannot represent or does not show are listed: none is skipped silently.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _headroom(qos, **changes):
     return {"headroom": at(qos.headroom, 3, here and replace(here, **changes))}
 
 
-# What is changed of the port, and whether the policy has to be lossless for it to be a fault.
+# The change of the port, and True if it is a fault only under a lossless policy.
 MUTATIONS = {
     "DSCP 27 in RoCE's class, and 26 not": (
         lambda qos: {"dscp_to_class": at(at(qos.dscp_to_class, 26, 0), 27, 3)},
@@ -60,12 +60,12 @@ MUTATIONS = {
     "headroom of 10,000 bytes": (lambda qos: _headroom(qos, xoff_bytes=10_000), True),
     "another alpha": (lambda qos: _headroom(qos, alpha_exponent=-3), True),
 }
-# What the configuration of a system that sizes headroom itself cannot say.
+# Changes that cannot be configured on a system that computes headroom itself.
 OF_HEADROOM = {"headroom of 10,000 bytes", "another alpha"}
 
 
 def written(system, wanted):
-    """A running configuration that has ``wanted``; None where the system cannot say it."""
+    """Return a running configuration that has ``wanted``, or None if the system cannot represent it."""
     try:
         text = SYSTEMS[system].render(wanted)
         if system == "sonic":
@@ -83,7 +83,7 @@ def written(system, wanted):
 def test_a_port_that_is_made_wrong_is_named(system, name):
     change, lossless = MUTATIONS[name]
     if system == "linux" and lossless:
-        return  # no policy with a lossless class comes so far
+        return  # a policy with a lossless class is refused earlier
     given = params(system)
     wanted = plan(read_policy(given["policy"]), read_switches(given["switches"], asics=given["asics"]))["spine1"]
     ports = {port: replace(qos, **change(qos)) for port, qos in wanted.ports.items()}
@@ -97,7 +97,7 @@ def test_a_port_that_is_made_wrong_is_named(system, name):
     given["running"]["spine1"] = text
     path = report.checked({**given, "paths": [], "rdma_class": None, "thresholds": True})
     assert path["faults"], "the path names it"
-    assert all("spine1" in fault["where"] for fault in path["faults"])  # the cables to it, too
+    assert all("spine1" in fault["where"] for fault in path["faults"])  # or on the cables to it
     proof, first = prove(given)
     assert not proof.holds
     assert first.startswith(f"spine1: {next(iter(PORTS[system]))}")

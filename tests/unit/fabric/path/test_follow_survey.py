@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The survey looks at what is alike once. It finds, part for part, what looking at everything finds."""
+"""The survey checks equal parts once, and finds for each part the same as a check of every part."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ APPLICATIONS = [Application("NCCL", 106, queue_pairs=4), Application("NCCL", 104
 
 
 def read_back(draw, links, systems=("told",)):
-    """Readings of the devices of ``links``: alike or not, one object or several, or none."""
+    """Draw readings of the devices of ``links``: equal or different, one object or several, or none."""
 
     def some(values):
         value = draw(st.sampled_from(values))
@@ -87,7 +87,7 @@ def read_back(draw, links, systems=("told",)):
 
 
 def looked_at_one_by_one(fabric, seen, rdma):
-    """``survey`` as it is said, with no memory: each part of each device, in order, checked for itself."""
+    """Return what ``survey`` must return, without a cache: check each part of each device in order."""
     parts = []
 
     def found(layer, where, findings):
@@ -162,7 +162,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
 
 @st.composite
 def fabrics(draw):
-    """Some links of a small Clos, and what was read of it."""
+    """Draw some links of a small Clos fabric, and the readings of its devices."""
     links = draw(st.lists(st.sampled_from(LINKS), min_size=3, unique=True))
     fabric = Fabric(links, sorted({end.device for link in links for end in link if not end.device.startswith("gpu")}))
     return fabric, read_back(draw, links, ("told", "linux"))
@@ -207,7 +207,7 @@ def told(parts):
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_the_module_tells_the_same(data):
-    """From text to result, where equal ports and NICs are one object, whatever device they are of."""
+    """The module's result is the same, although it represents equal ports and NICs of all devices by one object."""
     switches = {}
     for one, other in LINKS:
         for end, far in ((one, other), (other, one)):

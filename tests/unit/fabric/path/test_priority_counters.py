@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Traffic that evades the marking is in the counters of another priority."""
+"""The counters of another priority show traffic that evades the marking."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLICY = read_policy(None)
 
 
 def text(*sent):
-    """As ethtool prints them, other counters between them."""
+    """Return the counters as ethtool prints them, with other counters between them."""
     lines = [f"     tx_prio{at}_bytes: {count}\n     tx_prio{at}_packets: 7" for at, count in enumerate(sent)]
     return "NIC statistics:\n     rx_prio3_bytes: 99\n" + "\n".join(lines) + "\n"
 
@@ -42,7 +42,7 @@ def test_queue_pairs_that_evade_the_marking():
     (fault,) = faults(300, 0, 0, 700, 0, 0, 0, 0)
     assert fault.seen == "priority 3: 70.0%, priority 0: 30.0%"
     assert fault.where == "gpu1 mlx5_0"
-    # 1% and no more may be others'.
+    # Other priorities may have at most 1%.
     assert faults(10, 0, 0, 990, 0, 0, 0, 0) == []
     assert faults(11, 0, 0, 989, 0, 0, 0, 0) != []
 

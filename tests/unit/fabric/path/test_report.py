@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The module: inventory and what was read back in, the first broken hop out."""
+"""The module: it takes the inventory and the readings, and returns the first broken hop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATHS = [{"source": {"host": "gpu1", "nic": "mlx5_0"}, "destination": {"host": "
 
 
 def params(system, **changes):
-    """As the module gets them; every device as the policy says, which is lossy where the system has no PFC."""
+    """Return the module's parameters; all devices match the policy, which is lossy if the system has no PFC."""
     given = {"classes": {"roce": {"mode": "lossy"}}} if system == "linux" else {}
     policy = read_policy(given)
     switches = inventory(system, PORTS[system])
@@ -56,7 +56,7 @@ def test_what_is_rendered_for_a_system_is_a_path_that_holds(system, paths):
     assert {(each["what"], each["reason"]) for each in result["unseen"]} == (
         {("priority 3 has headroom", reason)} if reason else set()
     )
-    # Of each port where RoCE comes in, once: three on the path, six in all.
+    # Once for each port where RoCE enters: three on the path, six in the fabric.
     count = (3 if paths else 6) * bool(reason)
     less = f"; of {count} of their settings nothing can be read" if count else ""
     assert result["message"] == f"all {result['parts']} parts are as the policy says{less}"
@@ -104,7 +104,7 @@ def test_the_first_broken_hop_in_a_sentence(fake_system):
 
 @pytest.fixture
 def fake_system(monkeypatch):
-    """A system whose text is a name of a plan: for what does not depend on any system's own way of writing."""
+    """Register a system whose text is a plan's name, for tests that do not depend on a system's syntax."""
     texts = {}
 
     def render(switch):

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The table of ASICs contradicts neither itself nor the formulas, and a user's own rows are held to the same."""
+"""The table of ASICs contradicts neither itself nor the formulas, and a user's own rows must not, either."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_pools_fit_into_the_buffer(asic):
 
 @pytest.mark.parametrize("asic", ASICS.values(), ids=list(ASICS))
 def test_the_facts_that_all_of_a_vendors_files_share(asic):
-    """As the table's head says of them: NVIDIA's ingress pools are half each, Broadcom's lossy packets have none."""
+    """The table's header states them: NVIDIA's ingress pools are half each, Broadcom's lossy packets have none."""
     assert (asic.lossless_classes, asic.unicast_queues) == (2, 8)
     assert asic.lossy_pool_bytes == (asic.pool_bytes if asic.name.startswith("spectrum") else 0)
     assert asic.formula == (
@@ -99,8 +99,12 @@ ROWS = [(asic, speed, cable) for asic in ASICS.values() for speed, cable in asic
 
 @pytest.mark.parametrize(("asic", "speed", "cable"), ROWS, ids=[f"{row[0].name}-{row[1]}-{row[2]}" for row in ROWS])
 def test_what_is_planned_is_the_vendors_own(asic, speed, cable):
-    """Broadcom's is the row. Spectrum-4's is the formula and the row, which are the same; that of the older Spectrums
-    is the formula, whose rows are from before it: never more, and at 100 Gbit/s and 5 m less than what can arrive."""
+    """The planned headroom is the vendor's.
+
+    Broadcom's is the row. Spectrum-4's is the formula and the row, which are the same. That of the older Spectrums is
+    the formula. Their rows are older than the formula: they never have more, and at 100 Gbit/s and 5 m they have less
+    than what can arrive.
+    """
     row = asic.headroom[speed, cable]
     planned = thresholds.headroom_of(asic, speed, cable, 9100, {}, "here")
     if asic.formula is Formula.SPECTRUM:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""roce_policy: its defaults, all that is refused, and that no policy that is taken is ambiguous."""
+"""roce_policy: its defaults, its refusals, and the property that no accepted policy is ambiguous."""
 
 from __future__ import annotations
 

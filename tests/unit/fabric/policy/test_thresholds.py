@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Headroom and ECN: the formulas against their sources' own numbers, and how they grow."""
+"""Headroom and ECN: the formulas, compared with the numbers of their sources, and their growth."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def headroom(asic: Asic, speed: int, cable: int, mtu: int = 9100, own=None) -> H
 
 
 def test_the_numbers_that_dcqcn_computes_from_its_formula():
-    # Section 4: Trident II, 12 MB of buffer, 32 ports, 8 priorities with 22.4 KB of headroom each, beta 8: alpha 1.
+    # Section 4: Trident II, 12 MB of buffer, 32 ports, 8 priorities with 22.4 KB of headroom each, beta 8 (alpha 1).
     bound = thresholds.pfc_queue_bytes(Fraction(12_000_000 - 8 * 32 * 22_400), 32, 8, 0)
     assert float(bound) == pytest.approx(21_750, rel=0.001)
 
@@ -38,7 +38,7 @@ def test_the_numbers_that_dcqcn_computes_from_its_formula():
     [("spectrum", 32, 35_788), ("spectrum2", 32, 113_616), ("spectrum3", 32, 206_656), ("spectrum4", 64, 264_601)],
 )
 def test_pfc_pauses_by_the_ingress_pool(asic, ports, bytes_):
-    """Three classes on all ports, and the ingress pool of the vendor's file for leaf switches."""
+    """All ports have three classes, and the ingress pool is that of the vendor's file for leaf switches."""
     pool = thresholds.free_bytes(ASICS[asic], thresholds.HeadroomSum(), None, "here")
     assert int(thresholds.pfc_queue_bytes(pool, ports, 3, 0)) == bytes_
 
@@ -52,7 +52,7 @@ def test_what_may_arrive_after_a_pause():
 
 
 def test_nvidias_number():
-    # Cells of 144 bytes, so 144 / 64, up to 3; 905 quanta. Spectrum-4 keeps 15 bytes a Gbit/s on its tiles.
+    # Cells have 144 bytes: 144 / 64, rounded up to 3. 905 quanta. Spectrum-4 keeps 15 bytes per Gbit/s on its tiles.
     exact = 1024 + 3 * (9216 + 2 * 5 * 4e11 / (8 * 1.98e8) + 819.2 + 905 * 64)
     found = thresholds.spectrum_xoff_bytes(SPECTRUM3, 400, 5, 9216)
     assert found == 212_992
@@ -65,7 +65,7 @@ def test_nvidias_number():
     [
         ("tomahawk3", 1, 178_562),
         ("tomahawk3", 5, 178_562),
-        ("tomahawk3", 6, 178_562 + 3 * 254),  # (201,930 - 178,562) / 35 are 667.7, in cells of 254
+        ("tomahawk3", 6, 178_562 + 3 * 254),  # (201,930 - 178,562) / 35 = 667.7, rounded up to cells of 254 bytes
         ("tomahawk3", 40, 201_930),
         ("tomahawk3", 41, 201_930 + 3 * 254),
         ("tomahawk3", 299, 373_888 - 2 * 254),
@@ -81,8 +81,8 @@ def test_longer_packets_than_the_profiles_add_to_it():
     asic = ASICS["tomahawk3"]
     base = headroom(asic, 400, 5, 9100)
     assert headroom(asic, 400, 5, 1500) == base
-    assert headroom(asic, 400, 5, 9216) == replace(base, xoff_bytes=178_562 + 2 * 254)  # 2.72 * 116 are 315.52
-    assert headroom(SPECTRUM3, 400, 5, 9216).xoff_bytes == 212_992  # as for 9216 bytes with their header
+    assert headroom(asic, 400, 5, 9216) == replace(base, xoff_bytes=178_562 + 2 * 254)  # 2.72 * 116 = 315.52
+    assert headroom(SPECTRUM3, 400, 5, 9216).xoff_bytes == 212_992  # the same as for frames of 9216 bytes
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_the_users_own_number():
     own = {(400, 100): 160_000, (400, 10): 90_000}
     assert headroom(SPECTRUM3, 400, 5, own=own) == Headroom(47_104, 90_000, 9_216, 0, 37_888)
     assert headroom(SPECTRUM3, 400, 50, own=own).xoff_bytes == 160_000
-    assert headroom(SPECTRUM3, 400, 200, own=own).xoff_bytes == 508_928  # longer than the user's
+    assert headroom(SPECTRUM3, 400, 200, own=own).xoff_bytes == 508_928  # longer than the user's cables
     assert headroom(SPECTRUM3, 200, 5, own=own).xoff_bytes == 122_880
     assert headroom(SPECTRUM3, 400, 600, own={(400, 600): 800_000}).xoff_bytes == 800_000
 
@@ -139,7 +139,7 @@ def test_a_row_that_loses_packets():
     wrong = replace(ASICS["tomahawk3"], headroom={(400, 300): Headroom(0, 150_368, 0, 0)})
     with pytest.raises(FabricError, match=r"profile of 150368 bytes for 400 Gbit/s, 300 m .* is less than the 227680"):
         headroom(wrong, 400, 300)
-    assert headroom(wrong, 400, 50).xoff_bytes == 150_368  # the shortest row is for all shorter cables
+    assert headroom(wrong, 400, 50).xoff_bytes == 150_368  # the row of the shortest cable also counts for shorter ones
 
 
 @settings(deadline=None)
@@ -193,10 +193,10 @@ def test_the_reference_is_cumulus_at_its_speed():
     SPEEDS,
 )
 def test_what_is_compiled_marks_a_fifth_where_pfc_may_begin_or_is_refused(free, ports, classes, exponent, speed):
-    """All queues of all ports at q, and one port at its share of what is left: it does not pause yet."""
+    """A port does not pause yet when all queues of all ports have q bytes: its use is its share of the free pool."""
     q = thresholds.pfc_queue_bytes(Fraction(free), ports, classes, exponent)
     assert ports * q == Fraction(2) ** exponent * (free - classes * ports * q)
-    if q < 10_200:  # marking from one packet on, in whole kilobytes
+    if q < 10_200:  # marking begins at one packet or more, in whole kilobytes
         with pytest.raises(FabricError) as refused:
             thresholds.bounded_ecn(thresholds.reference_ecn(speed, 9100), q, 9100, "here")
         assert str(refused.value) == (
@@ -225,7 +225,7 @@ def test_marking_is_lowered_as_a_whole():
     assert thresholds.bounded_ecn(reference, Fraction(1_680_000), 9100, "here") == reference  # exactly 20%
     # 1,679,999 / 2.8, in whole kilobytes
     assert thresholds.bounded_ecn(reference, Fraction(1_679_999), 9100, "here") == Ecn(599_000, 5_990_000, 100)
-    # Less than a packet is none: from one on, and to where 20% are marked at 20,500
+    # Marking below one packet is impossible: it begins at one packet and reaches 20% at 20,500 bytes.
     assert thresholds.bounded_ecn(reference, Fraction(20_500), 9100, "here") == Ecn(10_000, 62_000, 100)
 
 
@@ -252,10 +252,10 @@ SHARED = replace(FIXED, lossy_pool_bytes=0, headroom_pool_bytes=3_500_000)
     ("asic", "shares", "free"),
     [
         (PLAIN, None, 26_000_000),
-        (replace(PLAIN, pool_bytes=27_000_000), None, 26_000_000),  # half of what headroom leaves
+        (replace(PLAIN, pool_bytes=27_000_000), None, 26_000_000),  # half of the buffer without the headroom
         (FIXED, None, 26_000_000),
-        (SHARED, None, 25_000_000),  # less what is each priority's own
-        (replace(SHARED, buffer_bytes=26_000_000), None, 21_500_000),  # and less the headroom that the size holds
+        (SHARED, None, 25_000_000),  # less the reserved buffer of the priorities
+        (replace(SHARED, buffer_bytes=26_000_000), None, 21_500_000),  # also less the headroom that is part of the size
         (PLAIN, BufferShares(50), 26_000_000),
         (PLAIN, BufferShares(9, 45), 5_400_000),
     ],
@@ -317,7 +317,7 @@ def test_what_does_not_fit_into_the_chip(asic, shares, why):
 
 
 def test_a_longer_packet_adds_its_factor_in_whole_cells():
-    # 2.72 times 116 bytes are 315.5: a little more than three cells of 105.
+    # 2.72 * 116 bytes = 315.52 bytes, slightly more than three cells of 105 bytes.
     asic = replace(ASICS["tomahawk3"], cell_bytes=105, formula=None)
     speed, cable = min(asic.headroom)
     more = headroom(asic, speed, cable, 9216).xoff_bytes - headroom(asic, speed, cable, 9100).xoff_bytes

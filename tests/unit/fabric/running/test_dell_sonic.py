@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Facts of a switch that Dell's modules gather, read or refused."""
+"""The facts that Dell's modules gather from a switch are read or refused."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import dell_sonic
 
-# What no term of Switch holds.
+# Settings that Switch has no field for.
 NO_TERM = {
     ("sonic_qos_buffer", "buffer_init"),
     ("sonic_qos_pfc", "counter_poll"),
     ("sonic_qos_pfc", "poll_interval"),
     ("sonic_qos_interfaces", "asymmetric"),
     ("sonic_qos_interfaces", "watchdog_action"),  # "drop" where it is not set
-    ("sonic_qos_scheduler", "dwrr"),  # what is not strict, set or not
+    ("sonic_qos_scheduler", "dwrr"),  # not strict, the same as without a type
 }
 
 
@@ -64,7 +64,7 @@ def test_each_setting_that_is_taken_away_is_missed():
 
 
 def test_what_the_modules_gather_of_a_switch_as_it_comes():
-    """Forms of the examples in the documentation of sonic_qos_interfaces and sonic_qos_maps, version 3.2.0."""
+    """The forms are those of the examples in the documentation of sonic_qos_interfaces and sonic_qos_maps 3.2.0."""
     config = {
         "interfaces": [{"name": "Eth1/5", "mtu": 9100}, {"name": "Vlan10", "mtu": 9100}, {"name": "Loopback0"}],
         "qos_maps": {

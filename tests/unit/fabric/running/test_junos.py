@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Junos's configuration by another hand, understood or refused with its place."""
+"""Junos's configuration, written by others, is read, or refused with the place of the error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_configuration_by_hand_is_understood():
         ("set class-of-service interfaces et-* congestion-notification-profile cnp\n", "", "pfc", ()),
         ("pfc-watchdog\n", "pfc-watchdog detection 5\n", "watchdog", Watchdog(500, 200, "drop")),
         ("set interfaces et-0/0/0 mtu 9216\n", "", "ip_mtu_bytes", None),
-        # 9,000 bytes do not fit into the 2,500 that headroom is reckoned for, nor into those of one of two DSCPs.
+        # The default MRU that headroom is computed for, 2,500 bytes, is less than 9,000; each of two DSCPs needs more.
         ("set system", "set system", "cable_m", 0),
         ("011100 pfc", "011100 pfc mru 9014", "cable_m", 0),
         ("mtu 9000", "mtu 2486", "cable_m", 100),

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NX-OS's running configuration, whoever worded it, is read or refused with its line."""
+"""NX-OS's running configuration, in any wording, is read, or refused with the line."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_read_is_refused_with_its_line(text, error):
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from([nxos.render(REFERENCE), BY_HAND]), st.data())
 def test_a_damaged_text_is_read_or_refused(text, data):
-    """No text ends in anything but a Switch or a FabricError."""
+    """Any text results in a Switch or a FabricError."""
     at = data.draw(st.integers(0, len(text)))
     broken = text[:at] + data.draw(st.sampled_from(["", "x", " ", "\n", "-", "9", "!", "\t\t"])) + text[at:]
     for each in (broken, text[:at], text[at:]):

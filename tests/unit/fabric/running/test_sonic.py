@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""SONiC's configuration as the switch, its vendors and other hands write it, read or refused."""
+"""SONiC's configuration, written by the switch, its vendors or others, is read or refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def first(config: dict) -> PortQos:
     return read(config).ports[PORTS[0]]
 
 
-# What the images have.
+# Configurations of the images.
 
 
 def test_sonics_default_puts_roce_into_class_1_and_its_cnp_is_not_strict():
@@ -57,7 +57,7 @@ def test_references_in_brackets_and_keys_of_several_ports_mean_the_same():
 
 
 def test_headroom_is_in_a_groups_size_where_the_switch_has_no_pool_of_it():
-    """The SKU of the example inventory's leaf, ACS-MSN4700: the file that is rendered is what a patch would write."""
+    """The rendered file has what a patch would write for ACS-MSN4700, the SKU of the example inventory's leaf."""
     shared, own = Pools(1, 1), Pools(1, 0, 1)
     for pools, size in ((None, 19_456), (shared, 19_456), (own, 19_456 + 38_912)):
         wanted = replace(switch("sonic", list(PORTS)), pools=pools)
@@ -68,7 +68,7 @@ def test_headroom_is_in_a_groups_size_where_the_switch_has_no_pool_of_it():
 
 
 def test_a_lossless_group_that_the_switch_reckons_itself_shows_no_headroom():
-    """The dynamic buffer model (buffers_config.j2, dynamic_mode)."""
+    """The dynamic buffer model has such groups (buffers_config.j2, dynamic_mode)."""
     config = default_config()
     for port in PORTS:
         config["BUFFER_PG"][f"{port}|3-4"] = {"profile": "NULL"}
@@ -76,7 +76,7 @@ def test_a_lossless_group_that_the_switch_reckons_itself_shows_no_headroom():
 
 
 def test_headroom_of_0_bytes_is_seen_as_such():
-    """sonic-net/SONiC#480."""
+    """Source: sonic-net/SONiC#480."""
     config = default_config()
     config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]["xoff"] = "0"
     assert first(config).headroom[3] == Headroom(1248, 0, 2496, -3, 1248)
@@ -116,7 +116,7 @@ def test_an_empty_pfc_enable_is_lossy():
 
 @pytest.mark.parametrize(("field", "value"), [("wred_green_enable", "false"), ("ecn", "ecn_none"), ("ecn", "ecn_red")])
 def test_a_profile_that_does_not_mark_green_packets_is_no_ecn(field, value):
-    """sonic-net/sonic-buildimage#4545: thresholds alone mark nothing."""
+    """Thresholds alone mark no packets (sonic-net/sonic-buildimage#4545)."""
     config = default_config()
     config["WRED_PROFILE"]["AZURE_LOSSLESS"][field] = value
     assert first(config).queues[3] == Queue(False, 15)
@@ -133,7 +133,7 @@ def test_weights_become_shares():
     config["SCHEDULER"] = {"scheduler.0": {"type": "STRICT"}, "scheduler.1": {"type": "DWRR", "weight": "7"}}
     assert [queue and queue.bandwidth_percent for queue in first(config).queues] == [*[None] * 3, 50, 50, *[None] * 3]
     assert first(config).queues[6].strict
-    config["SCHEDULER"]["scheduler.1"] = {}  # WRR of weight 1 by the model
+    config["SCHEDULER"]["scheduler.1"] = {}  # the model's defaults: WRR with weight 1
     assert first(config).queues[3].bandwidth_percent == 50
 
 
@@ -158,7 +158,7 @@ def test_a_port_without_a_map_has_the_switchs():
 
 
 def test_the_map_from_priorities_to_groups_is_followed():
-    """The platforms are "mellanox" and "barefoot" (qos_config.j2)."""
+    """The platforms "mellanox" and "barefoot" have this map (qos_config.j2)."""
     config = default_config()
     config["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"] = {"AZURE": {"3": "4", "4": "3"}}
     config["PORT_QOS_MAP"]["Ethernet0"]["pfc_to_pg_map"] = "AZURE"
@@ -190,7 +190,7 @@ def test_the_hash_that_roce_packets_take_counts():
 
 
 def test_classes_above_7_that_no_dscp_is_in_are_passed_over():
-    """DualToR's maps have them (sonic-net/SONiC#950)."""
+    """The maps of DualToR have such classes (sonic-net/SONiC#950)."""
     config = default_config()
     config["TC_TO_QUEUE_MAP"]["AZURE"]["8"] = "0"
     config["TC_TO_PRIORITY_GROUP_MAP"]["AZURE"]["8"] = "0"
@@ -209,7 +209,7 @@ def test_nothing_set_is_nothing_seen():
     assert read({"PORT": {"Ethernet0": {"speed": "100000"}}}).ports == {"Ethernet0": PortQos()}
 
 
-# Garbage.
+# Invalid configurations.
 
 
 def put(*path_and_value):

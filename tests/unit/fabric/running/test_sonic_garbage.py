@@ -1,4 +1,4 @@
-"""No configuration, however broken, makes a reader of SONiC end in anything but its own refusal."""
+"""Readers of SONiC configurations accept or refuse any broken configuration, and raise no other exception."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def places(value, path=()):
 
 
 def broken(config, data):
-    """``config`` with one to three values replaced by anything, or keys by any text."""
+    """Return the text of ``config`` with one to three values replaced by anything, or keys by any text."""
     config = copy.deepcopy(config)
     for _time in range(data.draw(st.integers(1, 3))):
         path = data.draw(st.sampled_from([each for each in places(config) if each]))
@@ -52,7 +52,7 @@ def broken(config, data):
 
 
 def refusal(call, *arguments):
-    """Return the refusal of a call, or the text that a refusal begins with if it is none."""
+    """Return the message of a refused call, or the prefix of such messages if the call succeeds."""
     try:
         call(*arguments)
     except FabricError as error:

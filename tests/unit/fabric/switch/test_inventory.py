@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Switches and hosts of an inventory, read or refused."""
+"""Switches and hosts of an inventory are read or refused."""
 
 from __future__ import annotations
 

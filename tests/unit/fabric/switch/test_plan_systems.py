@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Plans follow from what a switch system can hold."""
+"""Plans depend on the values that a switch system can represent."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_a_system_that_counts_in_percent_is_given_what_it_can_hold():
     given["leaf1"]["system"] = "percents"
     switch = planned(None, given)["leaf1"]
     assert switch.queue_buffer_bytes == 7_000_000
-    # Of 73,000 and 730,000 bytes, of which 1% and 10% are the most that is not more.
+    # 1% and 10% of the buffer are the largest whole percentages that do not exceed 73,000 and 730,000 bytes.
     assert switch.ports["swp0"].queues[3].ecn == Ecn(70_000, 700_000, 100)
     given["leaf1"]["queue_buffer_bytes"] = 30_000_000
     with pytest.raises(FabricError, match=r"ECN of 300000 to 600000 bytes at 100% marks 0\.00% of packets, and"):
         planned(None, given)
     other = deepcopy(given["leaf1"])
     given["leaf1"]["queue_buffer_bytes"] = 7_000_000
-    with pytest.raises(FabricError, match="switch leaf2: port swp0"):  # what leaf1 can hold is not taken for it
+    with pytest.raises(FabricError, match="switch leaf2: port swp0"):  # leaf1's limits do not apply to leaf2
         planned(None, {**given, "leaf2": other})
     assert planned(None, {**given, "leaf2": one(ports=32)["leaf1"]})["leaf2"].ports["swp0"].queues[3].ecn == Ecn(
         73_000, 730_000, 100
@@ -96,7 +96,7 @@ def test_a_system_with_default_parts_is_planned_with_them_unless_the_pools_are_t
     assert switch.ports["swp0"].queues[3].ecn == Ecn(10_000, (10_000 + int((q - 10_000) * 5)) // 1000 * 1000, 100)
     own = {"like": "tomahawk3", "source": "a test", "pool_bytes": 40_000_000, "headroom_pool_bytes": 16_000_000}
     switch = planned(None, {"leaf1": {**given["leaf1"], "asic": "own"}}, asics={"own": own})["leaf1"]
-    assert switch.shares == BufferShares(61, 25)  # of 66,394,076, in whole percents that are as much
+    assert switch.shares == BufferShares(61, 25)  # of 66,394,076, rounded up to whole percents
     assert switch.ports["swp0"].queues[3].ecn.minimum_bytes > 60_000
 
 

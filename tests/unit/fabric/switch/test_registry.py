@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Each system of the registry fulfils the contract; whatever a switch answers is read or refused in one error."""
+"""Each system of the registry fulfils the contract; any output of a switch is read, or refused with one error."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""From running configurations to a policy in stages, each computed of what the one before has left, and back."""
+"""Stages from running configurations to a policy and back, each computed from the result of the previous one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def planned(running: Texts, policy: dict[str, Any], check: bool = False, **more:
 
 
 def merge(into: dict[str, Any], patch: dict[str, Any]) -> None:
-    """RFC 7396."""
+    """Merge a patch as RFC 7396 defines it."""
     for key, value in patch.items():
         if isinstance(value, dict):
             merge(into.setdefault(key, {}), value)
@@ -54,7 +54,7 @@ def merge(into: dict[str, Any], patch: dict[str, Any]) -> None:
 
 
 def sent(running: Texts, changes: Texts) -> Texts:
-    """The configurations after ``changes``."""
+    """Return the configurations after ``changes``."""
     after = dict(running)
     for name, text in changes.items():
         config = json.loads(running[name])
@@ -68,7 +68,7 @@ def sent(running: Texts, changes: Texts) -> Texts:
 
 
 def come_to(running: Texts, policy: dict[str, Any]) -> tuple[Texts, list[str]]:
-    """The configurations in the end, and the stages on the way, each taken as a run would."""
+    """Apply all stages as a run would; return the final configurations and the names of the stages."""
     names: list[str] = []
     while True:
         result = planned(running, policy)
@@ -82,7 +82,7 @@ def come_to(running: Texts, policy: dict[str, Any]) -> tuple[Texts, list[str]]:
 
 
 def check_headroom(running: Texts) -> None:
-    """On switches that this project has configured, each port that pauses has headroom."""
+    """Check that each port with PFC has headroom, on switches that this project has configured."""
     for name, text in running.items():
         ports = SYSTEMS[SWITCHES[name]["system"]].parse(text, name).ports
         for port in SWITCHES[name]["ports"]:
@@ -121,7 +121,7 @@ def test_the_hosts_have_their_stages_between_the_switches():
 
 
 def test_what_somebody_else_has_configured_is_not_written_anew_to_take_pfc_away():
-    """SONiC's default pauses 3 and 4, `qos roce` 3: both go lossy in one step."""
+    """SONiC's default pauses priorities 3 and 4, `qos roce` pauses 3: both become lossy in one step."""
     stages = planned(defaults(), LOSSY)["stages"]
     assert [(each["name"], each["switches"]) for each in stages] == [(migration.SWITCHES_SET, ["leaf1", "leaf2"])]
 
@@ -129,7 +129,7 @@ def test_what_somebody_else_has_configured_is_not_written_anew_to_take_pfc_away(
 def test_what_the_terms_do_not_tell_apart_is_a_change_too():
     running, _names = come_to(defaults(), LOSSLESS)
     config = json.loads(running["leaf1"])
-    config["BUFFER_QUEUE"]["Ethernet0|3-4"] = {"profile": "egress_lossy_profile"}  # RoCE's queue would drop
+    config["BUFFER_QUEUE"]["Ethernet0|3-4"] = {"profile": "egress_lossy_profile"}  # RoCE's queue would drop packets
     result = planned({**running, "leaf1": json.dumps(config)}, LOSSLESS)
     assert [(each["name"], each["switches"]) for each in result["stages"]] == [(migration.SWITCHES_SET, ["leaf1"])]
     assert "egress_lossless_profile" in result["whole"]["leaf1"]
@@ -219,7 +219,7 @@ def test_a_run_goes_through_all_stages_from_the_first_that_is_left():
     assert planned(running, LOSSY)["possible_stages"] == []
 
 
-# A run that was interrupted
+# Interrupted runs
 
 
 JUNOS = {

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Lossy to lossless and back: at no step is anything paused that has no headroom, or by one side alone for longer."""
+"""Lossy to lossless and back: no step pauses a priority without headroom, or lets one side alone pause for longer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def names(now, wanted):
 
 
 def run(now, made):
-    """The states after each stage."""
+    """Yield the state after each stage."""
     for stage in made:
         now = Qos({**now.switches, **stage.switches}, {**now.nics, **stage.nics})
         yield now

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The YAML of switches, held against PyYAML's."""
+"""The reader of switches' YAML, compared with PyYAML."""
 
 from __future__ import annotations
 

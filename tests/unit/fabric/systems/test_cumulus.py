@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Cumulus: what is rendered is what is read, whatever is changed is seen, and what others wrote is understood."""
+"""Cumulus: rendered settings are read back, any change is seen, and configurations by others can be read."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_ports_that_differ_have_profiles_of_their_own_and_others_keep_theirs():
     assert len(after["qos"]["mapping"]) == 1
 
 
-# Nothing in it is what a switch does by itself, but for the words of WORDS_BY_DEFAULT and DSCPs 8 to 15 (class 1).
+# No setting in it is a switch's default, except for the words of WORDS_BY_DEFAULT and DSCPs 8 to 15 (class 1).
 UNUSUAL = {
     "classes": {
         "roce": {
@@ -89,7 +89,7 @@ def test_every_setting_that_is_taken_away_or_changed_is_seen():
     tree = tree_of(wanted)
     seen = 0
     for path in leaves(tree):
-        if "traffic-pool" in path:  # nobody requests the share of a pool; the next test checks that it is there
+        if "traffic-pool" in path:  # no policy requests the share of a pool; the next test checks the pool
             continue
         removed, changed = copy.deepcopy(tree), copy.deepcopy(tree)
         node, other = removed, changed
@@ -102,7 +102,7 @@ def test_every_setting_that_is_taken_away_or_changed_is_seen():
             mutants.append(changed)
         for mutant in mutants:
             seen += 1
-            with contextlib.suppress(FabricError):  # refused is seen
+            with contextlib.suppress(FabricError):  # a refusal also counts as seen
                 assert cumulus.parse(as_text(mutant), "leaf1") != wanted, (path, value)
     assert seen > 180
 
@@ -197,7 +197,7 @@ def test_settings_for_all_ports_ranges_and_lists_by_hand():
     port = seen.ports["swp7s1"]
     assert port.dscp_to_class[24:28] == (3, 3, 4, 4)
     assert port.queues[3] == port.queues[4] == Queue(False, 20, Ecn(40_000, 200_000, 100))
-    assert port.queues[1] == Queue(False, 0)  # led to by DSCPs 8 to 15, and given nothing
+    assert port.queues[1] == Queue(False, 0)  # DSCPs 8 to 15 use it, and it has no share
     assert port.queues[6] == Queue(True)
     assert (port.pfc, port.watchdog) == ((3, 4), Watchdog(1000, 200, "drop"))
     other = seen.ports["swp9"]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Dell SONiC: the modules take what is rendered, and it is read back."""
+"""Dell SONiC: the modules accept the rendered arguments, which are read back unchanged."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_two_lossless_classes_are_read_back():
 
 
 def test_the_modules_refuse_what_is_not_theirs():
-    """So that the test above can fail."""
+    """The modules refuse wrong arguments, so the test above can fail."""
     arguments = rendered(dell())
     for module, path, value, why in [
         ("sonic_qos_wred", (0, "ecn"), "ecn_all", "value of ecn must be one of: green, got: ecn_all"),

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""EOS: what is rendered is read back as the same, and what EOS cannot hold is refused."""
+"""EOS: rendered settings are read back unchanged, and settings that EOS cannot represent are refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_ports_that_are_alike_share_a_profile_and_others_have_their_own():
     text = eos.render(both)
     assert text.count("qos profile ") == 2
     assert eos.parse(text, "leaf1") == held(both)
-    # Names follow from what a profile says: the ports that have not changed keep theirs.
+    # Names are derived from a profile's content, so unchanged ports keep their profile.
     assert set(own(eos.render(REFERENCE))) < set(own(text))
 
 
@@ -88,11 +88,11 @@ def test_every_number_that_is_changed_is_seen():
     for number in re.finditer(r"\d+", text):
         line = text[text.rfind("\n", 0, number.start()) + 1 : text.find("\n", number.start())]
         if line.startswith("qos map dscp") and number[0] in map(str, range(8, 16)):
-            continue  # the default's class 0 is the wanted one
+            continue  # the default, class 0, is also the wanted class
         if text[: number.start()].endswith("qos map traffic-class "):
-            continue  # without its line class n goes to queue n all the same
+            continue  # without its line, class n still goes to queue n
         if text[: number.start()].endswith("weight "):
-            continue  # how the queue's length is averaged has no term
+            continue  # Switch has no field for the averaging of the queue's length
         changed = text[: number.start()] + str(int(number[0]) + 1) + text[number.end() :]
         assert differs(changed, held(REFERENCE)), line
         count += 1
@@ -166,7 +166,7 @@ def test_ports_of_two_policies_are_refused():
 
 
 def test_pyavd_writes_the_same():
-    """Arista's own renderer, from structured data of the same values, which its schema takes."""
+    """Arista's renderer writes the same lines from structured data that its schema accepts."""
     pyavd = pytest.importorskip("pyavd")
     ecn = {"units": "bytes", "min": ECN.minimum_bytes, "max": ECN.maximum_bytes, "max_probability": 100, "weight": 0}
     data = {
@@ -219,4 +219,4 @@ def test_pyavd_writes_the_same():
     def words(lines: str) -> list[str]:
         return sorted(line for line in lines.splitlines() if line.strip("! ") and not line.startswith("hostname"))
 
-    assert words(text) == words(eos.render(REFERENCE))  # line for line, but for the order of the blocks
+    assert words(text) == words(eos.render(REFERENCE))  # the same lines, except for the order of the blocks

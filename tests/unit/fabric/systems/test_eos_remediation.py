@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Remediation of EOS ends at what is wanted and sends only what differs."""
+"""Remediation of EOS leads to the wanted configuration and sends only the differences."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_remediation_ends_at_what_is_wanted(start, wanted):
 
 
 def strict_on_top(policy: dict) -> dict:
-    """``policy`` with its classes in the same order, but for the strict one, which EOS wants above the weighted."""
+    """Renumber the classes of ``policy`` in order, the strict one last: EOS requires it above the weighted ones."""
     classes = [*policy["classes"].values(), policy["default"], policy["cnp"]]
     for each, number in zip(classes, sorted(each["traffic_class"] for each in classes)):
         each["traffic_class"] = number
@@ -86,8 +86,8 @@ def test_a_dscp_of_the_right_class_loses_its_drop_precedence():
 def test_a_profile_of_ours_goes_when_nothing_uses_it_and_others_stay():
     box = Box(eos.render(OLD) + "qos profile MINE\n   qos trust cos\n")
     lines = eos.remediation(box.text(), REFERENCE).splitlines()
-    assert lines[0] == f"qos profile {own(eos.render(REFERENCE))[0]}"  # before a port is given it
-    assert lines[-1] == f"no qos profile {own(eos.render(OLD))[0]}"  # after no port has it
+    assert lines[0] == f"qos profile {own(eos.render(REFERENCE))[0]}"  # before it is assigned to a port
+    assert lines[-1] == f"no qos profile {own(eos.render(OLD))[0]}"  # after no port uses it
     box.apply(lines)
     assert own(box.text()) == ["MINE", *own(eos.render(REFERENCE))]
     used = eos.render(OLD) + f"interface Ethernet40\n   service-profile {own(eos.render(OLD))[0]}\n"

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Junos: what is rendered is what is read, and remediation leads there from what others wrote."""
+"""Junos: rendered settings are read back, and remediation leads to them from configurations by others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PORTS = ["et-0/0/1", "et-0/0/0", "et-0/0/2:0"]
 
 
 def held(switch: Switch) -> Switch:
-    """As it is read: Junos has no headroom in bytes, and a cable only of ports that pause (100 m unless told)."""
+    """Return the switch as Junos shows it: no headroom in bytes, a cable (default 100 m) only where a port pauses."""
 
     def port(qos: PortQos) -> PortQos:
         return replace(qos, headroom=(None,) * 8, cable_m=(qos.cable_m or 100) if qos.pfc else None)
@@ -108,7 +108,7 @@ def test_every_line_that_is_taken_away_is_seen():
             seen = junos.parse("\n".join(lines[:at] + lines[at + 1 :]), "leaf1")
         except FabricError:
             continue
-        assert (seen == held(wanted)) == line.endswith("priority low"), line  # low is what it is by itself
+        assert (seen == held(wanted)) == line.endswith("priority low"), line  # low is the default
 
 
 def test_every_number_that_is_changed_is_seen():
@@ -119,7 +119,7 @@ def test_every_number_that_is_changed_is_seen():
         other = {"strict-high": "low", "low": "strict-high"}.get(last)
         if last.isdigit():
             other = {"100": "99", "111111": "000000"}.get(last, "111111" if len(last) == 6 else str(int(last) + 1))
-        if words[-1] == "mru":  # more would be as good
+        if words[-1] == "mru":  # a larger value would be accepted
             other = str(int(last) - 1)
         if other is None:
             continue

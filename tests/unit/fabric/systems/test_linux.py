@@ -1,7 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Linux as the switch. linux_reading.json is what READING printed where the reference's script had run: tc 6.1.0's own
-words for the messages that it had sent itself (the kernel was one without ets, red and flower).
+"""Linux as the switch.
+
+linux_reading.json is the output of READING after the script of the reference ran. The kernel had no ets, red and
+flower, so tc 6.1.0 printed the messages that it had sent itself.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ READ = Path(__file__).with_name("linux_reading.json").read_text()
 
 
 def held(switch: Switch) -> Switch:
-    """The switch less what Linux does not hold."""
+    """Return the switch without the settings that Linux does not have."""
     nothing = {field: getattr(PortQos(), field) for field in linux.NOT_HELD}
     return replace(switch, ports={port: replace(qos, **nothing) for port, qos in switch.ports.items()})
 
@@ -71,14 +73,14 @@ def test_any_threshold_has_the_average_follow_the_queue_as_fast_as_tc_can(minimu
     shown = _red_words(words)
     assert (shown["ewma"], shown["min"], shown["max"]) == (1, minimum, minimum)
     assert round(shown["probability"] * 100) == percent
-    assert shown["probability"] * 2**32 < 2**32  # what does not fit in 32 bits is 0 to the kernel
+    assert shown["probability"] * 2**32 < 2**32  # the kernel reads a number that does not fit into 32 bits as 0
 
 
 def test_every_line_that_is_taken_away_is_seen():
     wanted = reference()
     lines = linux.render(wanted).splitlines()
     for at, line in enumerate(lines):
-        # Deleting what was there first is for what was there; without its qdisc a band of pfifo is a band of pfifo.
+        # The interpreter, its options, and the deletion of previous qdiscs do not change the result.
         if line.startswith(("tc qdisc del", "#!", "set -")):
             continue
         with contextlib.suppress(FabricError):
@@ -126,7 +128,7 @@ def test_every_value_that_tc_shows_changed_is_seen():
                     assert linux.remediation(json.dumps(mutant), reference()), path
         except FabricError:
             pass
-    # No part of the policy: how long queues are, how fast averages, what else tc says, and what pfifo is called.
+    # Not part of the policy: the limits of queues, the speed of averages, other fields of tc, and the name of pfifo.
     assert unseen <= {"refcnt", "limit", "ewma", "Scell_log", "nodrop", "pref", "kind", "eth_type"}
 
 
@@ -178,7 +180,7 @@ def test_a_tree_by_someone_else_is_told_by_its_bands():
     assert seen["p2"] == PortQos(ip_mtu_bytes=9100)
     port = seen["p1"]
     assert port.dscp_to_class[26] == 6
-    assert set(port.dscp_to_class) == {6, None}  # the rest goes by the kernel's priority, which no DSCP fixes
+    assert set(port.dscp_to_class) == {6, None}  # other packets follow the kernel's priority, which no DSCP determines
     assert port.queues[5:] == (Queue(True), Queue(True, None, Ecn(5000, 15000, 61)), Queue(True))
     assert port.class_to_queue == (None,) * 5 + (5, 6, 7)
 
@@ -186,11 +188,11 @@ def test_a_tree_by_someone_else_is_told_by_its_bands():
 @pytest.mark.parametrize(
     ("change", "dscp_26"),
     [
-        ({"keys": {"ip_tos": 104, "ip_tos_mask": "fe"}}, None),  # not all of the DSCP's packets
-        ({"keys": {"ip_tos": 104}}, None),  # ToS 104 only: no packet with ECT
+        ({"keys": {"ip_tos": 104, "ip_tos_mask": "fe"}}, None),  # the mask does not match all packets of the DSCP
+        ({"keys": {"ip_tos": 104}}, None),  # only ToS 104, and no packet with ECT
         ({"keys": {"ip_tos": 104, "ip_tos_mask": "fc", "ip_proto": "udp"}}, None),
         ({"keys": {"ip_tos": 96, "ip_tos_mask": "e0"}}, 3),
-        ({"keys": {"ip_tos": 96, "ip_tos_mask": "fc"}}, None),  # IPv6's says another thing
+        ({"keys": {"ip_tos": 96, "ip_tos_mask": "fc"}}, None),  # the filter of IPv6 contradicts it
         ({"keys": {}}, 3),
     ],
 )
@@ -302,4 +304,4 @@ def test_the_script_runs_and_what_it_made_is_read_back(namespace):
     seen = run_in(namespace, linux.READING).stdout
     assert linux.parse(seen, "leaf1") == held(wanted)
     assert linux.remediation(seen, wanted) == ""
-    assert run_in(namespace, linux.render(wanted)).returncode == 0  # again, over itself
+    assert run_in(namespace, linux.render(wanted)).returncode == 0  # the script may run again

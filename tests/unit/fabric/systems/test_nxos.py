@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NX-OS: what is rendered is read back as the same, and what NX-OS cannot hold is refused."""
+"""NX-OS: rendered settings are read back unchanged, and settings that NX-OS cannot represent are refused."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_ports_that_are_alike_share_policies_and_others_have_their_own():
     assert nxos.parse(text, "leaf1") == held(both)
     assert "minimum-threshold 150 kbytes maximum-threshold 1500 kbytes " in text
     assert "minimum-threshold 600001 bytes maximum-threshold 6000007 bytes " in text
-    assert own(text, "queuing") > own(nxos.render(REFERENCE), "queuing")  # names follow from what a policy says
+    assert own(text, "queuing") > own(nxos.render(REFERENCE), "queuing")  # names are derived from a policy's content
     assert own(text, "qos") == own(nxos.render(REFERENCE), "qos")
-    assert text.count("service-policy type queuing output") == 2  # the system's, and the one port's
+    assert text.count("service-policy type queuing output") == 2  # that of the system, and that of the one port
     lossy = replace(qos, pfc=(), watchdog=None)
     some = replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/2": lossy})
     assert nxos.parse(nxos.render(some), "leaf1") == held(some)
@@ -75,7 +75,7 @@ def test_every_line_that_is_lost_is_seen_but_those_that_say_the_default():
             continue
         seen = differs("\n".join([*lines[:at], *lines[at + 1 :]]), held(REFERENCE))
         if line.strip() in [f"class type queuing c-out-8q-q{at}" for at in (7, 5, 4, 2, 1)]:
-            continue  # what stood under it now stands under the line before, where it may change something
+            continue  # its settings now belong to the previous class, where they may change something
         assert seen is (line.strip() not in says_default), line
 
 
@@ -86,10 +86,10 @@ def test_every_number_that_is_changed_is_seen():
         before = text[: number.start()]
         line = text[text.rfind("\n", 0, number.start()) + 1 : text.find("\n", number.start())]
         if before.endswith(("weight ", "priority level ")):
-            continue  # how the queue's length is averaged, and which strict queue is first, have no term
+            continue  # Switch has no field for the average of the queue's length and the order of strict queues
         if line.strip() in [f"class type queuing c-out-8q-q{at}" for at in (7, 5, 4, 2, 1)]:
-            continue  # a queue without a share, said twice
-        by = -1 if before.endswith(" mtu ") else 1  # the least of the port's and the no-drop class's counts
+            continue  # this only configures a queue without a share twice
+        by = -1 if before.endswith(" mtu ") else 1  # the smaller MTU of the port and the no-drop class counts
         changed = before + str(int(number[0]) + by) + text[number.end() :]
         assert differs(changed, held(REFERENCE)), line
         count += 1

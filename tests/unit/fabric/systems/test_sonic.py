@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""SONiC: what is rendered is read back, and whatever is changed is seen."""
+"""SONiC: rendered settings are read back, and any change is seen."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_reference_as_a_person_would_write_it():
         "pool": "ingress_lossless_pool",
         "size": "19456",
         "xoff": "38912",
-        "xon": "0",  # as far below the beginning as xon_offset would say
+        "xon": "0",  # there is no xon_offset, because it would mean the same
     }
     assert {key: entry["profile"] for key, entry in tables["BUFFER_QUEUE"].items()} == {
         "Ethernet0|0": "egress_lossy_profile",
@@ -120,7 +120,7 @@ def test_ports_that_are_alike_share_profiles_and_read_back_one_object():
     for table in ("DSCP_TO_TC_MAP", "WRED_PROFILE", "SCHEDULER", "BUFFER_PROFILE"):
         assert tables[table] == one[table]
     assert len({id(qos) for qos in read(tables).ports.values()}) == 1
-    assert list(read(tables).ports) == ports  # by number, not by letter
+    assert list(read(tables).ports) == ports  # in numerical order, not in alphabetical order
 
 
 def test_the_same_input_the_same_bytes_with_sorted_keys():
@@ -146,7 +146,7 @@ def test_a_name_follows_from_the_content_and_the_models_take_it():
     assert all(len(name) <= 32 for table in after for name in after[table] if name.startswith("SAILLOFT"))
 
 
-# What this project's ``Switch`` has no term for: held by ``patch`` (parts/test_sonic_patch) and seen by no parse.
+# Settings that ``Switch`` has no field for: ``patch`` enforces them (parts/test_sonic_patch), and parse ignores them.
 NO_TERM = {
     ("BUFFER_QUEUE", "profile"),  # the egress buffer
     ("PFC_WD", "action"),  # "drop" where it is not set
@@ -155,15 +155,15 @@ NO_TERM = {
         for colour in ("yellow", "red")
         for field in ("wred_{}_enable", "{}_min_threshold", "{}_max_threshold", "{}_drop_probability")
     ),
-    # Its default is what is wanted here.
+    # The default is the wanted value here.
     ("WRED_PROFILE", "green_drop_probability"),
-    ("SCHEDULER", "weighted"),  # WRR is, without it, and no other in these terms
-    # A lossy group's buffer: no headroom is seen, whether it is there or not.
+    ("SCHEDULER", "weighted"),  # the default is WRR, which is the same in Switch
+    # A lossy group's buffer: no headroom is read with or without it.
     ("BUFFER_PG", "lossy"),
 }
 
 
-UNEVEN = {"classes": {"roce": {"bandwidth_percent": 60}}}  # or weights could change and shares stay
+UNEVEN = {"classes": {"roce": {"bandwidth_percent": 60}}}  # with equal weights, a change may leave the shares equal
 
 
 def settings_of(tables):

@@ -1,4 +1,4 @@
-"""SONiC's own YANG models accept a rendered and a patched configuration, by libyang's yanglint (libyang2-tools).
+"""SONiC's YANG models accept a rendered and a patched configuration, according to yanglint (libyang2-tools).
 
 SAILLOFT_SONIC_YANG names the folder that holds the models: a copy of a switch's /usr/local/yang-models, or
 src/sonic-yang-models of a checkout of sonic-buildimage, whose templates are rendered as its setup.py renders them.
@@ -36,11 +36,11 @@ YIN = "{urn:ietf:params:xml:ns:yang:yin:1}"
 
 
 class InvalidConfigError(Exception):
-    """A configuration that the models refuse, with what yanglint says of it."""
+    """A configuration that the models refuse, with the message of yanglint."""
 
 
 def gathered(folder: Path, into: Path) -> Path:
-    """A folder of all models: ``folder`` itself, or a checkout's models and rendered templates in ``into``."""
+    """Return a folder of all models: ``folder`` itself, or ``into`` with a checkout's models and templates."""
     if not (folder / "yang-models").is_dir():
         return folder
     for model in (folder / "yang-models").glob("*.yang"):
@@ -78,13 +78,13 @@ class Models:
                 self.namespaces[table] = module.find(f"{YIN}namespace").get("uri")
 
     def _imported(self, names: set[str]) -> list[str]:
-        """These models' files and those of all that they import: conditions that name a model need it."""
+        """Return the files of the models and of all that they import, which their conditions may refer to."""
         found: dict[str, str] = {}
         left = sorted(names)
         while left:
             name = left.pop()
             path = self.folder / f"{name}.yang"
-            if name not in found and path.exists():  # libyang itself has IETF's
+            if name not in found and path.exists():  # libyang contains those of the IETF
                 found[name] = str(path)
                 left += re.findall(r"import\s+([\w-]+)", path.read_text())
         return sorted(found.values())
@@ -98,7 +98,7 @@ class Models:
         return done.stdout
 
     def validate(self, config: dict[str, Any]) -> None:
-        """Raise InvalidConfigError for what the models refuse."""
+        """Raise InvalidConfigError if the models refuse ``config``."""
         documents: dict[str, ElementTree.Element] = {}
         for table in self.containers:
             if table in config:
@@ -148,7 +148,7 @@ def models(tmp_path_factory):
 
 
 def merged(wanted: Switch) -> dict:
-    """Return the rendered tables in an image's configuration without QoS: a port needs lanes, a profile its pool."""
+    """Return the rendered tables in an image's configuration without QoS: ports need lanes, profiles need pools."""
     config = default_config()
     for table in OF_PORTS:
         if table != "PORT":
@@ -226,7 +226,7 @@ BREAKS = [
 
 @pytest.mark.parametrize(("table", "key", "field", "value"), BREAKS, ids=[f"{each[0]}-{each[2]}" for each in BREAKS])
 def test_what_is_broken_is_refused(models, table, key, field, value):
-    """So that the tests above can fail."""
+    """The models refuse broken configurations, so the tests above can fail."""
     config = merged(switch("sonic", list(PORTS)))
     models.validate(config)
     broken = copy.deepcopy(config)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The nodes that follow a channel, by the inventory."""
+"""The nodes that follow a channel according to the inventory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The images that nodes boot by the inventory: each node's own variables, each checked."""
+"""The images that nodes boot according to the inventory: each node's own variables are checked."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The hosts of a rollout's plays: the nodes of the step and the controller, and nobody after a step that failed."""
+"""The hosts of a rollout's plays: the nodes of the step and the controller, and no hosts after a step that failed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def hosts(step, result, here=None):
         ("end", decided("done", lost=["bm07"], replacements=[{"node": "bm07", "spare": "bm08"}]), None),
         ("end", decided("rollback", ["bm04"], lost=["bm04"]), ["bm01", "bm02", "bm04"]),
         ("end", decided("wave", ["bm06"], canaries=[]), ["bm06"]),
-        # One of them releases the hold.
+        # One node is enough to release the hold.
         ("end", decided("done", canaries=[]), ["bm01"]),
     ],
 )

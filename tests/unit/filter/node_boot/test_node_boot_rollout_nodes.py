@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The state of a rollout's nodes, computed from what was read of them and what this run did to them."""
+"""The state of a rollout's nodes, computed from their readings and from the changes of this run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def seen(image, holds=False):
         ({"__node_boot_seen": {"unreachable": True, "msg": "no route"}}, ("", "")),
         ({"__node_boot_seen": {"failed": True, "msg": "systemctl show failed"}}, ("", "")),
         ({}, ("", "")),
-        # Told to boot: what was read before says no longer whether it holds.
+        # This run made the node boot: the earlier reading no longer shows whether it holds.
         ({"__node_boot_seen": seen(OLD), "__node_boot_booted": {"proven": False}}, ("reachable tried", OLD)),
         (
             {"__node_boot_seen": seen(NEW, holds=True), "__node_boot_booted": {"proven": False}},

@@ -114,13 +114,14 @@ def test_host_memory_has_no_cause_of_gpudirect():
 
 @pytest.mark.parametrize(("bus", "holds"), [(48.0, True), (27.0, False)])
 def test_the_collective_is_held_against_all_ports(bus, holds):
-    # The figures of NVIDIA/nccl#949, of a node with two ports of 200 Gbit/s.
+    # The figures are from NVIDIA/nccl#949: a node with two ports of 200 Gbit/s.
     (claim,) = judge.claims([judge.of_nccl(ran(printed.nccl(bus)), 50.0, ("cause",), "all_reduce_perf")])
     assert claim.holds is holds
 
 
 def test_a_loss_of_what_trees_reach_is_shown_by_the_baseline():
-    # The figures of NVIDIA/nccl-tests#380, of a node with four ports of 400 Gbit/s: 320 GB/s on bare metal, 180 in VMs.
+    # The figures are from NVIDIA/nccl-tests#380: a node with four ports of 400 Gbit/s, with 320 GB/s on bare metal and
+    # 180 in VMs.
     result = judge.of_nccl(ran(printed.nccl(180.0)), 200.0, ("cause",), "all_reduce_perf")
     ports, compared = judge.claims([result], baseline={"all_reduce_perf": 320.0})
     assert (ports.holds, compared.holds) == (True, False)

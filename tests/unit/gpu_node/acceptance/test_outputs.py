@@ -14,7 +14,7 @@ GPUS = ["0000:1b:00.0", "0000:43:00.0"]
 
 def test_perftest_in_its_units():
     assert outputs.perftest_gb_per_s(printed.perftest(394.2)) == pytest.approx(49.275)
-    # Without --report_gbits.
+    # This is the output without --report_gbits.
     assert outputs.perftest_gb_per_s(printed.perftest(1000.0, "MiB/sec")) == pytest.approx(1.048576)
 
 
@@ -23,7 +23,7 @@ def test_nccl_s_bus_bandwidth_is_that_of_the_largest_size():
 
 
 def test_rows_of_nccl_tests_before_they_had_a_root_are_no_results():
-    """As printed in NVIDIA/nccl-tests#107: the eighth word is the error, which would be read as 0 GB/s."""
+    """The eighth word in the output of NVIDIA/nccl-tests#107 is the error, which would be read as 0 GB/s."""
     row = (
         "  1310720000     327680000     float     sum   1135943    1.15    1.15  1e-06   1133850    1.16    1.16  1e-06"
     )

@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.at_boot im
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
 
-# The format of ethtool.c, do_gring; the sizes are made up.
+# The format is that of ethtool.c, do_gring; the sizes are made up.
 RINGS = """Ring parameters for p0:
 Pre-set maximums:
 RX:\t\t{most}
@@ -28,7 +28,7 @@ GPU = "00000000:1B:00.0"
 
 
 class Loaded(Node):
-    """A node whose driver runs, with one GPU and NICs, which does what nvidia-smi and ethtool are told."""
+    """A node with one GPU, NICs and a running driver, on which nvidia-smi and ethtool change settings."""
 
     def __init__(self, root, most=8192):
         super().__init__(root)

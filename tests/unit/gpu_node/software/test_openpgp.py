@@ -33,7 +33,7 @@ def test_what_is_no_whole_key_is_refused(key, why):
 
 
 def armored(data):
-    """Return bytes as an armored key without checksum."""
+    """Return bytes as an armored key without a checksum."""
     body = base64.b64encode(data).decode()
     return f"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n{body}\n-----END PGP PUBLIC KEY BLOCK-----\n"
 
@@ -41,7 +41,8 @@ def armored(data):
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        # RFC 9580, section 4.2: old format with type 3 has no length, and so has a new one of 224 to 254 (partial).
+        # RFC 9580, section 4.2: an old-format packet of length type 3 has no length, and neither has a new-format
+        # packet with a first octet of 224 to 254 (partial length).
         (b"\x9b\x00\x00", "it is damaged: a packet without length"),
         (b"\xc6\xe0\x00", "it is damaged: a packet without length"),
         (b"\xc6", "it is damaged: a packet without length"),
@@ -66,7 +67,7 @@ def test_every_form_of_a_length_gives_the_same_key(head):
 
 @pytest.mark.parametrize("head", [b"\x98\xbf", b"\xc6\xbf"])
 def test_a_short_key_in_both_formats(head):
-    """191 octets are the most that the new format counts in one; a packet of another kind follows."""
+    """191 octets are the longest with a one-octet length in the new format; a packet of another kind follows."""
     body = b"\x04" + bytes(190)
     wanted = hashlib.sha1(b"\x99\x00\xbf" + body).hexdigest().upper()
     assert openpgp.fingerprints(armored(head + body + b"\xcd\x03abc")) == [wanted]

@@ -30,7 +30,7 @@ def names(made):
             {},
             ["linux-headers-6.8.0-60-generic", "nvidia-dkms-open=595.91.07", "libnvidia-compute=595.91.07"],
         ),
-        # Up to branch 580 the names of the packages have it.
+        # Up to branch 580 the package names contain the branch.
         ("ubuntu2404", {"driver": "580.173.02"}, ["nvidia-dkms-580-open=580.173.02", "nvidia-utils-580=580.173.02"]),
         (
             "ubuntu2404",
@@ -70,7 +70,7 @@ def test_all_parts_have_the_versions_of_the_row(tmp_path, system, release):
         (4, False, "auto", "nvswitch"),
         (0, False, "auto", "none"),
         (4, False, "none", "none"),
-        # An image is built anywhere: the bus that its builder has says nothing.
+        # An image can be built on any machine, so the builder's PCI bus is ignored.
         (4, True, "auto", "none"),
         (0, True, "nvswitch", "nvswitch"),
         (0, False, "nvlink5", "nvlink5"),
@@ -89,7 +89,7 @@ def test_fabric_manager_is_for_boards_with_switches(tmp_path, nvswitches, in_ima
 def test_an_image_gets_modules_for_each_kernel_that_it_has(tmp_path):
     node = Node(tmp_path)
     node.write("/lib/modules/6.1.0-40-amd64/kernel/x.ko", "")
-    # Left by a package that was removed.
+    # A package that was removed left this file behind.
     node.write("/lib/modules/6.1.0-1-amd64/modules.dep.bin", "")
     assert planned(node, in_image=True).kernels == ("6.1.0-40-amd64",)
 
@@ -172,7 +172,7 @@ def test_the_same_input_gives_the_same_plan(tmp_path):
     [
         ("debian12", {}, ["nvidia-fabricmanager=595.91.07", "libnvidia-nscq=595.91.07"]),
         ("ubuntu2604", {"dcgm": False}, ["nvidia-fabricmanager=595.91.07", "libnvidia-nscq=595.91.07"]),
-        # The archive of precompiled modules has the branch in the names, and so have all archives up to branch 580.
+        # In the archive of precompiled modules the names contain the branch, as in all archives up to branch 580.
         (
             "ubuntu2604",
             {"modules": "precompiled", "dcgm": False},

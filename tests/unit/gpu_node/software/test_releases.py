@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The table of releases: parts fit together, each with its source, and the default is a row."""
+"""The table of releases: the parts of a release fit together, each has its source, and the default is in the table."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The rows of distributions, beside what the vendors' pages that systems.py names say of each."""
+"""The table of distributions, compared with the vendors' pages that systems.py names."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 def ensure(server, settings=None, check=False):
-    """As the module does it."""
+    """Apply and save settings as the module does."""
     settings = concerns.checked(SETTINGS if settings is None else settings)
     done = concerns.ensure(server, settings, check)
     lasting = concerns.to_save(settings, done, persistence.saved(server))
@@ -189,11 +189,11 @@ def test_changed_code_is_a_change_even_of_the_same_length(server):
     assert server.commands[-1] == "systemctl daemon-reload"
 
 
-# At boot.
+# The settings at boot.
 
 
 def lost(server):
-    """Lose what a reboot loses, on a server that was brought to SETTINGS."""
+    """Bring a server to SETTINGS, then undo what a reboot loses; return the saved settings."""
     ensure(server)
     server.poke(f"/sys/bus/pci/devices/{PF}/sriov_numvfs", "0")
     server.poke("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "0")
@@ -233,7 +233,7 @@ def test_what_cannot_be_does_not_keep_the_rest_from_being(server):
     assert server.read("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages") == "64"
 
 
-# The archive.
+# The archive of the code that runs at boot.
 
 
 def test_the_bytes_are_the_same_every_time():
@@ -250,7 +250,7 @@ def test_it_is_the_very_same_code():
 def test_it_runs_alone(tmp_path):
     code = tmp_path / "gpu_host.pyz"
     code.write_bytes(archive.build(boot.__name__))
-    # -I: nothing but the file itself and the standard library.
+    # -I: only the file itself and the standard library.
     done = subprocess.run(
         [sys.executable, "-I", str(code), "/nowhere.json"], capture_output=True, text=True, cwd="/", check=False
     )
@@ -264,18 +264,18 @@ def test_it_holds_no_ansible():
         assert "from ansible." not in archive.source(name)
 
 
-# In an image, which is not running.
+# An image, whose system is not running.
 
 
 def prepared(server, settings=None, check=False):
-    """As the module does it with now: false."""
+    """Save settings as the module does with now: false."""
     settings = SETTINGS if settings is None else settings
     concerns.check_form(settings)
     return persistence.ensure(server, concerns.checked(settings), check, "/usr/bin/python3", running=False)
 
 
 def image(server):
-    """The server's files as an image's: no systemd runs, one is installed."""
+    """Make the server's files those of an image: systemd is installed and does not run."""
     __import__("shutil").rmtree(server.path("/run/systemd"))
     server.put("/usr/lib/systemd/systemd", "")
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The service of every boot is installed and removed, with no more of systemd's commands than that takes."""
+"""The boot service is installed and removed with only the systemd commands that this needs."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_a_file_keeps_its_owner_and_mode(system, tmp_path):
 
 @pytest.mark.parametrize("named", ["../efi/EFI/redhat/grubenv", "/boot/efi/EFI/redhat/grubenv"])
 def test_a_link_stays_a_link_and_its_target_is_replaced(system, tmp_path, named):
-    """RHEL 8 with UEFI: GRUB reads the target, on the EFI system partition."""
+    """GRUB on RHEL 8 with UEFI reads the target, which is on the EFI system partition."""
     target = tmp_path / "boot/efi/EFI/redhat/grubenv"
     target.parent.mkdir(parents=True)
     target.write_bytes(b"old")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""ACS by port on a server in a directory, whose switch has ACS: asked for, written, read back."""
+"""ACS by port on a server in a directory whose switch has ACS: requested, written, read back."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, pci_tuning
 
 GPU_PORT, NIC_PORT, OTHER, ROOT = "0000:12:00.0", "0000:12:01.0", "0000:10:01.0", "0000:10:00.0"
-ACS_CONTROL = 0x148 + 6  # of the recorded root port
+ACS_CONTROL = 0x148 + 6  # offset in the recorded root port
 BY_PORT = {"devices": ["gpu", "nic"], "purpose": "virtual_machines"}
 
 
 @pytest.fixture
 def switched(server):
-    """The server with a switch whose downstream ports have the root port's ACS."""
+    """The server with a switch whose downstream ports have the root port's ACS capability."""
     config = server.read_bytes(f"{server.directory(ROOT)}/config")
     for port in (GPU_PORT, NIC_PORT):
         own = server.read_bytes(f"{server.directory(port)}/config")
@@ -57,7 +57,7 @@ def test_a_list_by_hand_takes_precedence_at_its_ports(switched):
 def test_on_bare_metal_redirection_is_off(switched):
     ensure(switched, {"devices": ["gpu", "0000:14:00.0"], "purpose": "bare_metal"})
     assert [switched.register(port, ACS_CONTROL) for port in (NIC_PORT, GPU_PORT, ROOT)] == [0, 0, 0]
-    # No GPU and no NIC of the request is below this root port.
+    # No GPU or NIC of the request is below this root port.
     assert switched.register(OTHER, ACS_CONTROL) == 0x1D
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Answers of devlink: made up, in the form of iproute2's source (devlink/devlink.c, pr_out_eswitch)."""
+"""Made-up output of devlink, in the format of iproute2's source (devlink/devlink.c, pr_out_eswitch)."""
 
 from __future__ import annotations
 

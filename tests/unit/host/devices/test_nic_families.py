@@ -32,7 +32,7 @@ def test_each_family_has_its_own(device, reads):
     assert found.get("MAX_ACC_OUT_READ") == reads
     assert found["ATS_ENABLED"] is found["SRIOV_EN"] is True
     assert ("ADVANCED_PCI_SETTINGS" in found) == (reads is not None)
-    # IBM's, for what it was published for.
+    # IBM's values, for the NICs for which they were published.
     ibms = ("PCI_WR_ORDERING", "P2P_ORDERING_MODE", "RDMA_SELECTIVE_REPEAT_EN")
     assert [name in found for name in ibms] == [reads == 44] * 3
 

@@ -9,8 +9,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.nic_firmware import Value
 
 NIC = "0000:14:00.0"
-# As the tool prints it, with what makes it hard: values in words, arrays, a star for what waits for the boot.
-# The lines are those of a ConnectX-4 in github.com/Mellanox/nic-configuration-operator, pkg/nvconfig/utils_test.go.
+# Output of the tool with everything that is hard to read: values as words, arrays, a star for values that take effect
+# at the next boot. The lines are those of a ConnectX-4 in github.com/Mellanox/nic-configuration-operator,
+# pkg/nvconfig/utils_test.go.
 RECORDED = """
 Device #1:
 ----------
@@ -23,7 +24,7 @@ Configurations:                              Default         Current         Nex
 *        MEMIC_SIZE_LIMIT                    _256KB(1)       _256KB(1)       DISABLED(0)
 The '*' shows parameters with next value different from default/current value.
 """
-# A ConnectX-3 Pro, which knows no current value, as mstconfig -e query prints it.
+# Output of mstconfig -e query for a ConnectX-3 Pro, which has no current values.
 RECORDED_OLD = """
 Device #1:
 ----------
@@ -36,7 +37,7 @@ Configurations:                              Default         Next Boot
          NUM_OF_VFS                          16              16
          LINK_TYPE_P1                        VPI(3)          VPI(3)
 """
-# IBM's values, as somebody would give them by hand.
+# IBM's values, as a user would write them.
 PAPER = {
     "ADVANCED_PCI_SETTINGS": True,
     "MAX_ACC_OUT_READ": 44,
@@ -125,7 +126,7 @@ def test_only_what_differs_is_set(mellanox):
         f"{NIC} PCI_WR_ORDERING",
         f"{NIC} RDMA_SELECTIVE_REPEAT_EN",
     ]
-    # ATS was set before and waits for the boot like the others; SR-IOV is in effect.
+    # ATS was set before and takes effect at the next boot like the others; SR-IOV is already in effect.
     assert outcome.facts["reboot_required"]
     assert "ATS_ENABLED" in outcome.pending[0]
     assert "SRIOV_EN" not in outcome.pending[0]
@@ -203,7 +204,7 @@ OTHER = "0000:15:00.0"
 
 @pytest.fixture
 def two(mellanox):
-    """The server with two ConnectX NICs, of which the second has no selective repeat."""
+    """The server with two ConnectX NICs, the second of which has no selective repeat."""
     mellanox.put(f"{mellanox.directory(OTHER)}/uevent", "PCI_CLASS=20000\nPCI_ID=15B3:101B\nDRIVER=mlx5_core\n")
     mellanox.firmware[OTHER] = {name: list(row) for name, row in mellanox.firmware[NIC].items()}
     del mellanox.firmware[OTHER]["RDMA_SELECTIVE_REPEAT_EN"]

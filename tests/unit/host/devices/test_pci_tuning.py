@@ -9,7 +9,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, pci_tuning
 
 GPU, NIC, PORT = "0000:13:00.0", "0000:15:00.0", "0000:10:00.0"
-ACS_CONTROL = 0x148 + 6  # of the recorded root port
+ACS_CONTROL = 0x148 + 6  # offset in the recorded root port
 PAPER = {
     "settings": [
         {"devices": ["gpu", "nic"], "max_read_request_bytes": 4096},
@@ -127,7 +127,7 @@ def test_lockdown_that_is_off_changes_nothing(server):
 
 
 def test_a_refusal_without_a_word_on_lockdown(server):
-    """If securityfs is not mounted, only the write itself shows it."""
+    """Without securityfs, only the failed write itself shows the lockdown."""
     server.locked_down = True
     outcome = ensure(server)
     assert not outcome.changed

@@ -94,7 +94,7 @@ def test_a_count_stays_while_a_guest_has_a_vf(server):
     ):
         ensure(server, {"functions": [{"devices": [PF], "count": 0}]})
     assert server.effects == []
-    ensure(server)  # what needs no other count still works
+    ensure(server)  # a request that does not change the number of VFs still works
 
 
 def test_a_count_stays_while_the_host_uses_a_vf(server):

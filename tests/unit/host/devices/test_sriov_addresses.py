@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Addresses of VFs: derived from the physical function's, or given."""
+"""Addresses of VFs: derived from the physical function's address, or requested."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_each_vf_of_each_nic_has_its_own_and_keeps_it(server, make_server):
     assert macs(server, "nic1") == [vf_addresses.mac("02:fe:00:00:15:00", index) for index in (0, 1)]
     assert len({*macs(server, "nic0"), *macs(server, "nic1")}) == 4
     assert not ensure(server, DERIVED).changed
-    # Other VFs beside them, and a boot, do not change them.
+    # Additional VFs and a reboot do not change them.
     before = macs(server, "nic1")
     ensure(server, {**DERIVED, "count": 4})
     assert macs(server, "nic1")[:2] == before

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Switchdev, link state and rates."""
+"""The mode of the embedded switch, link state and rates."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_nic_of_the_hosts_own_network_is_left(server):
     ):
         ensure(server)
     assert server.effects == []
-    ensure(server, {"devices": [PF], "count": 2})  # VFs are made beside it
+    ensure(server, {"devices": [PF], "count": 2})  # VFs can still be made
 
 
 @pytest.mark.parametrize(
@@ -156,5 +156,5 @@ def test_killed_anywhere(killed_anywhere):
         with_switch(server, "with VFs")
         ensure(server, {"devices": [PF], "count": 3})
 
-    # Away with the VFs, the mode in vain, VFs, the mode, their settings.
+    # The effects: remove the VFs, try the mode in vain, make VFs, set the mode, apply the VFs' settings.
     assert killed_anywhere(arrange, ensure) == 5

@@ -10,7 +10,8 @@ INFINIBAND = "00:00:10:29:fe:80:00:00:00:00:00:00:b8:3f:d2:03:00:9e:10:04"
 
 
 def test_the_formula_is_the_documented_one():
-    # The first bytes that sha256sum prints for printf 'b8:3f:d2:9e:10:04/0', for .../1 and for the port GUID.
+    # The bytes are the first that sha256sum prints for printf 'b8:3f:d2:9e:10:04/0', for .../1 and for the port GUID,
+    # but the first byte is changed; the comments show its value before.
     assert vf_addresses.mac(PF, 0) == "b2:4d:a3:3d:57:fb"  # b7...
     assert vf_addresses.mac(PF, 1) == "02:c1:09:23:15:60"  # 04...
     assert vf_addresses.guid(INFINIBAND, 0) == "f2:43:dd:84:82:0f:ce:7c"  # f8...

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reports of ip: made up, with the keys and forms of iproute2's source (ip/ipaddress.c, print_vfinfo)."""
+"""Made-up output of ip, with the keys and formats of iproute2's source (ip/ipaddress.c, print_vfinfo)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VF = {
 
 
 def report(server, vfs, interface="nic1", **link):
-    """Output of ip for the server's interface."""
+    """Set the output of ip for the server's interface."""
     whole = {"ifname": interface, "link_type": "ether", "address": "02:fe:00:00:15:00", **link, "vfinfo_list": vfs}
     server._ip_show = lambda name: json.dumps(
         [whole] if name == interface else [{"ifname": name, "link_type": "ether"}]
@@ -74,7 +74,7 @@ def test_a_vf_on_infiniband(server):
 
 
 def test_what_is_not_told_is_unknown_and_never_off(server):
-    # A driver without a setting leaves it out (print_vfinfo: setting != -1); kernels before 4.9 have no list of VLANs.
+    # A driver omits settings that it does not have (print_vfinfo: setting != -1); kernels before 4.9 have no VLAN list.
     seen = vf_settings.read(report(server, [{"vf": 0, "mac": "02:00:00:00:15:00", "vlan": 7}]), PF).vfs[0]
     assert (seen["mac"], seen["vlan"]) == ("02:00:00:00:15:00", 7)
     assert [seen[name] for name in ("trust", "spoof_check", "link_state", "max_tx_mbps", "min_tx_mbps")] == [None] * 5

@@ -88,7 +88,7 @@ def test_nvswitches_follow_all_gpus(server):
     server.put(f"{server.directory(NIC)}/uevent", "PCI_CLASS=68000\nPCI_ID=10DE:22A3\n")
     assert ensure(server, [GPU]).facts["bound"] == [GPU, NIC]
     assert ensure(server, [GPU], release=[NIC]).facts["bound"] == [GPU]
-    # A second GPU stays with the host, and so does the NVSwitch.
+    # A second GPU remains with the host, and therefore the NVSwitch, too.
     server.put(f"{server.directory('0000:15:00.0')}/uevent", "PCI_CLASS=30200\nPCI_ID=10DE:2330\n")
     assert ensure(server, [GPU]).facts["bound"] == [GPU]
 
@@ -97,7 +97,7 @@ DRIVE = "0000:15:00.0"
 
 
 def with_drive(server, noted="E:ID_MODEL=x\n"):
-    """Make 0000:15:00.0 an NVMe drive, and the host's own disk one, too."""
+    """Make 0000:15:00.0 an NVMe drive, and also the host's own disk."""
     for address, disk, number in ((DRIVE, "nvme0n1", "259:0"), ("0000:00:02.0", "vda", "254:0")):
         place = server.directory(address)
         server.put(f"{place}/uevent", "PCI_CLASS=10802\nPCI_ID=144D:A80A\nDRIVER=nvme\n")
@@ -140,7 +140,7 @@ def test_every_boot_binds_the_drives_that_the_play_has_chosen():
 
 
 def test_resets_that_are_known_to_fail_are_named(server):
-    assert ensure(server).facts["reset_failures"] == {}  # the kernel tells none
+    assert ensure(server).facts["reset_failures"] == {}  # the kernel shows no reset methods
     server.put(f"{server.directory(GPU)}/reset_method", "flr bus\n")
     assert ensure(server).facts["reset_failures"] == {}
     server.put(f"{server.directory(GPU)}/uevent", "PCI_CLASS=30200\nPCI_ID=10DE:2BB5\nDRIVER=vfio-pci\n")

@@ -11,7 +11,7 @@ ZEN2, ZEN3_OR_4, ZEN5 = 23, 25, 26
 
 
 def amd(server, family=ZEN3_OR_4, flags="fpu svm avic x2avic", release="6.12.25-amd64", running="N"):
-    """Give the server AMD's CPUs; ``running`` is the parameter of kvm_amd."""
+    """Give the server AMD CPUs; ``running`` is the value of kvm_amd's parameter."""
     cpu = f"processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: {family}\nmodel\t\t: 17\nflags\t\t: {flags}\n\n"
     server.put("/proc/cpuinfo", cpu)
     server.put("/proc/sys/kernel/osrelease", f"{release}\n")

@@ -58,7 +58,7 @@ def test_debian(server):
     debian(server)
     outcome = kernel_arguments.ensure(server, WANT)
     assert outcome.facts["arguments"] == ARGUMENTS.split()
-    # What others set stays, but for the keys that are ours, wherever they stand; the real shell has read it.
+    # Others' arguments stay, except our keys, wherever they are; the real shell has read the file.
     assert line_of(server).split()[2:] == ["root=UUID=1", "ro", "console=ttyS0", "quiet", *ARGUMENTS.split()]
     assert outcome.facts["reboot_required"]
     assert outcome.pending
@@ -152,7 +152,11 @@ def test_red_hat_8_keeps_them_in_the_environment_block(server):
 
 
 def test_boot_files_behind_links_are_written_where_grub_reads_them(server):
-    """On RHEL 8 with UEFI grubenv is a link to the EFI system partition: a file in its place GRUB would never see."""
+    """Links to boot files are kept, and their targets are written.
+
+    On RHEL 8 with UEFI, grubenv is a link to a file on the EFI system partition; GRUB would never see a file that
+    replaces the link.
+    """
     red_hat(server)
     block = "# GRUB Environment Block\nsaved_entry=1\nkernelopts=root=UUID=1 ro iommu=off\n"
     real = {
@@ -270,7 +274,7 @@ def test_a_semicolon_is_quoted_for_debians_grub(server):
     assert words == ["console=ttyS0", "pci=nocrs", "quiet", "iommu=off", "hugepages=7", f'"{ACS}"']
     assert outcome.facts["arguments"] == [ACS]
     assert not kernel_arguments.ensure(server, {"arguments": [ACS]}).changed
-    # GRUB takes the quotes away.
+    # GRUB removes the quotes.
     server.put("/proc/cmdline", f"root=UUID=1 ro {ACS}\n")
     assert not kernel_arguments.ensure(server, {"arguments": [ACS]}).facts["reboot_required"]
 

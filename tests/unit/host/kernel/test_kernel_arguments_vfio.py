@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Kernel arguments that keep drivers and consoles of the host off the GPUs of guests."""
+"""Kernel arguments that keep the host's drivers and consoles off the guests' GPUs."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ POLICY = f"{kernel_settings.CPUS}/cpufreq/policy"
 
 
 def with_everything(server):
-    """Give the server all that can be set, as Linux has it."""
+    """Give the server all files that can be set, with Linux's default values."""
     for cpu in (0, 1):
         server.put(f"{POLICY}{cpu}/scaling_governor", "powersave\n")
         server.put(f"{POLICY}{cpu}/scaling_available_governors", "performance powersave\n")
@@ -51,7 +51,7 @@ def test_all_are_set_and_a_second_run_changes_nothing(server):
     assert server.read(kernel_settings.NUMA_BALANCING) == "0"
     assert server.read(kernel_settings.HUGE) == "madvise"
     assert outcome.facts["settings"]["ksm"] == {"wanted": False, "seen": "0"}
-    server.put(kernel_settings.HUGE, "always [madvise] never\n")  # as the kernel shows it
+    server.put(kernel_settings.HUGE, "always [madvise] never\n")  # the format in which the kernel shows it
     assert not kernel_settings.ensure(server, ALL).changed
 
 
@@ -118,7 +118,7 @@ def test_irqbalance_is_restarted_with_the_banned_cpus(server):
     irqbalance_runs(server, "LANG=C", f"{irqbalance.VARIABLE}=1-3")
     server.put(irqbalance.DROP_IN, f'{irqbalance.HEAD}[Service]\nEnvironment="{irqbalance.VARIABLE}=1-3"\n')
     assert not irqbalance.ensure(server, "1-3").changed
-    # The file of the distribution has another list, and the last word.
+    # The distribution's file has another list and takes precedence.
     irqbalance_runs(server, f"{irqbalance.VARIABLE}=7")
     with pytest.raises(HostError, match=r"irqbalance runs with IRQBALANCE_BANNED_CPULIST=7 after .* was written"):
         irqbalance.ensure(server, "1-3")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""All that the role sets, and back to the byte."""
+"""Undo everything that the role sets, and compare the server byte for byte."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ FIRMWARE = {"settings": [{"devices": [NIC], "values": {"ATS_ENABLED": True}}]}
 
 
 def arrange(server):
-    """Give the server the files that are set, and a GRUB configuration."""
+    """Give the server the files to be set, and a GRUB configuration."""
     server.put(boot_loader.DEFAULTS, 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n')
     server.run(["update-grub"])
     server.put(kernel_settings.KSM, "1")
     server.put(kernel_settings.HUGE, "[always] madvise never\n")
     server.put(irqbalance.PLACES[0], "")
-    # As the kernel prints them: without it, a restored file has no line end, which no reader sees.
+    # The kernel prints these with a line end. Without it a restored file would have none, although no reader notices
+    # that.
     for node, size in ((0, 1048576), (1, 2048)):
         server.put(f"/sys/devices/system/node/node{node}/hugepages/hugepages-{size}kB/nr_hugepages", "0\n")
     for name, text in (("sriov_drivers_autoprobe", "1"), ("sriov_numvfs", "0")):
@@ -57,7 +58,7 @@ def arrange(server):
 
 
 def apply(server):
-    """As the role does it."""
+    """Apply all settings as the role does."""
     system = record.Remembering(server)
     kernel_arguments.ensure(system, ARGUMENTS)
     nic_firmware.ensure(system, server.host(), FIRMWARE)
@@ -67,8 +68,8 @@ def apply(server):
 
 
 def settled(state):
-    """The state without what only looks different: line ends of the kernel's files, and what mounts leave."""
-    # The files of drivers are made when the test binds a device, and /run ends with the boot.
+    """Return the state without irrelevant differences: line ends of the kernel's files, and files that mounts leave."""
+    # The test makes drivers' files when it binds a device, and a boot clears /run.
     passing = ("dev/hugepages", "sys/bus/pci/drivers/", "run/sailloft/")
     files = {path: text for path, text in state["files"].items() if not path.startswith(passing)}
     kernels = ("sys/", "proc/")
@@ -76,7 +77,7 @@ def settled(state):
         path: text.strip() if path.startswith(kernels) and isinstance(text, bytes) and "config" not in path else text
         for path, text in files.items()
     }
-    # The kernel puts its choice in brackets, and the test's file has what was written.
+    # The kernel would show its choice in brackets; the test's file has the text that was written.
     huge = kernel_settings.HUGE.lstrip("/")
     files[huge] = b"always" if files[huge] == b"[always] madvise never" else files[huge]
     return {
@@ -148,7 +149,7 @@ def test_a_file_that_others_have_changed_is_left_and_named(server):
     outcome = restore.ensure(server)
     assert outcome.failed.startswith(f"{irqbalance.DROP_IN} was changed by others since it was written")
     assert server.read(irqbalance.DROP_IN) == "[Service]"
-    # All others are restored, and only this one stays in the record.
+    # All others are restored, and only this one remains in the record.
     assert [entry["path"] for entry in record.entries(server)] == [irqbalance.DROP_IN]
     assert server.read(kernel_settings.KSM) == "1"
 
@@ -187,7 +188,7 @@ def test_a_kill_leaves_a_record_that_restores_all(make_server):
         server = make_server()
         arrange(server)
         server.kill_at = place
-        # KilledError of the server, which is a BaseException so that no code of ours catches it.
+        # The server raises KilledError, a BaseException, so that no code of ours catches it.
         with contextlib.suppress(BaseException):
             apply(server)
         server.kill_at = None

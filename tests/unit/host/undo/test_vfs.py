@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""VFs that were there before the role, and back to them."""
+"""VFs that existed before the role are restored."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A build of what the cache has: it is published once. tests/image builds layers."""
+"""A build from cached layers is published once. tests/image builds layers."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """(images, setting, requests): an image of two layers whose lower one brings the kernel, all in the cache."""
-    monkeypatch.setenv("PATH", os.environ["PATH"])  # which the build changes
+    """Return (images, setting, requests) of an image with two cached layers; the lower one has the kernel."""
+    monkeypatch.setenv("PATH", os.environ["PATH"])  # to restore it after the test: the build changes it
     release = tmp_path / "archive/dists/bookworm/InRelease"
     release.parent.mkdir(parents=True)
     release.write_text("Suite: bookworm\nDate: Thu, 01 Jan 2026 00:00:00 UTC\n")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The cache of built layers: its lock, and what leaves it."""
+"""The cache of built layers: its lock, and the removal of old entries."""
 
 from __future__ import annotations
 

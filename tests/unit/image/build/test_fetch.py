@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The lists of archives, from servers that break off, send too slowly or do not have them."""
+"""The lists of archives, from servers that abort the transfer, send too slowly or do not have them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_archive_that_drips_is_given_up():
                     try:
                         connection.sendall(b"x")
                     except OSError:
-                        return  # the builder has gone
+                        return  # the builder has closed the connection
                     time.sleep(0.2)
 
         thread = threading.Thread(target=serve)
@@ -62,7 +62,7 @@ ADVICE = "correct its url, or look at the network and the proxy of the build hos
 
 
 def failing(error):
-    """An open_url that raises the error."""
+    """Return an open_url that raises the error."""
 
     def call(url, timeout):
         assert timeout == 60

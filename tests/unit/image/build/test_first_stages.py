@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The first stage of an image, built with real mounts from a layer of the cache, in a namespace of its own."""
+"""The first stage of an image, built with real mounts from a cached layer, in its own mount namespace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifes
 
 PROGRAMS = ("mount", "umount", "mksquashfs", "unsquashfs", "busybox", "minisign", "dmsetup")
 KEY = "RW" + "A" * 54
-# Of this family the programs are the build host's own: nothing is downloaded.
+# For this family the builder uses the build host's own programs and downloads nothing.
 LAYER = Layer("base", None, "rocky", "9", "x86_64", (Archive("http://a/rocky", (), (), "/keys.gpg"),))
 REQUEST = LayerRequest(LAYER, "0" * 64, {}, {}, 1_700_000_000)
 
@@ -57,7 +57,7 @@ def setting(tmp_path):
 
 
 def made(setting, work, said):
-    """Make the stage as the builder does, and return its bytes; lines of progress go to the file ``said``."""
+    """Build the stage as the builder does and return its bytes; append lines of progress to the file ``said``."""
 
     def progress(line):
         with said.open("a") as file:
@@ -81,7 +81,7 @@ def test_it_is_built_once_and_the_same_each_time(setting, tmp_path):
     said = tmp_path / "said"
     assert not first_stages.has_stage(setting, KEY, [REQUEST])
     data = made(setting, tmp_path / "one", said)
-    assert data[:4] == b"\x28\xb5\x2f\xfd"  # zstd, which this kernel unpacks
+    assert data[:4] == b"\x28\xb5\x2f\xfd"  # the magic number of zstd, which this kernel can unpack
     assert said.read_text().splitlines()[0] == f"image node: first stage for kernel {VERSION}"
     assert first_stages.has_stage(setting, KEY, [REQUEST])
     said.unlink()
@@ -89,7 +89,7 @@ def test_it_is_built_once_and_the_same_each_time(setting, tmp_path):
     assert not said.exists()
     first_stages.stage_place(setting, KEY, [REQUEST], REQUEST).unlink()
     assert made(setting, tmp_path / "two", said) == data
-    # The mounts went with the namespace.
+    # The mounts disappeared with the namespace.
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
 
 

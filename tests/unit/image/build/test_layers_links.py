@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""An image whose links lead to what the build host has at that path: the builder works on the image's own."""
+"""The builder resolves an image's absolute links within the image, not to the same path on the build host."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def host(tmp_path) -> Path:
 
 @pytest.fixture
 def root(tmp_path) -> Path:
-    """The image."""
+    """The root of the image."""
     folder = tmp_path / "root"
     folder.mkdir()
     return folder
 
 
 def link(root: Path, path: str, host: Path) -> Path:
-    """Make ``path`` of the image a link to ``host``; returns what the image has there."""
+    """Make ``path`` in the image a link to ``host``, and return the folder that the image has at that path."""
     place = root / path
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(host)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Publishing: the store's present image, and the packages of an image by layer."""
+"""Publishing: the store's current image, and the packages of an image by layer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_an_image_that_cannot_be_read_counts_as_none(tmp_path):
 
 
 def part(layer, *packages):
-    """A built layer with the packages (name, version) that it and those below have."""
+    """Return a built layer with the packages (name, version) of it and the layers below it."""
     rows = tuple({"name": name, "version": version, "architecture": "amd64"} for name, version in packages)
     return SimpleNamespace(entry=SimpleNamespace(name=layer), packages=rows)
 

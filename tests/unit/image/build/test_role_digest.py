@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The digest of a role changes with all that the role may run, and with nothing else of its collection."""
+"""The digest of a role depends on everything that the role may run, and on nothing else in its collection."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FILES = {
     "plugins/module_utils/tune.py": "",
     "plugins/module_utils/unused.py": "",
 }
-# What the role runs: its files, those of the role that it includes, and its plugins with all that they import.
+# The files that the role runs: its own, those of the role that it includes, its plugins, and all that they import.
 OF_THE_ROLE = {
     *("roles/gpu/tasks/main.yml", "roles/gpu/files/tool", "roles/common/tasks/main.yml"),
     *("plugins/modules/tune.py", "plugins/filter/shape.py", "plugins/module_utils/whole.py"),
@@ -45,7 +45,7 @@ OF_THE_ROLE = {
 
 @pytest.fixture
 def collection(tmp_path, monkeypatch):
-    """The folder of a collection acme.site, and a folder "roles" for roles of no collection."""
+    """Return the folder of the collection acme.site; roles outside of collections are in "roles" and "more"."""
     folder = tmp_path / "acme/site"
     for path, text in FILES.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A layer's squashfs with its verity tree, by the real tools, and how it is mounted; nothing is mounted here."""
+"""A layer's squashfs and verity tree, made by the real tools, and the mount commands, which are not run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
 
 REAL = Run("layer site", lambda text: None)
 EPOCH = 1_783_764_997
-CONTENT = random.Random(1).randbytes(20_000)  # several blocks, also packed
+CONTENT = random.Random(1).randbytes(20_000)  # several blocks, even when compressed
 OFF = "redirect_dir=off,metacopy=off,index=off,xino=off"
 
 
 @pytest.fixture
 def tree(tmp_path):
-    """A layer's tree: one file, younger than the image."""
+    """A layer's tree with one file, which is newer than the image."""
     (tmp_path / "tree/etc").mkdir(parents=True)
     (tmp_path / "tree/etc/motd").write_bytes(CONTENT)
     return tmp_path / "tree"

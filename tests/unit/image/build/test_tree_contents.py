@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Users, files and services of a layer, in a tree without programs; tests/image has them in a real one."""
+"""Users, files and services of a layer, in a tree without programs; tests/image tests them in a real one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN = {"owner": str(os.getuid()), "group": str(os.getgid())}
 
 @pytest.fixture
 def root(tmp_path):
-    """An image with the user "ops" and the group "staff", both with the numbers of who runs the tests."""
+    """An image with the user "ops" and the group "staff", both with the IDs of the user who runs the tests."""
     folder = tmp_path / "root"
     (folder / "etc").mkdir(parents=True)
     (folder / "etc/passwd").write_text(f"root:x:0:0::/root:/bin/sh\nops:x:{os.getuid()}:{os.getgid()}::/home/ops:\n")

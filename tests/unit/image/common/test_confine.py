@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Commands on an image's root do not reach out of it."""
+"""Commands on an image's root cannot access files outside of it."""
 
 from __future__ import annotations
 

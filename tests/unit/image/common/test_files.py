@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Files that are there whole or not at all, also after a power loss."""
+"""Files are written completely or not at all, also after a power loss."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_canonical_json_is_the_same_whatever_the_order():
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Record syncs, renames and links in order: the real calls, with paths and contents at that time."""
+    """Record the real calls of fsync and replace in order, with the paths and contents at that time."""
     seen = []
     fsync, replace = os.fsync, os.replace
 
@@ -46,7 +46,7 @@ def calls(monkeypatch):
 
 
 def test_a_file_is_on_the_disk_before_its_name_is_and_the_name_before_it_returns(tmp_path, calls):
-    """Else a power loss leaves the new name with an empty file (fsync(2), rename(2))."""
+    """Otherwise a power loss can leave an empty file under the new name (fsync(2), rename(2))."""
     path, temporary = str(tmp_path / "stable.ipxe"), str(tmp_path / ".stable.ipxe.new")
     files.write_atomic(path, b"new")
     assert calls == [

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Commands of the builder: their output as it comes, and their end where a fault is found."""
+"""Commands of the builder: their output is passed on as it arrives, and a fault ends them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_program_that_is_not_there_is_named():
 
 
 def test_a_fault_ends_the_command_and_all_that_it_started(monkeypatch):
-    """Its children have the other end of the pipe, and would keep it open for a minute."""
+    """The children of the command have the pipe open, too, and would keep it open for a minute."""
     monkeypatch.setattr(process, "CHECK_S", 0.01)
     answers = iter([None, None, SLOW])
     with pytest.raises(ImageError) as error:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Archives of Debian and Ubuntu, as they answer; nothing is installed here."""
+"""Archives of Debian and Ubuntu, with simulated answers; nothing is installed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_newest_release_is_the_images_day():
 
 @pytest.fixture
 def root(tmp_path):
-    """An image that apt has fetched the release of MAIN for, with a host name and a link for its name servers."""
+    """An image with the release of MAIN that apt has fetched, a host name, and a link as its resolv.conf."""
     folder = tmp_path / "root"
     for path in ("var/lib/apt/lists", "etc/apt/sources.list.d"):
         (folder / path).mkdir(parents=True)
@@ -88,7 +88,7 @@ def test_the_lowest_layer_is_made_by_mmdebstrap(root):
     ]
     assert tools.environments == [debian.ENVIRONMENT]
     assert (root / "var/lib/apt/lists/whole").exists()
-    # What mmdebstrap copied from the build host is gone, and the image's own link is not.
+    # The file that mmdebstrap copied from the build host is removed; the image's own link is kept.
     assert not (root / "etc/hostname").exists()
     assert (root / "etc/resolv.conf").is_symlink()
 
@@ -109,7 +109,7 @@ def test_a_layer_above_uses_apt_with_its_own_archives_added(root):
     configuration = (root.parent / "apt.conf").read_text().splitlines()
     assert {f'Dir "{root}/";', 'APT::Architecture "amd64";', 'APT::Install-Recommends "false";'} <= set(configuration)
     assert f'DPkg::Chroot-Directory "{root}";' in configuration
-    # The lists are there now: nothing is fetched again, and nothing written.
+    # The lists exist now: nothing is fetched or written again.
     (root / "etc/apt/sources.list.d/base.list").write_text(added + "# kept\n")
     tools = Tools()
     debian.install(root, layer(MAIN, extra, parent="below"), tools, digests)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The least rate of apt's downloads, judged by the file that grows."""
+"""The minimum rate of apt's downloads, measured by the growth of the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEB = "linux-image_6.1_amd64.deb"
 
 
 class Apt:
-    """Bytes that apt has received, and the time."""
+    """A simulated apt: the bytes that it has received, and the time."""
 
     def __init__(self, folder):
         self.now_s = 0.0
@@ -38,7 +38,7 @@ def apt(tmp_path):
 
 
 def test_a_file_that_drips_is_given_up_with_its_name_and_rate(apt):
-    assert apt.passes(WINDOW_S, 1000) is None  # it began in this window
+    assert apt.passes(WINDOW_S, 1000) is None  # the download began in this window
     assert apt.passes(WINDOW_S / 2, 600) is None
     error = apt.passes(WINDOW_S / 2, 600)
     assert str(error) == (
@@ -53,7 +53,7 @@ def test_a_file_of_the_least_rate_is_received(apt):
 
 
 def test_a_file_that_does_not_grow_is_left_to_apt(apt):
-    """It stayed behind when another run was ended, or waits to be verified, or apt's own time-out ends it."""
+    """The file is left over from another run, or waits to be verified, or apt's own timeout ends its download."""
     for _ in range(3):
         assert apt.passes(WINDOW_S) is None
 

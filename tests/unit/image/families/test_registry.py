@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Each family of distributions keeps the contract, and a distribution is a row of the table."""
+"""Each family of distributions fulfils the contract, and each distribution is a row of the table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_all_families_take_the_same_arguments(name):
 
 
 def test_no_other_file_names_a_family():
-    """The builder asks the registry: a new family changes no file but this folder's."""
+    """The builder uses the registry, so a new family changes only files in the folder of the families."""
     named = set()
     for path in (ROOT / "plugins").rglob("*.py"):
         if path.parent.name != "families":

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""RPM archives, as they answer; nothing is installed here."""
+"""RPM archives, with simulated answers; nothing is installed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def database(tmp_path):
 
 
 class Dnf:
-    """A dnf that fetches ``fetched`` as the metadata of each archive, and answers as told."""
+    """A simulated dnf that fetches ``fetched`` as the archives' metadata and prints the given outputs."""
 
     def __init__(self, root, fetched=(LIST, LIST), makecache="", install=""):
         self.root, self.fetched, self.said = root, fetched, {"makecache": makecache, "install": install}

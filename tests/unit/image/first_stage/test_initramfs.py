@@ -114,7 +114,7 @@ def test_programs_run_with_what_was_taken_along(tmp_path):
 
 @needs_tools
 def test_links_are_followed_within_the_tree(tmp_path):
-    """As Debian's packages have them: the loader is a link to an absolute path, a library one to its version."""
+    """Debian's packages have the loader as a link to an absolute path, and a library as a link to its version."""
     for program in PROGRAMS:
         place = tmp_path / "usr/bin" / program
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def test_links_are_followed_within_the_tree(tmp_path):
     (tmp_path / "lib64/ld-linux-x86-64.so.2").symlink_to("/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2")
     here = {Path(entry.path).name: entry.data for entry in userland.entries(tmp_path)}
     assert here == {Path(entry.path).name: entry.data for entry in userland.entries(Path("/"))}
-    # As packages have it that hold nothing outside of /usr: the link /lib64 is in another.
+    # The tree of packages that have no files outside of /usr: the link /lib64 is in another package.
     (tmp_path / "lib64").rename(tmp_path / "usr/lib64")
     assert here == {Path(entry.path).name: entry.data for entry in userland.entries(tmp_path)}
     (libraries / "libsodium.so.23").unlink()
@@ -155,11 +155,11 @@ def test_the_first_stage_is_the_same_bytes_each_time(tmp_path, config, magic):
         built.append((tmp_path / name).read_bytes())
     assert built[0] == built[1]
     assert built[0].startswith(magic)
-    # RFC 1952: the time in the header, which would be that of the build.
+    # RFC 1952: the header of gzip has a time. It must be 0, or the bytes would depend on the time of the build.
     assert magic[0] == 0x28 or built[0][4:8] == bytes(4)
     tool = "zstd" if magic[0] == 0x28 else "gzip"
     data = subprocess.run([tool, "-dc"], input=built[0], stdout=subprocess.PIPE, check=True).stdout
-    # The fields of a newc header, hexadecimal; the tenth and eleventh are a device's numbers, 5 and 1 of the console's.
+    # The fields of a newc header are hexadecimal; the tenth and eleventh are a device's numbers (console: 5 and 1).
     (header,) = re.findall(rb"070701([0-9A-Fa-f]{104})dev/console\0", data)
     assert [int(header[8 * field : 8 * field + 8], 16) for field in (9, 10)] == [5, 1]
     there = unpacked(data, tmp_path / "out")

@@ -35,7 +35,7 @@ FIELDS = [
 
 
 def records(data: bytes) -> dict[str, dict[str, int]]:
-    """Return name -> the fields of its header; each header and each content begins at a multiple of four bytes."""
+    """Return {name: the fields of its header}; headers and contents begin at multiples of four bytes."""
     found, at = {}, 0
     while "TRAILER!!!" not in found:
         assert data[at : at + 6] == b"070701"

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Loaders and libraries of programs, against readelf."""
+"""Loaders and libraries of programs, compared with readelf."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_needs_are_those_that_readelf_shows(path):
 
 
 def test_names_are_found_where_the_segment_is_in_the_file():
-    """A file whose second segment has another address than offset, as large programs have."""
+    """A segment's address can differ from its offset in the file, as in large programs."""
     header = b"\x7fELF\x02\x01".ljust(0x20, b"\0") + struct.pack("<Q", 0x40) + bytes(14) + struct.pack("<HH", 56, 2)
     load = struct.pack("<IIQQQQ", elf.PT_LOAD, 4, 0x100, 0x1300, 0x1300, 0x100).ljust(56, b"\0")
     dynamic = struct.pack("<IIQQQQ", elf.PT_DYNAMIC, 4, 0x180, 0x1380, 0x1380, 48).ljust(56, b"\0")
@@ -47,14 +47,14 @@ def test_a_static_program_needs_nothing():
     "data", [b"", b"#!/bin/sh\n", b"\x7fELF\x01\x01" + bytes(100), b"\x7fELF\x02\x02" + bytes(100)]
 )
 def test_what_is_no_such_file(data):
-    """Scripts, 32-bit programs and big-endian ones."""
+    """Scripts, 32-bit programs and big-endian programs are refused."""
     with pytest.raises(ValueError, match="not a 64-bit little-endian ELF file"):
         elf.needs(data)
 
 
 @pytest.mark.parametrize("length", [6, 0x30, 0x39, 100, 300, 2000, 100000])
 def test_a_file_that_is_cut_short(length):
-    """In its headers, or in what they refer to: it does not pass for one without libraries."""
+    """A file that ends in its headers, or in the data that they refer to, is not read as one without libraries."""
     data = Path("/bin/ls").read_bytes()
     with pytest.raises(ValueError, match="the file is cut short"):
         elf.needs(data[:length])

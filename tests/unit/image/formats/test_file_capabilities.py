@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Files' capabilities, from the kernel's attribute to the diff's line, and through a layer's squashfs."""
+"""Capabilities of files: the kernel's attribute, the line of the diff, and a layer's squashfs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats.listi
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import changes
 
-# As `setcap cap_net_raw=ep` and `setcap cap_net_admin,cap_net_raw+eip` write them.
+# The values that `setcap cap_net_raw=ep` and `setcap cap_net_admin,cap_net_raw+eip` write.
 PING = "0100000200200000000000000000000000000000"
 TOOL = "0100000200300000003000000000000000000000"
 
@@ -69,7 +69,7 @@ def test_a_layer_keeps_and_lists_them(tmp_path):
     (tree / "link").symlink_to("ping")
     assert file_capabilities.read(os.fspath(tree / "link")) == ""
     (tree / "link").unlink()
-    # A layer on top in which only they differ.
+    # A layer on top of the parent differs from it only in capabilities.
     forbidden.prune(tree, parent, 1)
     assert [path.name for path in tree.iterdir()] == ["ping"]
     assert listing(tree)["/ping"]["capabilities"] == PING

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The listing of a layer. Its capabilities are in test_file_capabilities.py."""
+"""The listing of a layer. Capabilities are tested in test_file_capabilities.py."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.approval import Approval
 from ansible_collections.sailloft.fleet.plugins.modules import node_identity_approval
 
-# As TPMs' makers write them: X.509 v3, the TPM's maker in an alternative name (0. is openssl's way to number fields),
-# and the purpose tcg-kp-EKCertificate. Source: TCG, "EK Credential Profile", 3.2.
+# Manufacturers of TPMs write X.509 v3 certificates with the TPM's manufacturer in an alternative name (openssl numbers
+# fields with a prefix such as 0.) and the purpose tcg-kp-EKCertificate. Source: TCG, "EK Credential Profile", 3.2.
 EK_EXTENSIONS = """
 basicConstraints = critical, CA:FALSE
 keyUsage = critical, keyEncipherment
@@ -30,7 +30,7 @@ CA_EXTENSIONS = "basicConstraints = critical, CA:TRUE\nkeyUsage = critical, keyC
 
 
 class Maker:
-    """A maker of TPMs: a root, an intermediate that it signs, and TPMs' keys with certificates."""
+    """A manufacturer of TPMs: a root, an intermediate that the root signs, and TPM keys with certificates."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -50,7 +50,7 @@ class Maker:
         return subprocess.run(command.split(), cwd=self.folder, check=True, capture_output=True).stdout
 
     def tpm(self, name, extensions="-extfile ek.cnf"):
-        """A TPM's endorsement key, as a TPM2B_PUBLIC, and its certificate, DER."""
+        """Return a TPM's endorsement key as a TPM2B_PUBLIC, and its certificate in DER."""
         self._run(f"openssl genrsa -out {name}.key 2048")
         self._run(f"openssl req -new -key {name}.key -subj /CN=TPM -out {name}.csr")
         signed = (
@@ -73,7 +73,7 @@ def tpms(maker):
 
 
 def version(certificate):
-    """X.509's version: the INTEGER in [0] of TBSCertificate, less 1 (RFC 5280 4.1.2.1); 1 where that is left out."""
+    """Return the X.509 version: the INTEGER in [0] of TBSCertificate plus 1 (RFC 5280 4.1.2.1), or 1 without it."""
     body = certificate[8:]
     return body[4] + 1 if body[0] == 0xA0 else 1
 
@@ -97,7 +97,7 @@ def test_a_certificate_verifies_against_its_makers_chain_alone(maker, tpms, tmp_
     assert tools.verify(certificate, maker.authorities) == ""
     other = Maker(tmp_path / "other")
     assert "unable to get local issuer certificate" in tools.verify(certificate, other.authorities)
-    # The intermediate is not enough: it may be revoked, and its root says so by not being given.
+    # The intermediate alone is not enough: it may be revoked, which a missing root expresses.
     assert "unable to get issuer certificate" in tools.verify(certificate, maker.authorities[1:])
     forged = certificate[:-1] + bytes([certificate[-1] ^ 1])
     assert "certificate signature failure" in tools.verify(forged, maker.authorities)
@@ -105,7 +105,7 @@ def test_a_certificate_verifies_against_its_makers_chain_alone(maker, tpms, tmp_
 
 
 def test_the_systems_own_authorities_certify_no_tpm(maker, tpms, tmp_path, monkeypatch):
-    """openssl looks into these folders by itself, unless it is told not to."""
+    """openssl searches the system's folders of certificates unless its options prevent that."""
     other = Maker(tmp_path / "other")
     subprocess.run(["openssl", "rehash", str(maker.folder)], check=True, capture_output=True)
     real = subprocess.run
@@ -161,7 +161,7 @@ def test_what_approves_a_tpm(tpms):
 
 
 def test_another_key_than_the_enrolled_one_is_refused_even_with_a_certificate(tpms):
-    """A laptop with the node's MAC address has a TPM of some maker, too."""
+    """A laptop with the node's MAC address may also have a TPM with a valid certificate."""
     ek, certificate = tpms["laptop"]
     with pytest.raises(ImageError) as caught:
         approval.decide("bm01", ek, certificate, tpms["bm01"][0], [], lambda _data: "")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The bundles of a store: made once, made again where something changed, and never touched otherwise.
+"""The bundles of a store are made once, made again where something changed, and otherwise not changed.
 
 tests/identity decrypts them with TPMs.
 """
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def given(name, byte, content="5ecret"):
-    """A node as the module gets it; its TPM's public key has this byte over and over."""
+    """Return a node as the module receives it; all bytes of its TPM's public key are ``byte``."""
     ek = (len(identity.EK_TEMPLATE) + 256).to_bytes(2, "big") + identity.EK_TEMPLATE + bytes([byte]) * 256
     secret = {"path": "/etc/token", "content": content, "mode": "0600", "owner": "root", "group": "root"}
     return {"name": name, "ek": base64.b64encode(ek).decode(), "secrets": [secret]}
@@ -36,7 +36,7 @@ ONE, TWO = given("bm01", 0xA7), given("bm02", 0xA9)
 
 
 class Site:
-    """A store, its signing keys, and a way to ask for bundles."""
+    """A store, its signing keys, and a method that requests bundles."""
 
     def __init__(self, folder: Path) -> None:
         self.store = Store(str(folder / "store"))
@@ -94,7 +94,7 @@ def test_a_bundle_that_is_none_or_of_another_node_is_made_again(site):
     assert change.before["bm02"] is None
     assert change.before["bm01"] == change.after["bm02"]
     bundle = site.files()["bm01"]
-    (folder / "bm01").write_bytes(bundle[:-2] + b"A\n")  # not signed by anyone
+    (folder / "bm01").write_bytes(bundle[:-2] + b"A\n")  # with an invalid signature
     assert site.ensure(ONE, TWO).written == ("bm01",)
 
 

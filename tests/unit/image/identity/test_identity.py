@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Bundles, as far as no TPM is needed; tests/identity has the rest."""
+"""Tests of bundles that need no TPM; tests/identity has the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIGNATURE = b"untrusted comment: a\nb\ntrusted comment: c\nd\n"
 
 
 def of_script(name):
-    """The value of a shell variable that the node's script sets first."""
+    """Return the first value that the node's script assigns to a shell variable."""
     return "".join(shlex.split(re.search(rf"^{name}=((?:'[^']*')|\S+)", SCRIPT, re.MULTILINE)[1]))
 
 
@@ -39,7 +39,7 @@ def test_the_script_and_the_library_mean_the_same():
 
 
 def test_the_key_that_credentials_are_bound_to_is_no_secret():
-    """Its private part is the digest of a text that says so, and its public part is that of this private part."""
+    """The private key is the digest of a text that says so, and the public key belongs to this private key."""
     key = base64.b64decode(of_script("activated_key"))
     private = hashlib.sha256(identity.ACTIVATED_KEY_TEXT).digest()
     public = b"\x04" + identity.ACTIVATED_KEY_X + identity.ACTIVATED_KEY_Y
@@ -64,7 +64,7 @@ def test_an_endorsement_key_is_read():
         b"",
         EK[:-1],
         EK + b"\0",
-        # Not restricted; no policy; a key that may be copied out of the TPM.
+        # An unrestricted key, a key without a policy, and a key that can be copied out of the TPM.
         EK.replace(bytes.fromhex("000300b2"), bytes.fromhex("000200b2"), 1),
         EK.replace(identity.EK_POLICY, bytes(32), 1),
         EK.replace(bytes.fromhex("000300b2"), bytes.fromhex("000300b0"), 1),

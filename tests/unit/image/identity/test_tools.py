@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Tools for identities that this machine lacks are told with their packages."""
+"""Missing tools for identities are reported with their packages."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def seen(boot_id="new", uptime_s=20.0, state="running"):
         (seen(state="degraded"), ""),
         (seen(state="starting"), "has booted, systemd is starting"),
         (seen("old", 20), "still runs the boot from before"),
-        # Its boot was not known: one that began before the restart is not new.
+        # The node's previous boot is unknown: a boot that began before the restart is not new.
         (seen(uptime_s=26), "still runs the boot from before"),
         (Reading(why="no route"), "does not answer yet (no route)"),
     ],
@@ -73,7 +73,7 @@ def test_the_limits_of_the_wait(reading, at_limit_s, words):
 
 
 def test_the_queue_of_a_large_wave_uses_up_no_limit():
-    # The BMCs of the other nodes were asked for an hour, after the restart of this one began.
+    # Requests to the BMCs of the other nodes took an hour after the restart of this node began.
     check("bm01", seen("old"), Elapsed(3600, 5), LIMITS)
     check("bm01", Reading(why="no route"), Elapsed(3600, 200), LIMITS)
     assert phase(seen(uptime_s=3500), Elapsed(3600, 5), LIMITS) == ""

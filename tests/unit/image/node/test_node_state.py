@@ -49,7 +49,7 @@ def report(**changes):
 
 @pytest.fixture
 def root(tmp_path):
-    """A node's files."""
+    """The root of a node's files."""
     files = {
         "proc/sys/kernel/osrelease": f"{KERNEL}\n",
         "proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n",

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Files that must not be in an image, on trees that are made here."""
+"""Files that must not be in an image, tested on generated trees."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_whiteouts_stay_where_they_take_something_away(tmp_path):
     os.setxattr(upper, "trusted.overlay.uuid", b"random")
     os.setxattr(upper / "fresh/x", "trusted.overlay.origin", b"random")
     forbidden.prune(upper, parent, EPOCH)
-    # What an opaque folder hides is told name by name.
+    # Each name that an opaque folder hides becomes a whiteout.
     assert {path: entry["type"] for path, entry in listing(upper).items()} == {
         "/gone": "whiteout",
         "/folder": "directory",
@@ -141,7 +141,7 @@ def test_whiteouts_stay_where_they_take_something_away(tmp_path):
 
 @as_root
 def test_what_an_opaque_folder_hid_stays_hidden_in_its_folders(tmp_path):
-    # rm -r folder; mkdir -p folder/deep/deeper: overlayfs notes it at the uppermost only.
+    # After `rm -r folder; mkdir -p folder/deep/deeper`, overlayfs marks only the top folder as opaque.
     parent = put(
         tmp_path / "parent", {"folder/deep/gone": "1", "folder/deep/deeper/gone": "1", "folder/deep/same": "1"}
     )

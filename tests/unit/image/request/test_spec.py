@@ -67,7 +67,7 @@ def test_an_image_is_its_layers_lowest_first():
     base, gpu, site = image.layers
     assert images["plain"].layers == (base,)
     assert (site.distribution, site.suite, site.architecture) == ("debian", "bookworm", "amd64")
-    # What a layer may install from is its parent's archives and its own.
+    # A layer may install from its own archives and those of its parent.
     assert [archive.url for archive in base.archives] == ["http://deb.debian.org/debian"]
     assert site.archives == gpu.archives == (*base.archives, gpu.archives[1])
     assert base.packages == ("linux-image-cloud-amd64", "systemd-sysv")
@@ -102,7 +102,7 @@ def test_rpm():
 
 
 def at(path, value):
-    """Change one thing of the layers: "gpu.files.0.mode"."""
+    """Return a function that changes one value of the layers, such as "gpu.files.0.mode"."""
 
     def change(images, layers):
         *way, last = path.split(".")
@@ -148,7 +148,7 @@ def image(setting, value):
         (at("base.archives.0.keyring", "key.gpg"), "keyring 'key.gpg' is not an absolute path"),
         (at("base.archives.0.keyring", "/a] http://b/"), "is not an absolute path without spaces and brackets"),
         (at("base.archives.0.keyring", "/a\n[evil]"), "is not an absolute path without spaces and brackets"),
-        # apt-get(8) would remove it.
+        # apt-get(8) would remove a package whose name ends with a hyphen.
         (at("gpu.packages", ["nano-"]), "packages: 'nano-' is not a name"),
         (at("gpu.packages", ["nano=7.2-"]), "packages: 'nano=7.2-' is not a name"),
         (at("base.archives.0.release_sha256", {"sid": "a" * 64}), "release_sha256 is of 'sid', which is not there"),
@@ -223,7 +223,6 @@ def test_what_is_refused(change, told):
     with pytest.raises(ImageError) as caught:
         read_images(images, layers)
     assert told in str(caught.value)
-    # What it is about, why, and what to do.
     assert caught.value.subject
     assert caught.value.cause
     assert caught.value.remedy
@@ -297,12 +296,12 @@ def key(change=None, parent="p" * 64, releases=None, contents=None):
     [
         at("gpu.packages", ["bash=5.2-1", "pciutils"]),
         at("gpu.files", LAYERS["gpu"]["files"][::-1]),
-        # Where the file lies on the machine that builds is not what the image is made of.
+        # The path of a source on the build host is not part of the image.
         at("gpu.files.1.source", "/home/other/limits"),
         at("gpu.files.1.mode", "0600"),
         at("gpu.services.enabled", ["a.timer", "ssh.service"]),
         at("gpu.services.disabled", []),
-        # The parent's own part is in the parent's key.
+        # The parent's own settings are part of the parent's key.
         at("base.packages", ["bash"]),
         at("site.packages", ["bash"]),
     ],
@@ -323,7 +322,7 @@ def test_what_a_key_does_not_depend_on(change):
         key(at("gpu.services.masked", [])),
         key(at("gpu.roles.0.vars", {})),
         key(at("gpu.archives", [])),
-        # It stands in the image's sources.list.
+        # The keyring's path is part of the image's sources.list.
         key(at("base.archives.0.keyring", "/other.gpg")),
         key(at("gpu.kernel_arguments", [])),
         key(at("base.suite", "trixie")),

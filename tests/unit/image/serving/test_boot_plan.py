@@ -17,7 +17,7 @@ def plan(*nodes, **changed):
 @pytest.mark.parametrize(
     ("nodes", "own", "limits"),
     [
-        # What dnsmasq, nginx' configuration here and Linux have anyhow.
+        # The defaults of dnsmasq, of the role's nginx configuration, and of Linux.
         (1, 1, Capacity(1000, 50, 306, 4096, 16384, 1, {})),
         (256, 256, Capacity(1000, 512, 768, 4096, 16384, 1, {})),
         (
@@ -43,7 +43,7 @@ def test_only_nodes_of_the_servers_own_network_are_its_neighbours():
     assert plan(*nodes, subnets=[RACK])["capacity"]["neighbours"] == {}
     own = [{**node, "address": node["address"].replace("10.9.1", "10.9.0.1").rpartition(".")[0]} for node in nodes]
     assert plan(*own)["capacity"]["neighbours"]["gc_thresh2"] == 2048
-    # Beside another DHCP server a node may be known by name only.
+    # Beside another DHCP server, a node may have a name instead of an address.
     assert plan(*[{**node, "address": node["name"]} for node in nodes])["capacity"]["neighbours"]["gc_thresh2"] == 2048
 
 

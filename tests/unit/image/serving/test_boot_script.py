@@ -49,7 +49,7 @@ def a_manifest(blobs: dict[str, bytes], **changed) -> manifest.Manifest:
 
 @pytest.fixture
 def store(tmp_path) -> Store:
-    """A store with one image, which channel stable names."""
+    """A store with one image, to which the channel stable refers."""
     blobs: dict[str, bytes] = {}
     data = manifest.dump(a_manifest(blobs))
     digest = manifest.digest(data)
@@ -82,12 +82,12 @@ def test_an_images_script_asks_for_what_lies_beside_it():
     assert kernel.endswith(" BOOTIF=01-${mac:hexhyp} || goto failed")
     assert f"--name first-stage ../../blobs/{image.first_stage.sha256} || goto failed" in text
     assert "http" not in text
-    # What comes after a failure must not find half of this image.
+    # The command that runs after a failure must not find a part of this image in memory.
     assert text.endswith(":failed\nimgfree\nexit 1\n")
 
 
 def command_line(image: manifest.Manifest, digest: str, script: str) -> str:
-    """The kernel's command line, as iPXE makes it of the node's script and the image's."""
+    """Return the kernel's command line, as iPXE builds it from the node's script and the image's script."""
     kernel = next(line for line in boot_script.image_script(image, digest).splitlines() if line.startswith("kernel "))
     line = kernel[kernel.index("initrd=") : -len(" || goto failed")]
     settings = dict(
@@ -127,7 +127,7 @@ def test_a_nodes_script_asks_all_servers_and_pauses():
     )
     tries = [line for line in lines if line.startswith("chain ")]
     assert sorted(line.split()[-2] for line in tries) == sorted(f"{url}/channels/stable.ipxe" for url in SERVERS)
-    # On failure the next line is run, and at the end all again.
+    # On failure, iPXE runs the next line; after the last line, it begins again.
     assert all(line.endswith(" ||") for line in tries)
     assert lines[-1] == "goto again"
 
@@ -148,7 +148,7 @@ def test_nodes_begin_at_different_servers_and_pause_differently():
     ("changed", "said"),
     [
         ({"mac": "52:54:00:aa:bb"}, r"node node1: '52:54:00:aa:bb' is not the MAC address of a NIC"),
-        # 52:54:00:00:00:01 without quotes in YAML.
+        # YAML reads 52:54:00:00:00:01 without quotes as this number (base 60).
         (
             {"mac": 41135040001},
             "41135040001 is not the MAC address of a NIC; give six pairs, as .*, in quotes",

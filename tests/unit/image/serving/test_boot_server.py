@@ -205,7 +205,7 @@ def test_good_input_has_no_problem():
     assert problems(ONE, TWO, gateway="10.9.0.254", name_servers=["192.0.2.53"]) == []
     assert problems({**ONE, "address": "10.9.1.11"}, netmask="255.255.254.0") == []
     assert problems(ONE, {**TWO, "address": "10.9.17.5", "architecture": "aarch64"}, subnets=[RACK]) == []
-    # Another server gives the addresses.
+    # Another DHCP server assigns the addresses.
     assert problems({"name": "bm01", "mac": ONE["mac"]}, {**TWO, "address": "bm02"}, dhcp="proxy") == []
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The differences of two images, as a reviewer reads them."""
+"""The differences between two images, as a reviewer reads them."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ LISTINGS = st.fixed_dictionaries({"base": st.dictionaries(PATHS, ENTRIES), "gpu"
 
 
 def seen(listings):
-    """Return the tree that a node sees: the layers laid on each other entry by entry, as an overlay does."""
+    """Return the tree that a node sees: the layers merged entry by entry, as overlayfs merges them."""
     tree = {}
     for listing in (listings["base"], listings["gpu"]):
         under = dict(tree)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Channels: what they name is one file that is replaced at once."""
+"""Channels: each is one file that is replaced atomically."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_what_is_refused_leaves_the_channels_as_they_were(store):
     refused(lambda: channels.rollback(store, "stable", "x"), "is not a digest")
     refused(lambda: channels.promote(Store(store.path + "x"), "stable", TWO.digest), "not a store")
     assert tree(store.path) == before
-    # As a copy that is under way has it.
+    # A copy that is still in progress may lack a file.
     os.remove(store.place("images", TWO.digest, "boot.ipxe"))
     refused(lambda: channels.promote(store, "canary", TWO.digest), "has no boot.ipxe")
     os.remove(store.place("blobs", THREE.manifest.layers[1].sha256))

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Garbage collection: what nothing names goes, and nothing else."""
+"""Garbage collection removes the files that nothing refers to, and no others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, garbage
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
-# All of one name, so that "current" names the last of them only; they share the base.
+# All have the same name, so "current" refers only to the last of them; they share the base.
 IMAGES = [Sample("gpu-node", base=b"base", gpu=f"driver {at}".encode()) for at in range(6)]
 
 
@@ -38,7 +38,7 @@ def script(store, node, text):
 
 
 def paths(*samples):
-    """Return the files that only these of all images have."""
+    """Return the paths of the files that no other image has."""
     others = set().union(*(sample.contents for sample in IMAGES if sample not in samples))
     own = set().union(*(sample.contents for sample in samples)) - others
     return sorted([*(f"images/{sample.digest}" for sample in samples), *(f"blobs/{name}" for name in own)])
@@ -131,11 +131,11 @@ def test_what_a_killed_run_left_goes_and_what_others_put_there_stays(store):
         ("blobs/.0123.new", "images/.x.new", f"images/{IMAGES[0].digest}/.boot.ipxe.new", "nodes/.aa.ipxe.new"), 16
     )
     assert tree(store.path) == whole
-    # What stands in a folder that goes, goes with it and is not told twice.
+    # A file in a folder that is removed is removed with it and not reported separately.
     Path(store.place("images", IMAGES[0].digest, ".boot.ipxe.new")).write_bytes(b"part")
     assert list(garbage.garbage(store, keep[1:], 0).paths) == paths(IMAGES[0])
     os.remove(store.place("images", IMAGES[0].digest, ".boot.ipxe.new"))
-    # A file that rsync is about to rename.
+    # A temporary file that rsync is about to rename is kept.
     Path(store.place("blobs", f".{'0' * 64}.Xk2fQe")).write_bytes(b"part")
     assert garbage.collect(store, keep, 0) == garbage.Garbage((), 0)
 
@@ -160,7 +160,7 @@ def test_a_kill_at_any_point_is_completed_by_the_next_run(store, tmp_path):
         assert {IMAGES[at].digest for at in (1, 2, 5)} <= set(store.images())
         act()
         assert tree(store.path) == whole
-    # Three folders of three files each that are renamed and removed, and nine blobs.
+    # Nine blobs, and three folders of three files each; each folder is renamed before its files are removed.
     assert points >= 9 + 3 * 5
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Holds: which runs exclude each other, what is said, and what a kill leaves."""
+"""Holds: the runs that exclude each other, the messages, and the state after a kill."""
 
 from __future__ import annotations
 
@@ -160,13 +160,13 @@ def test_changes_of_what_another_holds_are_refused(store):
     refused(lambda: channels.remove(store, "stable"), f"channel stable: {by_anne}")
     refused(lambda: garbage.collect(store, [], 0), f"the whole store: {by_anne}")
     assert tree(store.path) == before
-    # Another channel, another node, and the holder's own.
+    # Changes to another channel, to another node, and by the holder are allowed.
     channels.promote(store, "lab", digest)
     other = {**row, "name": "bm03", "mac": "52:54:00:00:00:03"}
     node_scripts.ensure(store, [other], False)
     node_scripts.ensure(store, [row], False, hold="hold-0000000a")
     channels.promote(store, "stable", digest, hold="hold-0000000a")
-    # To look is allowed.
+    # Check mode is allowed.
     node_scripts.ensure(store, [row], True)
     channels.promote(store, "stable", digest, check=True)
 
@@ -200,7 +200,7 @@ def test_a_kill_at_any_point_leaves_one_hold_or_both_and_the_next_run_takes_them
         assert [found.name for found in holds.take(store, third)] == there
         assert holds.take(store, third, there) == []
         assert names(store) == ["hold-0000000c"]
-    # The temporary file is opened, made readable and renamed, the other hold removed.
+    # The temporary file is opened, made readable and renamed, and the other hold is removed.
     assert points == 4
 
 
@@ -259,7 +259,7 @@ def test_only_a_process_of_this_machine_that_is_gone_has_ended():
     gone = ended_process()
     assert action.has_ended({"machine": here, "process": gone}) is True
     assert action.has_ended({"machine": here, "process": os.getpid()}) is False
-    # Process 1 is another user's, or at least there.
+    # Process 1 exists, and usually belongs to another user.
     assert action.has_ended({"machine": here, "process": 1}) is False
     assert action.has_ended({"machine": "another", "process": gone}) is False
     assert action.has_ended({"machine": "", "process": gone}) is False

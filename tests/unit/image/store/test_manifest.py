@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The manifest's bytes, and files that are written whole."""
+"""The manifest's bytes, and files that are replaced atomically."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_its_blobs():
 
 
 def ways(data, way=()):
-    """Every place in plain data."""
+    """Yield the path of every value in plain data."""
     if way:
         yield way
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
@@ -118,7 +118,7 @@ def test_a_file_is_the_old_or_the_new(tmp_path):
         points += 1
         assert path.read_bytes() == b"old"
     assert path.read_bytes() == b"new"
-    assert points == 3  # opened, its mode set, renamed
+    assert points == 3  # the file is opened, its mode is set, and it is renamed
     assert os.listdir(tmp_path) == ["file"]
     assert files.sha256_of(path) == sha256(b"new")
 

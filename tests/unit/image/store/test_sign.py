@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Public keys of images that are none."""
+"""Invalid public keys of images are refused."""
 
 from __future__ import annotations
 

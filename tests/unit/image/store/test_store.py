@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A store: what is published is there in full or not at all."""
+"""A store: an image is published completely or not at all."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_kill_at_any_point_is_completed_by_the_next_run(tmp_path):
         require_whole(store)
         named = store.current("gpu-node")
         assert named in (OLD.digest, NEW.digest)
-        # What was there before is untouched, and what nothing names can be collected.
+        # The previous content is unchanged, and files that nothing refers to can be collected.
         seen = tree(store.path)
         assert all(seen[path] == old[path] for path in old if path != "current/gpu-node")
         if named == OLD.digest:
@@ -190,7 +190,7 @@ def test_a_kill_at_any_point_is_completed_by_the_next_run(tmp_path):
             shutil.rmtree(tmp_path / "other")
         act()
         assert tree(store.path) == new
-    # Three blobs, the folder with its files, and the current one: opened and renamed.
+    # Three blobs, the folder with its files, and the file in current/ are opened and renamed.
     assert points >= 15
 
 
@@ -218,7 +218,7 @@ def test_a_kill_in_the_middle_of_a_file(store, tmp_path):
 
 
 def publish(store, tmp_path):
-    """As ``Sample.publish``, of files that are there already."""
+    """Publish like ``Sample.publish``, but from existing files."""
     store.publish(NEW.bytes, SIGNATURE, BOOT_SCRIPT, {name: tmp_path / "cache" / name for name in NEW.contents})
 
 
@@ -253,7 +253,7 @@ assert tree(store.path) == before, "the store was touched"
 
 @pytest.mark.parametrize("unchecked", [False, True], ids=["told before", "told by the system"])
 def test_a_store_that_is_full(tmp_path, unchecked):
-    """On a real file system of 4 MiB, in a mount namespace of its own."""
+    """The store is on a real file system of 4 MiB, in its own mount namespace."""
     (tmp_path / "full").mkdir()
     script = FULL.format(paths=sys.path, folder=str(tmp_path), unchecked=unchecked)
     mounted = f'mount -t tmpfs -o size=4m none {tmp_path}/full && exec {sys.executable} -c "$0"'
@@ -262,7 +262,7 @@ def test_a_store_that_is_full(tmp_path, unchecked):
         pytest.skip("no mount namespaces here")
     done = subprocess.run([*command, mounted, script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    # 6 MB and the margin of 1 MiB, in blocks; 4 MiB less the small image's files.
+    # Needed: 6 MB and the margin of 1 MiB, in blocks. Free: 4 MiB less the small image's files.
     told = "No space left on device" if unchecked else "needs 7069696 bytes, and 41"
     assert told in done.stdout
     assert "make room there" in done.stdout

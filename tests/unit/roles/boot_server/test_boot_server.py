@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The role boot_server: its configuration checked by the servers themselves, its input, publishing."""
+"""The role boot_server: its configuration, which the servers themselves check, its input, and publishing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_addresses_are_given_in_full_mode_only():
 
 @pytest.mark.parametrize("mode", ["full", "proxy"])
 def test_ipxe_is_told_the_server_besides_the_file(mode):
-    """Without one it takes no file from a proxy: tests/image_boot has it boot."""
+    """iPXE takes no file from a proxy without the server's address; tests/image_boot boots iPXE."""
     assert "dhcp-boot=tag:ipxe,tftp://10.9.0.1/start.ipxe,,10.9.0.1\n" in dnsmasq(mode)
 
 
@@ -67,7 +67,7 @@ def test_ipxe_starts_with_every_server():
 
 
 def checked(tmp_path: Path, changed: dict[str, object]) -> tuple[int, str]:
-    """The role's checks with these variables: exit status, and what was said, on one line."""
+    """Run the role's checks with these variables; return the exit status and the output on one line."""
     values = {
         "ansible_python_interpreter": sys.executable,
         "boot_server_interface": "lo",
@@ -75,12 +75,12 @@ def checked(tmp_path: Path, changed: dict[str, object]) -> tuple[int, str]:
         "boot_server_netmask": "255.255.255.0",
         "boot_server_nodes": NODES,
     }
-    # Not the whole role: it would configure this machine.
+    # The whole role would configure this machine.
     return played(tmp_path, {**values, **changed}, "check.yml")
 
 
 def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: str) -> tuple[int, str]:
-    """Some of the role's tasks on this machine: exit status, and what was said, on one line."""
+    """Run some of the role's tasks on this machine; return the exit status and the output on one line."""
     role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": tasks}}
     play = [{"hosts": "localhost", "gather_facts": False, "vars": values, "tasks": [role]}]
     (tmp_path / "play.yml").write_text(json.dumps(play))
@@ -193,7 +193,7 @@ def test_a_distribution_without_ipxe_for_some_nodes_is_told_with_their_names(tmp
 @pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
 @pytest.mark.fleet
 def test_publishing_to_a_full_disk_names_the_host_and_is_completed_when_there_is_space(tmp_path):
-    """On a real file system of 1 MiB, in a mount namespace of its own."""
+    """The store is on a real file system of 1 MiB, in its own mount namespace."""
     for folder in ("master/blobs", "master/images", "served"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "master/blobs/small").write_bytes(b"s" * 100_000)
@@ -234,7 +234,7 @@ def test_publishing_to_a_full_disk_names_the_host_and_is_completed_when_there_is
         f"localhost: no space is left where {tmp_path}/served is; free some, or remove old images with "
         "collect_images.yml, and run again: what is there is kept"
     ) in said
-    # No image without its blobs, and no part of a blob.
+    # No image is there without its blobs, and no blob is incomplete.
     left = said.partition("status 2 ")[2].split()
     assert left[:-2] == [f"{tmp_path}/served/blobs/small"]
     whole = b"s" * 100_000 + b"b" * 2_000_000 + b"manifest"

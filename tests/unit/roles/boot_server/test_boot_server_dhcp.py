@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Machines that boot all at once, against the real dnsmasq with the configuration that the role boot_server renders."""
+"""Machines that boot at the same time, with the real dnsmasq and the configuration of the role boot_server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dhcp_network import DNSMASQ, ROUTER, DhcpNetwork
 BITS = 20
 SUBNETS = [{"network": "10.9.16.0/20", "gateway": "10.9.16.1"}, {"network": "10.9.32.0/20", "gateway": "10.9.47.254"}]
 NETMASK = "255.255.240.0"
-# By stage of tests/support/image/dhcp_clients.py: architecture, boot file, vendor class of the answer.
+# FIRMWARES: by stage of tests/support/image/dhcp_clients.py, architecture, boot file, vendor class of the answer.
 TFTP_START = "tftp://10.9.0.1/start.ipxe"
 FIRMWARES = {
     "bios": ("x86_64", "undionly.kpxe", ""),
@@ -99,7 +99,7 @@ def test_2500_nodes_boot_at_once_on_three_networks_by_every_firmware(network):
 
 
 def test_dnsmasqs_own_number_of_leases_would_leave_nodes_without_an_address(network):
-    """The test above fails if the role does not say how many."""
+    """The test above would fail if the role did not set the number of leases."""
     site = Site(1020)
     text = site.configuration()
     assert "\ndhcp-lease-max=2040\n" in text
@@ -114,7 +114,7 @@ def test_dnsmasqs_own_number_of_leases_would_leave_nodes_without_an_address(netw
 
 
 def test_nodes_keep_their_addresses_though_dnsmasq_was_restarted(network):
-    """It keeps no database of leases; the first stage renews its own while the image comes."""
+    """dnsmasq keeps no database of leases; the first stage renews its lease while it fetches the image."""
     site = Site(60)
     network.dnsmasq(site.configuration(), len(site.nodes))
     network.stop_dnsmasq()
@@ -147,7 +147,7 @@ def test_every_node_of_the_inventory_has_a_transfer_at_once(network):
 def test_dnsmasqs_own_number_of_transfers_would_leave_nodes_without_ipxe(network):
     site = Site(600)
     network.dnsmasq(site.configuration().replace("tftp-max=", "#"), len(site.nodes))
-    # It refuses the one after one too many (TFTP_MAX_CONNECTIONS of its src/config.h is 50).
+    # dnsmasq accepts one more than its limit (TFTP_MAX_CONNECTIONS in its src/config.h is 50).
     assert network.ask([], transfers=600)["transfers"] == 51
 
 
@@ -166,7 +166,7 @@ def test_a_proxy_names_the_file_to_every_firmware_but_those_of_http(network):
         for (_client, stage), [answer] in zip(asks, found)
     }
     assert seen == {
-        # The offer itself, and to UEFI's firmware what it is told on the proxy's own port.
+        # iPXE reads the file in the offer itself, UEFI firmware in the answer from the proxy's own port.
         ("ipxe", 2, "0.0.0.0", TFTP_START, "PXEClient"),
         ("efi", 5, "0.0.0.0", "ipxe.efi", "PXEClient"),
         ("efi-9", 5, "0.0.0.0", "ipxe.efi", "PXEClient"),

@@ -21,7 +21,7 @@ NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")
 
 @pytest.fixture
 def server(tmp_path: Path):
-    """nginx with a store: asks it. Its folder is the test's."""
+    """Start nginx with a store in the test's folder; yield a function that sends a request."""
     if not NGINX:
         pytest.skip("no nginx on this machine (bindep.txt)")
     for folder in ("blobs", "images/x", "channels", "nodes", "identity", "current"):
@@ -70,7 +70,7 @@ def test_the_store_is_served_and_nothing_else(server):
         )
     answer = server("/boot/ipxe.efi")
     assert (answer.status, answer.content, answer.headers["Content-Type"]) == (200, b"iPXE", "application/efi")
-    # As EDK2 asks for its length first.
+    # EDK2 requests the length first.
     answer = server("/boot/ipxe.efi", "HEAD")
     assert (answer.status, answer.headers["Content-Length"]) == (200, "4")
     for path in (
@@ -101,7 +101,7 @@ def test_reports_are_logged_by_field(server, tmp_path):
     )
     assert (answer.status, answer.content) == (204, b"")
     log = tmp_path / "sailloft-report.log"
-    # It is written after the answer is sent.
+    # nginx writes the log after it has sent the answer.
     deadline = time.monotonic() + 60
     while not log.read_text().endswith("\n"):
         assert time.monotonic() < deadline

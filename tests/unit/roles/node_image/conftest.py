@@ -14,7 +14,7 @@ from first_stage import Behaviour, Handler
 
 @pytest.fixture
 def serve():
-    """A server with this behaviour: its URL."""
+    """Yield a function that starts a server with a behaviour and returns its URL."""
     started = []
 
     def start(behaviour: Behaviour) -> str:

@@ -67,7 +67,7 @@ def test_a_signature_holds_or_does_not(tmp_path):
 
 @pytest.mark.parametrize(("turn", "reason"), [("missing", "404"), ("good", "the signature does not hold: ")])
 def test_a_manifest_without_its_signature_is_never_used(tmp_path, serve, turn, reason):
-    """There is none on any server, or what is there is none: nothing is read of the manifest, and the node reboots."""
+    """The signature is missing or invalid on every server: the manifest is not read, and the node reboots."""
     subprocess.run(
         ["minisign", "-G", "-W", "-p", tmp_path / "key.pub", "-s", tmp_path / "key.sec"],
         check=True,
@@ -85,7 +85,7 @@ def test_a_manifest_without_its_signature_is_never_used(tmp_path, serve, turn, r
     said = shell(tmp_path, script)
     assert f"images/{DIGEST}/manifest.json.minisig from {url}: " in said
     assert reason in said
-    # 1 s where the clock's second changes meanwhile.
+    # It is 1 s if the clock's second changes during the run.
     assert re.search(r"\nrebooting: no image after [01] s\n$", said)
     assert "went on" not in said
     assert "the manifest is read" not in said
@@ -161,7 +161,7 @@ def test_an_init_that_cannot_be_started_is_a_failure_before_there_is_no_way_back
     init = tmp_path / "root/sbin/init"
     if kind in ("good", "ends with an error"):
         shutil.copy(shutil.which("busybox"), init.with_name("busybox"))
-        # What busybox calls itself decides what it is.
+        # The name under which busybox is called selects its applet.
         script = f"#!/sbin/busybox sh\nexit {'0' if kind == 'good' else '1'}\n"
         init.write_text(script)
     elif kind == "no loader":

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("busybox"), reason="no busybox 
 
 
 def fetched(tmp_path: Path, servers: list[str], settings: str = "", more: str = "") -> str:
-    """Fetch the file from these servers, in this order; it is good in the end."""
+    """Fetch the file from these servers, in this order, check its content, and return the output."""
     script = f"""
         servers='{" ".join(servers)}'
         {settings}
@@ -76,7 +76,7 @@ def test_the_times_are_those_that_the_docs_state(tmp_path):
 
 @pytest.mark.parametrize("turn", ["silent", "stalls", "drips", "drips single bytes"])
 def test_a_server_below_the_least_rate_is_left_within_a_window_even_past_the_deadline(tmp_path, serve, turn):
-    """A slow server first, a good one next: the node neither waits nor reboots."""
+    """A good server follows a slow one: the node neither waits nor reboots."""
     first, second = Behaviour(turn), Behaviour("good")
     urls = [serve(first), serve(second)]
     script = f"""
@@ -109,7 +109,7 @@ def test_with_slow_servers_only_the_node_reboots_after_one_round(tmp_path, serve
 
 @pytest.mark.parametrize(("turn", "reboots"), [("steady and cut", False), ("steady wrong", True)])
 def test_the_time_of_a_transfer_that_keeps_the_least_rate_does_not_count(tmp_path, serve, turn, reboots):
-    """Unless what it brought was refused."""
+    """The time counts only if the received file was refused."""
     urls = [serve(Behaviour(turn, "good"))]
     script = f"""
         restart() {{ echo "rebooting: $1"; exit; }}
@@ -129,7 +129,7 @@ def test_a_server_that_would_take_long_is_left_for_another_that_may_be_faster(tm
     assert f"good from {urls[1]}" in said
     assert "too slow, " in said
     assert "bytes in 2 s where 2097152 are asked" in said
-    # Where it is the only one, it is held to the least rate.
+    # A server that is the only one must keep only the minimum rate.
     assert "too slow" not in fetched(tmp_path, [serve(Behaviour("steady"))], "window_s=2 patience_s=1")
 
 
@@ -172,7 +172,7 @@ def test_bytes_of_two_servers_that_do_not_fit_name_both(tmp_path, serve):
     urls = [serve(first), serve(second)]
     said = fetched(tmp_path, urls)
     assert f"REFUSED: node n1: blobs/x from {urls[0]} {urls[1]}: " in said
-    # What was put together wrongly is not built upon.
+    # A wrong combination of bytes is discarded and not resumed.
     assert [offset for _path, offset in first.asked] == [0, 0]
 
 
@@ -183,7 +183,7 @@ def test_more_bytes_than_a_file_may_have_are_not_taken(tmp_path, serve):
     assert f"{urls[0]}: more than the {len(CONTENT)} bytes that it may have" in said
 
 
-# As of a manifest: its size is not known before it is here.
+# The limit is larger than the file, as for a manifest, whose size is not known in advance.
 LONGER_LIMIT = f"fetch blobs/x {{folder}}/file {2 * len(CONTENT)} check_digest {DIGEST}; echo good from $server"
 
 

@@ -58,7 +58,7 @@ def test_a_check_on_a_host_that_has_no_key_yet_says_so_and_makes_nothing(tmp_pat
 
 
 class Watching(node_image.ActionModule):
-    """The plugin, told ``status`` at each look."""
+    """The action plugin, which gets ``status`` at each check."""
 
     _play_context = SimpleNamespace(remote_addr="build01")
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Neighbours are compared with the blueprint: each mutation of a right cabling is reported, and nothing else."""
+"""Neighbours are compared with the blueprint: each mutation of a correct cabling is reported, and nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plugged():
 
 
 def view(cables, without=()):
-    """Return what every device sees, but those that are not read."""
+    """Return the neighbours that each device sees, except for the devices that are not read."""
     seen = {name: {} for name in SITE.devices if name not in without}
     for one, other in cables:
         for near, far in ((one, other), (other, one)):
@@ -129,12 +129,12 @@ def test_ports_that_their_system_does_not_see():
     cables = plugged()
     uplinks = cables[16:]
     assert compare(planned(site), view(uplinks)) == {"faults": [], "right": 16, "wrong": 0, "unread": 16}
-    # The switch sees what was planned, and nobody looks from the other side.
+    # The switch sees the planned cables, and the servers see no neighbours.
     seen = view(plugged())
     for name in ("gpu01", "gpu02", "gpu03", "gpu04"):
         seen[name] = {}
     assert compare(planned(site), seen) == {"faults": [], "right": 32, "wrong": 0, "unread": 0}
-    # The switch sees another device of the site there.
+    # The switch sees another device of the site at that port.
     crossed = [*uplinks, (("spine1", "Ethernet99"), ("leaf1-1", "Ethernet0"))]
     found = compare(planned(site), view(crossed))
     assert kinds(found) == ["wrong"]

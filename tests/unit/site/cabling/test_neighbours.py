@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighb
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.modules import cabling_info
 
-# lldpcli 1.0.16 -f json0 show neighbors, of a Linux host; shortened.
+# The shortened output of lldpcli 1.0.16 -f json0 show neighbors on a Linux host.
 LLDPD = {
     "lldp": [
         {
@@ -98,7 +98,7 @@ def test_rows_without_their_names(system):
         read(system, {"lldpNeighbors": [{}], "lldp": [{"interface": [{}]}]})
 
 
-# ibnetdiscover 44.0 -p of a subnet in ibsim.
+# The output of ibnetdiscover 44.0 -p for a subnet in ibsim.
 SUBNET = """\
 SW     0  4 0x0000000000200001 4x SDR                                    'spine-1'
 SW     0  1 0x0000000000200001 4x NDR - SW     0  3 0x0000000000200000 ( 'spine-1' - 'leaf-1' )

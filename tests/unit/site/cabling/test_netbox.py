@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Cables of NetBox: what netbox.yml wrote is read as the blueprint has it, and what others wrote too."""
+"""Cables of NetBox: those that netbox.yml wrote are read as in the blueprint, and those of others are read, too."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_planned_cables_are_those_of_the_blueprint(name):
     paths = netbox_api.filled(site).paths
     found = planned_in_netbox(read_links(paths["dcim/interfaces"], paths["dcim/cables"]))
     wanted = planned(site)
-    # Links and ends are in the order of the file; NetBox has the interfaces by device.
+    # The blueprint has links and ends in the order of its file; NetBox orders interfaces by device.
     assert set(found.links) == set(wanted.links)
     assert len(found.links) == len(site.cables)
     cabled = {(end.device, end.interface) for link in wanted.links for end in (link.one, link.other)}
@@ -53,7 +53,7 @@ def test_the_planned_cables_are_those_of_the_blueprint(name):
 def test_a_port(netbox):
     wanted = {"speed_gbit_s": 100, "cable_m": 3, "peer": {"host": "gpu01", "port": "mlx5_0"}}
     assert port(netbox) == wanted
-    # The other end of the same cable is A.
+    # The ends A and B of the same cable are swapped.
     for each in (interface(netbox), interface(netbox, "leaf1-1", "Ethernet0")):
         each["cable_end"] = {"A": "B", "B": "A"}[each["cable_end"]]
     assert port(netbox) == wanted
@@ -95,7 +95,7 @@ def test_what_is_no_link_of_the_fabric_is_none_of_its_ports(netbox):
     peers = [each["peer"] for one in found.values() for each in one.get("roce_switch_ports", {}).values()]
     assert peers
     assert not {"spine1", "gpu01"} & ({*found} | {peer.get("switch") or peer["host"] for peer in peers})
-    # A cable between two hosts.
+    # A cable between two hosts is left out.
     assert set(roce_variables(read_links(*netbox), {"spine1"}, {"gpu01", "leaf1-1"})) == {"spine1", "leaf1-1"}
     interface(netbox)["mgmt_only"] = True
     assert port(netbox) is None

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Failures that a fabric survives, held against a search of the whole graph for each loss."""
+"""Failures that a fabric survives, compared with a search of the whole graph for each loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def found(site):
 
 
 def connected(site, cables):
-    """Return True if every host has a switch, and every two have a way over switches: by walking from each host."""
+    """Return True if a walk from each host over switches reaches a switch and all other hosts."""
     switches = {rule.to for rule in site.blueprint.links}
     ways = {}
     for cable in cables:

@@ -19,7 +19,7 @@ def test_a_network_for_each_rack_and_port():
         "rail-2": "10.1.2.1",
         "rail-3": "10.1.3.1",
     }
-    # The first of rack 2 is again the first in its networks, which follow those of rack 1.
+    # The first host of rack 2 has the first address in its networks, which follow those of rack 1.
     assert site.devices["gpu03"].addresses["rail-0"] == "10.1.4.1"
     assert site.devices["gpu04"].addresses["rail-3"] == "10.1.7.2"
 

@@ -64,10 +64,10 @@ def test_a_switch_must_be_in_the_block():
 
 def test_lengths():
     site = sites.site()
-    # gpu01 in units 1 to 8, leaf1-1 in 40: 35.5 units of 44.45 mm, and a metre of slack.
+    # gpu01 is in units 1 to 8, leaf1-1 in unit 40: 35.5 units of 44.45 mm, and one metre of slack.
     cable = site.devices["gpu01"].cables["mlx5_0"]
     assert (cable.route_m, cable.length_m) == (2.58, 3)
-    # Unit 40 of a rack with 42 to unit 1 of the one beside it: up 2.5 units, down 41.5, twice half a metre to the tray.
+    # Unit 40 (of 42) to unit 1 of the next rack: 2.5 units up, 41.5 units down, and twice half a metre to the tray.
     cable = site.devices["leaf1-1"].cables["Ethernet16"]
     assert (cable.route_m, cable.length_m) == (round(44 * 0.04445 + 2 * 0.5 + 0.6 + 1, 2), 5)
 

@@ -57,7 +57,7 @@ def test_a_site_that_grows_keeps_what_it_has(data):
     for device in before.devices.values():
         same = after.devices[device.name]
         assert (same.rack.name, same.unit, same.addresses) == (device.rack.name, device.unit, device.addresses)
-        # A last rack that was not full has more cables now.
+        # The switches of a last rack that was not full have more cables now.
         if device.kind.name != "leaf" or device.rack.numbers["rack"] * full <= len(before.by_kind["node"]):
             for port, cable in device.cables.items():
                 far, far_port = same.cables[port].far(same)
@@ -94,7 +94,7 @@ def test_blue_vela_is_the_papers():
         leaves = [node.cables[f"mlx5_{rail}"].far(node)[0] for rail in range(8)]
         assert [leaf.index for leaf in leaves] == list(range(8))
         assert all(leaf.block.numbers["su"] == node.rack.numbers["su"] for leaf in leaves)
-    # Non-blocking: as many ports up as down, and every port of spines and cores in use.
+    # The fabric is non-blocking: each switch has as many ports up as down, and spines and cores use every port.
     for kind, ports in (("leaf", 65), ("spine", 65), ("core", 65)):
         assert {len(switch.cables) for switch in site.by_kind[kind]} == {ports}, kind
     assert max(cable.length_m for cable in site.cables) <= 50

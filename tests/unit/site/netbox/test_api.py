@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NetBox's REST API: pages, batches, and what is told when NetBox refuses or does not answer."""
+"""NetBox's REST API: pages, batches, and the messages when NetBox refuses or does not answer."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_netbox_that_is_not_reached():
 
 @pytest.fixture
 def own_certificate(tmp_path):
-    """Serve an empty list with a certificate that nobody has signed. Yields the URL."""
+    """Serve an empty list with a self-signed certificate; yield the URL."""
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -days 1"
     subprocess.run([*made.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)

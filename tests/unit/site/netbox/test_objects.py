@@ -72,7 +72,7 @@ def test_addresses_are_at_the_interfaces_that_have_them():
         "assigned_object_id": Ref("interfaces", ("gpu01", "ens1f1np0")),
         "dns_name": "gpu01-rail-1.example.com",
     }
-    # For the first address, the blueprint names no port.
+    # The blueprint names no port for the first address.
     assert found["addresses"]["10.0.0.11",] == {
         "address": "10.0.0.11/24",
         "assigned_object_type": "dcim.interface",

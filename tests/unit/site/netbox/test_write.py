@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A site is written to NetBox: what is missing or differs, many objects a request. The NetBox is a simulated one."""
+"""A site is written to a simulated NetBox: only missing or different objects, and many of them per request."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""netbox.yml writes a site; what is read from NetBox again is the site of the blueprint: inventory, ports, cables.
+"""netbox.yml writes a site; the inventory, ports and cables that are read from NetBox are those of the blueprint.
 
-The NetBox is a simulated one (tests/support/site/netbox_api.py).
+NetBox is simulated (tests/support/site/netbox_api.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.invento
 
 pytestmark = pytest.mark.fleet  # Ansible reads inventories over HTTP
 
-# As docs/blueprint.md has it.
+# The configuration in docs/blueprint.md.
 INVENTORY = """
 plugin: netbox.netbox.nb_inventory
 api_endpoint: URL
@@ -46,7 +46,7 @@ def site():
 
 @pytest.fixture
 def netbox(site, tmp_path):
-    """Serve the site, whose inventory is in tmp_path/site. Returns NetBox and its URL."""
+    """Serve the site, whose inventory is in tmp_path/site; yield NetBox and its URL."""
     box = netbox_api.filled(site, most=7)
     with netbox_api.served(box) as url:
         folder = tmp_path / "site"
@@ -84,7 +84,7 @@ def test_a_site_is_written(site, tmp_path):
         status, output = play(file, url, "netbox.yml", "--check")
         assert (status, "changed=1" in output) == (0, True), output
         assert not any(box.paths.values())
-        # One run writes, the next one has nothing to write.
+        # The first run writes, and the second one has nothing to write.
         for changed in (1, 0):
             status, output = play(file, url, "netbox.yml")
             assert (status, f"changed={changed}" in output) == (0, True), output
@@ -128,7 +128,7 @@ def test_the_playbooks_have_the_ports_of_the_blueprint(netbox, site, tmp_path):
         assert {host: each.get(name) for host, each in found.items()} == {
             host: each["vars"].get(name) for host, each in wanted.items()
         }
-    # A second run changes nothing; another length is a change.
+    # A second run changes nothing, and another length is a change.
     status, output = play(folder, url, "netbox_links.yml")
     assert (status, "changed=0" in output) == (0, True), output
     box.paths["dcim/cables"][0]["length"] = 9.5
@@ -137,7 +137,7 @@ def test_the_playbooks_have_the_ports_of_the_blueprint(netbox, site, tmp_path):
     assert '"cable_m": 10' in output
 
 
-@pytest.mark.long  # the ports of the test before are what it depends on
+@pytest.mark.long  # it depends only on the ports, which the previous test checks
 def test_the_switches_get_the_configuration_that_they_get_from_the_blueprint(netbox, tmp_path):
     folder, (_box, url) = tmp_path / "site", netbox
     other = tmp_path / "blueprint"

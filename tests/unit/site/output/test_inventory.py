@@ -30,7 +30,7 @@ def test_spares_are_spread_evenly_and_stay_when_the_site_grows():
     assert few == {"gpu04"}
     more = {"blocks__rack__count": 4, "models__spine__ports__down__names": "Ethernet[0:60:4]"}
     assert spares(devices__node__spare_percent=25, **more) == {"gpu04", "gpu08"}
-    # What a rollout reads is set for hosts of the group nodes alone.
+    # The variable that a rollout reads is set only for hosts of the group nodes.
     hosts = inventory(sites.site(devices__node__spare_percent=25, devices__spine__spare_percent=50))["hosts"]
     assert hosts["gpu04"]["vars"]["node_boot_spare"] is True
     assert hosts["spine2"]["vars"]["site_spare"] is True
@@ -100,7 +100,7 @@ def test_a_server_boots_the_networks_behind_relays():
 
 
 def test_the_fabric_accepts_the_links():
-    """Both ends agree for the modules of the RoCE policy, and each length has a row of the ASIC."""
+    """The modules of the RoCE policy accept both ends of each link, and each length has a row of the ASIC."""
     for name in ("vela", "small"):
         hosts = {name: each["vars"] for name, each in inventory(sites.example(name))["hosts"].items()}
         switches = {

@@ -60,7 +60,7 @@ def test_a_fabric_stands_below_the_racks_with_each_text_at_its_place():
     assert places["rack-1"][1] == float(racks[0].get("y")) - 6
     bottom = max(float(each.get("y")) + float(each.get("height")) for each in racks)
     assert places["fabric"] == (20, bottom + 40)
-    # A kind's box begins 20 below the heading, is 140 wide and 28 high; the next kind stands 320 further.
+    # A kind's box begins 20 below the heading, and is 140 wide and 28 high; the next kind is 320 to the right.
     x, y = places["fabric"]
     assert places["4 \u00d7 node"] == (x + 6, y + 37)
     assert places["4 \u00d7 leaf"] == (x + 326, y + 37)

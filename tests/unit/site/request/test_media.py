@@ -16,7 +16,7 @@ def test_lengths_that_are_sold_reach_no_further_than_the_medium():
         assert medium.limit_m(1600) is None
 
 
-# The greatest lengths in metres by Gbit/s, from the standards and lists that media.py names.
+# The maximum lengths in metres by Gbit/s, from the standards and lists that media.py names.
 LIMITS_M = {
     "dac": {10: 7, 25: 5, 40: 7, 50: 3, 100: 5, 200: 3, 400: 2, 800: 2},
     "ndr-dac": {400: 3},

@@ -22,7 +22,7 @@ def test_the_whole_is_read():
 
 
 ERRORS = {
-    # What is replaced in the text, by what, and what the error says.
+    # The replaced text, its replacement, and the message of the error.
     "unknown": ("domain:", "domian:", "3: domian: there is no such setting; there are blocks, checks, "),
     "twice": ("domain: example.com", "site: other", "3: site: the setting is there twice; remove one"),
     "no yaml": ("site: test", "site: [", "no YAML: "),

@@ -89,7 +89,7 @@ def test_boxes_are_inside_and_apart(recording, name):
 def test_passed_through_devices_stand_out_and_say_where_they_are(recording):
     host = recording("emulated-gpu-server")
     svg = picture(host, "hv01", {"0000:13:00.0": "0000:21:00.0", "0000:15:10.0": "0000:22:00.0"})
-    assert len(rectangles(svg, "sl-passed")) == 2 + 1  # and the sample of the legend
+    assert len(rectangles(svg, "sl-passed")) == 2 + 1  # and the sample in the legend
     shown = texts(svg)
     assert "guest 21:00.0" in shown
     assert "guest 22:00.0" in shown
@@ -131,7 +131,7 @@ def test_ports_with_nothing_of_interest_are_one_note(recording):
     shown = texts(picture(recording("llnl-corona"), "corona"))
     assert "40:08.2" not in shown
     assert "2 other functions" in shown
-    assert "1002:66a1" in shown  # hwloc knows no drivers: then the ids stand there
+    assert "1002:66a1" in shown  # hwloc has no drivers, so the ids are shown
     assert "no driver" not in shown
 
 
@@ -283,7 +283,7 @@ def test_what_a_device_says_is_within_its_box(recording, name):
             continue
         seen += 1
         assert all(inside(part, boxes[0]) for part in boxes[1:])
-        # Its colour is as far from the top as from the bottom.
+        # The coloured box is as far from the top as from the bottom.
         assert boxes[1][1] - boxes[0][1] == boxes[0][1] + boxes[0][3] - boxes[1][1] - boxes[1][3] == 7
         for item in group.iter(f"{SVG}text"):
             assert boxes[0][1] < int(item.get("y", "0")) < boxes[0][1] + boxes[0][3]

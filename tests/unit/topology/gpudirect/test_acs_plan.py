@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
 
 
 def masks(plan):
-    """{address: (role, mask)}"""
+    """Return {address: (role, mask)}."""
     return {port.address: (port.role, port.mask.text) for port in plan.ports}
 
 
@@ -33,7 +33,7 @@ def test_hgx_boards_in_virtual_machines(switch, gpus, nics):
     assert {found[port] for port in above(host, "nvme")} == {("other_port", "xx111x1")}
     roots = {port for port in found if host.function(port).port_type == "root_port"}
     assert {found[port] for port in roots} == {("root_port", "xx111x1")}
-    # Nothing passed through is below the root ports of the NVSwitches.
+    # Nothing that is passed through is below the root ports of the NVSwitches.
     assert not roots & above(host, "nvswitch")
 
 
@@ -65,7 +65,7 @@ def test_a_nic_that_shares_no_switch_with_a_gpu_keeps_the_kernels_default():
 
 
 def test_switches_in_two_levels_turn_at_the_upper_one():
-    """The NIC's switch and the GPU's are below a third: only the ports of that one turn their traffic."""
+    """The NIC's and the GPU's switches are below a third, and only its ports redirect the traffic between them."""
     build = servers.Build()
     to_nics, to_gpus = build.switch(build.root(0), 2)
     (nic_port,) = build.switch(to_nics, 1)
@@ -90,7 +90,7 @@ def test_virtual_functions_are_behind_the_port_of_their_function():
 
 
 def test_a_data_direct_function_and_a_nic_on_one_switch():
-    """Data-direct decides about the GPU's port, the NIC's keeps its own rule."""
+    """The GPU's port gets the rule for data-direct, and the NIC's port keeps its own."""
     build = servers.Build()
     to_dma, to_nic, to_gpu = build.switch(build.root(0), 3, servers.CX_SWITCH)
     build.device(to_dma, servers.DATA_DIRECT, "other")

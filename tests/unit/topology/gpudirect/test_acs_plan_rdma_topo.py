@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The plan judged by NVIDIA's own tool, on servers of the three topologies that it knows."""
+"""The plan, judged by NVIDIA's own tool, on servers of the three topologies that it knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import rdma_topo
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import acs_rules
 
 VIRTUAL, METAL = acs_rules.VIRTUAL_MACHINES, acs_rules.BARE_METAL
-# name: (the server, purpose, the arguments of the tool); its mode is not to be given for data-direct.
+# {name: (server, purpose, the tool's arguments)}; data-direct needs no argument for the mode.
 CASES = {
     "inline, virtual machines": (lambda: servers.inline(True), VIRTUAL, ["--virt"]),
     "inline, bare metal": (lambda: servers.inline(False), METAL, ["--no-virt"]),
@@ -37,7 +37,7 @@ def test_the_tool_accepts_the_plan(name, tmp_path):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_tool_refuses_one_flipped_bit(name, tmp_path):
-    """Each bit of each port that the rules name, one at a time."""
+    """The bits are all those that the rules name, on each port, one at a time."""
     build, purpose, arguments = CASES[name]
     host = build()
     plan = servers.apply_plan(host, purpose)

@@ -18,7 +18,7 @@ def test_a_mask_says_which_bits_are_on_off_and_left():
     assert mask.applied(0x03, 0x7F) == 0x5E
     assert mask.holds(0x5E, 0x7F)
     assert not mask.holds(0x5F, 0x7F)
-    # A bit that the port does not have is neither set nor missed, and named.
+    # A bit that the port does not have is neither set nor counted as wrong, but it is reported.
     assert mask.applied(0x00, 0x1F) == 0x1C
     assert mask.lacking(0x1F) == 0x40
 
@@ -39,7 +39,7 @@ def test_each_row_is_there_once():
 
 
 def test_translated_requests_are_never_blocked_nor_peers_filtered():
-    """Translation blocking (bit 1) and egress control (bit 5) are left as they are by every row."""
+    """No row changes translation blocking (bit 1) or egress control (bit 5)."""
     for rule in RULES:
         for mask in (rule.virtual_machines, rule.bare_metal):
             assert (mask.text[5], mask.text[1]) == ("x", "x")

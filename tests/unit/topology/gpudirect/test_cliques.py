@@ -17,7 +17,7 @@ def find(host, gpus=None):
 
 
 def with_host_bridges(host, device):
-    """Intel's host bridge at 00.0 of each root bus."""
+    """Add Intel's host bridge at 00.0 of each root bus."""
     for item in host.root_complexes:
         address = f"0000:{item.bus:02x}:00.0"
         if device:
@@ -53,12 +53,12 @@ def test_intels_host_bridges_by_the_kernels_table(device, below_switch, count):
 def test_the_host_bridge_of_the_gpus_own_root_complex_decides():
     host = with_host_bridges(servers.pcie_cards(servers.SAPPHIRE_RAPIDS, servers.INTEL_ROOT), 0x2F00)
     gpus = [item.address for item in host.functions if item.kind == "gpu"]
-    host.functions[-1].device_id = 0x1234  # the second node's, which the table does not have
+    host.functions[-1].device_id = 0x1234  # the id of the second node's host bridge, which the table does not have
     assert [clique.gpus for clique in find(host).cliques] == [tuple(gpus[:2])]
 
 
 def test_below_a_switch_without_redirection_the_host_bridge_does_not_matter():
-    """A switch without ACS, all of whose devices go to one virtual machine in one group."""
+    """All devices of a switch without ACS go to one virtual machine, as one group."""
     host = servers.pcie_cards(servers.SAPPHIRE_RAPIDS, servers.INTEL_ROOT)
     for item in host.functions:
         if item.port_type == "switch_downstream":

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The outlook on boards made up after public threads: the facts of their topologies, no recordings of the machines."""
+"""The outlook for made-up boards with the topology facts of public threads; they are not recordings of the machines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
     VIRTUAL_MACHINES,
 )
 
-# The boards of the threads that docs/gpudirect.md names: the GPUs and NICs below each of their switches.
+# The boards of the threads in docs/gpudirect.md: the GPUs and NICs below each of their switches.
 THREADS = {
     "nccl-tests#380, 8 H200, 4 ConnectX-7": lambda: servers.hgx(gpus=2, nics=1),
     "nccl#2171, 8 H100, 8 ConnectX-7": lambda: servers.hgx(gpus=1, nics=1),
@@ -35,7 +35,7 @@ def found(host, **more):
 @pytest.mark.parametrize("name", THREADS)
 def test_after_the_roles_no_known_cause_is_left(name):
     host = THREADS[name]()
-    # Before, each NIC's port has the kernel's default; the plan says what it will be.
+    # Before the tuning, each NIC's port has the kernel's default; ``tuned`` predicts the state after it.
     assert {pair.verdict for pair in found(host)} == {"slow"}
     for pairs in (found(host, tuned=True), found(tuned(host))):
         assert {pair.verdict for pair in pairs} == {"direct"}

@@ -31,7 +31,8 @@ def gpus(host: Host) -> list[str]:
         ({"1af4:*": False}, []),
         ({"1af4:*": False, "1af4:1043": True}, GPUS),
         ({"1af4:*": True, "1af4:1043": False}, []),
-        # Nothing on this host has it; and all of a vendor are only those that can be one.
+        # No device of this host has the first id, and a vendor's wildcard selects only devices that can be
+        # accelerators.
         ({"1002:744c": True, "8086:*": True, "1b36:*": True}, GPUS),
         ({"8086:10c9": False}, GPUS),
     ],

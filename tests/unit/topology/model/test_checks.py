@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A topology that no machine has is refused by name; an odd but true one is not."""
+"""Topologies that no machine can have are refused by name; unusual but possible ones are not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def drop(address: str) -> Callable[[dict[str, Any]], None]:
 
 
 def chain_of_bridges(count: int) -> list[dict[str, Any]]:
-    """So many bridges below each other, from the root bus of pci0000:10 down; their buses are not known."""
+    """Return a chain of ``count`` bridges below the root bus of pci0000:10; their bus numbers are unknown."""
     places = [f"0000:{bus:02x}:{slot:02x}.7" for bus in (0x10, *range(0xF0, 0x100)) for slot in range(32)]
     places = ["0000:10:1f.7", *(place for place in reversed(places) if not place.startswith("0000:10"))][: count - 1]
     places.append("0000:f0:00.0")

@@ -12,7 +12,7 @@ NVIDIA, AMD, MELLANOX, INTEL, HABANA, NEC, VIRTIO = 0x10DE, 0x1002, 0x15B3, 0x80
 @pytest.mark.parametrize(
     ("class_code", "vendor_id", "device_id", "wanted"),
     [
-        # Accelerators, with the ids that pci.ids has for them.
+        # Accelerators, with the ids of pci.ids.
         (0x030200, NVIDIA, 0x2330, "gpu"),  # H100 SXM5
         (0x030200, NVIDIA, 0x2335, "gpu"),  # H200
         (0x030000, NVIDIA, 0x2BB5, "gpu"),  # a graphics card
@@ -30,13 +30,13 @@ NVIDIA, AMD, MELLANOX, INTEL, HABANA, NEC, VIRTIO = 0x10DE, 0x1002, 0x15B3, 0x80
         (0x120000, HABANA, 0x1060, "gpu"),  # Gaudi 3
         (0x0B4000, NEC, 0x001C, "gpu"),  # Vector Engine
         (0x038000, VIRTIO, 0x1043, "gpu"),  # the emulated server's stand-in
-        (0x030200, 0x0000, 0x0000, "gpu"),  # of an NCCL file without ids
-        # Consoles, and what is no accelerator.
+        (0x030200, 0x0000, 0x0000, "gpu"),  # in an NCCL file without ids
+        # Consoles, and other devices that are no accelerators.
         (0x030000, 0x1D0F, 0x1111, "other"),  # Amazon
         (0x030000, 0x1A03, 0x2000, "other"),  # ASPEED
         (0x030000, 0x102B, 0x0522, "other"),  # Matrox
         (0x030000, 0x1002, 0x515E, "other"),  # ES1000
-        (0x030000, INTEL, 0x4680, "other"),  # a processor's own
+        (0x030000, INTEL, 0x4680, "other"),  # a processor's graphics
         (0x038000, INTEL, 0x56C3, "other"),
         (0x038000, INTEL, 0x0BDC, "other"),
         (0x030000, VIRTIO, 0x1050, "other"),  # virtio-vga
@@ -49,10 +49,10 @@ NVIDIA, AMD, MELLANOX, INTEL, HABANA, NEC, VIRTIO = 0x10DE, 0x1002, 0x15B3, 0x80
         (0x030000, 0x1414, 0x5353, "other"),  # Hyper-V
         (0x030000, 0x19E5, 0x1711, "other"),
         (0x030000, 0x126F, 0x0750, "other"),
-        (0x030200, 0xABCD, 0x0001, "other"),  # of a vendor that nobody named
+        (0x030200, 0xABCD, 0x0001, "other"),  # an unknown vendor
         (0x120000, 0x10EE, 0x5004, "other"),  # an FPGA
         (0x0B4000, INTEL, 0x4940, "other"),  # QuickAssist
-        # All else.
+        # Other kinds.
         (0x068000, NVIDIA, 0x22A3, "nvswitch"),
         (0x068000, INTEL, 0x0001, "other"),
         (0x020000, MELLANOX, 0x101D, "nic"),

@@ -53,7 +53,7 @@ def test_a_machine(version):
     host = read_hwloc(xml(version))
     first, second = host.numa_nodes
     assert (first.cpus, first.siblings, first.memory_bytes) == ([0, 2], [[0, 2]], 1024)
-    # CPU 3 is in no core of the XML: a core of its own.
+    # CPU 3 is in no core of the XML, and becomes a core itself.
     assert (second.cpus, second.siblings, second.memory_bytes) == ([1, 3], [[1], [3]], 0)
     assert [node.distances for node in host.numa_nodes] == [{"0": 10, "1": 21}, {"0": 21, "1": 10}]
     assert host.root_complexes == [RootComplex("pci0000:3a", 0, 0x3A, 0), RootComplex("pci0001:00", 1, 0, None)]
@@ -117,7 +117,7 @@ def test_malformed_xml(old, new, message):
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    # The first bit of the kind says that the kernel told the distances.
+    # The first bit of the kind means that the distances are the kernel's.
     [('kind="5"', 'kind="6"'), ('indexing="os"', 'indexing="gp"'), ('name="NUMALatency"', 'name="Mine"')],
 )
 def test_distances_that_are_not_the_kernel_s_are_not_taken(old, new):
@@ -125,7 +125,8 @@ def test_distances_that_are_not_the_kernel_s_are_not_taken(old, new):
     assert [node.distances for node in read_hwloc(xml().replace(old, new)).numa_nodes] == [{}, {}]
 
 
-# As hwloc 1.11 writes two nodes, the second with memory alone and a bus: a matrix over a base of 10, and one of cores.
+# Output of hwloc 1.11 for two nodes, the second with only memory and a bus: a matrix with a base of 10, and one of
+# cores.
 OLD = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE topology SYSTEM "hwloc.dtd">
 <topology>
@@ -201,15 +202,15 @@ def node(number: int, cpuset: str, more: str = "") -> str:
 @pytest.mark.parametrize(
     ("nodes", "cpus"),
     [
-        # Xeon Max in flat mode: HBM with the CPUs of the ordinary memory, whichever has the lower number.
+        # Xeon Max in flat mode: HBM shares the CPUs of the ordinary memory, and either may have the lower number.
         ([node(0, "0x3", 'subtype="DRAM"'), node(1, "0x3", 'subtype="HBM"')], {0: [0, 1], 1: []}),
         ([node(0, "0x3", 'subtype="HBM"'), node(1, "0x3", 'subtype="DRAM"')], {0: [], 1: [0, 1]}),
-        # Nothing says which is which: the kernel numbers nodes with CPUs first.
+        # Nothing distinguishes the two: the kernel numbers nodes with CPUs first.
         ([node(1, "0x3"), node(0, "0x3")], {0: [0, 1], 1: []}),
         # CXL memory of a package, or of the machine.
         ([node(0, "0x1"), node(1, "0x2"), node(2, "0x3")], {0: [0], 1: [1], 2: []}),
         ([node(2, "0x0"), node(0, "0x3")], {0: [0, 1], 2: []}),
-        # hwloc 1.x's way to say the kind, and 3.x's for memory set aside.
+        # The kind as in hwloc 1.x, and memory set aside as in 3.x.
         (
             [
                 node(0, "0x3")[:-2] + '><info name="Type" value="MCDRAM"/></object>',
@@ -228,7 +229,7 @@ def test_nodes_that_share_cpus(nodes, cpus):
     text = f'<topology version="2.0"><object type="Machine">{"".join(nodes)}{bridge}</object></topology>'
     host = read_hwloc(text)
     assert {item.id: item.cpus for item in host.numa_nodes} == cpus
-    # A bus is on the one node that has CPUs; of two nobody knows which.
+    # A bus is on the only node that has CPUs; if two have CPUs, its node is unknown.
     owners = [number for number, own in cpus.items() if own]
     assert [item.numa_node for item in host.root_complexes] == [owners[0] if len(owners) == 1 else None]
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NCCL topology files: what is read of them, and what NCCL would refuse or take for something else."""
+"""NCCL topology files: what is read from them, and what NCCL would refuse or misread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recor
 
 ORIGINALS = os.environ.get("SAILLOFT_RECORDINGS")
 
-# A dump of NCCL's, as it looks with a GPU, an InfiniBand NIC, an NVSwitch and a socket interface.
+# A dump by NCCL, in its usual form, with a GPU, an InfiniBand NIC, an NVSwitch and a socket interface.
 DUMP = """\
 <!-- a server -->
 <system version="1">
@@ -103,7 +103,7 @@ def test_a_node_that_the_kernel_does_not_know() -> None:
 
 
 def test_what_no_machine_has_is_refused() -> None:
-    """NCCL takes it; whoever reads the host would have each CPU of node 1 twice."""
+    """NCCL accepts the file, but the host read from it would have each CPU of node 1 twice."""
     text = DUMP.replace('affinity="0000000e,000000f0"', 'affinity="0000000e,000000ff"')
     check_nccl(text)
     with pytest.raises(TopologyError, match="CPU 0 of NUMA node 1 is on node 0 too"):
@@ -120,13 +120,13 @@ def test_the_kind_is_of_what_is_below_where_there_is_no_class() -> None:
 
 
 def devices(count: int, domain: int) -> str:
-    """So many elements, 100 at most below one."""
+    """Return ``count`` elements, at most 100 below another."""
     places = [f'<pci busid="{domain:04x}:{number // 32:02x}:{number % 32:02x}.0"/>' for number in range(count)]
     groups = [places[at : at + 100] for at in range(0, count, 100)]
     return "".join(f"{group[0][:-2]}>{''.join(group[1:])}</pci>" for group in groups)
 
 
-# With the 18 that are there it is the most that NCCL reads.
+# With the 18 existing elements this is the most that NCCL reads.
 FULL = DUMP.replace('<nic>\n      <net name="lo"/>', f'{devices(237, 1)}<nic>\n      <net name="lo"/>')
 ATTRIBUTES = " ".join(f'a{number}="1"' for number in range(9))
 
@@ -134,7 +134,7 @@ ATTRIBUTES = " ".join(f'a{number}="1"' for number in range(9))
 @pytest.mark.parametrize(
     ("was", "becomes", "said"),
     [
-        # What its parser cannot read.
+        # Text that NCCL's parser cannot read.
         ("<!-- a server -->", '<?xml version="1.0"?>', "line 1: NCCL knows no XML declaration"),
         ("<!-- a server -->", "<!--a=b-->", "first word holds a '='"),
         ("<!-- a server -->", "<!-- a server", "does not end"),
@@ -150,7 +150,7 @@ ATTRIBUTES = " ".join(f'a{number}="1"' for number in range(9))
         ('numaid="0"', 'numaid="0" numaid="0"', "numaid twice"),
         ('numaid="0" ', f'numaid="0" {ATTRIBUTES} b="" ', "more than 16 attributes"),
         ('numaid="0" ', f'numaid="0"{" " * 12}', "more than 16 attributes"),
-        # What it skips or stops at.
+        # Text that NCCL skips or at which it stops.
         ("<nic>\n      <net name", "<NIC>\n      <net name", "knows no <NIC> below <cpu>"),
         ('<net name="lo"/>', '<gpu dev="0"/>', "knows no <gpu> below <nic>"),
         (
@@ -167,9 +167,9 @@ ATTRIBUTES = " ".join(f'a{number}="1"' for number in range(9))
         (' count="5"', "", "<nvlink>: count is missing"),
         ('name="lo"', 'dev="0"', "<net>: name is missing"),
         (' modelid="143"', "", "familyid without modelid"),
-        # With busid, class and link_width it has 12, and NCCL adds five.
+        # With busid, class and link_width it has 12 attributes, and NCCL adds five.
         ('class="0x020000"', f'class="0x020000" {ATTRIBUTES}', "with those that NCCL adds it has 17 attributes"),
-        # What it takes for something else.
+        # Text that NCCL misreads.
         ('numaid="1"', 'numaid="one"', "numaid 'one' is no number"),
         ('numaid="1"', 'numaid="0x1"', "not written as the kernel does"),
         ('numaid="1"', 'numaid="0"', "numaid 0 is there twice"),
@@ -198,7 +198,7 @@ def test_what_nccl_would_not_take(was: str, becomes: str, said: str) -> None:
         read_nccl(text)
 
 
-# What RCCL dumps of two dies of a GPU behind a switch, which is there once for each die.
+# RCCL's dump of two dies of a GPU behind a switch, which appears once for each die.
 RCCL_DUMP = """\
 <system version="2">
   <cpu numaid="0" affinity="0000000f" arch="x86_64" vendor="AuthenticAMD" familyid="175" modelid="1">
@@ -257,7 +257,7 @@ def test_nccl_itself_would_not_read_rccl_s_file() -> None:
         ('target="0000:c7:00.0" ', "", "line 7: <xgmi>: target is missing"),
         ("<xgmi ", "<c2c ", "line 7: RCCL knows no <c2c> below <gpu> and skips it"),
         ('c1:00.0" class="0x060400"', 'c1:00.0" class="0x120000"', "class 0x120000 is a device's"),
-        # With those that RCCL adds it is one more than there is space for.
+        # With the attributes that RCCL adds, it is one more than there is space for.
         ('gcn="gfx942"', " ".join(f'a{number}="1"' for number in range(9)), "it has 17 attributes, of 16"),
         ('version="2"', 'version="1"', "line 7: NCCL knows no <xgmi> below <gpu> and skips it"),
     ],
@@ -294,7 +294,7 @@ def test_of_devices_with_one_address_the_first_is_read_and_the_other_named() -> 
     assert host.notes == [
         "NCCL topology, line 25: the nic 0000:18:00.0 and all below it are left out, line 5 has the address already"
     ]
-    # A switch that is not the same one is none of its branches.
+    # A switch that is not the same one is not merged with it.
     other = RCCL_DUMP.replace('c5:00.0" class="0x060400" link_speed="16 GT/s"', 'c5:00.0" class="0x060400"', 1)
     assert [item.address for item in read_nccl(other).functions if item.kind == "gpu"] == ["0000:c6:00.0"]
     assert read_nccl(other).notes == [
@@ -332,7 +332,7 @@ def test_the_most_that_nccl_reads() -> None:
         check_nccl(wide)
 
 
-# Of the files that clouds ship: GPUs, NICs, switches, NUMA nodes, and how often each path class.
+# The files that clouds ship: the numbers of GPUs, NICs, switches and NUMA nodes, and of pairs by path class.
 SHIPPED = {
     "azure-ndv4-topo.xml": ((8, 8, 4, 4), {"SYS": 96, "PIX": 24}),
     "azure-ndv5-topo.xml": ((8, 8, 8, 2), {"SYS": 64, "PHB": 48, "PIX": 8}),
@@ -355,8 +355,8 @@ def test_files_that_clouds_ship(name: str) -> None:
     assert {item.link.max_width for item in host.functions if item.link} == {16}
 
 
-# By recording: the original's file, and how many pairs of GPUs and NICs are how far apart. That of p5 leaves classes
-# and ids to NCCL, so that nobody else can tell its devices.
+# By recording: the original's file, and the number of pairs of GPUs and NICs by path class. The file of p5 leaves
+# classes and ids to NCCL, so no other program can identify its devices.
 RECORDED = {
     "aws-p4d-24xl": ("aws-p4d-24xl", {"PIX": 12, "PHB": 18, "SYS": 36}),
     "aws-p5-48xl": ("aws-p5.48xl", {}),
@@ -373,7 +373,7 @@ def test_the_guests_of_clouds(name: str) -> None:
     assert Counter(pairs(host, devices).values()) == RECORDED[name][1]
     if ORIGINALS:
         original = read_recording(f"{ORIGINALS}/topology/{RECORDED[name][0]}-topo.xml")
-        # Names of interfaces are numbered anew in a recording.
+        # A recording numbers the names of interfaces again.
         for function in [*host.functions, *original.functions]:
             function.interfaces = {kind: ["?"] * len(names) for kind, names in function.interfaces.items()}
         assert host == original

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The recordings say what they say they do, and what their originals say."""
+"""The recordings agree with their descriptions and with their originals."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_emulated_server(recording):
     assert host.iommu.interrupt_remapping is True
 
 
-# GPUs, NICs, NVSwitches, root complexes, NUMA nodes that each machine has.
+# The numbers of GPUs, NICs, NVSwitches, root complexes and NUMA nodes of each machine.
 MACHINES = {
     "nvidia-dgx2": (16, 0, 11, 4, 2),
     "llnl-lassen": (4, 6, 0, 7, 2),
@@ -100,7 +100,7 @@ FORMS = {
     "hwloc-1-epyc": (0, 3, 6, [12] * 8, 0),
     "nodes-that-share-cpus-knl": (0, 4, 1, [72, 72, 64, 64, 0, 0, 0, 0], 0),
     "repeated-busid-x9drg": (3, 2, 2, [16, 16], 1),
-    # Four buses without a bridge above them, and six functions without vendor and device.
+    # Four buses have no bridge above them, and six functions have no vendor and device.
     "sys-without-links-power9": (0, 0, 6, [88, 88, 0, 0, 0, 0, 0, 0], 10),
     "sys-without-link-speeds-r910": (0, 5, 2, [10] * 4, 0),
 }
@@ -115,7 +115,7 @@ def test_machines_read_from_forms_that_are_hard_to_read(recording, name):
 
 
 def test_a_gpu_of_the_class_of_displays_is_one_where_the_inventory_says_so(recording):
-    """MI50 and Radeon Pro VII have one device number, and these four have the class of displays."""
+    """MI50 and Radeon Pro VII have the same device number, and these four have the display class."""
     host = recording("forms/hwloc-1-epyc")
     recognise(host, {"1002:66a1": True})
     assert [function.kind for function in host.functions].count("gpu") == 4

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""One reader for every form of a recording, told by content; what is broken or hostile is refused."""
+"""One reader recognises every form of a recording by its content; broken and hostile files are refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NCCL = '<system version="1"><cpu numaid="0" affinity="0000000f" arch="x86_64" ve
 
 @pytest.fixture
 def built(machine):
-    """A machine with a port and a GPU below it; its root, and what it is."""
+    """A machine with a port and a GPU below it: its root folder, and the host that is read from it."""
     port = machine.pci("pci0000:10/0000:10:00.0", pci_class="60400")
     machine.pci(f"{port.partition('devices/')[2]}/0000:11:00.0", pci_class="30200")
     return machine.root, machine.read()
@@ -56,7 +56,7 @@ def written(tmp_path: Path, content: bytes | str, name: str = "no-name-that-says
 
 
 def tar_of(*members: tuple[str, bytes, str]) -> bytes:
-    """A tar of (name, type, link or content)."""
+    """Return a tar of (name, type, link or content)."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for name, kind, text in members:
@@ -95,7 +95,7 @@ def test_json_is_read_alone_and_under_its_key(built, tmp_path):
     (node,) = host.numa_nodes
     known = replace(host, numa_nodes=[replace(node, memory_free_bytes=None)])
     assert read_recording(written(tmp_path, text)) == known
-    # What changes on a host that nobody changes makes no other recording.
+    # Values that vary on an unchanged host, such as free memory, do not change the recording.
     meminfo = root / "sys/devices/system/node/node0/meminfo"
     meminfo.write_text(meminfo.read_text().replace("512 kB", "511 kB"))
     assert read_recording(str(root)) != host
@@ -114,7 +114,7 @@ def test_xml_is_told_by_its_root_element(tmp_path):
 @pytest.mark.parametrize("name", ["aws-p4d-24xl", "aws-p5.48xl", "azure-ndv4", "azure-ndv5"])
 def test_original_nccl_files_are_read(name):
     host = read_recording(str(Path(ORIGINALS or "") / "topology" / f"{name}-topo.xml"))
-    # That of p5 leaves classes and ids to NCCL, which looks them up in the guest.
+    # The file of p5 leaves classes and ids to NCCL, which looks them up in the guest.
     assert [function.kind for function in host.functions].count("gpu") == (0 if name == "aws-p5.48xl" else 8)
 
 
@@ -180,7 +180,7 @@ def test_what_is_neither_a_file_nor_a_directory_is_refused_before_it_is_opened(t
     os.mkfifo(tmp_path / "pipe")
     assert no_recording(tmp_path / "pipe") == f"{tmp_path}/pipe is a pipe; a recording is {recordings.FORMS}"
     assert no_recording("/dev/zero") == f"/dev/zero is a device; a recording is {recordings.FORMS}"
-    monkeypatch.chdir(tmp_path)  # the name of a socket is short
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket")
     assert no_recording("socket") == f"socket is a socket; a recording is {recordings.FORMS}"
@@ -218,7 +218,7 @@ FILE, DIRECTORY, LINK = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE
         [("sys/../../out", FILE, "x")],
         [("sys/link", LINK, "/etc")],
         [("sys/link", LINK, "../../etc")],
-        # What text takes for the tree's top is above it, once "here" is followed.
+        # As text, this target is the tree's top; it is above the tree once the link "here" is followed.
         [("sys/here", LINK, "."), ("sys/up", LINK, "here/../..")],
         [("sys/here", LINK, "."), ("sys/here/here/here/up", LINK, "../../../..")],
         [("sys/link", LINK, "devices"), ("sys/link/file", FILE, "x")],
@@ -252,7 +252,7 @@ def test_links_as_the_kernel_has_them_stay_links(tmp_path):
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress], ids=["tar", "gz", "bz2", "xz"])
 def test_a_tar_that_is_cut_short_is_refused_wherever_it_is_cut(built, tmp_path, pack):
     whole = pack(packed(built[0]))
-    # The last quarter of a plain tar may be nothing but the padding of its last block.
+    # The last quarter of a plain tar may be only the padding of its last block.
     end = len(packed(built[0]).rstrip(b"\0")) if pack is bytes else len(whole)
     for cut in (end // 4, end // 2, end // 2 // 512 * 512, end - 1):
         path = written(tmp_path, whole[:cut])

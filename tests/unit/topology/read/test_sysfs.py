@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The host from /sys: processors, memory, kernel and IOMMU."""
+"""The host as read from /sys: processors, memory, kernel and IOMMU."""
 
 from __future__ import annotations
 

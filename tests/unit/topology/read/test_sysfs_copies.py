@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Copies of /sys that are not as the kernel has it."""
+"""Copies of /sys that differ from the kernel's tree."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sysfs_samples import config
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Link, TopologyError
 
-# -- copies that are not as the kernel has it
+# -- copies that differ from the kernel's tree
 
 
 def followed(machine):
-    """Put in place of each link to a function what it leads to, as ``scp -r`` and ``cp -rL`` do."""
+    """Replace each link to a function with a copy of its target, as ``scp -r`` and ``cp -rL`` do."""
     for link in (machine.root / "sys/bus/pci/devices").iterdir():
         target = link.resolve()
         link.unlink()
@@ -24,7 +24,7 @@ def followed(machine):
 
 @pytest.fixture
 def two_switches(machine):
-    """A root port, and below it a switch with a GPU and an SR-IOV NIC; a GPU on another root bus."""
+    """A root port with a switch below it, which has a GPU and an SR-IOV NIC; another GPU is on another root bus."""
     port = "pci0000:3a/0000:3a:00.0"
 
     def bridge(path: str, first: int, last: int) -> None:
@@ -71,7 +71,7 @@ def test_folders_in_place_of_links(two_switches, tree):
             "bus 0000:3a is below no bridge that was copied, and counts as a root bus of its own: how far its devices "
             "are from others is not sure; copy /sys with its links (tar)"
         ]
-        # That bus 0 is a root bus needs no proof.
+        # Bus 0 is known to be a root bus even without its folder.
         (machine.root / "sys/devices/pci0000:00").rmdir()
         assert len(machine.read().notes) == 1
 

@@ -30,7 +30,7 @@ def test_malformed_nodes(machine, path, text, message):
         machine.read()
 
 
-# -- bad input: each names its path
+# -- bad input: each error names the path
 
 
 def test_vfs_that_are_not_all_there(machine):
@@ -110,7 +110,7 @@ def test_a_pipe_in_place_of_a_file_makes_nobody_wait(machine):
 def test_a_socket_in_place_of_a_file(machine, monkeypatch):
     path = machine.root / "proc/cmdline"
     path.unlink()
-    monkeypatch.chdir(path.parent)  # the name of a socket is short
+    monkeypatch.chdir(path.parent)  # the path of a socket must be short
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("cmdline")
     with pytest.raises(TopologyError) as error:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The PCI tree from /sys."""
+"""The PCI tree as read from /sys."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_rom_is_bar_6_and_a_bridges_windows_are_none(machine):
 
 
 def test_low_flag_bits_are_not_the_kind(machine):
-    # Bit 0 of a ROM's flags says that it is enabled; a line with that alone, or without an end, is no BAR.
+    # Bit 0 of a ROM's flags means that it is enabled; a line with only that bit, or without an end address, is no BAR.
     lines = ["0x1000 0x1fff 0x1", "0x0 0x0 0x40200", *["0x0 0x0 0x0"] * 4, "0xfe000000 0xfe0fffff 0x46201"]
     machine.pci("pci0000:00/0000:00:01.0", resource="\n".join(lines))
     assert machine.one().bars == [Bar(6, 1 << 20, "memory", 32, True)]

@@ -41,7 +41,7 @@ def mounts(machine, *lines: str) -> None:
 
 
 def stack(machine, name: str, numbers: str, *below: str) -> None:
-    """A virtual block device on others."""
+    """Add a virtual block device on top of others."""
     top = f"sys/devices/virtual/block/{name}"
     for slave in below:
         machine.link(f"{top}/slaves/{slave}", f"sys/class/block/{slave}")

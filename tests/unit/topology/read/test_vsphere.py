@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""ESXi hosts read through the simulated API, held against the recordings that they are made from."""
+"""ESXi hosts read through the simulated API, compared with the recordings from which they are made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.vsphe
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.topology import read
 
 SERVERS = ("aws-g4dn-metal", "nvidia-dgx2", "supermicro-4029gp-ve")
-# What the API tells of each function.
+# The attributes of each function that the API returns.
 TOLD = (
     "address", "root_complex", "parent", "vendor_id", "device_id", "kind", "physical_function",
 )  # fmt: skip
@@ -37,7 +37,7 @@ def test_a_recorded_server_is_read_back_as_far_as_the_api_tells(name, tmp_path):
     for function in host.functions:
         other = known[function.address]
         assert [getattr(other, key) for key in TOLD] == [getattr(function, key) for key in TOLD]
-        # The API has no programming interface, the last byte of the class code.
+        # The API has no programming interface, which is the last byte of the class code.
         assert other.class_code == function.class_code & ~0xFF
         assert found.node_of(other) == host.node_of(function)
         assert (other.sriov and other.sriov.vfs) == (function.sriov and function.sriov.vfs)

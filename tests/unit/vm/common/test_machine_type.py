@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
-# What the distributions' QEMUs call their versions.
+# The version names of the distributions' QEMU packages.
 VERSIONS = (
     "pc-q35-2.10",
     "pc-q35-4.0.1",
@@ -64,13 +64,13 @@ def test_another_machine(other: str) -> None:
 
 
 def on_host(*machines: str, domain: ObservedDomain | None = None) -> Hypervisor:
-    """A host whose q35 is the last of ``machines``."""
+    """Return a host whose q35 is the last of ``machines``."""
     one = Accelerator(288, ["bios", "efi"], machines[-1], dict.fromkeys(machines, 288))
     return hypervisor(accelerators={"kvm": one}, domains={domain.name: domain} if domain else {})
 
 
 def defined(machine: str, running: bool = False, **changes: Any) -> ObservedDomain:
-    """The virtual machine of the lab, as a host whose q35 was ``machine`` then defined it."""
+    """Return the lab's virtual machine as it was defined by a host whose q35 was ``machine``."""
     return observed(plan(hypervisor=on_host(machine), **changes), running)
 
 
@@ -89,7 +89,7 @@ def test_a_second_run_does_nothing(version: str) -> None:
 def test_the_alias_is_what_it_stands_for_when_the_domain_is_made() -> None:
     assert plan(hypervisor=on_host("pc-q35-noble", "pc-q35-8.2")).machine == "pc-q35-8.2"
     assert 'machine="pc-q35-8.2"' in render(plan(hypervisor=on_host("pc-q35-8.2")))
-    # Without a libvirt to ask, libvirt resolves it.
+    # Without a connection to libvirt the alias stays, and libvirt resolves it.
     assert 'machine="q35"' in render(plan())
 
 
@@ -108,7 +108,7 @@ def test_a_newer_version_is_told_and_not_taken() -> None:
     newer = on_host("pc-q35-8.2", "pc-q35-10.0", domain=defined("pc-q35-8.2"))
     assert [note for note in plan(hypervisor=newer).notes if "machine" in note] == [told]
     assert plan(hypervisor=newer).to_dict()["machine"] == "pc-q35-8.2"
-    # Nothing is to tell of a new one, of one that is the newest, and of one that its user pinned.
+    # There is no note for a new machine, for one with the newest version, and for one whose user pinned the version.
     same = on_host("pc-q35-8.2", domain=defined("pc-q35-8.2"))
     for made in (
         plan(hypervisor=on_host("pc-q35-8.2")),

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Devices for several virtual machines of a host together."""
+"""Devices for several virtual machines of a host, allocated together."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse im
 
 
 def test_what_stays_free_is_whole() -> None:
-    # Three single GPUs: two on one switch and one beside them, so that a whole node is free.
+    # Three single GPUs: two are on one switch and one is on the next, so that a whole node remains free.
     got = together(big(), *(small(name, 1) for name in "abc"))
     assert sorted(chain.from_iterable(got.values())) == ["0000:13:00.0", "0000:14:00.0", "0000:23:00.0"]
-    # Two of three: the third on the node that is broken already.
+    # Two requests for three GPUs: the third GPU is on the node that is already partly used.
     got = together(big(), small("a", 3, vcpus=3), small("b", 3, vcpus=3))
     assert sorted(map(tuple, got.values())) == [
         ("0000:13:00.0", "0000:14:00.0", "0000:23:00.0"),
@@ -41,7 +41,7 @@ def test_all_gpus_of_a_host_in_any_sizes() -> None:
         assert sorted(address for item in got for address in addresses(item)) == [
             f"0000:{bus:02x}:00.0" for bus in (0x13, 0x14, 0x23, 0x24, 0x83, 0x84, 0x93, 0x94)
         ]
-        # Whatever fits one node is on one node, and a pair that fits one switch on one switch.
+        # Requests that fit one node are on one node, and a pair that fits one switch is on one switch.
         for item in got:
             assert len({function.numa_node for function in item.chosen.gpus}) == (2 if len(item.chosen.gpus) > 4 else 1)
             if len(item.chosen.gpus) == 2:
@@ -71,7 +71,7 @@ def test_recorded_machines(name: str, sizes: tuple[int, ...]) -> None:
     per_node = Counter(function.numa_node for function in host.functions if function.kind == "gpu")
     for item in got:
         nodes = Counter(function.numa_node for function in item.chosen.gpus)
-        # As few nodes as hold so many.
+        # The number of nodes is the least that has so many GPUs.
         fewest = next(n for n in range(1, 5) if sum(sorted(per_node.values())[-n:]) >= len(item.chosen.gpus))
         assert len(nodes) == fewest
 
@@ -93,7 +93,7 @@ def test_all_together_are_too_many() -> None:
 
 def test_a_nic_that_only_one_is_near_to_is_left_to_it() -> None:
     host = big()
-    # a could have either of two switch-mates, b only the second.
+    # Two NICs are on a's switch, and b can only use the second of them.
     extra = endpoint("0000:16:00.0", "0000:12:02.0", "pci0000:10", "nic", numa_node=0)
     host.functions.append(extra)
     known = host.by_address()
@@ -106,7 +106,7 @@ def test_a_nic_that_only_one_is_near_to_is_left_to_it() -> None:
     ]
     got = together(host, requests[0], requests[2])
     assert got == {"a": ["0000:13:00.0", "0000:15:00.0"], "c": ["0000:83:00.0", "0000:85:00.0"]}
-    # Four NICs, two on each node: nobody's distance is the least without regard to the others.
+    # There are four NICs, two on each node: no machine can have its nearest NICs without regard to the others.
     got = together(host, *requests)
     assert len(set(chain.from_iterable(got.values()))) == 3 + 4
     assert got["c"] == ["0000:83:00.0", "0000:85:00.0"]
@@ -114,7 +114,7 @@ def test_a_nic_that_only_one_is_near_to_is_left_to_it() -> None:
 
 def test_the_only_near_nic_goes_to_who_has_no_other() -> None:
     host = big()
-    # In front of both switches of node 0 (PHB to either) one more NIC: a has it as near as b's only neighbour.
+    # One more NIC is in front of both switches of node 0 (PHB to each), as near to a as the only NIC on b's switch.
     port = "0000:10:05.0"
     host.functions.append(bridge(port, None, "pci0000:10", "root_port"))
     host.functions.append(endpoint("0000:19:00.0", port, "pci0000:10", "nic", numa_node=0))
@@ -151,7 +151,7 @@ def pages(host: Host, *free_gib: int) -> Host:
 
 
 def test_a_switch_without_its_ports_is_a_place() -> None:
-    """As in NCCL's files. The NIC on the GPU's own switch is nearer than that on the switch above."""
+    """NCCL's files have such switches. The NIC on the GPU's own switch is nearer than the one on the switch above."""
     name = "pci0000:10"
     top = bridge("0000:11:00.0", None, name, "switch_upstream")
     functions = [top, endpoint("0000:12:00.0", top.address, name, "nic")]
@@ -173,13 +173,13 @@ def test_two_that_do_not_fit_a_node_together_are_on_two() -> None:
         item.name: item.chosen.gpus[0].numa_node for item in plan_domains(pages(big(), 32, 32), parse_specs([a, b]))
     }
     assert sorted(nodes.values()) == [0, 1]
-    # Where both fit, both are on one, so that the other stays whole.
+    # If both fit on one node, they are on one, so that the other remains whole.
     got = plan_domains(pages(big(), 64, 64), parse_specs([a, b]))
     assert [item.chosen.gpus[0].numa_node for item in got] == [0, 0]
-    # A node without pages is none for them.
+    # A node without pages is not used for them.
     got = plan_domains(pages(big(), 0, 64), parse_specs([a, b]))
     assert [item.chosen.gpus[0].numa_node for item in got] == [1, 1]
-    # What another domain has is not there for them, and what an existing one has is counted once.
+    # Pages of another domain are not available, and those of an existing requested domain count once.
     other = plan_domains(pages(big(), 64, 64), parse_specs([small("0", 1) | {"memory_mib": 50 * 1024}]))[0]
     there = hypervisor(domains={"0": observed(other)})
     got = plan_domains(pages(big(), 64, 64), parse_specs([a, b]), there)
@@ -192,6 +192,6 @@ def test_two_that_take_what_cpus_are_left_are_on_two_nodes() -> None:
     requests = [small(name, 1) | {"vcpus": None} for name in "ab"]
     got = plan_domains(big(), parse_specs(requests))
     assert [item.chosen.gpus[0].numa_node for item in got] == [0, 1]
-    # Who says how many is served before who takes the rest, in either order.
+    # Machines with a number of vCPUs are planned before those that take the remaining CPUs, in either order.
     mixed = [small("a", 4) | {"vcpus": None}, small("b", 4) | {"vcpus": 4}, small("c", 0) | {"gpus": {}, "vcpus": 2}]
     assert together(big(), *mixed)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The devices of one virtual machine: the nearest first, and refusals."""
+"""The devices of one virtual machine: the nearest ones first, and refusals."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def test_what_a_domain_has_it_keeps() -> None:
     named = small("b", 0) | {"gpus": {"addresses": ["0000:23:00.0", "0000:24:00.0"]}}
     first, second = plan_domains(host, parse_specs([small("a", 1), named]))
     assert addresses(first) == ["0000:13:00.0"]
-    # Fresh it would be on the first switch.
+    # A new machine would be on the first switch.
     there = hypervisor(domains={"b": observed(second)})
     assert addresses(plan_domains(host, parse_specs([small("b", 2)]))[0]) == ["0000:13:00.0", "0000:14:00.0"]
     assert addresses(plan_domains(host, parse_specs([small("b", 2)]), there)[0]) == addresses(second)
-    # New ones do not move it, whatever they would gain, and its CPUs stay, too.
+    # New machines do not move it, whatever they would gain, and its CPUs stay as well.
     newer, kept = plan_domains(host, parse_specs([small("0", 4), small("b", 2)]), there)
     assert addresses(kept) == addresses(second)
     assert addresses(newer) == ["0000:83:00.0", "0000:84:00.0", "0000:93:00.0", "0000:94:00.0"]
@@ -82,7 +82,7 @@ def test_one_that_grows_does_not_move_the_others() -> None:
     assert addresses(kept) == addresses(second)
     assert [cell.cpus for cell in kept.processors.cells] == [cell.cpus for cell in second.processors.cells]
     assert addresses(first)[0] in addresses(grown)
-    # What a device list lets go of, another one may have in the same call.
+    # Another machine may get, in the same call, a device that is removed from a list.
     named = small("b", 0) | {"gpus": {"addresses": ["0000:83:00.0"]}}
     taking = small("c", 0) | {"gpus": {"addresses": [addresses(second)[0]]}}
     assert addresses(plan_domains(host, parse_specs([named, taking]), there)[1]) == [addresses(second)[0]]
@@ -133,7 +133,7 @@ def test_a_group_with_a_foreign_member() -> None:
     assert "its IOMMU group 17 also holds 0000:14:00.0 (driver igb); give that to the same virtual machine" in str(
         caught.value
     )
-    # Counts go round it; with both in the same virtual machine, or the other one free, there is nothing wrong.
+    # Counts avoid it; there is no problem if both are in the same virtual machine, or if the other one is free.
     assert "0000:15:10.2" in addresses(plan(host, nics={"per_gpu": 1}))
     assert "0000:15:10.0" in addresses(plan(host, nics={"addresses": ["0000:15:10.0", "0000:14:00.0"]}))
     known["0000:14:00.0"].driver = "vfio-pci"

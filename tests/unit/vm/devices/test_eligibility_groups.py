@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""IOMMU groups: no two virtual machines share one."""
+"""IOMMU groups: two virtual machines never share one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse im
 
 
 def one_group(host: Host, *members: str, acs: Acs | None = None) -> Host:
-    """``members`` in one IOMMU group, as behind switch ports without ACS."""
+    """Put ``members`` into one IOMMU group, as behind switch ports without ACS."""
     known = host.by_address()
     for address in members:
         known[address].iommu_group = 99
@@ -35,7 +35,7 @@ def test_a_group_goes_as_a_whole() -> None:
     assert together(host, small("a", 2))["a"] == ["0000:13:00.0", "0000:14:00.0"]
     got = together(host, small("a", 1), small("b", 1), small("c", 2))
     assert not {"0000:13:00.0", "0000:14:00.0"} & {*got["a"], *got["b"]}
-    # Of four single ones and a pair in one group, and eight GPUs: the pair is the group.
+    # There are eight GPUs, four single requests, and a request for a pair: the pair gets the group.
     got = together(host, *(small(name, 1) for name in "abcd"), small("z", 2))
     assert not {"0000:13:00.0", "0000:14:00.0"} & set(chain.from_iterable(got[name] for name in "abcd"))
     with pytest.raises(DomainError, match="each has a place on this host, and all of them together have none"):
@@ -57,11 +57,11 @@ def test_two_virtual_machines_behind_ports_without_acs_are_refused() -> None:
         "all of them to one virtual machine" in str(caught.value)
     )
     assert "in group 35 are 0000:23:00.0, 0000:24:00.0" in str(caught.value)
-    # By address: one is enough to have the group.
+    # With addresses, one member is enough to own the group.
     named = [small(name, 0) | {"gpus": {"addresses": [f"0000:{bus}:00.0"]}} for name, bus in (("a", 13), ("b", 14))]
     with pytest.raises(DomainError, match=r"0000:14:00.0, which belongs to virtual machine b, and two .* never share"):
         plan_domains(host, parse_specs(named))
-    # ACS that is there and off is said so.
+    # ACS that exists but is off is reported.
     known = host.by_address()
     for port in ("0000:12:00.0", "0000:12:01.0"):
         known[port].acs = Acs(0x5F, 0)
@@ -75,7 +75,7 @@ def test_no_nic_of_a_group_in_which_another_has_a_device() -> None:
     a = small("a", 0) | {"gpus": {"addresses": ["0000:13:00.0"]}}
     b = small("b", 0, nics=nics) | {"gpus": {"addresses": ["0000:14:00.0"]}}
     assert together(host, a, b)["b"] == ["0000:14:00.0", "0000:25:00.0"]
-    # Two NICs in one group: who gets one has the group.
+    # Two NICs are in one group: the machine that gets one owns the group.
     host = one_group(big(), "0000:15:00.0", "0000:25:00.0")
     for gone in ("0000:85:00.0",):
         host.by_address()[gone].used_by_host = ["carries a route"]
@@ -88,7 +88,7 @@ def test_a_gpu_is_not_chosen_where_that_would_take_the_last_nics() -> None:
     host = big()
     for gone in ("0000:85:00.0", "0000:95:00.0", "0000:25:00.0"):
         host.by_address()[gone].used_by_host = ["carries a route"]
-    # The only NIC is in the group of the GPU that a alone would take.
+    # The only NIC is in the group of the GPU that a would get if it were alone.
     one_group(host, "0000:13:00.0", "0000:15:00.0")
     b = small("b", 0, nics={"per_gpu": 1, "functions": "pf"}) | {"gpus": {"addresses": ["0000:23:00.0"]}}
     got = together(host, small("a", 1), b)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The order of distances, and devices for all wants at once, held against trying everything."""
+"""The order of distances, and devices for all wants at once, compared with trying every combination."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def device(path, node=0, address="0000:13:00.0", **more):
 
 
 def test_one_of_a_farther_class_is_worse_than_64_nearer_ones():
-    """The others of the farther choice are as near as can be."""
+    """The other devices of the farther choice have the least possible cost."""
     costs = [cost(WANT, device(PATHS[reach])) for reach in (PIX, PXB, PHB, NODE, SYS)]
     for near, far in zip(costs, costs[1:]):
         assert 64 * near < far + 63 * costs[0]
@@ -42,7 +42,7 @@ def test_of_equal_classes_the_nearer_node_and_then_the_common_bridges_count():
     assert far == sorted(far)
     assert far[1] - far[0] == 11
     assert far[2] - far[1] == 255 - 21
-    # A node that is not known, or has no distance, is as far as SLIT's "unreachable".
+    # A node that is unknown, or has no distance, is as far as SLIT's "unreachable".
     assert cost(WANT, device(PATHS[SYS], None)) == cost(WANT, device(PATHS[SYS], 7)) == far[2]
     deep = Want("a", (*HERE[:3], "12:00.0", "13:00.0"), DISTANCES)
     near = cost(deep, device((*HERE[:3], "12:00.0", "13:01.0")))
@@ -81,7 +81,7 @@ def test_no_two_machines_share_a_group():
     assert three.address in (first, second)
     assert set(assign([WANT, WANT], [one, two])) == {one.address, two.address}
     assert assign([WANT, other], [one, two]) is None
-    # Whoever holds one of the group has the others, too.
+    # The machine that holds one device of the group gets the others as well.
     held = Device(one.address, HERE, 0, 5, None, "b")
     assert assign([WANT, other], [held, two, three]) == [three.address, one.address]
 

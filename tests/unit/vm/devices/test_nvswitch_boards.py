@@ -46,7 +46,7 @@ def test_tables(board: nvswitch_boards.Board) -> None:
         assert set.union(*of_size) == everything
         if size <= 4:
             assert sum(map(len, of_size)) == len(everything)
-    # What is smaller lies within one that is larger, so that halves stay halves.
+    # A smaller partition is within a larger one, so that halves remain halves.
     for members in board.partitions.values():
         assert all(
             set(members) <= set(larger) or not set(members) & set(larger)
@@ -77,7 +77,7 @@ def test_recognised() -> None:
     assert found.physical_ids == {address: number for number, address in enumerate(gpus(hgx()), 1)}
     a100 = nvswitch_boards.recognise(hgx(0x20B2, 0x1AF1, 6))
     assert a100 is not None
-    # One baseboard: the partitions of the second, and across both, are not there.
+    # There is one baseboard: the partitions of the second, and those across both, do not exist.
     assert [item.id for item in a100.partitions] == [1, 7, 8, 11, 12, 13, 14, *range(19, 27)]
     dgx2 = nvswitch_boards.recognise(recording("nvidia-dgx2"))
     assert dgx2 is not None
@@ -108,7 +108,7 @@ def test_all_gpus_take_the_nvswitches() -> None:
     assert {item["kind"] for item in plan.to_dict()["devices"]} == {"gpu", "nvswitch"}
     named = plans(host, vm("a", 0, gpus={"addresses": gpus(host)}))["a"]
     assert len(named.chosen.nvswitches) == 4
-    # Planned again, as an existing one: the same.
+    # Planning it again as an existing machine gives the same.
     again = plans(host, vm("a", 8), hypervisor=hypervisor(domains={"a": observed(plan)}))["a"]
     assert again.to_dict()["devices"] == plan.to_dict()["devices"]
 
@@ -135,7 +135,7 @@ def test_some_gpus_are_a_partition() -> None:
     got = plans(host, vm("a", 1), vm("b", 2), vm("c", 4), vm("d", 1))
     address = gpus(host)
     assert chosen(got["c"]) == address[:4]
-    assert chosen(got["b"]) == [address[4], address[6]]  # 5 and 7, and not two neighbours on the bus
+    assert chosen(got["b"]) == [address[4], address[6]]  # modules 5 and 7, not two neighbours on the bus
     assert sorted([*chosen(got["a"]), *chosen(got["d"])]) == [address[5], address[7]]
     assert "must activate partition 1 (GPU physical id 1, 2, 3, 4)" in fabric_notes(got["c"])
     assert "must activate partition 5 (GPU physical id 5, 7)" in fabric_notes(got["b"])
@@ -160,7 +160,7 @@ def test_a_small_one_leaves_the_larger_partition_whole() -> None:
 
 def test_given_ids_come_before_the_order_on_the_bus() -> None:
     host = hgx()
-    # As on a server whose first GPUs on the bus are modules 5 to 8.
+    # This is a server whose first GPUs on the bus are modules 5 to 8.
     ids = dict(zip(gpus(host), (6, 8, 5, 7, 2, 4, 1, 3)))
     got = plans(host, vm("a", 2), vm("b", 4), gpu_module_ids=ids)
     assert sorted(ids[address] for address in chosen(got["b"])) in ([1, 2, 3, 4], [5, 6, 7, 8])
@@ -226,7 +226,7 @@ def test_one_that_grows_grows_into_a_partition() -> None:
     before = plans(host, vm("a", 0, gpus={"addresses": [gpus(host)[1]]}))["a"]
     there = hypervisor(domains={"a": observed(before)})
     grown = plans(host, vm("a", 2), hypervisor=there)["a"]
-    assert chosen(grown) == [gpus(host)[1], gpus(host)[3]]  # 2 and 4
+    assert chosen(grown) == [gpus(host)[1], gpus(host)[3]]  # modules 2 and 4
     beside = plans(host, vm("c", 0, gpus={"addresses": [gpus(host)[3]]}))["c"]
     there = hypervisor(domains={"a": observed(before), "c": observed(beside)})
     with pytest.raises(DomainError, match=r"no partition of 2 with 0000:14:00.0, which it has, is free"):

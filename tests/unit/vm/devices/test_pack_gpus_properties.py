@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Choosing for all virtual machines at once, held against trying everything."""
+"""The choice for all virtual machines at once, compared with trying every combination."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse im
 
 @st.composite
 def small_hosts(draw: st.DrawFn, groups: bool = True) -> Host:
-    """Up to 6 GPUs and 4 NICs behind up to 4 switches of 2 root complexes; some of them in common IOMMU groups."""
+    """Draw up to 6 GPUs and 4 NICs behind up to 4 switches of 2 root complexes; some share IOMMU groups."""
     functions = []
     switches = draw(st.integers(1, 4))
     left = {"gpu": 6, "nic": 4}
@@ -61,7 +61,7 @@ def small_hosts(draw: st.DrawFn, groups: bool = True) -> Host:
 
 @st.composite
 def requests(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """One to three virtual machines of one to four GPUs, some with a NIC for each."""
+    """Draw one to three virtual machines of one to four GPUs, some with a NIC for each GPU."""
     return [
         vm(f"vm-{at}", draw(st.integers(1, 4)), nics={"per_gpu": draw(st.integers(0, 1)), "functions": "pf"})
         for at in range(draw(st.integers(1, 3)))
@@ -69,7 +69,7 @@ def requests(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 def assignments(host: Host, asked: list[dict[str, Any]]) -> Iterator[list[set[str]]]:
-    """Every way to give each its GPUs (by whole IOMMU groups' GPUs) and NICs, no group in two hands."""
+    """Yield every way to assign GPUs (all GPUs of an IOMMU group together) and NICs, with no group shared by two."""
     known = host.by_address()
     group = {address: function.iommu_group for address, function in known.items()}
     of_kind = {kind: [item.address for item in host.functions if item.kind == kind] for kind in ("gpu", "nic")}
@@ -99,7 +99,7 @@ def assignments(host: Host, asked: list[dict[str, Any]]) -> Iterator[list[set[st
 
 
 def spread(host: Host, own: set[str]) -> int:
-    """The weighed distances of a virtual machine's GPUs, from the definition."""
+    """Return the weighted distances of a virtual machine's GPUs, from the definition."""
     around = Surroundings(host)
     places = [
         around.place(function) for function in host.functions if function.address in own and function.kind == "gpu"
@@ -162,7 +162,7 @@ def test_the_order_of_things_changes_nothing(host: Host, asked: list[dict[str, A
 
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[list[Unit], list[Request]]:
-    """Six GPUs on a few switches of two nodes, and up to three requests, some of which must have or only have some."""
+    """Draw six GPUs on a few switches of two nodes, and up to three requests, some with or limited to certain GPUs."""
     units = []
     for number in range(6):
         node, switch = draw(st.integers(0, 1)), draw(st.integers(0, 2))

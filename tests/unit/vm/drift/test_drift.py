@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A good domain on its host has no drift; one thing is changed, and exactly that is named.
+"""A correct domain on its host has no drift; after one change, exactly that change is reported.
 
-The domain is libvirt/inactive.xml, which libvirt wrote, and the host the emulated server that it was planned for.
+The domain is libvirt/inactive.xml, which libvirt wrote; the host is the emulated server for which it was planned.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def words(found: list[Drift]) -> list[str]:
 
 
 def named(found: list[Drift], text: str) -> Drift:
-    """The one item there is."""
+    """Return the only item."""
     assert len(found) == 1, words(found)
     assert re.search(text, found[0].what), found[0].what
     assert found[0].consequence
@@ -70,7 +70,7 @@ def renumbered(old: str, new: str) -> Callable[[Host], None]:
 
 
 def linked(address: str, link: Link) -> Callable[[Host], None]:
-    """Both ends of the link above, of which the upper one is always up to it."""
+    """Change both ends of the link above; the upper end can always do as much as the lower one."""
 
     def change(on: Host) -> None:
         step = on.function(address)
@@ -149,7 +149,7 @@ def two_cpus_change_node(on: Host) -> None:
 def test_the_host_has_changed(change: Callable[[Host], None], text: str, consequence: str) -> None:
     made = host()
     change(made)
-    # The record of the link is the fixture's: what it can do is a matter of its own.
+    # The record of the link is removed: another test covers the capability of a link.
     found = drift(made, re.sub(r'link="[^"]*"', 'link=""', DEFINED), re.sub(r'link="[^"]*"', 'link=""', LIVE))
     item = named(found, text)
     assert item.where == ["host"]
@@ -192,7 +192,8 @@ def test_a_foreign_driver_in_the_group() -> None:
     assert "not viable" in item.consequence
     changed("0000:15:00.0", iommu_group=group, driver=None)(made)
     assert "not isolated" in named(drift(made, DEFINED), "shares its IOMMU group").consequence
-    # Without a record it cannot be known that the group was another: what keeps the domain from starting is told.
+    # Without a record, nobody knows whether the group has changed: only what keeps the domain from starting is
+    # reported.
     assert drift(made, RECORD.sub("", DEFINED)) == []
 
 
@@ -220,7 +221,7 @@ def test_a_device_in_another_slot() -> None:
     assert {tuple(item.where) for item in found} == {("host",)}
     assert "still sees PIX, so NCCL takes them for nearer than they are" in found[1].consequence
     assert "still sees PHB, so NCCL takes them for farther than they are" in found[2].consequence
-    # The plan made now says the same, and its difference of records is told by these words.
+    # A new plan finds the same, and these words report the difference between the records.
     wanted = render(plan(made, **REQUEST))
     against = drift(made, DEFINED, None, wanted_of(wanted))
     assert [item for item in against if "record" in item.what] == []
@@ -317,7 +318,7 @@ def test_the_definition_is_not_the_plan(old: str, new: str, text: str, path: str
     item = named([item for item in found if not re.match(r"(GPU|NIC|VF|\d+ more)", item.what)], text)
     assert item.where == ["defined"]
     assert not path or path in item.paths
-    # The same of what runs, but for the record, which stays as it was at the start.
+    # The running domain has the same differences, except the record, which stays as it was at the start.
     live = [item for item in drift(host(), DEFINED, by_hand, wanted_of(WANTED)) if item.where != ["host"]]
     assert {item.where[0] for item in live} == (set() if "record" in text else {"running"})
     both = [item for item in drift(host(), by_hand, by_hand, wanted_of(WANTED)) if re.search(text, item.what)]
@@ -347,7 +348,7 @@ def test_a_flat_guest() -> None:
     assert "nearer than they are" in found[2].consequence
     assert {tuple(item.where) for item in found} == {("defined",)}
     assert len(found[0].paths) > 1
-    # Flat as the plan wants it is no drift.
+    # A flat guest is no drift if the plan wants it.
     assert drift(host(), flat, None, wanted_of(flat)) == []
 
 

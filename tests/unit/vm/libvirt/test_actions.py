@@ -49,7 +49,7 @@ def domain(of: Any = PLAN, running: bool = False, **changes: Any) -> ObservedDom
         ("present", domain(running=True, state="paused"), []),
         ("running", domain(OTHER), ["define", "start"]),
         ("running", domain(autostart=False), ["autostart", "start"]),
-        # Killed between define and start: the next run goes on from there.
+        # A run was killed between define and start: the next run continues from there.
         ("running", domain(autostart=False, running=False), ["autostart", "start"]),
     ],
 )
@@ -68,7 +68,7 @@ def test_what_runs_changes_only_by_a_restart_that_is_allowed(state: str) -> None
     assert {item.path for item in told.live_differences} >= {"vcpu", "cputune/vcpupin[1]/@cpuset"}
     done = chosen(state, have, allow_restart=True)
     assert (done.actions, done.restart_required) == (["define", "stop", "start"], False)
-    # The second run: defined, still running as it was.
+    # In the second run it is defined, and still runs as before.
     have.inactive_xml = render(PLAN)
     again = chosen(state, have)
     assert (again.actions, again.changed, again.restart_required) == ([], False, True)

@@ -12,7 +12,7 @@ CAPABILITIES = """<domainCapabilities><machine>pc-q35-7.2</machine><vcpu max='28
 
 
 class Respawn:
-    """ansible.module_utils.common.respawn, as far as it is called."""
+    """The functions of ansible.module_utils.common.respawn that are called."""
 
     def __init__(self, found, has_respawned=False):
         self.found, self.before, self.started = found, has_respawned, []
@@ -97,7 +97,7 @@ def test_a_domain_that_is_being_started_is_waited_for(monkeypatch: pytest.Monkey
 
 
 class Domain:
-    """The states of a domain that libvirt reports, one call after the other."""
+    """A domain whose states libvirt reports in successive calls."""
 
     def __init__(self, states: list[list[int]]) -> None:
         self._states = states

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Domains defined, started and read back by this machine's own libvirt and QEMU: a second run finds no difference.
 
-libvirt's QEMU driver runs inside this process (qemu:///embed, https://libvirt.org/drvqemu.html), below a folder of its
-own: no daemon, no KVM. Its guests are paused before their first instruction.
+libvirt's QEMU driver runs inside this process (qemu:///embed, https://libvirt.org/drvqemu.html), below a separate
+folder: no daemon, no KVM. Its guests are paused before their first instruction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(
     reason="libvirt's QEMU driver or QEMU is not installed here",
 )
 
-# A QEMU that logs by itself, as the one who runs the tests, in no cgroup.
+# QEMU writes its own log, runs as the tests' user, and is in no cgroup.
 SETTINGS = """stdio_handler = "file"
 security_driver = "none"
 namespaces = []
@@ -41,7 +41,7 @@ cgroup_controllers = []
 
 
 class Connection:
-    """libvirt's, which is not closed: the driver can be opened a few times only in one process."""
+    """A connection to libvirt that stays open, because a process can open the driver only a few times."""
 
     def __init__(self, uri: str) -> None:
         self._one = libvirt.open(uri)
@@ -50,7 +50,7 @@ class Connection:
         return getattr(self._one, name)
 
     def close(self) -> None:
-        """Left open."""
+        """Leave the connection open."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
         while not ended.is_set():
             libvirt.virEventRunDefaultImpl()
 
-    # The loop wakes at each turn of this timer, and so it ends.
+    # The loop wakes whenever this timer fires, and can then end.
     timer = libvirt.virEventAddTimeout(200, lambda *_: None, None)
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
@@ -97,7 +97,7 @@ def test_what_libvirt_makes_of_a_definition(connection: Connection, name: str) -
 
 @pytest.mark.parametrize("firmware", ["bios", "efi"])
 def test_what_libvirt_tells_of_a_running_domain(connection: Connection, firmware: str, tmp_path: Path) -> None:
-    """Without devices of the host and pinned memory, which this machine may not have."""
+    """The domain has no host devices or pinned memory, which this machine may lack."""
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", tmp_path / "base", "8M"], check=True)
     overlay = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", tmp_path / "base", "-F", "qcow2", tmp_path / "disk"]
     subprocess.run(overlay, check=True)
@@ -118,7 +118,7 @@ def test_what_libvirt_tells_of_a_running_domain(connection: Connection, firmware
     assert devices is not None
     for device in devices.findall("hostdev"):
         devices.remove(device)
-    # virtlogd writes the console's log, and does not run here.
+    # virtlogd would write the console's log, but does not run here.
     for serial in devices.findall("serial"):
         serial.remove(serial.find("log"))
     xml = ET.tostring(root, encoding="unicode")
@@ -129,7 +129,7 @@ def test_what_libvirt_tells_of_a_running_domain(connection: Connection, firmware
 
 
 def params(*domains: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """The arguments that the module gpu_domain passes on."""
+    """Return the arguments of the module gpu_domain."""
     given: dict[str, Any] = {
         "state": "present",
         "domains": list(domains),
@@ -145,7 +145,7 @@ def params(*domains: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 def asked(tmp_path: Path, **changes: Any) -> dict[str, Any]:
-    """A virtual machine whose files are there."""
+    """Return a request for a virtual machine whose files exist."""
     (tmp_path / "disk").touch()
     values = {"accelerator": "qemu", "firmware": "bios", "interfaces": [{"type": "user"}], "autostart": False}
     return request(**{**values, "disks": [{"path": str(tmp_path / "disk")}], **changes})
@@ -173,7 +173,7 @@ def test_the_machine_of_a_domain_outlives_other_changes(connection: Connection, 
     assert newest in there
     older = next(machine for machine in there if machine != newest and there[machine] >= 288)
     converge.converge(params(asked(tmp_path, machine=older)), check_mode=False)
-    # No longer pinned, and something else changes.
+    # It is no longer pinned, and something else changes.
     result = converge.converge(params(asked(tmp_path, vcpus=2)), check_mode=False)
     assert result["changed"] is True
     assert ET.fromstring(connection.lookupByName("gpu-vm").XMLDesc(0)).find("os/type").get("machine") == older

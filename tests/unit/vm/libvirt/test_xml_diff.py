@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""libvirt/inactive.xml and live.xml are what libvirt 9.0.0 wrote of this plan on the emulated server.
+"""libvirt/inactive.xml and live.xml are the XML that libvirt 9.0.0 wrote for this plan on the emulated server.
 
-Their metadata is younger: as libvirt 11.3 writes the plan's back (test driver).
+Only their metadata is newer: it is the plan's as libvirt 11.3 writes it back (test driver).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_what_somebody_added_by_hand() -> None:
 @pytest.mark.parametrize(
     ("addition", "expected"),
     [
-        # What somebody adds to an element that a plan writes is undone, as is what changes the machine.
+        # Additions to an element that a plan writes are undone, and so are those that change the machine.
         (
             ("<driver name='vfio'/>", "<driver name='vfio' iommufd='yes'/>"),
             ["devices/hostdev[0000:13:00.0]/driver/@iommufd"],
@@ -142,7 +142,7 @@ def test_an_addition_that_may_be_libvirts_is_told_and_left(addition: tuple[str, 
 
 
 def test_two_of_which_one_is_there() -> None:
-    """Arguments of QEMU are a list: their number and their order count."""
+    """QEMU's arguments are a list: their number and their order matter."""
     two = ("-device", "a"), ("-device", "b")
 
     def arguments(*pairs: tuple[str, str]) -> str:
@@ -165,7 +165,7 @@ def test_two_of_which_one_is_there() -> None:
 
 
 def test_an_interface_whose_network_leads_to_a_bridge() -> None:
-    """libvirt tells it as an interface of type bridge while the domain runs (virDomainNetDefFormat)."""
+    """libvirt reports it as an interface of type bridge while the domain runs (virDomainNetDefFormat)."""
     asked = wanted(interfaces=[{"source": "rails"}])
     source = "<source network='rails' portid='5d6a' bridge='br-rails'/><target dev='vnet0'/>"
     runs = libvirts("live").replace("<interface type='user'>", f"<interface type='bridge'>{source}")
@@ -191,7 +191,7 @@ def test_a_running_domain_tells_its_firmware_by_the_image() -> None:
     running = libvirts("live").replace("</os>", image)
     assert "os/@firmware" not in paths(differences(wanted(firmware="efi"), running))
     assert paths(differences(wanted(), running))["os/@firmware"] == (None, "efi")
-    # What it chose is what was asked for, unless it verifies what boots.
+    # The firmware that libvirt chose is the requested one, unless it verifies what it boots.
     assert differences(wanted(firmware="efi"), running) == []
     secure = running.replace("<loader ", "<loader secure='yes' ")
     assert list(paths(differences(wanted(firmware="efi"), secure))) == ["os/firmware"]

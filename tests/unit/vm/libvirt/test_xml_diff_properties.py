@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""No part of a domain can change, vanish, double or be added without the comparison naming it."""
+"""No part of a domain can change, vanish, be doubled or be added without the comparison naming it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
 
-# The wanted domain, and one that has it: as it is rendered, or as libvirt 9.0 wrote it back.
+# The wanted domain, and a domain that matches it: as rendered, or as libvirt 9.0 wrote it back.
 PAIRS = {name: (render(make()), render(make())) for name, make in PLANS.items()}
 PAIRS.update({name: (wanted(machine="pc-q35-7.2"), libvirts(name)) for name in ("inactive", "live")})
 
@@ -30,7 +30,7 @@ KINDS = ("remove", "double", "text", "attribute removed", "attribute changed", "
 
 
 def change(root: ET.Element, element: ET.Element, kind: str, pick: st.DataObject) -> bool:
-    """Change one thing of ``element``; False where it has no such thing."""
+    """Change one thing of ``element``; return False if it has no such thing."""
     parents = {child: parent for parent in root.iter() for child in parent}
     if kind in ("remove", "double"):
         if element is root:
@@ -42,7 +42,7 @@ def change(root: ET.Element, element: ET.Element, kind: str, pick: st.DataObject
             parents[element].insert(at, copy.deepcopy(element))
     elif kind == "text":
         if element is root:
-            return False  # libvirt keeps none there
+            return False  # libvirt keeps no text there
         element.text = f"{(element.text or '').strip()}1"
     elif kind == "attribute added":
         element.set("later", "1")
@@ -52,7 +52,7 @@ def change(root: ET.Element, element: ET.Element, kind: str, pick: st.DataObject
         if not element.attrib:
             return False
         name = pick.draw(st.sampled_from(sorted(element.attrib)))
-        # It stays a number where it is one, in hexadecimal too.
+        # A number stays a number, also in hexadecimal.
         changed = f"{element.attrib.pop(name)}1"
         if kind == "attribute changed":
             element.set(name, changed)
@@ -60,7 +60,7 @@ def change(root: ET.Element, element: ET.Element, kind: str, pick: st.DataObject
 
 
 def named_by(root: ET.Element, element: ET.Element) -> list[str]:
-    """The element's tag as the comparison writes it; before it that of one that is identified by what it holds."""
+    """Return the element's tag as the comparison writes it, and those of parents identified by their content."""
     parents = {child: parent for parent in root.iter() for child in parent}
     tags = []
     while element is not root:
@@ -96,7 +96,7 @@ def test_one_change_is_named(name: str, pick: st.DataObject) -> None:
     asked, before = STATEMENTS[name]
     after = statements(changed)
     lost = {path for path, value in before.items() if path in asked and after.get(path) != value}
-    # What libvirt added to the recording may go and come; what is asked for may not.
+    # libvirt's own additions in the recording may come and go; requested parts may not.
     if name not in ("inactive", "live") or lost:
         assert any(tag in item.path for item in found for tag in tags), (kind, tags)
     if lost:

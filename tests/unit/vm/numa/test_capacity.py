@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The capacity of NUMA nodes, and what virtual machines ask of it."""
+"""The capacity of NUMA nodes, and what virtual machines need of it."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors im
 
 
 def threaded() -> Host:
-    """The lab with 8 CPUs a node, two hardware threads a core: node 0 has cores 0+16, 1+17 ..."""
+    """Return the lab with 8 CPUs per node, two hardware threads per core: node 0 has cores 0+16, 1+17 ..."""
     host = lab()
     for at, node in enumerate(host.numa_nodes):
         node.siblings = [[at * 4 + core, 16 + at * 4 + core] for core in range(4)]

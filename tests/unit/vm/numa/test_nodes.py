@@ -30,7 +30,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse im
 
 
 def server(nodes: int = 2, gpus: tuple[int | None, ...] = (None,) * 8, cores: int = 48, gib: int = 560) -> Host:
-    """``nodes`` of ``cores`` with two threads each; ``gpus`` says the node of each GPU, which has its root complex."""
+    """Return a server of ``nodes``, each with ``cores`` of two threads.
+
+    ``gpus`` has the node of each GPU, and of the GPU's own root complex.
+    """
     first = [[node * cores + core, (nodes + node) * cores + core] for node in range(nodes) for core in range(cores)]
     numa = []
     for node in range(nodes):
@@ -65,7 +68,7 @@ def nodes_of(plan: DomainPlan) -> list[int]:
 
 def test_devices_of_no_known_node_fill_every_node() -> None:
     plans = planned(server(), *(wanted(number) for number in range(8)))
-    # 94 threads of a node are for virtual machines: four of 20 each.
+    # Virtual machines can use 94 threads of a node: four machines of 20 each.
     assert Counter(tuple(nodes_of(plan)) for plan in plans) == {(0,): 4, (1,): 4}
     warnings = without_libvirt(plans, server())
     assert [item.what for item in warnings if "NUMA" in item.what] == [
@@ -99,7 +102,7 @@ def test_what_exists_stays_on_its_nodes() -> None:
     plans = planned(server(), wanted(), *(wanted(at) for at in range(1, 4)), hypervisor=there)
     assert nodes_of(plans[0]) == [1]
     assert render(plans[0]) == render(before)
-    # Where its spec no longer divides, or its node has gone, it is placed again.
+    # If its spec cannot be divided any more, or its node is gone, it is placed again.
     host = server()
     host.numa_nodes[1].memory_bytes = 0
     assert nodes_of(planned(host, wanted(), hypervisor=there)[0]) == [0]
@@ -172,7 +175,7 @@ def test_the_limit_of_vcpus_is_said_with_what_lifts_it() -> None:
     ]
     assert root.find("features/ioapic").attrib == {"driver": "qemu"}
     assert not [item for item in root.iter("driver") if item.get("iommu") or item.get("ats")]
-    # Where libvirt was not asked, what every q35 has.
+    # Without libvirt the limit is that of every q35.
     (plan,) = planned(host, {**want, "interrupt_remapping": True})
     assert plan.to_dict()["vcpus"] == 288
     assert "92 hardware threads of its nodes are in no use: a guest has 288 vCPUs at most here" in plan.notes
@@ -224,7 +227,7 @@ def test_every_thread_of_the_host_is_accounted_for(
             "virtual machine vm-0: memory_mib 1048576 is more than the NUMA nodes that it is bound to have: 46080 MiB "
             "(node 0 46080); give it less memory",
         ),
-        # 100 TB, which no page size divides.
+        # This is 100 TB, which no page size divides.
         (
             95367431,
             "virtual machine vm-0: memory_mib 95367431 is more than the NUMA nodes that it is bound to have: 46080 MiB "
@@ -252,7 +255,7 @@ def test_more_memory_than_all_together_have() -> None:
         for node in (0, 1)
     ]
     assert without_libvirt(planned(host, *(wanted(at, memory_mib=140 * 1024) for at in range(8))), host) == []
-    # Not bound to a node, the sum of the host counts.
+    # If machines are not bound to nodes, the host's sum counts.
     loose = planned(host, *({**request, "strict_memory": False} for request in requests))
     with pytest.raises(RefusedError) as caught:
         without_libvirt(loose, host)

@@ -10,7 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.qemu_pr
     read,
 )
 
-# Of a QEMU 7.2 process in the lab; a page of node 1 added that should not be there.
+# The maps are those of a QEMU 7.2 process in the lab, with one additional, misplaced page of node 1.
 FILE = "file=/dev/hugepages/libvirt/qemu/1-vm1/qemu_back_mem.ram-node{}\\040(deleted)"
 NUMA_MAPS = f"""559d5c000000 default file=/usr/bin/qemu-system-x86_64 mapped=120 N0=120 kernelpagesize_kB=4
 7f9a1be00000 bind:1 {FILE.format(1)} huge anon=256 dirty=256 N1=256 kernelpagesize_kB=2048

@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.pci_tree im
 
 
 def switch(leaves: int) -> Port:
-    """An expander bus with one switch."""
+    """Return an expander bus with one switch."""
     downs = [Port(pci_tree.DOWNSTREAM, slot=slot) for slot in range(leaves)]
     return Port(
         pci_tree.EXPANDER, host="pci", ports=[Port(pci_tree.ROOT_PORT, ports=[Port(pci_tree.UPSTREAM, ports=downs)])]
@@ -33,7 +33,7 @@ def test_expanders_count_for_themselves() -> None:
 
 
 def test_numbers_are_what_the_firmware_gave() -> None:
-    """Read with "info pci" from QEMU 7.2 with SeaBIOS in the lab, and by lspci in the guest."""
+    """The addresses were read with "info pci" from QEMU 7.2 with SeaBIOS in the lab, and with lspci in the guest."""
     got = {item["host_address"]: item["guest_address"] for item in plan().to_dict()["devices"]}
     assert got == {
         "0000:13:00.0": "0000:23:00.0",

@@ -19,7 +19,7 @@ NAME = "pci0000:10"
 
 
 def machine(bars: list[Bar], gpus: int = 8, cpu: Cpu | None = None) -> Host:
-    """GPUs of these BARs, each behind a root port of its own."""
+    """Return a host with GPUs that have these BARs, each behind its own root port."""
     functions = []
     for number in range(gpus):
         port = bridge(f"0000:10:{number:02x}.0", None, NAME, "root_port")
@@ -31,7 +31,7 @@ def machine(bars: list[Bar], gpus: int = 8, cpu: Cpu | None = None) -> Host:
 
 
 def h100(**changes: object) -> object:
-    """Eight H100 SXM: 128 GiB, 16 MiB and 32 MiB of 64-bit prefetchable BARs each."""
+    """Plan eight H100 SXM, each with 64-bit prefetchable BARs of 128 GiB, 16 MiB and 32 MiB."""
     bars = [
         Bar(0, 16 * MIB, "memory", 64, True),
         Bar(2, 128 * GIB, "memory", 64, True),
@@ -48,14 +48,14 @@ def test_small_devices_get_qemus_own_window() -> None:
 
 def test_eight_large_gpus_get_room_and_its_alignment() -> None:
     window = h100()
-    # Each needs 128 GiB and a little, and must start on a multiple of 128 GiB; the guest's own root bus is in front of
-    # the first. OVMF with 2 TiB leaves one of them without an address (tests/boot).
+    # Each GPU needs slightly more than 128 GiB, and starts on a multiple of 128 GiB; the guest's own root bus is in
+    # front of the first. With 2 TiB, OVMF leaves one of them without an address (tests/boot).
     assert window.window_bytes == 4096 * GIB
     assert (8 * 256) * GIB < window.high_bytes < (8 * 256 + 1) * GIB
 
 
 def test_ovmf_gives_every_port_a_share_of_the_window() -> None:
-    """As seen with OVMF 2022.11. 14 GPUs of 64 GiB leave 64 GiB of 1 TiB, and 17 small ports want 4 GiB each."""
+    """OVMF 2022.11 does this: 14 GPUs of 64 GiB leave 64 GiB of 1 TiB, and 17 small ports want 4 GiB each."""
     host = machine([Bar(2, 64 * GIB, "memory", 64, True)], 14)
     for number in range(14, 31):
         port = bridge(f"0000:10:{number:02x}.0", None, NAME, "root_port")
@@ -125,7 +125,7 @@ def test_too_much_below_4_gib_names_the_device() -> None:
 
 @pytest.mark.parametrize(("firmware", "room"), [("bios", 14), ("efi", 9)])
 def test_more_io_than_the_firmware_has_room_for_is_refused(firmware: str, room: int) -> None:
-    """As booted: SeaBIOS halts at 15 such ports, OVMF served 9 and at 16 left devices without memory."""
+    """The limits are from boots: SeaBIOS halts at 15 such ports; OVMF serves 9, and at 16 devices lack memory."""
     bars = [Bar(0, 64 * MIB, "memory", 64, True), Bar(5, 256, "io", 32, False)]
     requested = {"nics": {}, "memory_mib": 8192, "firmware": firmware}
     plan(machine(bars, room), gpus={"count": room}, **requested)

@@ -20,7 +20,7 @@ NAME = "pci0000:10"
 
 
 def shape(port: pci_tree.Port) -> object:
-    """The tree below a port as nested tuples."""
+    """Return the tree below a port as nested tuples."""
     return (
         port.model.replace("pcie-", ""),
         [shape(item) for item in port.ports],
@@ -34,7 +34,7 @@ def machine(*functions: Function) -> Host:
 
 
 def below(*functions: Function, **changes: object) -> tuple[object, list[str], tuple[int, int]]:
-    """(shape of the expander, notes, fidelity) of a machine of these functions, all endpoints passed through."""
+    """Plan a machine of these functions, all endpoints passed through; return (expander's shape, notes, fidelity)."""
     host = machine(*functions)
     nics = [item.address for item in functions if item.kind != "bridge"]
     got = plan(host, gpus={}, nics={"addresses": nics}, huge_page_mib=0, **changes)
@@ -105,7 +105,7 @@ def test_nested_switches_and_unknown_port_types() -> None:
 
 
 def switch_with(ports: int) -> list[Function]:
-    """A switch with so many downstream ports, each with a NIC."""
+    """Return a switch with ``ports`` downstream ports, each with a NIC."""
     above = [
         bridge("0000:10:00.0", None, NAME, "root_port"),
         bridge("0000:11:00.0", "0000:10:00.0", NAME, "switch_upstream"),
@@ -126,7 +126,7 @@ def test_a_switch_has_32_ports_at_most() -> None:
 def test_the_guests_own_root_bus_has_48_devices_at_most() -> None:
     def disks(count: int) -> pci_tree.Port:
         names = [{"path": f"/dev/vg/{number}", "format": "raw"} for number in range(count)]
-        # Beside them are the serial port and the interface.
+        # The serial port and the interface are beside them.
         return plan(gpus={"addresses": ["13:00.0"]}, vcpus=2, disks=names).root
 
     assert len([port for port in disks(46).ports if port.model == pci_tree.ROOT_PORT]) == 48
@@ -160,7 +160,7 @@ def test_more_functions_than_a_port_carries() -> None:
     assert nothing == []
     (note,) = notes
     assert note.startswith("0000:10:00.0 carries more than one switch or 8 functions, and a port of the guest does not")
-    # Behind root ports of their own they would be as far apart as the root complex.
+    # Behind separate root ports their distance would be that of the root complex.
     assert fidelity == (136, 136)
 
 
@@ -248,7 +248,7 @@ def test_what_hangs_on_no_port_gets_one() -> None:
 
 
 def test_switches_without_the_ports_above_them() -> None:
-    """As NCCL's files have them: each switch is its upstream port, and what is behind it is right below."""
+    """A switch in NCCL's files is its upstream port, and the devices behind it are directly below."""
     top = bridge("0000:11:00.0", None, NAME, "switch_upstream")
     inner = bridge("0000:12:00.0", top.address, NAME, "switch_upstream")
     got, notes, fidelity = below(

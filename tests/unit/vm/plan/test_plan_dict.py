@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A plan that leaves Python and comes back is the same plan."""
+"""A plan that is converted to JSON and back is the same plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse im
 
 
 def there_and_back(of: DomainPlan) -> DomainPlan:
-    """The plan, sent as JSON."""
+    """Return the plan after it was sent as JSON."""
     return DomainPlan.from_dict(json.loads(json.dumps(of.to_dict())), of.host)
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Hosts that are odd but true: the plan is right, or says why there is none."""
+"""Unusual but possible hosts: the plan is right, or says why there is none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTHING = {"nics": {}, "disks": [], "interfaces": []}
 
 def test_a_device_that_fell_off_the_bus_is_not_given_away() -> None:
     host = lab()
-    # As the reader says it: listed, and nothing of its config space could be read.
+    # The reader reports this for a listed function whose config space cannot be read.
     host.function("0000:13:00.0").config_bytes = 0
     with pytest.raises(
         DomainError, match=r"0000:13:00\.0 cannot be given to it: it does not answer .*reset or reseat it"
@@ -42,7 +42,7 @@ def test_where_no_config_space_was_read_no_device_is_dead() -> None:
 
 
 def test_a_pci_domain_of_more_than_four_digits() -> None:
-    # As Linux numbers what is below an Intel VMD.
+    # Linux numbers the domains below an Intel VMD like this.
     host = lab()
     host.root_complexes.append(RootComplex("pci10000:e0", 0x10000, 0xE0, 1))
     host.functions.append(endpoint("10000:e1:00.0", None, "pci10000:e0", "nvme", config_bytes=256))

@@ -40,7 +40,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse im
 
 
 def shared(host: Host) -> list[dict[str, Any]]:
-    """As many virtual machines of one GPU as there are cores and GPUs for."""
+    """Return requests for virtual machines with one GPU each, as many as there are GPUs, but at most three."""
     gpus = sum(function.kind == "gpu" for function in host.functions)
     count = min(gpus, 3)
     return [{"name": f"vm-{number}", "memory_mib": 1024, "vcpus": 1, "gpus": {"count": 1}} for number in range(count)]
@@ -67,7 +67,7 @@ def invariants(plans: list[DomainPlan], host: Host) -> None:
         guest = predict(plan)
         places = [item.address for item in guest.functions] + [item["guest_address"] for item in data["virtio"]]
         assert len(set(places)) == len(places)
-        # What the firmware can enumerate is also what the topology's own rules say of any machine.
+        # A guest that firmware can enumerate also passes the topology's own checks for any machine.
         check(guest)
         numbers = [port.bus for port in plan.root.walk()]
         assert len(set(numbers)) == len(numbers)
@@ -84,7 +84,7 @@ def invariants(plans: list[DomainPlan], host: Host) -> None:
         assert fidelity["equal"] + len(fidelity["differences"]) == fidelity["total"]
         assert fidelity == kept(plan, host).to_dict()
         for difference in fidelity["differences"]:
-            # Only what a guest cannot say of NUMA nodes, and the plan says why.
+            # The only differences are about NUMA nodes, which a guest cannot express, and the plan explains them.
             assert {difference["host"], difference["guest"]} == {"NODE", "SYS"}
             addresses = [name.split()[1] for name in difference["pair"]]
             assert any("node" in note and address in note for note in plan.notes for address in addresses), difference
@@ -97,7 +97,7 @@ TOO_LITTLE = r"needs \d+ buses, a guest has 256|asks for 1 GPU, this host has|CP
 
 
 def planned(host: Host, requests: list[dict[str, Any]]) -> list[DomainPlan]:
-    """Plans; none where there is too little of something, which the message says."""
+    """Return the plans; if something is insufficient, check that the message says what, and return no plans."""
     with contextlib.suppress(DomainError):
         return plan_domains(host, parse_specs(requests))
     with pytest.raises(DomainError, match=TOO_LITTLE):
@@ -120,7 +120,7 @@ def test_every_plan(host: Host, requests: Any) -> None:
 
 
 def calls(work: Callable[[], object]) -> int:
-    """Count the Python functions that a piece of work calls: a measure of its time that no busy machine changes."""
+    """Count the Python functions that a call runs: a measure of its time that is independent of the machine's load."""
     number = 0
 
     def count(_frame: object, event: str, _argument: object) -> None:
@@ -147,7 +147,7 @@ def test_twice_the_devices_cost_at_most_four_times(shape: str) -> None:
                 above = f"0000:10:{number:02x}.0"
                 functions.append(bridge(above, None, root.name, "root_port"))
             else:
-                # A chain of switches, a device on each.
+                # A chain of switches, with a device on each.
                 for step, role in enumerate(["switch_upstream", "switch_downstream"] if number else ["root_port"]):
                     up = f"0000:{0x10 + 2 * number + step:02x}:00.0"
                     functions.append(bridge(up, above, root.name, role))
@@ -161,12 +161,12 @@ def test_twice_the_devices_cost_at_most_four_times(shape: str) -> None:
         return calls(lambda: plan_domains(host, parse_specs(whole(host))))
 
     costs = [cost(size) for size in (4, 8, 16, 32)]
-    # Pairs of devices are quadratic, and twice as deep a tree has twice as long a way to each: no more than that.
+    # The number of pairs is quadratic, and a tree twice as deep has paths twice as long: the cost may not grow faster.
     assert all(second < 5 * first for first, second in zip(costs, costs[1:])), costs
 
 
 def leaves(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to every part of nested data."""
+    """Return the path to every part of nested data."""
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [way, *(leaf for key, part in parts for leaf in leaves(part, (*way, key)))]
 

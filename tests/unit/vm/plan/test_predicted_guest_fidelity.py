@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A virtual machine of everything that a recorded server has sees the server's own distances."""
+"""A virtual machine with all devices of a recorded server sees the server's own distances."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import predict
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.nccl_topology import render
 
-# Pairs of each class among the GPUs, NICs and NVMe drives that can be given away, counted on the recorded tree.
+# The numbers of pairs by class among the GPUs, NICs and NVMe drives that can be passed through, counted on the recorded
+# tree.
 RECORDED = {
     "aws-g4dn-metal": {"PIX": 2, "PHB": 6, "NODE": 28, "SYS": 42},
     "emulated-gpu-server": {"PIX": 2, "PHB": 2, "SYS": 6},
     "llnl-corona": {"PIX": 1, "PHB": 4, "NODE": 26, "SYS": 35},
-    # Four GPUs, three NICs of two ports and a drive; a switch with two GPUs or a NIC of two functions is one PIX.
+    # There are four GPUs, three NICs of two ports and a drive; a switch with two GPUs or a NIC of two functions is one
+    # PIX.
     "llnl-lassen": {"PIX": 5, "NODE": 22, "SYS": 28},
-    # 16 drives on one switch, and a NIC on the switch above it.
+    # There are 16 drives on one switch, and a NIC on the switch above it.
     "llnl-tioga": {"PIX": 120, "PXB": 16, "PHB": 4, "NODE": 59, "SYS": 207},
-    # On each of four root complexes two switches of two GPUs below another switch; two root complexes on each node.
+    # Each of four root complexes has two switches of two GPUs below another switch; each node has two root complexes.
     "nvidia-dgx2": {"PIX": 8, "PXB": 16, "NODE": 32, "SYS": 64},
     "supermicro-4029gp-ve": {"PIX": 21, "NODE": 45},
 }
 
 
 def whole(host: Host, **changes: object) -> DomainPlan:
-    """One virtual machine of every GPU, NIC and NVMe drive that the host does not use itself."""
+    """Plan one virtual machine with every GPU, NIC and NVMe drive that the host does not use itself."""
 
     def of(kind: str) -> list[str]:
         return [function.address for function in host.functions if function.kind == kind and free(function)]
@@ -55,7 +57,7 @@ def test_every_recording_is_here() -> None:
 def test_a_whole_server_keeps_every_pair(name: str) -> None:
     host = recording(name)
     got = whole(host)
-    # NVSwitches come along, and no path class is of them.
+    # NVSwitches are passed through as well, but have no path class.
     own = [function for function in got.chosen.all() if function.kind != "nvswitch"]
     addresses = {function.address: function.address for function in own}
     assert Counter(pairs(host, addresses).values()) == RECORDED[name]
@@ -66,7 +68,7 @@ def test_a_whole_server_keeps_every_pair(name: str) -> None:
 
 @dataclass(frozen=True)
 class Cloud:
-    """The facts that NCCL's file of a cloud's guest leaves out, as others publish them. ``bars``: of each GPU."""
+    """Facts that NCCL's file of a cloud's guest omits, but others have published. ``bars`` are those of each GPU."""
 
     memory_gib: int
     cpus: int
@@ -87,10 +89,10 @@ H100_BARS = (
     Bar(4, 32 * MIB, "memory", 64, True),
 )
 # Memory and vCPUs: Microsoft's ND A100 v4 and ND H100 v5 size series, AWS's "Amazon EC2 P4d" and "P5" instance pages.
-# Nothing public says the NICs' BARs: they stay unknown. How the pairs are counted: test_nccl.py, RECORDED and SHIPPED.
+# The NICs' BARs are not published and stay unknown. How the pairs are counted: test_nccl.py, RECORDED and SHIPPED.
 CLOUDS = {
     "aws-p4d-24xl": Cloud(1152, 96, A100_BARS, {"PIX": 12, "PHB": 18, "SYS": 36}),
-    # Its file has the 32 NICs alone, without their class, as its own comment says.
+    # Its file has only the 32 NICs, without their class, as its own comment says.
     "aws-p5-48xl": Cloud(2048, 192, H100_BARS, {"PIX": 48, "PHB": 192, "SYS": 256}),
     "azure-nd-a100-v4": Cloud(900, 96, A100_BARS, {"PIX": 24, "SYS": 96}),
     "azure-nd-h100-v5": Cloud(1900, 96, H100_BARS, {"PIX": 8, "PHB": 48, "SYS": 64}),
@@ -103,7 +105,7 @@ def test_every_cloud_is_here() -> None:
 
 @pytest.mark.parametrize("name", CLOUDS)
 def test_a_clouds_guest_keeps_every_pair_that_its_file_tells_apart(name: str) -> None:
-    """NCCL's files have no root complexes: PHB stands for NODE too, and one root complex for each NUMA node's."""
+    """NCCL's files have no root complexes: there is one per NUMA node, and PHB also stands for NODE."""
     host, cloud = recording(f"nccl/{name}"), CLOUDS[name]
     share = cloud.cpus // len(host.numa_nodes)
     for number, node in enumerate(host.numa_nodes):
@@ -123,13 +125,13 @@ def test_a_clouds_guest_keeps_every_pair_that_its_file_tells_apart(name: str) ->
     assert got.to_dict()["fidelity"] == {"total": total, "equal": total, "share": 1.0, "differences": []}
     gpu_bytes = sum(item.size_bytes for gpu in got.chosen.gpus for item in gpu.bars if item.width_bits == 64)
     assert got.window.window_bytes >= gpu_bytes
-    # The guest's own file says the same as the cloud's.
+    # The guest's own file agrees with the cloud's.
     inside = pairs(read_nccl(render(got, host)), places(got))
     assert inside == pairs(host, addresses)
 
 
 def test_the_guest_of_rccl_s_model_keeps_every_pair() -> None:
-    """Eight MI300X, each with a NIC behind two levels of switch; RCCL's file has no memory, here 2 TiB."""
+    """Eight MI300X each have a NIC behind two levels of switches; RCCL's file has no memory, here 2 TiB."""
     host = recording("rccl/mi300x-8")
     for node in host.numa_nodes:
         node.memory_bytes = 1024 * GIB
@@ -175,6 +177,6 @@ def test_the_ports_have_the_ids_that_qemus_report() -> None:
         ("switch_downstream", 0x104C, 0x8233, 0x060400),
     }
     assert ids() == qemus
-    # A domain made by hand may have other bridges.
+    # A domain written by hand may have other bridges.
     (got.root.expanders or [got.root])[0].ports[0].model = "pcie-to-pci-bridge"
     assert ids() >= {("pcie_to_pci_bridge", 0x1B36, 0x000E, 0x060400)}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The request of a virtual machine with a whole host, where the user gives none."""
+"""The default request: a virtual machine with the whole host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse im
 
 
 def server(pages=()):
-    """The lab's server with ``pages`` on both nodes."""
+    """Return the lab's server with ``pages`` on both nodes."""
     host = machines.lab()
     for node in host.numa_nodes:
         node.huge_pages = list(pages)
@@ -26,7 +26,7 @@ def server(pages=()):
 def test_everything_that_can_be_given_away():
     request = whole_host(server())
     assert request["gpus"] == {"addresses": ["0000:13:00.0", "0000:83:00.0"]}
-    # Of a port with VFs the first of them; not the one with the default route.
+    # A port with VFs provides the first of them; the NIC with the default route is not passed through.
     assert request["nics"] == {"addresses": ["0000:14:00.0", "0000:15:10.0", "0000:84:00.0", "0000:85:10.0"]}
     assert request["nvme"] == {"addresses": []}
 
@@ -35,7 +35,7 @@ def test_it_is_on_every_node_with_cpus_and_memory():
     host = machines.recording("llnl-tioga")
     request = whole_host(host)
     assert request["numa_nodes"] == ["all"]
-    # All GPUs on one node, as a host with sub-NUMA clusters has them: no node is lost.
+    # If all GPUs are on one node, as on a host with sub-NUMA clusters, the other nodes are used, too.
     for item in [*host.functions, *host.root_complexes]:
         item.numa_node = 0
     (plan,) = plan_domains(host, parse_specs([whole_host(host)]))
@@ -57,11 +57,11 @@ def test_a_device_in_a_group_with_one_that_stays_stays_too():
 @pytest.mark.parametrize(
     ("pages", "page_mib", "memory_mib"),
     [
-        # 2.8 and 2.9 GiB: seven eighths in whole pages, the same on both.
+        # There are 2.8 and 2.9 GiB: the request is seven eighths in whole pages, the same on both nodes.
         ([], 1024, 2 * 2048),
         ([HugePages(2 * MIB, 0, 0), HugePages(GIB, 2, 2)], 1024, 2 * 2048),
         ([HugePages(2 * MIB, 1000, 0), HugePages(GIB, 0, 0)], 2, 2 * 2000),
-        # A few pages were made for something else.
+        # A few pages were allocated for something else.
         ([HugePages(2 * MIB, 64, 64), HugePages(GIB, 1, 1)], 1024, 2 * 2048),
     ],
 )

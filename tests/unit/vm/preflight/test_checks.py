@@ -23,7 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse im
 
 
 def tuned() -> Host:
-    """The lab, with direct translated P2P on at every port that can do it."""
+    """Return the lab with direct translated P2P enabled at every port that supports it."""
     host = lab()
     for function in host.functions:
         if function.acs:
@@ -45,7 +45,7 @@ def run(
 
 
 def refused(message: str, *arguments: Any, **more: Any) -> None:
-    """Exactly one kind of thing is refused, and it says why and the remedy."""
+    """Check that exactly one kind of thing is refused, with the reason and the remedy."""
     with pytest.raises(RefusedError, match=f"1\\. virtual machine .*{message}") as caught:
         run(*arguments, **more)
     refusing = [item for item in caught.value.findings if item.severity == "refuse"]
@@ -305,8 +305,8 @@ def test_acs_that_is_weakened_between_two_virtual_machines() -> None:
     port.acs = Acs(0x5F, 0x51)
     message = r"ACS of port 0000:10:00.0 above GPU 0000:13:00.0 is weakened \(ACSCtl 0x51, without 0x0c\): devices of"
     refused(message, [one, two], host)
-    run([one], host)  # alone on the switch, it may
-    # The other is libvirt's, and in no list.
+    run([one], host)  # allowed if it is alone on the switch
+    # libvirt has the other machine, and the request does not list it.
     refused(message, [one], host, hypervisor(domains={"b": observed(two)}))
 
 
@@ -318,7 +318,8 @@ def test_ats_without_effect() -> None:
     assert run(plan(host, ats=False), host) == []
     host.by_address()["0000:13:00.0"].ats = Ats(True, 0)
     assert run(plan(host), host) == []
-    # The kernel's default is enough for a root port; the port of a NIC beside a GPU has to let them through.
+    # The kernel's default is sufficient for a root port; the port of a NIC beside a GPU must let translated requests
+    # pass.
     host.by_address()["0000:10:00.0"].acs = Acs(0x5F, 0x1D)
     assert run(plan(host), host) == []
     host.by_address()["0000:14:00.0"].ats = Ats(True, 0)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whose file is whose, with real files and real images."""
+"""The owners of disk files, with real files and real images."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REMEDY = "give each a file of its own"
 
 
 def image(path: Path, base: Path | str | None = None) -> str:
-    """An image of qemu-img's, of 1 MiB or over ``base``."""
+    """Make an image with qemu-img, of 1 MiB or on top of ``base``."""
     over = ["-b", str(base), "-F", "qcow2"] if base else []
     command = ["qemu-img", "create", "-q", "-u", "-f", "qcow2", *over, str(path), "1M"]
     subprocess.run(command, check=True, cwd=path.parent)
@@ -55,11 +55,11 @@ def vm(name: str, *disks: dict[str, Any], **more: Any) -> dict[str, Any]:
 def test_a_disk_that_is_a_base() -> None:
     own = vm("a", {"path": "/img/a", "base": "/img/a"})
     assert said(own) == ["a: the base image /img/a is also its own disk"]
-    # In whatever order, of whatever virtual machine.
+    # The order does not matter, nor which virtual machine has which disk.
     over, on = vm("a", {"path": "/img/a", "base": "/img/base"}), vm("b", {"path": "/img/base"})
     assert said(over, on) == ["b: disk /img/base is also virtual machine a's base image"]
     assert said(on, over) == ["a: the base image /img/base is also virtual machine b's disk"]
-    # Read only it harms nobody.
+    # A read-only disk harms no other machine.
     assert said(over, vm("b", {"path": "/img/base", "read_only": True})) == []
     assert said(over, vm("b", {"path": "/img/b", "base": "/img/base"})) == []
 
@@ -106,7 +106,7 @@ def test_other_spellings_of_one_file(tmp_path: Path) -> None:
         assert said(over, vm("b", {"path": other})) == [
             f"b: disk {other} is also virtual machine a's base image ({base})"
         ]
-    # A disk that is not made yet has no inode.
+    # A disk that does not exist yet has no inode.
     late = str(tmp_path / "folder" / "a")
     assert said(over, vm("b", {"path": late})) == [
         f"b: disk {late} is also virtual machine a's disk ({tmp_path / 'a'})"
@@ -114,7 +114,7 @@ def test_other_spellings_of_one_file(tmp_path: Path) -> None:
 
 
 def other_domain(name: str, *disks: dict[str, Any], running: bool = False, **more: Any) -> ObservedDomain:
-    """A domain that libvirt has."""
+    """Return a domain that libvirt has."""
     return observed(plan(name=name, disks=list(disks), gpus={}, nics={}, vcpus=2, **more), running)
 
 
@@ -134,7 +134,7 @@ def test_disks_of_domains_that_are_not_listed() -> None:
     assert said(vm("a", {"path": "/img/tools.iso"}), domains=(db,)) == [
         "a: disk /img/tools.iso is also virtual machine db's disk"
     ]
-    # Its own definition is no other domain's.
+    # A domain's own definition is not that of another domain.
     assert said(vm("db", {"path": "/img/db"}), domains=(db,)) == []
 
 
@@ -201,7 +201,7 @@ def test_the_modules_refuse() -> None:
 
 @needs_qemu_img
 class TestRemoval:
-    """state is absent, with remove_disks."""
+    """Removal with state absent and remove_disks."""
 
     def kept(self, specs: list[Any], *domains: ObservedDomain) -> dict[str, tuple[list[str], list[str]]]:
         found = seen(specs, *domains)
@@ -221,7 +221,7 @@ class TestRemoval:
         for wrong in (base, str(tmp_path / "link")):
             specs = parse_specs([vm("a", {"path": wrong, "base": base})])
             assert self.kept(specs) == {"a": ([], [f"disk {wrong} is kept: it is the base image of virtual machine a"])}
-        # An overlay that is itself a base of another domain's disk.
+        # An overlay can be the base of another domain's disk.
         top = image(tmp_path / "top", tmp_path / "over")
         specs = parse_specs([vm("a", {"path": over, "base": base})])
         assert self.kept(specs, other_domain("db", {"path": top})) == {

@@ -61,5 +61,5 @@ def test_ats_of_a_nic_without_a_gpu_beside_it_is_not_applicable():
     (device,) = [item for item in one.planned.passed() if item.function.address == NIC]
     claim = acs.ats(one, device)
     assert (claim.holds, claim.reason) == (None, acs.ELSEWHERE)
-    # As NVIDIA's tool has it: a capability that nothing uses is to be off.
+    # NVIDIA's tool has the same rule: a capability that nothing uses must be off.
     assert failed(acs.ports_and_groups(one)) == [f"NIC {NIC} has no ATS capability (numa)"]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Claims about devices, their guest and its pages."""
+"""Claims about devices, the guest, and the guest's pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_server_with_everything_proves_every_layer():
         "guest_os",
         "gpudirect",
     }
-    # The one thing that this VM does not have is a guest IOMMU.
+    # A guest IOMMU is the only thing that this VM does not have.
     assert [claim.claim for claim in claims if claim.holds is None] == ["the guest's IOMMU serves ATS (device IOTLB)"]
 
 
@@ -187,7 +187,7 @@ def test_a_read_only_register_is_not_applicable_only_with_the_tunings_word_for_i
     function(one.host, "0000:13:00.0").max_read_request_bytes = 128
     assert failed(prove(one)) == ["MaxReadReq of GPU 0000:13:00.0"]
     result = gpu_vm.on_host()
-    # What pci_tuning says of a register that it wrote and that kept its value.
+    # pci_tuning reports this for a register that kept its value after a write.
     result["outcomes"]["pci_tuning"]["devices"]["0000:13:00.0"] = {
         "max_read_request_bytes": 128,
         "not_writable": ["max_read_request_bytes"],
@@ -207,6 +207,6 @@ def test_vfios_copy_of_a_read_only_register_is_no_proof(on_hypervisor, name):
     (claim,) = found(prove(one), f"MaxReadReq of {name} in the guest")
     assert (claim.holds, claim.seen) == (None, "4096 B")
     assert "VFIO's copy" in claim.reason
-    # A guest that was not read is no excuse either.
+    # A guest that was not read is no excuse, either.
     (claim,) = found(prove(replace(one, guest=None)), f"MaxReadReq of {name} in the guest")
     assert claim.holds is False

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Each break fails the claims that are about it, and no others."""
+"""Each fault fails the claims about it, and no others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpu_vm import GIB, evidence
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.claims import prove
 
-# What is broken, and the words of the claims that must fail for it, and no others.
+# The fault, and the words of the claims that must fail; no other claims may fail.
 BREAKS = {
     "no virtualization": (lambda e: setattr(e.host.cpu, "virtualization", None), ["virtualization extensions"]),
     "no IOMMU": (lambda e: setattr(e.host.iommu, "kind", None), ["describes an IOMMU"]),

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Evidence that is of something else, in parts or told in another way."""
+"""Evidence that belongs to something else, is incomplete, or is in another form."""
 
 from __future__ import annotations
 

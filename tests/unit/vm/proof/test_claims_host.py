@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Claims about the host's and QEMU's settings, and what tuning left alone or was refused."""
+"""Claims about the host's and QEMU's settings, and about what tuning left alone or could not write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_driver_that_another_gpu_of_the_host_needs_is_not_kept_off():
     one.host.kernel_arguments.clear()
     (claim, _other) = found(prove(one), "no driver of the host takes")
     assert (claim.holds, claim.seen, claim.reason) == (None, [], "nvidia may load: a reason")
-    # A binding that failed was not read, which is no reason.
+    # If the binding failed, the modules were not read, which is no reason.
     one.host_settings = replace(one.host_settings, modules_off=None)
     assert [claim.holds for claim in found(prove(one), "no driver of the host takes")] == [False, False]
 
@@ -37,7 +37,7 @@ def test_kernel_settings_that_are_left_alone_or_missing_are_not_applicable():
 
 
 def with_speed_settings():
-    """The evidence of a guest with all settings for speed, as QEMU's arguments show them."""
+    """Return the evidence of a guest with all settings for speed, as QEMU's arguments show them."""
     one = evidence()
     spec = one.planned.spec
     spec.memory_threads, spec.hpet, spec.kvm_dedicated, spec.rng, spec.rom_bar = 8, False, True, True, False
@@ -53,7 +53,7 @@ def with_speed_settings():
     return one
 
 
-# What is in QEMU's arguments instead, and the claim that fails for it.
+# The replacement in QEMU's arguments, and the claim that fails because of it.
 SLOWER = {
     '"prealloc-threads":8,"size"': ('"size"', "is allocated by several threads"),
     "hpet=off": ("smm=off", "has no HPET"),
@@ -66,7 +66,7 @@ SLOWER = {
 
 def test_settings_for_speed_are_claimed_if_they_are_asked_for():
     claims = {claim.claim for claim in prove(with_speed_settings())} - {claim.claim for claim in prove(evidence())}
-    assert len(claims) == 10  # two cells, four devices, one each of the others
+    assert len(claims) == 10  # two for cells, four for devices, and one each for the others
     assert failed(prove(with_speed_settings())) == []
 
 
@@ -175,7 +175,7 @@ def test_what_the_inventory_leaves_alone_is_not_applicable():
 
 
 def test_what_tuning_was_refused_fails_and_is_not_taken_for_left_alone():
-    """Under kernel lockdown gpu_host_boot says what it could not write: the inventory asks for it all the same."""
+    """Kernel lockdown prevents writes that the inventory requests; gpu_host_boot reports them."""
     result = gpu_vm.on_host()
     port, gpu = "0000:12:01.0", "0000:13:00.0"
     result["failures"] = ["pci_tuning: kernel lockdown is on (integrity)"]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""GPUDirect P2P cliques in the definition, and a definition in which one is changed, missing or left over."""
+"""GPUDirect P2P cliques in the definition, and definitions in which one is changed, missing or left over."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def claimed(plan, arguments):
 
 
 def properties(xml):
-    """{alias: the clique}"""
+    """Return {alias: the clique}."""
     root = ET.fromstring(xml)
     return {
         device.get("alias"): device.find(f"{QEMU}frontend/{QEMU}property").attrib

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whatever a spec says, its XML is what libvirt's own schema (RELAX NG, of the package libvirt-common) accepts."""
+"""The XML of any spec is valid in libvirt's own schema (RELAX NG, of the package libvirt-common)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 
 pytestmark = needs_schema
 
-# Any character, so that what XML and libvirt cannot have is among them, and those that a path is made of.
+# Any character, including those that XML and libvirt cannot represent, and those used in paths.
 CHARACTERS = st.one_of(st.characters(), st.sampled_from("/ab.-_:,'\"&<>]"))
 TEXT = st.text(CHARACTERS, min_size=1, max_size=12)
 PATHS = TEXT.map(lambda name: f"/{name}")
@@ -62,7 +62,7 @@ INTERFACES = st.one_of(
         optional={"mac": maybe(MACS), "queues": st.integers(1, 8)},
     ),
 )
-# Every setting of a spec, with values most of which are accepted; numa_nodes and devices are the lab's.
+# Every setting of a spec, with values of which most are accepted; numa_nodes and devices are the lab's.
 SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "memory_mib": st.sampled_from((1024, 2048, 4096, 3)),
     "gpus": st.fixed_dictionaries({}, optional={"count": st.integers(0, 2)}),
@@ -118,12 +118,12 @@ def test_what_is_accepted_is_valid(asked: dict[str, Any], asked_libvirt: bool) -
         return
     xml = render(made)
     assert_valid(xml)
-    # It survives being written as a file and read back.
+    # The XML is unchanged after it is written as a file and read back.
     assert differences(xml, xml) == []
 
 
 def test_virt_xml_validate_agrees(tmp_path: Path) -> None:
-    """The tool that libvirt itself has for it."""
+    """The tool is libvirt's own validator."""
     (made,) = plan_domains(lab(), parse_specs([{"name": "gpu-vm", "memory_mib": 2048, "gpus": {"count": 2}}]))
     (tmp_path / "good.xml").write_text(render(made), encoding="utf-8")
     (tmp_path / "bad.xml").write_text(render(made).replace("memballoon", "baloon"), encoding="utf-8")

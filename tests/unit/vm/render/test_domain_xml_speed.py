@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Settings for speed: in the XML only if they are asked for, and compared in meaning."""
+"""Settings for speed: they are in the XML only if they are requested, and are compared by meaning."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_each_is_in_the_xml_and_a_difference_in_both_directions(setting):
     value, path, attributes = SETTINGS[setting]
     with_it = xml(**{setting: value})
     assert ET.fromstring(with_it).find(path).attrib == attributes
-    # Asked for, or asked for no longer: the domain is defined again. An rng has a port, so that others move.
+    # The domain is defined again if a setting is added or removed. An rng has a port, so other ports move.
     assert acted_on(differences(with_it, xml()))
     assert acted_on(differences(xml(), with_it))
 

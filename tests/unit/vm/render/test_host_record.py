@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The record of passed-through devices: what it holds, and that it comes back from a domain's XML."""
+"""The record of passed-through devices: its content, and that it can be read back from a domain's XML."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_link_is_what_both_ends_can_do():
     ):
         known[PORT].port_type = port_type
         assert host_record.link_limit(known, known[GPU]) == limit
-        assert host_record.link_limit(known, known[VF]) == limit  # its physical function's
+        assert host_record.link_limit(known, known[VF]) == limit  # the link of its physical function
     known[GPU].link = Link(None, None, 8.0, None)
     known[PORT].link = None
     assert host_record.link_limit(known, known[GPU]) == (8.0, None)

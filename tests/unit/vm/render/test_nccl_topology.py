@@ -35,7 +35,7 @@ GEN5, GEN4, NARROW = Link(2.5, 16, 32.0, 16), Link(16.0, 16, 16.0, 16), Link(32.
 
 
 def classes(plan: DomainPlan, text: str) -> tuple[dict[Any, str], dict[Any, str]]:
-    """The path classes of all GPUs and NICs, of the plan's prediction in NCCL's words, and of the file."""
+    """Return the path classes of all GPUs and NICs: the plan's prediction, in NCCL's words, and those of the file."""
     guest = predict(plan)
     devices = {item.address: item.address for item in guest.functions if item.kind in ("gpu", "nic")}
     planned = {pair: "PHB" if word == "NODE" else word for pair, word in pairs(guest, devices).items()}
@@ -43,7 +43,7 @@ def classes(plan: DomainPlan, text: str) -> tuple[dict[Any, str], dict[Any, str]
 
 
 def of(functions: list[Function], **changes: Any) -> tuple[DomainPlan, Host]:
-    """All devices of a host of one node to one virtual machine."""
+    """Give all devices of a host with one node to one virtual machine."""
     host = Host([NumaNode(0, list(range(8)), [], 1 << 38)], [RootComplex(NAME, 0, 0x10, 0)], functions)
     found = {kind: [item.address for item in functions if item.kind == kind] for kind in ("gpu", "nic", "nvme")}
     requests = {f"{'nvme' if kind == 'nvme' else kind + 's'}": {"addresses": found[kind]} for kind in found}
@@ -51,7 +51,7 @@ def of(functions: list[Function], **changes: Any) -> tuple[DomainPlan, Host]:
 
 
 def switch(*behind: tuple[Function, Link | None], link: Link | None = GEN5) -> list[Function]:
-    """A root port and a switch, with one downstream port for each device."""
+    """Return a root port and a switch with one downstream port for each device."""
     functions = [
         replace(bridge("0000:10:00.0", None, NAME, "root_port"), link=GEN4),
         replace(bridge("0000:11:00.0", "0000:10:00.0", NAME, "switch_upstream"), link=link, subsystem_vendor_id=0x15D9),
@@ -116,7 +116,7 @@ def test_a_virtual_function_has_the_link_of_its_physical_one() -> None:
     [
         (None, None, 'link_speed="" link_width=""'),
         (Link(None, None, None, None), None, 'link_speed="" link_width=""'),
-        # What it does just now is not what it can: NCCL does not look at that either.
+        # The current speed is not the maximum: NCCL ignores it as well.
         (Link(8.0, 4, None, None), None, 'link_speed="" link_width=""'),
         (None, GEN4, 'link_speed="16.0 GT/s PCIe" link_width="16"'),
         # NCCL's table ends at 64.
@@ -130,7 +130,7 @@ def test_links(device: Link | None, port: Link | None, text: str) -> None:
 
 
 def test_a_device_right_below_an_upstream_port_has_its_own_link() -> None:
-    """As in NCCL's files: the upstream port's link is the one above the switch."""
+    """The link of an upstream port in NCCL's files is the one above the switch."""
     up = replace(bridge("0000:11:00.0", None, NAME, "switch_upstream"), link=GEN4)
     planned, host = of([up, endpoint("0000:12:00.0", up.address, NAME, link=GEN5)])
     assert 'class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"/>' in render(planned, host)
@@ -163,7 +163,7 @@ def test_who_gets_a_file() -> None:
 
 
 def test_a_flat_guest() -> None:
-    """Its devices are on no node; with one cell it can only be that one."""
+    """A flat guest's devices are on no node; with one cell, that cell is the only possible node."""
     planned = plan(mirror_topology=False)
     text = render(planned, lab())
     assert '  <cpu numaid="-1" arch="x86_64"' in text
@@ -198,7 +198,7 @@ def test_more_than_nccl_reads_is_a_warning_and_no_file() -> None:
         "topology file is made for the guest, where NCCL then plans with the links of QEMU's switches; give it fewer "
         "NICs, if NCCL is to be fast there"
     ]
-    # Two of three have no RDMA.
+    # Two of three NICs have no RDMA.
     for function in functions:
         if function.kind == "nic" and not function.address.endswith(".0"):
             function.interfaces = {"net": ["eth0"]}
@@ -215,7 +215,7 @@ def test_more_than_nccl_reads_is_a_warning_and_no_file() -> None:
         ({}, {}, True),
         ({"net": ["eth0"]}, {}, False),
         ({"net": ["eth0"], "rdma": ["mlx5_0"]}, {}, True),
-        # A VF is as its port.
+        # A VF has RDMA if its port has it.
         ({}, {"net": ["eth0"]}, False),
         ({}, {"net": ["eth0"], "rdma": ["mlx5_0"]}, True),
         ({"net": ["eth1"]}, {"net": ["eth0"], "rdma": ["mlx5_0"]}, True),
@@ -274,7 +274,7 @@ def test_every_recorded_server_as_one_guest(path: Any) -> None:
 @given(hosts())
 def test_every_plan(host: Host) -> None:
     planned = plan_domains(host, parse_specs(whole(host)))[0]
-    # At least 8 elements a GPU and 3 a NIC, of the 255 that NCCL reads.
+    # NCCL reads 255 elements; a GPU needs at least 8, a NIC at least 3.
     devices = [function.kind for function in planned.chosen.all()]
     assume(8 * devices.count("gpu") + 3 * devices.count("nic") < 160)
     text = render(planned, host)
@@ -283,10 +283,10 @@ def test_every_plan(host: Host) -> None:
     unknown = {item.address for item in predict(planned).functions if item.numa_node is None}
     for pair, word in ours.items():
         if word == "SYS" and unknown.issuperset(pair):
-            # They share the one cpu that NCCL has for devices whose node is not known.
+            # They share the one cpu that NCCL has for devices whose node is unknown.
             word = "PHB"
         if word == "SYS" and unknown.intersection(pair) and len(read_nccl(text).numa_nodes) == 1:
-            # The model takes what is on no node to be on the only one.
+            # If there is only one node, the model assumes that devices without a node are on it.
             word = "NODE"
         assert theirs[pair] == word
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The plan as text: what each line says is what the plan has."""
+"""The plan as text: each line agrees with the plan."""
 
 from __future__ import annotations
 

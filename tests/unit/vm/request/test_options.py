@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The defaults of what a user leaves out: to change one changes virtual machines that exist."""
+"""The defaults of settings that a user omits: a change of a default changes existing virtual machines."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_what_is_no_virtual_machine() -> None:
 
 
 def test_every_setting_has_a_type() -> None:
-    """Those without one are records or lists of them, whose settings have."""
+    """Settings without a type are records or lists of records, whose settings have types."""
     inner = {"gpus", "nics", "nvme", "disks", "interfaces", "boot"}
     for kind in (DomainSpec, Devices, Nics, Disk, Interface, Boot):
         without = {item.name for item in fields(kind) if SETTING not in item.metadata}

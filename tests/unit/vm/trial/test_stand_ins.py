@@ -27,7 +27,7 @@ GPU, NIC = "gpu 0000:21:00.0", "nic 0000:22:00.0"
 
 
 def machine(bars: list[Bar] | None = None) -> Host:
-    """A GPU and a NIC of two functions below one switch."""
+    """Return a host with a GPU and a NIC of two functions below one switch."""
     port = bridge("0000:10:00.0", None, NAME, "root_port")
     up = bridge("0000:11:00.0", port.address, NAME, "switch_upstream")
     downs = [bridge(f"0000:12:0{slot}.0", up.address, NAME, "switch_downstream") for slot in (0, 1)]
@@ -90,7 +90,7 @@ def enumerated(of: DomainPlan) -> list[dict[str, Any]]:
 
 
 def find(answer: list[dict[str, Any]], identity: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A function, and the list that it is in."""
+    """Return a function and the list that contains it."""
     lists = [root["devices"] for root in answer]
     while lists:
         devices = lists.pop()
@@ -120,7 +120,7 @@ def elsewhere(of: DomainPlan, answer: list[dict[str, Any]]) -> None:
 
 
 def swapped(of: DomainPlan, answer: list[dict[str, Any]]) -> None:
-    """The GPU below the NIC's port, though it says that it is on its own bus."""
+    """Move the GPU below the NIC's port, although it reports its own bus."""
     devices, device = find(answer, "hostdev-0000-21-00.0")
     devices.remove(device)
     find(answer, down(of, "0000:12:01.0"))[1]["pci_bridge"]["devices"].append(device)

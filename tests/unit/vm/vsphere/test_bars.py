@@ -43,7 +43,7 @@ def test_the_table_agrees_with_the_recordings(name):
             assert max(bar.size_bytes for bar in function.bars) == known * GIB
 
 
-# The memory in GB that the device's name in pci.ids has.
+# The memory in GB in the device's name in pci.ids.
 MEMORY_GB = {
     (0x10DE, 0x1DB1): 16,
     (0x10DE, 0x1DB4): 16,

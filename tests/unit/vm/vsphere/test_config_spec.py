@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""ConfigSpecs as they go over the wire, of what the simulator does not keep."""
+"""ConfigSpecs as they are sent, for settings that the simulator does not keep."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_larger_disk_and_one_more_are_no_difference():
 
 
 def present(*devices: Any) -> str:
-    """Return the spec of a virtual machine with these devices that is to have a disk of 20 GiB and two networks."""
+    """Return the spec for a virtual machine with these devices that needs a disk of 20 GiB and two networks."""
     target = SimpleNamespace(pciPassthrough=[], vendorDeviceGroupInfo=[])
     networks = {"flat": (vim.Network("network-1"), None, None), "spread": (None, "dvportgroup-1", "uuid")}
     config = SimpleNamespace(hardware=SimpleNamespace(device=list(devices)))

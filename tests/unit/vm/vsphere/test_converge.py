@@ -65,7 +65,7 @@ def test_what_others_reserve_later_does_not_fail_a_run_without_a_change(vcenter)
     mine = vm(memory_mib=786432)
     run(vcenter, mine, state="running")
     with Session(Login.of(params(vcenter))) as opened:
-        # Nobody's plan: bound to the nodes of the first, and not started.
+        # This machine has no plan; it is bound to the nodes of the first, and not started.
         option = vim.option.OptionValue(key="numa.nodeAffinity", value="0,1")
         files = vim.vm.FileInfo(vmPathName="[LocalDS_0]")
         spec = vim.vm.ConfigSpec(name="foreign", files=files, memoryMB=524288, numCPUs=2, extraConfig=[option])
@@ -96,7 +96,7 @@ def test_check_mode_predicts_and_changes_nothing(vcenter):
     predicted = run(vcenter, vm(), state="running", check=True)
     assert seen(vcenter) == {}
     done = run(vcenter, vm(), state="running")
-    # Of the slots nothing is known before the first start.
+    # Slots are unknown before the first start.
     assert (predicted["domains"][0].pop("ways"), len(done["domains"][0].pop("ways"))) == ({}, 4)
     assert predicted == done
 
@@ -161,7 +161,7 @@ def test_a_virtual_machine_is_not_made_again_on_another_host(vcenter):
 
 
 def test_guests_with_tools_are_asked_to_shut_down_and_those_that_do_not_are_powered_off(monkeypatch):
-    """The simulator has no guests."""
+    """Guests are made up here, because the simulator has none."""
     monkeypatch.setattr(converging, "POLL_S", 0.01)
     asked: list[str] = []
 
@@ -230,7 +230,7 @@ def test_a_device_group_is_made_kept_and_taken_away(vcenter):
     grouped = vm(vsphere={"device_group": "Nvidia:2@nvlink"})
     assert run(vcenter, grouped, state="running")["domains"][0]["actions"] == ["create", "power_on"]
     have = seen(vcenter)["train"]["configuration"]
-    # The virtual functions beside it are none of the group's.
+    # The virtual functions beside the group do not belong to it.
     assert (have["device_group"], [item["type"] for item in have["devices"]]) == ("Nvidia:2@nvlink", ["sriov", "sriov"])
     again = run(vcenter, grouped, state="running")
     assert (again["changed"], again["domains"][0]["differences"]) == (False, [])
@@ -321,7 +321,7 @@ def test_a_task_that_fails_is_told_in_vcenters_words_and_ours(vcenter):
     vcenter.rule("PowerOnVM_Task", "task_fault", fault="InsufficientMemoryResourcesFault", message="Not enough memory.")
     with pytest.raises(DomainError, match=r"power on: Not enough memory.*above the memory that the host has free"):
         run(vcenter, vm(), state="running")
-    # The next run finishes what is left.
+    # The next run completes the rest.
     assert run(vcenter, vm(), state="running")["domains"][0]["actions"] == ["power_on"]
 
 
@@ -351,7 +351,7 @@ def test_disks_that_fit_one_by_one_and_not_together_are_refused():
 
 def test_an_old_api_is_refused_where_it_would_drop_a_setting():
     with serving(site(esxi(server(), "esx01", version="8.0.3"), api_version="7.0.0.0")) as old:
-        # By default settings that it does not have are left out, and a warning says so.
+        # By default, settings that this API does not have are omitted, and a warning says so.
         planned = run(old, vm(), state="planned")
         assert planned["domains"][0]["plan"]["configuration"]["cores_per_numa_node"] == 0
         [warning] = [item for item in planned["findings"] if "are left out" in item["what"]]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The options that the vsphere modules share."""
+"""The common options of the vsphere modules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Refusals without a vCenter of requests that are known to fail. test_converge.py has other refused requests."""
+"""Requests that are known to fail are refused without a vCenter. test_converge.py has other refused requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import p
 
 
 def row(**more: Any) -> dict[str, Any]:
-    """The reservations of one virtual machine."""
+    """Return the reservations of one virtual machine."""
     return {"memory_reservation_mib": 1024, "cpu_reservation_mhz": 0, "extra": {}, **more}
 
 

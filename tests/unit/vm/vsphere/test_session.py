@@ -18,7 +18,7 @@ STATES = vim.TaskInfo.State
 
 
 def test_a_session_that_is_refused_again_right_after_its_login_is_an_error():
-    """A vCenter that refuses every session must not be asked for ever."""
+    """A vCenter that refuses every session must not be called forever."""
     asked, logins = [], []
     session = Session.__new__(Session)
     session._connect = lambda: logins.append(1)
@@ -34,7 +34,7 @@ def test_a_session_that_is_refused_again_right_after_its_login_is_an_error():
 
 
 def waiting(monkeypatch, **states: str) -> tuple[Session, dict[str, tuple[str, Any]], list[str]]:
-    """A session whose tasks are in these states for ever, its tasks, and the lines that it tells."""
+    """Return a session whose tasks stay in these states, its tasks, and the lines that it prints."""
     told: list[str] = []
     infos = {
         name: SimpleNamespace(
@@ -73,7 +73,7 @@ def test_a_task_of_which_vcenter_says_nothing_is_told_to_run(monkeypatch):
 
 
 def test_all_pages_of_an_answer_are_read():
-    """The simulator answers with one page, however many objects there are."""
+    """The simulator answers with one page, regardless of the number of objects, so the pages are made up here."""
     pages = {"": ([1, 2], "a"), "a": ([3, 4], "b"), "b": ([5], "")}
 
     def page(token: str) -> SimpleNamespace:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The places of a vCenter with several datacenters; the simulator's clusters are all in one."""
+"""The folders of a vCenter with several datacenters; all clusters of the simulator are in one."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ def test_a_virtual_machine_is_made_in_the_datacenter_of_its_cluster():
     ],
 )
 def test_on_which_hosts_nothing_can_be_changed_now(state, maintenance, why):
-    """A host whose state was not read counts as one that is not there."""
+    """A host whose state was not read counts as missing."""
     given = {"runtime.connectionState": state, "runtime.inMaintenanceMode": maintenance}
     assert Esxi("esx01", None, "gpus", given).unusable == why

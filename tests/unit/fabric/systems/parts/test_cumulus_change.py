@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Remediation of Cumulus: what is wanted is set, what is ours goes, what others wrote stays."""
+"""Remediation of Cumulus sets what is wanted, removes our other settings, and keeps the settings of others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FOREIGN = [
 
 
 def apart(node: Any) -> Any:
-    """The settings as NVUE keeps them: a key each, no ranges."""
+    """Return the settings as NVUE keeps them: one key each, without ranges."""
     if not isinstance(node, dict):
         return node
     return {name: apart(value) for key, value in node.items() for name in names_of(key, "")}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Remediation of Dell SONiC ends at what is wanted and sends only what differs."""
+"""Remediation of Dell SONiC leads to the wanted configuration and sends only the differences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def same_entry(mine: dict, other: dict) -> bool:
 
 
 def merge(there, given):
-    """Merge as the modules' ``merged`` does: options over options, elements of lists by their keys."""
+    """Merge like the modules' state ``merged``: options replace options, and lists are merged by their keys."""
     if isinstance(there, dict) and isinstance(given, dict):
         return {**there, **{key: merge(there.get(key), each) for key, each in given.items()}}
     if isinstance(there, list) and isinstance(given, list):
@@ -42,7 +42,7 @@ def merge(there, given):
 
 
 def delete(there, given):
-    """Remove as their ``deleted`` does: an option named with its value goes, and an element by its key alone."""
+    """Remove like the modules' state ``deleted``: an option by name and value, a list's element by its key alone."""
     if isinstance(there, dict) and isinstance(given, dict):
         found = {}
         for key, value in there.items():
@@ -95,12 +95,12 @@ OLD = {"classes": {"old": {"dscp": 10, "traffic_class": 5, "bandwidth_percent": 
 
 
 def by_hand() -> dict:
-    """The reference under names of somebody else's."""
+    """Return the reference with names that are not ours."""
     return json.loads(text_of(dell()).replace("SAILLOFT_", "MY_"))
 
 
 def edited() -> dict:
-    """The reference, its maps, its policy and its ports changed by somebody."""
+    """Return the reference after somebody has changed its maps, policy and ports."""
     config = json.loads(text_of(dell()))
     config["qos_maps"]["pfc_priority_queue_maps"][0]["entries"] += [{"dot1p": 1, "queue_index": 1}]
     config["qos_maps"]["dscp_maps"][0]["entries"][26]["fwd_group"] = "1"
@@ -192,7 +192,7 @@ def test_remediation_sends_only_what_differs_and_keeps_what_a_module_would_defau
         {
             "module": "sonic_qos_interfaces",
             "state": "merged",
-            # 5 m: nothing is wanted of it, and the module would write 40 m.
+            # The policy requests no cable length, but without the current 5 m the module would write 40 m.
             "config": [{"name": "Eth1/1", "cable_length": "5m", "pfc": pfc}],
         },
         {"module": "sonic_interfaces", "state": "merged", "config": [{"name": "Eth1/2", "mtu": 9100}]},
@@ -206,7 +206,7 @@ def test_what_another_port_uses_stays():
     done = after(running, dell_sonic.remediation(running, wanted))
     seen = dell_sonic.parse(done, "leaf1").ports
     before = dell_sonic.parse(running, "leaf1").ports["Eth1/9"]
-    # There is one map of PFC for all ports.
+    # All ports share one map of PFC.
     assert seen["Eth1/9"] == replace(before, priority_to_queue=seen["Eth1/1"].priority_to_queue)
     assert replace(seen["Eth1/1"], cable_m=None) == held(wanted).ports["Eth1/1"]
 

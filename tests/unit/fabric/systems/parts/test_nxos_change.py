@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Remediation of NX-OS ends at what is wanted and sends only what differs."""
+"""Remediation of NX-OS leads to the wanted configuration and sends only the differences."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_was_stopped_after_any_line_is_completed(start, wanted):
 
 
 def test_hier_config_would_send_the_same_lines_in_another_order():
-    """Its lines are ours, but it knows nothing of what NX-OS refuses: it takes away what is still in use."""
+    """hier_config sends our lines, but does not know what NX-OS refuses: it removes objects that are still in use."""
     hier_config = pytest.importorskip("hier_config")
     driver = told(hier_config)
     running = nxos.render(OLD)
@@ -93,7 +93,7 @@ def test_hier_config_would_send_the_same_lines_in_another_order():
     assert len(freed) == len(PORTS)
     assert min(gone) > max(freed)
     assert [lines[at].split(" ")[1] for at in gone] == ["policy-map"] * 3 + ["class-map"]
-    # And after ours, it has nothing left to send.
+    # After our lines, hier_config has nothing to send.
     after = hier_config.get_hconfig(driver, apply(running, sent))
     assert not after.config_to_get_to(hier_config.get_hconfig(driver, nxos.render(REFERENCE))).children
 

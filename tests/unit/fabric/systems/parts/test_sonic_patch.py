@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Patches lead from any configuration to the policy, and no further."""
+"""Patches lead from any configuration to the policy, and change nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_from_sonics_default_to_the_reference():
     after = apply(config, switch("sonic", list(PORTS)))
     for table in ("DEVICE_METADATA", "VERSIONS", "LOOPBACK_INTERFACE", "CABLE_LENGTH", "BUFFER_POOL", "PORT"):
         assert after[table] == config[table]
-    # What the image brought is there yet, and no longer used.
+    # The image's own entries still exist, but are no longer used.
     for table in ("DSCP_TO_TC_MAP", "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE"):
         assert after[table].items() >= config[table].items()
     assert after["PORT_QOS_MAP"]["global"] == {"dscp_to_tc_map": "AZURE"}
@@ -41,7 +41,7 @@ def test_from_sonics_default_to_the_reference():
 
 
 def test_what_is_rendered_and_merged_onto_an_image_without_qos_needs_no_patch():
-    """But for the keys: `config load` merges entries."""
+    """The keys of the image are removed before, because `config load` merges entries."""
     wanted = switch("sonic", list(PORTS))
     config = default_config()
     for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG", "BUFFER_QUEUE", "PFC_WD"):
@@ -84,7 +84,7 @@ def test_from_any_policy_to_any(before, after, old):
 def test_what_a_former_policy_left_goes_and_what_others_added_stays():
     config = apply(default_config(), switch("sonic", list(PORTS)))
     config["WRED_PROFILE"]["theirs"] = dict(config["WRED_PROFILE"]["AZURE_LOSSLESS"])
-    config["PORT_QOS_MAP"]["Ethernet0"]["scheduler"] = "scheduler.0"  # a port's shaper
+    config["PORT_QOS_MAP"]["Ethernet0"]["scheduler"] = "scheduler.0"  # the shaper of a port
     config["QUEUE"]["Ethernet0|7-9"] = {"scheduler": "scheduler.0"}
     config["PFC_WD"]["Ethernet0"]["pfc_stat_history"] = "enable"
     after = apply(config, switch("sonic", list(PORTS), {"classes": {"roce": {"bandwidth_percent": 30}}}))
@@ -138,7 +138,7 @@ def test_from_lossless_to_lossy_headroom_and_watchdog_go():
     assert after["PORT_QOS_MAP"]["Ethernet0"]["pfcwd_sw_enable"] == ""
     assert after["BUFFER_PG"]["Ethernet0|3"] == {"profile": "ingress_lossy_profile"}
     assert after["BUFFER_QUEUE"]["Ethernet0|3"] == {"profile": "egress_lossy_profile"}
-    assert after["PFC_WD"] == {"GLOBAL": {"POLL_INTERVAL": "200"}}  # never removed
+    assert after["PFC_WD"] == {"GLOBAL": {"POLL_INTERVAL": "200"}}  # the interval is never removed
     assert not [name for name in after["BUFFER_PROFILE"] if name.startswith("SAILLOFT_")]
 
 
@@ -180,7 +180,7 @@ def test_the_hash_keeps_foreign_fields_and_loses_what_would_override_it():
 
 
 def drifts(config):
-    """Each setting of ours once taken away and, where it is a number or a profile, once changed."""
+    """Yield each of our settings once removed and, if it is a number or a profile, once changed."""
     ours = {"PORT": ("mtu",), "BUFFER_QUEUE": ("profile",)}
     for table in (*TABLES, "PORT", "PORT_QOS_MAP", "BUFFER_PG", "BUFFER_QUEUE", "QUEUE", "PFC_WD", "SWITCH_HASH"):
         for key, entry in config.get(table, {}).items():
@@ -214,7 +214,7 @@ def test_each_setting_of_ours_that_drifts_is_mended():
         assert operations, what
         after = jsonpatch.apply_patch(broken, operations)
         assert patch(after, wanted) == [], what
-        if "BUFFER_QUEUE" not in what:  # where a range may come apart
+        if "BUFFER_QUEUE" not in what:  # in which a range may be split
             assert after == config, what
         count += 1
     assert count > 150
@@ -236,6 +236,6 @@ def test_the_same_input_the_same_patch():
 
 
 def test_names_with_a_slash_are_pointed_to():
-    """RFC 6901: ports may bear names such as Eth1/1."""
+    """Ports may have names such as Eth1/1, whose slash is escaped in a pointer (RFC 6901)."""
     ports = ("Eth1/1", "Eth1/2~a")
     apply(default_config(ports), switch("sonic", list(ports)))

@@ -30,7 +30,7 @@ def test_a_platforms_profile_of_lossy_queues_is_kept_and_used():
     assert used == {
         "Ethernet0|0-2": "q_lossy_profile",
         "Ethernet0|3": "q_lossy_profile",
-        "Ethernet0|4": "egress_lossless_profile",  # no class has it
+        "Ethernet0|4": "egress_lossless_profile",  # no class uses this queue
         "Ethernet0|5-6": "q_lossy_profile",
     }
 
@@ -57,7 +57,7 @@ def test_headroom_is_each_groups_own_where_the_pool_holds_none():
 @pytest.mark.parametrize(
     ("asic", "line", "pools", "written"),
     [
-        # pg_profile_lookup.ini: size, xon, xoff, xon_offset. NVIDIA's size holds xoff, and its pools hold none.
+        # pg_profile_lookup.ini: size, xon, xoff, xon_offset. NVIDIA's size includes xoff, and its pools have none.
         ("spectrum3", (200, 5), False, ("55296", "19456", "35840", None)),
         ("spectrum3", (400, 5), False, ("86016", "37888", "38912", None)),
         ("spectrum4", (800, 5), False, ("304128", "38912", "257024", None)),
@@ -78,7 +78,7 @@ def test_a_profile_is_written_as_its_vendor_has_it(asic, line, pools, written):
 
 
 def pooled(pools, **changes):
-    """The default configuration with other pools, brought to a switch that was planned with ``pools``."""
+    """Change the pools of the default configuration, and apply the patch to a switch planned with ``pools``."""
     config = default_config()
     for field, value in changes.items():
         if value is None:
@@ -95,9 +95,9 @@ def test_pools_as_planned():
     shared = Pools(32_689_152, 2_058_240)
     assert pooled(shared)["BUFFER_PG"]["Ethernet0|3"]
     assert pooled(shared, xoff="2058241", size="32689153")
-    assert pooled(shared, size=None)  # the image sizes it
+    assert pooled(shared, size=None)  # the image computes its size
     assert pooled(Pools(32_689_152, 0, 32_689_152), **OWN)
-    assert pooled(None, size="1")  # nothing was planned with any
+    assert pooled(None, size="1")  # the plan used no pools
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Configurations and policies that no patch is made for."""
+"""Configurations and policies for which no patch is made."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_what_the_image_lacks_is_said_with_the_next_step(path, said):
 
 def test_what_sonic_cannot_hold_is_refused_before_it_is_handed_out():
     qos = switch("sonic", list(PORTS)).ports["Ethernet0"]
-    queues = (Queue(False, 10), Queue(False, 20), *qos.queues[2:])  # 80% with the 50 of queue 3
+    queues = (Queue(False, 10), Queue(False, 20), *qos.queues[2:])  # 80% together with the 50% of queue 3
     with pytest.raises(FabricError, match="leaf1: Ethernet0: SONiC would not hold queues as wanted"):
         patch(default_config(), switch("sonic", list(PORTS), queues=queues))
 
 
 def test_what_could_not_be_read_afterwards_is_refused():
     config = default_config()
-    del config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]  # group 4, which no class has, refers to it
+    del config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]  # group 4, which no class uses, refers to it
     with pytest.raises(FabricError, match=r"leaf1: BUFFER_PG\|Ethernet0\|4: profile refers to"):
         patch(config, switch("sonic", list(PORTS)))
 

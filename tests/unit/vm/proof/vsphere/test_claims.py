@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The proof on vSphere: all of vCenter's part from the simulator, the guest's from a made-up guest; what breaks it."""
+"""The proof on vSphere, with vCenter's part from the simulator and a made-up guest, and the faults that break it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NCCL = {"NCCL_IB_TIMEOUT": "22"}
 
 @pytest.fixture(scope="module")
 def read():
-    """Result of vsphere_gpu_vm_info for a running virtual machine with two GPUs and two virtual functions."""
+    """The result of vsphere_gpu_vm_info for a running virtual machine with two GPUs and two virtual functions."""
     with serving(site(esxi(server(), "esx01"))) as vcenter:
         return started(vcenter)
 
@@ -154,7 +154,7 @@ def test_a_guest_that_was_not_read_is_never_held(whole):
 def test_devices_whose_slots_are_not_known_are_not_taken_for_each_other(whole):
     whole.ways = {}
     found = failed(prove(whole))
-    # Two GPUs and two virtual functions of one model each.
+    # There are two GPUs and two virtual functions, each two of one model.
     assert sum(claim.endswith(" is in the guest") for claim in found) == 4
     assert "the guest's NCCL topology file is the plan's" in found
 
@@ -170,5 +170,5 @@ def test_a_virtual_machine_that_is_not_there_fails(read, whole):
 def test_a_virtual_machine_without_a_plan_is_refused_with_the_reason(read):
     domain = {**read["domains"][0], "plan": None, "unplanned": "asks for 9 GPUs, and 2 are there; ask for fewer"}
     with pytest.raises(ProofError, match="no plan to be held against: asks for 9 GPUs"):
-        # Its host was not read with it.
+        # The host of the machine was not read.
         Evidence.of_domain("esx01", {}, domain)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Slot numbers as ways, with the example of VMware KB 2047927, and devices found at their ends."""
+"""Slot numbers as paths, with the example of VMware KB 2047927, and the devices at the ends of paths."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_devices_are_at_the_end_of_their_ways():
     gpus = [host.function(address) for address in GPUS]
     inside = guest(host, WAYS)
     assert locate(gpus, WAYS, inside) == {GPUS[1]: "0000:03:00.0", GPUS[0]: "0000:04:00.0"}
-    # Two of one model without a way are not told apart; one alone is.
+    # Two devices of one model cannot be distinguished without a path; a single one needs none.
     assert locate(gpus, {}, inside) == {}
     assert locate(gpus, {GPUS[0]: WAYS[GPUS[0]], GPUS[1]: ["16.0", "00.0"]}, inside) == {GPUS[0]: "0000:04:00.0"}
     alone = {GPUS[1]: WAYS[GPUS[1]]}

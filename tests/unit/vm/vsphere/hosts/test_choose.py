@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Hosts for virtual machines whose spec names none: deterministic, tight, and kept."""
+"""Hosts for virtual machines whose spec names none: the choice is deterministic, compact, and permanent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site imp
 
 
 def cluster(gpus: dict[str, int], **properties: dict) -> Site:
-    """A site of hosts, each with so many active GPUs of two; no vCenter is there."""
+    """Return a site of hosts with ``gpus`` active ones of two GPUs each; there is no vCenter."""
     site = object.__new__(Site)
     site.session, site.machines, site._models, site.hosts = None, {}, {}, {}
     for name, number in gpus.items():
@@ -43,7 +43,7 @@ def chosen(site: Site, asked, full: tuple[str, ...] = ()) -> dict[str, str]:
 
 def test_the_largest_comes_first_and_each_takes_the_tightest_host():
     site = cluster({"a": 2, "b": 1, "c": 2})
-    # vm1 needs both GPUs of a host; vm0 and vm2 leave whole hosts to others.
+    # vm1 needs both GPUs of a host and is placed first; vm0 gets the only GPU of b, and vm2 gets c.
     assert chosen(site, requests(1, 2, 1)) == {"vm1": "a", "vm0": "b", "vm2": "c"}
     assert chosen(site, list(reversed(requests(1, 2, 1)))) == {"vm1": "a", "vm0": "b", "vm2": "c"}
 

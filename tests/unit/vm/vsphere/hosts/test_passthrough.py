@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Passthrough and SR-IOV of hosts of the simulated vCenter."""
+"""Passthrough and SR-IOV on hosts of the simulated vCenter."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_virtual_functions(vcenter):
 
 
 def test_a_run_costs_few_requests(vcenter):
-    """The inventory is read once, what changed once more; virtual functions only where the request concerns them."""
+    """The inventory is read once, its changes once more, and virtual functions only if the request concerns them."""
     enable(vcenter)
     assert vcenter.requests()["RetrievePropertiesEx"] == 2
     vcenter.forget()
@@ -133,7 +133,7 @@ def test_a_run_costs_few_requests(vcenter):
 
 
 def test_a_virtual_function_is_not_set_as_one_of_its_nics(vcenter):
-    """The functions of both NICs have passthrough, the NICs have not."""
+    """The functions of both NICs have passthrough, but the NICs do not."""
     assert not enable(vcenter, entry("nic", passthrough=False))["changed"]
 
 
