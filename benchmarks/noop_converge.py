@@ -47,13 +47,13 @@ READ = """
     - ansible.builtin.import_role: {name: sailloft.fleet.gpu_vm, tasks_from: read}
     - ansible.builtin.slurp: {src: /etc/sailloft/gpu_host.json}
       register: saved
-    - ansible.builtin.command: grep ^GRUB_CMDLINE_LINUX= /etc/default/grub
+    - ansible.builtin.command: tail -n 1 /etc/default/grub.d/90-sailloft.cfg
       register: grub
       changed_when: false
     - ansible.builtin.copy:
         content: "{{ {'topology': gpu_host_topology_read.topology, 'settings': gpu_host_settings_read.outcomes,
                       'domains': gpu_vm_read.domains | map(attribute='name'), 'saved': saved.content | b64decode,
-                      'grub': grub.stdout_lines | first} | to_json }}"
+                      'grub': grub.stdout} | to_json }}"
         dest: "{{ benchmark_facts }}"
         mode: "0600"
       delegate_to: localhost
