@@ -46,7 +46,7 @@ def roce_refused_lines(lines: Iterable[str], message: str) -> str:
     """Return the sentence."""
     found = REFUSED_WORD.search(message)
     word = found and (found[1] or found[2])
-    return f"Lines with it: {'; '.join(line for line in lines if word in line)}." if word else ""
+    return f"Lines that contain it: {'; '.join(line for line in lines if word in line)}." if word else ""
 
 
 class FilterModule:

@@ -104,8 +104,8 @@ def test_a_priority_that_the_driver_refuses(results):
     said = refused["result"]["msg"]
     # The tool prints nothing about the refusal.
     assert refused["raw"] == ""
-    assert said.startswith("rxe0: the driver was told pfc and does not have it: it reads back [], wanted [3]; ")
-    assert "told so far: rxe0 dcbx_by_host, rxe0 ip_mtu_bytes, rxe0 buffer_bytes, rxe0 queues" in said
+    assert said.startswith("rxe0: the driver was given pfc, but did not keep it: it reads back [], wanted [3]; ")
+    assert "set so far: rxe0 dcbx_by_host, rxe0 ip_mtu_bytes, rxe0 buffer_bytes, rxe0 queues" in said
     assert not any(refused["dcb"]["pfc"]["prio_pfc"])
 
 

@@ -152,7 +152,7 @@ def _write_connections(system: System, name: str, step: Step) -> None:
     if not system.exists(read.CONNECTIONS):
         system.run(["modprobe", "rdma_cm"])
     if not system.exists(read.CONNECTIONS):
-        raise HostError(f"there is no {read.CONNECTIONS}", "'mount -t configfs none /sys/kernel/config' first")
+        raise HostError(f"there is no {read.CONNECTIONS}", "run 'mount -t configfs none /sys/kernel/config' first")
     with read.connections(system, name) as path:
         system.poke(path, step.text)
 
@@ -163,7 +163,7 @@ def _check_kept(name: str, wanted: Nic, seen: Seen, done: list[str], but: str = 
     if left:
         field, (now, then) = next(iter(left.items()))
         raise HostError(
-            f"{name}: the driver was told {field} and does not have it: it reads back {now}, wanted {then}; "
-            f"told so far: {', '.join(done)}",
+            f"{name}: the driver was given {field}, but did not keep it: it reads back {now}, wanted {then}; "
+            f"set so far: {', '.join(done)}",
             "see the kernel's log for its driver, and what else on this host sets it (lldpad, NetworkManager)",
         )

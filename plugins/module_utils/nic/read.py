@@ -53,7 +53,7 @@ def read(system: System, wanted: list[str]) -> dict[str, Seen]:
     there = system.names(DEVICES)
     for name in wanted:
         if name not in there:
-            shown = f"there are {', '.join(there)}" if there else "no driver has made any: see 'rdma link'"
+            shown = f"RDMA devices: {', '.join(there)}" if there else "no driver has made any: see 'rdma link'"
             raise HostError(f"{name}: no such RDMA device on this host", shown)
         if _link(system, name) != "Ethernet":
             raise HostError(f"{name}: its link is {_link(system, name)}, which has no RoCE", "leave it out")
@@ -78,7 +78,7 @@ def _function(system: System, name: str) -> Seen:
     if is_vf:
         above = system.names(f"{device}/physfn/infiniband")
         parent = _function(system, above[0]).nic if above else None
-        why = f"it is a VF, and the port is its physical function's{f' ({physical})' if physical else ''}"
+        why = f"it is a VF, and the port belongs to its physical function{f' ({physical})' if physical else ''}"
         cannot.update(dict.fromkeys(OF_THE_PORT, why))
         nic = Nic(name, interface, is_vf=True, may_mark=parent.trust == "dscp" if parent else None)
         bridging, ecn, cnp = None, "", ""
@@ -102,7 +102,7 @@ def _interface(system: System, name: str) -> str:
         found = [_quiet(system, f"{DEVICES}/{name}/ports/{PORT}/gid_attrs/ndevs/0") or ""]
     if not found[0] or not system.exists(f"{NETWORK}/{found[0]}"):
         raise HostError(
-            f"{name}: it has no network interface, by which its QoS is set", f"see 'rdma link show {name}/1'"
+            f"{name}: it has no network interface, through which its QoS is set", f"see 'rdma link show {name}/1'"
         )
     return found[0]
 
@@ -120,7 +120,7 @@ def _number(system: System, path: str) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"-?\d+", text):
-        raise HostError(f"{path} holds {text!r}, which is no number", "see which driver made it")
+        raise HostError(f"{path} holds {text!r}, which is not a number", "check which driver created it")
     return int(text)
 
 
@@ -184,7 +184,7 @@ def _with_dcb(nic: Nic, seen: Dcb | None, driver: str | None, why: str, cannot: 
         "cable_m": cable_m,
         "dcbx_by_host": by_host,
     }
-    reasons = {"cable_m": "only mlx5 takes the length of the cable", "dcbx_by_host": "its driver has no DCBX"}
+    reasons = {"cable_m": "only mlx5 supports the length of the cable", "dcbx_by_host": "its driver has no DCBX"}
     for name, value in parts.items():
         if value is None:
             cannot[name] = reasons.get(name, f"its driver has no such part of DCB ({seen.tool})")

@@ -64,7 +64,7 @@ def test_what_nothing_can_be_made_of_is_named():
     _proof, first = prove(given)
     assert first == (
         "spine1: what the policy would still change: wanted nothing, seen spine1: BUFFER_QUEUE|Ethernet0|3: Ethernet0 "
-        "3 stands in BUFFER_QUEUE|Ethernet0|3-4 too, and which holds is chance; remove one of them"
+        "3 is also in BUFFER_QUEUE|Ethernet0|3-4, and which entry applies is undefined; remove one of them"
     )
 
 

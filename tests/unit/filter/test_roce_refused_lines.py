@@ -17,10 +17,13 @@ LINES = ["qos map dscp 26", "priority-flow-control priority 3 no-drop", "no-drop
     [
         (
             "Invalid input (at token 3: 'no-drop')",
-            "Lines with it: priority-flow-control priority 3 no-drop; no-drop again.",
+            "Lines that contain it: priority-flow-control priority 3 no-drop; no-drop again.",
         ),
-        ("<bad-element>\n mtu </bad-element>", "Lines with it: set mtu 9216."),
-        ("Invalid input (at token 12: '26') and <bad-element>mtu</bad-element>", "Lines with it: qos map dscp 26."),
+        ("<bad-element>\n mtu </bad-element>", "Lines that contain it: set mtu 9216."),
+        (
+            "Invalid input (at token 12: '26') and <bad-element>mtu</bad-element>",
+            "Lines that contain it: qos map dscp 26.",
+        ),
         ("<bad-element> </bad-element>", ""),
         ("the connection was closed", ""),
     ],

@@ -101,7 +101,7 @@ def test_nothing_is_written_where_one_switch_is_refused(run, tmp_path):
     bad = {**SWITCHES, "leaf3": {"system": "plain", "asic": "none", "ports": {"swp1": {"speed_gbit_s": 400}}}}
     result = run(switches=bad, path=str(tmp_path / "configs"))
     assert result["failed"]
-    assert result["msg"].startswith("switch leaf3: ASIC 'none' is unknown; there are jericho2, ")
+    assert result["msg"].startswith("switch leaf3: ASIC 'none' is unknown; valid values: jericho2, ")
     assert not (tmp_path / "configs").exists()
 
 
@@ -109,7 +109,7 @@ def test_nothing_is_written_where_one_switch_is_refused(run, tmp_path):
 def test_a_name_that_is_no_files(run, tmp_path, name):
     bad = {name: {"system": "plain", "asic": "spectrum4", "ports": {"swp1": {"speed_gbit_s": 400, "cable_m": 5}}}}
     result = run(switches=bad, path=str(tmp_path / "configs"))
-    assert result["msg"] == f"switch {name}: the name cannot be a file's; use letters, digits, '.', '_' and '-'"
+    assert result["msg"] == f"switch {name}: the name is not a valid file name; use letters, digits, '.', '_' and '-'"
 
 
 def test_a_folder_that_cannot_be_written(run, tmp_path):
@@ -139,10 +139,10 @@ def test_parsed(run):
     [
         ({"state": "parsed"}, "state is parsed but all of the following are missing: running"),
         ({"state": "compared"}, "state is compared but all of the following are missing: running"),
-        ({"state": "parsed", "running": {}}, "running: there is none"),
+        ({"state": "parsed", "running": {}}, "running: it is empty"),
         ({"state": "parsed", "running": {"leaf1": "garbage"}}, "switch leaf1: not a configuration of a plain switch"),
-        ({"state": "parsed", "running": {"leaf1": None}}, "switch leaf1: its running configuration is not a text"),
-        ({"state": "parsed", "running": {"leaf9": "{}"}}, "switch leaf9: system None is unknown; there are "),
+        ({"state": "parsed", "running": {"leaf1": None}}, "switch leaf1: its running configuration is not a string"),
+        ({"state": "parsed", "running": {"leaf9": "{}"}}, "switch leaf9: system None is unknown; valid values: "),
         ({"state": "parsed", "switches": {"a": 5}, "running": {"a": ""}}, "switch a: not a dictionary"),
         (
             {"state": "parsed", "switches": {"a": {"system": []}}, "running": {"a": ""}},
@@ -215,16 +215,16 @@ def test_the_playbook_on_the_example(tmp_path):
         done = subprocess.run([*command, *more], cwd=PROJECT, capture_output=True, text=True, check=True)
         return re.search(r"msg: (.*)", done.stdout)[1]
 
-    assert play("--check") == "78 switches, 78 of them other than before"
+    assert play("--check") == "78 switches, 78 of them changed"
     assert contents(tmp_path / "fabric") == {}
-    assert play() == "78 switches, 78 of them other than before"
+    assert play() == "78 switches, 78 of them changed"
     names = sorted(contents(tmp_path / "fabric"))
     assert names[:2] == ["leaf-001.sonic", "leaf-002.sonic"]
     assert names[73:] == ["leaf-074.sonic", *(f"spine-00{number}.sonic" for number in range(1, 5))]
-    assert play() == "78 switches, 0 of them other than before"
+    assert play() == "78 switches, 0 of them changed"
     # A fabric has one plan, regardless of the switches to which the play is limited.
     (tmp_path / "fabric" / "spine-001.sonic").unlink()
-    assert play("--limit", "leaf-002") == "78 switches, 1 of them other than before"
+    assert play("--limit", "leaf-002") == "78 switches, 1 of them changed"
     # The result does not contain the fabric's variables: Ansible would take longer for them than for everything else.
     done = subprocess.run([*command, "-vvv"], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert "module_args" in done.stdout

@@ -96,7 +96,8 @@ def test_what_no_reading_made_is_not_brought_back(host):
     with pytest.raises(HostError) as refused:
         ensure.restore(system, bad)
     assert str(refused.value) == (
-        "mlx5_0: not a NIC as roce_nic_info returns it (priority_to_class has not 8 entries); give its result as it is"
+        "mlx5_0: not a NIC as roce_nic_info returns it (priority_to_class does not have 8 entries); "
+        "give its result unchanged"
     )
     assert system.effects == []
 

@@ -116,7 +116,7 @@ def test_a_vf_gets_what_is_its_own(host):
     vf = outcome.facts["nics"]["mlx5_2"]
     assert (vf["is_vf"], vf["may_mark"], vf["cm_tos"], vf["ip_mtu_bytes"]) == (True, True, 106, 9000)
     assert vf["dscp_to_priority"] == (None,) * 64
-    assert "its physical function's (0000:3b:00.0)" in outcome.facts["cannot"]["mlx5_2"]["pfc"]
+    assert "the port belongs to its physical function (0000:3b:00.0)" in outcome.facts["cannot"]["mlx5_2"]["pfc"]
     assert not any(command[0] == "dcb" and command[-1] == "ens1v0" for command in system.commands)
     # The physical function is set first, or the VF's packets would be in no class.
     places = [effect for effect in system.effects if "app" in effect or "ens1v0" in effect]
@@ -127,9 +127,7 @@ def test_a_vf_gets_what_is_its_own(host):
 def test_a_vf_whose_physical_function_does_not_trust_dscp_is_refused(host):
     system = host("mlx5-upstream")
     assert read.read(system, ["mlx5_2"])["mlx5_2"].nic.may_mark is False
-    with pytest.raises(
-        HostError, match=r"mlx5_2 \(VF of mlx5_0\): .*mlx5_0 trusts pcp; put mlx5_0 into roce_host_nics"
-    ):
+    with pytest.raises(HostError, match=r"mlx5_2 \(VF of mlx5_0\): .*mlx5_0 trusts pcp; add mlx5_0 to roce_host_nics"):
         bring(system, {"mlx5_2": {}})
     assert system.effects == []
     bring(system, {"mlx5_0": {}})
@@ -211,7 +209,7 @@ def test_mlnx_qos_is_used_where_dcb_is_not_installed(host):
         (True, None),
     ]
     assert nic.buffer_bytes[0] == 262016
-    with pytest.raises(HostError, match="does not have it"):  # the recording does not change
+    with pytest.raises(HostError, match="did not keep it"):  # the recording does not change
         bring(system)
     said = [effect for effect in system.effects if effect.startswith("mlnx_qos")]
     need = buffers.lossless_bytes(400, 5, 9000)
@@ -235,7 +233,7 @@ def test_mlnx_qos_with_garbage(host):
     system = host()
     system.tools = {"mlnx_qos"}
     system.mlnx_qos = "Interface name is required\n"
-    with pytest.raises(HostError, match="it printed what no mlnx_qos"):
+    with pytest.raises(HostError, match="its output is not that of mlnx_qos"):
         bring(system)
 
 

@@ -20,9 +20,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.nic import read
     ("nics", "message"),
     [
         ({}, "not a dictionary of at least one NIC"),
-        ({"mlx5_7": {}}, "mlx5_7: no such RDMA device on this host; there are mlx5_0, mlx5_2, mlx5_9"),
+        ({"mlx5_7": {}}, "mlx5_7: no such RDMA device on this host; RDMA devices: mlx5_0, mlx5_2, mlx5_9"),
         ({"mlx5_9": {}}, "its link is InfiniBand"),
-        ({"../mlx5_0": {}}, "not a name of an RDMA device"),
+        ({"../mlx5_0": {}}, "not the name of an RDMA device"),
         ({"mlx5_0": {"speed": 400}}, "unknown setting 'speed'"),
         ({"mlx5_0": {"speed_gbit_s": "fast"}}, "speed_gbit_s 'fast' is not a whole number"),
         ({"mlx5_0": {"cable_m": 5}}, "cable_m without speed_gbit_s"),
@@ -37,20 +37,20 @@ def test_bad_nics_are_refused_before_anything_is_touched(host, nics, message):
 
 
 def test_an_unknown_class_is_refused(host):
-    with pytest.raises(HostError, match="there is no class 'storage'; there are roce"):
+    with pytest.raises(HostError, match="there is no class 'storage'; valid names: roce"):
         bring(host(), rdma_class="storage")
 
 
 @pytest.mark.parametrize(
     ("arrange", "message"),
     [
-        (lambda dcb: dcb.ets.update(ets_cap=4), r"has 4 traffic classes \(0 to 3\), and the policy uses 6"),
-        (lambda dcb: dcb.pfc.update(pfc_cap=0), "can have 0 lossless priorities, and the policy has 1"),
+        (lambda dcb: dcb.ets.update(ets_cap=4), r"has 4 traffic classes \(0 to 3\), but the policy uses 6"),
+        (lambda dcb: dcb.pfc.update(pfc_cap=0), "can have 0 lossless priorities, but the policy has 1"),
         (lambda dcb: dcb.ets.update(prio_tc=[0] * 7), r"it printed prio_tc .*, not 8 entries"),
         (lambda dcb: dcb.ets.update(tc_bw=[101] * 8), "it printed tc_bw"),
         (lambda dcb: dcb.app.append(["AF31", 3]), "it printed dscp_prio"),
         (lambda dcb: setattr(dcb, "pfc", "priority 3 is on"), "it printed no JSON: 'priority 3 is on'"),
-        (lambda dcb: setattr(dcb, "pfc", "[]"), "it printed no object"),
+        (lambda dcb: setattr(dcb, "pfc", "[]"), "it printed no JSON object"),
     ],
 )
 def test_a_driver_that_cannot_and_garbage_are_refused(host, arrange, message):
@@ -88,14 +88,14 @@ def test_what_the_driver_does_not_keep_is_told(host, forgets, field):
     system = host()
     system.put("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", "4\n")
     system.forgets.add(forgets)
-    with pytest.raises(HostError, match=rf"mlx5_0: the driver was told {field} and does not have it: it reads back"):
+    with pytest.raises(HostError, match=rf"mlx5_0: the driver was given {field}, but did not keep it: it reads back"):
         bring(system)
 
 
 def test_pfc_stays_off_where_the_driver_refused_its_buffer_without_a_word(host):
     system = host()
     system.forgets.add("buffer")
-    with pytest.raises(HostError, match=r"told priority_to_buffer and does not have it.*told so far: mlx5_0 ip_mtu"):
+    with pytest.raises(HostError, match=r"given priority_to_buffer, but did not keep it.*set so far: mlx5_0 ip_mtu"):
         bring(system)
     assert system.dcb["ens1np0"].pfc["prio_pfc"] == [False] * 8
 
@@ -110,7 +110,7 @@ def test_without_any_tool(host):
 def test_a_kernels_file_with_garbage(host):
     system = host()
     system.put("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", "forty-eight\n")
-    with pytest.raises(HostError, match=r"cnp_dscp holds 'forty-eight', which is no number"):
+    with pytest.raises(HostError, match=r"cnp_dscp holds 'forty-eight', which is not a number"):
         bring(system)
 
 

@@ -210,7 +210,7 @@ def test_a_connection_that_is_lost_ends_the_run_and_restores_the_others(fabric):
     folder = next((fabric.path / "backups").iterdir())
     told = " ".join(output.split())
     assert "leaf1: no longer reached; leaf1 was NOT restored (Check that the switch is reached: leaf1 is not" in told
-    assert f"what it had is in {folder}/leaf1.sonic, put it back by hand; leaf2 was restored" in told
+    assert f"its previous configuration is in {folder}/leaf1.sonic, restore it manually; leaf2 was restored" in told
     assert settings(fabric.nvue.applied) == settings(before) == settings(fabric.nvue.startup)
     assert (folder / "leaf1.sonic").exists()
 
@@ -229,7 +229,7 @@ def test_a_device_that_answers_garbage_ends_the_run_before_anything_is_touched(f
     (fabric.leaf1 / "garbage").write_text("Traceback (most recent call last):")
     status, output = fabric.play(policy=LOSSLESS)
     assert status != 0
-    assert re.search(r"leaf1: .*not JSON.*; nothing was touched", output)
+    assert re.search(r"leaf1: .*not JSON.*; nothing was changed", output)
     assert set(fabric.nvue.events) <= {"read"}  # leaf2 may have been read meanwhile
     assert not (fabric.path / "backups").exists()
 

@@ -23,7 +23,7 @@ ROLE_TASK = {"name": "Role", "ansible.builtin.include_role": {"name": "sailloft.
 
 # Hosts that the role refuses: the variables and the message of each.
 REFUSED = {
-    "no-setting": ({"gpu_guest_nccl": {"LD_PRELOAD": "/tmp/x"}}, "LD_PRELOAD is no setting of NCCL"),
+    "no-setting": ({"gpu_guest_nccl": {"LD_PRELOAD": "/tmp/x"}}, "LD_PRELOAD is not a setting of NCCL"),
     "two-lines": ({"gpu_guest_nccl": {"NCCL_DEBUG": "INFO\nLD_PRELOAD=x"}}, "the value of NCCL_DEBUG is not one line"),
     "no-size": (
         {"gpu_guest_max_read_request_bytes": 4097},
@@ -31,7 +31,7 @@ REFUSED = {
     ),
     "contradicts": (
         {"roce_policy": {}, "gpu_guest_nccl": {"NCCL_IB_TC": 104}},
-        "NCCL_IB_TC is set to 104, and by the RoCE policy of this host it is 106",
+        "NCCL_IB_TC is set to 104, but to 106 by this host's RoCE policy",
     ),
 }
 

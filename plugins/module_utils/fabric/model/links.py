@@ -40,7 +40,7 @@ class Fabric:
         self.neighbours: dict[str, list[tuple[str, End, End]]] = {}
         for one, other in links:
             if one.device == other.device:
-                raise FabricError(f"cable {one} - {other}", "both ends are at one device", "correct the links")
+                raise FabricError(f"cable {one} - {other}", "both ends are on the same device", "correct the links")
             for end, far in ((one, other), (other, one)):
                 if self.peer.get(end, far) != far:
                     raise FabricError(
@@ -70,12 +70,14 @@ class Fabric:
             if end not in self.peer:
                 raise FabricError(f"NIC {end}", "it has no cable in the fabric's links", "add its link")
         if start == goal:
-            raise FabricError(f"NIC {start}", "it is both ends of the path", "name two NICs")
+            raise FabricError(f"NIC {start}", "it is at both ends of the path", "name two different NICs")
         first, last = self.peer[start], self.peer[goal]
         distance = self._distances(last.device)
         if first.device not in distance:
             raise FabricError(
-                f"path {start} - {goal}", f"{first.device} has no way to {last.device}", "see which link is missing"
+                f"path {start} - {goal}",
+                f"{first.device} has no connection to {last.device}",
+                "check which link is missing",
             )
         hops: list[Hop] = []
         ingresses = {first.device: [first.port]}

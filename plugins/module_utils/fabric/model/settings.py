@@ -21,14 +21,14 @@ class Record(Settings):
             return values.whole(value, least, most)
         except values.InvalidValueError:
             raise self.refuse(
-                f"{setting} {value!r} is not a whole number of {least} to {most}", "give one in that range"
+                f"{setting} {value!r} is not a whole number from {least} to {most}", "give one in that range"
             ) from None
 
     def text(self, setting: str, default: str) -> str:
         """Return a text of one line, without control characters; ``default``, unchanged, where there is none."""
         value = self.data.get(setting, default)
         if not isinstance(value, str):
-            raise self.refuse(f"{setting} {value!r} is not a text", "put it in quotes")
+            raise self.refuse(f"{setting} {value!r} is not a string", "put it in quotes")
         if setting not in self.data:
             return default
         try:

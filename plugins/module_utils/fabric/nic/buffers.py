@@ -52,8 +52,8 @@ def buffers(
     if rest < 2 * FRAME_BYTES:
         raise FabricError(
             f"{seen.nic.name} ({seen.nic.interface})",
-            f"a lossless priority at {speed_gbit_s} Gbit/s over {cable_m} m needs a buffer of {each} bytes, and of the "
-            f"port's {total or now} bytes {max(rest, 0)} would be left to all others",
+            f"a lossless priority at {speed_gbit_s} Gbit/s over {cable_m} m needs a buffer of {each} bytes, which "
+            f"leaves {max(rest, 0)} of the port's {total or now} bytes for all others",
             "leave cable_m out (the driver then keeps its own buffers), or have fewer lossless classes",
         )
     sizes = [rest] + [each if at in number.values() else 0 for at in range(1, CLASSES)]

@@ -80,11 +80,13 @@ class _Printed:
         except ValueError as error:
             raise self._garbage("no JSON") from error
         if not isinstance(self.record, dict):
-            raise self._garbage("no object")
+            raise self._garbage("no JSON object")
 
     def _garbage(self, what: str) -> FabricError:
         shown = self.text if len(self.text) <= 60 else self.text[:57] + "..."
-        return FabricError(self.subject, f"it printed {what}: {shown!r}", "see that dcb is iproute2's, 5.11 or later")
+        return FabricError(
+            self.subject, f"it printed {what}: {shown!r}", "check that dcb is from iproute2 5.11 or later"
+        )
 
     def number(self, name: str, most: int) -> int:
         value = self.record.get(name)

@@ -55,7 +55,7 @@ def read_choices(given: Mapping[str, Any]) -> Choices:
 def _number(name: str, value: Any, least: int, most: int) -> int:
     if not isinstance(value, bool) and re.fullmatch(r"-?[0-9]{1,4}", str(value)) and least <= int(value) <= most:
         return int(value)
-    raise FabricError(CONF, f"{name} {value!r} is not a whole number of {least} to {most}", "give one")
+    raise FabricError(CONF, f"{name} {value!r} is not a whole number from {least} to {most}", "give one")
 
 
 def of_policy(policy: Policy, choices: Choices) -> dict[str, int]:
@@ -83,8 +83,8 @@ def merged(given: Mapping[str, Any], policy_settings: Mapping[str, Any]) -> dict
         if name in given and str(given[name]) != str(value):
             raise FabricError(
                 CONF,
-                f"{name} is set to {given[name]}, and by the RoCE policy of this host it is {value}",
-                f"leave {name} out of the settings, or change the policy",
+                f"{name} is set to {given[name]}, but to {value} by this host's RoCE policy",
+                f"remove {name} from the settings, or change the policy",
             )
     return dict(sorted({**given, **policy_settings}.items()))
 
@@ -93,7 +93,7 @@ def text(settings: Mapping[str, Any]) -> str:
     """Return the file's text. Raises FabricError for a name that is not NCCL's, or a value with a line end."""
     for name, value in settings.items():
         if not NAME.fullmatch(str(name)):
-            raise FabricError(CONF, f"{name} is no setting of NCCL", "its settings begin with NCCL_")
+            raise FabricError(CONF, f"{name} is not a setting of NCCL", "its settings begin with NCCL_")
         if not re.fullmatch(r"[^\r\n]+", str(value)):
             raise FabricError(CONF, f"the value of {name} is not one line", "give one line")
     lines = [f"{name}={value}" for name, value in sorted(settings.items())]

@@ -41,7 +41,7 @@ def seen_of(subject: str, given: Any, known: dict[str, Seen], shares_buffer: str
     record = Record(subject, given)
     cannot = record.data.get("cannot", {})
     if not isinstance(cannot, Mapping) or not all(isinstance(why, str) and why for why in cannot.values()):
-        raise _no_nic(subject, "cannot has no reasons by setting")
+        raise _no_nic(subject, "'cannot' is not a dictionary of reasons by setting")
     values = {name: record.data[name] for name in NIC_FIELDS if name in record.data}
     text = repr((values, cannot, shares_buffer))
     if text not in known:
@@ -61,9 +61,9 @@ def _read(subject: str, values: dict[str, Any]) -> Nic:
     for name in NIC_FIELDS:
         wanted, value = getattr(empty, name), getattr(nic, name)
         if isinstance(wanted, tuple) and wanted and (not isinstance(value, tuple) or len(value) != len(wanted)):
-            raise _no_nic(subject, f"{name} has not {len(wanted)} entries")
+            raise _no_nic(subject, f"{name} does not have {len(wanted)} entries")
     return nic
 
 
 def _no_nic(subject: str, why: object) -> FabricError:
-    return FabricError(subject, f"not a NIC as roce_nic_info returns it ({why})", "give its result as it is")
+    return FabricError(subject, f"not a NIC as roce_nic_info returns it ({why})", "give its result unchanged")

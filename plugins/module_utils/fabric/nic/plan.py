@@ -57,18 +57,18 @@ def read_nics(given: Any) -> dict[str, NicRequest]:
 def _request(name: Any, data: Any) -> NicRequest:
     subject = f"{NICS}: {name}"
     if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
-        raise FabricError(subject, "not a name of an RDMA device", "'ls /sys/class/infiniband' shows them")
+        raise FabricError(subject, "not the name of an RDMA device", "'ls /sys/class/infiniband' shows them")
     if not isinstance(data or {}, Mapping):
         raise FabricError(subject, "not a dictionary", "write it as settings by name, or {}")
     numbers = {}
     for setting, most in (("speed_gbit_s", SPEED_GBIT_S_AT_MOST), ("cable_m", CABLE_M_AT_MOST)):
         value = (data or {}).get(setting)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
-            raise FabricError(subject, f"{setting} {value!r} is not a whole number of 1 to {most}", "give one")
+            raise FabricError(subject, f"{setting} {value!r} is not a whole number from 1 to {most}", "give one")
         numbers[setting] = value
     unknown = sorted(set(data or {}) - set(numbers))
     if unknown:
-        raise FabricError(subject, f"unknown setting {unknown[0]!r}", f"there are {', '.join(sorted(numbers))}")
+        raise FabricError(subject, f"unknown setting {unknown[0]!r}", f"valid settings: {', '.join(sorted(numbers))}")
     if numbers["cable_m"] is not None and numbers["speed_gbit_s"] is None:
         raise FabricError(subject, "cable_m without speed_gbit_s", "give both: headroom follows from the two")
     return NicRequest(**numbers)
@@ -82,7 +82,7 @@ def class_of(policy: Policy, name: str | None) -> RdmaClass:
         if each.name == name:
             return each
     known = ", ".join(each.name for each in policy.classes)
-    raise FabricError("roce_policy", f"there is no class {name!r}", f"there are {known}")
+    raise FabricError("roce_policy", f"there is no class {name!r}", f"valid names: {known}")
 
 
 def plan(
@@ -149,7 +149,7 @@ def _check_marks(seen: Seen, parent: Nic | None) -> None:
         raise FabricError(
             f"{seen.nic.name} (VF of {parent.name})",
             f"its packets' DSCP does not choose their priority, since {parent.name} trusts {parent.trust or 'no DSCP'}",
-            f"put {parent.name} into {NICS} too",
+            f"add {parent.name} to {NICS} too",
         )
 
 
@@ -159,7 +159,7 @@ def _check_able(policy: Policy, whole: Nic, cannot: dict[str, str], seen: Seen) 
             raise FabricError(
                 f"{seen.nic.name} ({seen.nic.interface})",
                 f"it cannot have {name}: {cannot[name]}",
-                f"leave it out of {NICS}, or give it a driver that has it",
+                f"leave it out of {NICS}, or use a driver that supports it",
             )
     dcb = seen.dcb
     if dcb is None:
@@ -168,14 +168,14 @@ def _check_able(policy: Policy, whole: Nic, cannot: dict[str, str], seen: Seen) 
         if each.traffic_class >= dcb.classes_at_most:
             raise FabricError(
                 f"{seen.nic.name} ({seen.nic.interface})",
-                f"it has {dcb.classes_at_most} traffic classes (0 to {dcb.classes_at_most - 1}), and the policy uses "
+                f"it has {dcb.classes_at_most} traffic classes (0 to {dcb.classes_at_most - 1}), but the policy uses "
                 f"{each.traffic_class}",
                 "give the policy's classes lower traffic classes",
             )
     if len(whole.pfc) > dcb.lossless_at_most:
         raise FabricError(
             f"{seen.nic.name} ({seen.nic.interface})",
-            f"it can have {dcb.lossless_at_most} lossless priorities, and the policy has {len(whole.pfc)}",
+            f"it can have {dcb.lossless_at_most} lossless priorities, but the policy has {len(whole.pfc)}",
             "make one of its classes lossy",
         )
 

@@ -19,14 +19,14 @@ def pfc_of_class(pfc: tuple[int, ...], rdma: RdmaClass, why_not: str = "") -> It
             list(pfc),
             f"pauses are neither sent nor obeyed here, and a full buffer drops{why_not}"
             if not pfc
-            else "other priorities are paused than the one that RoCE uses",
+            else "the paused priorities do not include the one that RoCE uses",
         )
     elif rdma.mode != LOSSLESS and rdma.priority in pfc:
         yield Fault(
             f"PFC is off for priority {rdma.priority}, whose class is lossy",
             "off",
             list(pfc),
-            "pauses spread through the fabric that no buffer is planned for",
+            "pauses for which no buffer is planned spread through the fabric",
         )
 
 
@@ -49,12 +49,12 @@ def share(queue: Queue | None, rdma: RdmaClass, what: str) -> Iterator[Finding]:
             f"{what} has a share of {rdma.bandwidth_percent}%",
             rdma.bandwidth_percent,
             "strict",
-            "RoCE starves all other traffic, CNPs of a lower queue among it",
+            "RoCE starves all other traffic, including CNPs of a lower queue",
         )
     elif queue is None or queue.bandwidth_percent != rdma.bandwidth_percent:
         yield Fault(
             f"{what} has a share of {rdma.bandwidth_percent}%",
             rdma.bandwidth_percent,
             queue.bandwidth_percent if queue else None,
-            "the guaranteed share is another than the policy's",
+            "the guaranteed share differs from the policy's",
         )

@@ -257,7 +257,7 @@ def deadlock(fabric: Fabric, checker: Checker) -> Part:
         "no pause waits for itself",
         "no circle of lossless links",
         around,
-        "a moment of congestion can stop the whole circle for ever; only the PFC watchdog, by dropping, ends it",
+        "a moment of congestion can stop the whole circle for ever; only the PFC watchdog ends it, by dropping packets",
         "lossless links",
     )
     return Part(FABRIC, "lossless links", (fault,))

@@ -45,13 +45,15 @@ def application(app: Application, rdma: RdmaClass) -> Iterator[Finding]:
             app.tos,
             "a congested queue drops its packets instead of marking them"
             if ecn_of(app.tos) == 0
-            else "its packets say of themselves what the network should say",
+            else "its packets already carry a mark that only the network should set",
         )
     several = f"{app.name} uses several queue pairs for a connection"
     if app.queue_pairs is None:
         yield Unseen(several, "2 or more", f"how many queue pairs {app.name} uses was not given")
     elif app.queue_pairs == 1:
-        yield Fault(several, "2 or more", 1, "each connection has one UDP source port, and so ECMP keeps it on one way")
+        yield Fault(
+            several, "2 or more", 1, "each connection has one UDP source port, and so ECMP keeps it on one path"
+        )
 
 
 def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
@@ -77,7 +79,7 @@ def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
             f"connections by RDMA-CM that set no ToS of their own use DSCP {dscp_of(nic.cm_tos)}",
         )
     keeps = "this function's packets keep the DSCP that is set"
-    rewritten = "the NIC or the hypervisor's switch rewrites it, and every hop takes them for other traffic"
+    rewritten = "the NIC or the hypervisor's switch rewrites it, and every hop treats them as other traffic"
     if nic.may_mark is None:
         yield missing("may_mark", {"may_mark": NOT_IN_A_GUEST} if nic.is_vf else {}, keeps, True, rewritten)
     elif not nic.may_mark:
@@ -100,7 +102,7 @@ def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
     consequence = "marked packets are answered with no CNP, and the sender never slows down"
     yield from _point("notification", what, seen, rdma, consequence)
     dscp, leave = seen.nic.cnp_dscp, f"CNPs leave with DSCP {policy.cnp.dscp}"
-    consequence = "they wait in the queues that they report on, or in others than the strict one"
+    consequence = "they wait in the queues that they report on, or in a queue that is not the strict one"
     if dscp is None:
         yield missing("cnp_dscp", seen.cannot, leave, policy.cnp.dscp, consequence)
     elif dscp != policy.cnp.dscp:

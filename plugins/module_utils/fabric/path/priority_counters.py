@@ -41,7 +41,7 @@ def rode(before: tuple[int, ...], after: tuple[int, ...], nic: str) -> tuple[int
     """Return the bytes by priority between two readings. Raises FabricError where a counter decreased."""
     if any(late < early for early, late in zip(before, after)):
         raise FabricError(
-            f"NIC {nic}", "a counter went back between the readings", "was its driver loaded anew? transfer again"
+            f"NIC {nic}", "a counter went back between the readings", "was its driver reloaded? repeat the transfer"
         )
     return tuple(late - early for early, late in zip(before, after))
 
@@ -50,7 +50,7 @@ def astray(bytes_by_priority: tuple[int, ...], rdma: RdmaClass, policy: Policy, 
     """Yield the fault in the priorities by which a canary's bytes were sent, if it sent only in the class ``rdma``."""
     total = sum(bytes_by_priority)
     if total == 0:
-        yield Fault("the canary's transfer is in the counters", "more than 0 bytes", 0, "it took another NIC", nic)
+        yield Fault("the canary's transfer is in the counters", "more than 0 bytes", 0, "it used another NIC", nic)
         return
     allowed = {rdma.priority, policy.cnp.priority}
     wrong = {at: count for at, count in enumerate(bytes_by_priority) if count and at not in allowed}

@@ -96,7 +96,7 @@ def look(params: Mapping[str, Any]) -> Iterator[Part]:
 def message(parts: int, faults: list[Fault], unseen: int = 0) -> str:
     """Return a message: the first broken hop and the number of other faults, or that all ``parts`` are correct."""
     if not faults:
-        less = f"; of {unseen} of their settings nothing can be read" if unseen else ""
+        less = f"; {unseen} of their settings cannot be read" if unseen else ""
         return f"all {parts} parts are as the policy says{less}"
     first, count = faults[0], len(faults)
     others = f"; {count - 1} more" if count > 1 else ""
@@ -130,7 +130,7 @@ def _classes(policy: Policy, wanted: str | None) -> list[RdmaClass]:
     found = [each for each in policy.classes if wanted in (None, each.name)]
     if not found:
         names = ", ".join(each.name for each in policy.classes)
-        raise FabricError(f"class {wanted}", "the policy has no such class of RoCE", f"name one of {names}")
+        raise FabricError(f"class {wanted}", "the policy has no such RoCE class", f"name one of {names}")
     return found
 
 

@@ -70,7 +70,7 @@ def ingress(
                 f"traffic class {rdma.traffic_class} pauses priority {rdma.priority}",
                 rdma.priority,
                 port.class_to_priority[rdma.traffic_class],
-                "a full buffer pauses another priority than the sender's, or none, and drops",
+                "a full buffer pauses a priority other than the sender's, or none, and drops packets",
             )
         yield from _headroom(port, rdma, reasons, planned)
     yield from _port(port, rdma, policy, reasons)
@@ -131,7 +131,7 @@ def egress(
             f"traffic class {rdma.traffic_class} leaves by queue {rdma.queue}",
             rdma.queue,
             queue,
-            "RoCE waits in another queue than the one that is scheduled and marked for it",
+            "RoCE waits in a queue other than the one that is scheduled and marked for it",
         )
     here = port.queues[rdma.queue]
     if here is None:
@@ -167,7 +167,7 @@ def _watchdog(port: PortQos, policy: Policy, reasons: Reasons, planned: PortQos 
             "the PFC watchdog is the policy's",
             _times(wanted),
             _times(port.watchdog),
-            "a storm of pauses is ended later, or another way, than planned",
+            "a storm of pauses is ended later than planned, or in another way",
         )
 
 
@@ -194,7 +194,7 @@ def _keeps_dscp(port: PortQos) -> Iterator[Finding]:
             "packets keep their DSCP",
             "as it came",
             "rewritten",
-            "the next hops and the receiver go by another DSCP than the sender's",
+            "the next hops and the receiver use a DSCP other than the sender's",
         )
 
 
@@ -227,10 +227,10 @@ def _of_thresholds(wanted: Ecn, seen: Ecn) -> str:
     if seen.minimum_bytes * WRONG_UNIT_RATIO <= wanted.minimum_bytes:
         return "a queue that is nearly empty is marked, and senders never reach full speed: a wrong unit?"
     if seen.minimum_bytes >= wanted.minimum_bytes * WRONG_UNIT_RATIO:
-        return "no queue ever gets so long, so that nothing is marked: a wrong unit?"
+        return "no queue ever gets that long, so nothing is marked: a wrong unit?"
     if seen.minimum_bytes > wanted.minimum_bytes:
         return "marking begins later than planned, perhaps after PFC"
-    return "congestion is answered otherwise than planned"
+    return "the response to congestion differs from the plan"
 
 
 def cnp_classification(port: PortQos, policy: Policy) -> Iterator[Finding]:
@@ -285,7 +285,7 @@ def link(upstream: PortQos | Nic, downstream: PortQos | Nic) -> Iterator[Finding
     # A NIC's own check compares its MTU with what RoCE needs.
     if isinstance(downstream, PortQos) and large is not None and takes is not None and large > takes:
         yield Fault(
-            "what one end sends, the other takes",
+            "what one end sends, the other accepts",
             f"an MTU of at least {large}",
             takes,
             "packets of full size are dropped at the link",
@@ -295,7 +295,7 @@ def link(upstream: PortQos | Nic, downstream: PortQos | Nic) -> Iterator[Finding
 def ecmp(fields: tuple[str, ...] | None, reasons: Reasons) -> Iterator[Finding]:
     """Check how a switch spreads flows over equal paths."""
     what = "ECMP's hash takes the UDP source port"
-    consequence = "all connections of two hosts share one way, whatever their queue pairs"
+    consequence = "all connections of two hosts share one path, whatever their queue pairs"
     if fields is None:
         yield missing("ecmp_fields", reasons, what, "source_port", consequence)
     elif "source_port" not in fields:

@@ -71,7 +71,7 @@ def _base(record: Record) -> Asic | None:
         return None
     like = record.text("like", "")
     if like not in ASICS:
-        raise record.refuse(f"like {like!r} is unknown", f"there are {', '.join(sorted(ASICS))}")
+        raise record.refuse(f"like {like!r} is unknown", f"valid values: {', '.join(sorted(ASICS))}")
     return ASICS[like]
 
 
@@ -92,7 +92,7 @@ def _check_pools(record: Record, asic: Asic) -> None:
 def _read_rows(record: Record) -> dict[tuple[int, int], Headroom]:
     rows = record.data["headroom"]
     if not isinstance(rows, list):
-        raise record.refuse("headroom is not a list", "write a row a line: {speed_gbit_s: 400, cable_m: 5, ...}")
+        raise record.refuse("headroom is not a list", "write one row per line: {speed_gbit_s: 400, cable_m: 5, ...}")
     table: dict[tuple[int, int], Headroom] = {}
     for at, data in enumerate(rows, 1):
         row = Record(f"{record.subject}: headroom, row {at}", data)
@@ -103,7 +103,7 @@ def _read_rows(record: Record) -> dict[tuple[int, int], Headroom]:
         row.need("speed_gbit_s", "cable_m", "reserved_bytes", "xoff_bytes", "alpha_exponent")
         key = read_speed(row), row.number("cable_m", 0, 1, MOST_CABLE_M)
         if key in table:
-            raise row.refuse(f"{key[0]} Gbit/s and {key[1]} m are there twice", "keep one of the rows")
+            raise row.refuse(f"{key[0]} Gbit/s and {key[1]} m are listed twice", "keep one of the rows")
         reserved = row.number("reserved_bytes", 0, 0, MOST_BYTES)
         offset = row.number("xon_offset_bytes", 0, 0, MOST_BYTES)
         table[key] = Headroom(
@@ -121,7 +121,7 @@ def read_speed(record: Record) -> int:
     speed = record.number("speed_gbit_s", 0, 1, SPEEDS_GBIT_S[-1])
     if speed not in SPEEDS_GBIT_S:
         raise record.refuse(
-            f"speed_gbit_s {speed} is no speed of Ethernet", f"there are {', '.join(map(str, SPEEDS_GBIT_S))}"
+            f"speed_gbit_s {speed} is not an Ethernet speed", f"valid values: {', '.join(map(str, SPEEDS_GBIT_S))}"
         )
     return speed
 
@@ -132,6 +132,6 @@ def find_asic(asics: Mapping[str, Asic], name: Any, subject: str) -> Asic:
         raise FabricError(
             subject,
             f"ASIC {name!r} is unknown" if name is not None else "roce_switch_asic is missing",
-            f"there are {', '.join(sorted(asics))}; or give its numbers and their source in {ASICS_VARIABLE}",
+            f"valid values: {', '.join(sorted(asics))}; or give its numbers and their source in {ASICS_VARIABLE}",
         )
     return asics[name]

@@ -151,7 +151,8 @@ def read_policy(given: Mapping[str, Any] | None) -> Policy:
     path_mtu = record.number("path_mtu_bytes", 4096, PATH_MTUS_BYTES[0], PATH_MTUS_BYTES[-1])
     if path_mtu not in PATH_MTUS_BYTES:
         raise record.refuse(
-            f"path_mtu_bytes {path_mtu} is none of InfiniBand's", f"there are {', '.join(map(str, PATH_MTUS_BYTES))}"
+            f"path_mtu_bytes {path_mtu} is not a path MTU of InfiniBand",
+            f"valid values: {', '.join(map(str, PATH_MTUS_BYTES))}",
         )
     least = path_mtu + ROCE_HEADER_BYTES
     mtu = record.number("mtu_bytes", max(9000, least), least, MOST_IP_MTU_BYTES)
@@ -160,7 +161,7 @@ def read_policy(given: Mapping[str, Any] | None) -> Policy:
     if not isinstance(fields, list) or any(each not in ECMP_FIELDS for each in fields) or "source_port" not in fields:
         raise record.refuse(
             f"ecmp_fields {fields!r} cannot spread RoCE's flows, which differ in their UDP source port",
-            f"give source_port and others of {', '.join(ECMP_FIELDS)}",
+            f"include source_port; valid values: {', '.join(ECMP_FIELDS)}",
         )
     watchdog = _watchdog(record, any(each.mode == LOSSLESS for each in classes))
     policy = Policy(classes, cnp, default, mtu, switch_mtu, path_mtu, watchdog, tuple(sorted(set(fields))))
@@ -172,14 +173,14 @@ def _rdma_class(name: Any, given: Any) -> RdmaClass:
     if not isinstance(name, str) or not NAME.fullmatch(name) or name in ("cnp", "default"):
         raise FabricError(
             f"{POLICY}: class {name!r}",
-            "not a name for a class of RoCE",
-            "use lower-case letters, digits and '_', 16 at most, a letter first; cnp and default are taken",
+            "not a valid name for a RoCE class",
+            "use at most 16 lower-case letters, digits and '_', starting with a letter; cnp and default are reserved",
         )
     record = Record(f"{POLICY}: class {name}", given)
     record.only("mode", "dscp", "ect", "traffic_class", "priority", "queue", "bandwidth_percent", "ecn")
     mode = record.data.get("mode", LOSSLESS)
     if mode not in (LOSSLESS, LOSSY):
-        raise record.refuse(f"mode {mode!r} is unknown", f"there are {LOSSLESS} and {LOSSY}")
+        raise record.refuse(f"mode {mode!r} is unknown", f"valid values: {LOSSLESS}, {LOSSY}")
     traffic_class = record.number("traffic_class", 3, 0, CLASSES - 1)
     return RdmaClass(
         name,
@@ -201,12 +202,13 @@ def _ecn(record: Record) -> Ecn | None:
     ecn.only("minimum_bytes", "maximum_bytes", "probability_percent")
     for setting in ("minimum_bytes", "maximum_bytes"):
         if setting not in ecn.data:
-            raise ecn.refuse(f"{setting} is missing", "give both thresholds, or leave ecn out: then they are compiled")
+            raise ecn.refuse(f"{setting} is missing", "give both thresholds, or omit ecn, which is then compiled")
     minimum = ecn.number("minimum_bytes", 0, LEAST_ECN_BYTES, MOST_ECN_BYTES)
     maximum = ecn.number("maximum_bytes", 0, LEAST_ECN_BYTES, MOST_ECN_BYTES)
     if minimum > maximum:
         raise ecn.refuse(
-            f"minimum_bytes {minimum} is above maximum_bytes {maximum}", "marking begins at the lower of them"
+            f"minimum_bytes {minimum} is above maximum_bytes {maximum}",
+            "make minimum_bytes the lower one: marking begins there",
         )
     return Ecn(minimum, maximum, ecn.number("probability_percent", 100, 1, 100))
 
@@ -214,14 +216,14 @@ def _ecn(record: Record) -> Ecn | None:
 def _watchdog(record: Record, lossless: bool) -> Watchdog | None:
     given = record.data.get("pfc_watchdog", lossless)
     if given and not lossless:
-        raise record.refuse("pfc_watchdog is set and no class is lossless", "take it away, or make a class lossless")
+        raise record.refuse("pfc_watchdog is set, but no class is lossless", "remove it, or make a class lossless")
     if given is False:
         return None
     watchdog = Record(f"{POLICY}: pfc_watchdog", {} if given is True else given)
     watchdog.only("detection_ms", "restoration_ms", "action")
     action = watchdog.data.get("action", "drop")
     if action not in ("drop", "forward"):
-        raise watchdog.refuse(f"action {action!r} is unknown", "there are drop and forward")
+        raise watchdog.refuse(f"action {action!r} is unknown", "valid values: drop, forward")
     # The default of SONiC's `pfcwd start_default`, and the range that it takes (sonic-utilities, pfcwd/main.py).
     detection = watchdog.number("detection_ms", 200, 100, 5000)
     return Watchdog(detection, watchdog.number("restoration_ms", 200, 100, 60000), action)
@@ -242,15 +244,15 @@ def _default(record: Record, left_percent: int) -> DefaultClass:
     record.only("traffic_class", "priority", "queue", "bandwidth_percent")
     if left_percent < 1:
         raise record.refuse(
-            f"the classes of RoCE take {100 - left_percent}% of the bandwidth and leave nothing to all other traffic",
+            f"the classes of RoCE take {100 - left_percent}% of the bandwidth and leave nothing for other traffic",
             "lower a class's bandwidth_percent",
         )
     traffic_class = record.number("traffic_class", 0, 0, CLASSES - 1)
     percent = record.number("bandwidth_percent", left_percent, 1, 99)
     if percent != left_percent:
         raise record.refuse(
-            f"bandwidth_percent {percent}, with the classes of RoCE, makes {100 - left_percent + percent}%",
-            f"give {left_percent}, or leave it out",
+            f"bandwidth_percent {percent} and the RoCE classes add up to {100 - left_percent + percent}%",
+            f"set it to {left_percent}, or omit it",
         )
     return DefaultClass(
         traffic_class,

@@ -163,8 +163,8 @@ def headroom_of(
         raise FabricError(
             subject,
             f"{asic.title} has no headroom profile for {speed_gbit_s} Gbit/s"
-            + (f", but for {', '.join(map(str, known))}" if known else ""),
-            f"give the ASIC's profile for it, with its source, in {ASICS_VARIABLE}",
+            + (f", only for {', '.join(map(str, known))}" if known else ""),
+            f"add the ASIC's profile for this speed, with its source, to {ASICS_VARIABLE}",
         )
     own_cable = min((cable for speed, cable in own if speed == speed_gbit_s and cable >= cable_m), default=None)
     if own_cable is None and cable_m > cables[-1]:
@@ -218,7 +218,7 @@ def _check_xoff(xoff: int, whose: str, speed_gbit_s: int, cable_m: int, ip_mtu_b
         raise FabricError(
             subject,
             f"{what} is more than {CEILING_FACTOR} times the {least} that may arrive after a pause was sent: {parts}",
-            "give it in bytes, for this speed and cable",
+            "check that it is in bytes, and for this speed and cable",
         )
 
 
@@ -230,8 +230,7 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
     for ``subject``, with the sum, where the headroom does not fit.
     """
     remedy = (
-        "make a class lossy, take shorter cables or fewer ports, or describe the pools that the switch has in "
-        f"{ASICS_VARIABLE}"
+        f"make a class lossy, use shorter cables or fewer ports, or describe the switch's pools in {ASICS_VARIABLE}"
     )
     headroom = f"the headroom of {need.words}, {need.bytes} bytes"
     buffer = asic.buffer_bytes
@@ -257,7 +256,7 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
             raise FabricError(
                 subject,
                 f"{headroom}, and the pools, {asic.pool_bytes} for lossless and {asic.lossy_pool_bytes} for lossy "
-                f"packets, are {need.bytes + pools} together, and {asic.title} has {buffer}",
+                f"packets, are {need.bytes + pools} together, but {asic.title} has {buffer}",
                 remedy,
             )
         return Fraction(asic.pool_bytes)
@@ -271,7 +270,7 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
     if need.reserved_bytes >= asic.shared_bytes:
         raise FabricError(
             subject,
-            f"what is kept for {need.words}, {need.reserved_bytes} bytes, leaves nothing of {asic.title}'s pool of "
+            f"the {need.reserved_bytes} bytes reserved for {need.words} leave nothing of {asic.title}'s pool of "
             f"{asic.shared_bytes}",
             remedy,
         )
@@ -316,9 +315,9 @@ def bounded_ecn(ecn: Ecn, pfc_bytes: Fraction, ip_mtu_bytes: int, subject: str) 
     if maximum <= minimum:
         raise FabricError(
             subject,
-            f"PFC may pause from {int(pfc_bytes)} bytes of queue on, and ECN cannot mark before: one packet has "
-            f"{frame_bytes(ip_mtu_bytes)}",
-            "take a larger alpha, shorter cables, a smaller MTU, fewer ports or fewer classes",
+            f"PFC may pause at a queue of {int(pfc_bytes)} bytes or more, and ECN cannot mark earlier: one packet has "
+            f"{frame_bytes(ip_mtu_bytes)} bytes",
+            "use a larger alpha, shorter cables, a smaller MTU, fewer ports or fewer classes",
         )
     return Ecn(minimum, maximum, ecn.probability_percent)
 
@@ -329,10 +328,10 @@ def check_ecn(ecn: Ecn, pfc_bytes: Fraction, subject: str, name: str) -> None:
     if marked < MARKED_PERCENT:
         raise FabricError(
             subject,
-            f"PFC could pause before class {name} marks: at {int(pfc_bytes)} bytes of queue, from which on PFC may "
-            f"pause here, its ECN of {ecn.minimum_bytes} to {ecn.maximum_bytes} bytes at {ecn.probability_percent}% "
-            f"marks {float(marked):.2f}% of packets, and must mark {MARKED_PERCENT}%",
-            "lower minimum_bytes and maximum_bytes, or leave ecn out: then it is compiled",
+            f"PFC could pause before class {name} marks: at a queue of {int(pfc_bytes)} bytes, where PFC may begin "
+            f"to pause, its ECN of {ecn.minimum_bytes} to {ecn.maximum_bytes} bytes at {ecn.probability_percent}% "
+            f"marks {float(marked):.2f}% of packets, but must mark {MARKED_PERCENT}%",
+            "lower minimum_bytes and maximum_bytes, or omit ecn, which is then compiled",
         )
 
 

@@ -71,14 +71,14 @@ def document(text: str, name: str) -> Tree:
     if isinstance(found, list):
         if not all(isinstance(each, dict) and set(each) <= {"set", "header"} for each in found) or not found:
             raise FabricError(
-                place, "a list of other things than header and set", "give what `nv config show` prints, not a patch"
+                place, "a list of items other than header and set", "give what `nv config show` prints, not a patch"
             )
         merged: Tree = {}
         for each in found:
             merge(merged, each.get("set") or {}, place)
         found = merged
     if not isinstance(found, dict) or not {"interface", "qos"} & set(found):
-        raise FabricError(place, "no settings in it", "give what `nv config show -o json` prints")
+        raise FabricError(place, "it contains no settings", "give what `nv config show -o json` prints")
     return found
 
 
@@ -118,7 +118,7 @@ def names_of(key: str, place: str) -> list[str]:
         if match:
             low, high = int(match[2]), int(match[3])
             if not 0 <= high - low < MOST_IN_A_RANGE:
-                raise FabricError(place, f"{key!r} is not a range", f"give it ascending, {MOST_IN_A_RANGE} at most")
+                raise FabricError(place, f"{key!r} is not a range", f"write it ascending, of at most {MOST_IN_A_RANGE}")
             found += [f"{stem}{number}" for number in range(low, high + 1)]
         else:
             found.append(first)
@@ -176,7 +176,7 @@ class Reader:
         value = dict(items(node, f"{self.place}: {where}")).get(key, default)
         text = str(value)
         if isinstance(value, bool) or not re.fullmatch(r"\d{1,15}", text) or not least <= int(text) <= most:
-            raise self.refuse(where, f"{key} {value!r} is not a number of {least} to {most}")
+            raise self.refuse(where, f"{key} {value!r} is not a number from {least} to {most}")
         return int(text)
 
     def is_on(self, value: Any, where: str) -> bool:
@@ -197,7 +197,7 @@ class Reader:
         mode = str(roce.get("mode", ROCE_MODES[0]))
         if mode not in ROCE_MODES:
             raise self.refuse(
-                "qos roce mode", f"{mode!r} is not understood", f"use {', '.join(ROCE_MODES)}, or no mode but settings"
+                "qos roce mode", f"{mode!r} is not understood", f"use {', '.join(ROCE_MODES)}, or settings, not a mode"
             )
         return mode
 
@@ -210,7 +210,7 @@ class Reader:
         if alpha in ("alpha_0", "alpha_infinity"):
             return None  # not a power of two
         if alpha not in ALPHAS:
-            raise self.refuse(where, f"shared-alpha {alpha!r} is unknown", f"there are {', '.join(ALPHAS)}")
+            raise self.refuse(where, f"shared-alpha {alpha!r} is unknown", f"valid values: {', '.join(ALPHAS)}")
         return ALPHAS[alpha]
 
     def read_watchdog(self) -> Watchdog:
@@ -257,7 +257,7 @@ class Reader:
             if profile != ALL_PORTS and profile not in self.below(self.qos, section, place="qos"):
                 raise self.refuse(
                     f"{where} qos {section}",
-                    f"profile {profile!r} is not there",
+                    f"profile {profile!r} is not defined",
                     f"define qos {section} {profile}, or unset it on the port",
                 )
             names[section] = profile
@@ -314,7 +314,7 @@ class Reader:
         if trust == "port":
             return (self.number(given, "port-default-sp", where, 0, CLASSES - 1, default=0),) * DSCPS
         if trust not in ("l2", "l3", "both"):
-            raise self.refuse(where, f"trust {trust!r} is unknown", "there are l2, l3, both and port")
+            raise self.refuse(where, f"trust {trust!r} is unknown", "valid values: l2, l3, both, port")
         if trust == "l2":
             return (None,) * DSCPS
         dscps = list(DEFAULT_DSCP)
@@ -325,7 +325,7 @@ class Reader:
     def rewriting(self, given: Tree, where: str, _profile: str) -> bool:
         what = str(given.get("rewrite", "l2"))
         if what not in ("l2", "l3", "both"):
-            raise self.refuse(where, f"rewrite {what!r} is unknown", "there are l2, l3 and both")
+            raise self.refuse(where, f"rewrite {what!r} is unknown", "valid values: l2, l3, both")
         return what != "l2"
 
     def scheduler(self, given: Tree, where: str, profile: str) -> tuple[dict[int, tuple[bool, int | None]], bool]:
@@ -348,7 +348,7 @@ class Reader:
                 shares[queue] = (False, self.number(settings, "bw-percent", at, 0, 100, default=was_percent or 0))
             else:
                 raise self.refuse(
-                    f"{where} traffic-class {queue}", f"mode {mode!r} is unknown", "there are dwrr and strict"
+                    f"{where} traffic-class {queue}", f"mode {mode!r} is unknown", "valid values: dwrr, strict"
                 )
         return shares, True
 

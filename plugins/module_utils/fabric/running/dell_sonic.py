@@ -68,7 +68,9 @@ class Reader:
         except (ValueError, RecursionError) as error:
             raise FabricError(f"{name}: configuration", f"not JSON ({error})", remedy) from None
         if not isinstance(data, dict):
-            raise FabricError(f"{name}: configuration", f"a JSON {type(data).__name__}, no object of modules", remedy)
+            raise FabricError(
+                f"{name}: configuration", f"a JSON {type(data).__name__}, not an object of modules", remedy
+            )
         self.config: dict[str, Any] = {}
         for module in MODULES:
             arguments = data.get(module)
@@ -77,7 +79,7 @@ class Reader:
             elif isinstance(arguments, dict):
                 self.config[module] = arguments.get("config")
             else:
-                raise FabricError(f"{name}: {module}", f"{arguments!r} are no arguments", remedy)
+                raise FabricError(f"{name}: {module}", f"{arguments!r} are not arguments", remedy)
         self.maps = {
             kind: self._named("sonic_qos_maps", self.options("sonic_qos_maps", "", self.config["sonic_qos_maps"]), kind)
             for kind, *_rest in (DSCP_MAP, QUEUE_MAP, GROUP_MAP, PFC_QUEUE_MAP, PFC_GROUP_MAP)
@@ -103,14 +105,14 @@ class Reader:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise self._refuse(module, what, f"{value!r} is no object of options", "gather it again")
+            raise self._refuse(module, what, f"{value!r} is not an object of options", "gather it again")
         return value
 
     def entries(self, module: str, what: str, value: Any) -> Iterator[dict[str, Any]]:
         if value is None:
             return
         if not isinstance(value, list):
-            raise self._refuse(module, what, f"{value!r} is no list", "gather it again")
+            raise self._refuse(module, what, f"{value!r} is not a list", "gather it again")
         for each in value:
             yield self.options(module, what, each)
 
@@ -122,7 +124,7 @@ class Reader:
             if not isinstance(name, str):
                 raise self._refuse(module, option or "", f"{each!r} has no name", "gather it again")
             if name in found:
-                raise self._refuse(module, name, "it stands there twice", "gather it again")
+                raise self._refuse(module, name, "it is listed twice", "gather it again")
             found[name] = each
         return found
 
@@ -132,7 +134,7 @@ class Reader:
             return None
         number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
         if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
-            raise self._refuse(module, what, f"{option} {value!r} is not a whole number of {least} to {most}")
+            raise self._refuse(module, what, f"{option} {value!r} is not a whole number from {least} to {most}")
         return number
 
     def _port(self, port: str) -> PortQos:
@@ -180,7 +182,7 @@ class Reader:
                 "sonic_qos_interfaces",
                 f"{port} {option}",
                 f"{kind} has no map {name!r}",
-                f"add it to {kind}, or let {option} name one that is there",
+                f"add it to {kind}, or set {option} to an existing one",
             )
         values: list[int | None] = [None] * (DSCPS if key == "dscp" else CLASSES)
         for each in self.entries("sonic_qos_maps", name, self.maps[kind][name].get("entries")):
@@ -258,7 +260,9 @@ class Reader:
             return None
         lengths = {f"{each}m": each for each in CABLES_M}
         if str(length) not in lengths:
-            raise self._refuse("sonic_qos_interfaces", port, f"cable_length {length!r} is none of {', '.join(lengths)}")
+            raise self._refuse(
+                "sonic_qos_interfaces", port, f"cable_length {length!r} is not one of {', '.join(lengths)}"
+            )
         return lengths[str(length)]
 
     def ecmp_fields(self) -> tuple[str, ...] | None:

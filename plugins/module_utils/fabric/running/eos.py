@@ -192,7 +192,9 @@ class Model(Reader):
         least, unit, most, most_unit, percent = said
         for each in (unit, most_unit):
             if each not in _UNIT_BYTES:
-                raise self.refuse(line, f"how many bytes {each} are is the chip's own", "write the thresholds in bytes")
+                raise self.refuse(
+                    line, f"the size of {each} in bytes depends on the chip", "write the thresholds in bytes"
+                )
         return Ecn(int(least) * _UNIT_BYTES[unit], int(most) * _UNIT_BYTES[most_unit], int(percent or 100))
 
     def _watchdog(self, both: Settings) -> Watchdog | None:
@@ -236,14 +238,14 @@ class Model(Reader):
 
     def _matched(self, entry: Line, name: str) -> set[int]:
         if name not in self.class_maps:
-            raise self.refuse(entry, f"there is no class-map {name}", "define it, or take the class away")
+            raise self.refuse(entry, f"there is no class-map {name}", "define it, or remove the class")
         found: set[int] = set()
         for line in self.class_maps[name].children:
             match = re.fullmatch(r"match (?:ip )?dscp (.+)", line.text)
             if match:
                 found.update(self.dscps(line, match[1]))
             elif line.text.startswith("match "):
-                raise self.refuse(line, "which class a DSCP gets depends on more than itself", "match DSCPs alone")
+                raise self.refuse(line, "the class depends on more than the DSCP", "match only DSCPs")
         return found
 
     def _read(self, line: Line) -> None:
@@ -261,7 +263,7 @@ class Model(Reader):
         ):
             self.policy_maps[words[-1]] = line
         elif _STRAY.match(line.text):
-            raise self.refuse(line, "it stands under no interface and no profile", "keep the indentation of the text")
+            raise self.refuse(line, "it is not in an interface or a profile", "keep the indentation of the text")
         else:
             self._read_global(line)
 

@@ -89,7 +89,9 @@ class Reader:
     def object(self, section: str, *path: str, by: str) -> list[Line]:
         found = self.under(section, *path)
         if not found:
-            raise self.refuse(by, f"{' '.join((section, *path))} is not there", "define it, or delete what names it")
+            raise self.refuse(
+                by, f"{' '.join((section, *path))} is not defined", "define it, or delete the reference to it"
+            )
         return [line for line in found if line]
 
     def number(self, words: Line, after: str, where: str, least: int, most: int) -> int | None:
@@ -98,7 +100,7 @@ class Reader:
             return None
         rest = words[words.index(after) + 1 :]
         if not rest or not rest[0].isdigit() or not least <= int(rest[0]) <= most:
-            raise self.refuse(where, f"{after} {' '.join(rest[:1])!r} is not a number of {least} to {most}")
+            raise self.refuse(where, f"{after} {' '.join(rest[:1])!r} is not a number from {least} to {most}")
         return int(rest[0])
 
     def code_point(self, bits: str, digits: int = 6) -> int:
@@ -137,7 +139,7 @@ class Reader:
         taken: set[int] = set()
         for name, each in sorted(found.items(), key=lambda pair: not CLASS.fullmatch(pair[0])):  # ours first
             if each["queue"] is None:
-                raise self.refuse(f"forwarding-classes class {name}", "it has no queue-num", "give it one")
+                raise self.refuse(f"forwarding-classes class {name}", "it has no queue-num", "set it")
             match = CLASS.fullmatch(name)
             number = int(match[1]) if match else each["queue"]
             free = [number, *(at for at in range(CLASSES) if at not in taken)]
@@ -216,7 +218,7 @@ class Reader:
 
     def forwarding_class(self, name: str, by: str) -> dict[str, Any]:
         if name not in self.classes:
-            raise self.refuse(by, f"forwarding class {name} is not there", "define it, or delete what names it")
+            raise self.refuse(by, f"forwarding class {name} is not defined", "define it, or delete the reference to it")
         return self.classes[name]
 
     def qos(self, by: str, classifiers: Line, names: dict[str, str | None], mtu: int | None) -> PortQos:
@@ -263,7 +265,7 @@ class Reader:
     def classifier(self, dscps: list[str | None], name: str, by: str, above: Line) -> None:
         """Write the forwarding class of each DSCP that a classifier names."""
         if name in above:
-            raise self.refuse(by, f"classifier {name} imports itself", "break the circle")
+            raise self.refuse(by, f"classifier {name} imports itself", "remove one of the imports")
         lines = self.object("classifiers", "dscp", name, by=by)
         for line in lines:
             if line[0] == "import" and len(line) > 1 and line[1] != "default":
@@ -272,7 +274,7 @@ class Reader:
             if line[0] == "forwarding-class" and "code-points" in line:
                 points = line[line.index("code-points") + 1 :]
                 if not points:
-                    raise self.refuse(f"classifiers dscp {name}", "code-points without one")
+                    raise self.refuse(f"classifiers dscp {name}", "code-points is empty")
                 for bits in points:
                     dscps[self.code_point(bits)] = line[1]
 
@@ -308,17 +310,17 @@ class Reader:
                     if percent is not None:
                         (levels if word == "fill-level" else chances).append(percent)
             if line[0] != "interpolate" and "fill-level" in line:
-                raise self.refuse(where, "a profile of steps, not interpolated", "interpolate between two fill levels")
+                raise self.refuse(where, "it has steps and is not interpolated", "interpolate between two fill levels")
         if len(levels) != 2 or len(chances) != 2 or chances[0] != 0 or levels[0] >= levels[1]:
             raise self.refuse(
                 where,
-                f"fill levels {levels} with drop probabilities {chances} are no straight line from 0",
-                "give two of each, rising, with 0 as the first probability",
+                f"fill levels {levels} with drop probabilities {chances} are not a straight line from 0",
+                "set two rising values of each, with 0 as the first probability",
             )
         if self.buffer is None:
             raise self.refuse(
                 where,
-                "its thresholds are percents of a queue's buffer, and how many bytes that has is not told",
+                "its thresholds are percentages of a queue's buffer, whose size in bytes is not known",
                 f"set {' '.join(MACRO)} BYTES on the switch; it has no effect there",
             )
         return Ecn(bytes_of(levels[0], self.buffer), bytes_of(levels[1], self.buffer), chances[1])

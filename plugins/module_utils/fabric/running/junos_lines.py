@@ -46,7 +46,7 @@ def set_lines(text: str, name: str) -> tuple[list[Line], list[Line]]:
         if words[0] not in ("set", "deactivate", "activate", "protect") or len(words) < 2:
             raise FabricError(
                 f"{name}: Junos configuration: line {number}",
-                f"{line.strip()[:60]!r} is no set line",
+                f"{line.strip()[:60]!r} is not a set line",
                 "give what `show configuration | display set | no-more` prints",
             )
         if words[0] == "deactivate":
@@ -56,7 +56,7 @@ def set_lines(text: str, name: str) -> tuple[list[Line], list[Line]]:
     if not found:
         raise FabricError(
             f"{name}: Junos configuration",
-            "no set line in it",
+            "it contains no set line",
             "give what `show configuration | display set | no-more` prints",
         )
     return found, inactive
@@ -69,7 +69,7 @@ def expanded(words: list[str], place: str) -> list[Line]:
     start = words.index("[") if "[" in words else len(words)
     end = words.index("]") if "]" in words else -1
     if end <= start + 1 or "[" in words[start + 1 :]:
-        raise FabricError(place, "a list that does not end, or nothing in it", "give the line as the switch shows it")
+        raise FabricError(place, "a list that does not end, or is empty", "give the line as the switch shows it")
     return [
         line for each in words[start + 1 : end] for line in expanded([*words[:start], each, *words[end + 1 :]], place)
     ]

@@ -51,7 +51,9 @@ def read_model(text: str, name: str) -> Model:
     shape = {"links": list, "qdiscs": list, "filters": dict, "sysctl": dict}
     for key, kind in shape.items():
         if not isinstance(found.get(key), kind):
-            raise FabricError(place, f"without {key}, or not as tc and ip show it", "read it with the script READING")
+            raise FabricError(
+                place, f"{key} is missing, or not in the form that tc and ip print", "read it with the script READING"
+            )
     try:
         links = {each["ifname"]: int(each["mtu"]) for each in found["links"] if each.get("link_type") != "loopback"}
         qdiscs: dict[str, list[Model]] = {}
@@ -62,7 +64,9 @@ def read_model(text: str, name: str) -> Model:
             for dev, listed in found["filters"].items()
         }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FabricError(place, f"not as tc and ip show it ({error!r})", "read it with the script READING") from None
+        raise FabricError(
+            place, f"not in the form that tc and ip print ({error!r})", "read it with the script READING"
+        ) from None
     return {"links": links, "qdiscs": qdiscs, "filters": filters, "sysctl": found["sysctl"]}
 
 
@@ -84,7 +88,9 @@ def ecmp_of(sysctl: dict[str, Any], name: str) -> tuple[str, ...] | None:
             mask = int(str(fields), 0) if int(policy) == 3 else ECMP_POLICIES.get(int(policy))
         except ValueError:
             raise FabricError(
-                f"{name}: sysctl {HASH.format(family, 'policy')}", f"{policy!r} with {fields!r}", "read it again"
+                f"{name}: sysctl {HASH.format(family, 'policy')}",
+                f"policy {policy!r} with fields {fields!r} is not valid",
+                "read it again",
             ) from None
         if mask is None:
             return None
@@ -108,7 +114,7 @@ class Port:
         options = each.get("options")
         found = [options.get(key) if isinstance(options, dict) else None for key in keys]
         if None in found:
-            raise self.refuse(f"qdisc {each.get('kind')} {each.get('handle')} without {keys[found.index(None)]}")
+            raise self.refuse(f"qdisc {each.get('kind')} {each.get('handle')} has no {keys[found.index(None)]}")
         return found
 
     def qos(self) -> PortQos:
@@ -116,7 +122,9 @@ class Port:
         if root is None or root.get("kind") not in ("ets", "prio"):
             for each in self.qdiscs:
                 if root is None and each.get("kind") not in ("ingress", "clsact"):
-                    raise self.refuse(f"qdisc {each.get('kind')} {each.get('handle')} hangs on nothing that was read")
+                    raise self.refuse(
+                        f"qdisc {each.get('kind')} {each.get('handle')} is attached to nothing that was read"
+                    )
             return PortQos(ip_mtu_bytes=self.mtu)
         bands = self.bands(root)
         children = self.children(root, len(bands))
@@ -143,7 +151,9 @@ class Port:
                 named[at] = int(match[1]), int(match[2])
         queues, classes = ({pair[which] for pair in named.values()} for which in (0, 1))
         if not 1 <= count <= CLASSES or len(queues) < len(named) or len(classes) < len(named):
-            raise self.refuse(f"{count} bands are not 1 to {CLASSES} queues and classes, each with a number of its own")
+            raise self.refuse(
+                f"{count} bands do not correspond to 1 to {CLASSES} queues and classes with different numbers"
+            )
         free = zip(*(sorted(set(range(CLASSES)) - taken, reverse=True) for taken in (queues, classes)))
         return [named[at] if at in named else next(free) for at in range(count)]
 
@@ -170,7 +180,9 @@ class Port:
             except ValueError:
                 at = -1
             if not 0 <= at < count:
-                raise self.refuse(f"qdisc {each.get('handle')} hangs on {each['parent']}, and there are {count} bands")
+                raise self.refuse(
+                    f"qdisc {each.get('handle')} is attached to {each['parent']}, but there are {count} bands"
+                )
             found[at] = each
         return found
 
@@ -186,9 +198,9 @@ class Port:
         elif "Plog" in options:  # include/net/red.h: max_P = (max - min) / 2^Plog
             probability = (maximum - minimum) / 2 ** options["Plog"]
         else:
-            raise self.refuse("red without its probability", "read it with tc's -d (details)")
+            raise self.refuse("red has no probability", "read it with tc -d (details)")
         if not 0 <= probability <= 1:
-            raise self.refuse(f"red with probability {probability}")
+            raise self.refuse(f"red has the invalid probability {probability}")
         return Ecn(minimum, maximum, round(probability * 100))
 
     def dscp_to_band(self, root: Model, count: int) -> Octet:
@@ -231,7 +243,7 @@ class Port:
             known, band = False, 0
         if known and (f"{major}:" != root["handle"] or not 0 <= band < count):
             raise self.refuse(
-                f"a filter leads to {target}, and {root['handle']} has {count} bands", "delete the filter"
+                f"a filter leads to {target}, but {root['handle']} has {count} bands", "delete the filter"
             )
         return (band, value, mask) if known else (None, 0, 0)
 

@@ -45,7 +45,7 @@ class Script:
         if not known or not text.endswith("\n"):
             raise FabricError(
                 self.place,
-                "cut off in its last line" if known else "no command of tc, ip link or sysctl in it",
+                "its last line is incomplete" if known else "it contains no command of tc, ip link or sysctl",
                 "give a whole script, or what the script READING prints",
             )
 

@@ -166,7 +166,7 @@ class Model(Reader):
 
     def _matched(self, entry: Line, name: str) -> set[int]:
         if ("qos", name) not in self.class_maps:
-            raise self.refuse(entry, f"there is no class-map type qos {name}", "define it, or take the class away")
+            raise self.refuse(entry, f"there is no class-map type qos {name}", "define it, or remove the class")
         class_map = self.class_maps["qos", name]
         found: set[int] = set()
         matches = [line for line in class_map.children if line.text.startswith("match ")]
@@ -174,9 +174,7 @@ class Model(Reader):
             if line.text.startswith("match dscp "):
                 found.update(self.dscps(line, line.text[len("match dscp ") :]))
         if found and len(matches) > 1 and "match-any" not in class_map.text:
-            raise self.refuse(
-                class_map, "which class a DSCP gets depends on more than itself", "match DSCPs alone, with match-any"
-            )
+            raise self.refuse(class_map, "the class depends on more than the DSCP", "match only DSCPs, with match-any")
         return found
 
     def _group(self, entry: Line, kind: str, name: str, built_in: re.Pattern[str]) -> int:
@@ -185,7 +183,7 @@ class Model(Reader):
         if match or name == "class-default":
             return int((match and match[1]) or 0)
         if (kind, name) not in self.class_maps:
-            raise self.refuse(entry, f"there is no class-map type {kind} {name}", "define it, or take the class away")
+            raise self.refuse(entry, f"there is no class-map type {kind} {name}", "define it, or remove the class")
         for line in self.class_maps[kind, name].children:
             if line.text.startswith("match qos-group "):
                 return self.number(line, line.text.split(" ")[2], 0, CLASSES - 1)
@@ -216,7 +214,7 @@ class Model(Reader):
                 elif line.text.startswith("mtu "):
                     mtu = self.number(line, line.text.split(" ")[1], 576, 9216)
                 elif line.text.startswith("pause") and line.text != "pause no-drop":
-                    raise self.refuse(line, "not a pause of NX-OS", _REMEDY)
+                    raise self.refuse(line, "not a pause command of NX-OS", _REMEDY)
             if values:
                 paused[group] = (mtu, values)
         return paused
@@ -252,12 +250,14 @@ class Model(Reader):
         match = _ECN.fullmatch(line.text)
         if not match:
             raise self.refuse(
-                line, "it does not say where marking begins and ends, and how often", "write thresholds and probability"
+                line,
+                "it does not say where marking begins and ends, and with what probability",
+                "add the thresholds and the probability",
             )
         least, unit, most, most_unit, percent, ecn = match.groups()
         for each in (unit, most_unit):
             if each not in _UNIT_BYTES:
-                raise self.refuse(line, f"how many bytes {each} are is not said", "write the thresholds in bytes")
+                raise self.refuse(line, f"the size of {each} in bytes is not known", "write the thresholds in bytes")
         if not ecn:  # it drops, and marks nothing
             return None
         return Ecn(int(least) * _UNIT_BYTES[unit], int(most) * _UNIT_BYTES[most_unit], int(percent))
@@ -292,7 +292,7 @@ class Model(Reader):
         elif line.text == "system qos":
             self._settings(self.system, line)
         elif _STRAY.match(line.text):
-            raise self.refuse(line, "it stands under nothing that it could belong to", "keep the text's indentation")
+            raise self.refuse(line, "it is not in a section that it could belong to", "keep the text's indentation")
         else:
             self._read_global(line)
 
@@ -307,7 +307,7 @@ class Model(Reader):
         elif line.text.startswith("ip load-sharing address "):
             match = _SHARING.fullmatch(line.text)
             if not match:
-                raise self.refuse(line, "not a way of NX-OS to share load", _REMEDY)
+                raise self.refuse(line, "not a load-sharing method of NX-OS", _REMEDY)
             self.ecmp_fields = _fields(match[1], match[2])
 
     def _settings(self, to: Settings, line: Line) -> None:

@@ -112,7 +112,7 @@ class _Reader:
             at = self.db.whole(table, name, "key", key, 0, most)
             number = self.db.whole(table, name, f"value of {key}:", value, 0, 15)
             if number >= CLASSES:
-                why = f"value of {key}: {number}, and this project knows classes, queues and groups to {CLASSES - 1}"
+                why = f"value of {key}: {number}, but classes, queues and groups are supported up to {CLASSES - 1}"
                 raise self.db.refuse(table, name, why, "map it to one of those")
             if at < size:
                 values[at] = number
@@ -138,7 +138,7 @@ class _Reader:
         if kind == "STRICT":
             return True, None
         if kind not in ("DWRR", "WRR"):
-            raise self.db.refuse("SCHEDULER", name, f"type {kind!r} is unknown", "there are DWRR, WRR and STRICT")
+            raise self.db.refuse("SCHEDULER", name, f"type {kind!r} is unknown", "valid values: DWRR, WRR, STRICT")
         weight = self.db.number("SCHEDULER", name, "weight", 1, 100)
         return False, 1 if weight is None else weight
 
@@ -210,7 +210,7 @@ class _Reader:
         restoration = db.number(table, own, "restoration_time", 100, 60000)
         action = db.text(table, own, "action") or "drop"
         if action not in ("alert", "drop", "forward"):
-            raise db.refuse(table, own, f"action {action!r} is unknown", "there are drop, forward and alert")
+            raise db.refuse(table, own, f"action {action!r} is unknown", "valid values: drop, forward, alert")
         if watched is None:
             watched = pfc if db.is_old else ()
         if detection is None or restoration is None or not set(pfc) <= set(watched):

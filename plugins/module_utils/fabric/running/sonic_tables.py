@@ -35,7 +35,7 @@ class ConfigDb:
         except (ValueError, RecursionError) as error:
             raise FabricError(f"{name}: ConfigDB", f"not JSON ({error})", remedy) from None
         if not isinstance(data, dict):
-            raise FabricError(f"{name}: ConfigDB", f"a JSON {type(data).__name__}, no object of tables", remedy)
+            raise FabricError(f"{name}: ConfigDB", f"a JSON {type(data).__name__}, not an object of tables", remedy)
         self._hold(data)
 
     def with_tables(self, tables: dict[str, Any]) -> ConfigDb:
@@ -67,11 +67,11 @@ class ConfigDb:
         if table not in self._checked:
             if not isinstance(entries, dict):
                 raise FabricError(
-                    f"{self.name}: {table}", "no object of entries by key", "read the switch's configuration again"
+                    f"{self.name}: {table}", "not an object of entries by key", "read the switch's configuration again"
                 )
             for key, entry in entries.items():
                 if not isinstance(entry, dict):
-                    raise self.refuse(table, key, "no object of fields", "read the switch's configuration again")
+                    raise self.refuse(table, key, "not an object of fields", "read the switch's configuration again")
             self._checked.add(table)
         return entries
 
@@ -88,7 +88,7 @@ class ConfigDb:
             return "true" if value else "false"
         if isinstance(value, int):
             return str(value)
-        raise self.refuse(table, key, f"{field} {value!r} is neither text nor number", "correct it on the switch")
+        raise self.refuse(table, key, f"{field} {value!r} is neither a string nor a number", "correct it on the switch")
 
     def texts(self, table: str, key: str, field: str) -> list[str] | None:
         """Return one field that is a list; None where it is not set.
@@ -100,7 +100,7 @@ class ConfigDb:
             return value.split(",") if value else []
         if value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value)):
             return value
-        raise self.refuse(table, key, f"{field} {value!r} is no list of texts", "correct it on the switch")
+        raise self.refuse(table, key, f"{field} {value!r} is not a list of strings", "correct it on the switch")
 
     def number(self, table: str, key: str, field: str, least: int, most: int) -> int | None:
         """Return one field as a number of ``least`` to ``most``; None where it is not set."""
@@ -113,7 +113,7 @@ class ConfigDb:
         if isinstance(value, (str, int)) and re.fullmatch(r"-?[0-9]{1,20}", text) and least <= int(text) <= most:
             return int(text)
         raise self.refuse(
-            table, key, f"{what} {value!r} is not a whole number of {least} to {most}", "correct it on the switch"
+            table, key, f"{what} {value!r} is not a whole number from {least} to {most}", "correct it on the switch"
         )
 
     def numbers(self, table: str, key: str, field: str, most: int) -> tuple[int, ...] | None:
@@ -139,7 +139,7 @@ class ConfigDb:
                 table,
                 key,
                 f"{field} refers to {target}|{name}, which is missing",
-                f"add {target}|{name}, or let {field} name one that is there",
+                f"add {target}|{name}, or set {field} to an existing one",
             )
         return name
 
@@ -174,7 +174,7 @@ class ConfigDb:
             match = RANGE.fullmatch(parts[-1])
             if len(parts) != 2 or not match:
                 why = "the form of a VOQ chassis" if len(parts) == 4 else "not of the form PORT|NUMBER"
-                raise self.refuse(table, key, f"this key is {why}", "this project knows PORT|3 and PORT|3-4")
+                raise self.refuse(table, key, f"this key is {why}", "this project supports PORT|3 and PORT|3-4")
             first, last = int(match[1]), int(match[2] or match[1])
             if last < first:
                 raise self.refuse(table, key, f"{last} is before {first}", "write the range the other way round")
@@ -189,7 +189,10 @@ class ConfigDb:
     def _once(self, table: str, key: str, other: str | None, what: str) -> None:
         if other is not None:
             raise self.refuse(
-                table, key, f"{what} stands in {table}|{other} too, and which holds is chance", "remove one of them"
+                table,
+                key,
+                f"{what} is also in {table}|{other}, and which entry applies is undefined",
+                "remove one of them",
             )
 
 

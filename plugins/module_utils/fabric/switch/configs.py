@@ -54,7 +54,7 @@ def file_of(folder: str, switch: Switch) -> str:
     """Return a switch's file in ``folder``. Raises FabricError where the switch's name is not valid for a file."""
     if not FILE_NAME.fullmatch(switch.name):
         raise FabricError(
-            f"switch {switch.name}", "the name cannot be a file's", "use letters, digits, '.', '_' and '-'"
+            f"switch {switch.name}", "the name is not a valid file name", "use letters, digits, '.', '_' and '-'"
         )
     return os.path.join(folder, f"{switch.name}.{switch.system}")
 
@@ -127,7 +127,7 @@ def wanted_switches(params: Mapping[str, Any]) -> dict[str, Switch]:
 def running_texts(running: Mapping[str, Any] | None) -> dict[str, str]:
     """Return running configurations as texts, by switch. Raises FabricError."""
     if not running:
-        raise FabricError("running", "there is none", "give each switch's running configuration as text, by name")
+        raise FabricError("running", "it is empty", "give each switch's running configuration as text, by name")
     return {str(name): _text(name, given) for name, given in running.items()}
 
 
@@ -135,7 +135,7 @@ def _text(name: Any, given: Any) -> str:
     if isinstance(given, (dict, list)):  # Ansible before 2.19 converts text that is JSON to data
         return json.dumps(given)
     if not isinstance(given, str):
-        raise FabricError(f"switch {name}", "its running configuration is not a text", "give it as it was read")
+        raise FabricError(f"switch {name}", "its running configuration is not a string", "give it as it was read")
     return given
 
 
@@ -143,6 +143,6 @@ def _parse(system: Any, name: str, text: str) -> Switch:
     module: SwitchSystem | None = SYSTEMS.get(system) if isinstance(system, str) else None
     if module is None:
         raise FabricError(
-            f"switch {name}", f"system {system!r} is unknown", f"there are {', '.join(sorted(SYSTEMS)) or 'none'}"
+            f"switch {name}", f"system {system!r} is unknown", f"valid values: {', '.join(sorted(SYSTEMS)) or 'none'}"
         )
     return module.parse(text, name)

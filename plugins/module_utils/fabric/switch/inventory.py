@@ -113,7 +113,7 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
     if not isinstance(system, str) or system not in systems:
         raise record.refuse(
             f"system {system!r} is unknown" if system is not None else "roce_switch_system is missing",
-            f"there are {', '.join(sorted(systems))}",
+            f"valid values: {', '.join(sorted(systems))}",
         )
     asic = None
     if "asic" in record.data or "pfc" not in systems[system].NOT_HELD:
@@ -128,14 +128,14 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
         _check_port_name(record.subject, port, systems[system])
         first = spelled.setdefault(port.casefold(), port)
         if first != port:
-            raise record.refuse(f"port {port} is there twice, the other time as {first}", "keep one of them")
+            raise record.refuse(f"port {port} is listed twice, also as {first}", "keep one of them")
         ports[port] = _read_port(f"{record.subject}: port {port}", port_data)
     buffer = None
     if hasattr(systems[system], "attainable"):
         if "queue_buffer_bytes" not in record.data:
             raise record.refuse(
-                "roce_switch_queue_buffer_bytes is missing, of which this system counts thresholds in percent",
-                "give it",
+                "roce_switch_queue_buffer_bytes is missing, but this system's thresholds are percentages of it",
+                "set it",
             )
         buffer = record.number("queue_buffer_bytes", 0, LEAST_QUEUE_BUFFER_BYTES, MOST_BYTES)
     return SwitchSpec(name, system, asic, ports, _read_own(record), buffer, systems[system])
@@ -147,7 +147,7 @@ def _check_runs_on(record: Record, name: str, system: SwitchSystem, asic: Asic) 
     if runs_on is None or asic.name in runs_on or ASICS.get(asic.name) is not asic:
         return
     why = getattr(system, "NOT_ASICS", {}).get(asic.name, f"{name} runs on no switch with {asic.title}")
-    known = f"there are {', '.join(runs_on)}; or give" if runs_on else "give"
+    known = f"valid values: {', '.join(runs_on)}; or give" if runs_on else "give"
     raise record.refuse(why, f"{known} the switch's own numbers and their source in {ASICS_VARIABLE}")
 
 
@@ -159,7 +159,7 @@ def _check_port_name(subject: str, port: Any, system: SwitchSystem) -> None:
     form = getattr(system, "PORT", None)
     if form is not None and not form.fullmatch(text):
         raise FabricError(
-            f"{subject}: port {port}", "the system has no port of such a name", f"write it as {system.PORT_EXAMPLE}"
+            f"{subject}: port {port}", "not a valid port name on this system", f"write it as {system.PORT_EXAMPLE}"
         )
 
 
@@ -196,7 +196,7 @@ def _read_own(record: Record) -> dict[tuple[int, int], int]:
         row.need("speed_gbit_s", "cable_m", "headroom_bytes")
         key = read_speed(row), row.number("cable_m", 0, 1, MOST_CABLE_M)
         if key in own:
-            raise row.refuse(f"{key[0]} Gbit/s and {key[1]} m are there twice", "keep one of the rows")
+            raise row.refuse(f"{key[0]} Gbit/s and {key[1]} m are listed twice", "keep one of the rows")
         own[key] = row.number("headroom_bytes", 0, 1, MOST_BYTES)
     return own
 
@@ -222,7 +222,7 @@ def _check_links(specs: Mapping[str, SwitchSpec]) -> None:
             if far.peer != Peer(SWITCH, spec.name, name) or (peer.name, peer.port) == (spec.name, name):
                 raise FabricError(
                     subject,
-                    f"it names {peer} as its peer, which names {far.peer or 'none'}",
+                    f"it names {peer} as its peer, but that port names {far.peer or 'none'}",
                     "correct the one that is wrong",
                 )
             for what, here, there in (
@@ -232,8 +232,8 @@ def _check_links(specs: Mapping[str, SwitchSpec]) -> None:
                 if here != there:
                     raise FabricError(
                         subject,
-                        f"its {what} is {here}, and {there} at the other end, {peer}",
-                        "give both ends the same",
+                        f"its {what} is {here}, but {there} at the other end, {peer}",
+                        "give both ends the same value",
                     )
 
 
@@ -258,7 +258,7 @@ def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> N
                 )
             taken_by = taken.setdefault(peer, subject)
             if taken_by != subject:
-                raise FabricError(subject, f"{peer} is at {taken_by} too", "correct the one that is wrong")
+                raise FabricError(subject, f"{peer} is also connected to {taken_by}", "correct the one that is wrong")
             if hosts[peer.name] is None:
                 continue
             nics = Record(f"host {peer.name}: roce_host_nics", hosts[peer.name]).data
@@ -266,12 +266,12 @@ def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> N
                 raise FabricError(
                     subject,
                     f"its peer, host {peer.name}, has no NIC {peer.port} in roce_host_nics",
-                    f"there are {', '.join(sorted(nics))}" if nics else f"describe {peer.name}'s NICs there",
+                    f"valid names: {', '.join(sorted(nics))}" if nics else f"describe {peer.name}'s NICs there",
                 )
             speed = Record(f"host {peer.name}: roce_host_nics: {peer.port}", nics[peer.port]).data.get("speed_gbit_s")
             if speed is not None and speed != port.speed_gbit_s:
                 raise FabricError(
                     subject,
-                    f"its speed_gbit_s is {port.speed_gbit_s}, and {speed} at the other end, {peer}",
-                    "give both ends the same",
+                    f"its speed_gbit_s is {port.speed_gbit_s}, but {speed} at the other end, {peer}",
+                    "give both ends the same value",
                 )

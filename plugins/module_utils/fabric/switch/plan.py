@@ -48,7 +48,7 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
     if policy.lossless and no_pfc:
         raise FabricError(
             subject,
-            f"the policy's class {policy.lossless[0].name} is lossless, and {spec.system} has no PFC: {no_pfc}",
+            f"the policy's class {policy.lossless[0].name} is lossless, but {spec.system} has no PFC: {no_pfc}",
             "make the class lossy (roce_policy: classes: mode), or take this switch out of roce_switches",
         )
     if spec.asic is not None:
@@ -129,7 +129,7 @@ def _alpha_exponent(asic: Asic, headrooms: Mapping[Line, Headroom], subject: str
     if not rows:
         raise FabricError(
             subject,
-            f"how much of the pool one priority of {asic.title} may use before it pauses is not known",
+            f"it is not known how much of the pool one priority of {asic.title} may use before it pauses",
             f"give the exponent of alpha as alpha_exponent in {ASICS_VARIABLE}",
         )
     return min(row.alpha_exponent for row in rows.values())
@@ -152,7 +152,7 @@ def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:
     if len(lossless) > asic.lossless_classes:
         raise FabricError(
             subject,
-            f"the policy has {len(lossless)} lossless classes ({', '.join(lossless)}), and {asic.title}'s profiles are "
+            f"the policy has {len(lossless)} lossless classes ({', '.join(lossless)}), but {asic.title}'s profiles are "
             f"for {asic.lossless_classes}",
             "make one of them lossy",
         )
@@ -160,7 +160,7 @@ def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:
         if each.queue >= asic.unicast_queues:
             raise FabricError(
                 subject,
-                f"class {name} is to go to queue {each.queue}, and {asic.title} has queues 0 to "
+                f"class {name} is assigned to queue {each.queue}, but {asic.title} has queues 0 to "
                 f"{asic.unicast_queues - 1}",
                 "give the class another queue",
             )
@@ -169,7 +169,7 @@ def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:
 def _headroom(policy: Policy, spec: SwitchSpec, asic: Asic, line: Line, subject: str) -> Headroom:
     speed, cable = line
     if cable is None:
-        raise FabricError(subject, "cable_m is missing, on which a lossless class's headroom depends", "give it")
+        raise FabricError(subject, "cable_m is missing, but a lossless class's headroom depends on it", "set it")
     cable = spec.held_cable_m(cable)
     return thresholds.headroom_of(asic, speed, cable, policy.switch_ip_mtu_bytes, spec.own_headroom, subject)
 
@@ -183,7 +183,7 @@ def _ecns(policy: Policy, speed_gbit_s: int, pfc_bytes: Fraction | None, subject
                 subject,
                 f"class {each.name}: ecn's maximum_bytes {each.ecn.maximum_bytes} is less than one packet, of "
                 f"{thresholds.frame_bytes(policy.switch_ip_mtu_bytes)} bytes, so all would be marked",
-                f"give {least} or more, or leave ecn out: then it is compiled",
+                f"give {least} or more, or omit ecn, which is then compiled",
             )
     reference = thresholds.reference_ecn(speed_gbit_s, policy.switch_ip_mtu_bytes)
     if pfc_bytes is None:

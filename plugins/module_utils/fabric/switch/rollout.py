@@ -129,7 +129,7 @@ def _check_progress(done: str | None, left: list[Change]) -> None:
     if left and ORDER.index(left[0].stage) <= ORDER.index(done):
         raise FabricError(
             ", ".join(left[0].devices),
-            f"the change was sent, and read back it is not there ({left[0].stage})",
+            f"the change was sent, but is missing when read back ({left[0].stage})",
             "check what the device logged, and whether something else configures it",
         )
 

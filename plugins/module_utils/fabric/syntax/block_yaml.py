@@ -27,7 +27,7 @@ def read(text: str) -> Any:
     lines = _Lines(text)
     value = _node(lines, 0) if lines.more() else None
     if lines.more():
-        raise lines.error("stands further left or right than what it belongs to")
+        raise lines.error("is not indented like the block that it belongs to")
     return value
 
 
@@ -93,7 +93,7 @@ def _mapping(lines: _Lines, indent: int) -> dict[str, Any]:
             raise lines.error("is not KEY: VALUE")
         key = _scalar(lines, match[1])
         if key in found:
-            raise lines.error(f"says {key} a second time")
+            raise lines.error(f"repeats the key {key}")
         rest = content[match.end() :].strip()
         lines.at += 1
         if LITERAL.fullmatch(rest):
@@ -125,12 +125,12 @@ def _scalar(lines: _Lines, text: str) -> Any:
         return EMPTY[text]()
     if text[0] == "'":
         if len(text) < 2 or text[-1] != "'":
-            raise lines.error("has a quote that does not end")
+            raise lines.error("has an unterminated quote")
         return text[1:-1].replace("''", "'")
     if text[0] == '"':
         if len(text) < 2 or text[-1] != '"':
-            raise lines.error("has a quote that does not end")
+            raise lines.error("has an unterminated quote")
         return re.sub(r"\\(.)", r"\1", text[1:-1])
     if text[0] in "&*!%@`[]{}|>":
-        raise lines.error("is more YAML than a switch's configuration has")
+        raise lines.error("uses YAML that a switch's configuration does not have")
     return re.split(r"\s#", text, maxsplit=1)[0].rstrip()

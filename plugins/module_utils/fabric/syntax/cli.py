@@ -65,7 +65,7 @@ class Reader:
             if foreign.match(line.text):
                 raise self.refuse(line, f"not a line of {system}'s configuration", "correct the switch's system")
         if not any(known.match(line.text) for line in top):
-            raise FabricError(f"{self.name}: configuration", f"no line of it is {system}'s", _AGAIN)
+            raise FabricError(f"{self.name}: configuration", f"it contains no line of {system}'s configuration", _AGAIN)
         return top
 
     def nest(self, text: str, system: str) -> list[Line]:
@@ -99,7 +99,7 @@ class Reader:
     def number(self, line: Line, word: str, least: int, most: int) -> int:
         """Return ``word`` of ``line`` as a number of ``least`` to ``most``."""
         if not word.isdecimal() or not least <= int(word) <= most:
-            raise self.refuse(line, f"{word!r} is not a number of {least} to {most}", "correct it on the switch")
+            raise self.refuse(line, f"{word!r} is not a number from {least} to {most}", "correct it on the switch")
         return int(word)
 
     def dscps(self, line: Line, words: str) -> list[int]:
@@ -110,7 +110,7 @@ class Reader:
             least = self._dscp(line, first)
             most = self._dscp(line, last) if dash else least
             if most < least:
-                raise self.refuse(line, f"{word!r} runs backwards", "correct it on the switch")
+                raise self.refuse(line, f"{word!r} is a descending range", "correct it on the switch")
             found += range(least, most + 1)
         return found
 
@@ -131,7 +131,7 @@ class Reader:
             first = int(match["first"])
             last = int(match["last"] or first)
             if not first <= last < first + _MOST_PORTS:
-                raise self.refuse(line, f"{part!r} is no range of ports", "correct it")
+                raise self.refuse(line, f"{part!r} is not a range of ports", "correct it")
             names += [f"{kind}{slot}{at}{match['sub'] or ''}" for at in range(first, last + 1)]
         return names
 
@@ -159,7 +159,7 @@ def unlike(switch: Switch, port: str, what: str, why: str) -> FabricError:
     """Return the refusal of a port whose ``what`` differs from the first port's, if the system has one for all."""
     first = next(iter(switch.ports))
     return FabricError(
-        f"{switch.name}: port {port}", f"its {what} is not {first}'s, and {why}", "plan both with one policy"
+        f"{switch.name}: port {port}", f"its {what} differs from {first}'s, but {why}", "plan both with one policy"
     )
 
 
@@ -174,7 +174,7 @@ def wanted_classes(switch: Switch, port: str, qos: PortQos) -> list[int]:
     for each in classes:
         queue, priority = qos.class_to_queue[each], qos.class_to_priority[each]
         if queue is None or priority is None or qos.queues[queue] is None:
-            raise FabricError(subject, f"traffic class {each} has no queue, priority or scheduler", "give it all three")
+            raise FabricError(subject, f"traffic class {each} has no queue, priority or scheduler", "set all three")
         if qos.priority_to_queue[priority] != queue:
             raise FabricError(
                 subject,

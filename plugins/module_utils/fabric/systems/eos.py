@@ -133,8 +133,8 @@ class _Wanted:
         if switch.ecmp_fields not in (None, ECMP_FIELDS):
             raise FabricError(
                 switch.name,
-                "EOS has a command for the hash's fields on each family of chips, so none is written",
-                "give all five in ecmp_fields: that is what EOS takes by itself",
+                "EOS has a different command for the hash's fields on each chip family, so none is written",
+                "set all five in ecmp_fields, which is what EOS uses by default",
             )
         self.profiles: dict[str, list[str]] = {}
         self.attached: dict[str, str] = {}
@@ -144,7 +144,7 @@ class _Wanted:
         for port, qos in switch.ports.items():
             if not PORT.fullmatch(port):
                 raise FabricError(
-                    f"{switch.name}: port {port}", "EOS has no such name", "write it out, as in Ethernet1/1"
+                    f"{switch.name}: port {port}", "not a valid port name on EOS", "write it out, as in Ethernet1/1"
                 )
             if qos not in names:
                 self._check(switch, port, qos)
@@ -187,21 +187,21 @@ class _Wanted:
             if (each == FIXED) != (queue == FIXED):
                 raise FabricError(
                     subject,
-                    f"traffic class {each} wants queue {queue}, and EOS ties 7 to 7",
-                    "choose others",
+                    f"traffic class {each} needs queue {queue}, but EOS ties class 7 to queue 7",
+                    "choose other numbers",
                 )
             if qos.class_to_priority[each] != each:
                 raise FabricError(
                     subject,
                     f"EOS pauses traffic class {each} as priority {each}, not {qos.class_to_priority[each]}",
-                    "give class and priority one number",
+                    "give class and priority the same number",
                 )
         _check_queues(subject, qos.queues)
         _check_watchdog(subject, qos.watchdog)
         if not LEAST_MTU_BYTES <= (qos.ip_mtu_bytes or 0) <= MOST_MTU_BYTES:
             raise FabricError(
                 subject,
-                f"an MTU of {qos.ip_mtu_bytes} bytes is beyond EOS's {LEAST_MTU_BYTES} to {MOST_MTU_BYTES}",
+                f"an MTU of {qos.ip_mtu_bytes} bytes is outside EOS's range of {LEAST_MTU_BYTES} to {MOST_MTU_BYTES}",
                 f"set switch_mtu_bytes to {MOST_MTU_BYTES} or less",
             )
 
@@ -214,17 +214,17 @@ def _check_queues(subject: str, queues: tuple[Queue | None, ...]) -> None:
         if queue.strict and at < max(weighted, default=-1):
             raise FabricError(
                 subject,
-                f"queue {at} is strict and below queue {max(weighted)}, which is not; EOS then weighs both",
+                f"queue {at} is strict and below queue {max(weighted)}, which is weighted, so EOS weights both",
                 "give the strict class a higher queue",
             )
         if not queue.strict and queue.bandwidth_percent is None:
-            raise FabricError(subject, f"queue {at} is weighted and has no share", "give it bandwidth_percent")
+            raise FabricError(subject, f"queue {at} is weighted, but has no share", "give it bandwidth_percent")
         if queue.ecn and not 1 <= queue.ecn.minimum_bytes <= queue.ecn.maximum_bytes <= MOST_THRESHOLD_BYTES:
             raise FabricError(
                 subject,
-                f"queue {at}'s ECN thresholds {queue.ecn.minimum_bytes} and {queue.ecn.maximum_bytes} are not of 1 to"
+                f"queue {at}'s ECN thresholds {queue.ecn.minimum_bytes} and {queue.ecn.maximum_bytes} are outside 1 to"
                 f" {MOST_THRESHOLD_BYTES} bytes",
-                "give others in ecn",
+                "set others in ecn",
             )
 
 
@@ -235,12 +235,12 @@ def _check_watchdog(subject: str, watchdog: Watchdog | None) -> None:
         if time_ms % WATCHDOG_STEP_MS or not WATCHDOG_STEP_MS <= time_ms <= MOST_WATCHDOG_MS:
             raise FabricError(
                 subject,
-                f"EOS's watchdog takes no time of {time_ms} ms",
-                f"give a multiple of {WATCHDOG_STEP_MS} up to {MOST_WATCHDOG_MS} in pfc_watchdog",
+                f"EOS's watchdog does not support a time of {time_ms} ms",
+                f"set a multiple of {WATCHDOG_STEP_MS} up to {MOST_WATCHDOG_MS} in pfc_watchdog",
             )
     if watchdog.action != "drop":
         raise FabricError(
-            subject, f"EOS's watchdog cannot {watchdog.action} a stuck queue's packets", "give action drop"
+            subject, f"EOS's watchdog cannot {watchdog.action} a stuck queue's packets", "set action to drop"
         )
 
 

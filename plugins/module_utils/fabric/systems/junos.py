@@ -143,9 +143,9 @@ def _check_partitions(reader: Reader, wanted: Switch) -> None:
         if not seen.isdecimal() or int(seen) < planned:
             raise FabricError(
                 f"{reader.name}: {' '.join(path)}",
-                f"it is {seen}, and the plan assumes {planned}",
+                f"it is {seen}, but the plan assumes {planned}",
                 "describe the switch's pools in roce_asics (like, source, pool_bytes, headroom_pool_bytes), or set it "
-                "when no traffic has to pass, for changing it stops all ports",
+                "while no traffic has to pass, because changing it stops all ports",
             )
 
 
@@ -158,7 +158,7 @@ def _as_tagged(reader: Reader, line: Line) -> Line:
     if mtu > MOST_MTU:
         raise FabricError(
             f"{reader.name}: {line[1]}",
-            f"it tags its frames, so its MTU would be {mtu} bytes; a QFX has {MOST_MTU}",
+            f"it tags its frames, so its MTU would be {mtu} bytes, but a QFX has at most {MOST_MTU}",
             f"give {MOST_MTU - header} or less as roce_policy's switch_mtu_bytes",
         )
     return (*line[:-1], str(mtu))

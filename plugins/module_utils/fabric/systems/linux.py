@@ -107,7 +107,7 @@ def render(switch: Switch) -> str:
     for port, wanted in switch.ports.items():
         if not DEVICE.fullmatch(port):
             raise FabricError(
-                f"{switch.name}: port {port!r}", "not a name of a Linux device", "give it as `ip link` shows it"
+                f"{switch.name}: port {port!r}", "not a valid Linux device name", "give it as `ip link` shows it"
             )
         if id(wanted) not in by_qos:
             by_qos[id(wanted)] = _port_lines(f"{switch.name}: {port}", wanted)
@@ -162,7 +162,7 @@ def _check_classes(
     """Refuse queues and DSCPs that the bands of ets cannot have. ``classes``: by queue; ``class_of``: by DSCP."""
     if len(classes) != CLASSES - wanted.class_to_queue.count(None) or set(classes) != queues:
         raise FabricError(
-            subject, "not every queue has one class of its own, as the bands of tc have", "give each class its queue"
+            subject, "not every queue has a class of its own, as tc's bands require", "give each class its queue"
         )
     if len(class_of) < len(wanted.dscp_to_class) or not set(class_of) <= set(classes.values()):
         raise FabricError(subject, "a DSCP has no class with a queue", "give every DSCP one")
@@ -174,7 +174,7 @@ def _shares(subject: str, shares: list[int]) -> list[int]:
         raise FabricError(
             subject,
             f"the queues that are not strict share {sum(shares)}% ({', '.join(map(str, shares))})",
-            "make it 100% in all, and 1% or more each",
+            "set shares of at least 1% that add up to 100%",
         )
     return shares
 
@@ -205,7 +205,7 @@ def _band_qdisc(subject: str, ecn: Ecn | None) -> str:
         raise FabricError(
             subject,
             f"{ecn.probability_percent}% over {ecn.maximum_bytes - ecn.minimum_bytes} bytes is too flat for tc's RED",
-            "raise probability_percent, or bring minimum_bytes and maximum_bytes nearer to each other",
+            "raise probability_percent, or bring minimum_bytes and maximum_bytes closer together",
         )
     burst, average = math.ceil(ecn.minimum_bytes / 1000), 1000
     if ecn.minimum_bytes <= 10_000:
@@ -231,7 +231,9 @@ def parse(text: str, name: str) -> Switch:
             ports[port] = Port(name, port, model).qos()
         except NOT_OF_TC as error:
             raise FabricError(
-                f"{name}: {port}", f"its qdiscs and filters are not as tc shows them ({error!r})", "read them again"
+                f"{name}: {port}",
+                f"its qdiscs and filters are not in the form that tc prints ({error!r})",
+                "read them again",
             ) from None
     return Switch(name, SYSTEM, ports, ecmp_of(model["sysctl"], name))
 
@@ -268,7 +270,7 @@ def remediation(running: str, wanted: Switch) -> str:
                 same[port] = _shape(have, port) == _shape(want, port)
             except NOT_OF_TC as error:
                 raise FabricError(
-                    f"{wanted.name}: {port}", f"not as tc shows it ({error!r})", "read it again"
+                    f"{wanted.name}: {port}", f"not in the form that tc prints ({error!r})", "read it again"
                 ) from None
         if words[0] == "tc" and not same[port]:
             lines.append(line)
@@ -304,7 +306,9 @@ def _queueing(model: Model, port: str, name: str) -> list[str]:
     script = render(Switch(name, SYSTEM, {port: qos}))
     if _shape(Script(script, name).model, port) != _shape(model, port):
         raise FabricError(
-            f"{name}: {port}", f"its qdisc {root.get('kind')} was not this project's", "set it up again by hand"
+            f"{name}: {port}",
+            f"its qdisc {root.get('kind')} was not created by this project",
+            "set it up again manually",
         )
     return [line for line in script.splitlines()[2:] if line.startswith("tc ")]
 

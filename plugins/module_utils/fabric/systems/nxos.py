@@ -100,7 +100,7 @@ def check_cable(subject: str, cable_m: int | None) -> None:
     """
     if cable_m is None:
         raise FabricError(
-            subject, f"cable_m is missing, and NX-OS keeps headroom for {MOST_CABLE_M} m of cable", "give it"
+            subject, f"cable_m is missing, and NX-OS keeps headroom for {MOST_CABLE_M} m of cable", "set it"
         )
     if cable_m > MOST_CABLE_M:
         raise FabricError(
@@ -169,8 +169,8 @@ class _Wanted:
         if switch.ecmp_fields not in (None, ECMP_FIELDS):
             raise FabricError(
                 switch.name,
-                f"NX-OS's hash cannot take {', '.join(switch.ecmp_fields or ())} alone",
-                "give all five in ecmp_fields",
+                f"NX-OS's hash cannot use only {', '.join(switch.ecmp_fields or ())}",
+                "set all five in ecmp_fields",
             )
         self.class_maps: dict[str, Tree] = {}
         self.policy_maps: dict[str, Tree] = {}
@@ -215,24 +215,24 @@ class _Wanted:
     def _check(self, switch: Switch, port: str, qos: PortQos, lossless: dict[int, int]) -> None:
         subject = f"{switch.name}: port {port}"
         if not PORT.fullmatch(port):
-            raise FabricError(subject, "NX-OS has no such name", "write it out, as in Ethernet1/1")
+            raise FabricError(subject, "not a valid port name on NX-OS", "write it out, as in Ethernet1/1")
         for each in wanted_classes(switch, port, qos):
             if qos.class_to_queue[each] != each:
                 raise FabricError(
                     subject,
                     f"NX-OS sends traffic class {each} to queue {each}, not {qos.class_to_queue[each]}",
-                    "give class and queue one number",
+                    "give class and queue the same number",
                 )
             if qos.class_to_priority[each] != lossless.get(each, each):
                 raise FabricError(
                     subject,
                     f"traffic class {each} never pauses, so NX-OS has no priority {qos.class_to_priority[each]} for it",
-                    "give class and priority one number",
+                    "give class and priority the same number",
                 )
         if not LEAST_MTU_BYTES <= (qos.ip_mtu_bytes or 0) <= MOST_MTU_BYTES:
             raise FabricError(
                 subject,
-                f"an MTU of {qos.ip_mtu_bytes} bytes is beyond NX-OS's {LEAST_MTU_BYTES} to {MOST_MTU_BYTES}",
+                f"an MTU of {qos.ip_mtu_bytes} bytes is outside NX-OS's range of {LEAST_MTU_BYTES} to {MOST_MTU_BYTES}",
                 "set another switch_mtu_bytes",
             )
         if qos.watchdog:
@@ -271,7 +271,7 @@ class _Wanted:
                 if queue.bandwidth_percent is None:
                     raise FabricError(
                         f"{switch.name}: port {port}",
-                        f"queue {at} is weighted and has no share",
+                        f"queue {at} is weighted, but has no share",
                         "give it bandwidth_percent",
                     )
                 lines = [f"bandwidth remaining percent {queue.bandwidth_percent}"]
@@ -311,7 +311,7 @@ def _multipliers(subject: str, watchdog: Watchdog) -> dict[str, int]:
     """Return the interval and the multipliers of these times, with the longest possible interval."""
     if watchdog.action != "drop":
         raise FabricError(
-            subject, f"NX-OS's watchdog cannot {watchdog.action} a stuck queue's packets", "give action drop"
+            subject, f"NX-OS's watchdog cannot {watchdog.action} a stuck queue's packets", "set action to drop"
         )
     detection_ms, restoration_ms = watchdog.detection_ms, watchdog.restoration_ms
     if detection_ms <= MOST_DETECTION_MS:

@@ -46,12 +46,12 @@ def test_control_messages_have_a_class_of_their_own_where_it_is_another():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"rdma_class": "storage"}, "there is no class 'storage'; there are roce"),
+        ({"rdma_class": "storage"}, "there is no class 'storage'; valid names: roce"),
         ({"fifo_class": "control"}, "there is no class 'control'"),
-        ({"gid_index": 256}, "NCCL_IB_GID_INDEX 256 is not a whole number of -1 to 255"),
+        ({"gid_index": 256}, "NCCL_IB_GID_INDEX 256 is not a whole number from -1 to 255"),
         ({"gid_index": True}, "NCCL_IB_GID_INDEX True is not"),
         ({"queue_pairs": "many"}, "NCCL_IB_QPS_PER_CONNECTION 'many' is not"),
-        ({"queue_pairs": -1}, "NCCL_IB_QPS_PER_CONNECTION -1 is not a whole number of 0 to 128"),
+        ({"queue_pairs": -1}, "NCCL_IB_QPS_PER_CONNECTION -1 is not a whole number from 0 to 128"),
         ({"gid": 3}, "unknown choices gid; use rdma_class, fifo_class, gid_index, queue_pairs"),
     ],
 )
@@ -65,7 +65,7 @@ def test_settings_that_say_the_same_agree_and_others_are_refused():
         "NCCL_DEBUG": "WARN",
         "NCCL_IB_TC": 106,
     }
-    with pytest.raises(FabricError, match="NCCL_IB_TC is set to 104, and by the RoCE policy of this host it is 106"):
+    with pytest.raises(FabricError, match="NCCL_IB_TC is set to 104, but to 106 by this host's RoCE policy"):
         nccl_conf.merged({"NCCL_IB_TC": 104}, {"NCCL_IB_TC": 106})
 
 

@@ -42,17 +42,17 @@ def test_settings_are_read_up_to_their_limits():
     [
         ({}, "not a dictionary of at least one NIC"),
         (["mlx5_0"], "not a dictionary of at least one NIC"),
-        ({1: {}}, "1: not a name of an RDMA device"),
-        ({"": {}}, "not a name of an RDMA device"),
-        ({"a/b": {}}, "a/b: not a name of an RDMA device"),
-        ({".a": {}}, ".a: not a name of an RDMA device"),
+        ({1: {}}, "1: not the name of an RDMA device"),
+        ({"": {}}, "not the name of an RDMA device"),
+        ({"a/b": {}}, "a/b: not the name of an RDMA device"),
+        ({".a": {}}, ".a: not the name of an RDMA device"),
         ({"a": [400]}, "a: not a dictionary"),
-        ({"a": {"speed": 400}}, "a: unknown setting 'speed'; there are cable_m, speed_gbit_s"),
-        ({"a": {"speed_gbit_s": True}}, "speed_gbit_s True is not a whole number of 1 to 1600"),
+        ({"a": {"speed": 400}}, "a: unknown setting 'speed'; valid settings: cable_m, speed_gbit_s"),
+        ({"a": {"speed_gbit_s": True}}, "speed_gbit_s True is not a whole number from 1 to 1600"),
         ({"a": {"speed_gbit_s": "400"}}, "speed_gbit_s '400' is not a whole number"),
         ({"a": {"speed_gbit_s": 0}}, "speed_gbit_s 0 is not a whole number"),
         ({"a": {"speed_gbit_s": 1601}}, "speed_gbit_s 1601 is not a whole number"),
-        ({"a": {"speed_gbit_s": 400, "cable_m": 1001}}, "cable_m 1001 is not a whole number of 1 to 1000"),
+        ({"a": {"speed_gbit_s": 400, "cable_m": 1001}}, "cable_m 1001 is not a whole number from 1 to 1000"),
         ({"a": {"cable_m": 5}}, "cable_m without speed_gbit_s"),
     ],
 )
@@ -66,7 +66,7 @@ def test_a_class_is_found_by_name_and_the_first_without_one():
     assert [plan.class_of(TWO, name).name for name in (None, "", "roce", "storage")] == [
         "roce", "roce", "roce", "storage",
     ]  # fmt: skip
-    with pytest.raises(FabricError, match="there is no class 'fast'; there are roce, storage"):
+    with pytest.raises(FabricError, match="there is no class 'fast'; valid names: roce, storage"):
         plan.class_of(TWO, "fast")
 
 
@@ -108,9 +108,9 @@ def test_what_a_driver_does_not_have_is_told_or_refused():
             planned(replace(SEEN, cannot={name: "no such part"}))
     few = max(each.traffic_class for each in POLICY.all_classes)
     planned(replace(SEEN, dcb=replace(SEEN.dcb, classes_at_most=few + 1, lossless_at_most=1)))
-    with pytest.raises(FabricError, match=rf"has {few} traffic classes \(0 to {few - 1}\), and the policy uses {few}"):
+    with pytest.raises(FabricError, match=rf"has {few} traffic classes \(0 to {few - 1}\), but the policy uses {few}"):
         planned(replace(SEEN, dcb=replace(SEEN.dcb, classes_at_most=few)))
-    with pytest.raises(FabricError, match="it can have 0 lossless priorities, and the policy has 1"):
+    with pytest.raises(FabricError, match="it can have 0 lossless priorities, but the policy has 1"):
         planned(replace(SEEN, dcb=replace(SEEN.dcb, lossless_at_most=0)))
 
 

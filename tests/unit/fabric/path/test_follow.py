@@ -191,14 +191,14 @@ def test_what_cannot_be_followed():
     checker = Checker(POLICY, POLICY.classes[0], SEEN)
     with pytest.raises(FabricError, match=r"NIC gpu3 mlx5_0: it has no cable in the fabric's links; add its link"):
         follow(FABRIC, START, End("gpu3", "mlx5_0"), checker)
-    with pytest.raises(FabricError, match="it is both ends of the path"):
+    with pytest.raises(FabricError, match="it is at both ends of the path"):
         follow(FABRIC, START, START, checker)
     parted = Fabric([(START, End("leaf1", "h1")), (GOAL, End("leaf2", "h1"))], LEAVES)
-    with pytest.raises(FabricError, match="leaf1 has no way to leaf2"):
+    with pytest.raises(FabricError, match="leaf1 has no connection to leaf2"):
         follow(parted, START, GOAL, checker)
     with pytest.raises(FabricError, match=r"port leaf1 h1: it has cables to gpu1 mlx5_0 and to gpu2 mlx5_0"):
         Fabric([(START, End("leaf1", "h1")), (GOAL, End("leaf1", "h1"))], LEAVES)
-    with pytest.raises(FabricError, match="both ends are at one device"):
+    with pytest.raises(FabricError, match="both ends are on the same device"):
         Fabric([(End("leaf1", "a"), End("leaf1", "b"))], LEAVES)
 
 

@@ -48,7 +48,7 @@ def test_queue_pairs_that_evade_the_marking():
 
 
 def test_a_transfer_that_is_not_there():
-    assert faults(*[0] * 8)[0].consequence == "it took another NIC"
+    assert faults(*[0] * 8)[0].consequence == "it used another NIC"
 
 
 def test_shares_of_nothing():

@@ -58,7 +58,7 @@ def test_what_is_rendered_for_a_system_is_a_path_that_holds(system, paths):
     )
     # Once for each port where RoCE enters: three on the path, six in the fabric.
     count = (3 if paths else 6) * bool(reason)
-    less = f"; of {count} of their settings nothing can be read" if count else ""
+    less = f"; {count} of their settings cannot be read" if count else ""
     assert result["message"] == f"all {result['parts']} parts are as the policy says{less}"
     lines = [line for line in result["table"] if line.startswith("n/a ")]
     assert lines == ([f"n/a x{count} {reason}"] if reason else [])
@@ -120,7 +120,7 @@ def fake_system(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"rdma_class": "storage"}, "class storage: the policy has no such class of RoCE; name one of roce"),
+        ({"rdma_class": "storage"}, "class storage: the policy has no such RoCE class; name one of roce"),
         ({"paths": [{"source": {"host": "gpu1", "nic": "x"}}]}, r"paths\[0\]: destination is missing"),
         ({"paths": [{**PATHS[0], "source": {"host": "gpu1"}}]}, r"paths\[0\]: source: nic is missing"),
         ({"paths": [{**PATHS[0], "destination": {"nic": "mlx5_0"}}]}, r"paths\[0\]: destination: host is missing"),
@@ -137,9 +137,9 @@ def fake_system(monkeypatch):
         ),
         (
             {"nics": {"gpu1": {"mlx5_0": {"name": "x", "interface": "y", "priority_to_class": [1]}}}},
-            "priority_to_class has not 8 entries",
+            "priority_to_class does not have 8 entries",
         ),
-        ({"applications": {"gpu1": [{"name": "NCCL", "tos": 300}]}}, "tos 300 is not a whole number of 0 to 255"),
+        ({"applications": {"gpu1": [{"name": "NCCL", "tos": 300}]}}, "tos 300 is not a whole number from 0 to 255"),
     ],
 )
 def test_bad_input(fake_system, change, why):

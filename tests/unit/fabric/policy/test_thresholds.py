@@ -88,7 +88,7 @@ def test_longer_packets_than_the_profiles_add_to_it():
 @pytest.mark.parametrize(
     ("speed", "cable", "message"),
     [
-        (800, 5, "has no headroom profile for 800 Gbit/s, but for 10, 25, 40, 50, 100, 200, 400"),
+        (800, 5, "has no headroom profile for 800 Gbit/s, only for 10, 25, 40, 50, 100, 200, 400"),
         (400, 301, "a cable of 301 m is longer than NVIDIA Spectrum-3's profiles for 400 Gbit/s, which end at 300 m"),
     ],
 )
@@ -100,7 +100,7 @@ def test_nothing_is_made_up(speed, cable, message):
 
 
 def test_an_asic_without_profiles():
-    with pytest.raises(FabricError, match="no headroom profile for 400 Gbit/s; give the ASIC's profile"):
+    with pytest.raises(FabricError, match="no headroom profile for 400 Gbit/s; add the ASIC's profile"):
         headroom(replace(SPECTRUM3, headroom={}), 400, 5)
 
 
@@ -132,7 +132,7 @@ def test_an_own_number_that_is_no_number_of_bytes():
     with pytest.raises(FabricError) as refused:
         headroom(SPECTRUM3, 400, 5, own={(400, 10): 12 * least + 1})
     assert f"is more than 12 times the {least} that may arrive after a pause was sent: two frames" in str(refused.value)
-    assert str(refused.value).endswith("; give it in bytes, for this speed and cable")
+    assert str(refused.value).endswith("; check that it is in bytes, and for this speed and cable")
 
 
 def test_a_row_that_loses_packets():
@@ -200,8 +200,8 @@ def test_what_is_compiled_marks_a_fifth_where_pfc_may_begin_or_is_refused(free, 
         with pytest.raises(FabricError) as refused:
             thresholds.bounded_ecn(thresholds.reference_ecn(speed, 9100), q, 9100, "here")
         assert str(refused.value) == (
-            f"here: PFC may pause from {int(q)} bytes of queue on, and ECN cannot mark before: one packet has 9122; "
-            "take a larger alpha, shorter cables, a smaller MTU, fewer ports or fewer classes"
+            f"here: PFC may pause at a queue of {int(q)} bytes or more, and ECN cannot mark earlier: one packet has "
+            "9122 bytes; use a larger alpha, shorter cables, a smaller MTU, fewer ports or fewer classes"
         )
         return
     ecn = thresholds.bounded_ecn(thresholds.reference_ecn(speed, 9100), q, 9100, "here")
@@ -233,12 +233,12 @@ def test_own_marking_that_is_too_late():
     with pytest.raises(FabricError) as refused:
         thresholds.check_ecn(Ecn(30_000, 300_000, 100), Fraction(35_788), "here", "roce")
     assert str(refused.value) == (
-        "here: PFC could pause before class roce marks: at 35788 bytes of queue, from which on PFC may pause here, its "
-        "ECN of 30000 to 300000 bytes at 100% marks 2.14% of packets, and must mark 20%; lower minimum_bytes and "
-        "maximum_bytes, or leave ecn out: then it is compiled"
+        "here: PFC could pause before class roce marks: at a queue of 35788 bytes, where PFC may begin to pause, its "
+        "ECN of 30000 to 300000 bytes at 100% marks 2.14% of packets, but must mark 20%; lower minimum_bytes and "
+        "maximum_bytes, or omit ecn, which is then compiled"
     )
     thresholds.check_ecn(Ecn(30_000, 58_940, 100), Fraction(35_788), "here", "roce")  # exactly 20%
-    with pytest.raises(FabricError, match=r"marks 19\.96% of packets, and must mark 20%"):
+    with pytest.raises(FabricError, match=r"marks 19\.96% of packets, but must mark 20%"):
         thresholds.check_ecn(Ecn(30_000, 59_000, 100), Fraction(35_788), "here", "roce")
 
 
@@ -264,9 +264,7 @@ def test_what_is_left_of_the_pool(asic, shares, free):
     assert thresholds.free_bytes(asic, NEED, shares, "here") == free
 
 
-REMEDY = (
-    "make a class lossy, take shorter cables or fewer ports, or describe the pools that the switch has in roce_asics"
-)
+REMEDY = "make a class lossy, use shorter cables or fewer ports, or describe the switch's pools in roce_asics"
 
 
 @pytest.mark.parametrize(
@@ -282,7 +280,7 @@ REMEDY = (
             replace(FIXED, pool_bytes=26_000_001),
             None,
             "the headroom of 1 lossless class on 32 ports, 8000000 bytes, and the pools, 26000001 for lossless and "
-            "26000000 for lossy packets, are 60000001 together, and NVIDIA Spectrum-3 has 60000000",
+            "26000000 for lossy packets, are 60000001 together, but NVIDIA Spectrum-3 has 60000000",
         ),
         (
             replace(SHARED, headroom_pool_bytes=3_499_999),
@@ -293,7 +291,7 @@ REMEDY = (
         (
             replace(SHARED, pool_bytes=1_000_000),
             None,
-            "what is kept for 1 lossless class on 32 ports, 1000000 bytes, leaves nothing of NVIDIA Spectrum-3's pool "
+            "the 1000000 bytes reserved for 1 lossless class on 32 ports leave nothing of NVIDIA Spectrum-3's pool "
             "of 1000000",
         ),
         (

@@ -139,22 +139,22 @@ def put(module, *path_and_value):
 
 
 BAD = [
-    (lambda arguments: arguments.update(sonic_qos_wred=[]), "leaf1: sonic_qos_wred: [] are no arguments"),
-    (put("sonic_qos_wred", "config", "x"), "leaf1: sonic_qos_wred: 'x' is no list"),
-    (put("sonic_qos_wred", "config", ["x"]), "leaf1: sonic_qos_wred: 'x' is no object"),
+    (lambda arguments: arguments.update(sonic_qos_wred=[]), "leaf1: sonic_qos_wred: [] are not arguments"),
+    (put("sonic_qos_wred", "config", "x"), "leaf1: sonic_qos_wred: 'x' is not a list"),
+    (put("sonic_qos_wred", "config", ["x"]), "leaf1: sonic_qos_wred: 'x' is not an object"),
     (put("sonic_qos_wred", "config", [{}]), "leaf1: sonic_qos_wred: {} has no name"),
-    (put("sonic_qos_wred", "config", [{"name": "a"}, {"name": "a"}]), "leaf1: sonic_qos_wred a: it stands there twice"),
+    (put("sonic_qos_wred", "config", [{"name": "a"}, {"name": "a"}]), "leaf1: sonic_qos_wred a: it is listed twice"),
     (put("sonic_qos_wred", "config", []), "sonic_qos_wred has no profile 'SAILLOFT_ECN"),
     (put("sonic_qos_wred", "config", 0, "green", "min_threshold", 2000000), "is above max_threshold 1500000"),
     (put("sonic_qos_wred", "config", 0, "green", "drop_probability", 101), "drop_probability 101 is not"),
     (put("sonic_qos_wred", "config", 0, "green", "min_threshold", True), "min_threshold True is not"),
     (put("sonic_qos_scheduler", "config", []), "leaf1: sonic_qos_interfaces Eth1/1 scheduler_policy: sonic_qos_sched"),
-    (put("sonic_qos_scheduler", "config", 0, "schedulers", 0, "weight", 0), "weight 0 is not a whole number of 1 to"),
+    (put("sonic_qos_scheduler", "config", 0, "schedulers", 0, "weight", 0), "weight 0 is not a whole number from 1 to"),
     (put("sonic_qos_scheduler", "config", 0, "schedulers", 0, "scheduler_type", ["x"]), "scheduler_type ['x'] is unk"),
     (put("sonic_qos_interfaces", "config", 0, "cable_length", ["x"]), "cable_length ['x']"),
-    (put("sonic_qos_maps", "config", []), "leaf1: sonic_qos_maps: [] is no object"),
+    (put("sonic_qos_maps", "config", []), "leaf1: sonic_qos_maps: [] is not an object"),
     (put("sonic_qos_maps", "config", "dscp_maps", []), "Eth1/1 dscp_fwd_group: dscp_maps has no map 'SAILLOFT_DSCP"),
-    (put("sonic_qos_maps", "config", "dscp_maps", 0, "entries", 0, "dscp", 64), "dscp 64 is not a whole number of 0"),
+    (put("sonic_qos_maps", "config", "dscp_maps", 0, "entries", 0, "dscp", 64), "dscp 64 is not a whole number from 0"),
     (put("sonic_qos_maps", "config", "dscp_maps", 0, "entries", 0, "fwd_group", "8"), "fwd_group '8' is not a whole"),
     (put("sonic_qos_maps", "config", "dscp_maps", 0, "entries", 0, {}), "an entry has no dscp"),
     (put("sonic_qos_interfaces", "config", 0, "pfc", "priorities", [{"dot1p": 8}]), "dot1p 8 is not a whole number"),
@@ -170,7 +170,7 @@ BAD = [
     (put("sonic_qos_interfaces", "config", 0, "scheduler_policy", ["x"]), "no policy ['x']"),
     (put("sonic_qos_interfaces", "config", 0, "queues", 0, "wred_profile", ["x"]), "no profile ['x']"),
     (put("sonic_interfaces", "config", 0, "mtu", 100), "leaf1: sonic_interfaces Eth1/1: mtu 100"),
-    (put("sonic_ecmp_load_share", "config", "ipv4", 1), "leaf1: sonic_ecmp_load_share ipv4: 1 is no object"),
+    (put("sonic_ecmp_load_share", "config", "ipv4", 1), "leaf1: sonic_ecmp_load_share ipv4: 1 is not an object"),
 ]
 
 

@@ -128,8 +128,8 @@ def test_a_hash_without_ports_is_read_and_taken_away():
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", "leaf1: configuration: no line of it is EOS's"),
-        ("<html><body>504</body></html>", "no line of it is EOS's"),
+        ("", "leaf1: configuration: it contains no line of EOS's configuration"),
+        ("<html><body>504</body></html>", "it contains no line of EOS's configuration"),
         ("hostname a\n% Invalid input", "line 2 '% Invalid input': not a line of EOS's configuration"),
         ("hostname a\n\x00\x01", "line 2"),
         ("hostname a\nbanner motd\nhello", "ends within a banner"),
@@ -139,15 +139,15 @@ def test_a_hash_without_ports_is_read_and_taken_away():
             "line 2 'service-profile X': there is no qos profile X; define it",
         ),
         ("interface Ethernet1\n   qos trust dscp\n   service-policy type qos input P", "line 3 .* no policy-map P"),
-        ("interface Ethernet1\nqos trust dscp", "line 2 'qos trust dscp': it stands under no interface"),
+        ("interface Ethernet1\nqos trust dscp", "line 2 'qos trust dscp': it is not in an interface or a profile"),
         ("interface Ethernet\n", "line 1 'interface Ethernet': 'Ethernet' is neither a port nor a range"),
-        ("interface Ethernet4-1\n", "'Ethernet4-1' is no range of ports"),
-        ("interface Ethernet1-99999999\n", "'Ethernet1-99999999' is no range of ports"),
+        ("interface Ethernet4-1\n", "'Ethernet4-1' is not a range of ports"),
+        ("interface Ethernet1-99999999\n", "'Ethernet1-99999999' is not a range of ports"),
         ("qos map dscp 26 to traffic-cla", "line 1 .* not a map of EOS"),
-        ("qos map dscp 64 to traffic-class 3", "'64' is not a number of 0 to 63"),
-        ("qos map dscp 31-24 to traffic-class 3", "'31-24' runs backwards"),
-        ("qos map dscp 26 to traffic-class 8", "'8' is not a number of 0 to 7"),
-        ("qos map traffic-class 3-9 to tx-queue 3", "'9' is not a number of 3 to 7"),
+        ("qos map dscp 64 to traffic-class 3", "'64' is not a number from 0 to 63"),
+        ("qos map dscp 31-24 to traffic-class 3", "'31-24' is a descending range"),
+        ("qos map dscp 26 to traffic-class 8", "'8' is not a number from 0 to 7"),
+        ("qos map traffic-class 3-9 to tx-queue 3", "'9' is not a number from 3 to 7"),
         (
             "qos profile X\n   priority-flow-control prio",
             "line 2 'priority-flow-control prio': not a setting of EOS's QoS",
@@ -156,11 +156,11 @@ def test_a_hash_without_ports_is_read_and_taken_away():
             "qos profile X\n   uc-tx-queue 3\n      random-detect ecn minimum-thre",
             "line 3 .* not a setting of EOS's queues",
         ),
-        ("qos profile X\n   uc-tx-queue 3\n      bandwidth percent 101", "'101' is not a number of 1 to 100"),
+        ("qos profile X\n   uc-tx-queue 3\n      bandwidth percent 101", "'101' is not a number from 1 to 100"),
         (
             "interface Ethernet1\n   uc-tx-queue 3\n      random-detect ecn minimum-threshold 2000 segments "
             "maximum-threshold 10000 segments max-mark-probability 20 weight 0",
-            "line 3 .* how many bytes segments are is the chip's own; write the thresholds in bytes",
+            "line 3 .* the size of segments in bytes depends on the chip; write the thresholds in bytes",
         ),
     ],
 )

@@ -65,8 +65,8 @@ ON = "interface Ethernet1/1\n  service-policy type qos input P\n"
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", "leaf1: configuration: no line of it is NX-OS's"),
-        ('{"ins_api": {"code": "501"}}', "no line of it is NX-OS's"),
+        ("", "leaf1: configuration: it contains no line of NX-OS's configuration"),
+        ('{"ins_api": {"code": "501"}}', "it contains no line of NX-OS's configuration"),
         ("hostname a\n% Invalid command at '^' marker.", "line 2 .* not a line of NX-OS's configuration"),
         (
             "hostname a\nqos map dscp 26 to traffic-class 3",
@@ -75,11 +75,11 @@ ON = "interface Ethernet1/1\n  service-policy type qos input P\n"
         ("hostname a\nbanner motd #\nhello", "ends within a banner"),
         (ON, "line 2 .* there is no policy-map type qos P; define it, or detach it"),
         ("system qos\n  service-policy type network-qos N\ninterface Ethernet1/1", "no policy-map type network-qos N"),
-        (IN.replace("match dscp 26\n  ", "match dscp 26-\n  ") + ON, "'' is not a number of 0 to 63"),
-        (IN + ON, "line 1 .* depends on more than itself; match DSCPs alone"),
+        (IN.replace("match dscp 26\n  ", "match dscp 26-\n  ") + ON, "'' is not a number from 0 to 63"),
+        (IN + ON, "line 1 .* the class depends on more than the DSCP; match only DSCPs"),
         (IN.replace("class A", "class B") + ON, "line 5 'class B': there is no class-map type qos B"),
-        (IN.replace("group 3", "group 8").replace("  match cos 3\n", "") + ON, "'8' is not a number of 0 to 7"),
-        ("hostname a\nservice-policy type qos input P", "line 2 .* it stands under nothing"),
+        (IN.replace("group 3", "group 8").replace("  match cos 3\n", "") + ON, "'8' is not a number from 0 to 7"),
+        ("hostname a\nservice-policy type qos input P", "line 2 .* it is not in a section"),
         ("interface Ethernet\n", "'Ethernet' is neither a port nor a range"),
         (
             "interface Ethernet1/1\n  priority-flow-control mo",
@@ -87,15 +87,15 @@ ON = "interface Ethernet1/1\n  service-policy type qos input P\n"
         ),
         ("interface Ethernet1/1\n  service-policy type qos", "line 2 'service-policy type qos': not a setting"),
         ("hostname a\npriority-flow-control watch-dog interval", "line 2 .* not a setting of the watchdog"),
-        ("hostname a\nip load-sharing address both", "line 2 .* not a way of NX-OS to share load"),
+        ("hostname a\nip load-sharing address both", "line 2 .* not a load-sharing method of NX-OS"),
         (nxos.render(REFERENCE).replace("drop-probability 100 weight 0 ecn", ""), "does not say where marking begins"),
-        (nxos.render(REFERENCE).replace(" kbytes ", " packets "), "how many bytes packets are is not said"),
+        (nxos.render(REFERENCE).replace(" kbytes ", " packets "), "the size of packets in bytes is not known"),
         (
             nxos.render(REFERENCE).replace("percent 50\n    random", "perc\n    random"),
             "not a setting of NX-OS's queues",
         ),
-        (nxos.render(REFERENCE).replace("pause pfc-cos 3", "pause pfc"), "'pause pfc': not a pause of NX-OS"),
-        (nxos.render(REFERENCE).replace("pfc-cos 3", "pfc-cos 9"), "'9' is not a number of 0 to 7"),
+        (nxos.render(REFERENCE).replace("pause pfc-cos 3", "pause pfc"), "'pause pfc': not a pause command of NX-OS"),
+        (nxos.render(REFERENCE).replace("pfc-cos 3", "pfc-cos 9"), "'9' is not a number from 0 to 7"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_line(text, error):

@@ -25,14 +25,14 @@ BAD_SWITCHES = [
     (change(("leaf1", "os"), "x"), "switch leaf1: unknown setting 'os'"),
     (
         change(("leaf1", "system"), None),
-        "roce_switch_system is missing; there are cut, few, named, parts, percents, plain, pools, reckons, sizes",
+        "roce_switch_system is missing; valid values: cut, few, named, parts, percents, plain, pools, reckons, sizes",
     ),
     (
         change(("leaf1", "system"), "ios"),
-        "switch leaf1: system 'ios' is unknown; there are cut, few, named, parts, percents, plain, pools, reckons",
+        "switch leaf1: system 'ios' is unknown; valid values: cut, few, named, parts, percents, plain, pools, reckons",
     ),
-    (change(("leaf1", "asic"), None), "switch leaf1: roce_switch_asic is missing; there are jericho2, "),
-    (change(("leaf1", "asic"), "asic9"), "switch leaf1: ASIC 'asic9' is unknown; there are jericho2, "),
+    (change(("leaf1", "asic"), None), "switch leaf1: roce_switch_asic is missing; valid values: jericho2, "),
+    (change(("leaf1", "asic"), "asic9"), "switch leaf1: ASIC 'asic9' is unknown; valid values: jericho2, "),
     (change(("leaf1", "ports"), None), "switch leaf1: no ports are given"),
     (change(("leaf1", "ports"), {}), "switch leaf1: no ports are given"),
     (change(("leaf1", "ports"), ["swp1"]), "switch leaf1: ports: not a dictionary"),
@@ -44,13 +44,13 @@ BAD_SWITCHES = [
     (change(("leaf1", "ports", 5), {}), "switch leaf1: port 5: 5 is not text; write it in quotes"),
     (
         change(("leaf1", "system"), "named"),
-        "switch leaf1: port swp1: the system has no port of such a name; write it as Ethernet0",
+        "switch leaf1: port swp1: not a valid port name on this system; write it as Ethernet0",
     ),
     (change((*UP, "peer", "port"), "a\0"), "port swp3: peer: port: 'a\\x00' contains '\\x00', which is not a"),
-    (change(("leaf1", "ports", "SWP1"), {"speed_gbit_s": 200}), "port SWP1 is there twice, the other time as swp1"),
+    (change(("leaf1", "ports", "SWP1"), {"speed_gbit_s": 200}), "port SWP1 is listed twice, also as swp1"),
     (change(("leaf1", "ports", "swp1"), "up"), "switch leaf1: port swp1: not a dictionary"),
     (change((*UP, "speed_gbit_s"), None), "port swp3: speed_gbit_s is missing"),
-    (change((*UP, "speed_gbit_s"), 399), "port swp3: speed_gbit_s 399 is no speed of Ethernet; there are 1, 2,"),
+    (change((*UP, "speed_gbit_s"), 399), "port swp3: speed_gbit_s 399 is not an Ethernet speed; valid values: 1, 2,"),
     (change((*UP, "speed_gbit_s"), "400G"), "port swp3: speed_gbit_s '400G' is not a whole number"),
     (change((*UP, "cable_m"), 0), "port swp3: cable_m 0 is not"),
     (change((*UP, "lane"), 1), "port swp3: unknown setting 'lane'"),
@@ -58,24 +58,24 @@ BAD_SWITCHES = [
     (change((*UP, "peer"), {"port": "x"}), "peer: not one host or one switch"),
     (change((*UP, "peer"), {**FAR, "host": "x"}), "peer: not one host or one switch"),
     (change((*UP, "peer"), {"switch": "spine1"}), "peer: port is missing"),
-    (change((*UP, "peer"), {"switch": "spine1", "port": 1}), "peer: port 1 is not a text"),
+    (change((*UP, "peer"), {"switch": "spine1", "port": 1}), "peer: port 1 is not a string"),
     (change((*UP, "peer", "switch"), "spine2"), "port swp3: its peer, switch spine2, is not in the inventory"),
     (change((*UP, "peer", "port"), "Ethernet2"), "port swp3: its peer, switch spine1, has no port Ethernet2"),
     (
         change((*DOWN, "peer", "port"), "swp2"),
         "switch leaf1: port swp3: it names switch spine1's Ethernet1 as its peer, ",
     ),
-    (change((*DOWN, "peer"), None), "which names none; correct"),
+    (change((*DOWN, "peer"), None), "but that port names none; correct"),
     (
         change((*UP, "peer"), {"switch": "leaf1", "port": "swp3"}),
-        "it names switch leaf1's swp3 as its peer, which names switch leaf1's swp3",
+        "it names switch leaf1's swp3 as its peer, but that port names switch leaf1's swp3",
     ),
     (
         change((*UP, "speed_gbit_s"), 200),
-        "its speed_gbit_s is 200, and 400 at the other end, switch spine1's Ethernet1",
+        "its speed_gbit_s is 200, but 400 at the other end, switch spine1's Ethernet1",
     ),
-    (change((*DOWN, "cable_m"), 31), "switch leaf1: port swp3: its cable_m is 30, and 31 at the other end"),
-    (change((*DOWN, "cable_m"), None), "its cable_m is 30, and None at the other end"),
+    (change((*DOWN, "cable_m"), 31), "switch leaf1: port swp3: its cable_m is 30, but 31 at the other end"),
+    (change((*DOWN, "cable_m"), None), "its cable_m is 30, but None at the other end"),
     (change(("leaf1", "ports", "swp1", "peer", "host"), "spine1"), "its peer, host spine1, is a switch"),
     (change(("leaf1", "ports", "swp1", "peer", "host"), "gpu09"), "its peer, host gpu09, is not in the inventory"),
     (
@@ -84,18 +84,18 @@ BAD_SWITCHES = [
     ),
     (
         change(("leaf1", "ports", "swp1", "peer", "port"), "mlx5_7"),
-        "has no NIC mlx5_7 in roce_host_nics; there are mlx5_0",
+        "has no NIC mlx5_7 in roce_host_nics; valid names: mlx5_0",
     ),
-    (change(("leaf1", "ports", "swp1", "speed_gbit_s"), 100), "is 100, and 200 at the other end, host gpu01's mlx5_0"),
+    (change(("leaf1", "ports", "swp1", "speed_gbit_s"), 100), "is 100, but 200 at the other end, host gpu01's mlx5_0"),
     (
         change(("leaf1", "ports", "swp1", "peer", "port"), "mlx5_1"),
-        "switch leaf1: port swp2: host gpu01's mlx5_1 is at switch leaf1: port swp1 too",
+        "switch leaf1: port swp2: host gpu01's mlx5_1 is also connected to switch leaf1: port swp1",
     ),
     (change(("leaf1", "headroom"), {}), "switch leaf1: headroom is not a list"),
     (change(("leaf1", "headroom"), [{"speed_gbit_s": 400}]), "headroom, row 1: cable_m is missing"),
     (
         change(("leaf1", "headroom"), [{"speed_gbit_s": 400, "cable_m": 5, "headroom_bytes": 60_000}] * 2),
-        "headroom, row 2: 400 Gbit/s and 5 m are there twice",
+        "headroom, row 2: 400 Gbit/s and 5 m are listed twice",
     ),
 ]
 
@@ -112,7 +112,7 @@ def test_a_host_whose_nics_are_not_given_is_only_looked_for():
     assert str(leaf.ports["swp1"].peer) == "host gpu03's mlx5_0"
     both = change(("leaf1", "ports", "swp1", "peer"), {"host": "gpu03", "port": "a"})
     both["leaf1"]["ports"]["swp2"]["peer"] = {"host": "gpu03", "port": "a"}
-    with pytest.raises(FabricError, match="port swp2: host gpu03's a is at switch leaf1: port swp1 too"):
+    with pytest.raises(FabricError, match="port swp2: host gpu03's a is also connected to switch leaf1: port swp1"):
         read(both)
 
 

@@ -57,7 +57,9 @@ def test_a_lossy_policy_needs_no_headroom_and_no_cable():
     qos = planned({"classes": {"roce": {"mode": "lossy"}}}, ports)["leaf1"].ports["swp0"]
     assert (qos.pfc, qos.headroom, qos.watchdog) == ((), (None,) * 8, None)
     assert qos.queues[3].ecn == Ecn(600_000, 6_000_000, 100)
-    with pytest.raises(FabricError, match="switch leaf1: port swp0: cable_m is missing, on which"):
+    with pytest.raises(
+        FabricError, match="switch leaf1: port swp0: cable_m is missing, but a lossless class's headroom"
+    ):
         planned(None, ports)
 
 
@@ -136,10 +138,10 @@ NARROW = {
         (
             {"classes": THREE},
             BOTH,
-            "switch leaf1: the policy has 3 lossless classes (roce, storage, third), and NVIDIA Spectrum-3's profiles "
+            "switch leaf1: the policy has 3 lossless classes (roce, storage, third), but NVIDIA Spectrum-3's profiles "
             "are for 2",
         ),
-        (None, one("narrow"), "switch leaf1: class cnp is to go to queue 6, and narrow has queues 0 to 5"),
+        (None, one("narrow"), "switch leaf1: class cnp is assigned to queue 6, but narrow has queues 0 to 5"),
         (None, one("trident4", speed=50), "switch leaf1: port swp0: Broadcom Trident 4 has no headroom profile for 50"),
         (None, one(cable=999), "switch leaf1: port swp0: a cable of 999 m is longer than"),
         (
@@ -157,20 +159,20 @@ NARROW = {
         (
             None,
             one("spectrum", ports=64, speed=100, cable=300),
-            "switch leaf1: port swp0: PFC may pause from 6373 bytes of queue on, and ECN cannot mark before: one "
-            "packet has 9122",
+            "switch leaf1: port swp0: PFC may pause at a queue of 6373 bytes or more, and ECN cannot mark earlier: one "
+            "packet has 9122 bytes",
         ),
         (
             {"classes": {"roce": {"ecn": {"minimum_bytes": 10**6, "maximum_bytes": 2 * 10**6}}}},
             one(ports=32),
-            "switch leaf1: port swp0: PFC could pause before class roce marks: at 205055 bytes of queue, from which on "
-            "PFC may pause here, its ECN of 1000000 to 2000000 bytes at 100% marks 0.00% of packets, and must mark 20%",
+            "switch leaf1: port swp0: PFC could pause before class roce marks: at a queue of 205055 bytes, where PFC "
+            "may begin to pause, its ECN of 1000000 to 2000000 bytes at 100% marks 0.00% of packets, but must mark 20%",
         ),
         (
             {"classes": {"roce": {"ecn": {"minimum_bytes": 1_000, "maximum_bytes": 9_999}}}},
             one(ports=32),
             "switch leaf1: port swp0: class roce: ecn's maximum_bytes 9999 is less than one packet, of 9122 bytes, so "
-            "all would be marked; give 10000 or more, or leave ecn out: then it is compiled",
+            "all would be marked; give 10000 or more, or omit ecn, which is then compiled",
         ),
         (
             None,

@@ -31,7 +31,7 @@ def test_a_system_that_sends_no_pauses_can_have_no_lossless_class():
         with pytest.raises(FabricError) as refused:
             planned(policy, {"sw01": {"system": "soft", "ports": {"eth1": {"speed_gbit_s": 10}}}})
         assert str(refused.value) == (
-            f"switch sw01: the policy's class {name} is lossless, and soft has no PFC: it sends none; make the class "
+            f"switch sw01: the policy's class {name} is lossless, but soft has no PFC: it sends none; make the class "
             "lossy (roce_policy: classes: mode), or take this switch out of roce_switches"
         )
 
@@ -52,7 +52,7 @@ def test_a_system_that_counts_in_percent_is_given_what_it_can_hold():
     # 1% and 10% of the buffer are the largest whole percentages that do not exceed 73,000 and 730,000 bytes.
     assert switch.ports["swp0"].queues[3].ecn == Ecn(70_000, 700_000, 100)
     given["leaf1"]["queue_buffer_bytes"] = 30_000_000
-    with pytest.raises(FabricError, match=r"ECN of 300000 to 600000 bytes at 100% marks 0\.00% of packets, and"):
+    with pytest.raises(FabricError, match=r"ECN of 300000 to 600000 bytes at 100% marks 0\.00% of packets, but"):
         planned(None, given)
     other = deepcopy(given["leaf1"])
     given["leaf1"]["queue_buffer_bytes"] = 7_000_000
@@ -62,10 +62,10 @@ def test_a_system_that_counts_in_percent_is_given_what_it_can_hold():
         73_000, 730_000, 100
     )
     del given["leaf1"]["queue_buffer_bytes"]
-    with pytest.raises(FabricError, match="switch leaf1: roce_switch_queue_buffer_bytes is missing, of which this"):
+    with pytest.raises(FabricError, match="switch leaf1: roce_switch_queue_buffer_bytes is missing, but this"):
         planned(None, given)
     given["leaf1"]["queue_buffer_bytes"] = 7_000
-    with pytest.raises(FabricError, match="queue_buffer_bytes 7000 is not a whole number of 100000 to 64000000000"):
+    with pytest.raises(FabricError, match="queue_buffer_bytes 7000 is not a whole number from 100000 to 64000000000"):
         planned(None, given)
 
 
@@ -111,7 +111,7 @@ def test_a_system_that_sizes_headroom_alone_needs_no_rows():
     with pytest.raises(FabricError) as refused:
         planned(None, given, asics={"own": own})
     assert str(refused.value) == (
-        "switch leaf1: how much of the pool one priority of own may use before it pauses is not known; give the "
+        "switch leaf1: it is not known how much of the pool one priority of own may use before it pauses; give the "
         "exponent of alpha as alpha_exponent in roce_asics"
     )
     with pytest.raises(FabricError, match="switch leaf1: port swp0: not 4; take 3"):
@@ -127,10 +127,10 @@ def test_a_system_is_not_planned_on_an_asic_that_it_does_not_run_on():
     with pytest.raises(FabricError) as refused:
         planned(None, one("tomahawk3", system="few"))
     assert str(refused.value) == (
-        "switch leaf1: few runs on no switch with Broadcom Tomahawk 3; there are spectrum3; or give the switch's own "
-        "numbers and their source in roce_asics"
+        "switch leaf1: few runs on no switch with Broadcom Tomahawk 3; valid values: spectrum3; or give the switch's "
+        "own numbers and their source in roce_asics"
     )
-    with pytest.raises(FabricError, match="switch leaf1: few has other queues there; there are spectrum3; or give"):
+    with pytest.raises(FabricError, match="switch leaf1: few has other queues there; valid values: spectrum3; or give"):
         planned(None, one("jericho2", system="few"))
     own = {"tomahawk3": {"like": "tomahawk3", "source": "a test"}}
     assert planned(None, one("tomahawk3", system="few"), asics=own)
@@ -201,5 +201,5 @@ def test_a_port_is_named_as_its_system_does(system, good, bad, example):
         with pytest.raises(FabricError) as refused:
             read_one(port)
         assert str(refused.value) == (
-            f"switch leaf1: port {port}: the system has no port of such a name; write it as {example}"
+            f"switch leaf1: port {port}: not a valid port name on this system; write it as {example}"
         )

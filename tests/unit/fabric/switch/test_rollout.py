@@ -159,7 +159,7 @@ def test_a_lossless_class_is_refused_on_linux_before_anything_is_planned_or_kept
     with pytest.raises(FabricError) as refused:
         planned({"sw01": json.dumps(reading)}, LOSSLESS, switches=switches, backup_path=str(tmp_path))
     assert str(refused.value) == (
-        "switch sw01: the policy's class roce is lossless, and linux has no PFC: the kernel's bridge and router send "
+        "switch sw01: the policy's class roce is lossless, but linux has no PFC: the kernel's bridge and router send "
         "and obey no PFC; make the class lossy (roce_policy: classes: mode), or take this switch out of roce_switches"
     )
     assert list(tmp_path.iterdir()) == []
@@ -198,10 +198,10 @@ def test_a_stage_that_remains_after_it_was_sent_names_its_devices():
     with pytest.raises(FabricError) as caught:
         planned(running, LOSSLESS, done=first["name"])
     assert str(caught.value) == (
-        "leaf1, leaf2: the change was sent, and read back it is not there (switches have their classes, queues and "
+        "leaf1, leaf2: the change was sent, but is missing when read back (switches have their classes, queues and "
         "headroom); check what the device logged, and whether something else configures it"
     )
-    with pytest.raises(FabricError, match="leaf1, leaf2: the change was sent, and read back it is not there"):
+    with pytest.raises(FabricError, match="leaf1, leaf2: the change was sent, but is missing when read back"):
         planned(running, LOSSLESS, done=second["name"])  # an earlier stage remains
     assert len(planned(running, LOSSLESS, done=migration.SWITCHES_LESS_PFC)["stages"]) == 2
     with pytest.raises(FabricError, match="done: there is no stage 'x'; the stages are: NICs no longer pause"):
@@ -320,5 +320,7 @@ def test_linux_gets_an_earlier_policy_back():
 def test_linux_says_what_it_cannot_build_again():
     before = copy.deepcopy(READ)
     before["qdiscs"] = [{"kind": "htb", "handle": "1:", "dev": "p1", "root": True, "options": {}}]
-    with pytest.raises(FabricError, match="sw01: p1: its qdisc htb was not this project's; set it up again by hand"):
+    with pytest.raises(
+        FabricError, match="sw01: p1: its qdisc htb was not created by this project; set it up again manually"
+    ):
         restored(linux(READ), linux(before), LINUX)

@@ -256,13 +256,13 @@ def test_a_document_that_was_cut_off_is_refused_wherever_it_ends():
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"class_to_priority": (0, None, None, 4, None, None, 6, None)}, "another traffic class than priority"),
+        ({"class_to_priority": (0, None, None, 4, None, None, 6, None)}, "traffic class differs from its priority"),
         ({"watchdog": Watchdog(250, 200, "drop")}, "watchdog"),
         ({"watchdog": Watchdog(200, 200, "forward")}, "watchdog"),
         ({"dscp_to_class": (0,) * 63 + (None,)}, "some DSCPs"),
         ({"headroom": (None,) * 3 + (Headroom(1, 2, 1, 9),) + (None,) * 4}, "alpha_exponent 9"),
         ({"headroom": (Headroom(1, 2, 1, 0),) * 8}, "different headroom"),
-        ({"headroom": (None,) * 3 + (Headroom(3, 4, 1, 0, 1),) + (None,) * 4}, "how far below their beginning"),
+        ({"headroom": (None,) * 3 + (Headroom(3, 4, 1, 0, 1),) + (None,) * 4}, "how far below that they end"),
     ],
 )
 def test_what_nvue_cannot_hold_is_refused(changes, why):

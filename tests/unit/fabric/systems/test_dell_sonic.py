@@ -133,7 +133,7 @@ def test_what_this_system_cannot_have_is_refused():
     three = (2, 3, 4)
     for changes, said in [
         ({"cable_m": 301}, r"leaf1: Eth1/1: a cable of 301 m"),
-        ({"pfc": three}, r"leaf1: Eth1/1: PFC on priorities 2, 3, 4, and this system takes 2"),
+        ({"pfc": three}, r"leaf1: Eth1/1: PFC is on for priorities 2, 3, 4, but this system supports 2"),
         (
             {"queues": (Queue(False, 50, Ecn(999, 5000, 1)), *[None] * 7)},
             r"leaf1: Eth1/1: an ECN threshold of 999 b",

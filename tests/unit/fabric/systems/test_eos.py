@@ -130,22 +130,34 @@ def differs(text: str, wanted: Switch) -> bool:
 @pytest.mark.parametrize(
     ("policy", "changes", "error"),
     [
-        ({}, {"ip_mtu_bytes": 9215}, "an MTU of 9215 bytes is beyond EOS's 68 to 9214; set switch_mtu_bytes to 9214"),
+        (
+            {},
+            {"ip_mtu_bytes": 9215},
+            "an MTU of 9215 bytes is outside EOS's range of 68 to 9214; set switch_mtu_bytes to 9214",
+        ),
         ({}, {"ip_mtu_bytes": None}, "no MTU is wanted"),
-        ({}, {"watchdog": Watchdog(205, 200, "drop")}, "takes no time of 205 ms; give a multiple of 10 up to 60000"),
+        (
+            {},
+            {"watchdog": Watchdog(205, 200, "drop")},
+            "does not support a time of 205 ms; set a multiple of 10 up to 60000",
+        ),
         ({}, {"watchdog": Watchdog(200, 200, "forward")}, "cannot forward a stuck queue's packets"),
         ({}, {"dscp_to_class": (None,) * 64}, "DSCP 0 has no traffic class"),
         ({}, {"class_to_queue": (None,) * 8}, "traffic class 0 has no queue"),
         ({}, {"priority_to_queue": (0, 1, 2, 4, 4, 5, 6, 7)}, "priority 3 does not stop traffic class 3's queue 3"),
         ({"classes": {"roce": {"priority": 4}}}, {}, "EOS pauses traffic class 3 as priority 3, not 4"),
-        ({"classes": {"roce": {"queue": 7}}, "cnp": {"queue": 5}}, {}, "wants queue 7, and EOS ties 7 to 7"),
+        (
+            {"classes": {"roce": {"queue": 7}}, "cnp": {"queue": 5}},
+            {},
+            "needs queue 7, but EOS ties class 7 to queue 7",
+        ),
         ({"cnp": {"traffic_class": 1}}, {}, "queue 1 is strict and below queue 3"),
         ({}, {"pfc": (3, 5)}, "priority 5 pauses, and no traffic class has it"),
-        ({"ecmp_fields": ["source_port"]}, {}, "give all five in ecmp_fields"),
+        ({"ecmp_fields": ["source_port"]}, {}, "set all five in ecmp_fields"),
         (
             {"classes": {"roce": {"ecn": {"minimum_bytes": 1_000, "maximum_bytes": 256_000_001}}}},
             {},
-            "thresholds 1000 and 256000001 are not of 1 to 256000000 bytes",
+            "thresholds 1000 and 256000001 are outside 1 to 256000000 bytes",
         ),
     ],
 )
@@ -156,12 +168,14 @@ def test_what_eos_cannot_is_refused(policy, changes, error):
 
 def test_ports_of_two_policies_are_refused():
     other = port_qos(read_policy({"classes": {"roce": {"dscp": 24}}}))
-    with pytest.raises(FabricError, match="port Ethernet9: its map of DSCPs is not Ethernet1/1's, and EOS has one"):
+    with pytest.raises(
+        FabricError, match="port Ethernet9: its map of DSCPs differs from Ethernet1/1's, but EOS has one"
+    ):
         eos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet9": other}))
     other = port_qos(read_policy({"classes": {"roce": {"queue": 4}}}))
-    with pytest.raises(FabricError, match="port Ethernet9: its map of classes to queues is not Ethernet1/1's"):
+    with pytest.raises(FabricError, match="port Ethernet9: its map of classes to queues differs from Ethernet1/1's"):
         eos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet9": other}))
-    with pytest.raises(FabricError, match="port Et9: EOS has no such name"):
+    with pytest.raises(FabricError, match="port Et9: not a valid port name on EOS"):
         eos.render(replace(REFERENCE, ports={"Et9": other}))
 
 

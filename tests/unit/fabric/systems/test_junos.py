@@ -147,7 +147,7 @@ def test_ports_that_give_a_class_another_meaning_are_refused():
     def at(field, place, value):
         return tuple(value if each == place else number for each, number in enumerate(getattr(first, field)))
 
-    rest = "differs between its ports, and Junos keeps one for the whole switch; give all ports the same"
+    rest = "differs between its ports, but Junos keeps one for the whole switch; give all ports the same value"
     queue = {"class_to_queue": at("class_to_queue", 3, 5), "queues": moved("queues", 3, 5)}
     assert said(**queue, priority_to_queue=at("priority_to_queue", 3, 5)) == f"leaf1: the queue of class 3 {rest}"
     priority = {"class_to_priority": at("class_to_priority", 3, 5), "pfc": (5,), "headroom": moved("headroom", 3, 5)}
@@ -168,7 +168,7 @@ def test_ports_that_give_a_class_another_meaning_are_refused():
         ({"queues": (Queue(False, 101), *reference().ports["et-0/0/0"].queues[1:])}, "has 101 as its share"),
         ({"ip_mtu_bytes": 9203}, "9217 bytes"),
         ({"watchdog": Watchdog(250, 200, "drop")}, "multiple of 100"),
-        ({"pfc": (), "headroom": (None,) * 8}, "watchdog without"),
+        ({"pfc": (), "headroom": (None,) * 8}, "watchdog, but no lossless priority"),
         ({"priority_to_queue": (0, None, None, 6, None, None, 3, None)}, "stops another queue"),
         ({"class_to_queue": (0, None, None, None, None, None, 6, None)}, "has queue None"),
     ],
@@ -244,9 +244,9 @@ def cut(lossless: int, headroom: int) -> str:
 @pytest.mark.parametrize(
     ("running", "planned", "why"),
     [
-        (cut(5, 45), BufferShares(9, 45), "lossless percent: it is 5, and the plan assumes 9"),
-        (cut(66, 24), BufferShares(9, 45), "lossless-headroom percent: it is 24, and the plan assumes 45"),
-        ("", BufferShares(61, 25), "lossless percent: it is 9, and the plan assumes 61"),
+        (cut(5, 45), BufferShares(9, 45), "lossless percent: it is 5, but the plan assumes 9"),
+        (cut(66, 24), BufferShares(9, 45), "lossless-headroom percent: it is 24, but the plan assumes 45"),
+        ("", BufferShares(61, 25), "lossless percent: it is 9, but the plan assumes 61"),
     ],
 )
 def test_smaller_partitions_than_those_planned_with_are_refused(running, planned, why):
@@ -255,8 +255,8 @@ def test_smaller_partitions_than_those_planned_with_are_refused(running, planned
         junos.remediation("set system host-name leaf1\n" + running, wanted)
     assert str(refused.value) == (
         f"leaf1: class-of-service shared-buffer ingress buffer-partition {why}; describe the switch's pools in "
-        "roce_asics (like, source, pool_bytes, headroom_pool_bytes), or set it when no traffic has to pass, for "
-        "changing it stops all ports"
+        "roce_asics (like, source, pool_bytes, headroom_pool_bytes), or set it while no traffic has to pass, "
+        "because changing it stops all ports"
     )
 
 

@@ -205,17 +205,17 @@ def test_a_filter_holds_for_what_it_takes_only(change, dscp_26):
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
-        ('"parent": "1:2"', '"parent": "1:9"', "p1.*1033: hangs on 1:9"),
-        ('"parent": "1:2"', '"parent": "1:x"', "p1.*1033: hangs on 1:x"),
+        ('"parent": "1:2"', '"parent": "1:9"', "p1.*1033: is attached to 1:9"),
+        ('"parent": "1:2"', '"parent": "1:x"', "p1.*1033: is attached to 1:x"),
         ('"classid": "1:2"', '"classid": "1:9"', "p1.*leads to 1:9"),
         ('"bands": 3', '"bands": 2', "p1.*2 bands"),
-        ('"handle": "1066:"', '"handle": "1033:"', "number of its own"),
-        ('"ewma": 1, "probability": 1', '"ewma": 1', "without its probability"),
-        ('"min": 150000, ', "", "without min"),
+        ('"handle": "1066:"', '"handle": "1033:"', "with different numbers"),
+        ('"ewma": 1, "probability": 1', '"ewma": 1', "red has no probability"),
+        ('"min": 150000, ', "", "has no min"),
         ('"p1": [', '"p9": [', "filters were not read"),
-        ('"mtu": 9100', '"mtu": null', "not as tc and ip show it"),
-        ('"links"', '"link"', "without links"),
-        ('fields": "55"', 'fields": "many"', "'3' with 'many'"),
+        ('"mtu": 9100', '"mtu": null', "not in the form that tc and ip print"),
+        ('"links"', '"link"', "links is missing"),
+        ('fields": "55"', 'fields": "many"', "policy '3' with fields 'many' is not valid"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_place(old, new, named):
@@ -251,7 +251,7 @@ def test_a_reading_that_was_cut_off_is_refused_wherever_it_ends():
          "RED cannot"),
         ({"queues": (Queue(False, 100, Ecn(1, 21_474_838, 1)), None, None, Queue(True), None, None, Queue(True), None)},
          "too flat"),
-        ({"class_to_queue": (0, 0, None, 3, None, None, 6, None)}, "one class of its own"),
+        ({"class_to_queue": (0, 0, None, 3, None, None, 6, None)}, "a class of its own"),
         ({"dscp_to_class": (0,) * 63 + (None,)}, "a DSCP has no class"),
     ],
 )  # fmt: skip
@@ -261,7 +261,7 @@ def test_what_tc_cannot_hold_is_refused(changes, why):
 
 
 def test_a_port_that_a_shell_would_read_otherwise_is_refused():
-    with pytest.raises(FabricError, match="not a name"):
+    with pytest.raises(FabricError, match="not a valid Linux device name"):
         linux.render(switches.switch("linux", ["p1;reboot"]))
 
 

@@ -136,7 +136,7 @@ def differs(text: str, wanted: Switch) -> bool:
 @pytest.mark.parametrize(
     ("policy", "changes", "error"),
     [
-        ({}, {"ip_mtu_bytes": 575}, "an MTU of 575 bytes is beyond NX-OS's 576 to 9216"),
+        ({}, {"ip_mtu_bytes": 575}, "an MTU of 575 bytes is outside NX-OS's range of 576 to 9216"),
         ({}, {"ip_mtu_bytes": None}, "no MTU is wanted"),
         ({}, {"watchdog": Watchdog(200, 200, "forward")}, "cannot forward a stuck queue's packets"),
         (
@@ -150,7 +150,7 @@ def differs(text: str, wanted: Switch) -> bool:
         ({"classes": {"roce": {"queue": 4}}}, {}, "NX-OS sends traffic class 3 to queue 3, not 4"),
         ({"cnp": {"priority": 5}}, {}, "traffic class 6 never pauses, so NX-OS has no priority 5 for it"),
         ({}, {"pfc": (3, 5)}, "priority 5 pauses, and no traffic class has it"),
-        ({"ecmp_fields": ["source_port"]}, {}, "NX-OS's hash cannot take source_port alone"),
+        ({"ecmp_fields": ["source_port"]}, {}, "NX-OS's hash cannot use only source_port"),
     ],
 )
 def test_what_nxos_cannot_is_refused(policy, changes, error):
@@ -161,12 +161,12 @@ def test_what_nxos_cannot_is_refused(policy, changes, error):
 def test_what_the_switch_has_once_is_refused_twice():
     qos = REFERENCE.ports["Ethernet1/1"]
     other = switch("nxos", ["a"], {"classes": {"roce": {"priority": 4}}}).ports["a"]
-    with pytest.raises(FabricError, match="port Ethernet1/9: its set of paused classes is not Ethernet1/1's"):
+    with pytest.raises(FabricError, match="port Ethernet1/9: its set of paused classes differs from Ethernet1/1's"):
         nxos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/9": other}))
     other = replace(qos, watchdog=Watchdog(400, 400, "drop"))
-    with pytest.raises(FabricError, match="port Ethernet1/9: its watchdog is not Ethernet1/1's, and NX-OS has one"):
+    with pytest.raises(FabricError, match="port Ethernet1/9: its watchdog differs from Ethernet1/1's, but NX-OS has"):
         nxos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/9": other}))
-    with pytest.raises(FabricError, match="port Eth1/9: NX-OS has no such name"):
+    with pytest.raises(FabricError, match="port Eth1/9: not a valid port name on NX-OS"):
         nxos.render(replace(REFERENCE, ports={"Eth1/9": qos}))
 
 
@@ -190,7 +190,7 @@ def test_a_cable_beyond_100_m_is_refused_where_a_class_is_lossless():
     with pytest.raises(FabricError) as refused:
         nxos.check_cable("leaf1: port Ethernet1/1", None)
     assert str(refused.value) == (
-        "leaf1: port Ethernet1/1: cable_m is missing, and NX-OS keeps headroom for 100 m of cable; give it"
+        "leaf1: port Ethernet1/1: cable_m is missing, and NX-OS keeps headroom for 100 m of cable; set it"
     )
 
 

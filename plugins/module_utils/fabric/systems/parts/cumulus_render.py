@@ -69,9 +69,7 @@ def _port_tree(subject: str, wanted: PortQos, qos: Tree) -> Tree:
     contents: dict[str, Tree] = {}
     if any(entry is not None for entry in wanted.dscp_to_class):
         if None in wanted.dscp_to_class:
-            raise FabricError(
-                subject, "some DSCPs have a class and some have none", "give every DSCP a class, as NVUE does"
-            )
+            raise FabricError(subject, "only some DSCPs have a class", "give every DSCP a class, as NVUE does")
         dscps = {str(dscp): {"switch-priority": entry} for dscp, entry in enumerate(wanted.dscp_to_class)}
         contents["mapping"] = {"trust": "l3", "dscp": dscps}
     queues = {str(number): queue for number, queue in enumerate(wanted.queues) if queue is not None}
@@ -108,7 +106,7 @@ def _check_one_number(subject: str, wanted: PortQos) -> None:
     if wanted.class_to_priority != own or wanted.priority_to_queue != wanted.class_to_queue:
         raise FabricError(
             subject,
-            "a class has another traffic class than priority, and NVUE has one number for both, the switch priority",
+            "a class's traffic class differs from its priority, but NVUE has one number for both, the switch priority",
             "give each class of roce_policy the same traffic_class and priority",
         )
 
@@ -143,7 +141,7 @@ def _pfc_tree(subject: str, wanted: PortQos) -> Tree:
     if len(headrooms) > 1 or others:
         raise FabricError(
             subject,
-            "its priorities have different headroom, and NVUE keeps one for all lossless priorities of a port",
+            "its priorities have different headroom, but NVUE keeps one for all lossless priorities of a port",
             "give each lossless priority, and no other, the same headroom",
         )
     headroom = headrooms.pop()
@@ -151,9 +149,9 @@ def _pfc_tree(subject: str, wanted: PortQos) -> Tree:
         if headroom.xon_bytes != max(0, headroom.reserved_bytes - headroom.xon_offset_bytes):
             raise FabricError(
                 subject,
-                f"its pauses are to end at {headroom.xon_bytes} bytes whenever they began, and NVUE knows only how far "
-                "below their beginning",
-                "name in roce_switch_asic the Spectrum that the switch has; in roce_asics, leave xon_bytes out",
+                f"its pauses must end at {headroom.xon_bytes} bytes wherever they began, but NVUE sets only how far "
+                "below that they end",
+                "set roce_switch_asic to the switch's Spectrum; in roce_asics, omit xon_bytes",
             )
         found["port-buffer"] = headroom.reserved_bytes + headroom.xoff_bytes
         found["xoff-threshold"] = headroom.reserved_bytes
@@ -185,7 +183,7 @@ def _whole_switch(switch: Switch, qos: Tree) -> None:
             raise FabricError(
                 switch.name,
                 f"alpha_exponent {exponent} is not one of NVUE's",
-                f"give one of {min(ALPHAS.values())} to {max(ALPHAS.values())}",
+                f"set it from {min(ALPHAS.values())} to {max(ALPHAS.values())}",
             )
         qos["advance-buffer-config"] = {ALL_PORTS: {"ingress-lossless-buffer": {"shared-alpha": names[0]}}}
     watchdogs = [port.watchdog for port in every if port.watchdog is not None]
@@ -197,8 +195,8 @@ def _the_same(switch: Switch, what: str, values: list[Any]) -> Any:
     if any(value != values[0] for value in values):
         raise FabricError(
             switch.name,
-            f"{what} differs between its ports, and NVUE keeps one for the whole switch",
-            "give all ports the same",
+            f"{what} differs between its ports, but NVUE keeps one for the whole switch",
+            "give all ports the same value",
         )
     return values[0]
 
@@ -214,9 +212,9 @@ def _watchdog_tree(switch: Switch, watchdog: Watchdog) -> Tree:
     ):
         raise FabricError(
             switch.name,
-            f"its PFC watchdog cannot be {watchdog.action} after {watchdog.detection_ms} ms until "
+            f"its PFC watchdog cannot {watchdog.action} after {watchdog.detection_ms} ms and end after "
             f"{watchdog.restoration_ms} ms: Cumulus drops, and ends after one of its polling intervals",
-            f"give action drop, restoration_ms of {POLLING_MS[0]} to {POLLING_MS[1]}, and a multiple of it as "
-            "detection_ms",
+            f"set action to drop, restoration_ms from {POLLING_MS[0]} to {POLLING_MS[1]}, and detection_ms to a "
+            "multiple of it",
         )
     return {"polling-interval": interval, "robustness": robustness}

@@ -48,8 +48,8 @@ def render(switch: Switch) -> str:
     if len({qos.priority_to_queue for qos in distinct}) > 1:
         raise FabricError(
             switch.name,
-            "its ports differ in the queues of their priorities, and it has one map for all",
-            "make them alike",
+            "its ports differ in the queues of their priorities, but it has one map for all",
+            "give all ports the same queues",
         )
     return _text(tuple(switch.ports), tuple(kinds), tuple(distinct), switch.ecmp_fields)
 
@@ -59,7 +59,7 @@ def _check(name: str, port: str, qos: PortQos) -> None:
     if len(qos.pfc) > MOST_PFC:
         raise FabricError(
             subject,
-            f"PFC on priorities {', '.join(map(str, qos.pfc))}, and this system takes {MOST_PFC} a port",
+            f"PFC is on for priorities {', '.join(map(str, qos.pfc))}, but this system supports {MOST_PFC} per port",
             "make another class lossy",
         )
     for queue in qos.queues:
@@ -67,13 +67,13 @@ def _check(name: str, port: str, qos: PortQos) -> None:
             if not ECN_BYTES[0] <= each <= ECN_BYTES[1]:
                 raise FabricError(
                     subject,
-                    f"an ECN threshold of {each} bytes, and this system takes {ECN_BYTES[0]} to {ECN_BYTES[1]}",
-                    "give the class thresholds in that range",
+                    f"an ECN threshold of {each} bytes, but this system supports {ECN_BYTES[0]} to {ECN_BYTES[1]}",
+                    "set the class's thresholds in this range",
                 )
     if qos.cable_m is not None and qos.cable_m > CABLES_M[-1]:
         raise FabricError(
             subject,
-            f"a cable of {qos.cable_m} m, and this system has headroom for {CABLES_M[-1]} m",
+            f"a cable of {qos.cable_m} m, but this system has headroom for at most {CABLES_M[-1]} m",
             "use a shorter one",
         )
 

@@ -56,7 +56,7 @@ def _attainable(ecn: Ecn, buffer: int) -> Ecn:
     if high < 1:
         raise FabricError(
             f"a threshold of {ecn.maximum_bytes} bytes",
-            f"below 1% of a queue's {buffer} bytes, the least that Junos can tell from none",
+            f"below 1% of a queue's {buffer} bytes, the smallest that Junos can distinguish from 0",
             f"give {bytes_of(1, buffer)} or more as maximum_bytes",
         )
     return Ecn(bytes_of(low, buffer), bytes_of(high, buffer), ecn.probability_percent)
@@ -92,8 +92,8 @@ def _check_one_meaning(switch: Switch) -> None:
                 if number is not None and known.setdefault(what, number) != number:
                     raise FabricError(
                         switch.name,
-                        f"the {what} differs between its ports, and Junos keeps one for the whole switch",
-                        "give all ports the same",
+                        f"the {what} differs between its ports, but Junos keeps one for the whole switch",
+                        "give all ports the same value",
                     )
 
 
@@ -135,13 +135,14 @@ def _port_lines(switch: Switch, subject: str, wanted: PortQos) -> tuple[list[Lin
         name = _named(shared, (*COS, "congestion-notification-profile"), _pfc(subject, wanted))
         own.append((*COS, "interfaces", "PORT", "congestion-notification-profile", name))
     elif wanted.watchdog is not None:
-        raise FabricError(subject, "a PFC watchdog without a lossless priority", "take it away")
+        raise FabricError(subject, "it has a PFC watchdog, but no lossless priority", "remove it")
     if wanted.ip_mtu_bytes is not None:
         mtu = wanted.ip_mtu_bytes + ETHERNET_BYTES
         if mtu > MOST_MTU:
             raise FabricError(
                 subject,
-                f"an IP MTU of {wanted.ip_mtu_bytes} needs {mtu} bytes with its Ethernet header; a QFX has {MOST_MTU}",
+                f"an IP MTU of {wanted.ip_mtu_bytes} needs {mtu} bytes with its Ethernet header, "
+                f"but a QFX has at most {MOST_MTU}",
                 f"give {MOST_MTU - ETHERNET_BYTES} or less as roce_policy's switch_mtu_bytes",
             )
         own.append(("interfaces", "PORT", "mtu", str(mtu)))
@@ -159,7 +160,7 @@ def _class_names(subject: str, wanted: PortQos) -> dict[int, str]:
         if queue is None or priority is None or wanted.priority_to_queue[priority] != queue:
             raise FabricError(
                 subject,
-                f"class {at} has queue {queue} and priority {priority}, and a pause of that stops another queue",
+                f"class {at} has queue {queue} and priority {priority}, whose pause stops another queue",
                 "give each class a queue and a priority, and the priority the same queue",
             )
         names[at] = f"{OURS}tc{at}-pri{priority}"
@@ -207,15 +208,15 @@ def _drop_profile(switch: Switch, subject: str, ecn: Ecn) -> list[Line]:
     if not buffer or buffer < 0:
         raise FabricError(
             subject,
-            "Junos marks at percents of a queue's buffer, and how many bytes that has is not told",
-            "give the switch its queue_buffer_bytes",
+            "Junos marks at percentages of a queue's buffer, whose size in bytes is not known",
+            "set the switch's queue_buffer_bytes",
         )
     can = _attainable(ecn, buffer)
     if can != ecn:
         raise FabricError(
             subject,
-            f"thresholds of {ecn.minimum_bytes} and {ecn.maximum_bytes} bytes are not whole percents, 1 to 99, of a "
-            f"queue's {buffer} bytes",
+            f"thresholds of {ecn.minimum_bytes} and {ecn.maximum_bytes} bytes are not whole percentages, 1 to 99, of "
+            f"a queue's {buffer} bytes",
             f"give {can.minimum_bytes} and {can.maximum_bytes}, or another buffer",
         )
     levels = [str(threshold * 100 // buffer) for threshold in (ecn.minimum_bytes, ecn.maximum_bytes)]

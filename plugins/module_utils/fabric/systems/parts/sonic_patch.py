@@ -129,7 +129,7 @@ class _Target:
                 raise FabricError(
                     f"{self.wanted.name}: {port}",
                     f"priority {bare} pauses and has no headroom, so packets on the cable would be lost",
-                    "give the port's speed and cable, of which headroom is compiled",
+                    "give the port's speed and cable, from which headroom is compiled",
                 )
             wanted = wanted_port(qos, self.brackets, self.pools_headroom)
             self._check_image(wanted)
@@ -179,18 +179,18 @@ class _Target:
                 self.tables[table][key] = entry
 
     def _check_image(self, wanted: WantedPort) -> None:
-        remedy = "`config qos reload` on the switch makes what its image has for its platform"
+        remedy = "run `config qos reload` on the switch to create what its image has for its platform"
         if any(table == "BUFFER_PROFILE" for table, _name in wanted.shared):
             pool = self.db.entry("BUFFER_POOL", INGRESS_POOL)
             if not pool:
-                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, "headroom needs this pool, and it is missing", remedy)
+                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, "headroom needs this pool, but it is missing", remedy)
             if pool.get("mode") != "dynamic":
-                why = f"its mode is {pool.get('mode')!r}, and an alpha needs a dynamic pool"
+                why = f"its mode is {pool.get('mode')!r}, but an alpha needs a dynamic pool"
                 raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, remedy)
         lossy = refer("BUFFER_PROFILE", INGRESS_LOSSY, self.brackets) in wanted.groups.values()
         for name, needed in ((INGRESS_LOSSY, lossy), (EGRESS_LOSSLESS, bool(wanted.lossless_queues))):
             if needed and not self.db.entry("BUFFER_PROFILE", name):
-                raise self.db.refuse("BUFFER_PROFILE", name, "the policy needs this profile, and it is missing", remedy)
+                raise self.db.refuse("BUFFER_PROFILE", name, "the policy needs this profile, but it is missing", remedy)
 
     def _check_pools(self) -> None:
         """Refuse pools other than those that ECN's thresholds and the headroom were computed with.
@@ -207,10 +207,10 @@ class _Target:
         size = self.db.number("BUFFER_POOL", INGRESS_POOL, "size", 0, MOST_POOL_BYTES)
         headroom = self.db.number("BUFFER_POOL", INGRESS_POOL, "xoff", 0, MOST_POOL_BYTES) or 0
         if headroom < wanted.headroom_bytes or (headroom > 0) != (wanted.headroom_bytes > 0):
-            why = f"its xoff is {headroom} bytes, and the plan assumes {wanted.headroom_bytes}"
+            why = f"its xoff is {headroom} bytes, but the plan assumes {wanted.headroom_bytes}"
             raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, remedy)
         if size is not None and size < wanted.lossless_bytes:
-            why = f"its size is {size} bytes, and the plan assumes {wanted.lossless_bytes}"
+            why = f"its size is {size} bytes, but the plan assumes {wanted.lossless_bytes}"
             raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, remedy)
         if wanted.ingress_bytes is None:
             return
@@ -221,7 +221,7 @@ class _Target:
         ]
         if sum(sizes) > wanted.ingress_bytes:
             why = (
-                f"the ingress pools have {sum(sizes)} bytes, and the headroom of all ports leaves "
+                f"the ingress pools have {sum(sizes)} bytes, but the headroom of all ports leaves "
                 f"{wanted.ingress_bytes} of the buffer"
             )
             raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, remedy)
@@ -271,8 +271,8 @@ class _Target:
             known = (EGRESS_LOSSY_QUEUE, EGRESS_LOSSY)
             profile = next((each for each in known if self.db.entry("BUFFER_PROFILE", each)), "")
             if not profile:
-                why = f"neither {known[0]} nor {known[1]} is there for lossy queues"
-                remedy = "`config qos reload` on the switch makes what its image has for its platform"
+                why = f"neither {known[0]} nor {known[1]} exists for lossy queues"
+                remedy = "run `config qos reload` on the switch to create what its image has for its platform"
                 raise self.db.refuse("BUFFER_PROFILE", EGRESS_LOSSY, why, remedy)
         queues[key] = {**now, "profile": refer("BUFFER_PROFILE", profile, self.brackets)}
 

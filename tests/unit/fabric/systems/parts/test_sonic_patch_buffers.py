@@ -103,14 +103,14 @@ def test_pools_as_planned():
 @pytest.mark.parametrize(
     ("pools", "changes", "why"),
     [
-        (Pools(32_689_153, 2_058_240), {}, "its size is 32689152 bytes, and the plan assumes 32689153"),
-        (Pools(32_689_152, 2_058_241), {}, "its xoff is 2058240 bytes, and the plan assumes 2058241"),
-        (Pools(32_689_152, 2_058_240), OWN, "its xoff is 0 bytes, and the plan assumes 2058240"),
-        (Pools(32_689_152, 0, 40_000_000), {}, "its xoff is 2058240 bytes, and the plan assumes 0"),
+        (Pools(32_689_153, 2_058_240), {}, "its size is 32689152 bytes, but the plan assumes 32689153"),
+        (Pools(32_689_152, 2_058_241), {}, "its xoff is 2058240 bytes, but the plan assumes 2058241"),
+        (Pools(32_689_152, 2_058_240), OWN, "its xoff is 0 bytes, but the plan assumes 2058240"),
+        (Pools(32_689_152, 0, 40_000_000), {}, "its xoff is 2058240 bytes, but the plan assumes 0"),
         (
             Pools(32_689_152, 0, 32_689_151),
             OWN,
-            "the ingress pools have 32689152 bytes, and the headroom of all ports leaves 32689151 of the buffer",
+            "the ingress pools have 32689152 bytes, but the headroom of all ports leaves 32689151 of the buffer",
         ),
     ],
 )
