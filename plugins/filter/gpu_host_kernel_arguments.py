@@ -69,13 +69,13 @@ def gpu_host_kernel_arguments(variables: Any) -> list[str]:
 
     if not isinstance(variables, dict):
         raise AnsibleFilterError(
-            f"gpu_host_kernel_arguments: got {type(variables).__name__}, wanted a dict of gpu_host's variables"
+            f"gpu_host_kernel_arguments: got {type(variables).__name__}, expected a dict of gpu_host's variables"
         )
     given = {**DEFAULTS, **variables}
     if given["gpu_host_kernel_arguments_removed"]:
         raise AnsibleFilterError(
-            "gpu_host_kernel_arguments: gpu_host_kernel_arguments_removed says what to be without, and an image has no "
-            "arguments but those that it is given: leave it out"
+            "gpu_host_kernel_arguments: gpu_host_kernel_arguments_removed lists arguments to remove, but an image has "
+            "only the arguments that it is given: leave it out"
         )
     try:
         # boolean() is needed because a value from the command line (-e) is text.

@@ -55,8 +55,8 @@ def settings_of(request: Mapping[str, Any]) -> list[dict[str, Any]]:
         others = sorted(set(entry) - set(SRIOV))
         if others or set(entry) != set(SRIOV):
             raise AnsibleFilterError(
-                f"gpu_host_sriov[{number}]: on vSphere an entry has {' and '.join(SRIOV)}, "
-                f"and not {', '.join(others) or 'less'}; set the others in vCenter, at the port group"
+                f"gpu_host_sriov[{number}]: on vSphere an entry must have {' and '.join(SRIOV)}, "
+                f"not {', '.join(others) or 'fewer'}; set other settings in vCenter, at the port group"
             )
         count = entry["count"] if present else 0
         found.append({"devices": entry["devices"], "passthrough": False, "virtual_functions": count})

@@ -165,7 +165,8 @@ def test_roce_host_is_set_up_for_every_boot_with_nccls_settings(root):
 def test_a_mistake_is_refused_by_its_form(root):
     role = Role(GPU_HOST.name, {**GPU_HOST.vars, "gpu_host_vfio": ["gpus"]})
     with pytest.raises(
-        ImageError, match=r"Apply the settings that a reboot loses.*\" failed: vfio_binding.devices: 'gpus' is no kind"
+        ImageError,
+        match=r"Apply the settings that a reboot loses.*\" failed: vfio_binding.devices: 'gpus' is not a kind",
     ):
         roles_in.apply(root, [role], layer="gpu")
     assert not (root / persistence.SETTINGS.lstrip("/")).exists()
@@ -173,7 +174,9 @@ def test_a_mistake_is_refused_by_its_form(root):
 
 def test_what_works_on_the_running_kernel_is_refused(root, make_role):
     make_role("live", "- name: Live\n  sailloft.fleet.hugepages: {pages: []}\n")
-    with pytest.raises(ImageError, match=r"this is an image's root, and the kernel that runs is that of the host"):
+    with pytest.raises(
+        ImageError, match=r"this is the root of an image, and the running kernel is that of the build host"
+    ):
         roles_in.apply(root, [Role("live")])
 
 

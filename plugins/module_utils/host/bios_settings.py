@@ -33,7 +33,7 @@ def observe(system: System, host: Host, required: list[str] | None = None) -> Ou
     """
     reason = unsupported(host.cpu)
     if required is not None and reason:
-        raise HostError(f"bios_info: {reason}", "it can be read and recorded")
+        raise HostError(f"bios_info: {reason}", "the host can still be read and recorded")
     claims = _claims(system, host)
     # A management NIC without SR-IOV is no reason to refuse a host: one NIC with SR-IOV is enough.
     enough = any(claim.holds for claim in claims["sriov"])

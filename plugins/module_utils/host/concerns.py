@@ -84,7 +84,7 @@ def checked(settings: Any) -> dict[str, Any]:
     """Return the given settings by concern, in order. Raises RequestError for an unknown one."""
     unknown = sorted(set(settings) - set(ORDER))
     if unknown:
-        raise RequestError(f"unknown settings {', '.join(unknown)}", f"known are {', '.join(ORDER)}")
+        raise RequestError(f"unknown settings {', '.join(unknown)}", f"valid settings: {', '.join(ORDER)}")
     return {concern: settings[concern] for concern in ORDER if settings.get(concern) is not None}
 
 

@@ -91,12 +91,14 @@ def plan(seen: dict[Pool, Count], memory_mib: dict[int, int], want: dict[Pool, i
     """
     for pool, count in want.items():
         if pool.node not in memory_mib:
-            raise HostError(f"hugepages: there is no NUMA node {pool.node}", f"this host has {sorted(memory_mib)}")
+            raise HostError(
+                f"hugepages: there is no NUMA node {pool.node}", f"this host has the nodes {sorted(memory_mib)}"
+            )
         if pool not in seen:
             sizes = sorted(other.size_mib for other in seen if other.node == pool.node)
             raise HostError(
                 f"hugepages: node{pool.node} has no pages of {pool.size_mib} MiB",
-                f"this CPU and kernel have {sizes} MiB",
+                f"this CPU and kernel support {sizes} MiB",
             )
         used = seen[pool].total - seen[pool].free
         if count < used:
@@ -108,8 +110,8 @@ def plan(seen: dict[Pool, Count], memory_mib: dict[int, int], want: dict[Pool, i
         asked = sum(pool.size_mib * want.get(pool, seen[pool].total) for pool in seen if pool.node == node)
         if asked > memory and any(pool.node == node for pool in want):
             raise HostError(
-                f"hugepages: node{node} has {memory} MiB of memory, and {asked} MiB of huge pages are wanted there",
-                "ask for fewer",
+                f"hugepages: node{node} has {memory} MiB of memory, but {asked} MiB of huge pages are requested there",
+                "request fewer",
             )
     writes = [(pool, count) for pool, count in want.items() if count != seen[pool].total]
     return sorted(writes, key=lambda write: (write[1] > seen[write[0]].total, -write[0].size_mib, write[0].node))
@@ -156,17 +158,17 @@ def _write(system: System, pool: Pool, count: int) -> None:
         free_mib = _memory_mib(system, pool.node, "MemFree")
         missing_mib = (count - got) * pool.size_mib
         if free_mib < missing_mib:
-            cause = f"only {free_mib} MiB are free on that node, and {missing_mib} MiB more are needed"
-            remedy = "stop what uses its memory, or ask for fewer"
+            cause = f"only {free_mib} MiB are free on that node, but {missing_mib} MiB more are needed"
+            remedy = "stop what uses its memory, or request fewer"
         elif _reserved_at_boot(system, pool.size_mib):
             # mm/hugetlb.c allocates with memblock_alloc_try_nid_raw, which falls back to other nodes silently.
             cause = (
-                "this boot's kernel arguments reserve pages of this size, but the node had no piece of that size left "
-                "so early, so the kernel took them from another"
+                "this boot's kernel arguments reserve pages of this size, but the node had no free block of that size "
+                "so early, so the kernel took them from another node"
             )
-            remedy = "ask for fewer on this node, or reboot to try again"
+            remedy = "request fewer on this node, or reboot to try again"
         else:
-            cause = f"{free_mib} MiB are free on that node, but not in one piece of {pool.size_mib} MiB (fragmentation)"
+            cause = f"{free_mib} MiB are free on that node, but not in one block of {pool.size_mib} MiB (fragmentation)"
             arguments = f"hugepagesz={pool.size_mib}M hugepages={pool.node}:{count}"
             remedy = f"reserve them at boot with the kernel arguments {arguments}"
         raise HostError(f"hugepages: the kernel gave {got} of {count} pages of {pool}: {cause}", remedy)
@@ -210,14 +212,14 @@ def _nodes(system: System) -> list[int]:
 def _memory_mib(system: System, node: int, key: str) -> int:
     found = re.search(rf"{key}:\s+(\d+) kB", system.read(f"{NODES}/node{node}/meminfo") or "")
     if not found:
-        raise HostError(f"hugepages: {NODES}/node{node}/meminfo says no {key}", "look whether /sys is whole")
+        raise HostError(f"hugepages: {NODES}/node{node}/meminfo has no {key}", "check that /sys is complete")
     return int(found[1]) // 1024
 
 
 def _count(system: System, pool: Pool) -> Count:
     total, free = (system.read(f"{pool.directory}/{name}") for name in ("nr_hugepages", "free_hugepages"))
     if total is None or free is None:
-        raise HostError(f"hugepages: {pool.directory} cannot be read", "look whether /sys is whole")
+        raise HostError(f"hugepages: {pool.directory} cannot be read", "check that /sys is complete")
     return Count(int(total), int(free))
 
 

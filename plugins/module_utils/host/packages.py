@@ -54,7 +54,7 @@ def _family(system: System) -> str:
     for family, known in FAMILIES.items():
         if words & known:
             return family
-    raise HostError(f"{RELEASE} names no distribution whose packages are known", "install them by hand")
+    raise HostError(f"{RELEASE} does not name a distribution whose packages are known", "install them manually")
 
 
 def _of_dpkg(system: System, names: list[str]) -> dict[str, set[str]]:

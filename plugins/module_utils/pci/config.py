@@ -33,7 +33,7 @@ class ConfigSpace:
 
     def __init__(self, head: bytes, size: int, fetch: Callable[[int, int], bytes]) -> None:
         if size not in SIZES or len(head) != min(size, r.PCI_CFG_SPACE_SIZE):
-            raise PciError(f"config space is truncated: {len(head)} of {size} bytes, wanted one of {list(SIZES)}")
+            raise PciError(f"config space is truncated: {len(head)} of {size} bytes, expected one of {list(SIZES)}")
         self._head = head
         self.size = size
         self._fetch = fetch

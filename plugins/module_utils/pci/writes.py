@@ -41,7 +41,7 @@ def max_read_request(config: ConfigSpace, size_bytes: int) -> RegisterWrite:
     """Return DevCtl with this Max_Read_Request_Size. Raises PciError for a size not in the specification."""
     if size_bytes not in READ_REQUEST_BYTES:
         raise PciError(
-            f"a maximum read request of {size_bytes} bytes does not exist", f"use one of {list(READ_REQUEST_BYTES)}"
+            f"the maximum read request cannot be {size_bytes} bytes", f"use one of {list(READ_REQUEST_BYTES)}"
         )
     return _device_control(config, r.PCI_EXP_DEVCTL_READRQ, READ_REQUEST_BYTES.index(size_bytes) << 12)
 
@@ -63,7 +63,7 @@ def acs_control(config: ConfigSpace, control: int) -> RegisterWrite:
     if control < 0 or lacking:
         raise PciError(
             f"ACS control {control:#x} has bits that the capability {acs.capability:#x} lacks: {lacking:#x}",
-            "ask for what it has",
+            "request only the bits it has",
         )
     value = (acs.control & ~r.PCI_ACS_BITS) | control
     return RegisterWrite(acs.offset + r.PCI_ACS_CTRL, 2, value, acs.control)

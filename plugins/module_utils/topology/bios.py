@@ -56,7 +56,7 @@ def extensions(subject: Subject) -> list[Claim]:
     seen = subject.host.cpu.virtualization
     remedy = (
         "the processor shows neither vmx nor svm: turn on VT-x (Intel) or SVM (AMD) in the BIOS, and in a virtual "
-        "machine nested virtualization in its hypervisor"
+        "machine turn on nested virtualization in its hypervisor"
     )
     return [
         _claim(
@@ -97,7 +97,7 @@ def interrupt_remapping(subject: Subject) -> list[Claim]:
     seen = subject.host.iommu.interrupt_remapping
     remedy = "turn on interrupt remapping (x2APIC) in the BIOS"
     if subject.host.iommu.kind is None:
-        remedy = "the kernel does not run the IOMMU yet: boot with it on, and read again"
+        remedy = "the kernel does not use the IOMMU yet: boot with the IOMMU on, and read the host again"
     source = f"{subject.where} /sys/kernel/irq/*/chip_name"
     return [_claim("the IOMMU remaps interrupts", True, seen, seen is True, source, remedy)]
 
@@ -106,7 +106,7 @@ def acs(subject: Subject) -> list[Claim]:
     """Claim that each port above the devices has ACS: without it devices share IOMMU groups."""
     ports = ports_above(subject.host, subject.functions)
     if not ports:
-        reason = "no GPU and no NIC is behind a port"
+        reason = "no GPU or NIC is behind a port"
         source = f"{subject.where} config space"
         return [not_applicable(LAYER, "ports have the ACS capability", "present", source, reason)]
     return [_port_acs(port, subject.where) for port in ports]

@@ -60,7 +60,7 @@ def is_vendor(selector: str) -> bool:
 def _check_form(text: str, where: str) -> None:
     if text not in KINDS and not ADDRESS.match(text) and not VENDOR.match(text):
         raise SelectorError(
-            f"{where}: {text!r} is no kind, no vendor:device and no PCI address",
+            f"{where}: {text!r} is not a kind, vendor:device or PCI address",
             f"use one of {', '.join(KINDS)}, or write it like 15b3:101d, 15b3:* or 0000:3b:00.0",
         )
 

@@ -228,7 +228,7 @@ class Server(ServerTree):
                     raise HostError(
                         "'ip -batch -' failed (1): RTNETLINK answers: Operation not supported; "
                         f"Command failed -:{number}",
-                        "correct what it names, and run again",
+                        "correct what it reports, and run again",
                     )
                 is_number = name in ("vlan", "min_tx_rate", "max_tx_rate")
                 one[name] = value == "on" if value in ("on", "off") else int(value) if is_number else value

@@ -51,12 +51,12 @@ def test_the_arguments(variables, arguments):
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ([], r"got list, wanted a dict of gpu_host's variables"),
+        ([], r"got list, expected a dict of gpu_host's variables"),
         ({"gpu_host_iommu": "on"}, r"iommu: 'on' is unknown; use one of: 'passthrough', 'translated'"),
         ({"gpu_host_kernel_arguments": ["a b"]}, r"'a b' is not one kernel argument"),
         ({"gpu_host_kernel_arguments": ["iommu=off"]}, r"iommu=pt and iommu=off contradict each other"),
         ({"gpu_host_hugepages": [{"node": 0}]}, r"size_mib is missing"),
-        ({"gpu_host_kernel_arguments_removed": ["quiet"]}, r"an image has no arguments but those that it is given"),
+        ({"gpu_host_kernel_arguments_removed": ["quiet"]}, r"an image has only the arguments that it is given"),
     ],
 )
 def test_bad_input(variables, said):

@@ -144,5 +144,7 @@ def test_absent_turns_all_of_it_off():
 
 @pytest.mark.parametrize("entry", [{"devices": ["nic"], "count": 8, "drivers_autoprobe": False}, {"devices": ["nic"]}])
 def test_an_entry_that_vcenter_cannot_set_is_refused(entry):
-    with pytest.raises(AnsibleFilterError, match=r"gpu_host_sriov\[0\]: on vSphere an entry has devices and count"):
+    with pytest.raises(
+        AnsibleFilterError, match=r"gpu_host_sriov\[0\]: on vSphere an entry must have devices and count"
+    ):
         settings_of(request(sriov=[entry]))

@@ -48,7 +48,7 @@ def test_extensions_are_off(server):
     assert refused(server, "extensions") == (
         "the processor's virtualization extensions are on: wanted vmx or svm, found nothing in this host's "
         "/proc/cpuinfo flags; the processor shows neither vmx nor svm: turn on VT-x (Intel) or SVM (AMD) in the BIOS, "
-        "and in a virtual machine nested virtualization in its hypervisor"
+        "and in a virtual machine turn on nested virtualization in its hypervisor"
     )
 
 
@@ -58,7 +58,7 @@ def test_an_iommu_that_the_kernel_does_not_run_yet_is_on_in_the_bios(server):
     assert outcome.facts["claims"][1]["seen"] == "DMAR"
     assert outcome.facts["missing"][0] == (
         "the IOMMU remaps interrupts: wanted yes, found nothing in this host's /sys/kernel/irq/*/chip_name; the kernel "
-        "does not run the IOMMU yet: boot with it on, and read again"
+        "does not use the IOMMU yet: boot with the IOMMU on, and read the host again"
     )
 
 
@@ -123,6 +123,6 @@ def test_a_host_of_another_architecture_can_be_read_and_is_refused_by_the_role(s
     server.put("/proc/cpuinfo", ARM)
     assert observe(server).facts["claims"][0]["holds"] is False
     assert refused(server, *required) == (
-        "bios_info: the processor of this host is aarch64, and GPU virtual machines are for x86_64 only; it can be "
-        "read and recorded"
+        "bios_info: the processor of this host is aarch64, but GPU virtual machines are supported on x86_64 only; "
+        "the host can still be read and recorded"
     )

@@ -126,7 +126,7 @@ def test_what_a_module_refuses_is_a_difference_that_names_it(converged):
         ),
         ("kernel_arguments", kernel_arguments, {"drivers_off": {"reasons": ["nouveau"]}}),
         ("kernel_arguments", kernel_arguments, {"reboot_required": True}),
-        ("nic_firmware", nic_firmware, {"unknown": ["the firmware of 0000:14:00.0 knows no ATS_ENABLED"]}),
+        ("nic_firmware", nic_firmware, {"unknown": ["the firmware of 0000:14:00.0 does not know ATS_ENABLED"]}),
         ("gpu_host_boot", now_and_at_boot, {"outcomes": {"pci_tuning": {"acs_by_port": {"unmet": ["ATS"]}}}}),
         ("gpu_host_boot", now_and_at_boot, {"outcomes": {"kernel_settings": {"also_set_by": ["tuned"]}}}),
         ("gpu_host_boot", now_and_at_boot, {"outcomes": {"vfio_binding": {"reset_failures": {GPU: "bus"}}}}),

@@ -85,5 +85,7 @@ def test_a_real_process_is_found_and_gone_when_it_ends(tmp_path):
 
 
 def test_a_libvirt_that_hangs_is_not_waited_for_forever():
-    with pytest.raises(HostError, match=r"^'sleep 60' did not end in 0.2 s; look what it waits for, and run again$"):
+    with pytest.raises(
+        HostError, match=r"^'sleep 60' did not finish in 0.2 s; find out what it waits for, and run again$"
+    ):
         System().run(["sleep", "60"], timeout_seconds=0.2)

@@ -49,22 +49,24 @@ def test_memory_is_given_back_before_more_is_taken():
 
 def test_pages_that_stay_count_too():
     seen = {Pool(0, 2): Count(1000, 0), Pool(0, 1024): Count(0, 0)}
-    with pytest.raises(HostError, match=r"node0 has 3000 MiB of memory, and 3024 MiB of huge pages are wanted there"):
+    with pytest.raises(
+        HostError, match=r"node0 has 3000 MiB of memory, but 3024 MiB of huge pages are requested there"
+    ):
         hugepages.plan({**seen, Pool(0, 2): Count(1000, 1000)}, {0: 3000}, {Pool(0, 1024): 1, Pool(0, 2): 1000})
 
 
 @pytest.mark.parametrize(
     ("page", "message"),
     [
-        ({"node": 0, "size_mib": 1024, "count": 3}, "node0 has 3000 MiB of memory, and 3072 MiB"),
-        ({"node": 2, "size_mib": 2, "count": 1}, r"no NUMA node 2; this host has \[0, 1\]"),
+        ({"node": 0, "size_mib": 1024, "count": 3}, "node0 has 3000 MiB of memory, but 3072 MiB"),
+        ({"node": 2, "size_mib": 2, "count": 1}, r"no NUMA node 2; this host has the nodes \[0, 1\]"),
         ({"node": 0, "size_mib": 2}, r"pages\[1\]: count is missing"),
         (
             {"node": 0, "size_mib": 2, "count": -1},
             "count: -1 is not possible; use a whole number from 0 to",
         ),
         ({"node": 0, "size_mib": 2, "count": True}, "count: True is not possible"),
-        ({"node": 0, "size_mib": 2, "count": 1 << 40}, "node0 has 3000 MiB of memory, and"),
+        ({"node": 0, "size_mib": 2, "count": 1 << 40}, "node0 has 3000 MiB of memory, but"),
         (
             {"node": 0, "size_mib": 2, "count": (1 << 40) + 1},
             "count: 1099511627777 is not possible; use a whole number from 0 to 1099511627776$",
@@ -109,7 +111,7 @@ def test_fragmentation_is_told_from_want_of_memory(server):
     with pytest.raises(HostError, match=r"\(fragmentation\); reserve them at boot"):
         hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 1024, "count": 2}]})
     server.put("/sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 3072000 kB\nNode 0 MemFree: 512000 kB\n")
-    with pytest.raises(HostError, match=r"only 500 MiB are free on that node, and 1024 MiB more are needed"):
+    with pytest.raises(HostError, match=r"only 500 MiB are free on that node, but 1024 MiB more are needed"):
         hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 1024, "count": 2}]})
 
 
@@ -169,6 +171,6 @@ def test_sizes_that_x86_does_not_have_are_refused_before_anything_is_written(ser
 
 def test_a_processor_without_pages_of_1_gib(server):
     shutil.rmtree(server.path("/sys/devices/system/node/node0/hugepages/hugepages-1048576kB"))
-    with pytest.raises(HostError, match=r"node0 has no pages of 1024 MiB; this CPU and kernel have \[2\] MiB"):
+    with pytest.raises(HostError, match=r"node0 has no pages of 1024 MiB; this CPU and kernel support \[2\] MiB"):
         hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 1024, "count": 1}]})
     assert server.effects == []

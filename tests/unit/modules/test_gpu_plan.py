@@ -168,8 +168,8 @@ def test_a_host_that_is_not_x86_64_is_refused_and_nothing_written(run, tmp_path)
         result = run(**given, domains=domains)
         assert result["failed"]
         assert result["msg"] == (
-            f"{POWER}: the processor of this host is ppc64le, and GPU virtual machines are for x86_64 only; it can be "
-            "read and recorded; plan on another host"
+            f"{POWER}: the processor of this host is ppc64le, but GPU virtual machines are supported on x86_64 only; "
+            "it can be read and recorded; plan on another host"
         )
     assert contents(tmp_path / "plans") == {}
 

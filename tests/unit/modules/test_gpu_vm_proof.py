@@ -117,7 +117,7 @@ def test_a_diff_shows_what_became_of_the_proof(run, tmp_path):
     [
         ({"name": "../vm1"}, "file name"),
         ({"host_topology": {"format": "other"}}, "not a topology"),
-        ({"guest_topology": {"format": "sailloft-topology/1"}}, "not a whole topology"),
+        ({"guest_topology": {"format": "sailloft-topology/1"}}, "not a complete topology"),
         ({"domain": {"name": "vm1", "exists": True}}, "not a whole plan"),
         ({"host_settings": {"failed": True}}, "not a result of gpu_host_boot"),
         ({"nic_firmware": {"failed": True}}, "not a result of nic_firmware"),

@@ -38,7 +38,7 @@ def test_max_read_request_changes_its_bits_alone(endpoint, control, size):
 
 @pytest.mark.parametrize("size", [0, -128, 64, 127, 129, 1000, 3072, 8192, 4097])
 def test_max_read_request_that_does_not_exist(endpoint, size):
-    with pytest.raises(PciError, match=f"maximum read request of {size} bytes"):
+    with pytest.raises(PciError, match=f"maximum read request cannot be {size} bytes"):
         writes.max_read_request(ConfigSpace.of_bytes(bytes(endpoint)), size)
 
 

@@ -161,7 +161,7 @@ def test_a_tool_that_does_not_end_is_stopped_and_not_measured(tmp_path):
     site.prints("all_reduce_perf", printed.nccl(450.0))
     status, output = site.play("-e", "gpu_node_accept_limit_seconds=1", "-l", "c,hv")
     assert status != 0, output
-    assert "it did not end in 1 s" in json.dumps(site.proof("c")["claims"])
+    assert "it did not finish in 1 s" in json.dumps(site.proof("c")["claims"])
 
 
 def test_check_mode_runs_nothing(tmp_path):

@@ -49,8 +49,8 @@ def test_a_host_with_guests_is_refused_by_their_names_and_the_others_reboot(tmp_
         assert failed(output) == ["a"]
         said = " ".join(output.split())
         assert (
-            "a needs a reboot and was not rebooted, since guests run on it: db1 (process 4711); db2 (process 4711). "
-            "Shut them down or move them and run again, or say gpu_host_reboot_with_guests: true for this run, which "
+            "a needs a reboot but was not rebooted, because guests run on it: db1 (process 4711); db2 (process 4711). "
+            "Shut them down or move them and run again, or set gpu_host_reboot_with_guests: true for this run, which "
             "ends them. The reboot is for: the running kernel was not started with iommu=pt: reboot"
         ) in said
     assert fleet.log() == ["b down", "b up", "b settled"]
@@ -65,7 +65,7 @@ def test_a_guest_that_starts_meanwhile_is_seen_just_before_and_stops_the_batches
     status, output = fleet.play()
     assert status == 2
     assert failed(output) == ["a"]
-    assert "since guests run on it: late (process 4711)" in " ".join(output.split())
+    assert "because guests run on it: late (process 4711)" in " ".join(output.split())
     assert fleet.log() == []
     assert fleet.state("b")["needs_reboot"]
 
@@ -91,11 +91,11 @@ def test_firmware_that_shows_a_setting_after_a_boot_gets_a_second_one_and_no_mor
     log = fleet.log()
     assert log[:5] == ["a down", "a up", "a down", "a up", "a settled"]
     assert log[5:] == ["b down", "b up", "b down", "b up"]
-    assert "b was rebooted, and yet: firmware of 0000:14:00.0" in " ".join(output.split())
+    assert "b was rebooted, but changes are still pending: firmware of 0000:14:00.0" in " ".join(output.split())
 
 
 def test_without_leave_nothing_reboots_and_firmware_that_cannot_be_set_stops_nothing(tmp_path):
-    lacking = "nic_firmware: the firmware of 0000:14:00.0 knows no ATS_ENABLED"
+    lacking = "nic_firmware: the firmware of 0000:14:00.0 does not know ATS_ENABLED"
     fleet = Fleet(tmp_path, a=DUE, b={"firmware_failures": [lacking]})
     status, output = fleet.play("-e", "gpu_host_reboot_ok=false")
     assert status == 2
@@ -120,7 +120,7 @@ def test_a_batch_of_no_hosts_is_refused_before_anything_is_touched(tmp_path):
     fleet = Fleet(tmp_path, a=DUE)
     status, output = fleet.play("-e", "gpu_host_serial=0")
     assert status == 2
-    assert "gpu_host_serial is 0, wanted a number of hosts from 1 or a share of them like 10%" in " ".join(
+    assert "gpu_host_serial is 0, expected a number of hosts from 1 or a percentage like 10%" in " ".join(
         output.split()
     )
     assert not fleet.state("a")["written"]
@@ -189,7 +189,7 @@ def test_a_role_still_says_what_is_wrong(tmp_path):
     assert fleet.play()[0] == 0
     fleet.log()
     for given, said in {
-        "gpu_host_serial=0": "gpu_host_serial is 0, wanted a number of hosts from 1",
+        "gpu_host_serial=0": "gpu_host_serial is 0, expected a number of hosts from 1",
         "gpu_host_iommu=pt": "value of gpu_host_iommu must be one of: passthrough, translated, unchanged, got: pt",
     }.items():
         status, output = fleet.play("-e", given)

@@ -77,7 +77,7 @@ def test_interrupts_that_are_not_remapped():
     (claim,) = claims(replace(host(), iommu=Iommu(None, None, None)))["interrupt_remapping"]
     assert (claim.holds, claim.reason) == (
         False,
-        "the kernel does not run the IOMMU yet: boot with it on, and read again",
+        "the kernel does not use the IOMMU yet: boot with the IOMMU on, and read the host again",
     )
 
 
@@ -101,7 +101,7 @@ def test_ports_without_acs():
 def test_nothing_to_claim_is_told():
     found = claims(host(), with_nic=False)
     (acs,), (sriov,) = found["acs"], found["sriov"]
-    assert (acs.holds, acs.reason) == (None, "no GPU and no NIC is behind a port")
+    assert (acs.holds, acs.reason) == (None, "no GPU or NIC is behind a port")
     assert (sriov.holds, sriov.reason) == (None, "no NIC is asked for")
 
 

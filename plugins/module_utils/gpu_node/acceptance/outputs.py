@@ -62,7 +62,7 @@ def nccl_bus_gb_per_s(text: str) -> float:
     """
     wrong = re.search(r"^# Out of bounds values : (\d+)", text, re.MULTILINE)
     if wrong is None:
-        raise UnreadableError("it did not come to its end: there is no line '# Out of bounds values'")
+        raise UnreadableError("it did not finish: there is no line '# Out of bounds values'")
     if int(wrong[1]):
         raise UnreadableError(f"it computed {wrong[1]} wrong values")
     rows = []

@@ -71,8 +71,8 @@ def run(tool: str, argv: list[str], limit_s: float, retry_s: float = 0) -> Done:
     if done.returncode == 0:
         return Done(tool, MEASURED, "", argv, done.stdout, round(spent, 1))
     if done.returncode in TIMED_OUT:
-        reason = f"it did not end in {limit_s:g} s"
+        reason = f"it did not finish in {limit_s:g} s"
     else:
         last = [line.strip() for line in said.splitlines() if line.strip()][-3:]
-        reason = f"it failed ({done.returncode}): {'; '.join(last) or 'it said nothing'}"
+        reason = f"it failed ({done.returncode}): {'; '.join(last) or 'no output'}"
     return Done(tool, NOT_MEASURED, reason, argv, said, round(spent, 1))

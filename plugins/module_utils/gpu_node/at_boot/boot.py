@@ -45,7 +45,9 @@ def read(data: Any) -> Settings:
     given.only("mig_off", "clocks_mhz", "ring_entries", "rails_on_one_subnet")
     clocks = given.value("clocks_mhz", values.each(values.within(1, CLOCK_MOST_MHZ, "MHz")), [])
     if clocks and (len(clocks) != 2 or clocks[0] > clocks[1]):
-        raise given.refuse(f"clocks_mhz: {clocks} is no range", "give the least and the most, like [1980, 1980]")
+        raise given.refuse(
+            f"clocks_mhz: {clocks} is not a range", "give the minimum and the maximum, like [1980, 1980]"
+        )
     return Settings(
         given.value("mig_off", values.flag, True),
         clocks,

@@ -48,7 +48,7 @@ def _modes(system: System) -> dict[str, tuple[str, str]]:
     for line in system.run(QUERY, timeout_seconds=TIMEOUT_S).splitlines():
         words = [word.strip() for word in line.split(",")]
         if len(words) != 3:
-            raise HostError(f"nvidia-smi: {line.strip()!r} where a GPU and its MIG modes were expected")
+            raise HostError(f"nvidia-smi: expected a GPU and its MIG modes, found {line.strip()!r}")
         found[words[0]] = (words[1], words[2])
     return found
 
@@ -63,7 +63,7 @@ def _mig_off(system: System, modes: dict[str, tuple[str, str]], outcome: Outcome
     left = modes if check or not on else _modes(system)
     for gpu in on:
         if left[gpu][0] == "Enabled":
-            outcome.pending.append(f"MIG of GPU {gpu} goes off when the GPU is reset, or at the next boot")
+            outcome.pending.append(f"MIG of GPU {gpu} is turned off when the GPU is reset, or at the next boot")
 
 
 def _lock(system: System, gpus: list[str], clocks_mhz: list[int], outcome: Outcome, check: bool) -> None:

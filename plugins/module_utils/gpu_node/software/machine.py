@@ -55,7 +55,7 @@ def observe(host: Host, in_image: bool) -> Machine:
     system = find(named, version)
     if system is None:
         raise HostError(
-            f"gpu_node: {named or 'this system'} {version} is in no row of the table of distributions",
+            f"gpu_node: {named or 'this system'} {version} is not in the table of distributions",
             "use one that NVIDIA's driver, DCGM and DOCA are supported on: docs/gpu-node.md lists them",
         )
     kernels = _image_kernels(host) if in_image else (host.read("/proc/sys/kernel/osrelease") or "",)

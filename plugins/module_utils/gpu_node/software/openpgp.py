@@ -33,7 +33,7 @@ def fingerprints(armored: str) -> list[str]:
         try:
             data = base64.b64decode("".join(block["body"].split()), validate=True)
         except binascii.Error as error:
-            raise KeyFormatError("it is damaged: no base64") from error
+            raise KeyFormatError("it is damaged: not base64") from error
         if block["sum"] and base64.b64decode(block["sum"]) != _crc24(data).to_bytes(3, "big"):
             raise KeyFormatError("it is damaged: its checksum is wrong")
         for tag, body in _packets(data):

@@ -63,11 +63,14 @@ def _driver(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
     found = []
     if machine.architecture != SUPPORTED_ARCHITECTURE:
         found.append(
-            (f"the table is for {SUPPORTED_ARCHITECTURE}, and this is {machine.architecture}", "use another host")
+            (
+                f"the table is for {SUPPORTED_ARCHITECTURE}, but this machine is {machine.architecture}",
+                "use another host",
+            )
         )
     if branch < system.first_branch:
         fit = [release.driver for release in RELEASES if release.branch >= system.first_branch]
-        found.append((f"driver {request.driver} is not supported on {system.shown}", f"take gpu_node_driver: {fit[0]}"))
+        found.append((f"driver {request.driver} is not supported on {system.shown}", f"set gpu_node_driver: {fit[0]}"))
     if not machine.kernels:
         found.append(("the image has no kernel to build modules for", "add a kernel to a layer below"))
     for kernel in machine.kernels:
@@ -83,15 +86,15 @@ def _driver(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
             found.append(
                 (
                     f"kernel {kernel} has no dma-buf for RDMA, which Linux has from 5.12 on",
-                    "take a newer kernel, or gpu_node_gpudirect: peermem with gpu_node_rdma: doca",
+                    "use a newer kernel, or set gpu_node_gpudirect: peermem with gpu_node_rdma: doca",
                 )
             )
     if request.modules == r.DKMS and machine.secure_boot and not request.signing:
         found.append(
             (
                 "Secure Boot is on, and modules that DKMS builds are not signed by a key that the firmware knows",
-                "give gpu_node_signing_key and gpu_node_signing_certificate and enrol the certificate (mokutil "
-                "--import), or take gpu_node_modules: precompiled on Ubuntu",
+                "set gpu_node_signing_key and gpu_node_signing_certificate and enrol the certificate (mokutil "
+                "--import), or set gpu_node_modules: precompiled on Ubuntu",
             )
         )
     return found
@@ -101,31 +104,31 @@ def _parts(request: r.Request, machine: Machine, doca: str | None) -> list[tuple
     system = machine.system
     found = []
     if request.dcgm and not system.dcgm:
-        found.append((f"DCGM is not supported on {system.shown}", "take gpu_node_dcgm: false"))
+        found.append((f"DCGM is not supported on {system.shown}", "set gpu_node_dcgm: false"))
     if request.rdma == r.DOCA and doca is None:
-        found.append((f"no DOCA-Host in the table is for {system.name} {machine.version}", "take gpu_node_rdma: inbox"))
+        found.append((f"no DOCA-Host in the table is for {system.name} {machine.version}", "set gpu_node_rdma: inbox"))
     if request.gpudirect == r.PEERMEM and request.rdma != r.DOCA:
         # The kernel's own RDMA has no peer memory interface (gpu-operator-rdma.rst, "Network Device Drivers").
         found.append(
-            ("nvidia-peermem needs DOCA's RDMA drivers", "take gpu_node_gpudirect: dmabuf, or gpu_node_rdma: doca")
+            ("nvidia-peermem needs DOCA's RDMA drivers", "set gpu_node_gpudirect: dmabuf, or gpu_node_rdma: doca")
         )
     if request.storage and machine.secure_boot:
         # platform-support.rst of GPU Operator v26.3.3, "Support for GPUDirect Storage".
         found.append(
-            ("nvidia-fs is not supported with Secure Boot", "take gpu_node_storage: false, or turn Secure Boot off")
+            ("nvidia-fs is not supported with Secure Boot", "set gpu_node_storage: false, or turn Secure Boot off")
         )
     if request.storage and request.modules == r.PRECOMPILED:
-        found.append(("nvidia-fs is built against the sources of the driver's modules", "take gpu_node_modules: dkms"))
+        found.append(("nvidia-fs is built against the sources of the driver's modules", "set gpu_node_modules: dkms"))
     if request.modules == r.PRECOMPILED and request.fabric == r.NVLINK5:
-        found.append(("the archive of the precompiled modules has no NVLink 5 packages", "take gpu_node_modules: dkms"))
+        found.append(("the archive of the precompiled modules has no NVLink 5 packages", "set gpu_node_modules: dkms"))
     return found
 
 
 def _precompiled(known: tuple[tuple[tuple[int, int], tuple[int, ...]], ...]) -> str:
     if not known:
-        return "take gpu_node_modules: dkms"
+        return "set gpu_node_modules: dkms"
     there = (f"kernel {major}.{minor} with {' or '.join(map(str, branches))}" for (major, minor), branches in known)
-    return f"there are {', '.join(there)}; or take gpu_node_modules: dkms"
+    return f"available: {', '.join(there)}; or set gpu_node_modules: dkms"
 
 
 def _doca(machine: Machine) -> str | None:
@@ -140,6 +143,6 @@ def _fabric(request: r.Request, machine: Machine) -> tuple[str, list[str]]:
         return request.fabric, []
     if machine.nvswitches is None:
         return r.NONE, [
-            "no Fabric Manager: an image does not know its nodes; say gpu_node_fabric: nvswitch for NVSwitch boards"
+            "no Fabric Manager: an image does not know its nodes; set gpu_node_fabric: nvswitch for NVSwitch boards"
         ]
     return (r.NVSWITCH if machine.nvswitches else r.NONE), []

@@ -62,8 +62,8 @@ def read(data: Any) -> Request:
     driver = given.value("driver", values.text, RELEASES[0].driver)
     if driver not in BY_DRIVER:
         raise given.refuse(
-            f"driver {driver} is in no row of the table of releases, which says what goes with it",
-            f"take one of {', '.join(BY_DRIVER)}",
+            f"driver {driver} is not in the table of releases, which lists what goes with it",
+            f"use one of {', '.join(BY_DRIVER)}",
         )
     return Request(
         driver=driver,
@@ -83,7 +83,9 @@ def read(data: Any) -> Request:
 
 def _named(given: HostSettings, name: str) -> str:
     if not PACKAGE.fullmatch(name):
-        raise given.refuse(f"extra_packages: {name!r} is no name of a package", "name it without version and options")
+        raise given.refuse(
+            f"extra_packages: {name!r} is not the name of a package", "name it without version and options"
+        )
     return name
 
 
@@ -96,10 +98,10 @@ def _repository(given: HostSettings) -> Repository:
     if not NAME.fullmatch(name):
         raise given.refuse(f"name {name!r} becomes part of file names", "use lower-case letters, digits and '-'")
     if not URL.fullmatch(url):
-        raise given.refuse(f"url {url!r} is not of an archive", "begin it with https://, http:// or file:/")
+        raise given.refuse(f"url {url!r} is not the URL of an archive", "start it with https://, http:// or file:/")
     for word in (suite, *components):
         if not SUITE.fullmatch(word):
-            raise given.refuse(f"{word!r} is no suite or component", "write it as in sources.list(5)")
+            raise given.refuse(f"{word!r} is not a suite or component", "write it as in sources.list(5)")
     if suite.endswith("/") == bool(components):
         raise given.refuse("a flat archive (suite /) has no components, any other has", "correct suite and components")
     # The key has several lines, which values.text would refuse.

@@ -158,12 +158,12 @@ def remove(system: System, service: Service, check: bool = False) -> Outcome:
 def _check_systemd(system: System, service: Service, running: bool) -> None:
     if running and not system.exists("/run/systemd/system"):
         raise HostError(
-            f"{service.module}: this host is not run by systemd, whose unit brings the settings back at boot",
+            f"{service.module}: this host does not run systemd, which is needed to restore the settings at boot",
             "use a host whose process 1 is systemd",
         )
     if not running and not any(system.exists(path) for path in MANAGERS):
         raise HostError(
-            f"{service.module}: there is no systemd in this image, whose unit brings the settings about at boot",
+            f"{service.module}: this image has no systemd, which is needed to apply the settings at boot",
             "add its package (systemd-sysv on Debian, systemd on RHEL)",
         )
 

@@ -37,7 +37,9 @@ def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome
     def supported() -> Outcome:
         reason = unsupported(Cpu(architecture=system.machine()))
         if reason:
-            raise HostError(f"{module._name}: {reason}", "nothing was touched; such a host can be read and recorded")
+            raise HostError(
+                f"{module._name}: {reason}", "nothing was changed; such a host can still be read and recorded"
+            )
         return ensure()
 
     finish_on_host(module, supported, live)
@@ -52,9 +54,9 @@ def finish_on_host(module: Any, ensure: Callable[[], Outcome], live: bool = True
     def work() -> dict[str, Any]:
         if live and in_chroot():
             raise HostError(
-                f"{module._name}: this is an image's root, and the kernel that runs is that of the host that builds "
-                "it: nothing was touched",
-                "in an image leave this call out, or give gpu_host_boot with now: false",
+                f"{module._name}: this is the root of an image, and the running kernel is that of the build host: "
+                "nothing was changed",
+                "leave this call out in an image, or use gpu_host_boot with now: false",
             )
         return ensure().to_result()
 

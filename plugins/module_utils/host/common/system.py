@@ -100,7 +100,9 @@ class System:
         except OSError as error:
             raise KernelRefusedError(refusal(path, data, offset, str(error.strerror)), error.errno) from error
         if written != len(data):
-            raise HostError(f"the kernel took only {written} of {len(data)} bytes for {path}", "see the kernel's log")
+            raise HostError(
+                f"the kernel accepted only {written} of {len(data)} bytes for {path}", "see the kernel's log"
+            )
 
     def replace(self, path: str, content: bytes) -> None:
         """Replace a file as a whole: a partial file never exists.
@@ -127,7 +129,7 @@ class System:
             _sync_folder(folder)
         except OSError as error:
             raise HostError(
-                f"cannot write {path}: {error.strerror}", "look whether its file system is full or read-only"
+                f"cannot write {path}: {error.strerror}", "check whether its file system is full or read-only"
             ) from error
 
     def _followed(self, path: str) -> str:
@@ -140,10 +142,10 @@ class System:
             there = self.path(named) if named.startswith("/") else os.path.join(os.path.dirname(there), named)
             if not os.path.lexists(there):
                 raise HostError(
-                    f"cannot write {path}: it is a symbolic link to {named}, where there is nothing",
+                    f"cannot write {path}: it is a symbolic link to {named}, which does not exist",
                     "mount the file system that it points to, or remove the link",
                 )
-        raise HostError(f"cannot write {path}: its symbolic links lead in a circle", "remove the link")
+        raise HostError(f"cannot write {path}: its symbolic links form a loop", "remove the link")
 
     def remove(self, path: str) -> None:
         """Remove a file; it may be gone already."""
@@ -153,7 +155,7 @@ class System:
             return
         except OSError as error:
             raise HostError(
-                f"cannot remove {path}: {error.strerror}", "look whether its file system is read-only"
+                f"cannot remove {path}: {error.strerror}", "check whether its file system is read-only"
             ) from error
 
     def run(self, argv: list[str], stdin: str | None = None, timeout_seconds: float | None = None) -> str:
@@ -167,13 +169,13 @@ class System:
             raise HostError(f"{argv[0]} is not installed on this host", "install its package first") from error
         except subprocess.TimeoutExpired as error:
             raise HostError(
-                f"'{' '.join(argv)}' did not end in {timeout_seconds} s", "look what it waits for, and run again"
+                f"'{' '.join(argv)}' did not finish in {timeout_seconds} s", "find out what it waits for, and run again"
             ) from error
         if done.returncode != 0:
-            said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
+            said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
             raise HostError(
                 f"'{' '.join(argv)}' failed ({done.returncode}): {'; '.join(said[-3:])}",
-                "correct what it names, and run again",
+                "correct what it reports, and run again",
             )
         return done.stdout
 

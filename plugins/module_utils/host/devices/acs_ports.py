@@ -34,7 +34,7 @@ def wanted(given: HostSettings, host: Host | None) -> AcsPlan | None:
         bound = [item.address for item in host.functions if item.driver == "vfio-pci"]
         if bound:
             raise HostError(
-                f"{where}: purpose bare_metal turns off what keeps tenants apart, and {', '.join(bound[:3])} "
+                f"{where}: purpose bare_metal turns off what keeps tenants apart, but {', '.join(bound[:3])} "
                 f"{'is' if len(bound) == 1 else 'are'} bound to vfio-pci for a guest",
                 "use virtual_machines, or release the devices first",
             )
@@ -47,7 +47,7 @@ def report(plan: AcsPlan) -> dict[str, Any]:
         "purpose": plan.purpose,
         "ports": [port.to_dict() for port in plan.ports],
         "unmet": [
-            f"{check.what}: seen {check.seen or 'nothing'}; {check.remedy}"
+            f"{check.what}: found {check.seen or 'nothing'}; {check.remedy}"
             for check in plan.checks()
             if not check.holds
         ],

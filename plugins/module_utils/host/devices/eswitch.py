@@ -36,7 +36,7 @@ def mode(system: System, address: str) -> str:
     except HostError as error:
         raise HostError(
             f"sriov: the mode of {address}'s embedded switch cannot be read: {error.cause}",
-            "leave eswitch_mode out if its driver has no such switch; else correct what devlink names",
+            "leave eswitch_mode out if its driver has no such switch; otherwise correct what devlink reports",
         ) from error
     try:
         return str(json.loads(answer)["dev"][handle(address)]["mode"])

@@ -117,14 +117,15 @@ def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
                 or not isinstance(value, (bool, int, str))
                 or not re.fullmatch(r"[A-Za-z0-9_.-]+", str(value))
             ):
-                raise entry.refuse(f"{name}={value!r} is no setting of firmware", "mstconfig query lists those it has")
+                raise entry.refuse(f"{name}={value!r} is not a firmware setting", "mstconfig query lists those it has")
         for selector in entry.value("devices", values.texts):
             for function in selectors.select(host, [selector], entry.subject):
                 if _is_nic(function):
                     result.setdefault(function.address, {}).update(wanted_values)
                 elif selectors.is_address(selector):
                     raise entry.refuse(
-                        f"{function.address} is no physical function of an NVIDIA/Mellanox NIC", "take it off the list"
+                        f"{function.address} is not a physical function of an NVIDIA/Mellanox NIC",
+                        "remove it from the list",
                     )
     return result
 
@@ -189,10 +190,10 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
         # Firmware may lack a setting of its family's table. It is an error if it lacks a setting from the inventory.
         lacking = [name for name in planned.lacking if name in by_hand[address]]
         unknown = [name for name in planned.lacking if name not in lacking]
-        outcome.facts["unknown"] += [f"the firmware of {address} knows no {name}" for name in unknown]
+        outcome.facts["unknown"] += [f"the firmware of {address} does not know {name}" for name in unknown]
         if lacking:
             failures.append(
-                f"nic_firmware: the firmware of {address} knows no {', '.join(lacking)}: leave it out for this "
+                f"nic_firmware: the firmware of {address} does not know {', '.join(lacking)}: leave it out for this "
                 "NIC, turn on what reveals it (ADVANCED_PCI_SETTINGS), or update the firmware"
             )
         # Settings revealed by a setting of this call; if that was set before, only the boot can reveal them.
@@ -260,8 +261,8 @@ def _set(system: System, address: str, changes: dict[str, Any], want: dict[str, 
     left = plan(seen, want).changes
     if left:
         raise HostError(
-            f"nic_firmware: {address} took {', '.join(left)}, "
-            "but its next boot has other values: its firmware refuses them",
+            f"nic_firmware: {address} accepted {', '.join(left)}, "
+            "but has other values for the next boot: its firmware refuses them",
             "leave them out, or update the firmware",
         )
     return seen

@@ -94,7 +94,7 @@ def wanted(data: Any, host: Host | None) -> tuple[dict[str, dict[str, Setting]],
         entry.need("devices")
         wanted_values = {name: entry.value(name, check) for name, check in SETTINGS.items() if name in entry.data}
         if not wanted_values:
-            raise entry.refuse("nothing is set", f"give one of {', '.join(SETTINGS)}")
+            raise entry.refuse("no setting is given", f"give one of {', '.join(SETTINGS)}")
         less = entry.value("allow_less_isolation", values.flag, False)
         for selector in entry.value("devices", values.texts):
             for function in selectors.select(host, [selector], entry.subject):
@@ -203,16 +203,16 @@ def _does_not_apply(function: Function, config: ConfigSpace, name: str) -> str:
     """Return why a device of the requested kind has no such setting; empty if it has."""
     if config.size < registers.PCI_CFG_SPACE_SIZE:
         raise PciError(
-            f"only {config.size} bytes of its config space can be read, which is what others than root may",
+            f"only {config.size} bytes of its config space can be read, which is the part readable without root",
             "run as root",
         )
     if name == "acs":
         return "" if capabilities.acs(config) else "it has no ACS capability"
     if capabilities.express(config) is None:
-        return "it is no PCI Express device"
+        return "it is not a PCI Express device"
     if function.physical_function:
         # PCI Express Base Specification 9.3.5.4: these fields of a VF are reserved.
-        return f"it is a VF, and has what its physical function {function.physical_function} has"
+        return f"it is a VF, and follows its physical function {function.physical_function}"
     return ""
 
 
@@ -229,12 +229,12 @@ def _write(function: Function, config: ConfigSpace, setting: Setting) -> writes.
     asked = acs_bits.mask(setting.value)
     lacking = acs_bits.names(asked & ~acs.capability)
     if lacking and setting.by_address:
-        raise HostError(f"pci_tuning: {function.address} has no ACS {', '.join(lacking)}", "ask for what it has")
+        raise HostError(f"pci_tuning: {function.address} has no ACS {', '.join(lacking)}", "request only what it has")
     lost = acs_bits.names(acs.control & ~asked & acs_bits.mask(list(acs_bits.ISOLATING)))
     if lost and not setting.allow_less_isolation:
         raise HostError(
             f"pci_tuning: {function.address} has ACS {', '.join(lost)} on, which keeps the devices below it apart",
-            "add it to acs, or say allow_less_isolation: true if no two tenants ever share them",
+            "add it to acs, or set allow_less_isolation: true if no two tenants ever share them",
         )
     return writes.acs_control(config, asked & acs.capability)
 

@@ -82,7 +82,8 @@ def ensure(
         _setting_changes(links, want, left)
         if left.changed:
             raise HostError(
-                f"sriov: the driver took the settings and did not keep them: {left.before}, wanted {left.after}",
+                f"sriov: the driver accepted the settings but did not keep them: found {left.before}, "
+                f"expected {left.after}",
                 "leave them out, or update the driver",
             )
     outcome.facts = {
@@ -153,15 +154,14 @@ def _refuse_in_use(
             for address in remade
         )
         raise HostError(
-            f"sriov: to bring the VFs of {counts} all of them have to go, and some are in use: "
-            f"{users.in_words(in_use)}",
+            f"sriov: changing the VFs of {counts} removes all of them, but some are in use: {users.in_words(in_use)}",
             "stop the guests that use them",
         )
     of_host = {address: by_address[address].used_by_host for address in remode if by_address[address].used_by_host}
     if of_host:
         raise HostError(
             f"sriov: eswitch_mode would interrupt what the host uses itself: {users.in_words(of_host)}",
-            "leave eswitch_mode out for it; set it at its console, before its network",
+            "leave eswitch_mode out for it; set it at its console, before its network starts",
         )
 
 
@@ -194,7 +194,7 @@ def remake(system: System, address: str, now: int, request: VfRequest, remode: b
     got = system.read(path)
     if got != str(request.count):
         raise HostError(
-            f"sriov: {address} has {got} VFs after {request.count} were asked for",
+            f"sriov: {address} has {got} VFs after {request.count} were requested",
             "look at the kernel's log for its driver",
         )
     if refused:
@@ -206,7 +206,7 @@ def remake(system: System, address: str, now: int, request: VfRequest, remode: b
             )
     if remode and eswitch.mode(system, address) != request.eswitch_mode:
         raise HostError(
-            f"sriov: {address} took eswitch_mode {request.eswitch_mode} and did not keep it",
+            f"sriov: {address} accepted eswitch_mode {request.eswitch_mode} but did not keep it",
             "look at the kernel's log for its driver",
         )
 

@@ -106,7 +106,7 @@ def _request(entry: HostSettings) -> VfRequest:
         one.need("index")
         index = one.value("index", values.within(0, VFS_MAX))
         if index >= count:
-            raise one.refuse(f"index is {index}, and there will be {count} VFs", f"use one from 0 to {count - 1}")
+            raise one.refuse(f"index is {index}, but there will be {count} VFs", f"use one from 0 to {count - 1}")
         settings.setdefault(index, {}).update(_of_vf(one, SETTINGS))
     mode = entry.value("eswitch_mode", values.among(*eswitch.MODES))
     for index, of_one in sorted(settings.items()):
@@ -142,11 +142,13 @@ def _cannot(function: Function, count: int) -> str:
         return "has no SR-IOV capability: turn SR-IOV on in the BIOS and in the device's firmware"
     if count > function.sriov.total:
         return (
-            f"can have {function.sriov.total} VFs, and {count} are wanted: "
-            "ask for fewer, or raise NUM_OF_VFS in its firmware"
+            f"can have {function.sriov.total} VFs, but {count} are requested: "
+            "request fewer, or raise NUM_OF_VFS in its firmware"
         )
     if count != function.sriov.now and not function.driver:
-        return "has no driver, which is what makes VFs: load it first"
+        return "has no driver, which is needed to create VFs: load it first"
     if count != function.sriov.now and function.driver == "vfio-pci":
-        return "is bound to vfio-pci for a guest, which makes no VFs: give out the device or its VFs, not both"
+        return (
+            "is bound to vfio-pci for a guest, and vfio-pci creates no VFs: give guests the device or its VFs, not both"
+        )
     return ""

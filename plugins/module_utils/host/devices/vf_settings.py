@@ -31,7 +31,7 @@ FAILED_LINE = re.compile(r"Command failed -:(\d+)")
 def _guid(value: Any) -> str:
     given = values.text(value)
     if not GUID.fullmatch(given) or not given.strip("0:"):
-        raise values.InvalidValueError(f"{given!r} is no GUID", "write eight bytes like 02:00:00:00:00:00:00:01")
+        raise values.InvalidValueError(f"{given!r} is not a GUID", "write eight bytes like 02:00:00:00:00:00:00:01")
     return given.lower()
 
 
@@ -100,7 +100,7 @@ def read(system: System, address: str) -> Link:
     own = next((link for link in links if not link.representor), None)
     if own is None:
         raise HostError(
-            f"sriov: {address} has no network interface, by which the settings of its VFs are made",
+            f"sriov: {address} has no network interface, which is needed to configure its VFs",
             "load its network driver, or leave the settings of its VFs out",
         )
     return own
@@ -124,7 +124,7 @@ def apply(system: System, batch: list[tuple[str, str]]) -> None:
         command, subject = batch[int(line[1]) - 1]
         raise HostError(
             f"sriov: {subject}: the driver refused 'ip {command}': {error.cause}",
-            "leave out what it cannot have, or update the driver",
+            "leave out what it does not support, or update the driver",
         ) from error
 
 

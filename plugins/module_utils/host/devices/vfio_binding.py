@@ -26,7 +26,8 @@ OVERRIDES = "/etc/driverctl.d"
 # A special selector for all NVMe drives that the host does not use; "nvme" is refused if the host boots from one.
 UNUSED_DRIVES = "nvme:unused"
 NO_IOMMU = (
-    "vfio_binding: the IOMMU is off, so that nothing can be bound to vfio-pci: it is done at the next boot with it on"
+    "vfio_binding: the IOMMU is off, so nothing can be bound to vfio-pci: this is done at the next boot with the "
+    "IOMMU on"
 )
 
 
@@ -51,7 +52,7 @@ def wanted(data: Any, host: Host | None, system: System | None = None) -> tuple[
     bridges = [function.address for function in bind if function.kind == "bridge"]
     if bridges:
         raise HostError(
-            f"vfio_binding: {', '.join(bridges)} is a bridge, which stays with the host", "name what is below it"
+            f"vfio_binding: {', '.join(bridges)} is a bridge, which stays with the host", "name the devices below it"
         )
     return bind, release
 
@@ -144,11 +145,12 @@ def check_groups(host: Host, bind: list[Function]) -> None:
         if function.used_by_host:
             raise HostError(
                 f"vfio_binding: {function.address} is in use by the host: it {' and '.join(function.used_by_host)}",
-                "take it off the list",
+                "remove it from the list",
             )
         if function.sriov and function.sriov.now:
             raise HostError(
-                f"vfio_binding: {function.address} has {function.sriov.now} VFs, which go when its driver goes",
+                f"vfio_binding: {function.address} has {function.sriov.now} VFs, which disappear when its driver is "
+                "unbound",
                 "bind the VFs, or set its count to 0 first",
             )
         if function.iommu_group is None:
@@ -161,9 +163,9 @@ def check_groups(host: Host, bind: list[Function]) -> None:
         if foreign:
             names = ", ".join(f"{other.address} ({other.driver or 'no driver'})" for other in foreign)
             raise HostError(
-                f"vfio_binding: {function.address} shares IOMMU group {function.iommu_group} with {names}, and a guest "
-                "gets a group only as a whole",
-                "bind that too, or turn ACS on in the BIOS so that each gets its own",
+                f"vfio_binding: {function.address} shares IOMMU group {function.iommu_group} with {names}, but a guest "
+                "can only get a whole group",
+                "bind that as well, or turn ACS on in the BIOS so that each gets its own",
             )
 
 
@@ -189,7 +191,9 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
     released = [function for function in release if function.driver == DRIVER or _override(system, function)]
     in_use = users.of_functions(system, [function for function in released if function.driver == DRIVER])
     if in_use:
-        raise HostError(f"vfio_binding: to be released, and in use: {users.in_words(in_use)}", "stop the guest first")
+        raise HostError(
+            f"vfio_binding: devices to be released are in use: {users.in_words(in_use)}", "stop the guest first"
+        )
     for function in bind:
         there = _state(function.driver, _override(system, function))
         if there != _state(DRIVER, DRIVER):

@@ -48,9 +48,9 @@ def cannot(system: System) -> str:
     release = (int(found[1]), int(found[2]))
     family = re.search(r"^cpu family\s*: (\d+)$", cpuinfo, re.MULTILINE)
     if (not family or int(family[1]) == ERRATUM_FAMILY) and release < ERRATUM_AVOIDED_SINCE:
-        return "its CPUs have erratum 1235, by which guests hang; Linux 6.18 avoids it"
+        return "its CPUs have erratum 1235, which makes guests hang; Linux 6.18 avoids it"
     if "x2avic" not in has and release < HYBRID_SINCE:
-        return "its CPUs have no x2AVIC, and before Linux 6.0 guests with x2APIC then do without AVIC"
+        return "its CPUs have no x2AVIC, and before Linux 6.0 guests with x2APIC then cannot use AVIC"
     return ""
 
 

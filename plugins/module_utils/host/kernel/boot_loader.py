@@ -40,8 +40,8 @@ def find(system: System, needed: bool = True) -> type[Debian] | type[BootLoaderS
         return None
     raise HostError(
         f"kernel_arguments: found neither {DEFAULTS} with update-grub nor {ENTRIES}/*.conf with /boot/grub2: this "
-        "host does not boot by GRUB as Debian or RHEL set it up",
-        "give it the arguments where its boot loader keeps them",
+        "host does not boot with GRUB as Debian or RHEL set it up",
+        "set the arguments in the configuration of its boot loader",
     )
 
 
@@ -174,8 +174,8 @@ def _environment(text: str, arguments: list[str], remove: list[str]) -> str:
     )
     if len(body.encode()) > ENVIRONMENT_BYTES:
         raise HostError(
-            f"kernel_arguments: {ENVIRONMENT} holds {ENVIRONMENT_BYTES} bytes, and with these arguments it would need "
-            f"{len(body.encode())}",
-            "use fewer",
+            f"kernel_arguments: {ENVIRONMENT} can hold {ENVIRONMENT_BYTES} bytes, but needs {len(body.encode())} "
+            "with these arguments",
+            "use fewer arguments",
         )
     return body + "#" * (ENVIRONMENT_BYTES - len(body.encode()))

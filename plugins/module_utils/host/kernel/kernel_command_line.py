@@ -54,7 +54,7 @@ def checked(arguments: list[str], remove: list[str]) -> tuple[list[str], list[st
     for name in remove:
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
             raise RequestError(
-                f"kernel_arguments: to be removed is {name!r}, which is no name of an argument",
+                f"kernel_arguments: {name!r} is not the name of an argument to remove",
                 "give the name without a value",
             )
     both = sorted({key(argument) for argument in arguments} & {key(name) for name in remove})

@@ -63,7 +63,7 @@ class Reading:
 def _cpu_list(value: Any) -> str:
     given = values.text(value)
     if not CPU_LIST.fullmatch(given):
-        raise values.InvalidValueError(f"{value!r} is no list of CPUs", 'write it like "2-47,50-95"')
+        raise values.InvalidValueError(f"{value!r} is not a list of CPUs", 'write it like "2-47,50-95"')
     return given
 
 

@@ -39,5 +39,7 @@ def cause(level_now: str | None) -> str:
     if level_now is None:
         return f"the kernel refuses writes to PCI config space (EPERM), and {FILE} does not say whether lockdown is on"
     if level_now == NONE:
-        return "the kernel refuses writes to PCI config space (EPERM), and its lockdown is off: run as root of the host"
-    return f"kernel lockdown is on ({level_now}), under which nothing may write PCI config space"
+        return (
+            "the kernel refuses writes to PCI config space (EPERM), although lockdown is off: run as root of the host"
+        )
+    return f"kernel lockdown is on ({level_now}), which blocks all writes to PCI config space"

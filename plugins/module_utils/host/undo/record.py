@@ -34,7 +34,7 @@ def entries(system: System) -> list[dict[str, Any]]:
     try:
         return json.loads(text) if text else []
     except ValueError as error:
-        raise HostError(f"{RECORD} is no JSON ({error})", "restore the host by hand, and remove the file") from error
+        raise HostError(f"{RECORD} is not JSON ({error})", "restore the host manually, and remove the file") from error
 
 
 def as_bytes(noted: list[dict[str, Any]]) -> bytes:

@@ -34,7 +34,7 @@ def ensure(system: System, check: bool = False) -> Outcome:
     running = guests.read(system)
     if running:
         raise HostError(
-            f"guests run on this host: {'; '.join(map(str, running))}", "shut them down, then take back its settings"
+            f"guests run on this host: {'; '.join(map(str, running))}", "shut them down, then restore its settings"
         )
     # The service is removed first, so that no boot applies the settings again.
     outcome = unit.remove(system, persistence.SERVICE, check)
@@ -121,7 +121,7 @@ def _restore(system: System, entry: dict[str, Any]) -> None:
     if kind == "file" and sha256(system.read_bytes(path) or b"").hexdigest() not in entry["written"]:
         raise HostError(
             f"{path} was changed by others since it was written",
-            f"take back what is there by hand; its former content is in {record.RECORD}",
+            f"restore it manually; its former content is in {record.RECORD}",
         )
     if kind == "file" and before is False:
         system.remove(path)

@@ -34,7 +34,7 @@ class Mask:
 
     def __post_init__(self) -> None:
         if not MASK.fullmatch(self.text):
-            raise ValueError(f"{self.text!r} is no mask of seven ACS bits")
+            raise ValueError(f"{self.text!r} is not a mask of seven ACS bits")
 
     @property
     def on(self) -> int:

@@ -216,7 +216,7 @@ def _tree(host_path: str, guest_path: str) -> list[Cause]:
     return [
         Cause(
             2 if guest_path != "not known" else 0,
-            f"GPU and NIC share a switch on the host ({host_path}), and in the guest they are {guest_path}",
+            f"GPU and NIC share a switch on the host ({host_path}), but in the guest they are {guest_path}",
             "NCCL sends their traffic through the CPU (NVIDIA/nccl#1674)",
             "mirror_topology: true",
         )
@@ -251,7 +251,7 @@ def _ports(plan: AcsPlan, gpu: str, nic: str, as_set: bool) -> list[Cause]:
         what = "has no ACS: GPU and NIC are in one IOMMU group" if known else "was not read"
         return [Cause(0, f"port {port.address} {what}", "unknown", "turn ACS on in the BIOS, read the host as root")]
     if port.mask.lacking(acs.capability):
-        remedy = "none on this switch; a GPU and NIC below another one"
+        remedy = "none on this switch; use a GPU and NIC below another one"
         return [Cause(2, f"ACS of port {port.address} cannot pass translated requests directly", cost, remedy)]
     control = port.mask.applied(acs.control, acs.capability) if as_set else acs.control
     if port.mask.holds(control, acs.capability):

@@ -26,7 +26,7 @@ def recognise(host: Host, says: dict[str, bool]) -> None:
         text = str(name).strip().lower()
         if not IDS.fullmatch(text) or not isinstance(is_gpu, bool):
             raise TopologyError(
-                f"accelerators: {name!r}: {is_gpu!r} is not vendor:device and whether it is a GPU",
+                f"accelerators: {name!r}: {is_gpu!r} is not vendor:device with true or false",
                 'write it like "1002:744c": true',
             )
         rules[text] = is_gpu
@@ -36,8 +36,8 @@ def recognise(host: Host, says: dict[str, bool]) -> None:
         possible = function.class_code >> 16 in ACCELERATOR_CLASSES and function.kind in ("gpu", "other")
         if exact and not possible:
             raise TopologyError(
-                f"accelerators: {vendor}:{device} is {function.address}, of class {function.class_code:06x} and kind "
-                f"{function.kind}, which is no accelerator",
+                f"accelerators: {vendor}:{device} ({function.address}) has class {function.class_code:06x} and kind "
+                f"{function.kind}, which is not an accelerator",
                 "leave it out",
             )
         answer = all_of_it if exact is None else exact

@@ -30,4 +30,4 @@ def unsupported(cpu: Cpu) -> str | None:
     found = architecture(cpu)
     if found in (None, SUPPORTED):
         return None
-    return f"the processor of this host is {found}, and GPU virtual machines are for {SUPPORTED} only"
+    return f"the processor of this host is {found}, but GPU virtual machines are supported on {SUPPORTED} only"

@@ -49,7 +49,7 @@ def check(host: Host) -> None:
         if item.name in domains:
             raise _wrong(f"root complex {item.name!r} is listed twice")
         if item.domain < 0 or not 0 <= item.bus <= LAST_BUS:
-            raise _wrong(f"root complex {item.name}: domain {item.domain} and bus {item.bus} cannot be")
+            raise _wrong(f"root complex {item.name}: domain {item.domain} and bus {item.bus} are not valid")
         _check_node_of(item.numa_node, f"root complex {item.name}")
         domains[item.name] = item.domain
         buses[item.name] = item.bus
@@ -74,8 +74,8 @@ def check(host: Host) -> None:
         ):
             # NCCL's XML has no root buses; the other sources have them. A virtual function may be on the next bus.
             raise _wrong(
-                f"PCI function {function.address} is below no bridge, and the root bus of {function.root_complex} is "
-                f"{buses[function.root_complex]:02x}"
+                f"PCI function {function.address} is not below a bridge, but the root bus of {function.root_complex} "
+                f"is {buses[function.root_complex]:02x}"
             )
     _check_loops(known)
 
@@ -86,7 +86,7 @@ def _wrong(words: str) -> TopologyError:
 
 def _check_node_of(node: int | None, owner: str) -> None:
     if node is not None and node < 0:
-        raise _wrong(f"{owner}: numa_node is {node}, it is the number of a node or, where that is not known, null")
+        raise _wrong(f"{owner}: numa_node is {node}, but must be the number of a node, or null if it is not known")
 
 
 def _check_nodes(nodes: list[NumaNode]) -> None:
@@ -99,11 +99,11 @@ def _check_nodes(nodes: list[NumaNode]) -> None:
         seen.add(node.id)
         for cpu in node.cpus:
             if cpu in owner or cpu < 0:
-                raise _wrong(f"CPU {cpu} of {where} is on node {owner.get(cpu)} too, or has a number below 0")
+                raise _wrong(f"CPU {cpu} of {where} is also on node {owner.get(cpu)}, or has a number below 0")
             owner[cpu] = node.id
         threads = [cpu for core in node.siblings for cpu in core]
         if threads and (sorted(threads) != sorted(node.cpus) or not all(node.siblings)):
-            raise _wrong(f"{where}: its siblings are not its CPUs, each once")
+            raise _wrong(f"{where}: its siblings do not list each of its CPUs once")
         if node.memory_bytes < 0:
             raise _wrong(f"{where}: its memory is {node.memory_bytes} bytes")
         for pages in node.huge_pages:
@@ -111,12 +111,12 @@ def _check_nodes(nodes: list[NumaNode]) -> None:
                 raise _wrong(f"{where}: {pages.total} huge pages of {pages.size_bytes} bytes, {pages.free} free")
         for other, distance in node.distances.items():
             if not NODE_NUMBER.fullmatch(other):
-                raise _wrong(f"{where}: it has a distance to {other!r:.60}, which is no node")
+                raise _wrong(f"{where}: it has a distance to {other!r:.60}, which is not a node")
             if int(other) == node.id and distance != OWN_DISTANCE:
-                raise _wrong(f"{where}: its distance to itself is {distance}, and ACPI's SLIT has {OWN_DISTANCE} there")
+                raise _wrong(f"{where}: its distance to itself is {distance}, but ACPI's SLIT has {OWN_DISTANCE} there")
             if not OWN_DISTANCE <= distance <= UNREACHABLE:
                 raise _wrong(
-                    f"{where}: its distance to node {other} is {distance}, and ACPI's SLIT has {OWN_DISTANCE} to "
+                    f"{where}: its distance to node {other} is {distance}, but ACPI's SLIT has {OWN_DISTANCE} to "
                     f"{UNREACHABLE}"
                 )
 
@@ -126,35 +126,37 @@ def _check_function(function: Function, known: dict[str, Function], domains: dic
     if not ADDRESS.fullmatch(function.address):
         raise _wrong(f"PCI function {function.address!r}: not an address like 0000:3b:00.0")
     if function.root_complex not in domains:
-        raise _wrong(f"{where} is below root complex {function.root_complex!r}, which is not there")
+        raise _wrong(f"{where} is below root complex {function.root_complex!r}, which is not listed")
     if function.kind not in NAMES:
-        raise _wrong(f"{where} is of kind {function.kind!r}; there are {', '.join(sorted(NAMES))}")
+        raise _wrong(f"{where} is of kind {function.kind!r}; valid values: {', '.join(sorted(NAMES))}")
     if function.port_type is not None and function.port_type not in PORT_TYPES.values():
-        raise _wrong(f"{where} has port_type {function.port_type!r}; there are {', '.join(PORT_TYPES.values())}")
+        raise _wrong(f"{where} has port_type {function.port_type!r}; valid values: {', '.join(PORT_TYPES.values())}")
     for name, bits in ID_BITS.items():
         number = getattr(function, name)
         if number is not None and number >> bits:
-            raise _wrong(f"{where}: {name} is {number}, of {bits} bits")
+            raise _wrong(f"{where}: {name} is {number}, which does not fit in {bits} bits")
     for width in (function.link.width, function.link.max_width) if function.link else ():
         if width is not None and width < 0:
             raise _wrong(f"{where}: its link has {width} lanes")
     for name in function.interfaces:
         if name not in INTERFACES.values():
-            raise _wrong(f"{where} has interfaces of class {name!r:.60}; there are {', '.join(INTERFACES.values())}")
+            raise _wrong(
+                f"{where} has interfaces of class {name!r:.60}; valid values: {', '.join(INTERFACES.values())}"
+            )
     _check_node_of(function.numa_node, where)
     _check_bars(function.bars, where)
     if function.sriov is not None:
         _check_bars(function.sriov.vf_bars, where)
         for address in function.sriov.vfs:
             if address not in known:
-                raise _wrong(f"{where} has the virtual function {address}, which is not there")
+                raise _wrong(f"{where} has the virtual function {address}, which is not listed")
     if function.physical_function is not None and function.physical_function not in known:
-        raise _wrong(f"{where} is a virtual function of {function.physical_function}, which is not there")
+        raise _wrong(f"{where} is a virtual function of {function.physical_function}, which is not listed")
     buses = _buses_below(function)
     if buses is not None:
         first, last = buses
         if not 0 < first <= last <= LAST_BUS:
-            raise _wrong(f"bridge {function.address} has the buses {first:02x}-{last:02x}, which cannot be")
+            raise _wrong(f"bridge {function.address} has the buses {first:02x}-{last:02x}, which are not valid")
 
 
 def _domain(function: Function) -> int:
@@ -170,7 +172,8 @@ def _check_bars(bars: Iterable[Bar], where: str) -> None:
         good = 0 <= region.index <= ROM_BAR and region.size_bytes > 0 and region.kind in ("memory", "io")
         if not good or region.width_bits not in (32, 64):
             raise _wrong(
-                f"{where}: BAR {region.index} is of {region.size_bytes} bytes, {region.kind!r}, {region.width_bits} bit"
+                f"{where}: BAR {region.index} is not valid: {region.size_bytes} bytes, {region.kind!r}, "
+                f"{region.width_bits} bit"
             )
 
 
@@ -186,9 +189,9 @@ def _check_place(function: Function, above: str, known: dict[str, Function]) -> 
     where = f"PCI function {function.address} is below {above}"
     parent = known.get(above)
     if parent is None:
-        raise _wrong(f"{where}, which is not there")
+        raise _wrong(f"{where}, which is not listed")
     if parent.kind != "bridge":
-        raise _wrong(f"{where}, which is no bridge")
+        raise _wrong(f"{where}, which is not a bridge")
     if parent.root_complex != function.root_complex:
         raise _wrong(f"{where}, which is under another root complex")
     buses = _buses_below(parent)
@@ -202,7 +205,7 @@ def _check_place(function: Function, above: str, known: dict[str, Function]) -> 
     own = _buses_below(function)
     if own is not None and not first < own[0] <= own[1] <= last:
         raise _wrong(
-            f"bridge {function.address} has the buses {own[0]:02x}-{own[1]:02x}, and {above} above it "
+            f"bridge {function.address} has the buses {own[0]:02x}-{own[1]:02x}, but {above} above it has "
             f"{first:02x}-{last:02x}"
         )
 
@@ -222,7 +225,7 @@ def _check_loops(known: dict[str, Function]) -> None:
         for depth, step in enumerate(reversed(way), above + 1):
             if depth > LAST_BUS + 1:
                 raise _wrong(
-                    f"PCI function {step} is below {LAST_BUS + 1} bridges or more, and a PCI domain has "
+                    f"PCI function {step} is below {LAST_BUS + 1} bridges or more, but a PCI domain has "
                     f"{LAST_BUS + 1} buses"
                 )
             depths[step] = depth

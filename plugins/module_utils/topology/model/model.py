@@ -199,7 +199,7 @@ class Host:
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
             raise TopologyError(
-                f"not a topology: its format is {found!r}, wanted {FORMAT!r}", "read it again with host_topology_info"
+                f"not a topology: its format is {found!r}, expected {FORMAT!r}", "read it again with host_topology_info"
             )
         host = build(cls, {key: value for key, value in data.items() if key != "format"})
         check(host)

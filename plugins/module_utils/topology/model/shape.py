@@ -39,12 +39,12 @@ def build(kind: type, data: Any) -> Any:
         return _object(kind, data)
     except _WrongError as error:
         way = "".join(reversed(error.way)).lstrip(".")
-        raise TopologyError(f"not a whole topology: {f'{way} ' if way else ''}{error}") from error
+        raise TopologyError(f"not a complete topology: {f'{way} ' if way else ''}{error}") from error
 
 
 def _object(kind: type, data: Any) -> Any:
     if not isinstance(data, dict):
-        raise _WrongError(f"is {data!r:.60}, wanted an object with the keys of {kind.__name__}")
+        raise _WrongError(f"is {data!r:.60}, expected an object with the keys of {kind.__name__}")
     scalars, readers, required = _fields(kind)
     values = {}
     for key, value in data.items():
@@ -99,9 +99,9 @@ def _scalar(name: str) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         # Filters get Ansible's own subclasses of int and str, which are accepted. bool, a subclass of int, is not.
         if not isinstance(value, SCALARS[name]) or (isinstance(value, bool) and name != "bool"):
-            raise _WrongError(f"is {value!r:.60}, wanted {name}")
+            raise _WrongError(f"is {value!r:.60}, expected {name}")
         if isinstance(value, str) and NO_TEXT.search(value):
-            raise _WrongError(f"is {value!r:.60}, with a character that no text has")
+            raise _WrongError(f"is {value!r:.60}, which contains an invalid character")
         return value
 
     return read
@@ -110,7 +110,7 @@ def _scalar(name: str) -> Callable[[Any], Any]:
 def _list(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if not isinstance(value, list):
-            raise _WrongError(f"is {value!r:.60}, wanted a list")
+            raise _WrongError(f"is {value!r:.60}, expected a list")
         items = []
         for number, item in enumerate(value):
             try:
@@ -128,7 +128,7 @@ def _list(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def _dictionary(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            raise _WrongError(f"is {value!r:.60}, wanted an object")
+            raise _WrongError(f"is {value!r:.60}, expected an object")
         items = {}
         for key, item in value.items():
             try:

@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.erro
 # A gathered /sys of a GPU server has about 5000 files and 200 KB in all; one with every file of /sys is below this too.
 LIMIT_BYTES = 256 << 20
 LIMIT_MEMBERS = 200_000
-REMEDY = "nothing of this tar is used; write it again, of /sys and /proc only"
+REMEDY = "nothing in this tar is used; create it again from /sys and /proc only"
 
 # The first bytes of compressed files: RFC 1952; the bzip2 and xz file formats.
 COMPRESSED: dict[bytes, Callable[[str, Literal["rb"]], io.BufferedIOBase]] = {
@@ -60,7 +60,7 @@ def unpack(path: str, folder: str) -> None:
                 raise TopologyError(f"{path}: the tar is cut short or damaged", "copy it again")
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, tarfile.TarError) as error:
         raise TopologyError(
-            f"{path}: taken for a tar of /sys and /proc, and not to be unpacked: {error}", REMEDY
+            f"{path}: read as a tar of /sys and /proc, but cannot be unpacked: {error}", REMEDY
         ) from error
 
 
@@ -87,7 +87,7 @@ def _members(path: str, archive: tarfile.TarFile, folder: str) -> int:
     end = written = 0
     for number, member in enumerate(archive):
         if number >= LIMIT_MEMBERS:
-            raise TopologyError(f"{path}: more than {LIMIT_MEMBERS} files: no recording of a host", REMEDY)
+            raise TopologyError(f"{path}: more than {LIMIT_MEMBERS} files: not a recording of a host", REMEDY)
         # A sparse file, or one that only claims its size, is larger than its data in the tar.
         written += member.size
         if written > LIMIT_BYTES:
@@ -98,7 +98,7 @@ def _members(path: str, archive: tarfile.TarFile, folder: str) -> int:
         parts = tuple(part for part in member.name.split("/") if part not in ("", "."))
         above = [parts[:length] for length in range(1, len(parts))]
         if member.name.startswith("/") or ".." in parts or links.intersection(above):
-            raise TopologyError(f"{path}: {member.name} leads out of the tree", REMEDY)
+            raise TopologyError(f"{path}: {member.name} points outside the tree", REMEDY)
         target = os.path.join(folder, *parts)
         if member.isdir():
             os.makedirs(target, exist_ok=True)
@@ -107,7 +107,7 @@ def _members(path: str, archive: tarfile.TarFile, folder: str) -> int:
         if member.issym():
             if not _stays(member.linkname, depth=len(parts) - 1):
                 raise TopologyError(
-                    f"{path}: {member.name} is a link out of the tree, to {member.linkname}",
+                    f"{path}: {member.name} is a link to a place outside the tree: {member.linkname}",
                     REMEDY,
                 )
             os.symlink(member.linkname, target)
@@ -118,12 +118,12 @@ def _members(path: str, archive: tarfile.TarFile, folder: str) -> int:
             with open(target, "xb") as stream:
                 stream.write(source.read() if source else b"")
         else:
-            raise TopologyError(f"{path}: {member.name} is no file, directory or symbolic link", REMEDY)
+            raise TopologyError(f"{path}: {member.name} is not a file, directory or symbolic link", REMEDY)
     return end
 
 
 def _too_large(path: str) -> TopologyError:
-    return TopologyError(f"{path}: unpacked it is more than {LIMIT_BYTES >> 20} MiB: no recording of a host", REMEDY)
+    return TopologyError(f"{path}: more than {LIMIT_BYTES >> 20} MiB when unpacked: not a recording of a host", REMEDY)
 
 
 def _stays(link: str, depth: int) -> bool:

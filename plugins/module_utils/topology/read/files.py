@@ -46,7 +46,7 @@ class Files:
         os.close(descriptor)
         if stat.S_ISDIR(mode):
             return None
-        raise TopologyError(f"{self.path(relative)} is no regular file: this is no copy of /sys or /proc")
+        raise TopologyError(f"{self.path(relative)} is not a regular file: this is not a copy of /sys or /proc")
 
     def text_or_none(self, relative: str, limit: int = 1 << 22) -> str | None:
         """Return the content, at most ``limit`` bytes of it; None if there is no such file.
@@ -80,7 +80,7 @@ class Files:
         text = self.text_or_none(relative)
         if text is None:
             raise TopologyError(
-                f"{self.path(relative)} is missing: not a whole /sys or /proc, or it changed", "read again"
+                f"{self.path(relative)} is missing: /sys or /proc is incomplete, or it changed", "read again"
             )
         return text
 

@@ -49,7 +49,7 @@ def read_functions(files: Files) -> tuple[list[RootComplex], dict[str, Function]
         if function.sriov is not None and len(function.sriov.vfs) != function.sriov.now:
             path = f"{files.path(places[function.address].directory)}/sriov_numvfs"
             raise TopologyError(
-                f"{path} says {function.sriov.now}, and {len(function.sriov.vfs)} VFs are there", "read again"
+                f"{path} says {function.sriov.now}, but {len(function.sriov.vfs)} VFs are there", "read again"
             )
     return _root_complexes(files, functions), functions, notes
 
@@ -81,7 +81,7 @@ def _function(files: Files, address: str, place: Place, notes: list[str]) -> Fun
     except (KeyError, ValueError) as error:
         raise TopologyError(f"{path}/uevent has no usable PCI_CLASS, PCI_ID, PCI_SUBSYS_ID: {error}") from error
     if not vendor_id:
-        notes.append(f"vendor and device of {address} were not copied, so that its kind is not known")
+        notes.append(f"vendor and device of {address} were not copied, so its kind is not known")
     names = files.names(directory)
     numa_node = files.number(f"{directory}/numa_node") if "numa_node" in names else -1
     bars, vf_bars = _bars(files, f"{directory}/resource") if "resource" in names else ([], [])
@@ -205,7 +205,7 @@ def _read_config(files: Files, path: str, function: Function) -> None:
     """Set the fields of ``function`` that only config space has, if it could be read."""
     descriptor = files.open(path)
     if descriptor is None:
-        raise TopologyError(f"{files.path(path)} went away while it was read", "read again")
+        raise TopologyError(f"{files.path(path)} disappeared while it was being read", "read again")
     try:
         head = os.pread(descriptor, r.PCI_CFG_SPACE_SIZE, 0)
         whole = len(head) == r.PCI_CFG_SPACE_SIZE

@@ -66,7 +66,7 @@ def read_hwloc(text: str) -> Host:
         reader = _Reader(OS_DEVICES[major], {node.id for node in nodes if node.cpus}, ambiguous)
         reader.descend(machine, None, None, None)
     except RecursionError as error:
-        raise TopologyError("its objects are nested deeper than those of any machine: no hwloc XML") from error
+        raise TopologyError("its objects are nested deeper than those of any machine: not hwloc XML") from error
     names = {item.get("name"): item.get("value") for item in machine.iter("info")}
     names.update({item.get("name"): item.get("value") for item in root.findall("info")})
     model = names.get("CPUModel")
@@ -150,11 +150,11 @@ class _Reader:
         identity = PCI_TYPE.fullmatch(element.get("pci_type") or "")
         if not ADDRESS.fullmatch(address) or identity is None:
             found = f"pci_busid {address!r} and pci_type {element.get('pci_type')!r}"
-            raise TopologyError(f"PCI object with {found}: not an address and its ids")
+            raise TopologyError(f"PCI object with {found}: not an address and ids")
         if root is None:
-            raise TopologyError(f"PCI function {address} is below no host bridge")
+            raise TopologyError(f"PCI function {address} is not below a host bridge")
         if any(function.address == address for function in self.functions):
-            raise TopologyError(f"PCI function {address} is there twice")
+            raise TopologyError(f"PCI function {address} is listed twice")
         class_code = int(identity[1], 16) << 8 | int(identity[6] or "0", 16)
         bridge = element.get("type") == "Bridge"
         _domain, first, last = _buses(element) if bridge else (None, None, None)

@@ -109,12 +109,12 @@ def check_nccl(text: str) -> None:
     """Raise TopologyError if NCCL would refuse the file, skip a part of it, or misread a value."""
     system = _checked(text)
     if system.dialect is not NCCL:
-        raise _error(system, f"version is {system.dialect.version}, and NCCL reads {NCCL.version} only")
+        raise _error(system, f"version is {system.dialect.version}, but NCCL reads {NCCL.version} only")
     seen: set[str] = set()
     for element in _all(system):
         busid = element.attributes.get("busid", "") if element.tag == "pci" else ""
         if busid in seen:
-            raise _error(element, f"busid {busid} is there twice, and NCCL finds the first only")
+            raise _error(element, f"busid {busid} is listed twice, and NCCL finds only the first")
         seen.update({busid} - {""})
 
 
@@ -253,10 +253,10 @@ def _checked(text: str) -> Element:
         if element.tag == "cpu":
             if element.attributes["numaid"] in numaids:
                 numaid = element.attributes["numaid"]
-                raise _error(element, f"numaid {numaid} is there twice, and NCCL finds the first only")
+                raise _error(element, f"numaid {numaid} is listed twice, and NCCL finds only the first")
             numaids.add(element.attributes["numaid"])
     if int(system.attributes["version"], 0) != system.dialect.version:
-        raise _error(system, f"version is {system.attributes['version']}, and NCCL reads {VERSIONS}")
+        raise _error(system, f"version is {system.attributes['version']}, but NCCL reads {VERSIONS}")
     return system
 
 
@@ -274,10 +274,12 @@ def _check(element: Element) -> None:
     filled = (*FILLED.get(element.tag, ()), *element.dialect.filled.get(element.tag, ()))
     places = {*attributes, *filled}
     if len(places) > MAX_ATTRIBUTES:
-        raise _error(element, f"with those that NCCL adds it has {len(places)} attributes, of {MAX_ATTRIBUTES}")
+        raise _error(element, f"with those that NCCL adds it has {len(places)} attributes, more than {MAX_ATTRIBUTES}")
     for name in INTEGERS.get(element.tag, ()):
         if name in attributes and not INTEGER.fullmatch(attributes[name]):
-            raise _error(element, f"{name} {attributes[name]!r} is no number, and NCCL takes it for 0 or a part of it")
+            raise _error(
+                element, f"{name} {attributes[name]!r} is not a number, and NCCL reads it as 0 or a part of it"
+            )
     if element.tag == "cpu":
         _check_cpu(element)
     elif element.tag == "pci":
@@ -287,12 +289,14 @@ def _check(element: Element) -> None:
 def _check_cpu(cpu: Element) -> None:
     attributes = cpu.attributes
     if attributes["numaid"] != str(int(attributes["numaid"], 0)):
-        raise _error(cpu, f"numaid {attributes['numaid']!r} is not written as the kernel does, and is not found")
+        raise _error(
+            cpu, f"numaid {attributes['numaid']!r} is not written as the kernel writes it, so NCCL does not find it"
+        )
     if "affinity" in attributes and not AFFINITY.fullmatch(attributes["affinity"]):
         raise _error(cpu, f"affinity {attributes['affinity']!r} is not a mask in words of up to 8 digits (0-9, a-f)")
     arch = attributes.get("arch")
     if arch is not None and not arch.startswith(tuple(ARCHITECTURES)):
-        raise _error(cpu, f"arch {arch!r} is none of {', '.join(ARCHITECTURES)}; NCCL takes it for unknown")
+        raise _error(cpu, f"arch {arch!r} is not one of {', '.join(ARCHITECTURES)}; NCCL treats it as unknown")
     if "familyid" in attributes and "modelid" not in attributes and attributes.get("vendor") != "AuthenticAMD":
         raise _error(cpu, "familyid without modelid: NCCL fills in both or none, and stops without modelid on Intel")
 
@@ -304,22 +308,24 @@ def _check_pci(pci: Element) -> None:
     class_text = attributes.get("class")
     if class_text is not None:
         if not CLASS.fullmatch(class_text):
-            raise _error(pci, f"class {class_text!r} is not 0x and digits (0-9, a-f); NCCL takes it for a switch")
+            raise _error(pci, f"class {class_text!r} is not 0x and digits (0-9, a-f); NCCL treats it as a switch")
         ends = RCCL_ENDS if pci.dialect is RCCL else ENDS
         if pci.all("pci") and class_text.startswith(tuple(ends)):
             raise _error(pci, f"class {class_text} is a device's: NCCL does not look at the pci elements below it")
     for name in IDS:
         if name in attributes and not ID.fullmatch(attributes[name]):
-            raise _error(pci, f"{name} {attributes[name]!r} is no id (0x10de)")
+            raise _error(pci, f"{name} {attributes[name]!r} is not an id (0x10de)")
     # NCCL writes an empty value for a device that is not in /sys, and takes it for 8 GT/s, 16 lanes.
     speed, width = attributes.get("link_speed", ""), attributes.get("link_width", "")
     if speed and _speed(speed) is None:
         known = ", ".join(LINK_SPEEDS)
-        raise _error(pci, f"link_speed {speed!r} is not in NCCL's table, and counts as 8 GT/s; it knows {known}")
+        raise _error(
+            pci, f"link_speed {speed!r} is not in NCCL's table and is treated as 8 GT/s; the table has {known}"
+        )
     if width and not re.fullmatch(r"0|[1-9]\d*", width):
-        raise _error(pci, f"link_width {width!r} is no number of lanes")
+        raise _error(pci, f"link_width {width!r} is not a number of lanes")
     if len(pci.all("nic")) > 1:
-        raise _error(pci, "has several <nic>, and NCCL looks at the first only")
+        raise _error(pci, "has several <nic>, and NCCL uses only the first")
 
 
 def _error(element: Element, reason: str) -> TopologyError:

@@ -118,7 +118,7 @@ def parse(text: str) -> Element:
             position = comment.end()
         elif closing:
             if closing[1] != open_elements[-1].tag:
-                raise _error(line, f"</{closing[1]}> closes what is not open")
+                raise _error(line, f"</{closing[1]}> has no matching opening tag")
             open_elements.pop()
             position = closing.end()
         elif opening:
@@ -130,7 +130,7 @@ def parse(text: str) -> Element:
             name = dialect.name
             if element.tag not in dialect.children.get(above.tag, ()):
                 place = f"below <{above.tag}>" if above.tag else "as the outermost"
-                raise _error(line, f"{name} knows no <{element.tag}> {place} and skips it")
+                raise _error(line, f"{name} does not know <{element.tag}> {place} and skips it")
             count += 1
             above.children.append(element)
             if count > dialect.max_elements:
@@ -149,7 +149,7 @@ def parse(text: str) -> Element:
     if len(open_elements) > 1:
         raise _error(open_elements[-1].line, f"<{open_elements[-1].tag}> is never closed")
     if len(top.children) != 1:
-        raise TopologyError(f"not an NCCL topology: {len(top.children)} elements <system>, wanted one")
+        raise TopologyError(f"not an NCCL topology: {len(top.children)} elements <system>, expected one")
     return top.children[0]
 
 
@@ -160,11 +160,11 @@ def _attributes(opening: re.Match[str], line: int) -> dict[str, str]:
     for spaces, name, value in ATTRIBUTE.findall(opening[2]):
         places += len(spaces)
         if name in found:
-            raise _error(line, f"<{opening[1]}> has {name} twice, and NCCL takes the first")
+            raise _error(line, f"<{opening[1]}> has {name} twice, and NCCL uses the first")
         if max(len(name), len(value)) > MAX_TEXT:
             raise _error(line, f"<{opening[1]}>: {name} is longer than NCCL's {MAX_TEXT} characters")
         if "&" in value:
-            raise _error(line, f"<{opening[1]}>: NCCL takes {name}={value!r} as it is written, it knows no entities")
+            raise _error(line, f"<{opening[1]}>: NCCL reads {name}={value!r} literally, it knows no entities")
         found[name] = value
     if places > MAX_ATTRIBUTES:
         raise _error(line, f"<{opening[1]}> has more than {MAX_ATTRIBUTES} attributes (or spaces between them)")
@@ -175,16 +175,16 @@ def _why(here: str) -> str:
     """Return as text why NCCL cannot continue here."""
     tag = here.split(">", 1)[0]
     if here.startswith("<?"):
-        return "NCCL knows no XML declaration; begin with <system"
+        return "NCCL does not know XML declarations; begin with <system"
     if here.startswith("<!--"):
-        return "a comment that does not end, or whose first word holds a '='"
+        return "a comment that does not end, or whose first word contains a '='"
     if not here.startswith("<"):
         return f"{here[0]!r} between elements: NCCL skips only spaces and line ends there"
     if "\t" in tag or "\n" in tag or "\r" in tag:
         return "a tab or a line end within a tag: NCCL wants spaces between attributes"
     if "'" in tag:
         return "a single quote: older releases of NCCL end a value at a double quote only"
-    return f"{tag[:40]!r} is no element"
+    return f"{tag[:40]!r} is not an element"
 
 
 def _error(line: int, reason: str) -> TopologyError:

@@ -54,7 +54,7 @@ def find_places(files: Files) -> tuple[dict[str, Place], list[str]]:
         if target is None or not ADDRESS.fullmatch(name) or not target.endswith(f"/{name}"):
             raise TopologyError(f"{files.path(TOP)}/{name} is not a link to a PCI function")
         if not any(ROOT_COMPLEX.fullmatch(step) for step in target.split("/")):
-            raise TopologyError(f"{files.path(TOP)}/{name} leads to {target}, which is below no pciDDDD:BB")
+            raise TopologyError(f"{files.path(TOP)}/{name} leads to {target}, which is not below a pciDDDD:BB")
         _add_way(target, found)
     notes: list[str] = []
     if folders:
@@ -107,8 +107,8 @@ def _add_by_buses(files: Files, folders: list[str], found: dict[str, Place]) -> 
         root = ROOT_COMPLEX.fullmatch(place.root_complex)
         if root and place.parent is None and root[2] != "00" and not files.exists(f"sys/devices/{place.root_complex}"):
             text = (
-                f"bus {root[1]}:{root[2]} is below no bridge that was copied, and counts as a root bus of its own: how "
-                "far its devices are from others is not sure; copy /sys with its links (tar)"
+                f"bus {root[1]}:{root[2]} is not below any copied bridge, and is treated as a root bus of its own: the "
+                "distances of its devices from others are uncertain; copy /sys with its links (tar)"
             )
             notes += [text] if text not in notes else []
     return notes

@@ -49,19 +49,23 @@ def read_recording(path: str) -> Host:
     Raises TopologyError naming the path, the detected form, the cause and the next step.
     """
     if "\0" in path:
-        raise TopologyError(f"{path!r} cannot be read: a path holds no NUL character", f"a recording is {FORMS}")
+        raise TopologyError(
+            f"{path!r} cannot be read: a path cannot contain a NUL character", f"a recording is {FORMS}"
+        )
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
             return read_host(_tree(path, path))
         if not stat.S_ISREG(mode):
-            raise TopologyError(f"{path} is {SPECIAL.get(stat.S_IFMT(mode), 'no file')}", f"a recording is {FORMS}")
+            raise TopologyError(f"{path} is {SPECIAL.get(stat.S_IFMT(mode), 'not a file')}", f"a recording is {FORMS}")
         with open(path, "rb") as stream:
             head = stream.read(archives.HEAD_BYTES)
             if not archives.is_archive(head):
                 return _text(path, head + stream.read(LIMIT_TEXT_BYTES + 1))
     except UnicodeEncodeError as error:
-        raise TopologyError(f"{path!r} cannot be read: it holds what is no character", "give another path") from error
+        raise TopologyError(
+            f"{path!r} cannot be read: it contains an invalid character", "give another path"
+        ) from error
     except OSError as error:
         raise TopologyError(f"{path} cannot be read: {error.strerror}", f"a recording is {FORMS}") from error
     with tempfile.TemporaryDirectory() as folder:
@@ -125,12 +129,12 @@ def _tree(folder: str, path: str) -> str:
 def _text(path: str, content: bytes) -> Host:
     if len(content) > LIMIT_TEXT_BYTES:
         raise TopologyError(
-            f"{path} is more than {LIMIT_TEXT_BYTES >> 20} MiB: no recording of a host", f"a recording is {FORMS}"
+            f"{path} is more than {LIMIT_TEXT_BYTES >> 20} MiB: not a recording of a host", f"a recording is {FORMS}"
         )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise TopologyError(f"{path} is no recording: {error}", f"a recording is {FORMS}") from error
+        raise TopologyError(f"{path} is not a recording: {error}", f"a recording is {FORMS}") from error
     # A copy may have NUL characters after its end.
     text = text.rstrip("\0")
     if not text.strip():
@@ -144,14 +148,14 @@ def _text(path: str, content: bytes) -> Host:
         return _named(path, "XML", _xml, text)
     if mark == "{":
         return _named(path, "JSON", _json, text)
-    raise TopologyError(f"{path} is no recording, it begins with {text.lstrip()[:20]!r}", f"a recording is {FORMS}")
+    raise TopologyError(f"{path} is not a recording: it begins with {text.lstrip()[:20]!r}", f"a recording is {FORMS}")
 
 
 def _named(path: str, taken_for: str, reader: Any, text: str) -> Host:
     try:
         return reader(text)
     except TopologyError as error:
-        raise TopologyError(f"{path}, taken for {taken_for}: {error.cause}", error.remedy) from error
+        raise TopologyError(f"{path}, read as {taken_for}: {error.cause}", error.remedy) from error
 
 
 def _xml(text: str) -> Host:

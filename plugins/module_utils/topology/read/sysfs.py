@@ -45,7 +45,7 @@ def read_host(root: str = "/") -> Host:
     files = Files(root)
     if not files.exists("sys/devices/system/cpu") and not files.exists("sys/devices/system/node"):
         raise TopologyError(
-            f"{files.path('sys/devices/system')} holds no cpu and no node: no /sys is mounted there", "mount it"
+            f"{files.path('sys/devices/system')} has no cpu or node directory: /sys is not mounted there", "mount it"
         )
     root_complexes, functions, notes = read_functions(files)
     find_usage(files, functions)
@@ -150,7 +150,7 @@ def _siblings(files: Files, cpus: list[int], known: dict[int, list[int]]) -> lis
         text = files.text_or_none(path)
         core = [cpu] if text is None else parse_list(text, files.path(path))
         if cpu not in core:
-            raise TopologyError(f"{files.path(path)}: {core} does not hold CPU {cpu} itself")
+            raise TopologyError(f"{files.path(path)}: {core} does not include CPU {cpu} itself")
         known.update((sibling, core) for sibling in core)
     here = set(cpus)
     cores = {tuple(cpu for cpu in known[cpu] if cpu in here) for cpu in cpus}

@@ -179,15 +179,15 @@ def _address_bits(features: Iterable[Any]) -> int | None:
 
 
 def _notes(functions: list[Function], passthrough: dict[str, Any], owner: dict[str, str]) -> list[str]:
-    notes = ["vSphere's API does not tell BARs, links, ACS, ATS, MaxReadReq, IOMMU groups and NUMA distances"]
+    notes = ["vSphere's API does not report BARs, links, ACS, ATS, MaxReadReq, IOMMU groups and NUMA distances"]
     if not passthrough:
-        notes.append("the host tells nothing of passthrough: its IOMMU is off, or the account may not read it")
+        notes.append("the host reports nothing about passthrough: its IOMMU is off, or the account may not read it")
     lost = [item.address for item in functions if item.kind in GIVEN and item.numa_node is None]
     if lost:
-        notes.append(f"the host does not tell the NUMA node of {', '.join(lost)}")
+        notes.append(f"the host does not report the NUMA node of {', '.join(lost)}")
     wanting = [
         item.address for item in functions if item.sriov and item.sriov.now and len(item.sriov.vfs) < item.sriov.now
     ]
     if wanting:
-        notes.append(f"vCenter does not tell which functions are the virtual functions of {', '.join(wanting)}")
+        notes.append(f"vCenter does not report which functions are the virtual functions of {', '.join(wanting)}")
     return notes

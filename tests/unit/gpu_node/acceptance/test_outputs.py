@@ -55,7 +55,7 @@ def test_nvbandwidth_s_cells_belong_to_gpus():
         (outputs.perftest_gb_per_s, printed.perftest().split(" 65536")[0], "no row of results"),
         (outputs.perftest_gb_per_s, " Couldn't connect to 10.0.0.2:18515\n", "no row of results"),
         (outputs.nccl_bus_gb_per_s, printed.nccl(wrong=3), "3 wrong values"),
-        (outputs.nccl_bus_gb_per_s, printed.nccl().split("# Out of")[0], "did not come to its end"),
+        (outputs.nccl_bus_gb_per_s, printed.nccl().split("# Out of")[0], "did not finish"),
         (outputs.nccl_bus_gb_per_s, "# Out of bounds values : 0 OK\n", "no row of results"),
         (outputs.nvbandwidth_copies, "", "not what nvbandwidth --json prints"),
         (outputs.nvbandwidth_copies, '{"nvbandwidth": {"error": "no CUDA"}}', "it says: no CUDA"),

@@ -39,7 +39,7 @@ def test_at_its_limit_it_ends_with_all_its_processes(tmp_path):
     note = tmp_path / "pid"
     done = run.run("tool", [tool(tmp_path, f"sleep 60 & echo $! > {note}; wait")], 0.3)
     assert done.status == run.NOT_MEASURED
-    assert done.reason == "it did not end in 0.3 s"
+    assert done.reason == "it did not finish in 0.3 s"
     # timeout(1) has signalled the process group; the orphan disappears once it is reaped.
     child = int(note.read_text())
     for _attempt in range(50):

@@ -95,7 +95,7 @@ def test_mig_of_a_busy_gpu_is_pending_and_no_change_again(tmp_path):
     node.mig, node.busy = ["Enabled", "Enabled"], True
     first = boot.ensure(node, boot.read({}))
     assert first.changed
-    assert f"MIG of GPU {GPU} goes off" in first.pending[0]
+    assert f"MIG of GPU {GPU} is turned off" in first.pending[0]
     second = boot.ensure(node, boot.read({}))
     assert not second.changed
     assert second.pending == first.pending
@@ -163,8 +163,8 @@ def test_at_boot_a_failure_is_reported_after_a_minute(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"clocks_mhz": [1980]}, "is no range"),
-        ({"clocks_mhz": [1980, 1000]}, "is no range"),
+        ({"clocks_mhz": [1980]}, "is not a range"),
+        ({"clocks_mhz": [1980, 1000]}, "is not a range"),
         ({"clocks_mhz": [0, 1000]}, "element 0: 0 is not possible"),
         ({"ring_entries": -1}, "-1 is not possible"),
         ({"rings": 1}, "unknown setting 'rings'"),

@@ -153,8 +153,8 @@ def test_every_installed_package_of_the_driver_is_pinned(tmp_path):
         ({"fingerprints": ["0" * 40]}, f"the key has the fingerprint {FINGERPRINT}, which is not in fingerprints"),
         ({"fingerprints": []}, "not in fingerprints"),
         ({"key": "-----BEGIN\n"}, "no armored public key"),
-        ({"url": "https://a b"}, "not of an archive"),
-        ({"url": "https://a [trusted=yes]"}, "not of an archive"),
+        ({"url": "https://a b"}, "not the URL of an archive"),
+        ({"url": "https://a [trusted=yes]"}, "not the URL of an archive"),
         ({"name": "../x"}, "becomes part of file names"),
         ({"suite": "bookworm"}, "a flat archive"),
         ({"components": ["main"]}, "a flat archive"),
@@ -177,7 +177,7 @@ def test_fingerprints_may_be_written_as_gpg_shows_them(tmp_path):
 
 @pytest.mark.parametrize(
     ("settings", "why"),
-    [({"driver": "1.2.3"}, "1.2.3 is in no row"), ({"extra_packages": ["a=1"]}, "no name of a package")],
+    [({"driver": "1.2.3"}, "1.2.3 is not in the table"), ({"extra_packages": ["a=1"]}, "not the name of a package")],
 )
 def test_a_mistake_in_the_request_is_refused(tmp_path, settings, why):
     with pytest.raises(RequestError, match=why):

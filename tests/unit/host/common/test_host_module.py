@@ -37,8 +37,8 @@ def test_a_host_that_is_not_x86_is_refused_by_what_writes(name, check, monkeypat
     result = json.loads(capsys.readouterr().out)
     assert result["failed"]
     assert result["msg"].endswith(
-        ": the processor of this host is aarch64, and GPU virtual machines are for x86_64 only; nothing was touched; "
-        "such a host can be read and recorded"
+        ": the processor of this host is aarch64, but GPU virtual machines are supported on x86_64 only; "
+        "nothing was changed; such a host can still be read and recorded"
     )
 
 

@@ -65,7 +65,7 @@ def test_a_link_to_nothing_is_not_written_through(system, tmp_path):
     with pytest.raises(HostError) as refused:
         system.replace("/grubenv", b"new")
     assert str(refused.value) == (
-        "cannot write /grubenv: it is a symbolic link to efi/grubenv, where there is nothing; mount the file system "
+        "cannot write /grubenv: it is a symbolic link to efi/grubenv, which does not exist; mount the file system "
         "that it points to, or remove the link"
     )
     assert os.listdir(tmp_path) == ["grubenv"]
@@ -76,7 +76,7 @@ def test_links_in_a_circle(system, tmp_path):
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(HostError) as refused:
         system.replace("/a", b"new")
-    assert str(refused.value) == "cannot write /a: its symbolic links lead in a circle; remove the link"
+    assert str(refused.value) == "cannot write /a: its symbolic links form a loop; remove the link"
 
 
 def test_a_kill_before_the_rename_leaves_the_old_file(system, tmp_path, monkeypatch):

@@ -80,7 +80,7 @@ def test_lockdown_is_told_with_its_ports(switched):
     [
         ({"devices": ["gpu"]}, "acs_by_port: purpose is missing"),
         ({"devices": ["gpu"], "purpose": "speed"}, "acs_by_port: purpose: 'speed'.*virtual_machines"),
-        ({"devices": ["gpus"], "purpose": "bare_metal"}, "'gpus' is no kind"),
+        ({"devices": ["gpus"], "purpose": "bare_metal"}, "'gpus' is not a kind"),
         ({"devices": ["0000:66:00.0"], "purpose": "bare_metal"}, "no device 0000:66:00.0"),
     ],
 )

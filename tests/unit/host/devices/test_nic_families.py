@@ -78,7 +78,7 @@ def ensure(server, **data):
 def test_a_setting_that_a_nic_does_not_know_is_told_and_not_fatal(connectx7):
     outcome = ensure(connectx7)
     assert outcome.failed == ""
-    assert outcome.facts["unknown"] == [f"the firmware of {NIC} knows no SRIOV_EN"]
+    assert outcome.facts["unknown"] == [f"the firmware of {NIC} does not know SRIOV_EN"]
     assert {name: row[2] for name, row in connectx7.firmware[NIC].items()} == {
         "ADVANCED_PCI_SETTINGS": "True(1)",
         "MAX_ACC_OUT_READ": "0",
@@ -90,5 +90,5 @@ def test_a_setting_that_a_nic_does_not_know_is_told_and_not_fatal(connectx7):
 def test_the_inventory_overrides_the_family_and_its_mistakes_are_fatal(connectx7):
     outcome = ensure(connectx7, settings=[{"devices": [NIC], "values": {"MAX_ACC_OUT_READ": 128, "NO_SUCH": 1}}])
     assert connectx7.firmware[NIC]["MAX_ACC_OUT_READ"][2] == "128"
-    assert outcome.failed.startswith(f"nic_firmware: the firmware of {NIC} knows no NO_SUCH: leave it out")
-    assert outcome.facts["unknown"] == [f"the firmware of {NIC} knows no SRIOV_EN"]
+    assert outcome.failed.startswith(f"nic_firmware: the firmware of {NIC} does not know NO_SUCH: leave it out")
+    assert outcome.facts["unknown"] == [f"the firmware of {NIC} does not know SRIOV_EN"]

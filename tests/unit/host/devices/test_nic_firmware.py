@@ -166,15 +166,15 @@ def test_the_other_port_and_vfs_have_the_same_firmware(mellanox):
 @pytest.mark.parametrize(
     ("values", "devices", "message"),
     [
-        ({"ATS_ENABLED": "1\n"}, ["15b3:*"], "is no setting of firmware"),
-        ({"ATS_ENABLED\n": 1}, ["15b3:*"], "is no setting of firmware"),
+        ({"ATS_ENABLED": "1\n"}, ["15b3:*"], "is not a firmware setting"),
+        ({"ATS_ENABLED\n": 1}, ["15b3:*"], "is not a firmware setting"),
         (
             {"ATS_ENABLED": True},
             ["nic\n"],
             r"devices: element 0: 'nic\\n' contains '\\n', which is not a printable character",
         ),
-        ({"ATS_ENABLED": "1; reboot"}, ["15b3:*"], "is no setting of firmware"),
-        ({"ATS_ENABLED": True}, ["0000:15:00.0"], "0000:15:00.0 is no physical function of an NVIDIA/Mellanox NIC"),
+        ({"ATS_ENABLED": "1; reboot"}, ["15b3:*"], "is not a firmware setting"),
+        ({"ATS_ENABLED": True}, ["0000:15:00.0"], "0000:15:00.0 is not a physical function of an NVIDIA/Mellanox NIC"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_set(mellanox, values, devices, message):
@@ -222,8 +222,8 @@ def test_a_key_that_one_nic_lacks_is_named_after_all_else_was_set(two):
     assert (predicted.before, predicted.after) == (done.before, done.after)
     assert (predicted.pending, predicted.failed) == (done.pending, done.failed)
     assert done.failed == (
-        f"nic_firmware: the firmware of {OTHER} knows no RDMA_SELECTIVE_REPEAT_EN: leave it out for this NIC, turn on "
-        "what reveals it (ADVANCED_PCI_SETTINGS), or update the firmware"
+        f"nic_firmware: the firmware of {OTHER} does not know RDMA_SELECTIVE_REPEAT_EN: leave it out for this NIC, "
+        "turn on what reveals it (ADVANCED_PCI_SETTINGS), or update the firmware"
     )
     assert done.facts["failures"] == [done.failed]
     assert next_boot(two, NIC)["RDMA_SELECTIVE_REPEAT_EN"] == "True(1)"
@@ -243,14 +243,14 @@ def test_lockdown_is_named_where_the_tool_fails(two):
     del two.firmware[NIC]
     two.lock_down("integrity")
     assert ensure(two, {"ATS_ENABLED": True}).failed == (
-        f"nic_firmware: {NIC}: mstconfig has no answer for it; kernel lockdown is on (integrity), under which nothing "
-        "may write PCI config space: turn Secure Boot off in the BIOS"
+        f"nic_firmware: {NIC}: mstconfig has no answer for it; kernel lockdown is on (integrity), which blocks all "
+        "writes to PCI config space: turn Secure Boot off in the BIOS"
     )
 
 
 def test_a_key_that_nothing_reveals_is_lacking(mellanox):
     outcome = ensure(mellanox, {"MAX_ACC_OUT_READ": 44})
-    assert outcome.failed.startswith(f"nic_firmware: the firmware of {NIC} knows no MAX_ACC_OUT_READ: ")
+    assert outcome.failed.startswith(f"nic_firmware: the firmware of {NIC} does not know MAX_ACC_OUT_READ: ")
     assert not outcome.changed
 
 
@@ -281,7 +281,7 @@ def test_a_key_that_stays_hidden_after_the_boot_is_lacking(mellanox):
     del mellanox.firmware[NIC]["MAX_ACC_OUT_READ"]
     mellanox.firmware[NIC]["ADVANCED_PCI_SETTINGS"] = ["False(0)", "True(1)", "True(1)"]
     outcome = ensure(mellanox)
-    assert outcome.failed.startswith(f"nic_firmware: the firmware of {NIC} knows no MAX_ACC_OUT_READ: ")
+    assert outcome.failed.startswith(f"nic_firmware: the firmware of {NIC} does not know MAX_ACC_OUT_READ: ")
     assert "MAX_ACC_OUT_READ" not in outcome.pending[0]
 
 

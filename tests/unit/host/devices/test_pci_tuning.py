@@ -103,7 +103,7 @@ def test_lockdown_is_named_with_what_it_forbids_and_the_way_out(server, level):
     assert predicted == done
     assert not done.changed
     assert done.failed == (
-        f"pci_tuning: kernel lockdown is on ({level}), under which nothing may write PCI config space: not set "
+        f"pci_tuning: kernel lockdown is on ({level}), which blocks all writes to PCI config space: not set "
         "acs of 2 devices (0000:10:00.0, 0000:10:01.0) and max_read_request_bytes of 3 devices "
         "(0000:13:00.0, 0000:14:00.0, 0000:15:00.0); turn Secure Boot off in the BIOS, or leave these settings out. "
         "ACS needs no such write where the kernel argument pci=config_acs= sets it at boot (Linux 6.11 has it, 6.15 "
@@ -165,7 +165,7 @@ def test_what_a_port_lacks_is_left_out_of_a_kind_and_refused_by_address(server):
         ({"devices": ["0000:12:00.0"], "acs": ["source_validation"]}, "0000:12:00.0 cannot have acs: it has no ACS"),
         (
             {"devices": ["0000:00:03.0"], "max_read_request_bytes": 512},
-            "cannot have max_read_request_bytes: it is no PCI Express",
+            "cannot have max_read_request_bytes: it is not a PCI Express",
         ),
         (
             {"devices": ["gpu"], "max_read_request_bytes": 8192},
@@ -175,7 +175,7 @@ def test_what_a_port_lacks_is_left_out_of_a_kind_and_refused_by_address(server):
             {"devices": ["gpu"], "acs": ["redirect"]},
             "acs: element 0: 'redirect' is unknown; use one of: 'source",
         ),
-        ({"devices": ["gpu"]}, "nothing is set; give one of max_read_request_bytes"),
+        ({"devices": ["gpu"]}, "no setting is given; give one of max_read_request_bytes"),
         ({"devices": ["0000:66:00.0"], "relaxed_ordering": True}, "no device 0000:66:00.0"),
     ],
 )
@@ -199,7 +199,8 @@ def test_a_vf_has_what_its_function_has(server):
 def test_without_root_the_registers_cannot_be_seen(server):
     server.put(f"{server.directory(GPU)}/config", server.read_bytes(f"{server.directory(GPU)}/config")[:64])
     with pytest.raises(
-        HostError, match=r"0000:13:00.0: only 64 bytes of its config space can be read, which is what others"
+        HostError,
+        match=r"0000:13:00.0: only 64 bytes of its config space can be read, which is the part readable without root",
     ):
         ensure(server)
 

@@ -90,7 +90,7 @@ def test_a_count_stays_while_a_guest_has_a_vf(server):
     del server.effects[:]
     with pytest.raises(
         HostError,
-        match=r"from 4 to 0 all of them have to go.*guest train1 \(process 4711\); stop the guests that use them$",
+        match=r"from 4 to 0 removes all of them.*guest train1 \(process 4711\); stop the guests that use them$",
     ):
         ensure(server, {"functions": [{"devices": [PF], "count": 0}]})
     assert server.effects == []
@@ -110,13 +110,13 @@ def test_a_count_stays_while_the_host_uses_a_vf(server):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"devices": [PF], "count": 8}, "can have 7 VFs, and 8 are wanted"),
+        ({"devices": [PF], "count": 8}, "can have 7 VFs, but 8 are requested"),
         ({"devices": ["0000:99:00.0"], "count": 1}, "no device 0000:99:00.0 on this host"),
-        ({"devices": ["10.0"], "count": 1}, "'10.0' is no kind"),
+        ({"devices": ["10.0"], "count": 1}, "'10.0' is not a kind"),
         ({"devices": ["0000:13:00.0"], "count": 1}, "0000:13:00.0 has no SR-IOV capability"),
         (
             {"devices": [PF], "count": 2, "vfs": [{"index": 2}]},
-            "index is 2, and there will be 2 VFs; use one from 0",
+            "index is 2, but there will be 2 VFs; use one from 0",
         ),
         ({"devices": [PF], "count": 1, "vfs": [{"index": 0, "mac": "03:00:00:00:00:01"}]}, "is a multicast address"),
         (
@@ -143,7 +143,7 @@ def test_a_kind_leaves_out_what_has_no_sriov(server):
 
 def test_a_function_for_guests_makes_no_vfs(server):
     server.bind(PF, "vfio-pci")
-    with pytest.raises(HostError, match=r"is bound to vfio-pci for a guest, which makes no VFs"):
+    with pytest.raises(HostError, match=r"is bound to vfio-pci for a guest, and vfio-pci creates no VFs"):
         ensure(server)
 
 

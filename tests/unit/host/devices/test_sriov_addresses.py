@@ -114,5 +114,5 @@ def test_two_vfs_with_one_guid_are_refused(server):
 
 @pytest.mark.parametrize("guid", ["02:11:22:33:44:55:66", "00:00:00:00:00:00:00:00", "02-11-22-33-44-55-66-77"])
 def test_a_guid_that_is_none_is_refused(server, guid):
-    with pytest.raises(HostError, match="is no GUID; write eight bytes"):
+    with pytest.raises(HostError, match="is not a GUID; write eight bytes"):
         ensure(server, {"devices": [PF], "count": 1, "vfs": [{"index": 0, "port_guid": guid}]})

@@ -51,7 +51,9 @@ def test_released(server):
 def test_a_device_of_a_guest_is_not_released(server):
     ensure(server)
     server.open_by(99, "/dev/vfio/5", ["qemu", "-name", "guest=train1"])
-    with pytest.raises(HostError, match=r"to be released, and in use: 0000:14:00.0: guest train1 \(process 99\)"):
+    with pytest.raises(
+        HostError, match=r"devices to be released are in use: 0000:14:00.0: guest train1 \(process 99\)"
+    ):
         ensure(server, [GPU], [NIC])
 
 
@@ -154,7 +156,7 @@ def test_resets_that_are_known_to_fail_are_named(server):
 
 def test_a_function_with_vfs_stays(server):
     server.poke(f"/sys/bus/pci/devices/{NIC}/sriov_numvfs", "2")
-    with pytest.raises(HostError, match=r"0000:14:00.0 has 2 VFs, which go when its driver goes"):
+    with pytest.raises(HostError, match=r"0000:14:00.0 has 2 VFs, which disappear when its driver is unbound"):
         ensure(server, [NIC])
 
 

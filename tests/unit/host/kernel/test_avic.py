@@ -56,7 +56,7 @@ def test_left_alone_it_is_no_argument(server):
         ({"flags": "fpu svm x2avic"}, "no flag avic in /proc/cpuinfo"),
         ({"family": ZEN2, "flags": "svm avic", "release": "6.12.25"}, "erratum 1235"),
         ({"family": ZEN2, "flags": "svm avic", "release": "6.18.1"}, ""),
-        ({"flags": "svm avic", "release": "5.15.0-100-generic"}, "guests with x2APIC then do without AVIC"),
+        ({"flags": "svm avic", "release": "5.15.0-100-generic"}, "guests with x2APIC then cannot use AVIC"),
         ({"flags": "svm avic", "release": "6.0.1"}, ""),
         ({"release": "5.15.0-100-generic"}, ""),
         ({"family": ZEN5, "release": "6.10.0"}, ""),

@@ -181,7 +181,7 @@ def test_an_environment_block_that_is_too_small(server):
     red_hat(server)
     block = "# GRUB Environment Block\nkernelopts=root=UUID=1\n"
     server.put(boot_loader.ENVIRONMENT, block + "#" * (1024 - len(block)))
-    with pytest.raises(HostError, match=r"grubenv holds 1024 bytes, and with these arguments it would need"):
+    with pytest.raises(HostError, match=r"grubenv can hold 1024 bytes, but needs .* with these arguments"):
         kernel_arguments.ensure(server, {"arguments": [f"a{number}={'x' * 90}" for number in range(12)]})
 
 
@@ -223,7 +223,7 @@ def test_an_amd_host_needs_no_argument_to_turn_it_on(server):
         ({"arguments": ["iommu=pt"], "remove": ["iommu"]}, "iommu cannot be both set and removed"),
         ({"iommu": "off"}, "iommu: 'off' is unknown; use one of: 'passthrough', 'translated'"),
         ({"iommu": "passthrough", "arguments": ["iommu=nopt"]}, "iommu=pt and iommu=nopt contradict each other"),
-        ({"remove": ["a b"]}, "'a b', which is no name"),
+        ({"remove": ["a b"]}, "'a b' is not the name of an argument"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(server, data, message):
@@ -235,7 +235,7 @@ def test_bad_input_is_refused_before_anything_is_written(server, data, message):
 
 
 def test_a_host_that_boots_otherwise(server):
-    with pytest.raises(HostError, match=r"found neither /etc/default/grub .*this host does not boot by GRUB"):
+    with pytest.raises(HostError, match=r"found neither /etc/default/grub .*this host does not boot with GRUB"):
         kernel_arguments.ensure(server, WANT)
 
 

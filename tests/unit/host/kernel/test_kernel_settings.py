@@ -98,7 +98,7 @@ def test_a_value_that_does_not_stay_is_an_error(server):
         ({"governor": 1}, "governor: 1 is not text"),
         ({"idle_exit_latency_us_max": 0}, "idle_exit_latency_us_max: 0"),
         ({"irqbalance_banned_cpus": "2-\n3"}, "irqbalance_banned_cpus: "),
-        ({"irqbalance_banned_cpus": "all"}, "'all' is no list of CPUs"),
+        ({"irqbalance_banned_cpus": "all"}, "'all' is not a list of CPUs"),
         ({"transparent_huge_pages": "sometimes"}, "transparent_huge_pages: 'sometimes' is unknown"),
     ],
 )

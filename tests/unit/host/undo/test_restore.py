@@ -174,7 +174,7 @@ def test_a_host_without_a_record_loses_the_service_alone(server):
 
 def test_a_record_that_cannot_be_read_is_one_clear_error(server):
     server.put(record.RECORD, "{")
-    with pytest.raises(HostError, match=r"gpu_host_before.json is no JSON"):
+    with pytest.raises(HostError, match=r"gpu_host_before.json is not JSON"):
         restore.ensure(server)
 
 

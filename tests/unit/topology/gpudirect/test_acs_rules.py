@@ -30,7 +30,7 @@ def test_the_published_value_and_the_kernels():
 
 @pytest.mark.parametrize("text", ["", "111111", "11111111", "1x111y1", "0x5d"])
 def test_anything_else_is_no_mask(text):
-    with pytest.raises(ValueError, match="no mask of seven ACS bits"):
+    with pytest.raises(ValueError, match="is not a mask of seven ACS bits"):
         Mask(text)
 
 

@@ -51,8 +51,7 @@ def test_what_is_no_model_is_refused(host, says):
     with pytest.raises(TopologyError) as error:
         recognise(host, says)
     assert str(error.value) == (
-        f"accelerators: {name!r}: {value!r} is not vendor:device and whether it is a GPU; write it like "
-        '"1002:744c": true'
+        f'accelerators: {name!r}: {value!r} is not vendor:device with true or false; write it like "1002:744c": true'
     )
 
 
@@ -61,8 +60,8 @@ def test_a_nic_that_is_named_is_refused(host):
     name = f"{nic.vendor_id:04x}:{nic.device_id:04x}"
     with pytest.raises(TopologyError) as error:
         recognise(host, {name: True})
-    assert str(error.value).startswith(f"accelerators: {name} is 0000:")
-    assert str(error.value).endswith(", of class 020000 and kind nic, which is no accelerator; leave it out")
+    assert str(error.value).startswith(f"accelerators: {name} (0000:")
+    assert str(error.value).endswith(") has class 020000 and kind nic, which is not an accelerator; leave it out")
 
 
 def test_models(host):

@@ -31,7 +31,7 @@ def test_the_architecture_is_what_was_read_or_follows_from_an_x86_vendor(cpu: Cp
 @pytest.mark.parametrize("name", ["ppc64le", "ppc64", "aarch64", "i686", "riscv64"])
 def test_another_architecture_is_refused_by_its_name(name: str) -> None:
     assert unsupported(Cpu(name)) == (
-        f"the processor of this host is {name}, and GPU virtual machines are for x86_64 only"
+        f"the processor of this host is {name}, but GPU virtual machines are supported on x86_64 only"
     )
 
 

@@ -57,10 +57,10 @@ BROKEN = {
         f"PCI function {GPU} is listed twice",
     ),
     "no address": (change(GPU, address="13:00.0"), "PCI function '13:00.0': not an address like 0000:3b:00.0"),
-    "an address that is a number": (change(GPU, address=13), "].address is 13, wanted str"),
+    "an address that is a number": (change(GPU, address=13), "].address is 13, expected str"),
     "a parent that is not there": (change(GPU, parent="0000:ff:00.0"), f"{GPU} is below 0000:ff:00.0, which is not"),
-    "a bridge lost": (drop(UPSTREAM), f"{DOWNSTREAM} is below {UPSTREAM}, which is not there"),
-    "a parent that is no bridge": (change(GPU, parent=PF), f"{GPU} is below {PF}, which is no bridge"),
+    "a bridge lost": (drop(UPSTREAM), f"{DOWNSTREAM} is below {UPSTREAM}, which is not listed"),
+    "a parent that is no bridge": (change(GPU, parent=PF), f"{GPU} is below {PF}, which is not a bridge"),
     "a parent elsewhere": (change(GPU, parent="0000:82:00.0"), f"{GPU} is below 0000:82:00.0, which is under another"),
     "its own parent": (
         change(UPSTREAM, parent=UPSTREAM, secondary_bus=None),
@@ -79,19 +79,28 @@ BROKEN = {
     ),
     "a bus outside": (
         change("0000:12:01.0", secondary_bus=0x40, subordinate_bus=0x40),
-        "bridge 0000:12:01.0 has the buses 40-40, and 0000:11:00.0 above it 12-14",
+        "bridge 0000:12:01.0 has the buses 40-40, but 0000:11:00.0 above it has 12-14",
     ),
     "a bus of the parent's": (change(UPSTREAM, secondary_bus=0x11), f"bridge {UPSTREAM} has the buses 11-14"),
     "a last bus before the first": (
         change(PORT, subordinate_bus=0x10),
-        f"bridge {PORT} has the buses 11-10, which cannot be",
+        f"bridge {PORT} has the buses 11-10, which are not valid",
     ),
-    "a bus that is none": (change(PORT, secondary_bus=300), "has the buses 12c-14, which cannot be"),
-    "the root bus of another": (change(UPSTREAM, parent=None), f"{UPSTREAM} is below no bridge, and the root bus of"),
-    "a kind that is none": (change(GPU, kind="tpu"), f"{GPU} is of kind 'tpu'; there are bridge, gpu"),
-    "a port type that is none": (change(PORT, port_type="port"), f"{PORT} has port_type 'port'; there are endpoint"),
+    "a bus that is none": (change(PORT, secondary_bus=300), "has the buses 12c-14, which are not valid"),
+    "the root bus of another": (
+        change(UPSTREAM, parent=None),
+        f"{UPSTREAM} is not below a bridge, but the root bus of",
+    ),
+    "a kind that is none": (change(GPU, kind="tpu"), f"{GPU} is of kind 'tpu'; valid values: bridge, gpu"),
+    "a port type that is none": (
+        change(PORT, port_type="port"),
+        f"{PORT} has port_type 'port'; valid values: endpoint",
+    ),
     "no such root complex": (change(GPU, root_complex="pci0000:77"), "below root complex 'pci0000:77', which is not"),
-    "a root complex lost": (lambda data: data["root_complexes"].pop(), "root complex 'pci0000:80', which is not there"),
+    "a root complex lost": (
+        lambda data: data["root_complexes"].pop(),
+        "root complex 'pci0000:80', which is not listed",
+    ),
     "a root complex twice": (
         lambda data: data["root_complexes"].append(dict(data["root_complexes"][0])),
         "root complex 'pci0000:00' is listed twice",
@@ -100,53 +109,53 @@ BROKEN = {
         lambda data: data["root_complexes"][1].update(domain=1),
         "has another PCI domain than its root complex pci0000:10",
     ),
-    "a node of -1": (change(GPU, numa_node=-1), f"{GPU}: numa_node is -1, it is the number of a node or, where that"),
-    "a node that is text": (change(GPU, numa_node="0"), f"{GPU}).numa_node is '0', wanted int"),
-    "a group of text": (change(GPU, iommu_group="4"), f"{GPU}).iommu_group is '4', wanted int"),
-    "a vendor of text": (change(GPU, vendor_id="10de"), f"{GPU}).vendor_id is '10de', wanted int"),
+    "a node of -1": (change(GPU, numa_node=-1), f"{GPU}: numa_node is -1, but must be the number of a node, or null"),
+    "a node that is text": (change(GPU, numa_node="0"), f"{GPU}).numa_node is '0', expected int"),
+    "a group of text": (change(GPU, iommu_group="4"), f"{GPU}).iommu_group is '4', expected int"),
+    "a vendor of text": (change(GPU, vendor_id="10de"), f"{GPU}).vendor_id is '10de', expected int"),
     "a BAR of nothing": (
         lambda data: function(data, GPU)["bars"][0].update(size_bytes=0),
-        f"{GPU}: BAR 1 is of 0 bytes",
+        f"{GPU}: BAR 1 is not valid: 0 bytes",
     ),
     "a BAR of text": (
         lambda data: function(data, GPU)["bars"][0].update(size_bytes="1"),
-        f"{GPU}).bars[0].size_bytes is '1', wanted int",
+        f"{GPU}).bars[0].size_bytes is '1', expected int",
     ),
     "a VF's BAR": (lambda data: function(data, PF)["sriov"]["vf_bars"][0].update(width_bits=16), "16 bit"),
-    "a VF lost": (drop(VF), f"{PF} has the virtual function {VF}, which is not there"),
+    "a VF lost": (drop(VF), f"{PF} has the virtual function {VF}, which is not listed"),
     "a VF without its function": (
         change(VF, physical_function="0000:16:00.0"),
         f"{VF} is a virtual function of 0000:16",
     ),
-    "a CPU twice": (node(1, cpus=[0, 4]), "CPU 0 of NUMA node 1 is on node 0 too"),
-    "siblings elsewhere": (node(1, siblings=[[0, 1]]), "NUMA node 1: its siblings are not its CPUs"),
-    "siblings of text": (node(1, siblings=["ab"]), "numa_nodes[1].siblings[0] is 'ab', wanted a list"),
-    "CPUs that are text": (node(0, cpus="0-3"), "numa_nodes[0].cpus is '0-3', wanted a list"),
+    "a CPU twice": (node(1, cpus=[0, 4]), "CPU 0 of NUMA node 1 is also on node 0"),
+    "siblings elsewhere": (node(1, siblings=[[0, 1]]), "NUMA node 1: its siblings do not list each of its CPUs"),
+    "siblings of text": (node(1, siblings=["ab"]), "numa_nodes[1].siblings[0] is 'ab', expected a list"),
+    "CPUs that are text": (node(0, cpus="0-3"), "numa_nodes[0].cpus is '0-3', expected a list"),
     "a node twice": (node(1, id=0), "NUMA node 0 is listed twice"),
     "memory below zero": (node(0, memory_bytes=-1), "NUMA node 0: its memory is -1 bytes"),
-    "distances of text": (node(0, distances={"0": "near"}), "numa_nodes[0].distances['0'] is 'near', wanted int"),
+    "distances of text": (node(0, distances={"0": "near"}), "numa_nodes[0].distances['0'] is 'near', expected int"),
     **{
         f"a distance of {distance}": (
             node(0, distances={"0": 10, "1": distance}),
-            f"NUMA node 0: its distance to node 1 is {distance}, and ACPI's SLIT has 10 to 255",
+            f"NUMA node 0: its distance to node 1 is {distance}, but ACPI's SLIT has 10 to 255",
         )
         for distance in (999, 256, 9, 5, 0, -1)
     },
     **{
         f"a distance of {distance} to itself": (
             node(0, distances={"0": distance}),
-            f"NUMA node 0: its distance to itself is {distance}, and ACPI's SLIT has 10 there",
+            f"NUMA node 0: its distance to itself is {distance}, but ACPI's SLIT has 10 there",
         )
         for distance in (20, 9, 0)
     },
     "distances to what is no node": (node(0, distances={"x": 10}), "NUMA node 0: it has a distance to 'x', which is"),
     "an interface of another class": (
         change(GPU, interfaces={"(": ["eth0"]}),
-        f"{GPU} has interfaces of class '('; there are block, net, rdma",
+        f"{GPU} has interfaces of class '('; valid values: block, net, rdma",
     ),
     "more bridges than buses": (
         lambda data: data["functions"].extend(chain_of_bridges(257)),
-        "PCI function 0000:f0:00.0 is below 256 bridges or more, and a PCI domain has 256 buses",
+        "PCI function 0000:f0:00.0 is below 256 bridges or more, but a PCI domain has 256 buses",
     ),
     "more address bits than there can be": (
         lambda data: data["cpu"].update(physical_address_bits=1 << 40),
@@ -156,8 +165,11 @@ BROKEN = {
         lambda data: data["cpu"].update(physical_address_bits=0),
         "the processor has 0 physical address",
     ),
-    "an id of more than 16 bits": (change(GPU, device_id=0x10000), f"{GPU}: device_id is 65536, of 16 bits"),
-    "a class below 0": (change(GPU, class_code=-1), f"{GPU}: class_code is -1, of 24 bits"),
+    "an id of more than 16 bits": (
+        change(GPU, device_id=0x10000),
+        f"{GPU}: device_id is 65536, which does not fit in 16 bits",
+    ),
+    "a class below 0": (change(GPU, class_code=-1), f"{GPU}: class_code is -1, which does not fit in 24 bits"),
     "a link of no lanes": (
         lambda data: function(data, GPU)["link"].update(max_width=-1),
         f"{GPU}: its link has -1 lanes",
@@ -214,5 +226,5 @@ def test_what_is_odd_but_true_passes(data, name):
 @pytest.mark.parametrize("value", [None, 1, "text", {"a": 1}, [None], [1], ["text"], [[]], [{}]])
 def test_parts_of_another_shape(data, place, value):
     data[place] = value
-    with pytest.raises(TopologyError, match=r"not a whole topology|contradicts itself"):
+    with pytest.raises(TopologyError, match=r"not a complete topology|contradicts itself"):
         Host.from_dict(data)

@@ -30,7 +30,7 @@ def test_another_format(data):
 def test_a_missing_part(host, key):
     data = host.to_dict()
     del data[key]
-    with pytest.raises(TopologyError, match=f"not a whole topology: '{key}'"):
+    with pytest.raises(TopologyError, match=f"not a complete topology: '{key}'"):
         Host.from_dict(data)
 
 
@@ -38,7 +38,7 @@ def test_a_missing_part(host, key):
 def test_an_object_that_is_none(host, distances):
     data = host.to_dict()
     data["numa_nodes"][0]["distances"] = distances
-    with pytest.raises(TopologyError, match=r"distances.* is .*, wanted an object"):
+    with pytest.raises(TopologyError, match=r"distances.* is .*, expected an object"):
         Host.from_dict(data)
 
 
@@ -74,7 +74,7 @@ def test_ansibles_own_numbers_and_texts_are_numbers_and_texts(host):
     data["cpu"]["vendor"] = Text(data["cpu"]["vendor"])
     assert Host.from_dict(data).to_dict() == host.to_dict()
     data["numa_nodes"][0]["id"] = True
-    with pytest.raises(TopologyError, match=r"numa_nodes\[0\]\.id is True, wanted int"):
+    with pytest.raises(TopologyError, match=r"numa_nodes\[0\]\.id is True, expected int"):
         Host.from_dict(data)
 
 

@@ -93,12 +93,12 @@ def test_malformed_bitmaps(text):
         ('<topology version="2.0">', '<topology version="4.0">', "is not hwloc XML 1.x, 2.x or 3.x of a machine"),
         ('<topology version="2.0">', '<topology version="two">', "is not hwloc XML 1.x, 2.x or 3.x of a machine"),
         ('type="Machine"', 'type="Rack"', "is not hwloc XML"),
-        ('pci_busid="0000:3b:00.0"', 'pci_busid="3b:00.0"', "pci_busid '3b:00.0' .* not an address and its ids"),
-        ("0207 [15b3:1013]", "0207 15b3:1013", "not an address and its ids"),
+        ('pci_busid="0000:3b:00.0"', 'pci_busid="3b:00.0"', "pci_busid '3b:00.0' .* not an address and ids"),
+        ("0207 [15b3:1013]", "0207 15b3:1013", "not an address and ids"),
         ("0000:[3b-3b]", "3b-3b", "bridge 0000:3a:00.0 has no usable bridge_pci '3b-3b'"),
-        ("0001:00:02.0", "0000:3b:00.0", "0000:3b:00.0 is there twice"),
+        ("0001:00:02.0", "0000:3b:00.0", "0000:3b:00.0 is listed twice"),
         ('kind="5"', 'kind="five"', "kind is 'five', not a number"),
-        ('bridge_type="0-1" bridge_pci="0001:[00-00]"', 'bridge_type="x"', "not an address and its ids"),
+        ('bridge_type="0-1" bridge_pci="0001:[00-00]"', 'bridge_type="x"', "not an address and ids"),
         ('cpuset="0x00000005"', 'cpuset="5"', "'5' is not a finite hwloc bitmap"),
         ('os_index="1" cpuset', 'os_index="one" cpuset', "NUMANode object: os_index is 'one', not a number"),
         ("21 10 </u64values>", "21 </u64values>", "3 NUMA distances between 2 nodes"),
@@ -260,5 +260,5 @@ def test_objects_in_objects_without_end():
 
 def test_a_function_below_no_host_bridge():
     stray = '<object type="PCIDev" pci_busid="0000:01:00.0" pci_type="0200 [8086:1572] [8086:0000] 01"/>'
-    with pytest.raises(TopologyError, match=r"0000:01:00\.0 is below no host bridge"):
+    with pytest.raises(TopologyError, match=r"0000:01:00\.0 is not below a host bridge"):
         read_hwloc(xml().replace("</object>\n  <distances2", f"{stray}</object>\n  <distances2"))

@@ -106,7 +106,7 @@ def test_what_no_machine_has_is_refused() -> None:
     """NCCL accepts the file, but the host read from it would have each CPU of node 1 twice."""
     text = DUMP.replace('affinity="0000000e,000000f0"', 'affinity="0000000e,000000ff"')
     check_nccl(text)
-    with pytest.raises(TopologyError, match="CPU 0 of NUMA node 1 is on node 0 too"):
+    with pytest.raises(TopologyError, match="CPU 0 of NUMA node 1 is also on node 0"):
         read_nccl(text)
     with pytest.raises(TopologyError, match=r"'0000:98:20\.0': not an address like"):
         read_nccl(DUMP.replace("0000:98:00.0", "0000:98:20.0"))
@@ -135,32 +135,32 @@ ATTRIBUTES = " ".join(f'a{number}="1"' for number in range(9))
     ("was", "becomes", "said"),
     [
         # Text that NCCL's parser cannot read.
-        ("<!-- a server -->", '<?xml version="1.0"?>', "line 1: NCCL knows no XML declaration"),
-        ("<!-- a server -->", "<!--a=b-->", "first word holds a '='"),
+        ("<!-- a server -->", '<?xml version="1.0"?>', "line 1: NCCL does not know XML declarations"),
+        ("<!-- a server -->", "<!--a=b-->", "first word contains a '='"),
         ("<!-- a server -->", "<!-- a server", "does not end"),
         ("    <nic>\n", "\t<nic>\n", "'\\t' between elements"),
         ("<cpu host_hash", "<cpu\nhost_hash", "a tab or a line end within a tag"),
         ("<cpu host_hash", "<cpu\thost_hash", "a tab or a line end within a tag"),
         ('version="1"', "version='1'", "a single quote"),
-        ('version="1"', "version=1", "is no element"),
+        ('version="1"', "version=1", "is not an element"),
         ("</system>\n", "", "line 2: <system> is never closed"),
-        ("  </cpu>\n</system>", "</system>\n", "</system> closes what is not open"),
+        ("  </cpu>\n</system>", "</system>\n", "</system> has no matching opening tag"),
         ('vendor="GenuineIntel"', 'vendor="&quot;"', "no entities"),
         ('vendor="GenuineIntel"', f'vendor="{"x" * 254}"', "longer than NCCL's 253"),
         ('numaid="0"', 'numaid="0" numaid="0"', "numaid twice"),
         ('numaid="0" ', f'numaid="0" {ATTRIBUTES} b="" ', "more than 16 attributes"),
         ('numaid="0" ', f'numaid="0"{" " * 12}', "more than 16 attributes"),
         # Text that NCCL skips or at which it stops.
-        ("<nic>\n      <net name", "<NIC>\n      <net name", "knows no <NIC> below <cpu>"),
-        ('<net name="lo"/>', '<gpu dev="0"/>', "knows no <gpu> below <nic>"),
+        ("<nic>\n      <net name", "<NIC>\n      <net name", "does not know <NIC> below <cpu>"),
+        ('<net name="lo"/>', '<gpu dev="0"/>', "does not know <gpu> below <nic>"),
         (
             "</system>\n",
             f'<cpu numaid="3">{devices(129, 2)}</cpu><cpu numaid="4">{devices(120, 3)}</cpu></system>',
             "255",
         ),
         ("</system>\n", "</system>\n<system/>\n", "2 elements <system>"),
-        ('version="1"', 'version="3"', "version is 3, and NCCL reads 1 only, RCCL 2"),
-        ('version="1"', 'version="2"', "line 7: RCCL knows no <nvlink> below <gpu> and skips it"),
+        ('version="1"', 'version="3"', "version is 3, but NCCL reads 1 only, RCCL 2"),
+        ('version="1"', 'version="2"', "line 7: RCCL does not know <nvlink> below <gpu> and skips it"),
         ('<system version="1"', '<system name="a"', "<system>: version is missing"),
         ('numaid="1" ', "", "<cpu>: numaid is missing"),
         ('busid="0000:98:00.0" ', "", "<pci>: busid is missing"),
@@ -170,21 +170,21 @@ ATTRIBUTES = " ".join(f'a{number}="1"' for number in range(9))
         # With busid, class and link_width it has 12 attributes, and NCCL adds five.
         ('class="0x020000"', f'class="0x020000" {ATTRIBUTES}', "with those that NCCL adds it has 17 attributes"),
         # Text that NCCL misreads.
-        ('numaid="1"', 'numaid="one"', "numaid 'one' is no number"),
-        ('numaid="1"', 'numaid="0x1"', "not written as the kernel does"),
-        ('numaid="1"', 'numaid="0"', "numaid 0 is there twice"),
+        ('numaid="1"', 'numaid="one"', "numaid 'one' is not a number"),
+        ('numaid="1"', 'numaid="0x1"', "not written as the kernel writes it"),
+        ('numaid="1"', 'numaid="0"', "numaid 0 is listed twice"),
         ('busid="0000:1c:00.0"', 'busid="0000:1C:00.0"', "not a PCI address in lower case"),
         ('busid="0000:1c:00.0"', 'busid="1c:00.0"', "not a PCI address in lower case"),
         ('affinity="0000000e,', 'affinity="e-f,', "is not a mask"),
         ('affinity="0000000e,000000f0"', 'affinity=""', "is not a mask"),
-        ('arch="x86_64"', 'arch="aarch64"', "arch 'aarch64' is none of x86_64, arm64, ppc64"),
-        ('class="0x020000"', 'class="020000"', "NCCL takes it for a switch"),
+        ('arch="x86_64"', 'arch="aarch64"', "arch 'aarch64' is not one of x86_64, arm64, ppc64"),
+        ('class="0x020000"', 'class="020000"', "NCCL treats it as a switch"),
         ('0000:16:00.0" class="0x060400"', '0000:16:00.0" class="0x020000"', "class 0x020000 is a device's"),
-        ('vendor="0x15b3"', 'vendor="Mellanox"', "vendor 'Mellanox' is no id"),
-        ('link_speed="16 GT/s"', 'link_speed="16.0 GT/s"', "counts as 8 GT/s"),
-        ('link_speed="16 GT/s"', 'link_speed="128.0 GT/s PCIe"', "counts as 8 GT/s"),
-        ('link_width="8"', 'link_width="x8"', "no number of lanes"),
-        ('count="5"', 'count="five"', "count 'five' is no number"),
+        ('vendor="0x15b3"', 'vendor="Mellanox"', "vendor 'Mellanox' is not an id"),
+        ('link_speed="16 GT/s"', 'link_speed="16.0 GT/s"', "is treated as 8 GT/s"),
+        ('link_speed="16 GT/s"', 'link_speed="128.0 GT/s PCIe"', "is treated as 8 GT/s"),
+        ('link_width="8"', 'link_width="x8"', "not a number of lanes"),
+        ('count="5"', 'count="five"', "count 'five' is not a number"),
         ("        </nic>\n", "        </nic>\n        <nic/>\n", "several <nic>"),
     ],
 )
@@ -245,7 +245,7 @@ def test_nccl_itself_would_not_read_rccl_s_file() -> None:
         check_nccl(RCCL_DUMP)
     assert (
         str(error.value)
-        == "NCCL topology, line 1: <system>: version is 2, and NCCL reads 1 only; read or record the host again"
+        == "NCCL topology, line 1: <system>: version is 2, but NCCL reads 1 only; read or record the host again"
     )
 
 
@@ -253,13 +253,13 @@ def test_nccl_itself_would_not_read_rccl_s_file() -> None:
     ("was", "becomes", "said"),
     [
         (' count="1"', "", "line 7: <xgmi>: count is missing"),
-        ('count="1"', 'count="one"', "line 7: <xgmi>: count 'one' is no number"),
+        ('count="1"', 'count="one"', "line 7: <xgmi>: count 'one' is not a number"),
         ('target="0000:c7:00.0" ', "", "line 7: <xgmi>: target is missing"),
-        ("<xgmi ", "<c2c ", "line 7: RCCL knows no <c2c> below <gpu> and skips it"),
+        ("<xgmi ", "<c2c ", "line 7: RCCL does not know <c2c> below <gpu> and skips it"),
         ('c1:00.0" class="0x060400"', 'c1:00.0" class="0x120000"', "class 0x120000 is a device's"),
         # With the attributes that RCCL adds, it is one more than there is space for.
-        ('gcn="gfx942"', " ".join(f'a{number}="1"' for number in range(9)), "it has 17 attributes, of 16"),
-        ('version="2"', 'version="1"', "line 7: NCCL knows no <xgmi> below <gpu> and skips it"),
+        ('gcn="gfx942"', " ".join(f'a{number}="1"' for number in range(9)), "it has 17 attributes, more than 16"),
+        ('version="2"', 'version="1"', "line 7: NCCL does not know <xgmi> below <gpu> and skips it"),
     ],
 )
 def test_what_rccl_would_not_take(was: str, becomes: str, said: str) -> None:
@@ -286,8 +286,8 @@ def test_of_devices_with_one_address_the_first_is_read_and_the_other_named() -> 
     with pytest.raises(TopologyError) as error:
         check_nccl(text)
     assert str(error.value) == (
-        "NCCL topology, line 25: <pci 0000:18:00.0>: busid 0000:18:00.0 is there twice, and NCCL finds the first only; "
-        "read or record the host again"
+        "NCCL topology, line 25: <pci 0000:18:00.0>: busid 0000:18:00.0 is listed twice, and NCCL finds only the "
+        "first; read or record the host again"
     )
     host = read_nccl(text)
     assert host.function("0000:18:00.0").kind == "gpu"

@@ -128,21 +128,24 @@ WHOLE = json.dumps({"format": "sailloft-topology/1", "numa_nodes": [], "root_com
         (" \n", "is empty; a recording is a directory"),
         (b"\0" * 9, "is empty; a recording is a directory"),
         (NCCL.replace("</system>", "\n\x01</system>"), ", line 2: the control character '\\x01'; a recording is"),
-        (WHOLE.replace("}", ', "kernel_release": "\\ud800"}'), "kernel_release is '\\ud800', with a character that no"),
+        (
+            WHOLE.replace("}", ', "kernel_release": "\\ud800"}'),
+            "kernel_release is '\\ud800', which contains an invalid",
+        ),
         (
             WHOLE.replace("}", ', "kernel_arguments": ["a\\u0000"]}'),
-            "kernel_arguments[0] is 'a\\x00', with a character",
+            "kernel_arguments[0] is 'a\\x00', which contains an invalid",
         ),
         ("GPU0 GPU1\n", "begins with 'GPU0 GPU1\\n'; a recording is"),
-        (b"\x7fELF\x02\xff", "is no recording: 'utf-8'"),
-        (WHOLE[:-20], "taken for JSON: not JSON, or cut short"),
-        ('{"a":' * 100_000, "taken for JSON: not JSON, or cut short"),
-        ("{}", "taken for JSON: not a topology: its format is None"),
-        ('{"topology": 3}', "taken for JSON: not a topology: its format is 'int'"),
+        (b"\x7fELF\x02\xff", "is not a recording: 'utf-8'"),
+        (WHOLE[:-20], "read as JSON: not JSON, or cut short"),
+        ('{"a":' * 100_000, "read as JSON: not JSON, or cut short"),
+        ("{}", "read as JSON: not a topology: its format is None"),
+        ('{"topology": 3}', "read as JSON: not a topology: its format is 'int'"),
         (WHOLE.replace("/1", "/9"), "its format is 'sailloft-topology/9'"),
-        (WHOLE.replace('"functions": []', '"functions": [{}]'), "taken for JSON: not a whole topology"),
-        (HWLOC[:-30], "taken for XML: not XML"),
-        ("<", "taken for XML: not XML, or cut short"),
+        (WHOLE.replace('"functions": []', '"functions": [{}]'), "read as JSON: not a complete topology"),
+        (HWLOC[:-30], "read as XML: not XML"),
+        ("<", "read as XML: not XML, or cut short"),
         ("<domain/>", "its root element is <domain>; that of hwloc XML is <topology>"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><topology>&b;</topology>', "it declares entities"),
         ("<topology version='1.0'/>", "is not hwloc XML 1.x, 2.x or 3.x of a machine; write it with lstopo"),
@@ -169,10 +172,10 @@ def no_recording(path: object) -> str:
 
 def test_a_path_that_cannot_be_one():
     assert no_recording("/tmp/a\0b") == (
-        f"'/tmp/a\\x00b' cannot be read: a path holds no NUL character; a recording is {recordings.FORMS}"
+        f"'/tmp/a\\x00b' cannot be read: a path cannot contain a NUL character; a recording is {recordings.FORMS}"
     )
     assert no_recording("/tmp/\ud800") == (
-        "'/tmp/\\ud800' cannot be read: it holds what is no character; give another path"
+        "'/tmp/\\ud800' cannot be read: it contains an invalid character; give another path"
     )
 
 
@@ -192,7 +195,7 @@ def test_a_file_that_is_larger_than_any_recording(tmp_path):
         stream.write(b"{" + b" " * archives.HEAD_BYTES)
         stream.truncate(recordings.LIMIT_TEXT_BYTES + 1)
     assert no_recording(path) == (
-        f"{path} is more than 64 MiB: no recording of a host; a recording is {recordings.FORMS}"
+        f"{path} is more than 64 MiB: not a recording of a host; a recording is {recordings.FORMS}"
     )
 
 
@@ -236,7 +239,7 @@ def test_a_tar_that_leads_out_of_its_tree_or_holds_something_else_is_refused(tmp
     with pytest.raises(TopologyError) as error:
         read_recording(path)
     assert str(error.value).startswith(path)
-    assert "nothing of this tar is used" in str(error.value) or "not to be unpacked" in str(error.value)
+    assert "nothing in this tar is used" in str(error.value) or "cannot be unpacked" in str(error.value)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -287,7 +290,7 @@ def test_size_and_number_are_bounded(built, tmp_path, monkeypatch):
     with pytest.raises(TopologyError, match="more than 5 files"):
         read_recording(path)
     monkeypatch.setattr(archives, "LIMIT_BYTES", 4096)
-    with pytest.raises(TopologyError, match="unpacked it is more than"):
+    with pytest.raises(TopologyError, match="more than 0 MiB when unpacked"):
         read_recording(path)
 
 
@@ -308,7 +311,7 @@ def test_a_file_that_is_more_than_what_lies_in_the_tar_is_refused_before_it_is_r
     path = written(tmp_path, stream.getvalue())
     with pytest.raises(TopologyError) as error:
         read_recording(path)
-    assert str(error.value) == f"{path}: unpacked it is more than 256 MiB: no recording of a host; {archives.REMEDY}"
+    assert str(error.value) == f"{path}: more than 256 MiB when unpacked: not a recording of a host; {archives.REMEDY}"
 
 
 def test_a_sparse_file_is_refused_by_name(tmp_path):

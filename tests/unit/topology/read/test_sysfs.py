@@ -25,7 +25,7 @@ def test_an_empty_machine_is_a_machine(machine):
 
 
 def test_no_sys_there(tmp_path):
-    with pytest.raises(TopologyError, match=f"{tmp_path}/sys/devices/system holds no cpu and no node"):
+    with pytest.raises(TopologyError, match=f"{tmp_path}/sys/devices/system has no cpu or node directory"):
         read_host(str(tmp_path))
 
 

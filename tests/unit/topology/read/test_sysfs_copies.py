@@ -68,8 +68,8 @@ def test_folders_in_place_of_links(two_switches, tree):
     if not tree:
         (machine.root / "sys/devices/pci0000:3a").rmdir()
         assert machine.read().notes == [
-            "bus 0000:3a is below no bridge that was copied, and counts as a root bus of its own: how far its devices "
-            "are from others is not sure; copy /sys with its links (tar)"
+            "bus 0000:3a is not below any copied bridge, and is treated as a root bus of its own: the distances of "
+            "its devices from others are uncertain; copy /sys with its links (tar)"
         ]
         # Bus 0 is known to be a root bus even without its folder.
         (machine.root / "sys/devices/pci0000:00").rmdir()
@@ -94,7 +94,7 @@ def test_a_function_of_which_little_was_copied(machine):
     function = machine.one()
     assert (function.class_code, function.vendor_id, function.device_id) == (0x030200, 0, 0)
     assert (function.subsystem_vendor_id, function.numa_node) == (None, None)
-    assert machine.read().notes == ["vendor and device of 0000:00:01.0 were not copied, so that its kind is not known"]
+    assert machine.read().notes == ["vendor and device of 0000:00:01.0 were not copied, so its kind is not known"]
     for name, value in {
         "vendor": "10de",
         "device": "2330",

@@ -21,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
         ("node/node0/distance", "10 21", r"node0/distance: .*one number for each node of \[0\]"),
         ("node/node0/distance", "ten", "node0/distance"),
         ("node/node0/distance", "²", "node0/distance"),
-        ("cpu/cpu1/topology/thread_siblings_list", "0", r"thread_siblings_list: \[0\] does not hold CPU 1"),
+        ("cpu/cpu1/topology/thread_siblings_list", "0", r"thread_siblings_list: \[0\] does not include CPU 1"),
     ],
 )
 def test_malformed_nodes(machine, path, text, message):
@@ -35,7 +35,7 @@ def test_malformed_nodes(machine, path, text, message):
 
 def test_vfs_that_are_not_all_there(machine):
     machine.pci("pci0000:00/0000:00:01.0", sriov_totalvfs="4", sriov_numvfs="2")
-    with pytest.raises(TopologyError, match=r"0000:00:01\.0/sriov_numvfs says 2, and 0 VFs are there; read again"):
+    with pytest.raises(TopologyError, match=r"0000:00:01\.0/sriov_numvfs says 2, but 0 VFs are there; read again"):
         machine.read()
 
 
@@ -77,7 +77,7 @@ def test_malformed_node_of_a_function(machine):
 
 def test_what_is_no_function_among_the_devices(machine):
     machine.link("sys/bus/pci/devices/0000:00:01.0", "sys/devices/platform/0000:00:01.0")
-    with pytest.raises(TopologyError, match="below no pciDDDD:BB"):
+    with pytest.raises(TopologyError, match="not below a pciDDDD:BB"):
         machine.read()
     (machine.root / "sys/bus/pci/devices/0000:00:01.0").unlink()
     machine.write("sys/bus/pci/devices/0000:00:02.0", "")
@@ -90,7 +90,7 @@ def test_nodes_that_share_cpus_are_an_error_that_names_the_path(machine):
     with pytest.raises(TopologyError) as error:
         machine.read()
     assert str(error.value) == (
-        f"{machine.root}/sys: the topology contradicts itself: CPU 1 of NUMA node 1 is on node 0 too, or has a number "
+        f"{machine.root}/sys: the topology contradicts itself: CPU 1 of NUMA node 1 is also on node 0, or has a number "
         "below 0; read it again with host_topology_info"
     )
 
@@ -103,7 +103,7 @@ def test_a_pipe_in_place_of_a_file_makes_nobody_wait(machine):
         machine.read()
     assert (
         str(error.value)
-        == f"{path} is no regular file: this is no copy of /sys or /proc; read or record the host again"
+        == f"{path} is not a regular file: this is not a copy of /sys or /proc; read or record the host again"
     )
 
 

@@ -69,7 +69,7 @@ def test_a_host_without_numa_has_one_node_and_cores_of_neighbours():
     host = read_esxi({"hardware": hardware})
     assert [(node.id, node.siblings) for node in host.numa_nodes] == [(0, [[0, 1], [2, 3]])]
     assert (host.cpu.vendor, host.cpu.virtualization, host.cpu.physical_address_bits) == ("AuthenticAMD", "svm", 52)
-    assert "the host tells nothing of passthrough" in " ".join(host.notes)
+    assert "the host reports nothing about passthrough" in " ".join(host.notes)
 
 
 def test_the_recordings_are_there():

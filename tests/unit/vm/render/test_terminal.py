@@ -101,5 +101,5 @@ def test_the_outlook_of_gpudirect_follows_the_notes():
 
 def test_a_flat_guest_is_slower():
     _plan, shown = text(machines.lab(), mirror_topology=False)
-    assert "GPU and NIC share a switch on the host (PIX), and in the guest they are" in shown
+    assert "GPU and NIC share a switch on the host (PIX), but in the guest they are" in shown
     assert "remedy: mirror_topology: true" in shown
