@@ -76,7 +76,7 @@ class ActionModule(ActionBase):
             running = {}
             for gateway, hosts in slices.items():
                 inventory = cut(listed, hosts, self._decrypt)
-                display.display(f"{gateway}: {len(hosts)} hosts begin")
+                display.display(f"{gateway}: {len(hosts)} hosts are starting")
                 running[threads.submit(run_slice, job, gateway, inventory, hosts, folder / gateway)] = gateway
             for done in as_completed(running):
                 gateway, ended = running[done], done.result()
@@ -115,8 +115,8 @@ def _result(record: Record, changed: bool, folder: Path) -> dict[str, Any]:
     return {
         **found,
         "failed": True,
-        "msg": f"{lost} of {len(record.hosts)} hosts are not done; correct what the report names, and run again with "
-        "-e gateways_resume=true",
+        "msg": f"{lost} of {len(record.hosts)} hosts are not done; correct the failures in the report, and run again "
+        "with -e gateways_resume=true",
     }
 
 
@@ -124,7 +124,7 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
-        raise GatewayError(str(file), f"not read: {error.strerror}", "run without gateways_resume") from None
+        raise GatewayError(str(file), f"cannot be read: {error.strerror}", "run without gateways_resume") from None
 
 
 def _write(file: Path, text: str) -> None:

@@ -65,7 +65,7 @@ class ActionModule(ActionBase):
                 continue
             open_points[role] = [f"{part}: {line}" for part in PARTS[role] for line in said.get(part, [])]
             if not open_points[role] and not set(PARTS[role]) <= set(said):
-                open_points[role] = ["not compared, since the host differs"]
+                open_points[role] = ["not compared, because the host differs"]
         # Ansible itself adds these results: the interpreter that it found, and its warnings.
         noted = {name: answer[name] for name in ("ansible_facts", "warnings") if name in answer}
         return {
@@ -100,12 +100,12 @@ class ActionModule(ActionBase):
 def _why_not(role: str, values: Mapping[str, Any], transport: str) -> str:
     """Return the reason why a host is not compared for a role; "" if it is compared."""
     if not values:
-        return "a variable is refused by the role"
+        return "the role rejects a variable"
     if role == "gpu_vm":
         return "" if values["gpu_vm_backend"] == "libvirt" else "it is reached through vCenter"
     if values["gpu_host_state"] != "present":
-        return "its settings are to be taken back"
+        return "its settings are to be restored"
     # When the role is applied to an image, the running kernel is that of the build host.
     if transport.split(".")[-1] == "chroot":
         return "it is an image"
-    return "how many hosts reboot at once is refused by the role" if refused(values) else ""
+    return "the role rejects the number of hosts that reboot at once" if refused(values) else ""

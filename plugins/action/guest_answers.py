@@ -57,14 +57,14 @@ class ActionModule(ActionBase):
             if counters is not None and counters != seen:
                 seen, moved = counters, now
             if state not in (None, RUNNING):
-                result.update(failed=True, msg=f"{name} does not run on {hypervisor}: start it: virsh start {name}")
+                result.update(failed=True, msg=f"{name} is not running on {hypervisor}; start it: virsh start {name}")
                 return result
             if now - moved > options["silent_s"] * load():
                 result.update(failed=True, msg=stalled(name, hypervisor, now - moved, seen))
                 return result
             if now - shown >= SHOWN_EVERY_S:
                 shown = now
-                does = activity(seen) if reached == now else f"its hypervisor {hypervisor} is not reached"
+                does = activity(seen) if reached == now else f"its hypervisor {hypervisor} cannot be reached"
                 display.display(f"{name} boots, {now - begun:.0f} s: {does}")
             time.sleep(PAUSE_S)
         result.update(changed=False, elapsed_s=round(time.monotonic() - begun))
@@ -111,7 +111,7 @@ def load() -> float:
 def activity(counters: dict[str, int] | None) -> str:
     """Return the guest's progress so far, in words."""
     if counters is None:
-        return "its hypervisor does not say what it does"
+        return "its hypervisor does not report its activity"
     read, written, sent = (
         sum(value for counter, value in counters.items() if counter.endswith(end))
         for end in ("rd.bytes", "wr.bytes", "tx.bytes")
@@ -122,7 +122,7 @@ def activity(counters: dict[str, int] | None) -> str:
 def stalled(name: str, hypervisor: str, silent_s: float, counters: dict[str, int] | None) -> str:
     """Return the message for a guest that makes no progress."""
     return (
-        f"{name} does not answer, and has done nothing for {silent_s:.0f} s ({activity(counters)}). "
+        f"{name} does not answer, and has shown no activity for {silent_s:.0f} s ({activity(counters)}). "
         f"Read its console (libvirt: /var/log/libvirt/qemu/{name}-console.log on {hypervisor}), reset it there "
         f"(libvirt: virsh reset {name}), and run again"
     )

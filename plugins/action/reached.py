@@ -38,7 +38,7 @@ class ActionModule(ActionBase):
             result.update(
                 failed=True,
                 cause=why,
-                msg=f"{name} is not reached at {self._address(name, given)}: {why}. See that it is up and "
+                msg=f"{name} cannot be reached at {self._address(name, given)}: {why}. Check that it is up and "
                 "that the inventory has its address, port, user and key (ansible_host, ansible_port, ansible_user, "
                 "ansible_ssh_private_key_file), then run again",
             )

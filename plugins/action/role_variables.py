@@ -47,7 +47,7 @@ class ActionModule(ActionBase):
         )
         role, roles = arguments["role"], [path.name for path in ROLES.iterdir()]
         if role not in roles:
-            raise AnsibleActionFail(f"there is no role {role!r} in sailloft.fleet; set role to one that there is")
+            raise AnsibleActionFail(f"there is no role {role!r} in sailloft.fleet; set role to an existing role")
         entries = _entries(role)
         known = {*arguments["others"], *(name for options in entries.values() for name in options)}
         given = self._given(arguments["hosts"], variables, role)

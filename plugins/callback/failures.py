@@ -93,8 +93,8 @@ class CallbackModule(CallbackBase):
             return
         self.ended = True
         self.play.max_fail_percentage = END_AFTER_TASK
-        line = f"the run ends after this task: {len(hosts)} hosts failed alike, and {most} may: {': '.join(failure)}"
-        self._display.display(f"{line}: {fold(hosts)}", color="red")
+        line = f"the run ends after this task: {len(hosts)} hosts had the same failure, but at most {most} may"
+        self._display.display(f"{line}: {': '.join(failure)}: {fold(hosts)}", color="red")
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """Collect a failure."""

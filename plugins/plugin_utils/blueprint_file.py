@@ -54,9 +54,9 @@ def load(text: str, file: str) -> tuple[Any, Source]:
             return loader.construct_document(node), Source(file, lines)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise SiteError("blueprint", f"no YAML: {error.problem}", "correct the line", f"{file}:{line}") from None
+        raise SiteError("blueprint", f"not valid YAML: {error.problem}", "correct the line", f"{file}:{line}") from None
     except yaml.YAMLError as error:
-        raise SiteError("blueprint", f"no YAML: {error}", "correct the file", file) from None
+        raise SiteError("blueprint", f"not valid YAML: {error}", "correct the file", file) from None
     finally:
         loader.dispose()
     return None, Source(file)
@@ -72,7 +72,7 @@ def _collect(node: Any, path: tuple[str, ...], lines: dict[tuple[str, ...], int]
             line = key.start_mark.line + 1
             # A merge key (<<) may occur more than once in a mapping.
             if name in seen and key.tag != "tag:yaml.org,2002:merge":
-                raise SiteError(".".join(below), "the setting is there twice", "remove one of them", f"{file}:{line}")
+                raise SiteError(".".join(below), "the setting is listed twice", "remove one of them", f"{file}:{line}")
             seen.add(name)
             lines[below] = line
             _collect(value, below, lines, file)
@@ -83,7 +83,7 @@ def read_site(path: str) -> Site:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SiteError("blueprint", f"it cannot be read: {error}", "name a blueprint's file", path) from None
+        raise SiteError("blueprint", f"cannot be read: {error}", "name a blueprint file", path) from None
     data, source = load(text, path)
     if isinstance(data, dict):
         data = {name: value for name, value in data.items() if name not in ANSIBLES}

@@ -133,15 +133,16 @@ def _cause(told: Mapping[str, Any], status: int, said: str, events: Events, gate
         return ""
     last = said.splitlines()[-1] if said else ""
     if status == NOT_FOUND:
-        remedy = "install ansible and ansible-runner there, or name their folder with gateways_path"
+        remedy = "install ansible and ansible-runner there, or set gateways_path to their folder"
         return f"ansible-runner was not found; {remedy}"
     if status == SSH_ERROR and not events.any:
         return f"not reached: {last or 'no reason was given'}; check that `ssh {gateway} true` works"
     if told["status"] == "failed":
-        return f"ansible-playbook ended before its first play: {events.error or last}; correct it, and resume the run"
+        cause = events.error or last
+        return f"ansible-playbook ended before its first play: {cause}; correct the error, and resume the run"
     if events.any:
         # A worker that loses the connection still runs its playbook to the end.
-        remedy = "resume the run when no ansible-playbook is left there"
+        remedy = "resume the run when no ansible-playbook is running there any more"
         return f"the connection or the worker ended before the run ({last or f'status {status}'}); {remedy}"
     cause = last or " ".join(str(told["job_explanation"]).split()) or f"status {status}"
-    return f"no run began: {cause}; check that `ansible-runner worker` runs there, and resume the run"
+    return f"the run did not begin: {cause}; check that `ansible-runner worker` runs there, and resume the run"

@@ -86,7 +86,7 @@ class ShownProgress(ActionBase):
             if status.get("failed"):
                 return status
             if time.monotonic() > until:
-                why = f"{self.WORK} has not ended in {LIMIT_S // 3600} h"
+                why = f"{self.WORK} has not finished in {LIMIT_S // 3600} h"
                 return {"failed": True, "msg": f"{self.subject()}: {why}; {self.REMEDY}"}
         self._status(job, "cleanup", task_vars)
         for name in ("finished", "started", "ansible_job_id", "results_file", "erased"):

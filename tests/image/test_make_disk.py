@@ -219,7 +219,7 @@ def test_an_image_without_a_boot_loader_is_refused_and_leaves_nothing(tmp_path):
             "server",
             "image server: is not in store {}, which has none; build it: ansible-playbook playbooks/lab_images.yml",
         ),
-        ("desk", "image desk: has no disk, of which there are guest, server; give its size_gib"),
+        ("desk", "image desk: has no disk (images with disks: guest, server); set its size_gib"),
     ],
 )
 def test_what_is_missing_is_named(tmp_path, image, said):

@@ -54,7 +54,7 @@ class Record(NamedTuple):
         for host, each in self.hosts.items():
             if each.state == UNKNOWN:
                 gateway = self.gateways[host]
-                cause = self.causes.get(gateway, "the run ended before it was done there")
+                cause = self.causes.get(gateway, "the run ended before it finished there")
                 failures.setdefault((gateway, cause), []).append(host)
             elif each.state != OK:
                 parts = (each.task, each.state, each.message if each.message != each.state else "")
@@ -80,13 +80,13 @@ def resumed(text: str, file: str, fresh: Record) -> tuple[Record, list[str]]:
         }
         same = (data["playbook"], data["arguments"]) == (fresh.playbook, fresh.arguments)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise GatewayError(file, f"it is no record of a run: {error}", "run without gateways_resume") from None
+        raise GatewayError(file, f"this is not the record of a run: {error}", "run without gateways_resume") from None
     if not same:
         was = " ".join([data["playbook"], *data["arguments"]])
         raise GatewayError(
             file,
-            f"it is of another run ({was})",
-            "name that run's playbook and arguments, or run without gateways_resume",
+            f"the record is of another run ({was})",
+            "use the playbook and arguments of that run, or run without gateways_resume",
         )
     left = [host for host in fresh.gateways if host not in hosts or hosts[host][1].state != OK]
     done = {host: each for host, (_gateway, each) in hosts.items() if host not in left}

@@ -30,7 +30,7 @@ def by_gateway(gateways: Mapping[str, str]) -> dict[str, list[str]]:
         # The gateway's name is an argument of ssh, and the name of a folder.
         if gateway.startswith(("-", ".")) or "/" in gateway or not gateway.isprintable():
             raise GatewayError(
-                fold(found[gateway]), f"runner_gateway is {gateway!r}", "write a host name, or USER@HOST"
+                fold(found[gateway]), f"runner_gateway {gateway!r} is not valid", "write a host name, or USER@HOST"
             )
     return found
 

@@ -27,7 +27,7 @@ def unknown_names(role: str, given: dict[str, list[str]], known: Iterable[str]) 
     texts = []
     for name in sorted(set(given) - set(names)):
         near = get_close_matches(name[start:], [other[start:] for other in names], n=1, cutoff=NEAR)
-        listed = f"ansible-doc -t role sailloft.fleet.{role} lists those it has"
+        listed = f"ansible-doc -t role sailloft.fleet.{role} lists its variables"
         remedy = f"did you mean {role}_{near[0]}?" if near else listed
         texts.append(f"{_some(given[name])}: the role {role} has no variable {name}, which is ignored; {remedy}")
     return texts
@@ -43,9 +43,7 @@ def missing_names(role: str, hosts: Iterable[str], given: dict[str, list[str]], 
     texts = [f"{_some(those)}: {', '.join(names)} not set" for names, those in sorted(lacking.items())]
     if not texts:
         return ""
-    return (
-        f"{'; '.join(texts)}. Set them in the inventory: ansible-doc -t role sailloft.fleet.{role} says what they are"
-    )
+    return f"{'; '.join(texts)}. Set them in the inventory: ansible-doc -t role sailloft.fleet.{role} describes them"
 
 
 def _some(hosts: Iterable[str]) -> str:

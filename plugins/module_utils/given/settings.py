@@ -23,7 +23,7 @@ class Settings:
         """Raise ``refusal`` if ``data`` is not a dictionary."""
         self.subject = subject
         if not isinstance(data, Mapping):
-            raise self.refuse("not a dictionary", "write it as settings by name")
+            raise self.refuse("not a dictionary", "write it as name: value pairs")
         self.data = {name: value for name, value in data.items() if value is not None}
 
     def refuse(self, cause: str, remedy: str) -> SailloftError:
@@ -34,13 +34,13 @@ class Settings:
         """Refuse settings of other names."""
         for name in self.data:
             if name not in known:
-                raise self.refuse(f"unknown setting {name!r}", f"there are {', '.join(sorted(known))}")
+                raise self.refuse(f"unknown setting {name!r}", f"valid settings: {', '.join(sorted(known))}")
 
     def need(self, *settings: str) -> None:
         """Refuse the settings where one of these is left out."""
         for name in settings:
             if name not in self.data:
-                raise self.refuse(f"{name} is missing", "give it")
+                raise self.refuse(f"{name} is missing", "set it")
 
     def value(self, setting: str, check: Check, default: Any = None) -> Any:
         """Return a setting after ``check`` (a function of given/values); ``default``, unchecked, if it is left out."""

@@ -52,7 +52,7 @@ def path(value: Any) -> str:
     parts = given[1:].split("/")
     if any(part in ("", ".", "..") for part in parts):
         raise InvalidValueError(
-            f"{given!r} is not the plain path of a file", "write it without '//', '.', '..' or a last '/'"
+            f"{given!r} is not the plain path of a file", "write it without '//', '.', '..' or a trailing '/'"
         )
     if len(given.encode()) > PATH_BYTES_MAX:
         raise InvalidValueError(f"{given[:80]!r}... has more than {PATH_BYTES_MAX} bytes", "use a shorter path")
@@ -78,7 +78,7 @@ def unicast_mac(value: Any) -> str:
             f"{given} is a multicast address", "use one whose first byte is even, like 52:54:00:12:34:56"
         )
     if given == "00:00:00:00:00:00":
-        raise InvalidValueError(f"{given} is no interface's address", "use one like 52:54:00:12:34:56")
+        raise InvalidValueError(f"{given} is not the address of an interface", "use one like 52:54:00:12:34:56")
     return given.lower()
 
 
@@ -127,7 +127,7 @@ def texts(value: Any) -> list[str]:
 def by_name(value: Any) -> dict[str, Any]:
     """Return ``value`` if it is a dictionary whose keys are texts."""
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-        raise InvalidValueError(f"{value!r} is not a dictionary", "write it as values by name")
+        raise InvalidValueError(f"{value!r} is not a dictionary", "write it as name: value pairs")
     return value
 
 

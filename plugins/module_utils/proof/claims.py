@@ -50,14 +50,14 @@ class Claim:
         """Return the Claim of ``to_dict``'s data. Raises ProofError if it has another shape or contradicts itself."""
         names = {item.name for item in fields(cls)}
         if not isinstance(data, dict) or set(data) - names or names - {"reason"} - set(data):
-            raise ProofError(f"not a claim: {data!r}; it has the keys {', '.join(sorted(names))}")
+            raise ProofError(f"not a claim: {data!r}; a claim has the keys {', '.join(sorted(names))}")
         claim = cls(**data)
         if claim.holds is not None and not isinstance(claim.holds, bool):
-            raise ProofError(f"claim {claim.claim!r}: holds is {claim.holds!r}; it is true, false or null")
+            raise ProofError(f"claim {claim.claim!r}: holds is {claim.holds!r}; it must be true, false or null")
         if claim.holds is None and not claim.reason:
-            raise ProofError(f"claim {claim.claim!r} is not applicable: say why")
+            raise ProofError(f"claim {claim.claim!r} is not applicable, but has no reason")
         if claim.holds and claim.seen is None:
-            raise ProofError(f"claim {claim.claim!r} holds with nothing seen: an observation is missing")
+            raise ProofError(f"claim {claim.claim!r} holds without an observed value")
         return claim
 
 
@@ -69,5 +69,5 @@ def compare(layer: str, claim: str, wanted: Any, seen: Any, source: str, reason:
 def not_applicable(layer: str, claim: str, wanted: Any, source: str, reason: str, seen: Any = None) -> Claim:
     """Return a claim that does not apply to this machine, with the reason (and what was seen, if it is the reason)."""
     if not reason:
-        raise ProofError(f"claim {claim!r} is not applicable: say why")
+        raise ProofError(f"claim {claim!r} is not applicable, but has no reason")
     return Claim(layer, claim, wanted, seen, None, source, reason)

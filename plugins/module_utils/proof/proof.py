@@ -53,7 +53,9 @@ class Proof:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ProofError(f"proof name {self.name!r}: it becomes a file name, use letters, digits, '.', '_' and '-'")
+            raise ProofError(
+                f"proof name {self.name!r} is not a valid file name; use letters, digits, '.', '_' and '-'"
+            )
 
     @property
     def counts(self) -> Counts:
@@ -94,11 +96,11 @@ class Proof:
         """Return the Proof of ``to_dict``'s data, with new counts. Raises ProofError if it has another shape."""
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
-            raise ProofError(f"not a proof: its format is {found!r}, wanted {FORMAT!r}")
+            raise ProofError(f"not a proof: its format is {found!r}, expected {FORMAT!r}")
         try:
             return cls(data["name"], data["title"], data["host"], [Claim.from_dict(claim) for claim in data["claims"]])
         except KeyError as error:
-            raise ProofError(f"not a whole proof: no {error}") from error
+            raise ProofError(f"not a complete proof: {error} is missing") from error
 
 
 def heading(layer: str) -> str:

@@ -18,7 +18,7 @@ def table(proof: Proof) -> list[str]:
     for layer, claims in proof.by_layer().items():
         of_layer = count(claims)
         lines.append(f"  {heading(layer):<14}{of_layer.held:>6}{of_layer.failed:>7}{of_layer.not_applicable:>6}")
-    lines.append(f"  {'together':<14}{counts.held:>6}{counts.failed:>7}{counts.not_applicable:>6}")
+    lines.append(f"  {'total':<14}{counts.held:>6}{counts.failed:>7}{counts.not_applicable:>6}")
     for layer, claims in proof.by_layer().items():
         lines.extend(_failures(heading(layer), [claim for claim in claims if claim.holds is False]))
     reasons: dict[str, int] = {}
@@ -27,7 +27,7 @@ def table(proof: Proof) -> list[str]:
             reasons[claim.reason] = reasons.get(claim.reason, 0) + 1
     lines.extend(f"n/a x{number} {reason}" for reason, number in reasons.items())
     if not counts.held and not counts.failed:
-        lines.append("FAILS nothing was claimed that applies here: a proof of nothing does not hold")
+        lines.append("FAILS no claim applies here: a proof without applicable claims does not hold")
     return lines
 
 
@@ -37,7 +37,7 @@ def _failures(layer: str, claims: list[Claim]) -> list[str]:
     lines = []
     if len(unseen) > MANY:
         lines.append(
-            f"FAILS {layer}: {len(unseen)} claims for which nothing could be read, the first: {unseen[0].claim}"
+            f"FAILS {layer}: {len(unseen)} claims whose values could not be read, the first: {unseen[0].claim}"
         )
         claims = [claim for claim in claims if claim.seen is not None]
     for claim in claims:

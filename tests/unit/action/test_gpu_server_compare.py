@@ -194,7 +194,7 @@ def test_what_comes_after_the_first_difference_was_not_compared():
     assert result["held"] == {"gpu_host": False, "gpu_vm": False}
     assert result["differences"] == {
         "gpu_host": ["bios_info: it differs"],
-        "gpu_vm": ["not compared, since the host differs"],
+        "gpu_vm": ["not compared, because the host differs"],
     }
 
 

@@ -95,7 +95,7 @@ def test_a_guest_that_goes_on_is_waited_for_without_a_limit(wait):
             Hypervisor(*(stats(0, received=n) for n in range(100))),
             "0.0 MB read from its disks, 0.0 MB written, 0.0 kB sent",
         ),
-        (Hypervisor(b"error: no domain\n"), "its hypervisor does not say what it does"),
+        (Hypervisor(b"error: no domain\n"), "its hypervisor does not report its activity"),
     ],
     ids=["stands still", "only receives", "hypervisor does not tell"],
 )
@@ -103,7 +103,7 @@ def test_a_guest_that_does_nothing_fails_with_the_next_step(wait, hypervisor, di
     result, _ = wait(hypervisor)
     assert result["failed"]
     assert result["msg"] == (
-        f"gpu01 does not answer, and has done nothing for {SILENT_S + 10} s ({did}). "
+        f"gpu01 does not answer, and has shown no activity for {SILENT_S + 10} s ({did}). "
         "Read its console (libvirt: /var/log/libvirt/qemu/gpu01-console.log on hv01), "
         "reset it there (libvirt: virsh reset gpu01), and run again"
     )
@@ -115,7 +115,7 @@ def test_a_hypervisor_that_is_gone_is_named_and_not_its_guest(wait):
         "hv01, the hypervisor of gpu01, has not been reached for 310 s: the hypervisor is not reached. "
         "Read hv01's console, bring it up, and run again"
     )
-    assert shown[-1].endswith("s: its hypervisor hv01 is not reached")
+    assert shown[-1].endswith("s: its hypervisor hv01 cannot be reached")
 
 
 def test_a_hypervisor_that_comes_back_in_time_starts_the_wait_anew(wait):
@@ -126,9 +126,9 @@ def test_a_hypervisor_that_comes_back_in_time_starts_the_wait_anew(wait):
 
 def test_on_a_loaded_controller_silence_lasts_longer(wait):
     result, _ = wait(Hypervisor(stats(0)), load=6.0)
-    assert f"nothing for {3 * SILENT_S + 10} s" in result["msg"]
+    assert f"no activity for {3 * SILENT_S + 10} s" in result["msg"]
 
 
 def test_a_guest_that_is_off_fails_at_once(wait):
     result, _ = wait(Hypervisor(stats(0, state=5)))
-    assert result["msg"] == "gpu01 does not run on hv01: start it: virsh start gpu01"
+    assert result["msg"] == "gpu01 is not running on hv01; start it: virsh start gpu01"

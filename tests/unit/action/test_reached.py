@@ -43,9 +43,9 @@ CAUSES = {
     "dell_sonic": r"[Errno 111] Connection refused. Check the connection (ansible_host,",
     "eos": r"[Errno 111] Connection refused. Check the connection (ansible_host,",
     "junos": "Could not open socket to 127.0.0.1:{port}. Check the connection (ansible_host,",
-    "linux": "port 22: Connection refused. See that it is up and that the inventory has its address",
+    "linux": "port 22: Connection refused. Check that it is up and that the inventory has its address",
     "nxos": r"[Errno 111] Connection refused. Check the connection (ansible_host,",
-    "sonic": "port 22: Connection refused. See that it is up and that the inventory has its address",
+    "sonic": "port 22: Connection refused. Check that it is up and that the inventory has its address",
 }
 
 
@@ -111,8 +111,8 @@ def test_a_switch_that_refuses_connections(tmp_path, system):
     told_once(output, "leaf1", cause)
     where = {
         "cumulus": f"leaf1: NVUE's API at https://127.0.0.1:{port}/nvue_v1",
-        "linux": f"leaf1 is not reached at 127.0.0.1, port {port}: ssh: ",
-        "sonic": f"leaf1 is not reached at 127.0.0.1, port {port}: ssh: ",
+        "linux": f"leaf1 cannot be reached at 127.0.0.1, port {port}: ssh: ",
+        "sonic": f"leaf1 cannot be reached at 127.0.0.1, port {port}: ssh: ",
     }
     assert where.get(system, "leaf1: its running configuration cannot be read at 127.0.0.1: ") in output
 
@@ -148,7 +148,9 @@ def test_a_nics_host_that_refuses_connections_ends_the_run_of_all(tmp_path, play
         status, output = play(tmp_path, {"roce_switches": {"leaf1": leaf}, "roce_hosts": {"gpu1": host}}, *playing)
     assert status == 2
     told_once(
-        output, "gpu1", f"gpu1 is not reached at 127.0.0.1, port {port}: ssh: connect to host 127.0.0.1 port {port}: "
+        output,
+        "gpu1",
+        f"gpu1 cannot be reached at 127.0.0.1, port {port}: ssh: connect to host 127.0.0.1 port {port}: ",
     )
     assert not (tmp_path / "backups").exists()
 
@@ -208,8 +210,8 @@ def test_a_host_of_another_playbook_that_refuses_connections(tmp_path, playbook)
         status, output = site(tmp_path, playbook, port)
     assert status == 2
     assert (
-        f"{name} is not reached at 127.0.0.1, port {port}: ssh: connect to host 127.0.0.1 port {port}: Connection "
-        "refused. See that it is up and that the inventory has its address, port, user and key (ansible_host, "
+        f"{name} cannot be reached at 127.0.0.1, port {port}: ssh: connect to host 127.0.0.1 port {port}: Connection "
+        "refused. Check that it is up and that the inventory has its address, port, user and key (ansible_host, "
         "ansible_port, ansible_user, ansible_ssh_private_key_file), then run again"
     ) in output
     assert output.count("fatal: [") == 1

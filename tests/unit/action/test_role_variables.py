@@ -53,7 +53,7 @@ def ignored(hosts: str, name: str, remedy: str) -> str:
     return f"{hosts}: the role roce_switch has no variable {name}, which is ignored; {remedy}"
 
 
-LISTED = "ansible-doc -t role sailloft.fleet.roce_switch lists those it has"
+LISTED = "ansible-doc -t role sailloft.fleet.roce_switch lists its variables"
 
 
 def test_variables_of_every_place_are_told_with_their_hosts(site):
@@ -115,7 +115,7 @@ def test_a_batch_is_told_of_its_own_hosts(site):
 def test_a_role_that_is_not_there(site, role):
     status, _told, output = site.play({"tasks": [{"sailloft.fleet.role_variables": {"role": role}, "run_once": True}]})
     assert status == 2
-    assert f"there is no role '{role}' in sailloft.fleet; set role to one that there is" in output
+    assert f"there is no role '{role}' in sailloft.fleet; set role to an existing role" in output
 
 
 def test_every_role_tells_of_its_own(site):
@@ -136,7 +136,7 @@ def test_every_role_tells_of_its_own(site):
     assert len(ROLES) == 11
     assert told == [
         f"leaf1: the role {role} has no variable {role}_no_such_name, which is ignored; ansible-doc -t role "
-        f"sailloft.fleet.{role} lists those it has"
+        f"sailloft.fleet.{role} lists its variables"
         for role in ROLES
     ]
     assert "changed=0 " in output
@@ -165,8 +165,8 @@ def test_boot_servers_without_what_they_need_are_one_error(site):
     assert status == 2
     assert (
         "bs01: boot_server_address, boot_server_interface, boot_server_netmask not set; bs02: boot_server_interface, "
-        "boot_server_netmask not set. Set them in the inventory: ansible-doc -t role sailloft.fleet.boot_server says "
-        "what they are"
+        "boot_server_netmask not set. Set them in the inventory: ansible-doc -t role sailloft.fleet.boot_server "
+        "describes them"
     ) in output
     assert "<unknown>" not in output
 

@@ -90,7 +90,7 @@ def test_failures_that_are_alike_are_one_line(tmp_path):
 def test_the_breaker_ends_the_run_after_the_task_in_which_too_many_failed_alike(tmp_path):
     done = played(tmp_path, BATCHES.replace("PLAY_VARS", "").replace("FAILURE", FAIL), SAILLOFT_BREAKER_HOSTS="1")
     assert done.returncode == 2, done.stdout + done.stderr
-    alike = "2 hosts failed alike, and 1 may: Check: failed: no link: gpu-[004-005]"
+    alike = "2 hosts had the same failure, but at most 1 may: Check: failed: no link: gpu-[004-005]"
     assert f"the run ends after this task: {alike}" in done.stdout
     # A host that failed differently did not end the run, and neither did rescued hosts.
     assert "rescued gpu-006" in done.stdout
@@ -106,7 +106,7 @@ def test_the_breaker_ends_the_run_after_the_task_in_which_too_many_failed_alike(
 def test_unreachable_hosts_are_alike_too(tmp_path):
     done = played(tmp_path, BATCHES.replace("PLAY_VARS", "").replace("FAILURE", LOST), SAILLOFT_BREAKER_HOSTS="2")
     assert done.returncode in (2, 4), done.stdout + done.stderr
-    assert "3 hosts failed alike, and 2 may: Check: unreachable:" in done.stdout
+    assert "3 hosts had the same failure, but at most 2 may: Check: unreachable:" in done.stdout
     assert "gpu-007" not in done.stdout
     assert "the next play" not in done.stdout
 

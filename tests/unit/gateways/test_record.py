@@ -27,7 +27,7 @@ def test_the_report_has_each_gateway_and_each_cause():
         "gw3: 1 hosts: 1 unknown",
         "1 hosts: Check: failed: no link: gpu-2",
         "1 hosts: gw2: not reached; look: gpu-3",
-        "1 hosts: gw3: the run ended before it was done there: gpu-4",
+        "1 hosts: gw3: the run ended before it finished there: gpu-4",
     ]
     assert run().counts() == {"failed": 1, "ok": 1, "unknown": 2}
 
@@ -50,14 +50,16 @@ def test_hosts_that_are_not_in_the_resumed_run_keep_their_outcome():
 @pytest.mark.parametrize(("playbook", "arguments"), [("site.fleet.play", []), ("site.fleet.other", ["--check"])])
 def test_the_record_of_another_run_is_refused(playbook, arguments):
     with pytest.raises(
-        GatewayError, match=r"^record.json: it is of another run \(site.fleet.play --check\); name that"
+        GatewayError, match=r"^record.json: the record is of another run \(site.fleet.play --check\); use the"
     ):
         resumed(run().to_json(), "record.json", begun(playbook, arguments, GATEWAYS))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"hosts": {"a": {}}}'])
 def test_what_is_no_record_is_refused(text):
-    with pytest.raises(GatewayError, match=r"^record.json: it is no record of a run: .*; run without gateways_resume"):
+    with pytest.raises(
+        GatewayError, match=r"^record.json: this is not the record of a run: .*; run without gateways_resume"
+    ):
         resumed(text, "record.json", begun("p", [], GATEWAYS))
 
 

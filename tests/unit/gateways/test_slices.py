@@ -56,7 +56,7 @@ def test_hosts_are_divided_in_the_order_of_the_inventory():
 
 @pytest.mark.parametrize("gateway", ["-oProxyCommand=x", "..", "a/b", "a\nb"])
 def test_what_is_no_name_of_a_host_is_refused(gateway):
-    with pytest.raises(GatewayError, match=r"^gpu-\[1-2\]: runner_gateway is .*; write a host name"):
+    with pytest.raises(GatewayError, match=r"^gpu-\[1-2\]: runner_gateway .* is not valid; write a host name"):
         by_gateway({"gpu-1": gateway, "gpu-2": gateway})
 
 

@@ -7,7 +7,7 @@ import pytest
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.names import is_of, missing_names, unknown_names
 
 KNOWN = ["roce_switch_headroom", "roce_switch_ports", "roce_switch_system"]
-LISTED = "ansible-doc -t role sailloft.fleet.roce_switch lists those it has"
+LISTED = "ansible-doc -t role sailloft.fleet.roce_switch lists its variables"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_hosts_lack_is_one_text():
     given = {"roce_switch_ports": ["a", "d", "e"], "roce_switch_system": ["d", "e"]}
     assert missing_names("roce_switch", hosts, given, required) == (
         "b, c: roce_switch_ports, roce_switch_system not set; a: roce_switch_system not set. Set them in the "
-        "inventory: ansible-doc -t role sailloft.fleet.roce_switch says what they are"
+        "inventory: ansible-doc -t role sailloft.fleet.roce_switch describes them"
     )
     assert missing_names("roce_switch", ["d", "e"], given, required) == ""
     assert missing_names("roce_switch", hosts, {}, []) == ""

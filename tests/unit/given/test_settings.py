@@ -32,7 +32,7 @@ def test_null_counts_as_left_out():
 
 @pytest.mark.parametrize("data", [None, [], "mtu", 3])
 def test_other_data_is_refused(data):
-    assert refused(lambda: Own("port 1", data)) == "port 1: not a dictionary; write it as settings by name"
+    assert refused(lambda: Own("port 1", data)) == "port 1: not a dictionary; write it as name: value pairs"
 
 
 def test_a_refusal_is_the_package_s_error():
@@ -44,13 +44,15 @@ def test_a_refusal_is_the_package_s_error():
 def test_only_known_settings():
     given = Own("port 1", {"mtu": 9000})
     given.only("speed", "mtu")
-    assert refused(lambda: given.only("speed", "lanes")) == "port 1: unknown setting 'mtu'; there are lanes, speed"
+    assert (
+        refused(lambda: given.only("speed", "lanes")) == "port 1: unknown setting 'mtu'; valid settings: lanes, speed"
+    )
 
 
 def test_needed_settings():
     given = Own("port 1", {"mtu": 9000, "speed": None})
     given.need("mtu")
-    assert refused(lambda: given.need("mtu", "speed")) == "port 1: speed is missing; give it"
+    assert refused(lambda: given.need("mtu", "speed")) == "port 1: speed is missing; set it"
 
 
 def test_a_value_is_checked_and_its_default_is_not():
@@ -67,7 +69,7 @@ def test_parts_are_named_by_their_place():
     assert [part.data["mtu"] for part in given.parts("ports")] == [1, 2]
     assert given.parts("hosts") == []
     assert type(given.parts("ports")[0]) is Own
-    assert refused(lambda: given.parts("ports")[1].need("name")) == "switch.ports[1]: name is missing; give it"
+    assert refused(lambda: given.parts("ports")[1].need("name")) == "switch.ports[1]: name is missing; set it"
     wrong = Own("switch", {"ports": {"mtu": 1}})
     assert refused(lambda: wrong.parts("ports")) == (
         "switch: ports: {'mtu': 1} is not a list; begin each element with '-'"

@@ -63,7 +63,7 @@ def test_a_mac_is_that_of_one_interface():
     assert values.unicast_mac("52:54:00:AB:cd:ef") == "52:54:00:ab:cd:ef"
     for wrong, why in (
         ("01:00:5e:00:00:01", "01:00:5e:00:00:01 is a multicast address"),
-        ("00:00:00:00:00:00", "00:00:00:00:00:00 is no interface's address"),
+        ("00:00:00:00:00:00", "00:00:00:00:00:00 is not the address of an interface"),
         ("52:54:00:12:34", "'52:54:00:12:34' is not a MAC address"),
         ("52-54-00-12-34-56", "'52-54-00-12-34-56' is not a MAC address"),
     ):
@@ -103,7 +103,7 @@ def test_a_list_and_its_elements():
 def test_a_dictionary_has_texts_as_keys():
     assert values.by_name({"a": 1}) == {"a": 1}
     for wrong in ({1: 2}, ["a"], None):
-        assert refused(values.by_name, wrong) == f"{wrong!r} is not a dictionary; write it as values by name"
+        assert refused(values.by_name, wrong) == f"{wrong!r} is not a dictionary; write it as name: value pairs"
 
 
 def test_among_takes_numbers_and_texts():

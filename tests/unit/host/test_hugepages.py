@@ -76,7 +76,10 @@ def test_pages_that_stay_count_too():
             {"node": 1024, "size_mib": 2, "count": 1},
             "node: 1024 is not possible; use a whole number from 0 to 1023$",
         ),
-        ({"node": 0, "size_mib": 2, "count": 1, "size": 4}, "unknown setting 'size'; there are count, node, size_mib"),
+        (
+            {"node": 0, "size_mib": 2, "count": 1, "size": 4},
+            "unknown setting 'size'; valid settings: count, node, size_mib",
+        ),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(server, page, message):

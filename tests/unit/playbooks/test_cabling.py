@@ -44,7 +44,7 @@ def test_cables_of_one_server(tmp_path):
     del seen["bmc"]
     status, output = play(tmp_path, seen)
     assert status == 0, output
-    assert "9 cables are right, 0 wrong, 51 not read" in output
+    assert "9 cables are correct, 0 wrong, 51 not read" in output
     seen["ens1np0"], seen["ens3np0"] = seen["ens3np0"], seen["ens1np0"]
     status, output = play(tmp_path, seen)
     assert status == 2

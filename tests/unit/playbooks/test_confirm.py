@@ -54,7 +54,7 @@ def test_a_large_share_is_refused_before_the_next_playbook(play):
         status, output = play(*arguments)
         assert status == 2
         assert "the next playbook" not in output
-    assert "this run is on 3 of 20 hosts, more than 10%; limit it with --limit, or confirm it with" in output
+    assert "this run covers 3 of 20 hosts, more than 10%; limit it with --limit, or confirm it with" in output
 
 
 def test_it_is_confirmed_or_the_share_is_larger(play):

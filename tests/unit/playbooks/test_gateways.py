@@ -105,9 +105,9 @@ def test_each_gateway_that_is_lost_is_told_the_others_go_on_and_the_rest_is_resu
         "1 hosts: gone: not reached: ssh: connect to host gone port 22: No route to host; check that `ssh gone true`",
         "1 hosts: bare: ansible-runner was not found; install ansible and ansible-runner there",
         "1 hosts: cut: the connection or the worker ended before the run",
-        "1 hosts: loud: no run began: Failed to JSON parse a line from worker stream.",
-        "1 hosts: waves: the run ended before it was done there: gpu-9",
-        "7 of 9 hosts are not done; correct what the report names, and run again with -e gateways_resume=true",
+        "1 hosts: loud: the run did not begin: Failed to JSON parse a line from worker stream.",
+        "1 hosts: waves: the run ended before it finished there: gpu-9",
+        "7 of 9 hosts are not done; correct the failures in the report, and run again with -e gateways_resume=true",
     ):
         assert line in first.stdout
 
@@ -121,7 +121,7 @@ def test_each_gateway_that_is_lost_is_told_the_others_go_on_and_the_rest_is_resu
 
     second = play([*command, "-e", "gateways_resume=true"], tmp_path, ANSWERS="1")
     assert second.returncode == 0, second.stdout + second.stderr
-    assert "one: 1 hosts begin" in second.stdout
+    assert "one: 1 hosts are starting" in second.stdout
     hosts = json.loads((tmp_path / "runs/play/record.json").read_text())["hosts"]
     assert {each["state"] for each in hosts.values()} == {"ok"}
     assert "waves: 2 hosts: 2 ok" in second.stdout

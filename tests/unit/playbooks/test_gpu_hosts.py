@@ -203,6 +203,8 @@ def test_a_role_still_says_what_is_wrong(tmp_path):
     (tmp_path / "hosts.json").write_text(json.dumps(inventory))
     status, output = fleet.play(playbook=both(tmp_path))
     assert status == 2, output
-    assert "gone is not reached at 127.0.0.1, port 1: ssh: connect to host 127.0.0.1 port 1" in " ".join(output.split())
+    assert "gone cannot be reached at 127.0.0.1, port 1: ssh: connect to host 127.0.0.1 port 1" in " ".join(
+        output.split()
+    )
     assert counted(output, "failed") == {"a": 0, "b": 0, "gone": 1}
     assert counted(output, "changed") == {"a": 0, "b": 0, "gone": 0}

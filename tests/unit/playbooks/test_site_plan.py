@@ -47,7 +47,7 @@ def test_a_change_and_a_broken_rule(tmp_path):
     )
     assert status == 2
     assert "remove 2 nodes: gpu[03-04]" in output
-    assert "rack-1: 11750 W are more than 3 supplies of 2000 W give (rule: rack power)" in output
+    assert "rack-1: 11750 W exceed the capacity of 3 supplies of 2000 W (rule: rack power)" in output
     status, output = play(tmp_path, "-e", f"blueprint={tmp_path}/none.yml")
     assert status == 2
-    assert f"{tmp_path}/none.yml: blueprint: it cannot be read: " in output
+    assert f"{tmp_path}/none.yml: blueprint: cannot be read: " in output

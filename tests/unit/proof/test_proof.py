@@ -40,7 +40,7 @@ def test_a_claim_holds_only_if_something_was_seen_and_is_what_was_wanted():
 
 def test_a_claim_that_does_not_apply_says_why_and_is_never_held():
     assert APART.holds is None
-    with pytest.raises(ProofError, match="say why"):
+    with pytest.raises(ProofError, match="not applicable, but has no reason"):
         not_applicable("bios", "x", 1, "y", "")
 
 
@@ -54,7 +54,7 @@ def test_counts_and_verdict():
 @pytest.mark.parametrize("claims", [[], [APART]])
 def test_a_proof_of_nothing_does_not_hold(claims):
     assert not proof(*claims).holds
-    assert "a proof of nothing does not hold" in "\n".join(table(proof(*claims)))
+    assert "a proof without applicable claims does not hold" in "\n".join(table(proof(*claims)))
 
 
 def test_layers_come_in_the_papers_order_and_others_after_them():
@@ -75,9 +75,9 @@ def test_json_is_the_same_bytes_each_time_and_reads_back():
         ({"claims": [{"layer": "bios"}]}, "not a claim"),
         ({"claims": [{**HELD.to_dict(), "verdict": True}]}, "not a claim"),
         ({"claims": ["bios"]}, "not a claim"),
-        ({"claims": [{**APART.to_dict(), "reason": ""}]}, "say why"),
+        ({"claims": [{**APART.to_dict(), "reason": ""}]}, "not applicable, but has no reason"),
         ({"claims": [{**APART.to_dict(), "holds": "yes"}]}, "true, false or null"),
-        ({"claims": [{**HELD.to_dict(), "seen": None}]}, "an observation is missing"),
+        ({"claims": [{**HELD.to_dict(), "seen": None}]}, "holds without an observed value"),
         ({"name": "../../etc/passwd"}, "file name"),
     ],
 )
@@ -99,7 +99,7 @@ def test_the_table_names_each_failure_with_wanted_seen_and_source_and_each_reaso
         "  NIC firmware       0      0     2",
         "  Hypervisor         0      1     0",
         "  Guest XML          1      0     0",
-        "  together           1      1     2",
+        "  total              1      1     2",
         "FAILS Hypervisor: 8 VFs",
         "      wanted 8, seen 7 in hv01 sriov_numvfs",
         "n/a x2 no such NIC here",
@@ -109,7 +109,7 @@ def test_the_table_names_each_failure_with_wanted_seen_and_source_and_each_reaso
 def test_much_that_could_not_be_read_is_one_line_and_what_was_read_still_stands():
     unseen = [compare("hypervisor", f"unread {number}", 1, None, "x") for number in range(4)]
     text = "\n".join(table(proof(*unseen, FAILED)))
-    assert "4 claims for which nothing could be read, the first: unread 0" in text
+    assert "4 claims whose values could not be read, the first: unread 0" in text
     assert "unread 1" not in text
     assert "wanted 8, seen 7" in text
     assert "unread 2" in "\n".join(table(proof(*unseen[:3])))

@@ -78,8 +78,8 @@ def compare(
         for end in readers:
             speed = found_speeds.get(end, 0)
             if views.get(end) == link.far(end) and 0 < speed != link.speed_gbit_s > 0:
-                message = f"{end} runs at {speed:g} Gbit/s, planned {link.speed_gbit_s:g}; check port and cable"
-                faults.append(Fault("speed", str(link), message))
+                cause = f"{end} runs at {speed:g} Gbit/s, but {link.speed_gbit_s:g} is planned"
+                faults.append(Fault("speed", str(link), f"{cause}; check the port and the cable"))
                 break
         judged["right" if len(faults) == before else "wrong"] += 1
     faults = _swapped(faults, wrong, expected)
@@ -89,7 +89,7 @@ def compare(
 
 def report(found: Mapping[str, Any], silent: Mapping[str, str]) -> list[str]:
     """Return the result of ``compare`` as lines: sums, devices that were not read with their cause, faults."""
-    sums = f"{found['right']} cables are right, {found['wrong']} wrong, {found['unread']} not read"
+    sums = f"{found['right']} cables are correct, {found['wrong']} wrong, {found['unread']} not read"
     unread = [f"{device} was not read: {cause}" for device, cause in silent.items()]
     return [sums, *unread, *(fault.message for fault in found["faults"])]
 
@@ -103,7 +103,7 @@ def _judge(link: Link, readers: list[End], views: Mapping[End, End], wrong: dict
     if strange:
         wrong.update(strange)
         return [
-            Fault("wrong", cable, f"{end} is connected to {view}, planned {far[end]}; move the cable")
+            Fault("wrong", cable, f"{end} is connected to {view}, but {far[end]} is planned; move the cable")
             for end, view in strange.items()
         ]
     blind = [end for end, view in views_here.items() if view is None]
@@ -112,7 +112,9 @@ def _judge(link: Link, readers: list[End], views: Mapping[End, End], wrong: dict
     if blind:
         return [
             Fault(
-                "one-sided", cable, f"{far[blind[0]]} sees {blind[0]}, which sees nothing; check its receiver and LLDP"
+                "one-sided",
+                cable,
+                f"{far[blind[0]]} sees {blind[0]}, but {blind[0]} sees nothing; check its receiver and LLDP",
             )
         ]
     return []

@@ -42,7 +42,9 @@ def _loaded(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise SiteError("neighbours", f"{what} is no JSON: {error}", "give the command's whole output") from None
+        raise SiteError(
+            "neighbours", f"{what} is not JSON: {error}", "provide the complete output of the command"
+        ) from None
 
 
 def _listed(value: Any) -> list[Any]:
@@ -124,7 +126,9 @@ def read_neighbours(system: str, text: str) -> dict[str, Neighbour]:
         return READERS[system](text)
     except (AttributeError, KeyError, TypeError) as error:
         raise SiteError(
-            "neighbours", f"that is no table of {system}: {error!r} is missing", "give the command's whole output"
+            "neighbours",
+            f"this is not an LLDP table of {system}: {error!r}",
+            "provide the complete output of the command",
         ) from None
 
 

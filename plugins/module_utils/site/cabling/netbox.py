@@ -31,7 +31,9 @@ def read_links(interfaces: Iterable[Mapping[str, Any]], cables: Iterable[Mapping
         return _links(list(interfaces), {cable["id"]: cable for cable in cables})
     except (AttributeError, KeyError, TypeError) as error:
         raise SiteError(
-            "NetBox", f"its answer has no {error}", "check that the URL is NetBox's, and its version 4.0 or later"
+            "NetBox",
+            f"its response has no {error}",
+            "check that the URL is a NetBox URL, and that its version is 4.0 or later",
         ) from None
 
 
@@ -56,7 +58,7 @@ def _links(interfaces: list[Mapping[str, Any]], cables: Mapping[int, Mapping[str
         other = by_id.get(far[0]["id"], far[0])
         done.update((each["id"], other["id"]))
         if not device or not other["device"]["name"]:
-            left_out.append(f"{device or 'a device'} {each['name']}: one of its cable's devices has no name")
+            left_out.append(f"{device or 'a device'} {each['name']}: a device on its cable has no name")
             continue
         ends = (other, each) if each["cable_end"] == "B" else (each, other)
         peers = [peer["id"] for peer in each["link_peers"]]

@@ -46,7 +46,7 @@ def _oversubscription(site: Site, promise: Promise) -> Iterator[Finding]:
         yield Finding(
             "oversubscription",
             fold(names),
-            f"{below:g} Gbit/s below and {above:g} above are {below / above:.2f} to 1, and {promise.fabric} declares "
+            f"{below:g} Gbit/s below and {above:g} above are {below / above:.2f} to 1, but {promise.fabric} declares "
             f"{promise.oversubscription:g}",
             site.blueprint.where("checks", promise.fabric, "oversubscription"),
         )
@@ -69,7 +69,7 @@ def _apart(site: Site, promise: Promise) -> Iterator[Finding]:
             yield Finding(
                 "ports of a NIC at different switches",
                 fold(names),
-                f"two ports of {nic} are at one switch",
+                f"two ports of {nic} are connected to the same switch",
                 site.blueprint.where("checks", promise.fabric, "nic_ports_apart"),
             )
 
@@ -88,6 +88,6 @@ def _rails(site: Site, promise: Promise) -> Iterator[Finding]:
         yield Finding(
             "rail alignment",
             fold(names),
-            f"a leaf of {promise.fabric} is one rail, and it has the ports {ports_text} of its nodes",
+            f"a leaf of {promise.fabric} must be one rail, but is connected to the ports {ports_text} of its nodes",
             site.blueprint.where("checks", promise.fabric, "rail_aligned"),
         )

@@ -54,9 +54,7 @@ def check_failures(site: Site, promise: Promise) -> Iterator[Finding]:
     counts = Counter(reaches.values())
     cut = _apart(reaches, {}, counts)
     if cut:
-        yield Finding(
-            "all hosts connected", fold(cut), f"{promise.fabric} does not connect them with the others", where
-        )
+        yield Finding("all hosts connected", fold(cut), f"{promise.fabric} does not connect them to the others", where)
         return
     for lost in promise.survives:
         faults: dict[str, list[str]] = {}

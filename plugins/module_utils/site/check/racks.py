@@ -31,11 +31,14 @@ def _units(rack: Block, spec: RackSpec) -> Iterator[tuple[str, str]]:
             raise AssertionError("the blueprint was read without its check")
         for unit in range(device.unit, device.unit + device.kind.model.units):
             if unit > spec.units:
-                yield "rack units", f"number {device.index + 1} of {device.kind.name} needs unit {unit} of {spec.units}"
+                yield (
+                    "rack units",
+                    f"{device.kind.name} number {device.index + 1} needs unit {unit}, but the rack has {spec.units}",
+                )
                 break
             other = used.setdefault(unit, device.name)
             if other != device.name:
-                yield "rack units", f"unit {unit} is taken by two devices, of which one is of {device.kind.name}"
+                yield "rack units", f"unit {unit} is assigned to two devices, one of them a {device.kind.name}"
                 break
 
 
@@ -46,7 +49,7 @@ def _power(rack: Block, spec: RackSpec) -> Iterator[tuple[str, str]]:
     watts, capped = sum(model.watts for model in models), sum(model.capped_watts for model in models)
     whole = spec.supplies * spec.supply_watts
     if watts > whole:
-        yield "rack power", f"{watts:g} W are more than {spec.supplies} supplies of {spec.supply_watts:g} W give"
+        yield "rack power", f"{watts:g} W exceed the capacity of {spec.supplies} supplies of {spec.supply_watts:g} W"
         return
     left = whole - spec.supply_watts
     if spec.supplies == 1 or watts <= left:
@@ -54,13 +57,13 @@ def _power(rack: Block, spec: RackSpec) -> Iterator[tuple[str, str]]:
     if capped > left:
         yield (
             "rack power with a failed supply",
-            f"{capped:g} W after the power brake ({watts:g} W before) are more than the {left:g} W that are left",
+            f"{capped:g} W after the power brake ({watts:g} W before) exceed the remaining {left:g} W",
         )
     elif not spec.brake_s < spec.breaker_s:
         yield (
             "rack power with a failed supply",
-            f"{watts:g} W overload the {left:g} W that are left for {spec.brake_s:g} s until servers have braked, and "
-            f"breakers hold {spec.breaker_s:g} s",
+            f"{watts:g} W overload the remaining {left:g} W for {spec.brake_s:g} s until the servers brake, but "
+            f"breakers hold for {spec.breaker_s:g} s",
         )
 
 
@@ -82,7 +85,7 @@ def check_lengths(site: Site) -> Iterator[Finding]:
         yield Finding(
             "cable length",
             example,
-            f"its way is {longest:g} m, and {media[rule]} carries {speed:g} Gbit/s over {limit:g} m at most; {count} "
-            f"cables of {rule} are too long",
+            f"its route is {longest:g} m long, but {media[rule]} supports {speed:g} Gbit/s over at most {limit:g} m; "
+            f"{count} cables of {rule} are too long",
             site.blueprint.where("links", rule, "medium"),
         )

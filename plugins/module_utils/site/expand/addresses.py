@@ -28,7 +28,11 @@ def expand_networks(blueprint: Blueprint, blocks: Mapping[str, list[Block]]) -> 
         start, size = int(spec.network.network_address), spec.network.num_addresses
         if start + count * size > 1 << spec.network.max_prefixlen:
             raise _error(
-                blueprint, name, "network", f"{count} networks from {spec.network} on are too many", "begin lower"
+                blueprint,
+                name,
+                "network",
+                f"{count} networks from {spec.network} on exceed the address space",
+                "start at a lower address",
             )
         make = type(spec.network)
         prefix = spec.network.prefixlen
@@ -76,7 +80,7 @@ def _block_number(site: Site, device: Device, network: NetworkSpec) -> int:
     if network.per not in numbers:
         raise SiteError(
             f"devices.{device.kind.name}.addresses.{network.name}",
-            f"{device.name} is in no {network.per}, and {network.name} is one for each",
+            f"{device.name} is not in a {network.per}, but {network.name} has a network for each",
             "name another network",
             site.blueprint.where("devices", device.kind.name, "addresses", network.name),
         )
@@ -99,7 +103,7 @@ def _give(
     if offset > network.num_addresses - 1 - reserved or (reserved and not offset):
         raise SiteError(
             ".".join(where),
-            f"{device.name} would have address {offset} of {network}, which has no room for it",
+            f"{device.name} would have address {offset} of {network}, which is not usable",
             "use a larger network or a lower first",
             site.blueprint.where(*where),
         )
@@ -109,8 +113,8 @@ def _give(
     if other != device.name:
         raise SiteError(
             ".".join(where),
-            f"{value} is taken twice, by {other} and {device.name}",
-            "begin one kind of device after the other's last",
+            f"{value} is assigned twice, to {other} and {device.name}",
+            "start one kind of device after the last address of the other",
             site.blueprint.where(*where),
         )
     device.addresses[spec.network if port < 0 else f"{spec.network}-{port}"] = value

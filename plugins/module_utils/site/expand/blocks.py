@@ -60,7 +60,7 @@ def _check_count(blueprint: Blueprint) -> None:
         if counts[spec.name] > DEVICES_MAX:
             raise SiteError(
                 f"blocks.{spec.name}.count",
-                f"that makes {counts[spec.name]} blocks, and {DEVICES_MAX} are the most",
+                f"{counts[spec.name]} blocks exceed the maximum of {DEVICES_MAX}",
                 "correct the counts",
                 blueprint.where("blocks", spec.name, "count"),
             )

@@ -28,9 +28,7 @@ def lay_cables(site: Site) -> None:
                     # Links among devices of one kind connect each pair once.
                     others = others[device.index + 1 :]
                 elif not others:
-                    raise _error(
-                        site, rule, "to", f"{device.name} is in no {per} that has a {rule.to}", "place one there"
-                    )
+                    raise _error(site, rule, "to", f"{device.name} has no {rule.to} in its {per}", "place one there")
                 (_each if rule.each else _by_port)(site, rule, device, others)
 
 
@@ -40,7 +38,7 @@ def _shared(site: Site, rule: LinkRule, device: Device, per: str) -> int:
         return 1
     number = device.block.numbers.get(per) or device.rack.numbers.get(per)
     if number is None:
-        raise _error(site, rule, "from", f"{device.name} is in no {per}, in which its {rule.to} is", "place it in one")
+        raise _error(site, rule, "from", f"{device.name} is not in a {per}, but each {rule.to} is", "place it in one")
     return number
 
 
@@ -48,7 +46,11 @@ def _each(site: Site, rule: LinkRule, device: Device, others: list[Device]) -> N
     count = len(others) // rule.planes
     if count * rule.planes != len(others):
         raise _error(
-            site, rule, "planes", f"{len(others)} {rule.to} are not {rule.planes} equal planes", "correct either"
+            site,
+            rule,
+            "planes",
+            f"{len(others)} {rule.to} cannot be divided into {rule.planes} equal planes",
+            "correct either number",
         )
     if not others:
         return
@@ -90,7 +92,7 @@ def _next(site: Site, rule: LinkRule, device: Device, group: PortGroup) -> str:
 def _connect(site: Site, rule: LinkRule, a: Device, a_port: str, b: Device, b_port: str, group: PortGroup) -> None:
     cable = Cable(rule, len(site.cables) + 1, a, a_port, b, b_port, group.speed_gbit_s)
     if a is b:
-        raise _error(site, rule, "", f"{a.name} would be connected with itself", "name another kind of device")
+        raise _error(site, rule, "", f"{a.name} would be connected to itself", "name another kind of device")
     cable.route_m = route_m(site, a, b)
     cable.length_m = stocked_m(cable.route_m, rule.medium.stock_m)
     a.cables[a_port] = b.cables[b_port] = cable

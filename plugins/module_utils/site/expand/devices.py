@@ -39,7 +39,7 @@ def expand_devices(
             kind = devices[name].kind
             raise SiteError(
                 f"devices.{kind.name}.name",
-                f"{name!r} is no host name",
+                f"{name!r} is not a valid host name",
                 "shorten the template",
                 blueprint.where("devices", kind.name, "name"),
             )
@@ -53,7 +53,7 @@ def _placed(blueprint: Blueprint, kind: Kind, blocks: Mapping[str, list[Block]])
     if total > DEVICES_MAX:
         raise SiteError(
             f"devices.{kind.name}.count",
-            f"that makes {total} devices, and {DEVICES_MAX} are the most",
+            f"{total} devices exceed the maximum of {DEVICES_MAX}",
             "correct the counts",
             blueprint.where("devices", kind.name, "count"),
         )

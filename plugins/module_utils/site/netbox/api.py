@@ -27,7 +27,7 @@ VALUES_AT_ONCE = 50
 TIMEOUT_S = 300
 REMEDIES = {
     401: "check the token",
-    403: "check the token, and that its user may do this",
+    403: "check the token and the permissions of its user",
     404: "check the URL",
 }
 
@@ -104,7 +104,7 @@ class Api:
 
 
 def _no_answer(url: str) -> SiteError:
-    return SiteError("NetBox", f"{url.partition('?')[0]}: that is no answer of NetBox", "check the URL")
+    return SiteError("NetBox", f"{url.partition('?')[0]}: this is not a response of NetBox", "check the URL")
 
 
 def _remedy_of(status: int, written: bool) -> str:
@@ -115,8 +115,8 @@ def _remedy_of(status: int, written: bool) -> str:
 
 def _remedy(error: OSError) -> str:
     if "CERTIFICATE" in str(error).upper():
-        return "let the system trust the certificate's authority, or set netbox_validate_certs to false for a trial"
-    return "check the URL, and that NetBox runs and is reached from here"
+        return "add the certificate's CA to the system's trusted CAs, or set netbox_validate_certs to false for a test"
+    return "check the URL, and that NetBox is running and reachable from this machine"
 
 
 def _told(body: bytes, names: Sequence[str]) -> str:
@@ -124,7 +124,7 @@ def _told(body: bytes, names: Sequence[str]) -> str:
     try:
         answer = json.loads(body)
     except ValueError:
-        return "that is no answer of NetBox"
+        return "this is not a response of NetBox"
     if isinstance(answer, list) and len(answer) == len(names):
         return "; ".join(f"{name}: {_text(each)}" for name, each in zip(names, answer) if each)
     # NetBox writes devices and cables one by one, and its answer does not say which of them it is about.

@@ -70,7 +70,9 @@ class Writer:
                 self._write(kind, objects)
         except (AttributeError, KeyError, TypeError) as error:
             raise SiteError(
-                "NetBox", f"its answer has no {error}", "check that the URL is NetBox's, and its version 4.2 or later"
+                "NetBox",
+                f"its response has no {error}",
+                "check that the URL is a NetBox URL, and that its version is 4.2 or later",
             ) from None
         return {
             "changed": any(each["created"] or each["updated"] for each in self._counts.values()),
@@ -117,7 +119,7 @@ class Writer:
         """Raise SiteError where a planned cable needs an interface that has another cable in NetBox."""
         taken = {end: raw for raw in self._raws["cables"].values() for end in self._ends(raw) if end}
         faults = [
-            f"{' '.join(end)} has the cable {taken[end]['display']} in NetBox, planned is {each['label']}"
+            f"{' '.join(end)} has the cable {taken[end]['display']} in NetBox, but {each['label']} is planned"
             for key, each in self._wanted["cables"].items()
             if key not in self._raws["cables"]
             for end in key

@@ -26,7 +26,7 @@ def difference(before: Site, after: Site) -> list[str]:
             lines.append(f"{'buy' if count > 0 else 'spare'} {abs(count)} {category} {item}")
     power = watts(after) - watts(before)
     if power:
-        lines.append(f"power {power / 1000:+g} kW, {watts(after) / 1000:g} kW in all")
+        lines.append(f"power {power / 1000:+g} kW, {watts(after) / 1000:g} kW in total")
     return lines
 
 

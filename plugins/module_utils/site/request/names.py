@@ -17,9 +17,9 @@ def template(text: str, known: tuple[str, ...]) -> Callable[[Mapping[str, int]],
     """Return a function from numbers to the name. Raises ValueError for an unknown number or an invalid name."""
     for field in FIELD.finditer(text):
         if field[1] not in known:
-            raise ValueError(f"{{{field[1]}}} is no number that there is; there are {', '.join(known)}")
+            raise ValueError(f"{{{field[1]}}} is not a known number; valid numbers: {', '.join(known)}")
     rest = FIELD.sub("0", text)
     if not HOST_NAME.fullmatch(rest):
-        raise ValueError(f"{text!r} makes no host name (lower case letters, digits, hyphens and dots)")
+        raise ValueError(f"{text!r} does not make a valid host name (lower case letters, digits, hyphens and dots)")
     form = FIELD.sub(lambda field: f"{{{field[1]}:0{field[2]}d}}" if field[2] else f"{{{field[1]}:d}}", text)
     return form.format_map

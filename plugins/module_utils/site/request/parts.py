@@ -25,7 +25,7 @@ def read_model(name: str, given: Section) -> Model:
         for port in ports[group].names:
             if port in owner:
                 raise section.error(
-                    f"port {port} is there twice, also in {owner[port]}", "correct the range of one of them", "names"
+                    f"port {port} is listed twice, also in {owner[port]}", "correct the range of one of them", "names"
                 )
             owner[port] = group
     return Model(name, given.whole("units", 1, 1, 60), watts, capped, given.text("part", name), ports)
@@ -37,11 +37,15 @@ def _read_ports(name: str, given: Section) -> PortGroup:
     interfaces = _expanded(given, "interfaces") if "interfaces" in given.data else names
     if len(interfaces) != len(names):
         raise given.error(
-            f"there are {len(interfaces)} interfaces and {len(names)} names", "give one for each name", "interfaces"
+            f"there are {len(interfaces)} interfaces and {len(names)} names",
+            "give one interface for each name",
+            "interfaces",
         )
     nic_ports = given.whole("nic_ports", 1, 1, 16)
     if len(names) % nic_ports:
-        raise given.error(f"{len(names)} ports are no whole number of NICs", "correct names or nic_ports", "nic_ports")
+        raise given.error(
+            f"{len(names)} ports are not a multiple of nic_ports", "correct names or nic_ports", "nic_ports"
+        )
     speed = given.number("speed_gbit_s", least=0.1, most=3200)
     return PortGroup(name, names, interfaces, speed, nic_ports, given.flag("lldp", True))
 
@@ -71,11 +75,11 @@ def read_media(given: Section) -> Mapping[str, Medium]:
                 try:
                     by_speed[float(speed)] = lengths.number(speed, least=0.1, most=100_000)
                 except ValueError:
-                    raise lengths.error(f"{speed!r} is no speed", "write a number of Gbit/s") from None
+                    raise lengths.error(f"{speed!r} is not a speed", "write a number in Gbit/s") from None
         else:
             by_speed = {0.0: section.number("most_m", least=0.1, most=100_000)}
         stock = section.data.get("stock_m", [])
         if not isinstance(stock, list) or not all(isinstance(each, (int, float)) and each > 0 for each in stock):
-            raise section.error(f"{stock!r} is no list of lengths", "write it like [1, 2, 3, 5]", "stock_m")
+            raise section.error(f"{stock!r} is not a list of lengths", "write it like [1, 2, 3, 5]", "stock_m")
         media[name] = Medium(name, tuple(sorted(stock)), by_speed)
     return media

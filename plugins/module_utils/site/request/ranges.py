@@ -26,9 +26,9 @@ def expand(text: str) -> tuple[str, ...]:
     for values in choices:
         count *= len(values)
     if count > NAMES_MAX:
-        raise ValueError(f"{text!r} stands for {count} names, and {NAMES_MAX} are the most")
+        raise ValueError(f"{text!r} expands to {count} names, but the maximum is {NAMES_MAX}")
     if any(bracket in part for part in fixed for bracket in "[]"):
-        raise ValueError(f"{text!r} has a bracket that is no range [FIRST:LAST] or [FIRST:LAST:STEP]")
+        raise ValueError(f"{text!r} has a bracket that is not part of a range [FIRST:LAST] or [FIRST:LAST:STEP]")
     return tuple(
         fixed[0] + "".join(number + rest for number, rest in zip(chosen, fixed[1:])) for chosen in product(*choices)
     )

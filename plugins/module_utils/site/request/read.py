@@ -46,15 +46,17 @@ def read(data: Any, source: Source | None = None) -> Blueprint:
     given.only(*SETTINGS)
     name = given.text("site")
     if not GROUP.fullmatch(name):
-        raise given.error(f"{name!r} is no name of a group", "use lower case letters, digits and underscores", "site")
+        raise given.error(
+            f"{name!r} is not a valid group name", "use lower case letters, digits and underscores", "site"
+        )
     domain = given.text("domain", "")
     if domain and not HOST_NAME.fullmatch(domain):
-        raise given.error(f"{domain!r} is no domain", "write it like gpu.example.com", "domain")
+        raise given.error(f"{domain!r} is not a valid domain", "write it like gpu.example.com", "domain")
     blocks: dict[str, BlockSpec] = {}
     for each, section in given.sections("blocks"):
         blocks[each] = _read_block(each, section, blocks)
     if not any(block.rack for block in blocks.values()):
-        raise given.error("no block is a rack", "give one of them units", "blocks")
+        raise given.error("no block is a rack", "set units for at least one block", "blocks")
     networks: dict[str, NetworkSpec] = {}
     for each, section in given.sections("networks"):
         networks[each] = _read_network(each, section, blocks)
@@ -85,7 +87,7 @@ def _read_floor(given: Section) -> Floor:
 
 def _group(name: str, given: Section, taken: Mapping[str, Any]) -> None:
     if not GROUP.fullmatch(name):
-        raise given.error("that is no name", "use lower case letters, digits and underscores")
+        raise given.error("not a valid name", "use lower case letters, digits and underscores")
     if name in taken or name in (SITE, "all", "ungrouped", *NUMBERS):
         raise given.error("the name is taken", "use another one")
 
@@ -95,9 +97,9 @@ def _read_block(name: str, given: Section, blocks: Mapping[str, BlockSpec]) -> B
     given.only("inside", "count", "new_row", "name", "units", "supplies", "supply_watts", "brake_s", "breaker_s")
     inside = given.text("inside", SITE)
     if inside != SITE and inside not in blocks:
-        raise given.error(f"there is no block {inside!r} before it", "describe the outer blocks first", "inside")
+        raise given.error(f"no block {inside!r} is defined before it", "define the outer blocks first", "inside")
     if inside != SITE and blocks[inside].rack:
-        raise given.error(f"{inside} is a rack, which holds no blocks", "name another block", "inside")
+        raise given.error(f"{inside} is a rack, which cannot contain blocks", "name another block", "inside")
     rack = None
     if "units" in given.data:
         rack = RackSpec(
@@ -110,7 +112,9 @@ def _read_block(name: str, given: Section, blocks: Mapping[str, BlockSpec]) -> B
     else:
         for setting in ("supplies", "supply_watts", "brake_s", "breaker_s"):
             if setting in given.data:
-                raise given.error("only a rack has it", "give the block units, or leave it out", setting)
+                raise given.error(
+                    "only a rack can have this setting", "set units for the block, or remove the setting", setting
+                )
     label = given.text("name", f"{name.replace('_', '-')}-{{n}}")
     _check_template(given, "name", label, NUMBERS)
     return BlockSpec(name, inside, given.whole("count", 1), given.flag("new_row"), label, rack)
@@ -140,7 +144,7 @@ def _read_network(name: str, given: Section, blocks: Mapping[str, BlockSpec]) ->
 def _known(given: Section, setting: str, default: Any, known: tuple[str, ...]) -> str:
     value = given.text(setting, *(() if default is None else (default,)))
     if value and value not in known:
-        raise given.error(f"there is no {value!r}", f"there are {', '.join(known)}", setting)
+        raise given.error(f"{value!r} is unknown", f"valid values: {', '.join(known)}", setting)
     return value
 
 
@@ -161,26 +165,26 @@ def _read_kind(
     if on:
         for setting in own:
             if setting in given.data:
-                raise given.error(f"what runs on {on} has none of its own", "remove it", setting)
+                raise given.error(f"a device that runs on {on} cannot have this setting", "remove it", setting)
         model, per, rack = None, kinds[on].per, kinds[on].rack
     else:
         model = models[_known(given, "model", None, tuple(models))]
         per = _known(given, "per", SITE, (SITE, *blocks))
         rack = _known(given, "rack", per if per in racks else None, racks)
         if rack != per and per in racks:
-            raise given.error(f"there is one for each {per}, which is a rack itself", "remove it", "rack")
+            raise given.error(f"per is {per}, which is itself a rack", "remove this setting", "rack")
         if per not in (SITE, *_around(rack, blocks)):
             raise given.error(f"no {rack} is inside a {per}", "name a rack that is", "rack")
     groups = given.texts("groups")
     for group in groups:
         if not GROUP.fullmatch(group) or group in kinds or group in (name, site, "all", "ungrouped"):
-            raise given.error(f"{group!r} is no name of a further group", "use another one", "groups")
+            raise given.error(f"{group!r} is not a valid name for an additional group", "use another one", "groups")
     label = given.text("name")
     _check_template(given, "name", label, (*NUMBERS, SITE, *_around(rack, blocks)))
     addresses = tuple(_read_address(each, given, networks, model) for each in given.section("addresses").data)
     served = _known(given, "serves", "", tuple(networks))
     if served and (not addresses or addresses[0].ports):
-        raise given.error("a server needs an address of its own", "add one to addresses, as the first", "serves")
+        raise given.error("a server needs its own address", "add it as the first of addresses", "serves")
     return Kind(
         name,
         model,
@@ -211,7 +215,7 @@ def _around(block: str, blocks: Mapping[str, BlockSpec]) -> tuple[str, ...]:
 def _read_address(name: str, given: Section, networks: Mapping[str, NetworkSpec], model: Model | None) -> AddressSpec:
     section = given.section("addresses")
     if name not in networks:
-        raise section.error("there is no such network", f"there are {', '.join(networks)}", name)
+        raise section.error("unknown network", f"valid networks: {', '.join(networks)}", name)
     if isinstance(section.data[name], Mapping):
         detail = section.section(name)
         detail.only("first", "ports")
@@ -219,7 +223,7 @@ def _read_address(name: str, given: Section, networks: Mapping[str, NetworkSpec]
         count = len(model.ports[ports].names) if model else 0
         if networks[name].count < count:
             raise detail.error(
-                f"{count} ports need as many networks, and {name} has {networks[name].count}",
+                f"{count} ports need {count} networks, but {name} has {networks[name].count}",
                 f"set networks.{name}.count to {count}",
                 "ports",
             )
@@ -236,10 +240,10 @@ def _read_link(name: str, given: Section, kinds: Mapping[str, Kind], media: Mapp
     physical = tuple(kind.name for kind in kinds.values() if kind.model)
     froms = given.texts("from", None)
     if not froms:
-        raise given.error("from is missing", "name the kinds of devices that it begins at")
+        raise given.error("from is missing", "name the kinds of devices at which the link begins")
     for each in froms:
         if each not in physical:
-            raise given.error(f"there is no {each!r}", f"there are {', '.join(physical)}", "from")
+            raise given.error(f"{each!r} is unknown", f"valid values: {', '.join(physical)}", "from")
     to = _known(given, "to", None, physical)
     rule = LinkRule(
         name,
@@ -255,28 +259,31 @@ def _read_link(name: str, given: Section, kinds: Mapping[str, Kind], media: Mapp
         given.flag("infiniband"),
     )
     if rule.planes > 1 and not rule.each:
-        raise given.error("planes are for links from each to each", "add each, or remove planes", "planes")
+        raise given.error("planes is valid only with each", "add each, or remove planes", "planes")
     if to in froms and not (rule.each and rule.planes == 1):
-        raise given.error(f"{to} is at both ends", "add each, the links between any two, and no planes", "to")
+        raise given.error(
+            f"{to} is at both ends", "set each to the number of links between any two, and remove planes", "to"
+        )
     if rule.roce and rule.infiniband:
-        raise given.error("a link is RoCE or InfiniBand", "remove one of them", "infiniband")
+        raise given.error("a link cannot be both RoCE and InfiniBand", "remove one of them", "infiniband")
     for kind, ports, setting in (*((each, rule.ports, "ports") for each in froms), (to, rule.to_ports, "to_ports")):
         model = kinds[kind].model
         if model is None:
             raise AssertionError("the blueprint was read without its check")
         if ports not in model.ports:
             raise given.error(
-                f"{model.name} has no ports {ports!r}", f"there are {', '.join(model.ports) or 'none'}", setting
+                f"{model.name} has no ports {ports!r}", f"valid values: {', '.join(model.ports) or 'none'}", setting
             )
     speeds = {kind: kinds[kind].model.ports[rule.ports].speed_gbit_s for kind in froms}  # type: ignore[union-attr]
     far = kinds[to].model.ports[rule.to_ports].speed_gbit_s  # type: ignore[union-attr]
     for kind, speed in speeds.items():
         if speed != far:
             raise given.error(
-                f"{kind} has {speed} Gbit/s and {to} {far}", "name ports of one speed; a divided port is its parts"
+                f"{kind} has {speed} Gbit/s, but {to} has {far}",
+                "name ports of the same speed, and the parts of a divided port",
             )
         if rule.medium.limit_m(speed) is None:
-            raise given.error(f"no {rule.medium.name} carries {speed:g} Gbit/s", "name another medium", "medium")
+            raise given.error(f"{rule.medium.name} does not support {speed:g} Gbit/s", "name another medium", "medium")
     return rule
 
 
@@ -284,12 +291,14 @@ def _read_promise(name: str, given: Section, kinds: Mapping[str, Kind], links: t
     given.only("oversubscription", "survives", "nic_ports_apart", "rail_aligned")
     fabrics = {link.fabric for link in links}
     if name not in fabrics:
-        raise given.error("no links are of this fabric", f"there are {', '.join(sorted(fabrics)) or 'none'}")
+        raise given.error("no link belongs to this fabric", f"valid fabrics: {', '.join(sorted(fabrics)) or 'none'}")
     survives = given.texts("survives")
     switches = sorted({link.to for link in links if link.fabric == name})
     for each in survives:
         if each != "nic" and each not in switches:
-            raise given.error(f"{each!r} is no part of {name}", f"there are nic, {', '.join(switches)}", "survives")
+            raise given.error(
+                f"{each!r} is not part of {name}", f"valid values: nic, {', '.join(switches)}", "survives"
+            )
     return Promise(
         name,
         given.number("oversubscription", 0, 0.01, 1000),

@@ -39,7 +39,7 @@ class Section:
         self.source = source
         self.path = path
         if not isinstance(data, Mapping):
-            raise self.error("not a mapping", "write it as settings by name")
+            raise self.error("not a mapping", "write it as name: value pairs")
         self.data = {str(name): value for name, value in data.items() if value is not None}
 
     def error(self, cause: str, remedy: str, *setting: str) -> SiteError:
@@ -51,7 +51,7 @@ class Section:
         """Refuse settings with other names."""
         for name in self.data:
             if name not in known:
-                raise self.error("there is no such setting", f"there are {', '.join(sorted(known))}", name)
+                raise self.error("unknown setting", f"valid settings: {', '.join(sorted(known))}", name)
 
     def _value(self, name: str, default: Any, check: Any) -> Any:
         if name not in self.data:

@@ -188,7 +188,7 @@ def test_a_row_of_each_speed_of_ethernet(speed):
     [
         ([OWN], "roce_asics: not a dictionary"),
         ({"nexus": 5}, "roce_asics: nexus: not a dictionary"),
-        (changed(source=None), "roce_asics: nexus: source is missing; give it"),
+        (changed(source=None), "roce_asics: nexus: source is missing; set it"),
         (changed(source=5), "source 5 is not a string"),
         (changed(source=""), "nexus: source: the text is empty; leave the setting out, or give it a value"),
         (changed(source="a\nb"), "nexus: source: 'a\\nb' contains '\\n', which is not a printable character"),

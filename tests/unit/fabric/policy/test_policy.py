@@ -88,7 +88,7 @@ def roce(**settings):
 
 REFUSED = [
     (["roce"], "roce_policy: not a dictionary"),
-    ({"clases": {}}, "roce_policy: unknown setting 'clases'; there are "),
+    ({"clases": {}}, "roce_policy: unknown setting 'clases'; valid settings: "),
     ({"classes": {}}, "classes is not a dictionary of at least one class"),
     ({"classes": ["roce"]}, "classes is not a dictionary of at least one class"),
     ({"classes": {"roce": None}}, "roce_policy: class roce: not a dictionary"),

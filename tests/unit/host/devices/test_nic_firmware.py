@@ -186,11 +186,11 @@ def test_bad_input_is_refused_before_anything_is_set(mellanox, values, devices, 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"settings": [], "famliy": True}, "unknown setting 'famliy'; there are by_family, settings"),
-        ({"by_family": True}, "settings is missing; give it"),
-        ({"settings": [{"devices": [], "values": {}, "x": 1}]}, "unknown setting 'x'; there are devices, values"),
-        ({"settings": [{"devices": []}]}, "values is missing; give it"),
-        ({"settings": [{"values": {}}]}, "devices is missing; give it"),
+        ({"settings": [], "famliy": True}, "unknown setting 'famliy'; valid settings: by_family, settings"),
+        ({"by_family": True}, "settings is missing; set it"),
+        ({"settings": [{"devices": [], "values": {}, "x": 1}]}, "unknown setting 'x'; valid settings: devices, values"),
+        ({"settings": [{"devices": []}]}, "values is missing; set it"),
+        ({"settings": [{"values": {}}]}, "devices is missing; set it"),
     ],
 )
 def test_a_misspelt_or_missing_setting_is_refused(mellanox, data, message):

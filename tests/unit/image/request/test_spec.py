@@ -137,7 +137,7 @@ def image(setting, value):
         (at("base.parent", "site"), "is on top of itself: base -> site -> gpu -> base"),
         (at("base.parent", "base"), "layer base: is on top of itself: base -> base"),
         (at("gpu.suite", "bookworm"), "layer gpu: it says suite, which a layer has from its parent base"),
-        (at("gpu.colour", "red"), "layer gpu: unknown setting 'colour'; there are architecture, archives"),
+        (at("gpu.colour", "red"), "layer gpu: unknown setting 'colour'; valid settings: architecture, archives"),
         (at("gpu", ["base"]), "layer gpu: not a dictionary"),
         (at("Base", {}), "layer 'Base': not a name"),
         (at("base.archives.0.url", "ftp://x"), "layer base: archives[0]: url 'ftp://x' is not one of http"),

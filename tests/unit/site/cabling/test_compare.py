@@ -95,7 +95,9 @@ def test_a_cable_that_one_end_sees(at, first):
     del seen[blind[0]][blind[1]]
     found = compare(PLANNED, seen)
     assert kinds(found) == ["one-sided"]
-    assert found["faults"][0].message.startswith(f"{' '.join(sees)} sees {' '.join(blind)}, which sees nothing")
+    assert found["faults"][0].message.startswith(
+        f"{' '.join(sees)} sees {' '.join(blind)}, but {' '.join(blind)} sees nothing"
+    )
 
 
 def test_a_cable_in_a_free_port():
@@ -105,7 +107,7 @@ def test_a_cable_in_a_free_port():
     found = compare(PLANNED, view(cables))
     assert kinds(found) == ["wrong"]
     assert found["faults"][0].message == (
-        "gpu01 ens1f0np0 is connected to leaf1-1 Ethernet99, planned leaf1-1 Ethernet0; move the cable"
+        "gpu01 ens1f0np0 is connected to leaf1-1 Ethernet99, but leaf1-1 Ethernet0 is planned; move the cable"
     )
 
 
@@ -113,7 +115,10 @@ def test_speed():
     speeds = {"gpu02": {"ens1f0np0": 25, "ens1f1np0": 100, "ens2f0np0": -1}}
     found = compare(PLANNED, view(plugged()), speeds)
     assert kinds(found) == ["speed"]
-    assert found["faults"][0].message == "gpu02 ens1f0np0 runs at 25 Gbit/s, planned 100; check port and cable"
+    assert (
+        found["faults"][0].message
+        == "gpu02 ens1f0np0 runs at 25 Gbit/s, but 100 is planned; check the port and the cable"
+    )
 
 
 def test_names_with_a_domain_descriptions_and_strangers():

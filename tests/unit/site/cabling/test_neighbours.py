@@ -94,7 +94,7 @@ def test_what_is_no_table(system, text):
 
 @pytest.mark.parametrize("system", ["linux", "eos"])
 def test_rows_without_their_names(system):
-    with pytest.raises(SiteError, match=f"that is no table of {system}: KeyError"):
+    with pytest.raises(SiteError, match=f"this is not an LLDP table of {system}: KeyError"):
         read(system, {"lldpNeighbors": [{}], "lldp": [{"interface": [{}]}]})
 
 

@@ -112,9 +112,9 @@ def test_a_cable_with_several_far_ends_is_told(netbox):
 
 def test_a_device_without_a_name_is_told(netbox):
     interface(netbox)["device"]["name"] = None
-    assert read_links(*netbox)["left_out"] == ["a device ens1f0np0: one of its cable's devices has no name"]
+    assert read_links(*netbox)["left_out"] == ["a device ens1f0np0: a device on its cable has no name"]
 
 
 def test_what_is_no_answer_of_netbox():
-    with pytest.raises(SiteError, match=r"NetBox: its answer has no 'device'; check that the URL"):
+    with pytest.raises(SiteError, match=r"NetBox: its response has no 'device'; check that the URL"):
         read_links([{"id": 1}], [])

@@ -22,7 +22,7 @@ def test_what_is_declared_holds():
 def test_oversubscription():
     (finding,) = found(sites.site(links__uplink__each=1))
     assert finding.offender == "leaf[1-2]-[1-2]"
-    assert finding.message == "400 Gbit/s below and 200 above are 2.00 to 1, and fabric declares 1"
+    assert finding.message == "400 Gbit/s below and 200 above are 2.00 to 1, but fabric declares 1"
 
 
 def test_ports_of_a_nic_at_one_switch():
@@ -37,4 +37,4 @@ def test_ports_of_a_nic_at_one_switch():
 def test_rail_alignment():
     (one, other) = found(sites.site(checks__fabric={"rail_aligned": True}))
     assert (one.offender, other.offender) == ("leaf[1-2]-1", "leaf[1-2]-2")
-    assert "has the ports mlx5_0, mlx5_2 of its nodes" in one.message
+    assert "connected to the ports mlx5_0, mlx5_2 of its nodes" in one.message

@@ -21,18 +21,18 @@ def test_the_small_site_holds():
 @pytest.mark.parametrize(
     ("changes", "rule", "message"),
     [
-        ({"devices__leaf__unit": 42}, "rack units", "number 2 of leaf needs unit 43 of 42"),
-        ({"devices__leaf__unit": 16}, "rack units", "unit 16 is taken by two devices, of which one is of leaf"),
-        ({SERVER + "watts": 8000}, "rack power", "17000 W are more than 2 supplies of 8000 W give"),
+        ({"devices__leaf__unit": 42}, "rack units", "leaf number 2 needs unit 43, but the rack has 42"),
+        ({"devices__leaf__unit": 16}, "rack units", "unit 16 is assigned to two devices, one of them a leaf"),
+        ({SERVER + "watts": 8000}, "rack power", "17000 W exceed the capacity of 2 supplies of 8000 W"),
         (
             {SERVER + "capped_watts": 4000},
             "rack power with a failed supply",
-            "9000 W after the power brake (13000 W before) are more than the 8000 W that are left",
+            "9000 W after the power brake (13000 W before) exceed the remaining 8000 W",
         ),
         (
             {RACK + "brake_s": 6},
             "rack power with a failed supply",
-            "13000 W overload the 8000 W that are left for 6 s until servers have braked, and breakers hold 5 s",
+            "13000 W overload the remaining 8000 W for 6 s until the servers brake, but breakers hold for 5 s",
         ),
     ],
 )
@@ -61,5 +61,5 @@ def test_cables_that_are_too_long():
     assert finding.offender == "leaf2-1 Ethernet16 - spine1 Ethernet16"
     assert (
         finding.message
-        == "its way is 5.16 m, and dac carries 100 Gbit/s over 5 m at most; 8 cables of uplink are too long"
+        == "its route is 5.16 m long, but dac supports 100 Gbit/s over at most 5 m; 8 cables of uplink are too long"
     )

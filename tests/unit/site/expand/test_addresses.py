@@ -31,13 +31,13 @@ def test_ipv6():
 
 def test_networks_beyond_the_last_address():
     with pytest.raises(
-        SiteError, match=r"networks\.rail\.network: 8 networks from 255\.255\.254\.0/24 on are too many"
+        SiteError, match=r"networks\.rail\.network: 8 networks from 255\.255\.254\.0/24 on exceed the address space"
     ):
         sites.site(networks__rail__network="255.255.254.0/24")
 
 
 def test_a_device_outside_the_block_of_its_network():
     with pytest.raises(
-        SiteError, match=r"devices\.spine\.addresses\.lan: spine1 is in no rack, and lan is one for each"
+        SiteError, match=r"devices\.spine\.addresses\.lan: spine1 is not in a rack, but lan has a network for each"
     ):
         sites.site(networks__lan={"network": "10.9.0.0/24", "per": "rack"}, devices__spine__addresses={"lan": 5})

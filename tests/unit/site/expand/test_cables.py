@@ -57,7 +57,7 @@ def test_links_among_devices_of_one_kind_are_there_once():
 
 def test_a_switch_must_be_in_the_block():
     with pytest.raises(
-        SiteError, match=r"links\.back\.from: spine1 is in no rack, in which its leaf is; place it in one"
+        SiteError, match=r"links\.back\.from: spine1 is not in a rack, but each leaf is; place it in one"
     ):
         sites.site(links__back={"from": "spine", "ports": "down", "to": "leaf", "to_ports": "down", "medium": "dac"})
 

@@ -13,6 +13,4 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import 
 def test_a_mistake_in_a_count_is_told_before_the_devices_are_made():
     with pytest.raises(SiteError) as refused:
         sites.site(devices__node__count=200_001)
-    assert str(refused.value) == (
-        "devices.node.count: that makes 400002 devices, and 400000 are the most; correct the counts"
-    )
+    assert str(refused.value) == ("devices.node.count: 400002 devices exceed the maximum of 400000; correct the counts")

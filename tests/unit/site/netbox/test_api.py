@@ -89,10 +89,10 @@ def test_tokens(token, sent):
 @pytest.mark.parametrize(
     ("status", "body", "wanted"),
     [
-        (403, '{"detail": "Invalid token"}', "Invalid token; check the token, and that its user may do this"),
-        (404, "<html>", "that is no answer of NetBox; check the URL"),
+        (403, '{"detail": "Invalid token"}', "Invalid token; check the token and the permissions of its user"),
+        (404, "<html>", "this is not a response of NetBox; check the URL"),
         (400, '{"site": ["Select a valid choice."]}', "site: Select a valid choice.; check the URL and netbox_site"),
-        (502, "<html>", "that is no answer of NetBox; see NetBox's log"),
+        (502, "<html>", "this is not a response of NetBox; see NetBox's log"),
     ],
 )
 def test_what_a_reading_is_refused_with(status, body, wanted):
@@ -116,13 +116,13 @@ def test_what_an_object_is_refused_with(body, wanted):
 @pytest.mark.parametrize("body", ["<html>", "[]", "{}"])
 def test_what_is_no_answer_of_netbox(body):
     found = told(lambda: answering(200, body).read("dcim/sites"))
-    assert found == f"NetBox: {URL}/api/dcim/sites/: that is no answer of NetBox; check the URL"
+    assert found == f"NetBox: {URL}/api/dcim/sites/: this is not a response of NetBox; check the URL"
 
 
 def test_a_netbox_that_is_not_reached():
     found = told(lambda: api(open_url, url="http://127.0.0.1:9").read("dcim/sites"))
     assert "Connection refused" in found
-    assert found.endswith("; check the URL, and that NetBox runs and is reached from here")
+    assert found.endswith("; check the URL, and that NetBox is running and reachable from this machine")
 
 
 @pytest.fixture
@@ -159,5 +159,5 @@ def test_a_certificate_that_is_not_trusted(own_certificate, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     found = told(lambda: api(open_url, url=own_certificate).read("dcim/sites"))
     assert "CERTIFICATE_VERIFY_FAILED" in found
-    assert found.endswith("or set netbox_validate_certs to false for a trial")
+    assert found.endswith("or set netbox_validate_certs to false for a test")
     assert api(open_url, url=own_certificate, verified=False).read("dcim/sites") == []

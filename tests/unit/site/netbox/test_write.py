@@ -149,10 +149,10 @@ def test_an_interface_with_another_cable_is_told(box):
     with pytest.raises(SiteError) as told:
         netbox_api.write(box, sites.site())
     assert str(told.value) == (
-        "NetBox: gpu01 ens1f0np0 has the cable fabric-000001 in NetBox, planned is fabric-000001; "
-        "leaf1-1 Ethernet0 has the cable fabric-000002 in NetBox, planned is fabric-000001; "
-        "gpu01 ens1f1np0 has the cable fabric-000002 in NetBox, planned is fabric-000002; "
-        "leaf1-2 Ethernet0 has the cable fabric-000001 in NetBox, planned is fabric-000002; "
+        "NetBox: gpu01 ens1f0np0 has the cable fabric-000001 in NetBox, but fabric-000001 is planned; "
+        "leaf1-1 Ethernet0 has the cable fabric-000002 in NetBox, but fabric-000001 is planned; "
+        "gpu01 ens1f1np0 has the cable fabric-000002 in NetBox, but fabric-000002 is planned; "
+        "leaf1-2 Ethernet0 has the cable fabric-000001 in NetBox, but fabric-000002 is planned; "
         "remove these cables in NetBox"
     )
     for cable in cables:
@@ -175,5 +175,5 @@ def test_objects_that_a_blueprint_does_not_have_may_be_there_twice_or_without_a_
 
 def test_what_is_no_answer_of_netbox(box):
     del named(box, "dcim/devices", "gpu01")["position"]
-    with pytest.raises(SiteError, match="NetBox: its answer has no 'position'; check that the URL is NetBox's"):
+    with pytest.raises(SiteError, match="NetBox: its response has no 'position'; check that the URL is a NetBox URL"):
         netbox_api.write(box, sites.site())

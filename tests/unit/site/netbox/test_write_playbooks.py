@@ -95,7 +95,7 @@ def test_a_site_is_written(site, tmp_path):
         assert {"-devices leaf1-1 position: 40", "+devices leaf1-1 position: 36"} <= set(output.split("\n"))
         status, output = play(file, url, "netbox.yml", "-e", "netbox_token=other")
         assert status == 2
-        assert "Invalid token; check the token, and that its user may do this" in output
+        assert "Invalid token; check the token and the permissions of its user" in output
 
 
 def test_nb_inventory_has_the_hosts_groups_racks_and_addresses_of_the_blueprint(netbox, site, tmp_path):
@@ -172,7 +172,7 @@ def test_cables_are_held_against_netbox(netbox, tmp_path):
     path = f"{tmp_path}:{os.environ['PATH']}"
     status, output = play(folder, url, "cabling.yml", "-e", json.dumps(local), COLUMNS="1000", PATH=path)
     assert status == 2, output
-    assert "2 cables are right, 2 wrong, 28 not read" in output
+    assert "2 cables are correct, 2 wrong, 28 not read" in output
     assert "swap the ends of the cables gpu01 ens2f0np0 - leaf1-1 Ethernet4 and gpu01 ens2f1np0" in output
 
 
@@ -180,4 +180,4 @@ def test_a_token_that_may_not_read(netbox, tmp_path):
     status, output = play(tmp_path / "site", netbox[1], "netbox_links.yml", "-e", "netbox_token=other")
     assert status == 2
     assert "HTTP Error 403" in output
-    assert "check the token, and that its user may do this" in output
+    assert "check the token and the permissions of its user" in output

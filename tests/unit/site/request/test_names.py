@@ -18,5 +18,5 @@ def test_numbers_with_their_width():
     "text", ["gpu{m}", "gpu{n.__class__}", "gpu{n!r}", "GPU{n}", "gpu_{n}", "gpu {n}", "-{n}", "{n}-"]
 )
 def test_what_is_no_name(text):
-    with pytest.raises(ValueError, match=r"no number|no host name"):
+    with pytest.raises(ValueError, match=r"not a known number|not make a valid host name"):
         template(text, ("n",))

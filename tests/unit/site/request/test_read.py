@@ -23,16 +23,16 @@ def test_the_whole_is_read():
 
 ERRORS = {
     # The replaced text, its replacement, and the message of the error.
-    "unknown": ("domain:", "domian:", "3: domian: there is no such setting; there are blocks, checks, "),
-    "twice": ("domain: example.com", "site: other", "3: site: the setting is there twice; remove one"),
-    "no yaml": ("site: test", "site: [", "no YAML: "),
+    "unknown": ("domain:", "domian:", "3: domian: unknown setting; valid settings: blocks, checks, "),
+    "twice": ("domain: example.com", "site: other", "3: site: the setting is listed twice; remove one"),
+    "no yaml": ("site: test", "site: [", "not valid YAML: "),
     "type": ("count: 2, units: 42, supplies", "count: two, units: 42, supplies", "6: blocks.rack.count: 'two' is not "),
     "no rack": ("supplies: 2, supply_watts: 8000, brake", "supplies: 99, brake", "6: blocks.rack.supplies: 99 is not"),
     "range": ("Ethernet[0:12:4]", "Ethernet[12:0:4]", "18: models.leaf.ports.down.names: the range [12:0:4] is empty"),
     "ports twice": (
         "Ethernet[16:28:4]",
         "Ethernet[12:24:4]",
-        "19: models.leaf.ports.up.names: port Ethernet12 is there",
+        "19: models.leaf.ports.up.names: port Ethernet12 is listed",
     ),
     "interfaces": ("ens[1:2]f[0:1]np0", "ens[1:4]f[0:1]np0", "13: models.server.ports.nic.interfaces: there are 8 "),
     "capped": ("capped_watts: 3000", "capped_watts: 9000", "11: models.server.capped_watts: 9000 is not possible; use"),
@@ -41,58 +41,86 @@ ERRORS = {
     "per": (
         "per: rack, count: 4}",
         "per: row, count: 4}",
-        "23: networks.rail.per: there is no 'row'; there are site, ",
+        "23: networks.rail.per: 'row' is unknown; valid values: site, ",
     ),
-    "rails": ("per: rack, count: 4}", "per: rack, count: 3}", "32: devices.node.addresses.rail.ports: 4 ports need as"),
-    "model": ("model: server", "model: sever", "26: devices.node.model: there is no 'sever'; there are server, leaf"),
+    "rails": ("per: rack, count: 4}", "per: rack, count: 3}", "32: devices.node.addresses.rail.ports: 4 ports need 4"),
+    "model": (
+        "model: server",
+        "model: sever",
+        "26: devices.node.model: 'sever' is unknown; valid values: server, leaf",
+    ),
     "name": (
         "gpu{n:02}",
         "gpu{m}",
-        "29: devices.node.name: {m} is no number that there is; there are n, i, site, rack",
+        "29: devices.node.name: {m} is not a known number; valid numbers: n, i, site, rack",
     ),
     "same name": ("gpu{n:02}", "gpu{i}", "29: devices.node.name: two devices are called gpu1: number 1 of node and "),
-    "group": ("groups: [nodes, roce_hosts]", "groups: [no-des]", "30: devices.node.groups: 'no-des' is no name of a"),
+    "group": (
+        "groups: [nodes, roce_hosts]",
+        "groups: [no-des]",
+        "30: devices.node.groups: 'no-des' is not a valid name for a",
+    ),
     "addresses": (
         "management: 101",
         "management: 13",
-        "devices.leaf.addresses.management: 10.0.0.13 is taken twice, by",
+        "devices.leaf.addresses.management: 10.0.0.13 is assigned twice, to",
     ),
-    "gateway": ("management: 11,", "management: 1,", "10.0.0.1 is taken twice, by the gateway and gpu01; begin one"),
-    "full": ("management: 201", "management: 254", "spine2 would have address 255 of 10.0.0.0/24, which has no room"),
-    "link": ("to: spine,", "to: spin,", "39: links.uplink.to: there is no 'spin'; there are node, leaf, spine"),
+    "gateway": ("management: 11,", "management: 1,", "10.0.0.1 is assigned twice, to the gateway and gpu01; start one"),
+    "full": ("management: 201", "management: 254", "spine2 would have address 255 of 10.0.0.0/24, which is not usable"),
+    "link": ("to: spine,", "to: spin,", "39: links.uplink.to: 'spin' is unknown; valid values: node, leaf, spine"),
     "group of ports": ("ports: nic, to", "ports: nics, to", "38: links.fabric.ports: server has no ports 'nics'"),
     "speed": (
         'Ethernet[0:28:4]", speed_gbit_s: 100',
         'Ethernet[0:28:4]", speed_gbit_s: 400',
-        "39: links.uplink: leaf has 100 Gbit/s and spine 400; name ports of one speed",
+        "39: links.uplink: leaf has 100 Gbit/s, but spine has 400; name ports of the same speed",
     ),
-    "domain": ("example.com", "example_com", "3: domain: 'example_com' is no domain; write it like gpu.example.com"),
+    "domain": (
+        "example.com",
+        "example_com",
+        "3: domain: 'example_com' is not a valid domain; write it like gpu.example.com",
+    ),
     "from": ("{from: leaf, ", "{", "39: links.uplink: from is missing; "),
     "both ends": (
         "to: spine, to_ports: down, each: 2,",
         "to: leaf, to_ports: up,",
-        "39: links.uplink.to: leaf is at both ends; add each, the links between any two, and no planes",
+        "39: links.uplink.to: leaf is at both ends; set each to the number of links between any two, and remove planes",
     ),
     "both ends in planes": (
         "to: spine, to_ports: down, each: 2,",
         "to: leaf, to_ports: up, each: 2, planes: 2,",
         "39: links.uplink.to: leaf is at both ends; ",
     ),
-    "planes without each": ("each: 2,", "planes: 2,", "39: links.uplink.planes: planes are for links from each to"),
+    "planes without each": ("each: 2,", "planes: 2,", "39: links.uplink.planes: planes is valid only with each; "),
     "infiniband": (
         "fabric: fabric, roce: true",
         "fabric: fabric, roce: true, infiniband: true",
-        "39: links.uplink.infiniband: a link is RoCE or InfiniBand; remove one of them",
+        "39: links.uplink.infiniband: a link cannot be both RoCE and InfiniBand; remove one of them",
     ),
-    "medium": ("medium: dac", "medium: cat6a", "38: links.fabric.medium: no cat6a carries 100 Gbit/s; name another"),
+    "medium": (
+        "medium: dac",
+        "medium: cat6a",
+        "38: links.fabric.medium: cat6a does not support 100 Gbit/s; name another",
+    ),
     "exhausted": (
         "Ethernet[0:12:4]",
         "Ethernet[0:8:4]",
         "38: links.fabric: ports exhausted: leaf1-1 has 3 ports down, ",
     ),
-    "planes": ("each: 2,", "each: 2, planes: 3,", "39: links.uplink.planes: 2 spine are not 3 equal planes; correct"),
-    "fabric": ("checks:\n  fabric:", "checks:\n  fabrik:", "41: checks.fabrik: no links are of this fabric; there are"),
-    "survives": ("[nic, leaf, spine]", "[nic, core]", "41: checks.fabric.survives: 'core' is no part of fabric; there"),
+    "planes": (
+        "each: 2,",
+        "each: 2, planes: 3,",
+        "39: links.uplink.planes: 2 spine cannot be divided into 3 equal planes; correct",
+    ),
+    "fabric": (
+        "checks:\n  fabric:",
+        "checks:\n  fabrik:",
+        "41: checks.fabrik: no link belongs to this fabric; valid fabrics:",
+    ),
+    "survives": (
+        "[nic, leaf, spine]",
+        "[nic, core]",
+        "41: checks.fabric.survives: 'core' is not part of fabric; valid",
+    ),
 }
 
 
@@ -110,12 +138,21 @@ def test_errors(old, new, told):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"blocks__rack__inside": "row"}, "blocks.rack.inside: there is no block 'row' before it; describe the outer "),
-        ({"blocks__rack__inside": "network"}, "blocks.rack.inside: network is a rack, which holds no blocks; name "),
-        ({"blocks__hall": {"supplies": 2}}, "blocks.hall.supplies: only a rack has it; give the block units, or leave"),
-        ({"blocks__hall": {"breaker_s": 2}}, "blocks.hall.breaker_s: only a rack has it; give the block units, or "),
+        ({"blocks__rack__inside": "row"}, "blocks.rack.inside: no block 'row' is defined before it; define the outer "),
+        (
+            {"blocks__rack__inside": "network"},
+            "blocks.rack.inside: network is a rack, which cannot contain blocks; name ",
+        ),
+        (
+            {"blocks__hall": {"supplies": 2}},
+            "blocks.hall.supplies: only a rack can have this setting; set units for the block, or remove",
+        ),
+        (
+            {"blocks__hall": {"breaker_s": 2}},
+            "blocks.hall.breaker_s: only a rack can have this setting; set units for the block, or ",
+        ),
         ({"blocks__site": {"units": 42}}, "blocks.site: the name is taken; use another one"),
-        ({"blocks__Rack": {"units": 42}}, "blocks.Rack: that is no name; use lower case letters, digits and "),
+        ({"blocks__Rack": {"units": 42}}, "blocks.Rack: not a valid name; use lower case letters, digits and "),
         ({"networks__management__gateway": 256}, "networks.management.gateway: 10.0.0.0/24 has no address 256; use "),
     ],
 )

@@ -42,7 +42,7 @@ def test_uuid_and_macs_come_from_the_name() -> None:
 
 PCI = "write it like '0000:3b:00.0', in quotes"
 TWO_TO_1024 = "x86 has 2 and 1024; 0 is ordinary memory"
-PLAIN_PATH = "write it without '//', '.', '..' or a last '/'"
+PLAIN_PATH = "write it without '//', '.', '..' or a trailing '/'"
 DISK = {"path": "/a"}
 
 
