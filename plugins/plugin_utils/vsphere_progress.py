@@ -25,7 +25,7 @@ class VSphereProgress(ShownProgress):
     """
 
     WORK = "vCenter"
-    REMEDY = "look at its recent tasks, then run the play again: it compares what is there"
+    REMEDY = "check its recent tasks, then run the play again: it compares the current state"
 
     def subject(self) -> str:
         """Return vCenter's name."""
