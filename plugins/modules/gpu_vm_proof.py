@@ -144,7 +144,7 @@ def evidence(params: Mapping[str, Any]) -> Evidence:
     """Return the module's arguments as evidence. Raises ProofError and TopologyError."""
     domain = params["domain"]
     if not domain.get("plan") and domain.get("drift"):
-        raise ProofError(f"it has no plan to be held against: {domain['drift'][0]['what']}")
+        raise ProofError(f"it has no plan to compare it with: {domain['drift'][0]['what']}")
     return Evidence(
         host_name=params["host_name"],
         planned=DomainPlan.from_dict(domain.get("plan"), Host.from_dict(params["host_topology"])),

@@ -140,9 +140,9 @@ def _unknown(name: str, decision: Decision) -> Iterator[Finding]:
     if paths:
         yield Finding(
             name,
-            f"its definition has {some(list(paths))}, which nobody asked for",
-            "it is not known whether this libvirt adds that by itself, so it is left as it is",
-            "remove it with virsh edit if somebody put it there, else report it with libvirt's version",
+            f"its definition has {some(list(paths))}, which was not requested",
+            "it is not known whether this version of libvirt adds it by itself, so it is left unchanged",
+            "remove it with virsh edit if it was added manually, otherwise report it with libvirt's version",
             WARN,
         )
 

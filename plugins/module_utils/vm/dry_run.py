@@ -78,7 +78,7 @@ def _check_names(params: dict[str, Any]) -> None:
     except values.InvalidValueError as error:
         raise DomainError(f"host_name or path: {error.cause}", error.remedy) from error
     if name in (".", "..") or "/" in name:
-        raise DomainError(f"host_name {name!r} is no name of a folder", "give another, or rename the recording")
+        raise DomainError(f"host_name {name!r} is not a valid folder name", "use another name, or rename the recording")
 
 
 def _host(params: dict[str, Any]) -> Host:

@@ -225,5 +225,5 @@ def test_a_guest_whose_hypervisor_was_not_read_has_no_proof_and_is_told_why(tmp_
     with bound(listening=False) as port:
         status, output = site(tmp_path, "prove", port, "--limit", "vm01")
     assert status == 2
-    assert "vm01: nothing is proved of it, since its hypervisor hv01 was not read" in output
+    assert "vm01: it cannot be proved, since its hypervisor hv01 was not read" in output
     assert "has no attribute" not in output

@@ -117,7 +117,7 @@ def test_the_file_is_made_of_what_was_read():
     assert nccl(DOMAIN, hosts, {}) == ""
     with pytest.raises(AnsibleFilterError, match="not a topology"):
         nccl(DOMAIN, hosts, {"x": 1})
-    with pytest.raises(AnsibleFilterError, match="not a whole plan"):
+    with pytest.raises(AnsibleFilterError, match="not a complete plan"):
         nccl({**DOMAIN, "plan": {"name": "vm"}}, hosts, inside)
 
 

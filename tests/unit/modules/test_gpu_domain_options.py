@@ -58,7 +58,7 @@ def test_a_wrong_shape_is_one_error_of_the_role_too(tmp_path: Path) -> None:
     )
     assert status != 0
     assert (
-        "virtual machine a: gpus: 8 is not a dictionary; write {setting: value}; there are addresses, count"
+        "virtual machine a: gpus: 8 is not a dictionary; write {setting: value}; valid settings: addresses, count"
         in " ".join(said.split())
     )
 

@@ -46,7 +46,7 @@ def test_a_host_whose_name_is_no_folders(run, tmp_path, name):
     assert result["failed"] is True
     subject = f"{name}: " if name else ""
     assert result["msg"] in (
-        f"{subject}host_name {name!r} is no name of a folder; give another, or rename the recording",
+        f"{subject}host_name {name!r} is not a valid folder name; use another name, or rename the recording",
         f"{subject}host_name or path: {name!r} contains '\\n', which is not a printable character; remove it",
         f"{subject}host_name or path: the text is empty; leave the setting out, or give it a value",
     )
@@ -56,7 +56,7 @@ def test_a_host_whose_name_is_no_folders(run, tmp_path, name):
 def test_a_number_in_place_of_a_dictionary(run):
     result = run(topology=lab().to_dict(), domains=[{"name": "a", "memory_mib": 1024, "gpus": 8}])
     assert result["msg"] == (
-        "host: virtual machine a: gpus: 8 is not a dictionary; write {setting: value}; there are addresses, count"
+        "host: virtual machine a: gpus: 8 is not a dictionary; write {setting: value}; valid settings: addresses, count"
     )
 
 
@@ -65,15 +65,15 @@ def test_a_number_in_place_of_a_dictionary(run):
     [
         (
             {"gpus": {"addresses": ["14:00.0"]}},
-            "gpus.addresses: PCI device 0000:14:00.0 is of kind NIC, not GPU; give it in nics.addresses",
+            "gpus.addresses: PCI device 0000:14:00.0 is of kind NIC, not GPU; list it in nics.addresses",
         ),
         (
             {"nics": {"addresses": ["13:00.0"]}},
-            "nics.addresses: PCI device 0000:13:00.0 is of kind GPU, not NIC; give it in gpus.addresses",
+            "nics.addresses: PCI device 0000:13:00.0 is of kind GPU, not NIC; list it in gpus.addresses",
         ),
         (
             {"nvme": {"addresses": ["15:10.0"]}},
-            "nvme.addresses: PCI device 0000:15:10.0 is of kind NIC, not NVMe drive; give it in nics.addresses",
+            "nvme.addresses: PCI device 0000:15:10.0 is of kind NIC, not NVMe drive; list it in nics.addresses",
         ),
     ],
 )
@@ -139,7 +139,9 @@ def test_a_clouds_console_is_never_counted(run):
     ]
     assert result["findings"] == run(topology=cloud(console=False).to_dict(), domains=[want])["findings"]
     nine = run(topology=host.to_dict(), domains=[{**want, "gpus": {"count": 9}}])
-    assert nine["msg"] == "host: virtual machine all: asks for 9 GPUs, this host has 8, free 8; ask for fewer"
+    assert (
+        nine["msg"] == "host: virtual machine all: requests 9 GPUs, but only 8 of this host's 8 are free; request fewer"
+    )
     # The inventory can override this; then the two models are reported.
     more = run(topology=host.to_dict(), domains=[{**want, "gpus": {"count": 9}}], accelerators={"1d0f:1111": True})
     assert more["domains"][0]["plan"]["devices"][0]["host_address"] == "0000:00:03.0"
@@ -179,7 +181,9 @@ def test_a_recording_without_the_architecture_is_planned_as_x86_64_and_that_is_s
     host = lab()
     host.cpu.architecture, host.cpu.vendor = None, vendor
     notes = run(topology=host.to_dict(), domains=[request()])["domains"][0]["plan"]["notes"]
-    text = "the topology does not say the processor's architecture; the plan is for x86_64, and gpu_domain refuses it"
+    text = (
+        "the topology does not contain the processor's architecture; the plan is for x86_64, and gpu_domain refuses it"
+    )
     assert (text in notes) == said
 
 

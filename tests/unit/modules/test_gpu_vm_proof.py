@@ -100,7 +100,7 @@ def test_a_reading_that_is_missing_never_adds_a_claim_that_holds(run, tmp_path, 
 def test_a_domain_that_does_not_run_fails(run, tmp_path):
     stopped = {**gpu_vm.domain(), "process": None, "state": "shutoff"}
     result = run(arguments(tmp_path, domain=stopped))
-    assert "wanted no difference, seen it does not run: shutoff" in result["msg"]
+    assert "wanted no difference, seen it is not running: shutoff" in result["msg"]
 
 
 def test_a_diff_shows_what_became_of_the_proof(run, tmp_path):
@@ -118,7 +118,7 @@ def test_a_diff_shows_what_became_of_the_proof(run, tmp_path):
         ({"name": "../vm1"}, "file name"),
         ({"host_topology": {"format": "other"}}, "not a topology"),
         ({"guest_topology": {"format": "sailloft-topology/1"}}, "not a complete topology"),
-        ({"domain": {"name": "vm1", "exists": True}}, "not a whole plan"),
+        ({"domain": {"name": "vm1", "exists": True}}, "not a complete plan"),
         ({"host_settings": {"failed": True}}, "not a result of gpu_host_boot"),
         ({"nic_firmware": {"failed": True}}, "not a result of nic_firmware"),
     ],
@@ -150,4 +150,4 @@ def test_without_a_plan_the_drift_says_why(run, tmp_path):
     del domain["plan"]
     domain["drift"] = [{"what": "NIC 0000:14:00.0 is gone from the host", "where": ["host"], "paths": []}]
     failed = run(arguments(tmp_path, domain=domain))
-    assert failed["msg"] == "vm1: it has no plan to be held against: NIC 0000:14:00.0 is gone from the host"
+    assert failed["msg"] == "vm1: it has no plan to compare it with: NIC 0000:14:00.0 is gone from the host"

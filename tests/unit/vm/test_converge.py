@@ -84,7 +84,7 @@ def test_the_proof_says_drift_in_words() -> None:
         "differences": [item.to_dict() for item in differences(WANTED, inactive)],
         "live_differences": [item.to_dict() for item in running_differences(WANTED, live)],
     }
-    consequence = "a vCPU may share its core or be away from its memory: ranks wait for the slowest one"
+    consequence = "a vCPU may share its core or be far from its memory: ranks wait for the slowest one"
     assert differences_of_domain(row) == [
         f"defined: vCPUs are not pinned as planned: vCPU 0 on CPU 2, planned 1; {consequence}",
         "defined: devices/serial[0]/log/@append: wanted off, have on",

@@ -52,8 +52,8 @@ def note(machine: str, pinned: str, newest: str) -> str | None:
     if pinned != ALIAS or machine == newest or not is_version(newest):
         return None
     return (
-        f"the virtual machine keeps machine {machine}; a new one gets {newest} on this host; machine: {newest} changes "
-        "it, and with it the guest's hardware, at the next start"
+        f"the virtual machine keeps machine type {machine}; a new one would get {newest} on this host; machine: "
+        f"{newest} changes it, and the guest's hardware with it, at the next start"
     )
 
 

@@ -53,7 +53,7 @@ def _check_explicit(spec: DomainSpec, around: Surroundings) -> None:
         if address not in around.functions:
             raise DomainError(
                 f"no PCI function {address} on this host",
-                "see host_topology_info for those there are",
+                "host_topology_info lists the existing ones",
                 domain=spec.name,
             )
         kind = around.functions[address].kind
@@ -61,17 +61,17 @@ def _check_explicit(spec: DomainSpec, around: Surroundings) -> None:
         if kind in kinds.SETTINGS and kind != asked:
             raise DomainError(
                 f"{kinds.SETTINGS[asked]}.addresses: PCI device {address} is of kind {KINDS[kind]}, not {KINDS[asked]}",
-                f"give it in {kinds.SETTINGS[kind]}.addresses",
+                f"list it in {kinds.SETTINGS[kind]}.addresses",
                 domain=spec.name,
             )
         reason = obstacle(around, around.functions[address], spec.name, explicit)
         if reason:
-            raise DomainError(
-                f"PCI device {address} cannot be given to it: {reason.why}", reason.remedy, domain=spec.name
-            )
+            raise DomainError(f"PCI device {address} cannot be assigned: {reason.why}", reason.remedy, domain=spec.name)
     if spec.nics.per_gpu and not spec.gpus.addresses and not spec.gpus.count:
         raise DomainError(
-            "nics.per_gpu chooses NICs near its GPUs, and it has none", "name them in nics.addresses", domain=spec.name
+            "nics.per_gpu selects NICs near the virtual machine's GPUs, but it has none",
+            "list the NICs in nics.addresses",
+            domain=spec.name,
         )
 
 
@@ -100,8 +100,8 @@ def _chosen(problem: Problem, spec: DomainSpec, of_kind: dict[str, list[str]]) -
         _give_nvswitches(problem, spec, chosen, problem.fabric)
     elif len(chosen.gpus) > 1 and any(item.kind == "nvswitch" for item in problem.around.host.functions):
         chosen.notes.append(
-            "this host has NVSwitches of a board that is not known here: whether Fabric Manager can make a "
-            "partition of its GPUs was not looked at, and the NVSwitches stay with the host"
+            "this host has NVSwitches of an unknown board: whether Fabric Manager has a partition of its GPUs was not "
+            "checked, and the NVSwitches stay with the host"
         )
     return chosen
 
@@ -120,8 +120,8 @@ def _give_nvswitches(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric:
                 reason = obstacle(problem.around, item, spec.name, addresses)
                 if reason:
                     raise DomainError(
-                        f"has all GPUs of this host's {fabric.board.name} and so gets its NVSwitches, and "
-                        f"{item.address} cannot be given to it: {reason.why}",
+                        f"has all GPUs of this host's {fabric.board.name} and so gets its NVSwitches, but "
+                        f"{item.address} cannot be assigned: {reason.why}",
                         reason.remedy,
                         domain=spec.name,
                     )

@@ -115,24 +115,26 @@ class Obstacle:
 def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> Obstacle | None:
     """Return why virtual machine ``name``, with the other devices ``own``, cannot have ``function``; None if it can."""
     if function.kind == "bridge":
-        return Obstacle("it is a bridge", "give the devices behind it")
+        return Obstacle("it is a bridge", "assign the devices behind it instead")
     if not function.config_bytes and around.config_read:
         return Obstacle(
             "it does not answer (its config space reads as ones): it has fallen off the bus", "reset or reseat it"
         )
     if function.used_by_host:
         uses = "; ".join(function.used_by_host)
-        return Obstacle(f"the host itself uses it ({uses})", "move that elsewhere or choose another device")
+        return Obstacle(f"the host itself uses it ({uses})", "free it on the host, or choose another device")
 
     holder = around.holder.get(function.address)
     if holder not in (None, name):
-        return Obstacle(f"virtual machine {holder} has it", "take it away there first, or choose another device")
+        return Obstacle(
+            f"virtual machine {holder} has it", "remove it from that virtual machine first, or choose another device"
+        )
     for address in function.sriov.vfs if function.sriov else []:
         other = around.holder.get(address)
         if other is not None:
             return Obstacle(
-                f"its virtual function {address} belongs to virtual machine {other}, and would vanish with it",
-                "take that away there first, or choose another device",
+                f"its virtual function {address} belongs to virtual machine {other}, and would disappear",
+                "remove the virtual function from that virtual machine first, or choose another device",
             )
     return foreign_member(around, function, name, own)
 
@@ -157,8 +159,8 @@ def foreign_member(around: Surroundings, function: Function, name: str, own: Ite
         if member.driver is not None and member.driver not in HARMLESS_DRIVERS:
             return Obstacle(
                 f"its IOMMU group {group} also holds {member.address} (driver {member.driver})",
-                f"give that to the same virtual machine, unbind it from {member.driver}, or use a slot whose ports "
-                "have ACS",
+                f"assign that device to the same virtual machine, unbind it from {member.driver}, or use a slot whose "
+                "ports have ACS",
             )
     return None
 
@@ -181,10 +183,10 @@ def why_one_group(around: Surroundings, group: int) -> Obstacle:
         cause, remedy = f"ACS is off at port {', '.join(off)}", "turn it on (role gpu_host)"
     elif lacking:
         cause = f"port {', '.join(lacking)} has no ACS"
-        remedy = "give all of them to one virtual machine, or use other slots"
+        remedy = "assign all of them to one virtual machine, or use other slots"
     else:
-        cause, remedy = "nothing isolates them from each other", "give all of them to one virtual machine"
-    return Obstacle(f"in group {group} are {names}; {cause}", remedy)
+        cause, remedy = "nothing isolates them from each other", "assign all of them to one virtual machine"
+    return Obstacle(f"group {group} contains {names}; {cause}", remedy)
 
 
 def is_virtual(function: Function) -> bool:

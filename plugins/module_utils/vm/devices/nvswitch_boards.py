@@ -170,24 +170,24 @@ def recognise(host: Host, module_ids: dict[str, int] | None = None) -> Fabric | 
             ids = {address: number for number, address in enumerate(gpus, 1)} if complete else {}
         return Fabric(board, gpus, switches, ids, not module_ids and bool(ids), _partitions(board, gpus, ids))
     if module_ids:
-        raise DomainError("gpu_module_ids is given, and this host has no NVSwitch board that is known", "leave it out")
+        raise DomainError("gpu_module_ids is set, but this host has no known NVSwitch board", "leave it out")
     return None
 
 
 def _check(board: Board, gpus: list[str], module_ids: dict[str, int]) -> None:
     wrong = sorted(set(gpus) ^ set(module_ids))
     if wrong:
-        there = "is no GPU of" if wrong[0] in module_ids else "is missing; it is a GPU of"
+        there = "is not a GPU of" if wrong[0] in module_ids else "is missing; it is a GPU of"
         raise DomainError(f"gpu_module_ids: {wrong[0]} {there} this host's {board.name}", "give the id of each GPU")
     known = {number for members in board.partitions.values() for number in members}
     for address in gpus:
         if module_ids[address] not in known:
             raise DomainError(
-                f"gpu_module_ids: {module_ids[address]!r} of {address} is no GPU physical id of {board.name}",
-                f"they are 1 to {max(known)} (nvidia-smi -q, GPU Module ID)",
+                f"gpu_module_ids: {module_ids[address]!r} of {address} is not a GPU physical id of {board.name}",
+                f"valid ids are 1 to {max(known)} (nvidia-smi -q, GPU Module ID)",
             )
     if len(set(module_ids.values())) < len(module_ids):
-        raise DomainError("gpu_module_ids: an id is given twice", "each GPU has its own")
+        raise DomainError("gpu_module_ids: an id is listed twice", "each GPU has its own")
 
 
 def _partitions(board: Board, gpus: list[str], ids: dict[str, int]) -> list[Partition]:
@@ -208,13 +208,13 @@ def note(fabric: Fabric, own: set[str]) -> str:
     names = ", ".join(sorted(own))
     if partition is None:
         return (
-            f"its GPUs {names} are no partition of Fabric Manager's on {fabric.board.name} (there are those of "
+            f"its GPUs {names} are not a Fabric Manager partition of {fabric.board.name} (valid sizes: "
             f"{in_words(fabric.sizes)}): there is no NVLink between them"
         )
     if partition.id is None:
         return (
-            f"{names} is on a {fabric.board.name} of which a GPU is missing: give gpu_module_ids to know its Fabric "
-            "Manager partition"
+            f"{names} is on a {fabric.board.name} of which a GPU is missing: set gpu_module_ids to identify its "
+            "Fabric Manager partition"
         )
     ids = ", ".join(str(number) for number in sorted(fabric.physical_ids[address] for address in own))
     text = (
@@ -224,8 +224,8 @@ def note(fabric: Fabric, own: set[str]) -> str:
     )
     if fabric.assumed and len(own) < len(fabric.gpus):
         text += (
-            "; physical ids are taken to be in PCI address order: compare with GPU Module ID of nvidia-smi -q, and "
-            "give gpu_module_ids where they are not"
+            "; physical ids are assumed to be in PCI address order: compare them with GPU Module ID of nvidia-smi -q, "
+            "and set gpu_module_ids if they are not"
         )
     return text
 

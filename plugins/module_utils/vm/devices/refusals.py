@@ -39,9 +39,9 @@ def refuse(problem: Problem) -> NoReturn:
         free = sum(len(unit.addresses) for unit in problem.units)
         board = f", in partitions of {in_words(problem.fabric.sizes)}" if problem.fabric else ""
         raise DomainError(
-            f"virtual machines {sizes}: each has a place on this host, and all of them together have none; {free} "
+            f"virtual machines {sizes}: each fits on this host, but not all of them together; {free} "
             f"GPUs are available{board}",
-            "ask for fewer",
+            "request fewer",
         )
     for spec in problem.specs:
         for kind, words, count, fits in _counts(spec):
@@ -54,9 +54,8 @@ def refuse(problem: Problem) -> NoReturn:
         for _kind, words, count, _fits in _counts(spec)
     ]
     raise DomainError(
-        f"virtual machines {', '.join(asked)}: each could have its own, and this host has not enough for all of "
-        "them together",
-        "ask for fewer",
+        f"virtual machines {', '.join(asked)}: this host has enough for each, but not for all of them together",
+        "request fewer",
     )
 
 
@@ -81,38 +80,40 @@ def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainErr
     there = sum(len(unit.addresses) for unit in free)
     if there < request.count:
         return _too_few(problem, spec, "GPU", spec.gpus.count, _of_kind(problem, "gpu"))
-    asked = f"asks for {_count(request.count, 'GPU')}"
+    asked = f"requests {_count(request.count, 'GPU')}"
     fabric = problem.fabric
     if fabric and any(address in fabric.gpus for unit in free for address in unit.addresses):
         if request.count not in fabric.sizes:
             missing = (
-                "" if fabric.physical_ids else f" ({len(fabric.gpus)} of its GPUs are there; gpu_module_ids says which)"
+                ""
+                if fabric.physical_ids
+                else f" ({len(fabric.gpus)} of its GPUs are present; gpu_module_ids says which)"
             )
             return DomainError(
-                f"{asked}, and Fabric Manager makes partitions of {in_words(fabric.sizes)} on this host's "
+                f"{asked}, but Fabric Manager makes partitions of {in_words(fabric.sizes)} on this host's "
                 f"{fabric.board.name}{missing}",
-                "ask for as many, or name the GPUs in gpus.addresses and do without NVLink between them",
+                "request one of these numbers, or list the GPUs in gpus.addresses, without NVLink between them",
                 spec.name,
             )
         if request.must:
             has = ", ".join(address for at in sorted(request.must) for address in problem.units[at].addresses)
             return DomainError(
-                f"{asked}, and no partition of {request.count} with {has}, which it has, is free on this host's "
+                f"{asked}, but no partition of {request.count} that includes its own {has} is free on this host's "
                 f"{fabric.board.name}",
-                "ask for another number, or remove it and create it again",
+                "request another number, or remove the virtual machine and create it again",
                 spec.name,
             )
         taken = [
-            f"{address} is with virtual machine {problem.around.holder[address]}"
+            f"{address} belongs to virtual machine {problem.around.holder[address]}"
             if address in problem.around.holder
             else f"{address} is not available"
             for address in fabric.gpus
             if address not in problem.number or problem.units[problem.number[address]].owner not in (None, spec.name)
         ]
         return DomainError(
-            f"{asked}, and no partition of {request.count} is free on this host's {fabric.board.name}: "
+            f"{asked}, but no partition of {request.count} is free on this host's {fabric.board.name}: "
             f"{'; '.join(taken)}",
-            "ask for fewer",
+            "request fewer",
             spec.name,
         )
     groups = [
@@ -122,9 +123,9 @@ def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainErr
         )
     ]
     return DomainError(
-        f"{asked}, and the {there} that are free come by whole IOMMU groups, which two virtual machines never "
+        f"{asked}, but the {there} free ones are assigned by whole IOMMU groups, which two virtual machines never "
         f"share: {'; '.join(groups)}",
-        "ask for as many as groups have, or name one in gpus.addresses and leave the rest of its group unused",
+        "request as many as whole groups contain, or list one in gpus.addresses and leave the rest of its group unused",
         spec.name,
     )
 
@@ -144,10 +145,10 @@ def _too_few(problem: Problem, spec: DomainSpec, words: str, wanted: int, there:
             reasons.append(f"{function.address}: {reason}")
         elif function.address not in problem.named:
             free.append(function)
-    why = f"asks for {_count(wanted, words)}, this host has {len(there)}, free {len(free)}"
+    why = f"requests {_count(wanted, words)}, but only {len(free)} of this host's {len(there)} are free"
     if reasons:
-        return DomainError(f"{why} ({'; '.join(reasons)})", "correct what it names, or ask for fewer", spec.name)
-    return DomainError(why, "ask for fewer", spec.name)
+        return DomainError(f"{why} ({'; '.join(reasons)})", "correct the listed reasons, or request fewer", spec.name)
+    return DomainError(why, "request fewer", spec.name)
 
 
 def _count(number: int, words: str) -> str:

@@ -72,14 +72,14 @@ def _record(unsaid: list[Difference], found: list[Drift]) -> list[Drift]:
             left.append(item)
     if not left:
         return []
-    what = "the domain's record of the host is not that of the plan"
+    what = "the domain's record of the host differs from the plan's"
     if any(item.path == "metadata" for item in left):
         what = "the domain has no record of the host that it was planned for"
     return [
         Drift(
             what,
             [DEFINED],
-            "the guest is not affected; what changes on the host is told less exactly",
+            "the guest is not affected; changes on the host are reported less precisely",
             plan.REMEDY[DEFINED],
             [item.path for item in left],
         )

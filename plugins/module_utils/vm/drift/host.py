@@ -59,8 +59,8 @@ def no_plan(reason: str) -> Drift:
     return Drift(
         f"the request cannot be planned on this host as it is now: {reason}",
         [HOST],
-        "playbooks/gpu_vms.yml refuses, and nothing of the virtual machine can be changed or proven",
-        "correct what the other items name, or change the inventory",
+        "playbooks/gpu_vms.yml fails, and the virtual machine can be neither changed nor proven",
+        "correct the problems in the other items, or change the inventory",
     )
 
 
@@ -101,11 +101,13 @@ def _missing(have: Definition, host: Host, gone: list[str], running: bool) -> li
             what = f"{words} has another address now: {now}"
             remedy = f"where the inventory names {address}, write {now}; then {PLAN_AGAIN}"
         elif address in known:
-            what = f"{words} is gone: at its address is {name(known[address])} now"
-            remedy = f"see the host's log and slot; else take it out of the inventory, and {PLAN_AGAIN}"
+            what = f"{words} is gone: {name(known[address])} now has its address"
+            remedy = f"check the host's log and slot; otherwise remove it from the inventory, and {PLAN_AGAIN}"
         else:
             what = f"{words} is gone from the host"
-            remedy = f"see the host's log and slot (echo 1 > /sys/bus/pci/rescan); else take it out, and {PLAN_AGAIN}"
+            remedy = (
+                f"check the host's log and slot (echo 1 > /sys/bus/pci/rescan); otherwise remove it, and {PLAN_AGAIN}"
+            )
         found.append(Drift(what, [HOST], consequence, remedy))
     return found
 
@@ -115,12 +117,12 @@ def _dead(function: Function) -> Drift:
         f"{name(function)} does not answer: its config space reads as all ones",
         [HOST],
         "it has fallen off the bus; its driver in the guest has lost it, or the next start fails",
-        "see the host's log for AER or Xid errors; a power cycle of the host brings back what is not broken",
+        "check the host's log for AER or Xid errors; a power cycle of the host restores it unless it is broken",
     )
 
 
 def _drivers(drivers: dict[str, list[str]], running: bool) -> list[Drift]:
-    consequence = "the next start takes it away from that driver, and hangs or fails where the host uses it"
+    consequence = "the next start takes it away from that driver, and hangs or fails if the host uses it"
     if running:
         consequence = "QEMU has lost it: the guest's driver works on a device that the host has taken back"
     return [
@@ -177,13 +179,15 @@ def _group(around: Surroundings, have: Definition, function: Function, old: Reco
     before = "" if old is None else f" ({old.group or 'alone'} when it was planned)"
     consequence = "VFIO refuses a group that is not viable: the next start fails"
     if reason is None:
-        consequence = "what shares a group is not isolated from it: ACS of a port above has changed, or a device came"
+        consequence = (
+            "devices of the same group are not isolated from it: ACS of a port above has changed, or a device was added"
+        )
     return [
         Drift(
             f"{name(function)} shares its IOMMU group with {now or 'nothing'} now{before}",
             [HOST],
             consequence,
-            "give those to the same virtual machine or unbind them; if ACS is missing, see gpu_host_acs and the BIOS",
+            "assign those to the same virtual machine or unbind them; if ACS is missing, see gpu_host_acs and the BIOS",
         )
     ]
 
@@ -195,7 +199,7 @@ def _moved(known: dict[str, Function], function: Function, old: Recorded) -> lis
     here, there = (" > ".join(item.path.split()) for item in (now, old))
     return [
         Drift(
-            f"{name(function)} is behind {here} now, it was behind {there}",
+            f"{name(function)} is now behind {here}, it was behind {there}",
             [HOST],
             "the guest's PCI tree mirrors the former place; ACS and MaxReadReq of the new ports may not be set",
             f"run playbooks/gpu_hosts.yml for the ports, then {PLAN_AGAIN}",
@@ -210,10 +214,10 @@ def _links(host: Host, known: dict[str, Function], function: Function, old: Reco
     if old and old.link and now and now != old.link:
         found.append(
             Drift(
-                f"the link of {name(function)} can do {now} now, {old.link} when it was planned",
+                f"the link of {name(function)} supports {now} now, {old.link} when it was planned",
                 [HOST],
-                "its bandwidth is another than the plan and the guest's NCCL topology file say",
-                "see whether it is in another slot or behind another riser, or its BIOS setting has changed",
+                "its bandwidth differs from the plan and the guest's NCCL topology file",
+                "check whether it is in another slot or behind another riser, or its BIOS setting has changed",
             )
         )
     for step in host.path(owner.address):
@@ -228,14 +232,14 @@ def _links(host: Host, known: dict[str, Function], function: Function, old: Reco
         if not narrow and not slow:
             continue
         place = name(step) if step.kind != "bridge" else f"switch {step.address}"
-        rest = "" if narrow else "; a device at rest may lower its speed, so look again under load"
+        rest = "" if narrow else "; an idle device may lower its speed, so check again under load"
         found.append(
             Drift(
                 f"the link of {place} runs at {link_words(step.link.speed_gt_s, step.link.width)}, "
-                f"both ends can do {link_words(speed, width)}",
+                f"both ends support {link_words(speed, width)}",
                 [HOST],
-                f"all that goes through it has that bandwidth at most{rest}",
-                "reseat it or look at its riser; setpci can retrain it, a power cycle does",
+                f"all traffic through it is limited to that bandwidth{rest}",
+                "reseat it or check its riser; setpci can retrain the link, a power cycle does",
             )
         )
     return found
@@ -260,7 +264,7 @@ def _huge_pages(have: Definition, host: Host, running: bool) -> list[Drift]:
                 Drift(
                     f"NUMA node {node} has {count} {free}huge pages of {size} MiB, the virtual machine needs {pages}",
                     [HOST],
-                    "the next start fails for want of memory",
+                    "the next start fails for lack of memory",
                     "run playbooks/gpu_hosts.yml (gpu_host_hugepages); after long uptime reserve them at boot",
                 )
             )
@@ -294,9 +298,9 @@ def _cpus(have: Definition, host: Host) -> list[Drift]:
     if away:
         found.append(
             Drift(
-                f"vCPUs run on another node than their memory: {some(away)}",
+                f"vCPUs are not on the node of their memory: {some(away)}",
                 [HOST],
-                "every access of theirs crosses the socket link",
+                "each access to that memory crosses the socket link",
                 PLAN_AGAIN,
             )
         )

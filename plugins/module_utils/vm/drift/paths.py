@@ -58,9 +58,9 @@ def pairs_apart(have: Definition, wanted: Wanted | None, host: Host, side: str) 
     return [
         *found[:AT_MOST],
         Drift(
-            f"{count} not as far apart in the guest as on the host",
+            f"{count} at a different distance in the guest than on the host",
             where,
-            "as above: NCCL plans with distances that are not there",
+            "as above: NCCL plans with wrong distances",
             REMEDY[side],
         ),
     ]
@@ -82,15 +82,17 @@ def _item(first: str, second: str, on_host: str, in_guest: str, moved: bool, sid
     if moved:
         lost = f"{first} now shares no switch with {second}: GPUDirect falls from {in_guest} to {on_host}"
         what = (
-            lost if farther and near_there and not near_here else f"{first} and {second}: {in_guest} is {on_host} now"
+            lost
+            if farther and near_there and not near_here
+            else f"{first} and {second}: {in_guest} in the guest, now {on_host} on the host"
         )
         says = "nearer" if farther else "farther"
-        consequence = f"the guest still sees {in_guest}, so NCCL takes them for {says} than they are"
+        consequence = f"the guest still sees {in_guest}, so NCCL considers them {says} than they are"
         return Drift(what, [HOST], consequence, REMEDY[side])
     what = f"{first} and {second}: {on_host} on the host, {in_guest} in the guest"
-    consequence = "NCCL takes them for nearer than they are and sends their traffic a slow way"
+    consequence = "NCCL considers them nearer than they are and sends their traffic over a slow path"
     if not farther:
-        consequence = "NCCL takes them for farther apart than they are"
+        consequence = "NCCL considers them farther apart than they are"
         if near_here and not near_there:
             consequence = "NCCL sees no switch between them, and sends their traffic through the CPU"
     return Drift(what, [side], consequence, REMEDY[side])

@@ -64,7 +64,7 @@ def _vcpu(word: str, item: Difference) -> str:
 
 def _sides(word: str, item: Difference) -> str:
     if item.wanted is None:
-        return f"{word} is there and not planned"
+        return f"{word} exists but is not planned"
     if item.have is None:
         return f"{word} is missing"
     return f"{word} is {item.have}, planned {item.wanted}"
@@ -75,7 +75,7 @@ ROWS = (
     Row(
         r"cputune/vcpupin\[(\d+)\](?:/@cpuset)?",
         "vCPUs are not pinned as planned",
-        "a vCPU may share its core or be away from its memory: ranks wait for the slowest one",
+        "a vCPU may share its core or be far from its memory: ranks wait for the slowest one",
         _vcpu,
     ),
     Row(
@@ -99,7 +99,7 @@ ROWS = (
     Row(r"memoryBacking/(locked)", "memory is not locked as planned", "pauses when the host swaps", _sides),
     Row(
         r"cpu/(maxphysaddr)(?:/.*)?|devices/controller\[pci,0\]/(pcihole64).*|(qemu:commandline).*",
-        "the room for large BARs is not the planned one",
+        "the window for large BARs is not the planned one",
         "GPUs may be missing in the guest, or their drivers fail to load",
         _sides,
     ),
@@ -111,7 +111,7 @@ ROWS = (
     ),
     Row(
         r"(vcpu|memory)|cpu/(topology|numa)(?:/.*)?",
-        "the guest's NUMA cells are not the planned ones",
+        "the guest's NUMA cells differ from the plan",
         "CPUs, memory and devices are on other guest nodes than the plan's: threads run far from their GPU",
         _sides,
     ),
@@ -158,7 +158,7 @@ def _devices(left: list[Difference], have: Definition, wanted: Wanted, side: str
         (
             set(have.places) - set(wanted.places),
             "has {}, which the plan does not give it",
-            "no other virtual machine and not the host can have it",
+            "neither another virtual machine nor the host can have it",
         ),
     ):
         if not addresses:
@@ -196,7 +196,7 @@ def _places(paths: list[str], have: Definition, wanted: Wanted, side: str) -> li
         Drift(
             f"the guest's PCI tree is not the planned one{names}",
             [side],
-            "what names guest addresses (NCCL_TOPO_FILE, a proof) is of another tree",
+            "files with guest addresses (NCCL_TOPO_FILE, a proof) describe another tree",
             REMEDY[side],
             paths,
         )

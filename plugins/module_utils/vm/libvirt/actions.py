@@ -59,7 +59,7 @@ def decide(
     """
     if have is not None and have.uuid != wanted_uuid:
         raise DomainError(
-            f"libvirt has a domain of this name with another uuid ({have.uuid}), so it was made by something else",
+            f"libvirt has a domain of this name with another uuid ({have.uuid}), so it was created by something else",
             "choose another name, or remove it with virsh undefine",
             domain=name,
         )
@@ -69,7 +69,7 @@ def decide(
             decision.actions = [*(["stop"] if have.running else []), "undefine"]
         return decision
     if wanted_xml is None:
-        raise ValueError(f"domain {name}: state {state} needs the XML that is wanted")
+        raise ValueError(f"domain {name}: state {state} needs the wanted XML")
     if have is None:
         decision.actions.append("define")
     else:

@@ -140,7 +140,7 @@ class Client:
         except libvirt.libvirtError as error:
             # The guest may have stopped by itself just before.
             if error.get_error_code() != libvirt.VIR_ERR_OPERATION_INVALID:
-                raise DomainError(f"libvirt cannot end it: {error}", domain=name) from error
+                raise DomainError(f"libvirt cannot force it off: {error}", domain=name) from error
 
     def undefine(self, name: str) -> None:
         """Undefine a stopped domain and delete its firmware variables; its disks stay."""
@@ -169,7 +169,7 @@ class Client:
                     libvirt.VIR_ERR_NO_SUPPORT,
                 ):
                     continue
-                raise DomainError(f"libvirt cannot say its addresses: {error}", domain=name) from error
+                raise DomainError(f"libvirt cannot report its addresses: {error}", domain=name) from error
             rows = [
                 {"mac": part["hwaddr"], "addresses": [item["addr"] for item in part["addrs"] or []], "source": label}
                 for _device, part in sorted(found.items())
@@ -215,7 +215,7 @@ def _state(domain: Any) -> str:
     while (state := domain.state()) == [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]:
         if time.monotonic() > deadline:
             raise DomainError(
-                f"something else began to start it, and libvirt has not ended that in {START_TIMEOUT_S} s",
+                f"another process began to start it, and libvirt has not finished within {START_TIMEOUT_S} s",
                 f"see virsh domstate --reason {domain.name()} and /var/log/libvirt/qemu",
                 domain=domain.name(),
             )

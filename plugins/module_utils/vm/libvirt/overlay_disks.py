@@ -21,11 +21,11 @@ def make(spec: DomainSpec) -> None:
         try:
             done = subprocess.run(command(disk, unfinished), capture_output=True, text=True, check=False)
             if done.returncode:
-                raise DomainError(f"disk {disk.path} cannot be made: {done.stderr.strip()}", domain=spec.name)
+                raise DomainError(f"disk {disk.path} cannot be created: {done.stderr.strip()}", domain=spec.name)
             os.replace(unfinished, disk.path)
         except OSError as error:
             raise DomainError(
-                f"disk {disk.path} cannot be made: {error}", "qemu-img is in qemu-utils", domain=spec.name
+                f"disk {disk.path} cannot be created: {error}", "qemu-img is in qemu-utils", domain=spec.name
             ) from error
 
 

@@ -134,7 +134,7 @@ def sorted_cores(cores: list[list[int]], count: int, threads: int) -> list[int]:
 
 def _memory(spec: DomainSpec, nodes: list[NumaNode], host: Host) -> int:
     if spec.memory_mib <= 0:
-        raise DomainError("memory_mib is missing", "say how much memory it gets", domain=spec.name)
+        raise DomainError("memory_mib is missing", "set the amount of memory", domain=spec.name)
     able = nodes if spec.strict_memory else host.numa_nodes
     there = {node.id: node.memory_bytes // MIB for node in able}
     if spec.memory_mib > sum(there.values()):
@@ -152,7 +152,8 @@ def _memory(spec: DomainSpec, nodes: list[NumaNode], host: Host) -> int:
         lower, upper = spec.memory_mib // step * step, (spec.memory_mib // step + 1) * step
         near = f"{lower} or {upper}" if lower else str(upper)
         raise DomainError(
-            f"memory_mib {spec.memory_mib} does not divide over {cells} NUMA cell{'s' if cells != 1 else ''}{pages}",
+            f"memory_mib {spec.memory_mib} cannot be divided evenly among {cells} NUMA "
+            f"cell{'s' if cells != 1 else ''}{pages}",
             f"use {near}",
             domain=spec.name,
         )
@@ -174,11 +175,11 @@ def _vcpus(spec: DomainSpec, nodes: list[NumaNode], cores: dict[int, list[list[i
         return count, width
     if spec.vcpus > limit:
         lifts = limit == VCPUS_WITHOUT_REMAPPING and not spec.remaps_interrupts
-        remedy = f"interrupt_remapping lifts the limit of {limit}" if lifts else "ask for fewer"
+        remedy = f"interrupt_remapping lifts the limit of {limit}" if lifts else "request fewer"
         raise DomainError(f"vcpus {spec.vcpus} is over the limit of {limit}", remedy, spec.name)
     if spec.vcpus % len(nodes):
         raise DomainError(
-            f"{spec.vcpus} vCPUs do not divide over its {len(nodes)} NUMA cells (host nodes "
+            f"{spec.vcpus} vCPUs cannot be divided evenly among its {len(nodes)} NUMA cells (host nodes "
             f"{', '.join(str(node.id) for node in nodes)})",
             f"use a multiple of {len(nodes)}",
             domain=spec.name,
@@ -186,7 +187,7 @@ def _vcpus(spec: DomainSpec, nodes: list[NumaNode], cores: dict[int, list[list[i
     count = spec.vcpus // len(nodes)
     if spec.pin_cpus and count > left[scarce]:
         raise DomainError(
-            f"wants {count} CPUs of NUMA node {scarce}, and {left[scarce]} are left {_kept(spec)}",
+            f"needs {count} CPUs of NUMA node {scarce}, but {left[scarce]} are left {_kept(spec)}",
             "lower vcpus or the reserve",
             spec.name,
         )
@@ -194,4 +195,6 @@ def _vcpus(spec: DomainSpec, nodes: list[NumaNode], cores: dict[int, list[list[i
 
 
 def _kept(spec: DomainSpec) -> str:
-    return f"(host_cores_per_node keeps {spec.host_cores_per_node} cores back, other virtual machines have theirs)"
+    return (
+        f"(host_cores_per_node keeps {spec.host_cores_per_node} cores for the host, other virtual machines have theirs)"
+    )

@@ -34,7 +34,7 @@ def serving_node(host: Host, node: int) -> int:
     """Return the node itself or, where it has no CPUs or memory, the nearest one that has."""
     nodes = {item.id: item for item in host.numa_nodes}
     if node not in nodes:
-        raise DomainError(f"the topology has devices on NUMA node {node} and no such node", "read the topology again")
+        raise DomainError(f"the topology has devices on NUMA node {node} but no such node", "read the topology again")
     if serves(nodes[node]):
         return node
     return min(serving(host), key=lambda other: (nodes[node].distances.get(str(other), 255), other))
@@ -53,7 +53,7 @@ def asked(host: Host, spec: DomainSpec) -> list[int]:
             there = ", ".join(map(str, able))
             raise DomainError(
                 f"numa_nodes: node {node} is not on this host, or has no CPUs or no memory",
-                f"choose among {there}",
+                f"choose one of {there}",
                 domain=spec.name,
             )
     return wanted

@@ -32,8 +32,9 @@ def assign(name: str, root: Port) -> None:
     if total > BUSES:
         parts = ", ".join(f"{expander.host} {needed(expander)}" for expander in root.expanders)
         raise DomainError(
-            f"its PCI tree needs {total} buses, a guest has {BUSES} (the guest's own root bus {needed(root)}, {parts})",
-            "give it fewer devices",
+            f"its PCI tree needs {total} buses, but a guest has {BUSES} (the guest's own root bus {needed(root)}, "
+            f"{parts})",
+            "assign fewer devices to it",
             domain=name,
         )
     attempts = (_starts(root, spacing) for spacing in SPACINGS)
@@ -74,4 +75,4 @@ def _prove(name: str, root: Port) -> None:
             raise DomainError(f"buses {first.bus}-{first.last_bus} of {first.host} run into bus {end}", domain=name)
     numbers = [port.bus for port in root.walk()]
     if len(set(numbers)) != len(numbers):
-        raise DomainError(f"a bus number is given twice: {sorted(numbers)}", domain=name)
+        raise DomainError(f"a bus number is used twice: {sorted(numbers)}", domain=name)

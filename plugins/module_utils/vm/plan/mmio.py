@@ -76,8 +76,9 @@ def size_up(
     if low > LOW_WINDOW_BYTES:
         culprit = _largest(root, functions, high=False)
         raise DomainError(
-            f"its devices want {low // MIB} MiB of memory space below 4 GiB, a guest has {LOW_WINDOW_BYTES // MIB} MiB",
-            f"{culprit} wants most of it: leave it out",
+            f"its devices need {low // MIB} MiB of memory space below 4 GiB, but a guest has "
+            f"{LOW_WINDOW_BYTES // MIB} MiB",
+            f"{culprit} needs most of it: leave it out",
             domain=name,
         )
     window = wanted_mib * MIB or SMALLEST_WINDOW_BYTES
@@ -87,7 +88,7 @@ def size_up(
         high = _together(buses, functions, True, _high_reserve(window, firmware))
     if wanted_mib and window < high:
         raise DomainError(
-            f"mmio_window_mib {wanted_mib} is too small, its devices need {-(-high // MIB)} MiB",
+            f"mmio_window_mib {wanted_mib} is too small: its devices need {-(-high // MIB)} MiB",
             "leave it out",
             domain=name,
         )
@@ -102,7 +103,8 @@ def size_up(
             raise DomainError(
                 f"{memory_mib} MiB of memory and a 64-bit MMIO window of {window // GIB} GiB do not fit into "
                 f"{address_bits} physical address bits ({limit // GIB} GiB)",
-                f"{culprit} has the largest BARs: give it fewer devices, or more address bits (physical_address_bits: "
+                f"{culprit} has the largest BARs: assign fewer devices to it, or more address bits "
+                "(physical_address_bits: "
                 "passthrough)",
                 domain=name,
             )
@@ -128,9 +130,9 @@ def _check_io(name: str, root: Port, functions: dict[str, Function], firmware: s
         carriers += [key for key in keys if any(region.kind == "io" for region in functions[key].bars)]
     if steps > IO_STEPS[firmware]:
         raise DomainError(
-            f"{len(carriers)} of its devices have I/O BARs and need {steps} windows of 4 KiB, firmware {firmware} has "
-            f"room for {IO_STEPS[firmware]} and would leave devices out",
-            f"give it fewer of {', '.join(carriers[:3])}{', ...' if len(carriers) > 3 else ''}",
+            f"{len(carriers)} of its devices have I/O BARs and need {steps} windows of 4 KiB, but firmware {firmware} "
+            f"has room for {IO_STEPS[firmware]} and would leave devices out",
+            f"assign fewer of {', '.join(carriers[:3])}{', ...' if len(carriers) > 3 else ''}",
             domain=name,
         )
 

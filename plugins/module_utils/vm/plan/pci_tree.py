@@ -104,7 +104,7 @@ def build(
         if number >= len(PORT_SLOTS) * FUNCTIONS:
             raise DomainError(
                 f"more than {len(PORT_SLOTS) * FUNCTIONS} devices on the guest's own root bus",
-                "give it fewer devices",
+                "assign fewer devices to it",
                 name,
             )
         slot, function = PORT_SLOTS[number // FUNCTIONS], number % FUNCTIONS
@@ -115,8 +115,8 @@ def build(
             by_complex.setdefault(device.root_complex, []).append(device)
         if len(by_complex) > len(EXPANDER_SLOTS):
             raise DomainError(
-                f"its devices are on {len(by_complex)} root complexes, a guest can have {len(EXPANDER_SLOTS)}",
-                "give it fewer devices",
+                f"its devices are on {len(by_complex)} root complexes, but a guest can have {len(EXPANDER_SLOTS)}",
+                "assign fewer devices to it",
                 domain=name,
             )
         for slot, (complex_name, members) in zip(EXPANDER_SLOTS, sorted(by_complex.items())):
@@ -151,7 +151,7 @@ def _plug(name: str, expander: Port, around: Surroundings, device: Function, not
         # An integrated endpoint, or a function on a switch's own bus: the guest needs a port where the host has none.
         model = BELOW[None if here is expander else here.model]
         here = _below(name, here, model, f"{here.host}/{device.address}")
-        notes.append(f"{device.address} hangs on no port of its own on the host; in the guest it is below a {model}")
+        notes.append(f"{device.address} has no port of its own on the host; in the guest it is below a {model}")
     here.endpoints.append(Endpoint("hostdev", device.address))
 
 
@@ -166,7 +166,7 @@ def _below(name: str, here: Port, model: str, host: str) -> Port:
 def _add(name: str, here: Port, model: str, host: str | None) -> Port:
     """Return a new port directly below ``here``; root and downstream ports are side by side, one per slot."""
     if len(here.ports) >= SLOTS:
-        raise DomainError(f"more than {SLOTS} ports below {here.host}", "give it fewer devices", domain=name)
+        raise DomainError(f"more than {SLOTS} ports below {here.host}", "assign fewer devices to it", domain=name)
     port = Port(model, host=host, slot=len(here.ports))
     here.ports.append(port)
     return port

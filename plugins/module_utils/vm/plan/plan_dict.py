@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Keys of a cell that repeat the request.
 OF_REQUEST = ("huge_pages", "strict")
-NEXT_STEP = "give what gpu_domain returned as plan"
+NEXT_STEP = "pass what gpu_domain returned as plan"
 
 
 def write(plan: DomainPlan) -> dict[str, Any]:
@@ -153,10 +153,10 @@ def read(data: Any, host: Host) -> dict[str, Any]:
     except DomainError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise DomainError(f"not a whole plan: {error!r}", NEXT_STEP) from error
+        raise DomainError(f"not a complete plan: {error!r}", NEXT_STEP) from error
     passed = [item.key for port in arguments["root"].walk() for item in port.endpoints if item.role == "hostdev"]
     if sorted(passed) != sorted(setting_of):
-        raise DomainError("not a whole plan: its devices are not those of its pci_tree", NEXT_STEP)
+        raise DomainError("not a complete plan: its devices differ from those of its pci_tree", NEXT_STEP)
     by_setting: dict[str, list[Function]] = {}
     for address in sorted(setting_of):
         by_setting.setdefault(setting_of[address], []).append(host.function(address))

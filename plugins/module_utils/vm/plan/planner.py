@@ -89,13 +89,14 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
     )
     if architecture(host.cpu) is None:
         notes.append(
-            "the topology does not say the processor's architecture; the plan is for x86_64, and gpu_domain refuses it"
+            "the topology does not contain the processor's architecture; the plan is for x86_64, and gpu_domain "
+            "refuses it"
         )
     bare = [device.address for device in devices if not device.bars]
     if bare:
         notes.append(
-            f"the topology does not say the BARs of {', '.join(bare)}: the window for large BARs has no room for them; "
-            "read it on the host with host_topology_info, or give mmio_window_mib"
+            f"the topology does not contain the BARs of {', '.join(bare)}: the window for large BARs has no room for "
+            "them; read it on the host with host_topology_info, or set mmio_window_mib"
         )
     if spec.ats and not spec.guest_iommu:
         notes.append(
@@ -128,21 +129,21 @@ def _share_notes(spec: DomainSpec, host: Host, chosen: Chosen, processors: cells
     if spec.vcpus is None and share.free:
         why = f"every cell has as many vCPUs as the one with the fewest CPUs left, {each}"
         if share.vcpu_limit // len(processors.cells) - each < processors.threads:
-            why = f"a guest has {share.vcpu_limit} vCPUs at most here"
+            why = f"a guest can have at most {share.vcpu_limit} vCPUs here"
             if not spec.remaps_interrupts and share.vcpu_limit == cells.VCPUS_WITHOUT_REMAPPING:
                 why = (
-                    f"without interrupt remapping a guest has {share.vcpu_limit} vCPUs at most; interrupt_remapping: "
-                    "true lifts that"
+                    f"without interrupt remapping a guest can have at most {share.vcpu_limit} vCPUs; "
+                    "interrupt_remapping: true lifts that"
                 )
-        notes.append(f"{share.free} hardware threads of its nodes are in no use: {why}")
+        notes.append(f"{share.free} hardware threads of its nodes are unused: {why}")
     gpus = {function.address for function in host.functions if function.kind == "gpu"}
     if share.nodes_without_cell and gpus and gpus <= {function.address for function in chosen.gpus}:
         lost = [node for node in host.numa_nodes if node.id in share.nodes_without_cell]
         memory_mib = sum(node.memory_bytes for node in lost) // MIB
         notes.append(
-            f"it has all GPUs of the host and no cell on NUMA node {', '.join(str(node.id) for node in lost)}: "
+            f"it has all GPUs of the host but no cell on NUMA node {', '.join(str(node.id) for node in lost)}: "
             f"{sum(len(node.cpus) for node in lost)} hardware threads and {memory_mib} MiB are out of its reach; "
-            "numa_nodes: [all] gives it those"
+            "numa_nodes: [all] adds them"
         )
     if spec.interrupt_remapping and not spec.guest_iommu:
         notes.append(
@@ -166,7 +167,7 @@ def _cells_of(
         server = None if node is None else nodes.serving_node(host, node)
         if server != node:
             notes.append(
-                f"NUMA node {node} of {device.address} has no CPUs or no memory; the guest sees it on that of "
+                f"NUMA node {node} of {device.address} has no CPUs or no memory; the guest sees it on the cell of "
                 f"node {server}"
             )
         serving.setdefault(device.root_complex, {})[device.address] = server
@@ -177,7 +178,7 @@ def _cells_of(
         if not known:
             found[root_complex] = None
             notes += [
-                f"the host does not say which NUMA node {address} is on; the guest will not know either"
+                f"the host does not report which NUMA node {address} is on; the guest will not know either"
                 for address in served
             ]
             continue
@@ -186,13 +187,13 @@ def _cells_of(
         for address, node in served.items():
             if node != most:
                 own = (
-                    f"the host does not say which NUMA node {address} is on"
+                    f"the host does not report which NUMA node {address} is on"
                     if node is None
                     else f"{address} is on NUMA node {node} of the host"
                 )
                 notes.append(
-                    f"{own}; in the guest it is on that of node {most}, with the others of {root_complex}: an expander "
-                    "bus has one node"
+                    f"{own}; in the guest it is on the cell of node {most}, with the others of {root_complex}: an "
+                    "expander bus has one node"
                 )
     return found, notes
 
@@ -208,7 +209,7 @@ def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
     there = ", ".join(sorted(hypervisor.accelerators)) or "none"
     raise DomainError(
         f"accelerator {spec.accelerator} is not available: libvirt on this host offers {there}",
-        "for kvm the BIOS must enable virtualization and /dev/kvm exist (virt-host-validate says what is missing)",
+        "kvm needs virtualization enabled in the BIOS and /dev/kvm (virt-host-validate shows what is missing)",
         domain=spec.name,
     )
 

@@ -53,7 +53,9 @@ def whole_host(host: Host) -> dict[str, Any]:
             f"{address}: {reason}" for address, reason in obstacles.items() if around.functions[address].kind == "gpu"
         ]
         why = "; ".join(reasons) or "it has none"
-        raise DomainError(f"no GPU of this host can be given to a virtual machine ({why})", "say which domains to plan")
+        raise DomainError(
+            f"no GPU of this host can be assigned to a virtual machine ({why})", "specify the domains to plan"
+        )
     page_mib, memory_mib = _memory(host)
     given = {
         key: {"addresses": [each.address for each in wanted if each.kind == kind]}
@@ -84,8 +86,8 @@ def _memory(host: Host) -> tuple[int, int]:
     nodes = [node for node in host.numa_nodes if serves(node)]
     if not any(node.memory_bytes for node in nodes):
         raise DomainError(
-            "the topology does not say how much memory its NUMA nodes have; read it on the host with "
-            "host_topology_info, or say which domains to plan"
+            "the topology does not contain the memory of its NUMA nodes; read it on the host with "
+            "host_topology_info, or specify the domains to plan"
         )
     for size_mib in PAGE_SIZES_MIB:
         pages = min(_pages(node, size_mib) for node in nodes)

@@ -52,7 +52,7 @@ def check(
         found.append(
             Finding(
                 "",
-                "the topology does not say the processor's architecture",
+                "the topology does not contain the processor's architecture",
                 f"GPU virtual machines are for {SUPPORTED} only",
                 "read the topology on the host itself with host_topology_info",
             )

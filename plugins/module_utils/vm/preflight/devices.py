@@ -40,7 +40,7 @@ def in_use(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
                 plan.name,
                 f"{device} is in use by the host",
                 "; ".join(function.used_by_host),
-                "move that elsewhere, or choose another device",
+                "free it on the host, or choose another device",
             )
         if function.iommu_group is None:
             yield Finding(
@@ -52,9 +52,9 @@ def in_use(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
         reason = foreign_member(around, function, plan.name, own)
         if reason:
             without = [port.address for port in _ports(around, function) if _lacks_acs(port)]
-            why = "VFIO takes a group as a whole, and QEMU says that it is not viable"
+            why = "VFIO takes a group only as a whole, and QEMU reports that it is not viable"
             if without:
-                why += f" (no ACS, which would part the group: port {some(without)})"
+                why += f" (no ACS, which would split the group: port {some(without)})"
             yield Finding(plan.name, f"{device}: {reason.why}", why, reason.remedy)
 
 
@@ -89,9 +89,9 @@ def isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
                     plan.name,
                     f"ACS of port {port.address} above {name(function)} is weakened (ACSCtl {port.acs.control:#04x}, "
                     f"without {off:#04x})",
-                    f"devices of virtual machine {some(neighbours)} are below the same switch or port, and each could "
-                    "write into the other's",
-                    "turn ACS on (gpu_host_acs), or give all devices of that switch to one virtual machine",
+                    f"devices of virtual machine {some(neighbours)} are below the same switch or port, and each "
+                    "virtual machine could write to the other's devices",
+                    "turn ACS on (gpu_host_acs), or assign all devices of that switch to one virtual machine",
                 )
 
 
@@ -122,9 +122,9 @@ def _nccl(plan: DomainPlan, host: Host) -> Iterator[Finding]:
     if needed > MAX_ELEMENTS:
         yield Finding(
             plan.name,
-            f"NCCL's topology of its GPUs and NICs would have {needed} elements, and NCCL reads {MAX_ELEMENTS}",
+            f"NCCL's topology of its GPUs and NICs would have {needed} elements, but NCCL reads at most {MAX_ELEMENTS}",
             "no topology file is made for the guest, where NCCL then plans with the links of QEMU's switches",
-            "give it fewer NICs, if NCCL is to be fast there",
+            "assign fewer NICs if NCCL must be fast there",
             WARN,
         )
 
@@ -135,8 +135,8 @@ def _nodes(plan: DomainPlan) -> Iterator[Finding]:
         cells = ", ".join(str(cell.host_node) for cell in plan.processors.cells)
         yield Finding(
             plan.name,
-            f"the host does not say which NUMA node {some(lost)} {'is' if len(lost) == 1 else 'are'} on",
-            f"its cells are on node {cells}, and which of them is near to a device nobody knows",
+            f"the host does not report which NUMA node {some(lost)} {'is' if len(lost) == 1 else 'are'} on",
+            f"its cells are on node {cells}, and it is not known which of them is near a device",
             "look for a BIOS setting or update that gives root bridges their node (_PXM), or choose with numa_nodes",
             WARN,
         )
@@ -152,7 +152,7 @@ def _models(plan: DomainPlan, host: Host) -> Iterator[Finding]:
             plan.name,
             f"the GPUs of this host are of several models: {', '.join(listed)}",
             f"gpus.count takes any of them; it gets {own or 'none'}",
-            "say with accelerators which of them are no GPUs, or name its own in gpus.addresses",
+            "list those that are not GPUs under accelerators, or list its own in gpus.addresses",
             WARN,
         )
 
@@ -166,7 +166,7 @@ def _ats(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
         yield Finding(
             plan.name,
             "ats has no effect",
-            "no device of it has the ATS capability, and virtio devices translate through guest_iommu only",
+            "none of its devices has the ATS capability, and virtio devices translate through guest_iommu only",
             "turn ATS on in the NIC's firmware (gpu_host_nic_firmware), or set ats: false",
             WARN,
         )

@@ -18,9 +18,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 
 BASE = "the base image"
 DISK = "disk"
-WRITTEN_BASE = "every disk that is made from a base is damaged when the base is written to"
-WRITTEN_TWICE = "two that write one file destroy what is in it"
-READ_AND_WRITTEN = "what one reads, the other would overwrite"
+WRITTEN_BASE = "every disk created from a base is damaged when the base is written to"
+WRITTEN_TWICE = "two writers of one file destroy its contents"
+READ_AND_WRITTEN = "one would overwrite what the other reads"
 
 
 @dataclass
@@ -127,8 +127,8 @@ def conflicts_on_host(specs: list[DomainSpec], hypervisor: Hypervisor, stopping:
                     Finding(
                         spec.name,
                         f"disk {use.path} is still in the running virtual machine {other.domain}",
-                        "its spec has let go of the disk, its QEMU has not",
-                        "restart or stop that first",
+                        "its definition no longer has the disk, but its QEMU does",
+                        "restart or stop that virtual machine first",
                     )
                 )
         found += _dangling(spec, hypervisor)
@@ -157,13 +157,15 @@ def removable(spec: DomainSpec, specs: list[DomainSpec], hypervisor: Hypervisor)
         if user is not None:
             why = f"it is {user.role} of virtual machine {user.domain}"
         elif not file.own:
-            why = "it is a symbolic link, and so was not made here"
+            why = "it is a symbolic link, so it was not created here"
         elif file.base is None or identity(hypervisor, file.base) != identity(hypervisor, disk.base):
-            why = f"it is no overlay of {disk.base}, and so was not made here"
+            why = f"it is not an overlay of {disk.base}, so it was not created here"
         else:
             gone[disk.path] = None
             continue
-        kept.append(Finding(spec.name, f"disk {disk.path} is kept", why, "remove it by hand if nobody needs it", WARN))
+        kept.append(
+            Finding(spec.name, f"disk {disk.path} is kept", why, "remove it manually if it is not needed", WARN)
+        )
     return list(gone), kept
 
 
@@ -205,7 +207,7 @@ def _finding(use: Use, other: Use) -> Finding:
         why = WRITTEN_TWICE if use.writes and other.writes else READ_AND_WRITTEN
         if BASE in (use.role, other.role):
             why = WRITTEN_BASE
-    return Finding(use.domain, what, why, "give each a file of its own")
+    return Finding(use.domain, what, why, "use a separate file for each")
 
 
 def _dangling(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
@@ -215,6 +217,6 @@ def _dangling(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
             yield Finding(
                 spec.name,
                 f"disk {disk.path} is a symbolic link to {file.identity.removeprefix('path ')}, which does not exist",
-                "a disk that is made in its place would not be where the link leads",
-                "mount what it leads to, or remove the link",
+                "a disk created in its place would not be at the link's target",
+                "mount the link's target, or remove the link",
             )

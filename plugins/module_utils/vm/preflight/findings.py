@@ -57,5 +57,5 @@ class RefusedError(DomainError):
 
 def unplannable(error: DomainError) -> Finding:
     """Return the planner's refusal as a finding; ``domain`` is "" if only the host is concerned."""
-    remedy = error.remedy or "correct what it names, or ask for less"
+    remedy = error.remedy or "correct the cause named, or request less"
     return Finding(error.domain, "it cannot be planned on this host", error.cause, remedy)

@@ -47,15 +47,15 @@ def of_host(plans: list[DomainPlan], host: Host) -> Iterator[Finding]:
             yield Finding(
                 min(asked) if len(asked) == 1 else "",
                 f"strict_memory binds {_sum(asked)} to NUMA node {node.id}, which has {node.memory_bytes // MIB} MiB",
-                "the kernel ends QEMU when it touches what is not there",
+                "the kernel kills QEMU when it uses memory that does not exist",
                 "give it less memory, or turn strict_memory off" if len(asked) == 1 else "give them less memory",
             )
     there = sum(node.memory_bytes for node in host.numa_nodes) // MIB
     if sum(whole.values()) > there and not narrow:
         yield Finding(
             min(whole) if len(whole) == 1 else "",
-            f"the virtual machines want {_sum(whole)} that is never swapped, and this host has {there} MiB",
-            "QEMU does not start, or the kernel ends it",
+            f"the virtual machines need {_sum(whole)} that is never swapped, but this host has {there} MiB",
+            "QEMU does not start, or the kernel kills it",
             "give them less memory",
         )
 
@@ -78,7 +78,7 @@ def free(starting: list[DomainPlan], host: Host) -> Iterator[Finding]:
             node = nodes[cell.host_node]
             before = asked.get((node.id, size), 0)
             asked[node.id, size] = before + cell.memory_mib
-            others = f", {before} MiB of it go to virtual machines before it" if before else ""
+            others = f", {before} MiB of which go to virtual machines before it" if before else ""
             if size:
                 pages = next((item for item in node.huge_pages if item.size_bytes == size * MIB), None)
                 free = pages.free if pages else 0
@@ -95,6 +95,6 @@ def free(starting: list[DomainPlan], host: Host) -> Iterator[Finding]:
                     plan.name,
                     f"needs {cell.memory_mib} MiB on NUMA node {node.id}, which has "
                     f"{node.memory_free_bytes // MIB} MiB free{others}",
-                    "strict memory comes from that node or not at all",
+                    "strict memory comes only from that node",
                     "give it less memory, or turn strict_memory off",
                 )

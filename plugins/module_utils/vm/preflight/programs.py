@@ -29,7 +29,7 @@ def versions(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
                 yield Finding(
                     plan.name,
                     f"{element.name} needs {program} {dotted(minimum)}, this host has {dotted(have)}",
-                    "what a version does not know it refuses or, worse, leaves out",
+                    "an older version refuses it or, worse, omits it",
                     f"install a newer {program}, or leave the setting out",
                 )
 
@@ -42,9 +42,9 @@ def machine(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
         yield Finding(
             plan.name,
             f"QEMU on this host has no machine {plan.machine}",
-            "it was defined with that one, and QEMU cannot start it"
+            "it was defined with that machine type, and QEMU cannot start it"
             if kept
-            else "its setting machine asks for that one",
+            else "its setting machine requests it",
             f"set machine to one of {', '.join(machine_type.in_order(list(there))) or 'those of another QEMU'}",
         )
 
@@ -71,7 +71,7 @@ def networks(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
             yield Finding(
                 spec.name,
                 f"libvirt has no network {interface.source}",
-                f"there are {there}",
+                f"existing networks: {there}",
                 "define it with virsh net-define, or choose another",
             )
         elif not hypervisor.networks[interface.source]:
@@ -91,8 +91,8 @@ def paths(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
             yield Finding(
                 spec.name,
                 f"{path} does not exist on this host",
-                "QEMU opens it at the start",
-                "put it there, or correct the path",
+                "QEMU opens it when it starts",
+                "put the file there, or correct the path",
             )
 
 
@@ -117,6 +117,6 @@ def still_running(plans: list[DomainPlan], hypervisor: Hypervisor, stopping: set
                     yield Finding(
                         plan.name,
                         f"PCI device {address} is still in the running virtual machine {observed.name}",
-                        "its definition has let go of the device, its QEMU has not",
-                        "restart or stop that first",
+                        "its definition no longer has the device, but its QEMU does",
+                        "restart or stop that virtual machine first",
                     )

@@ -44,7 +44,7 @@ class Running:
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ProofError(
-                f"not a whole process: {error!r}; give what gpu_domain_info returned as process"
+                f"not a complete process: {error!r}; pass what gpu_domain_info returned as process"
             ) from error
 
 
@@ -72,10 +72,8 @@ def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
                 if line not in lines:
                     lines.append(line)
     except (KeyError, TypeError) as error:
-        raise ProofError(
-            f"not a domain that was compared: {error!r}; give gpu_domain_info the requested domains"
-        ) from error
-    return lines if domain.get("process") else [*lines, f"it does not run: {domain.get('state')}"]
+        raise ProofError(f"not a compared domain: {error!r}; pass the requested domains to gpu_domain_info") from error
+    return lines if domain.get("process") else [*lines, f"it is not running: {domain.get('state')}"]
 
 
 @dataclass

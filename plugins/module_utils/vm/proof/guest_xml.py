@@ -28,7 +28,7 @@ def domain(evidence: Evidence) -> Claim:
     """Claim that libvirt's definition and the running domain match the plan."""
     return compare(
         LAYER,
-        "libvirt has the domain as it is planned, defined and running",
+        "libvirt has the domain as planned, both defined and running",
         words.SAME,
         words.differences(evidence.domain_differences),
         f"{evidence.host_name} virsh dumpxml, with --inactive and without",

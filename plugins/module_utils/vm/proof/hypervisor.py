@@ -35,7 +35,7 @@ def host_settings(evidence: Evidence) -> Claim:
     settings = evidence.host_settings
     return compare(
         LAYER,
-        "every setting of the host is as asked for, and comes back at every boot",
+        "every setting of the host is as requested, and is restored at every boot",
         words.SAME,
         words.differences(settings.differences if settings else None),
         f"{evidence.host_name} gpu_host_boot in check mode",
@@ -48,7 +48,7 @@ def virtual_functions(evidence: Evidence) -> Iterator[Claim]:
     asked = evidence.host_settings.virtual_functions if evidence.host_settings else {}
     if asked is None:
         claim = "the host's NICs have their virtual functions"
-        yield compare(LAYER, claim, "as the inventory asks", None, f"{evidence.host_name} gpu_host_boot in check mode")
+        yield compare(LAYER, claim, "as in the inventory", None, f"{evidence.host_name} gpu_host_boot in check mode")
         return
     for address, facts in sorted(asked.items()):
         function = known.get(address)
@@ -139,7 +139,7 @@ def drivers_kept_off(evidence: Evidence) -> Iterator[Claim]:
         wanted = sorted(drivers)
         seen = sorted(set(drivers) & host_drivers.kept_off(evidence.host.kernel_arguments))
         if settings is not None and settings.modules_off == []:
-            reason = "; ".join(settings.modules_that_may_load) or "nobody asks for it (gpu_host_keep_drivers_off)"
+            reason = "; ".join(settings.modules_that_may_load) or "not requested (gpu_host_keep_drivers_off)"
             yield not_applicable(LAYER, claim, wanted, source, reason, seen)
         else:
             yield compare(LAYER, claim, wanted, seen, source)
@@ -171,7 +171,7 @@ def kernel_settings(evidence: Evidence) -> Iterator[Claim]:
     for setting, (claim, place) in KERNEL_SETTINGS.items():
         source = f"{evidence.host_name} {place}"
         if read is None:
-            yield compare(LAYER, claim, "as the inventory asks", None, source)
+            yield compare(LAYER, claim, "as in the inventory", None, source)
             continue
         found = read.get(setting)
         if found is None:

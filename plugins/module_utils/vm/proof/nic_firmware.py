@@ -44,10 +44,10 @@ def of_firmware(evidence: Evidence) -> list[Claim]:
     for nic in nics:
         settings = evidence.nic_firmware.get(nic, {})
         for key in sorted({*NIC_FIRMWARE, *settings}):
-            text = NIC_FIRMWARE.get(key, "as asked for")
+            text = NIC_FIRMWARE.get(key, "as requested")
             if settings and key not in settings:
                 reason = (
-                    "not asked for on this NIC: the table of its family has no value, or its firmware no such setting"
+                    "not requested on this NIC: the table of its family has no value, or its firmware no such setting"
                 )
                 source = f"{evidence.host_name} mstconfig query {nic}"
                 claims.append(not_applicable("nic_firmware", f"NIC {nic}: {text} ({key})", "set", source, reason))

@@ -96,7 +96,7 @@ def _share(plan: DomainPlan) -> str:
     rest = {
         "kept for the host": share.kept,
         "with other virtual machines": share.taken,
-        "in no use": share.free,
+        "unused": share.free,
         "on nodes without a cell": share.elsewhere,
     }
     others = ", ".join(f"{number} {where}" for where, number in rest.items() if number)

@@ -33,12 +33,12 @@ def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
             if address in owners:
                 other = owners[address]
                 where = "twice" if other == spec.name else f"and to virtual machine {other}"
-                raise DomainError(f"PCI device {address} is given to it {where}", "give it once", domain=spec.name)
+                raise DomainError(f"PCI device {address} is assigned to it {where}", "assign it once", domain=spec.name)
             owners[address] = spec.name
         for index in range(len(spec.interfaces)):
             mac = spec.mac(index)
             if mac in macs:
-                raise DomainError(f"MAC {mac} is also that of {macs[mac]}", "give another mac", domain=spec.name)
+                raise DomainError(f"MAC {mac} is already used by {macs[mac]}", "set another mac", domain=spec.name)
             macs[mac] = spec.name
     return specs
 
@@ -63,7 +63,7 @@ def _unique(names: Any) -> None:
     seen = set()
     for name, label in names:
         if name in seen:
-            raise DomainError("listed twice", "give each a name of its own", domain=label)
+            raise DomainError("listed twice", "give each its own name", domain=label)
         seen.add(name)
 
 
@@ -99,13 +99,15 @@ def _build(kind: type, data: Any, name: str, where: str, parts: dict[str, Any] |
     if not isinstance(data, dict):
         raise DomainError(
             f"{before}{data!r:.80} is not a dictionary",
-            f"write {{setting: value}}; there are {', '.join(sorted(known))}",
+            f"write {{setting: value}}; valid settings: {', '.join(sorted(known))}",
             domain=name,
         )
     made: dict[str, Any] = dict(parts or {})
     for key, value in data.items():
         if key not in known:
-            raise DomainError(f"{before}unknown setting {key!r}", f"there are {', '.join(sorted(known))}", domain=name)
+            raise DomainError(
+                f"{before}unknown setting {key!r}", f"valid settings: {', '.join(sorted(known))}", domain=name
+            )
         if (value is None and key != "name") or key in made:
             continue
         try:
@@ -141,7 +143,7 @@ def _overlays(spec: DomainSpec) -> None:
             )
         if disk.base is None and disk.size_mib:
             raise DomainError(
-                f"disk {disk.path}: size_mib is for one that is made from a base", "leave it out", spec.name
+                f"disk {disk.path}: size_mib is only for a disk created from a base", "leave it out", spec.name
             )
 
 
@@ -157,7 +159,7 @@ def _sources(spec: DomainSpec) -> None:
             )
         elif kind == "bridge" and not settings.BRIDGE.fullmatch(source):
             raise DomainError(
-                f"{source!r} is no name of a bridge", "it has 15 letters, digits, '_', '.', '-' at most", spec.name
+                f"{source!r} is not a valid bridge name", "use at most 15 letters, digits, '_', '.', '-'", spec.name
             )
 
 
@@ -166,7 +168,7 @@ def _tuning(spec: DomainSpec) -> None:
         # QEMU block/file-posix.c: "aio=native was specified, but it requires cache.direct=on".
         if disk.tuning.get("io") == "native" and disk.tuning.get("cache") not in ("none", "directsync"):
             raise DomainError(
-                f"disk {disk.path}: io native needs cache none or directsync", "give one of these as cache", spec.name
+                f"disk {disk.path}: io native needs cache none or directsync", "set cache to one of these", spec.name
             )
     for interface in spec.interfaces:
         if interface.type == "user" and interface.queues > 1:

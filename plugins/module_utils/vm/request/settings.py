@@ -73,7 +73,9 @@ def check_power_of_two(value: Any) -> int:
 def check_page_size(value: Any) -> int:
     """Check a size of huge pages in MiB."""
     if isinstance(value, bool) or value not in HUGE_PAGES_MIB:
-        raise InvalidValueError(f"{value!r} is no size of a huge page", "x86 has 2 and 1024; 0 is ordinary memory")
+        raise InvalidValueError(
+            f"{value!r} is not a huge page size", "valid sizes on x86: 2 and 1024; 0 means ordinary memory"
+        )
     return value
 
 
@@ -84,7 +86,7 @@ def check_address_bits(value: Any) -> str:
         BITS.fullmatch(words) and 32 <= int(words) <= ADDRESS_BITS_MAX
     ):
         raise InvalidValueError(
-            f"{value!r} is unknown", f"it is auto, passthrough, off, or a number from 32 to {ADDRESS_BITS_MAX}"
+            f"{value!r} is unknown", f"use auto, passthrough, off, or a number from 32 to {ADDRESS_BITS_MAX}"
         )
     return words
 
@@ -93,8 +95,8 @@ def check_machine(value: Any) -> str:
     """Check a machine type: the alias, or a version of it."""
     if value != machine_type.ALIAS and not machine_type.is_version(values.text(value)):
         raise InvalidValueError(
-            f"{value!r} is no version of q35",
-            "write it as virsh capabilities tells it, like pc-q35-8.2, or leave it out",
+            f"{value!r} is not a version of q35",
+            "write it as virsh capabilities shows it, like pc-q35-8.2, or leave it out",
         )
     return str(value)
 
@@ -128,7 +130,9 @@ def check_address(value: Any) -> str:
 def check_name(value: Any) -> str:
     """Check the name of a virtual machine."""
     if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
-        raise InvalidValueError("not a name", "use letters, digits, '.', '_', '-', 64 at most, a letter or digit first")
+        raise InvalidValueError(
+            "not a name", "use at most 64 letters, digits, '.', '_', '-', starting with a letter or digit"
+        )
     return value
 
 

@@ -175,7 +175,7 @@ class Builder:
     def _network_backing(self, name: str) -> Any:
         if name not in self.networks:
             there = ", ".join(sorted(self.networks)) or "none"
-            raise DomainError(f"there is no network {name!r}", f"choose among {there}", self.name)
+            raise DomainError(f"there is no network {name!r}", f"choose one of {there}", self.name)
         reference, key, switch = self.networks[name]
         card = vim.vm.device.VirtualEthernetCard
         if key is None:

@@ -116,8 +116,8 @@ def _row(item: request.Request, site: Site, state: str, host: Esxi) -> Row:
     asked = item.vsphere.host
     if machine is not None and state != "absent" and asked and asked != machine.host:
         raise DomainError(
-            f"it is on host {machine.host}, and vsphere.host is {asked}",
-            "move it with vCenter (powered off), or set vsphere.host to where it is",
+            f"it is on host {machine.host}, but vsphere.host is {asked}",
+            "move it with vCenter (powered off), or set vsphere.host to its current host",
             item.name,
         )
     row = Row(item, host, machine=machine)
@@ -333,6 +333,6 @@ def _verify(rows: list[Row], site: Site, session: Session) -> None:
         lost += [f"{row.name}: {item['path']} is {item['have']!r}, wanted {item['wanted']!r}" for item in left]
     if lost:
         raise DomainError(
-            "vCenter accepted the change and has something else:\n" + "\n".join(lost),
-            "look at the host's and the virtual hardware's limits; report it with the versions of ESXi and vCenter",
+            "vCenter accepted the change but has other values:\n" + "\n".join(lost),
+            "check the limits of the host and of the virtual hardware; report it with the versions of ESXi and vCenter",
         )

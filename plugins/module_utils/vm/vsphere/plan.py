@@ -56,5 +56,5 @@ class Plan:
             return plan
         except (KeyError, TypeError) as error:
             raise DomainError(
-                f"not a whole plan: {error!r}", "give the domains that vsphere_gpu_vm_info was asked to compare"
+                f"not a complete plan: {error!r}", "pass the domains that vsphere_gpu_vm_info was asked to compare"
             ) from error

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request 
 
 # Options of the common spec without a counterpart in vSphere: option -> (default, reason).
 NO_COUNTERPART = {
-    "mirror_topology": (True, "vSphere does not give a guest the host's PCI tree; NCCL's topology file carries it"),
+    "mirror_topology": (True, "vSphere does not give a guest the host's PCI tree; NCCL's topology file contains it"),
     "iothreads": (1, "ESXi schedules its I/O itself"),
     "memory_threads": (0, "ESXi allocates the memory itself"),
     "hpet": (True, "vSphere has its own timers"),
@@ -46,7 +46,7 @@ def of_request(
     if versions.hardware(wanted["hardware_version"]) > versions.hardware(newest):
         yield Finding(
             name,
-            f"virtual hardware {wanted['hardware_version']} is newer than ESXi {esxi} runs",
+            f"virtual hardware {wanted['hardware_version']} is newer than ESXi {esxi} supports",
             f"its newest is {newest}",
             f"set vsphere.hardware_version: {newest} or older",
         )
@@ -54,8 +54,9 @@ def of_request(
     if lost and not spec.mmio_window_mib:
         yield Finding(
             name,
-            f"nothing tells the BARs of {', '.join(lost)}",
-            "vSphere's API does not, and the collection's table has no such GPU: the MMIO space cannot be sized",
+            f"the BARs of {', '.join(lost)} are not known",
+            "vSphere's API does not report them, and the collection's table has no such GPU: the MMIO space cannot be "
+            "sized",
             "set mmio_window_mib: the power of two above the sum of their memory",
         )
     if placement.chosen.gpus and spec.firmware != "efi":
@@ -141,7 +142,7 @@ def of_host(
         if used.get(node.id, 0) > there:
             yield Finding(
                 ", ".join(sorted(wanted)),
-                f"{used[node.id]} MiB are to be on NUMA node {node.id} of {name}, which has {there} MiB",
+                f"{used[node.id]} MiB are planned on NUMA node {node.id} of {name}, which has {there} MiB",
                 "memory beyond it comes from another node",
                 "give them less memory, or other nodes (numa_nodes)",
             )

@@ -70,7 +70,9 @@ def _request(spec: DomainSpec, data: dict[str, Any], sizes: bool) -> Request:
     given = data.get("vsphere") or {}
     known = [item.name for item in fields(VsphereSettings)]
     if not isinstance(given, dict) or set(given) - set(known):
-        raise DomainError(f"vsphere: {given!r:.80} has unknown settings", f"there are {', '.join(known)}", spec.name)
+        raise DomainError(
+            f"vsphere: {given!r:.80} has unknown settings", f"valid settings: {', '.join(known)}", spec.name
+        )
     for key, value in given.items():
         if value is not None and not isinstance(value, str):
             raise DomainError(f"vsphere.{key}: {value!r} is not text", "put it in quotes", spec.name)
@@ -83,7 +85,9 @@ def _request(spec: DomainSpec, data: dict[str, Any], sizes: bool) -> Request:
         )
     if own.hardware_version and not HARDWARE.fullmatch(own.hardware_version):
         raise DomainError(
-            f"vsphere.hardware_version: {own.hardware_version!r} is none", "write it like vmx-21", spec.name
+            f"vsphere.hardware_version: {own.hardware_version!r} is not a hardware version",
+            "write it like vmx-21",
+            spec.name,
         )
     disks_mib = [_size(disk, number, spec.name) for number, disk in enumerate(data.get("disks") or [])] if sizes else []
     for number, interface in enumerate(spec.interfaces):

@@ -98,7 +98,7 @@ class Session:
         try:
             context = ssl.create_default_context(cafile=login.ca_path)
         except (OSError, ssl.SSLError) as error:
-            raise DomainError(f"ca_path {login.ca_path} cannot be read ({error})", "give a PEM file") from error
+            raise DomainError(f"ca_path {login.ca_path} cannot be read ({error})", "specify a PEM file") from error
         if not login.validate_certs:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -120,7 +120,7 @@ class Session:
         except ssl.SSLCertVerificationError as error:
             raise DomainError(
                 f"the certificate of {login.name} is not trusted ({error.verify_message})",
-                "give the certificate of its authority as ca_path (vCenter offers it at /certs/download.zip)",
+                "set ca_path to the certificate of its authority (vCenter offers it at /certs/download.zip)",
             ) from error
         except LOST as error:
             raise DomainError(f"{login.name} cannot be reached ({error})", "check name, port and network") from error
@@ -150,7 +150,7 @@ class Session:
             except (vim.fault.NotAuthenticated, *LOST) as error:
                 why = error
                 self.tell(f"{self.login.name}: {words(error)}; reading again")
-        raise DomainError(f"{self.login.name} is not reachable any more ({words(why)})", "run the play again") from why
+        raise DomainError(f"{self.login.name} is no longer reachable ({words(why)})", "run the play again") from why
 
     def read(self, kinds: dict[str, list[str]], root: Any = None) -> dict[str, list[tuple[Any, dict[str, Any]]]]:
         """Return every object of the ``kinds`` (type name -> properties) below ``root`` with these properties.
@@ -218,8 +218,9 @@ class Session:
             raise DomainError(f"{what}: {words(error)}", hint(error), domain) from error
         except LOST as error:
             raise DomainError(
-                f"{what}: the connection to {self.login.name} was lost ({error}); it is not known if vCenter did it",
-                "run the play again: it compares what is there",
+                f"{what}: the connection to {self.login.name} was lost ({error}); it is not known whether "
+                "vCenter did it",
+                "run the play again: it compares the current state",
                 domain,
             ) from error
 
@@ -255,11 +256,12 @@ class Session:
                 if time.monotonic() - told > TELL_S:
                     told = time.monotonic()
                     left = [what for key, (what, _task) in tasks.items() if key not in ended]
-                    self.tell(f"{left[0]}{f' and {len(left) - 1} more' if left[1:] else ''}: vCenter is at it")
+                    self.tell(f"{left[0]}{f' and {len(left) - 1} more' if left[1:] else ''}: vCenter is working on it")
                 if time.monotonic() - start > limit_s:
                     names = ", ".join(what for key, (what, _task) in tasks.items() if key not in ended)
                     raise DomainError(
-                        f"{names}: vCenter is still at it after {limit_s} s", "look at its tasks, then run again"
+                        f"{names}: vCenter is still working on it after {limit_s} s",
+                        "check its tasks, then run the play again",
                     )
                 time.sleep(POLL_SECONDS[min(at, len(POLL_SECONDS) - 1)])
                 at += 1
@@ -304,17 +306,21 @@ def words(error: Any) -> str:
 
 # The remedies for faults, by the last part of their name.
 HINTS = {
-    "NoPermission": "the account lacks a privilege; docs/vsphere.md lists the least that it needs",
-    "InsufficientResourcesFault": "the reservation is above what the host has free; give it less memory or fewer vCPUs",
+    "NoPermission": "the account lacks a privilege; docs/vsphere.md lists the privileges that it needs",
+    "InsufficientResourcesFault": (
+        "the reservation is above the free resources of the host; give it less memory or fewer vCPUs"
+    ),
     "InsufficientMemoryResourcesFault": "the reservation is above the memory that the host has free",
     "InsufficientCpuResourcesFault": "the reservation is above the CPU time that the host has free",
-    "InvalidPowerState": "somebody has changed its power state meanwhile; run the play again",
-    "DuplicateName": "another virtual machine has this name, or another play is making it; run the play again",
-    "ConcurrentAccess": "somebody has changed it meanwhile; run the play again",
-    "TaskInProgress": "another task works on it; run the play again",
+    "InvalidPowerState": "its power state has been changed meanwhile; run the play again",
+    "DuplicateName": "another virtual machine has this name, or another play is creating it; run the play again",
+    "ConcurrentAccess": "it has been changed meanwhile; run the play again",
+    "TaskInProgress": "another task is working on it; run the play again",
     "ResourceInUse": "a running virtual machine has the device; stop it first",
-    "HostConfigFault": "the host cannot do that with the device; vsphere_host_topology_info tells what it can",
-    "GenericVmConfigFault": "vCenter cannot start it so; look at the devices and at passthrough of the host",
+    "HostConfigFault": (
+        "the host does not support that for the device; vsphere_host_topology_info shows what it supports"
+    ),
+    "GenericVmConfigFault": "vCenter cannot start it with these settings; check the devices and the host's passthrough",
     "NotAuthenticated": "the session has expired; run the play again",
 }
 

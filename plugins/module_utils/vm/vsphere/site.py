@@ -81,7 +81,7 @@ class Esxi:
         """Return why no virtual machine can be changed on the host now, or None."""
         state = self.properties.get("runtime.connectionState")
         if state != "connected":
-            return f"is {state or 'in a state that vCenter does not tell'}"
+            return f"is {state or 'in a state that vCenter does not report'}"
         return "is in maintenance mode" if self.properties.get("runtime.inMaintenanceMode") else None
 
 
@@ -96,7 +96,7 @@ class Site:
         if cluster and cluster not in self.clusters:
             raise DomainError(
                 f"{session.login.name} has no cluster {cluster!r}",
-                f"there are {', '.join(sorted(self.clusters)) or 'none'}",
+                f"existing clusters: {', '.join(sorted(self.clusters)) or 'none'}",
             )
         chosen = {item._moId for name, (item, _found) in self.clusters.items() if cluster in ("", name)}
         names = {item._moId: name for name, (item, _found) in self.clusters.items()}
@@ -146,7 +146,7 @@ class Site:
         if name not in self.hosts:
             there = ", ".join(sorted(self.hosts)) or "none"
             what = f"there is no host {name!r}" if name else "vsphere.host is missing, and there are several hosts"
-            raise DomainError(what, f"choose among {there}", domain)
+            raise DomainError(what, f"choose one of {there}", domain)
         return self.hosts[name]
 
     def chosen(self, names: list[str]) -> list[Esxi]:
@@ -164,7 +164,7 @@ class Site:
         if name not in self.free_bytes:
             there = ", ".join(sorted(self.free_bytes)) or "none"
             what = f"there is no datastore {name!r}" if name else "vsphere.datastore is missing, and there are several"
-            raise DomainError(what, f"choose among {there}", domain)
+            raise DomainError(what, f"choose one of {there}", domain)
         return name
 
     def target(self, host: Esxi) -> Any:

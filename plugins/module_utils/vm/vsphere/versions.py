@@ -100,7 +100,7 @@ def missing(name: str, wanted: dict[str, Any], api: tuple[int, ...]) -> list[Fin
             found.append(
                 Finding(
                     name,
-                    f"{WORDS[setting]} needs API {_text(least_api)}, this vCenter and pyVmomi speak {_text(api)}",
+                    f"{WORDS[setting]} needs API {_text(least_api)}, this vCenter and pyVmomi support {_text(api)}",
                     "it would be left out without an error",
                     "upgrade the older one, or leave the setting out",
                 )

@@ -102,8 +102,8 @@ def test_another_change_leaves_the_version() -> None:
 
 def test_a_newer_version_is_told_and_not_taken() -> None:
     told = (
-        "the virtual machine keeps machine pc-q35-8.2; a new one gets pc-q35-10.0 on this host; machine: pc-q35-10.0 "
-        "changes it, and with it the guest's hardware, at the next start"
+        "the virtual machine keeps machine type pc-q35-8.2; a new one would get pc-q35-10.0 on this host; machine: "
+        "pc-q35-10.0 changes it, and the guest's hardware with it, at the next start"
     )
     newer = on_host("pc-q35-8.2", "pc-q35-10.0", domain=defined("pc-q35-8.2"))
     assert [note for note in plan(hypervisor=newer).notes if "machine" in note] == [told]
@@ -131,8 +131,8 @@ def test_a_pinned_version_is_taken_at_the_next_start() -> None:
 @pytest.mark.parametrize(
     ("pinned", "domain", "what", "why"),
     [
-        ("pc-q35-11.0", None, "pc-q35-11.0", "its setting machine asks for that one"),
-        ("q35", "pc-q35-2.4", "pc-q35-2.4", "it was defined with that one, and QEMU cannot start it"),
+        ("pc-q35-11.0", None, "pc-q35-11.0", "its setting machine requests it"),
+        ("q35", "pc-q35-2.4", "pc-q35-2.4", "it was defined with that machine type, and QEMU cannot start it"),
     ],
 )
 def test_a_version_that_qemu_lacks_is_refused(pinned: str, domain: str | None, what: str, why: str) -> None:
@@ -167,5 +167,5 @@ def test_what_nobody_asked_for_is_a_warning() -> None:
     decision = decide(made.name, "running", have, render(made), made.spec.uuid, True, allow_restart=True)
     assert decision.actions == []
     assert [(item.severity, item.what) for item in converge._unknown("gpu-vm", decision)] == [
-        ("warn", "its definition has later, which nobody asked for")
+        ("warn", "its definition has later, which was not requested")
     ]

@@ -79,16 +79,15 @@ def test_recorded_machines(name: str, sizes: tuple[int, ...]) -> None:
 def test_all_together_are_too_many() -> None:
     with pytest.raises(DomainError) as caught:
         plan_domains(big(), parse_specs([small("a", 6, vcpus=8), small("b", 3)]))
-    assert "virtual machines a (6 GPUs), b (3 GPUs): each has a place on this host" in str(caught.value)
-    assert "8 GPUs are available; ask for fewer" in str(caught.value)
+    assert "virtual machines a (6 GPUs), b (3 GPUs): each fits on this host" in str(caught.value)
+    assert "8 GPUs are available; request fewer" in str(caught.value)
     with pytest.raises(DomainError) as caught:
         plan_domains(
             big(),
             parse_specs([small(name, 2, nics={"per_gpu": 2, "functions": "pf"}) for name in "ab"]),
         )
-    assert "virtual machines a (4 physical NIC functions), b (4 physical NIC functions): each could have" in str(
-        caught.value
-    )
+    names = "a (4 physical NIC functions), b (4 physical NIC functions)"
+    assert f"virtual machines {names}: this host has enough for each, but not" in str(caught.value)
 
 
 def test_a_nic_that_only_one_is_near_to_is_left_to_it() -> None:

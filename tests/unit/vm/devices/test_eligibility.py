@@ -93,9 +93,9 @@ def test_another_domains_devices_and_cpus_are_left_to_it() -> None:
     there = hypervisor(domains={"other": observed(other)})
     with pytest.raises(DomainError) as caught:
         plan(hypervisor=there)
-    assert "asks for 2 GPUs, this host has 2, free 1" in str(caught.value)
+    assert "requests 2 GPUs, but only 1 of this host's 2 are free" in str(caught.value)
     assert "0000:13:00.0: virtual machine other has it" in str(caught.value)
-    with pytest.raises(DomainError, match=r"0000:13:00.0 cannot be given to it: virtual machine other has it"):
+    with pytest.raises(DomainError, match=r"0000:13:00.0 cannot be assigned: virtual machine other has it"):
         plan(hypervisor=there, gpus={"addresses": ["0000:13:00.0"]})
     beside = plan(hypervisor=there, gpus={"count": 1}, nics={"addresses": ["0000:15:10.0"]}, vcpus=2)
     assert addresses(beside) == ["0000:15:10.0", "0000:83:00.0"]
@@ -108,19 +108,19 @@ def test_unknown_address() -> None:
 
 
 def test_more_gpus_than_there_are() -> None:
-    with pytest.raises(DomainError, match="asks for 3 GPUs, this host has 2, free 2; ask for fewer"):
+    with pytest.raises(DomainError, match="requests 3 GPUs, but only 2 of this host's 2 are free; request fewer"):
         plan(gpus={"count": 3})
 
 
 def test_a_device_that_the_host_uses() -> None:
     with pytest.raises(
-        DomainError, match=r"0000:00:02.0 cannot be given to it: the host itself uses it .holds the mounted"
+        DomainError, match=r"0000:00:02.0 cannot be assigned: the host itself uses it .holds the mounted"
     ):
         plan(nvme={"addresses": ["00:02.0"]})
 
 
 def test_a_bridge_is_no_device() -> None:
-    with pytest.raises(DomainError, match=r"0000:12:00.0 cannot be given to it: it is a bridge"):
+    with pytest.raises(DomainError, match=r"0000:12:00.0 cannot be assigned: it is a bridge"):
         plan(nvme={"addresses": ["12:00.0"]})
 
 
@@ -130,8 +130,9 @@ def test_a_group_with_a_foreign_member() -> None:
     known["0000:15:10.0"].iommu_group = known["0000:14:00.0"].iommu_group
     with pytest.raises(DomainError) as caught:
         plan(host, nics={"addresses": ["0000:15:10.0"]})
-    assert "its IOMMU group 17 also holds 0000:14:00.0 (driver igb); give that to the same virtual machine" in str(
-        caught.value
+    assert (
+        "its IOMMU group 17 also holds 0000:14:00.0 (driver igb); assign that device to the same virtual machine"
+        in str(caught.value)
     )
     # Counts avoid it; there is no problem if both are in the same virtual machine, or if the other one is free.
     assert "0000:15:10.2" in addresses(plan(host, nics={"per_gpu": 1}))
@@ -160,10 +161,12 @@ def test_a_physical_function_whose_vfs_are_given_away() -> None:
 
 
 def test_nics_near_no_gpu() -> None:
-    with pytest.raises(DomainError, match=r"nics.per_gpu chooses NICs near its GPUs, and it has none"):
+    with pytest.raises(
+        DomainError, match=r"nics.per_gpu selects NICs near the virtual machine's GPUs, but it has none"
+    ):
         plan(gpus={}, nics={"per_gpu": 1})
 
 
 def test_too_few_virtual_functions() -> None:
-    with pytest.raises(DomainError, match="asks for 6 virtual functions, this host has 4, free 4"):
+    with pytest.raises(DomainError, match="requests 6 virtual functions, but only 4 of this host's 4 are free"):
         plan(nics={"per_gpu": 3})

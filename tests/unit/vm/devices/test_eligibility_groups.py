@@ -38,7 +38,7 @@ def test_a_group_goes_as_a_whole() -> None:
     # There are eight GPUs, four single requests, and a request for a pair: the pair gets the group.
     got = together(host, *(small(name, 1) for name in "abcd"), small("z", 2))
     assert not {"0000:13:00.0", "0000:14:00.0"} & set(chain.from_iterable(got[name] for name in "abcd"))
-    with pytest.raises(DomainError, match="each has a place on this host, and all of them together have none"):
+    with pytest.raises(DomainError, match="each fits on this host, but not all of them together"):
         plan_domains(host, parse_specs([small(f"vm-{at}", 1, vcpus=1) for at in range(7)]))
 
 
@@ -51,12 +51,14 @@ def test_two_virtual_machines_behind_ports_without_acs_are_refused() -> None:
     host.functions = [item for item in host.functions if item.numa_node != 1]
     with pytest.raises(DomainError) as caught:
         plan_domains(host, parse_specs([small("a", 1), small("b", 1)]))
-    assert "virtual machine a: asks for 1 GPU, and the 4 that are free come by whole IOMMU groups" in str(caught.value)
-    assert (
-        "in group 19 are 0000:13:00.0, 0000:14:00.0; port 0000:10:00.0, 0000:12:00.0, 0000:12:01.0 has no ACS; give "
-        "all of them to one virtual machine" in str(caught.value)
+    assert "virtual machine a: requests 1 GPU, but the 4 free ones are assigned by whole IOMMU groups" in str(
+        caught.value
     )
-    assert "in group 35 are 0000:23:00.0, 0000:24:00.0" in str(caught.value)
+    assert (
+        "group 19 contains 0000:13:00.0, 0000:14:00.0; port 0000:10:00.0, 0000:12:00.0, 0000:12:01.0 has no ACS; "
+        "assign all of them to one virtual machine" in str(caught.value)
+    )
+    assert "group 35 contains 0000:23:00.0, 0000:24:00.0" in str(caught.value)
     # With addresses, one member is enough to own the group.
     named = [small(name, 0) | {"gpus": {"addresses": [f"0000:{bus}:00.0"]}} for name, bus in (("a", 13), ("b", 14))]
     with pytest.raises(DomainError, match=r"0000:14:00.0, which belongs to virtual machine b, and two .* never share"):

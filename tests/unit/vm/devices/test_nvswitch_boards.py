@@ -96,8 +96,8 @@ def test_no_board_without_nvswitches() -> None:
 def test_a_board_that_is_not_in_the_table() -> None:
     host = hgx(gpu=0x9999)
     assert nvswitch_boards.recognise(host) is None
-    assert "NVSwitches of a board that is not known" in "".join(plans(host, vm("a", 2))["a"].notes)
-    assert not any("not known" in note for note in plans(host, vm("a", 1))["a"].notes)
+    assert "NVSwitches of an unknown board" in "".join(plans(host, vm("a", 2))["a"].notes)
+    assert not any("unknown board" in note for note in plans(host, vm("a", 1))["a"].notes)
 
 
 def test_all_gpus_take_the_nvswitches() -> None:
@@ -126,7 +126,7 @@ def test_nvswitches_that_cannot_be_had() -> None:
     switch = next(item for item in host.functions if item.kind == "nvswitch")
     other = next(item for item in host.functions if item.kind == "bridge")
     other.kind, other.driver, other.iommu_group = "other", "megaraid_sas", switch.iommu_group
-    with pytest.raises(DomainError, match=r"gets its NVSwitches, and 0000:04:00.0 cannot .*megaraid_sas"):
+    with pytest.raises(DomainError, match=r"gets its NVSwitches, but 0000:04:00.0 cannot .*megaraid_sas"):
         plans(host, vm("a", 8))
 
 
@@ -140,7 +140,7 @@ def test_some_gpus_are_a_partition() -> None:
     assert "must activate partition 1 (GPU physical id 1, 2, 3, 4)" in fabric_notes(got["c"])
     assert "must activate partition 5 (GPU physical id 5, 7)" in fabric_notes(got["b"])
     assert "the 4 NVSwitches of the HGX H100 or H200 stay with the host or its service VM" in fabric_notes(got["b"])
-    assert "physical ids are taken to be in PCI address order" in fabric_notes(got["b"])
+    assert "physical ids are assumed to be in PCI address order" in fabric_notes(got["b"])
     assert all(plan.chosen.nvswitches == [] for plan in got.values())
 
 
@@ -172,9 +172,9 @@ def test_given_ids_come_before_the_order_on_the_bus() -> None:
     ("change", "message"),
     [
         (lambda ids: ids.pop("0000:13:00.0"), "0000:13:00.0 is missing; it is a GPU of"),
-        (lambda ids: ids.update({"0000:99:00.0": 9}), "0000:99:00.0 is no GPU of"),
-        (lambda ids: ids.update({"0000:13:00.0": 9}), "9 of 0000:13:00.0 is no GPU physical id"),
-        (lambda ids: ids.update({"0000:13:00.0": 2}), "an id is given twice"),
+        (lambda ids: ids.update({"0000:99:00.0": 9}), "0000:99:00.0 is not a GPU of"),
+        (lambda ids: ids.update({"0000:13:00.0": 9}), "9 of 0000:13:00.0 is not a GPU physical id"),
+        (lambda ids: ids.update({"0000:13:00.0": 2}), "an id is listed twice"),
     ],
 )
 def test_ids_that_do_not_fit(change: Any, message: str) -> None:
@@ -185,7 +185,7 @@ def test_ids_that_do_not_fit(change: Any, message: str) -> None:
 
 
 def test_ids_without_a_board() -> None:
-    with pytest.raises(DomainError, match="no NVSwitch board that is known; leave it out"):
+    with pytest.raises(DomainError, match="no known NVSwitch board; leave it out"):
         nvswitch_boards.recognise(recording("llnl-lassen"), {"0004:04:00.0": 1})
 
 
@@ -201,10 +201,10 @@ def test_sizes_that_no_partition_has() -> None:
     with pytest.raises(DomainError) as caught:
         plans(hgx(), vm("a", 3))
     assert (
-        "asks for 3 GPUs, and Fabric Manager makes partitions of 1, 2, 4 or 8 on this host's HGX H100 or H200"
+        "requests 3 GPUs, but Fabric Manager makes partitions of 1, 2, 4 or 8 on this host's HGX H100 or H200"
         in str(caught.value)
     )
-    assert "name the GPUs in gpus.addresses and do without NVLink between them" in str(caught.value)
+    assert "list the GPUs in gpus.addresses, without NVLink between them" in str(caught.value)
     host = hgx()
     named = plans(host, vm("a", 0, gpus={"addresses": gpus(host)[:3]}), vm("b", 4))
     assert "there is no NVLink between them" in fabric_notes(named["a"])
@@ -216,8 +216,9 @@ def test_partitions_that_are_taken() -> None:
     spread = vm("a", 0, gpus={"addresses": [gpus(host)[0], gpus(host)[7]]})
     with pytest.raises(DomainError) as caught:
         plans(host, spread, vm("b", 4))
-    assert "no partition of 4 is free on this host's HGX H100 or H200: 0000:13:00.0 is with virtual machine a" in str(
-        caught.value
+    assert (
+        "no partition of 4 is free on this host's HGX H100 or H200: 0000:13:00.0 belongs to virtual machine a"
+        in str(caught.value)
     )
 
 
@@ -229,7 +230,7 @@ def test_one_that_grows_grows_into_a_partition() -> None:
     assert chosen(grown) == [gpus(host)[1], gpus(host)[3]]  # modules 2 and 4
     beside = plans(host, vm("c", 0, gpus={"addresses": [gpus(host)[3]]}))["c"]
     there = hypervisor(domains={"a": observed(before), "c": observed(beside)})
-    with pytest.raises(DomainError, match=r"no partition of 2 with 0000:14:00.0, which it has, is free"):
+    with pytest.raises(DomainError, match=r"no partition of 2 that includes its own 0000:14:00.0 is free"):
         plans(host, vm("a", 2), hypervisor=there)
 
 
@@ -238,7 +239,7 @@ def test_two_that_exist_and_are_no_partition_are_left_as_they_are() -> None:
     before = plans(host, vm("a", 0, gpus={"addresses": gpus(host)[:2]}))["a"]
     plan = plans(host, vm("a", 2), vm("b", 4), hypervisor=hypervisor(domains={"a": observed(before)}))
     assert chosen(plan["a"]) == gpus(host)[:2]
-    assert "are no partition" in fabric_notes(plan["a"])
+    assert "are not a Fabric Manager partition" in fabric_notes(plan["a"])
 
 
 def test_a_gpu_is_missing() -> None:
@@ -246,10 +247,10 @@ def test_a_gpu_is_missing() -> None:
     lost = gpus(host)[2]
     host.functions = [item for item in host.functions if item.address != lost]
     with pytest.raises(
-        DomainError, match=r"partitions of 1 on this host's .* \(7 of its GPUs are there; gpu_module_ids"
+        DomainError, match=r"partitions of 1 on this host's .* \(7 of its GPUs are present; gpu_module_ids"
     ):
         plans(host, vm("a", 2))
-    assert "give gpu_module_ids" in fabric_notes(plans(host, vm("a", 1))["a"])
+    assert "set gpu_module_ids" in fabric_notes(plans(host, vm("a", 1))["a"])
     ids = dict(zip(gpus(host), (1, 2, 4, 5, 6, 7, 8)))
     got = plans(host, vm("a", 2), vm("b", 4), gpu_module_ids=ids)
     assert sorted(ids[address] for address in chosen(got["b"])) == [5, 6, 7, 8]

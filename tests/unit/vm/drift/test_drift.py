@@ -111,7 +111,7 @@ def two_cpus_change_node(on: Host) -> None:
         ),
         (
             changed("0000:13:00.0", vendor_id=0x15B3, kind="nic"),
-            "GPU 0000:13:00.0 is gone: at its address is NIC 0000:13:00.0 now",
+            "GPU 0000:13:00.0 is gone: NIC 0000:13:00.0 now has its address",
             "the next start gives the guest NIC 0000:13:00.0 in its place",
         ),
         (changed("0000:13:00.0", config_bytes=0), "GPU 0000:13:00.0 does not answer", "fallen off the bus"),
@@ -133,17 +133,17 @@ def two_cpus_change_node(on: Host) -> None:
         ),
         (
             linked("0000:13:00.0", Link(2.5, 1, 16.0, 1)),
-            "the link of GPU 0000:13:00.0 runs at 2.5 GT/s x1, both ends can do 16 GT/s x1",
-            "a device at rest may lower its speed",
+            "the link of GPU 0000:13:00.0 runs at 2.5 GT/s x1, both ends support 16 GT/s x1",
+            "an idle device may lower its speed",
         ),
         (
             linked("0000:11:00.0", Link(2.5, 4, 2.5, 8)),
-            "the link of switch 0000:11:00.0 runs at 2.5 GT/s x4, both ends can do 2.5 GT/s x8",
-            "all that goes through it has that bandwidth at most",
+            "the link of switch 0000:11:00.0 runs at 2.5 GT/s x4, both ends support 2.5 GT/s x8",
+            "all traffic through it is limited to that bandwidth",
         ),
         (pages(255, 0), "NUMA node 1 has 255 huge pages of 2 MiB, the virtual machine needs 256", "next start fails"),
         (offline(1), "CPU 1 of the host is offline or gone; vCPU 0 is pinned to it", "the next start fails"),
-        (two_cpus_change_node, "vCPUs run on another node than their memory: vCPU 0 on node 1, memory on 0", "socket"),
+        (two_cpus_change_node, "vCPUs are not on the node of their memory: vCPU 0 on node 1, memory on 0", "socket"),
     ],
 )
 def test_the_host_has_changed(change: Callable[[Host], None], text: str, consequence: str) -> None:
@@ -199,7 +199,7 @@ def test_a_foreign_driver_in_the_group() -> None:
 
 def test_a_link_that_can_do_less_than_when_it_was_planned() -> None:
     planned = DEFINED.replace('link="2.5 GT/s x1"', 'link="32 GT/s x16"', 1)
-    item = named(drift(host(), planned), "the link of GPU 0000:13:00.0 can do 2.5 GT/s x1 now, 32 GT/s x16 when")
+    item = named(drift(host(), planned), "the link of GPU 0000:13:00.0 supports 2.5 GT/s x1 now, 32 GT/s x16 when")
     assert item.where == ["host"]
 
 
@@ -213,14 +213,14 @@ def test_a_device_in_another_slot() -> None:
     move(made, "0000:14:00.0", "0000:10:01.0", 0)
     found = drift(made, DEFINED, LIVE)
     assert words(found) == [
-        "NIC 0000:14:00.0 is behind pci0000:10 > 0000:10:01.0 now, "
-        "it was behind pci0000:10 > 0000:10:00.0 > 0000:11:00.0 > 0000:12:01.0",
+        "NIC 0000:14:00.0 is now behind pci0000:10 > 0000:10:01.0, it was behind pci0000:10 > 0000:10:00.0 > "
+        "0000:11:00.0 > 0000:12:01.0",
         "GPU 0000:13:00.0 now shares no switch with NIC 0000:14:00.0: GPUDirect falls from PIX to PHB",
-        "NIC 0000:14:00.0 and VF 0000:15:10.0: PHB is PIX now",
+        "NIC 0000:14:00.0 and VF 0000:15:10.0: PHB in the guest, now PIX on the host",
     ]
     assert {tuple(item.where) for item in found} == {("host",)}
-    assert "still sees PIX, so NCCL takes them for nearer than they are" in found[1].consequence
-    assert "still sees PHB, so NCCL takes them for farther than they are" in found[2].consequence
+    assert "still sees PIX, so NCCL considers them nearer than they are" in found[1].consequence
+    assert "still sees PHB, so NCCL considers them farther than they are" in found[2].consequence
     # A new plan finds the same, and these words report the difference between the records.
     wanted = render(plan(made, **REQUEST))
     against = drift(made, DEFINED, None, wanted_of(wanted))
@@ -236,9 +236,9 @@ def test_a_device_on_another_node_and_a_few_pairs_of_many() -> None:
     assert "cell of node 0" in found[0].what
     assert words(found)[2:] == [
         "GPU 0000:13:00.0 now shares no switch with NIC 0000:14:00.0: GPUDirect falls from PIX to SYS",
-        "NIC 0000:14:00.0 and VF 0000:85:10.0: SYS is PIX now",
-        "GPU 0000:83:00.0 and NIC 0000:14:00.0: SYS is PHB now",
-        "2 more pairs are not as far apart in the guest as on the host",
+        "NIC 0000:14:00.0 and VF 0000:85:10.0: SYS in the guest, now PIX on the host",
+        "GPU 0000:83:00.0 and NIC 0000:14:00.0: SYS in the guest, now PHB on the host",
+        "2 more pairs are at a different distance in the guest than on the host",
     ]
 
 
@@ -288,14 +288,14 @@ def edited(old: str, new: str) -> str:
             "memoryBacking/hugepages",
         ),
         ("<locked/>", "", "memory is not locked as planned", "memoryBacking/locked"),
-        ("<maxphysaddr[^>]*>", "", "room for large BARs", "cpu/maxphysaddr"),
+        ("<maxphysaddr[^>]*>", "", "window for large BARs", "cpu/maxphysaddr"),
         (
             "33554432</pcihole64>",
             "1024</pcihole64>",
             "pcihole64 is 1024, planned 33554432",
             "devices/controller[pci,0]/pcihole64",
         ),
-        ("<vcpu placement='static'>2", "<vcpu placement='static'>3", "NUMA cells are not .*: vcpu is 3", "vcpu"),
+        ("<vcpu placement='static'>2", "<vcpu placement='static'>3", "NUMA cells differ from .*: vcpu is 3", "vcpu"),
         (
             "(<target busNr='32'>.*?<node>)0",
             r"\g<1>1",
@@ -303,7 +303,7 @@ def edited(old: str, new: str) -> str:
             "devices/controller[pci,3]/target/node",
         ),
         (RECORD.pattern, "", "the domain has no record of the host that it was planned for", "metadata"),
-        ('model="1af4:1043" node="0"', 'model="1af4:1043" node="1"', "record of the host is not that of the plan", ""),
+        ('model="1af4:1043" node="0"', 'model="1af4:1043" node="1"', "record of the host differs from the plan's", ""),
         (
             "<hostdev (?:(?!<hostdev).)*bus='0x14'.*?</hostdev>",
             "",
@@ -342,7 +342,7 @@ def test_a_flat_guest() -> None:
         "GPU 0000:13:00.0 and NIC 0000:14:00.0: PIX on the host, PHB in the guest",
         "GPU 0000:13:00.0 and NIC 0000:84:00.0: SYS on the host, PHB in the guest",
         "GPU 0000:13:00.0 and VF 0000:85:10.0: SYS on the host, PHB in the guest",
-        "8 more pairs are not as far apart in the guest as on the host",
+        "8 more pairs are at a different distance in the guest than on the host",
     ]
     assert "through the CPU" in found[1].consequence
     assert "nearer than they are" in found[2].consequence

@@ -91,7 +91,7 @@ def test_somebody_elses_domain_is_left_alone(state: str) -> None:
 
 @pytest.mark.parametrize("state", ["present", "running", "stopped"])
 def test_without_the_wanted_xml_nothing_is_decided(state: str) -> None:
-    with pytest.raises(ValueError, match=rf"^domain gpu-vm: state {state} needs the XML that is wanted$"):
+    with pytest.raises(ValueError, match=rf"^domain gpu-vm: state {state} needs the wanted XML$"):
         decide(PLAN.name, state, None, None, PLAN.spec.uuid, True, False)
 
 

@@ -92,7 +92,7 @@ def test_a_domain_that_is_being_started_is_waited_for(monkeypatch: pytest.Monkey
     by_hand = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_USER]
     assert client._state(Domain([by_hand])) == "paused"
     monkeypatch.setattr(client, "START_TIMEOUT_S", -1)
-    with pytest.raises(DomainError, match="gpu01: something else began to start it"):
+    with pytest.raises(DomainError, match="gpu01: another process began to start it"):
         client._state(Domain([starting]))
 
 

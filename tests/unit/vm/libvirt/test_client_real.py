@@ -178,6 +178,8 @@ def test_the_machine_of_a_domain_outlives_other_changes(connection: Connection, 
     assert result["changed"] is True
     assert ET.fromstring(connection.lookupByName("gpu-vm").XMLDesc(0)).find("os/type").get("machine") == older
     told = [note for note in result["domains"][0]["plan"]["notes"] if "machine" in note]
-    assert told[0].startswith(f"the virtual machine keeps machine {older}; a new one gets {newest} on this host")
+    assert told[0].startswith(
+        f"the virtual machine keeps machine type {older}; a new one would get {newest} on this host"
+    )
     read = converge.info({**params(asked(tmp_path, vcpus=2)), "names": []})["domains"][0]
     assert (read["differences"], [note for note in read["plan"]["notes"] if "machine" in note]) == ([], told)

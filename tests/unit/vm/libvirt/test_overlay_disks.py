@@ -48,6 +48,6 @@ def test_an_overlay_is_made_once_and_removed(tmp_path: Path) -> None:
 
 @needs_qemu_img
 def test_a_base_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DomainError, match=r"virtual machine a: disk .*a.qcow2 cannot be made: .*base.qcow2"):
+    with pytest.raises(DomainError, match=r"virtual machine a: disk .*a.qcow2 cannot be created: .*base.qcow2"):
         overlay_disks.make(spec(tmp_path))
     assert not (tmp_path / "a.qcow2").exists()

@@ -71,18 +71,24 @@ def test_a_device_on_no_known_node() -> None:
     got = plan(host, nics={}, vcpus=2)
     assert [cell.host_node for cell in got.processors.cells] == [0]
     assert [expander.cell for expander in got.root.expanders] == [0, None]
-    assert any("does not say which NUMA node 0000:83:00.0 is on" in note for note in got.notes)
+    assert any("does not report which NUMA node 0000:83:00.0 is on" in note for note in got.notes)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"memory_mib": None}, "memory_mib is missing"),
-        ({"memory_mib": 1024}, "memory_mib 1024 does not divide over 2 NUMA cells in huge pages of 1024 MiB; use 2048"),
+        (
+            {"memory_mib": 1024},
+            "memory_mib 1024 cannot be divided evenly among 2 NUMA cells in huge pages of 1024 MiB; use 2048",
+        ),
         ({"memory_mib": 3072}, "use 2048 or 4096"),
-        ({"memory_mib": 2049, "huge_page_mib": 0}, "does not divide over 2 NUMA cells; use 2048 or 2050"),
-        ({"vcpus": 3}, r"3 vCPUs do not divide over its 2 NUMA cells \(host nodes 0, 1\); use a multiple of 2"),
-        ({"vcpus": 8}, "wants 4 CPUs of NUMA node 0, and 3 are left"),
+        ({"memory_mib": 2049, "huge_page_mib": 0}, "cannot be divided evenly among 2 NUMA cells; use 2048 or 2050"),
+        (
+            {"vcpus": 3},
+            r"3 vCPUs cannot be divided evenly among its 2 NUMA cells \(host nodes 0, 1\); use a multiple of 2",
+        ),
+        ({"vcpus": 8}, "needs 4 CPUs of NUMA node 0, but 3 are left"),
         ({"vcpus": 256}, "vcpus 256 is over the limit of 255; interrupt_remapping lifts"),
         ({"vcpus": 300, "guest_iommu": True}, "vcpus 300 is over the limit of 288"),
         ({"vcpus": None, "host_cores_per_node": 4}, "no CPU is left on NUMA node 0"),

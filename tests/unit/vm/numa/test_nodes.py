@@ -72,7 +72,7 @@ def test_devices_of_no_known_node_fill_every_node() -> None:
     assert Counter(tuple(nodes_of(plan)) for plan in plans) == {(0,): 4, (1,): 4}
     warnings = without_libvirt(plans, server())
     assert [item.what for item in warnings if "NUMA" in item.what] == [
-        f"the host does not say which NUMA node 0000:{0x11 + 8 * at:02x}:00.0 is on" for at in range(8)
+        f"the host does not report which NUMA node 0000:{0x11 + 8 * at:02x}:00.0 is on" for at in range(8)
     ]
     for order in list(permutations(range(8)))[:20]:
         again = planned(server(), *(wanted(number) for number in order))
@@ -118,7 +118,7 @@ def test_nodes_that_are_asked_for_bind_the_choice_of_gpus() -> None:
     assert (nodes_of(first), nodes_of(second)) == ([2, 3], [0, 1])
     assert [function.address for function in first.chosen.gpus] == ["0000:21:00.0", "0000:29:00.0"]
     assert [expander.cell for expander in first.root.expanders] == [0, 0]
-    with pytest.raises(DomainError, match="asks for 3 GPUs"):
+    with pytest.raises(DomainError, match="requests 3 GPUs"):
         planned(host, wanted(gpus={"count": 3}, numa_nodes=[2, 3], vcpus=40))
 
 
@@ -127,7 +127,8 @@ def test_nodes_that_are_asked_for_bind_the_choice_of_gpus() -> None:
     [
         (
             [7],
-            "virtual machine vm-0: numa_nodes: node 7 is not on this host, or has no CPUs or no memory; choose among 0",
+            "virtual machine vm-0: numa_nodes: node 7 is not on this host, or has no CPUs or no memory; "
+            "choose one of 0",
         ),
         (["all", 0], r"numa_nodes \['all', '0'\] is neither \[all\] nor a list of NUMA nodes; write it like \[0, 1\]"),
         (["-1"], r"numa_nodes \['-1'\] is neither"),
@@ -144,8 +145,8 @@ def test_gpus_on_half_of_the_nodes_reach_all_memory_and_threads() -> None:
     (plan,) = planned(host, wanted(gpus={"count": 8}, vcpus=None, memory_mib=4 * 160 * 1024))
     assert nodes_of(plan) == [0, 2, 4, 6]
     assert (
-        "it has all GPUs of the host and no cell on NUMA node 1, 3, 5, 7: 96 hardware threads and 786432 MiB are out "
-        "of its reach; numa_nodes: [all] gives it those"
+        "it has all GPUs of the host but no cell on NUMA node 1, 3, 5, 7: 96 hardware threads and 786432 MiB are out "
+        "of its reach; numa_nodes: [all] adds them"
     ) in plan.notes
     (plan,) = planned(host, wanted(gpus={"count": 8}, vcpus=None, memory_mib=8 * 160 * 1024, numa_nodes=["all"]))
     assert nodes_of(plan) == list(range(8))
@@ -163,12 +164,12 @@ def test_the_limit_of_vcpus_is_said_with_what_lifts_it() -> None:
     assert (share["threads"], share["vcpus"], share["kept"], share["free"]) == (384, 252, 4, 128)
     assert share["vcpu_limit"] == 255
     assert (
-        "128 hardware threads of its nodes are in no use: without interrupt remapping a guest has 255 vCPUs at most; "
+        "128 hardware threads of its nodes are unused: without interrupt remapping a guest can have at most 255 vCPUs; "
         "interrupt_remapping: true lifts that"
     ) in plan.notes
     (plan,) = planned(host, {**want, "interrupt_remapping": True}, hypervisor=able)
     assert plan.to_dict()["vcpus"] == 380
-    assert not any("in no use" in note for note in plan.notes)
+    assert not any("unused" in note for note in plan.notes)
     root = ET.fromstring(render(plan))
     assert [(item.get("model"), dict(item.find("driver").attrib)) for item in root.iterfind("devices/iommu")] == [
         ("intel", {"intremap": "on", "caching_mode": "on", "eim": "on"})
@@ -178,7 +179,7 @@ def test_the_limit_of_vcpus_is_said_with_what_lifts_it() -> None:
     # Without libvirt the limit is that of every q35.
     (plan,) = planned(host, {**want, "interrupt_remapping": True})
     assert plan.to_dict()["vcpus"] == 288
-    assert "92 hardware threads of its nodes are in no use: a guest has 288 vCPUs at most here" in plan.notes
+    assert "92 hardware threads of its nodes are unused: a guest can have at most 288 vCPUs here" in plan.notes
 
 
 def test_nodes_that_are_unlike_are_said() -> None:
@@ -187,7 +188,7 @@ def test_nodes_that_are_unlike_are_said() -> None:
     host.numa_nodes[1].cpus = sorted(cpu for core in host.numa_nodes[1].siblings for cpu in core)
     (plan,) = planned(host, wanted(gpus={"count": 2}, vcpus=None))
     assert (
-        "4 hardware threads of its nodes are in no use: every cell has as many vCPUs as the one with the fewest CPUs "
+        "4 hardware threads of its nodes are unused: every cell has as many vCPUs as the one with the fewest CPUs "
         "left, 10"
     ) in plan.notes
 
@@ -262,7 +263,7 @@ def test_more_memory_than_all_together_have() -> None:
     (item,) = [item for item in caught.value.findings if item.severity == "refuse"]
     names = ", ".join(f"vm-{at} 409600" for at in range(8))
     assert item.what == (
-        f"the virtual machines want 3276800 MiB ({names}) that is never swapped, and this host has 1146880 MiB"
+        f"the virtual machines need 3276800 MiB ({names}) that is never swapped, but this host has 1146880 MiB"
     )
 
 

@@ -56,7 +56,7 @@ def test_they_move_together_where_space_is_short() -> None:
 
 def test_one_bus_too_many_is_refused() -> None:
     root = Port(pci_tree.ROOT, ports=[switch(28) for _number in range(8)] + [switch(5)])
-    with pytest.raises(DomainError, match="virtual machine a: its PCI tree needs 257 buses, a guest has 256"):
+    with pytest.raises(DomainError, match="virtual machine a: its PCI tree needs 257 buses, but a guest has 256"):
         bus_numbers.assign("a", root)
 
 
@@ -79,6 +79,6 @@ def test_a_whole_plan_that_does_not_fit_says_so() -> None:
             functions.append(gpu)
     host = Host([NumaNode(0, list(range(8)), [], 1 << 40)], complexes, functions)
     with pytest.raises(
-        DomainError, match=r"needs 264 buses, a guest has 256 .the guest's own root bus 4, pci0000:00 26"
+        DomainError, match=r"needs 264 buses, but a guest has 256 .the guest's own root bus 4, pci0000:00 26"
     ):
         plan(host, gpus={}, nics={}, nvme={"count": 250})

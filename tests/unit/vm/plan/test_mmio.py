@@ -90,7 +90,7 @@ def test_a_whole_real_server_fits() -> None:
 
 def test_what_is_asked_for_must_hold_it() -> None:
     assert h100(mmio_window_mib=8192 * 1024).window_bytes == 8192 * GIB
-    with pytest.raises(DomainError, match=r"mmio_window_mib 65536 is too small, its devices need \d+ MiB"):
+    with pytest.raises(DomainError, match=r"mmio_window_mib 65536 is too small: its devices need \d+ MiB"):
         h100(mmio_window_mib=65536)
 
 
@@ -119,7 +119,9 @@ def test_memory_counts_and_amd_has_a_hole() -> None:
 
 def test_too_much_below_4_gib_names_the_device() -> None:
     host = machine([Bar(0, 256 * MIB, "memory", 32, False)], 4)
-    with pytest.raises(DomainError, match=r"MiB of memory space below 4 GiB, a guest has 960 MiB; gpu 0000:23:00.0"):
+    with pytest.raises(
+        DomainError, match=r"MiB of memory space below 4 GiB, but a guest has 960 MiB; gpu 0000:23:00.0"
+    ):
         plan(host, gpus={"count": 4}, nics={})
 
 
@@ -138,7 +140,7 @@ def test_the_devices_with_io_are_named_three_at_most() -> None:
     for count, more in ((3, ""), (4, ", ...")):
         with pytest.raises(DomainError) as caught:
             plan(machine(bars, count), gpus={"count": count}, nics={}, memory_mib=8192)
-        assert str(caught.value).endswith(f"give it fewer of 0000:20:00.0, 0000:21:00.0, 0000:22:00.0{more}")
+        assert str(caught.value).endswith(f"assign fewer of 0000:20:00.0, 0000:21:00.0, 0000:22:00.0{more}")
 
 
 def test_the_lab_is_within_its_40_bits() -> None:

@@ -47,19 +47,19 @@ def test_a_plan_of_any_host_comes_back_whole(host: Host) -> None:
 def test_half_a_plan_is_refused(missing: str) -> None:
     data = gpu_vm.plan()
     del data[missing]
-    with pytest.raises(DomainError, match=f"not a whole plan: KeyError.'{missing}'"):
+    with pytest.raises(DomainError, match=f"not a complete plan: KeyError.'{missing}'"):
         DomainPlan.from_dict(data, gpu_vm.host())
 
 
 def test_devices_that_are_not_in_the_tree_are_refused() -> None:
     data = gpu_vm.plan()
     data["devices"].pop()
-    with pytest.raises(DomainError, match="its devices are not those of its pci_tree"):
+    with pytest.raises(DomainError, match="its devices differ from those of its pci_tree"):
         DomainPlan.from_dict(data, gpu_vm.host())
 
 
 def test_a_request_that_cannot_be_is_refused_as_one_of_the_users() -> None:
     data = gpu_vm.plan()
     data["request"]["huge_page_mib"] = 3
-    with pytest.raises(DomainError, match="huge_page_mib 3 is no size"):
+    with pytest.raises(DomainError, match="huge_page_mib 3 is not a huge page size"):
         DomainPlan.from_dict(data, gpu_vm.host())

@@ -22,12 +22,10 @@ def test_a_device_that_fell_off_the_bus_is_not_given_away() -> None:
     host = lab()
     # The reader reports this for a listed function whose config space cannot be read.
     host.function("0000:13:00.0").config_bytes = 0
-    with pytest.raises(
-        DomainError, match=r"0000:13:00\.0 cannot be given to it: it does not answer .*reset or reseat it"
-    ):
+    with pytest.raises(DomainError, match=r"0000:13:00\.0 cannot be assigned: it does not answer .*reset or reseat it"):
         plan(host, gpus=GPUS, **NOTHING)
     with pytest.raises(
-        DomainError, match=r"asks for 2 GPUs, this host has 2, free 1 \(0000:13:00\.0: it does not answer"
+        DomainError, match=r"requests 2 GPUs, but only 1 of this host's 2 are free \(0000:13:00\.0: it does not answer"
     ):
         plan(host, gpus={"count": 2}, **NOTHING)
     (gpu,) = plan(host, gpus={"count": 1}, vcpus=2, **NOTHING).chosen.gpus
@@ -85,7 +83,7 @@ def test_a_root_complex_with_devices_of_several_nodes_gets_that_of_most() -> Non
     }
     assert any(
         note.startswith(
-            "0000:13:00.0 is on NUMA node 1 of the host; in the guest it is on that of node 0, with the others"
+            "0000:13:00.0 is on NUMA node 1 of the host; in the guest it is on the cell of node 0, with the others"
         )
         for note in got.notes
     )
@@ -99,7 +97,7 @@ def test_one_device_without_a_node_does_not_take_it_from_its_neighbours(unknown:
     nics = {"addresses": ["0000:14:00.0"], "per_gpu": 0}
     got = plan(host, gpus=GPUS, nics=nics, disks=[], interfaces=[])
     assert [expander.cell for expander in got.root.expanders] == [0, 1]
-    assert any(f"does not say which NUMA node {unknown} is on; in the guest it is on" in note for note in got.notes)
+    assert any(f"does not report which NUMA node {unknown} is on; in the guest it is on" in note for note in got.notes)
 
 
 def test_a_device_whose_root_complex_tells_its_node_has_it_in_plan_and_record() -> None:
@@ -119,12 +117,14 @@ def test_bars_that_are_not_known_are_said() -> None:
     host = lab()
     host.function("0000:13:00.0").bars = []
     (note,) = (note for note in plan(host, gpus=GPUS, **NOTHING).notes if "BARs" in note)
-    assert note.startswith("the topology does not say the BARs of 0000:13:00.0: the window for large BARs has no room")
-    assert not any("does not say the BARs" in note for note in plan(gpus=GPUS, **NOTHING).notes)
+    assert note.startswith(
+        "the topology does not contain the BARs of 0000:13:00.0: the window for large BARs has no room"
+    )
+    assert not any("does not contain the BARs" in note for note in plan(gpus=GPUS, **NOTHING).notes)
 
 
 def test_more_32_bit_bars_than_lie_below_4_gib() -> None:
     host = lab()
     host.function("0000:13:00.0").bars = [Bar(0, GIB, "memory", 32, False)]
-    with pytest.raises(DomainError, match=r"memory space below 4 GiB.*gpu 0000:13:00\.0 \(1024 MiB\) wants most of it"):
+    with pytest.raises(DomainError, match=r"memory space below 4 GiB.*gpu 0000:13:00\.0 \(1024 MiB\) needs most of it"):
         plan(host, gpus=GPUS, **NOTHING)

@@ -93,7 +93,7 @@ def invariants(plans: list[DomainPlan], host: Host) -> None:
         assert sorted(held.cpus) == sorted(cpu for cell in plan.processors.cells for cpu in cell.cpus)
 
 
-TOO_LITTLE = r"needs \d+ buses, a guest has 256|asks for 1 GPU, this host has|CPUs of NUMA node \d+, and|no CPU is left"
+TOO_LITTLE = r"needs \d+ buses, but a guest has 256|requests 1 GPU, but only|CPUs of NUMA node \d+, but|no CPU is left"
 
 
 def planned(host: Host, requests: list[dict[str, Any]]) -> list[DomainPlan]:

@@ -84,10 +84,10 @@ def test_a_host_whose_memory_is_not_known_is_refused():
         item.numa_node = None
     for node in host.numa_nodes:
         node.memory_bytes = 0
-    with pytest.raises(DomainError, match=r"does not say how much memory its NUMA nodes have; .*say which domains"):
+    with pytest.raises(DomainError, match=r"does not contain the memory of its NUMA nodes; .*specify the domains"):
         whole_host(host)
     host.numa_nodes = []
-    with pytest.raises(DomainError, match=r"does not say how much memory its NUMA nodes have; .*say which domains"):
+    with pytest.raises(DomainError, match=r"does not contain the memory of its NUMA nodes; .*specify the domains"):
         whole_host(host)
 
 
@@ -100,5 +100,5 @@ def test_a_host_without_a_gpu_to_give_is_refused_with_the_reasons_of_its_gpus():
     assert "0000:13:00.0: the host itself uses it (holds swap space)" in str(error.value)
     assert "0000:00:03.0" not in str(error.value)
     host.functions = [function for function in host.functions if function.kind != "gpu"]
-    with pytest.raises(DomainError, match=r"\(it has none\); say which domains to plan"):
+    with pytest.raises(DomainError, match=r"\(it has none\); specify the domains to plan"):
         whole_host(host)

@@ -68,8 +68,9 @@ def test_gpus_of_several_models_are_said_where_a_number_is_asked_for() -> None:
     host.function("0000:83:00.0").device_id = 0x1044
     warned(
         r"^virtual machine gpu-vm: the GPUs of this host are of several models: 1 of 1af4:1043 \(0000:13:00\.0\), "
-        r"1 of 1af4:1044 \(0000:83:00\.0\): gpus\.count takes any of them; it gets 1 of 1af4:1043, 1 of 1af4:1044; say "
-        r"with accelerators which of them are no GPUs, or name its own in gpus\.addresses$",
+        r"1 of 1af4:1044 \(0000:83:00\.0\): gpus\.count takes any of them; it gets 1 of 1af4:1043, 1 of 1af4:1044; "
+        r"list "
+        r"those that are not GPUs under accelerators, or list its own in gpus\.addresses$",
         plan(host),
         host,
     )
@@ -83,7 +84,7 @@ def test_a_host_whose_architecture_is_not_known_is_refused() -> None:
     with pytest.raises(RefusedError) as caught:
         run(plan(host), host)
     assert str(caught.value) == (
-        "nothing was touched: 1 problem\n1. the topology does not say the processor's architecture: GPU virtual "
+        "nothing was touched: 1 problem\n1. the topology does not contain the processor's architecture: GPU virtual "
         "machines are for x86_64 only; read the topology on the host itself with host_topology_info"
     )
 
@@ -122,7 +123,9 @@ def test_two_at_once_count_together() -> None:
     one = request(name="a", gpus={"addresses": ["13:00.0"]}, nics={}, memory_mib=1024, vcpus=1)
     two = request(name="b", gpus={}, nics={"addresses": ["15:10.0"]}, memory_mib=1024, vcpus=1)
     plans = plan_domains(lab(), parse_specs([one, two]))
-    refused("needs 1 huge pages of 1024 MiB on NUMA node 0, which has 1 free, 1024 MiB of it go to .* before it", plans)
+    refused(
+        "needs 1 huge pages of 1024 MiB on NUMA node 0, which has 1 free, 1024 MiB of which go to .* before it", plans
+    )
 
 
 def test_ordinary_memory_that_a_node_has_not() -> None:
@@ -164,7 +167,7 @@ def test_a_device_in_a_domain_that_still_runs_with_it() -> None:
     domain.live_xml = observed(other, running=True).live_xml
     there = hypervisor(domains={"other": domain})
     refused(
-        "0000:13:00.0 is still in the running virtual machine other: .*; restart or stop that first",
+        "0000:13:00.0 is still in the running virtual machine other: .*; restart or stop that virtual machine first",
         plan(),
         None,
         there,
@@ -174,7 +177,7 @@ def test_a_device_in_a_domain_that_still_runs_with_it() -> None:
 
 
 def test_networks() -> None:
-    refused("libvirt has no network default: there are lan", plan(), None, hypervisor(networks={"lan": True}))
+    refused("libvirt has no network default: existing networks: lan", plan(), None, hypervisor(networks={"lan": True}))
     refused("network default is not active: .*; start it", plan(), None, hypervisor(networks={"default": False}))
     run(plan(interfaces=[{"type": "bridge", "source": "br0"}, {"type": "user"}]), None, hypervisor(networks={}))
 
@@ -270,7 +273,7 @@ def test_a_device_that_the_host_took_into_use_since() -> None:
     host = lab()
     made = plan(host)
     host.by_address()["0000:14:00.0"].used_by_host = ["carries the default route"]
-    refused("0000:14:00.0 is in use by the host: carries the default route; move that elsewhere", made, host)
+    refused("0000:14:00.0 is in use by the host: carries the default route; free it on the host", made, host)
 
 
 def test_a_group_says_which_port_lacks_acs() -> None:
@@ -280,8 +283,8 @@ def test_a_group_says_which_port_lacks_acs() -> None:
     with pytest.raises(RefusedError) as caught:
         run(made, host)
     finding = caught.value.findings[0]
-    assert "not viable (no ACS, which would part the group: port 0000:12:00.0)" in finding.why
-    assert finding.remedy.startswith("give that to the same virtual machine")
+    assert "not viable (no ACS, which would split the group: port 0000:12:00.0)" in finding.why
+    assert finding.remedy.startswith("assign that device to the same virtual machine")
 
 
 def test_two_virtual_machines_in_one_group() -> None:
@@ -314,7 +317,7 @@ def test_ats_without_effect() -> None:
     host = tuned()
     for function in host.functions:
         function.ats = None
-    warned("ats has no effect: no device of it has the ATS capability", plan(host), host)
+    warned("ats has no effect: none of its devices has the ATS capability", plan(host), host)
     assert run(plan(host, ats=False), host) == []
     host.by_address()["0000:13:00.0"].ats = Ats(True, 0)
     assert run(plan(host), host) == []
@@ -351,7 +354,7 @@ def test_what_cannot_be_planned_is_a_finding_too() -> None:
     with pytest.raises(DomainError) as caught:
         plan(gpus={"count": 3})
     finding = unplannable(caught.value)
-    assert (finding.domain, finding.why) == ("gpu-vm", "asks for 3 GPUs, this host has 2, free 2")
+    assert (finding.domain, finding.why) == ("gpu-vm", "requests 3 GPUs, but only 2 of this host's 2 are free")
     held = hypervisor(
         domains={
             "other": observed(plan(name="other", gpus={"addresses": ["13:00.0"]}, nics={}, vcpus=1, memory_mib=1024))
@@ -360,11 +363,11 @@ def test_what_cannot_be_planned_is_a_finding_too() -> None:
     with pytest.raises(DomainError) as caught:
         plan(hypervisor=held)
     finding = unplannable(caught.value)
-    assert finding.why.endswith("other has it; take it away there first, or choose another device)")
-    assert finding.remedy == "correct what it names, or ask for fewer"
+    assert finding.why.endswith("other has it; remove it from that virtual machine first, or choose another device)")
+    assert finding.remedy == "correct the listed reasons, or request fewer"
     finding = unplannable(DomainError("no NUMA node: of two; each lacks CPUs"))
     assert (finding.domain, finding.why) == ("", "no NUMA node: of two; each lacks CPUs")
-    assert finding.remedy == "correct what it names, or ask for less"
+    assert finding.remedy == "correct the cause named, or request less"
     requested = of_requests(
         parse_specs([request()]), hypervisor(networks={}, missing_paths=["/var/lib/libvirt/images/gpu-vm.qcow2"]), False
     )

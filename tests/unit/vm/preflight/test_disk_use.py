@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 needs_qemu_img = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="qemu-img is not installed here")
-REMEDY = "give each a file of its own"
+REMEDY = "use a separate file for each"
 
 
 def image(path: Path, base: Path | str | None = None) -> str:
@@ -186,8 +186,8 @@ def test_a_link_to_nowhere_is_not_replaced(tmp_path: Path) -> None:
 def test_the_modules_refuse() -> None:
     disks = [{"path": "/img/a", "base": "/img/a"}]
     text = (
-        "virtual machine gpu-vm: the base image /img/a is also its own disk: every disk that is made from a base is "
-        "damaged when the base is written to; give each a file of its own"
+        "virtual machine gpu-vm: the base image /img/a is also its own disk: every disk created from a base is "
+        "damaged when the base is written to; use a separate file for each"
     )
     made = plan(disks=disks)
     with pytest.raises(RefusedError) as caught:
@@ -236,14 +236,14 @@ class TestRemoval:
         (tmp_path / "link").symlink_to(image(tmp_path / "over", tmp_path / "base"))
         link, raw = str(tmp_path / "link"), str(tmp_path / "raw")
         specs = parse_specs([vm("a", *({"path": path, "base": base} for path in (plain, raw, foreign, link)))])
-        why = f"it is no overlay of {base}, and so was not made here"
+        why = f"it is not an overlay of {base}, so it was not created here"
         assert self.kept(specs)["a"] == (
             [],
             [
                 f"disk {plain} is kept: {why}",
                 f"disk {raw} is kept: {why}",
                 f"disk {foreign} is kept: {why}",
-                f"disk {link} is kept: it is a symbolic link, and so was not made here",
+                f"disk {link} is kept: it is a symbolic link, so it was not created here",
             ],
         )
         assert Path(other).exists()

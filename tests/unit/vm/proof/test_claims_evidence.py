@@ -75,14 +75,14 @@ def test_a_domain_that_is_gone_stopped_or_otherwise_does_not_pass_for_the_planne
     assert differences_of_domain(gpu_vm.domain()) == []
     assert differences_of_domain({**gpu_vm.domain(), "exists": False}) is None
     stopped = {**gpu_vm.domain(), "process": None, "state": "shutoff", "live_differences": None}
-    assert differences_of_domain(stopped) == ["it does not run: shutoff"]
+    assert differences_of_domain(stopped) == ["it is not running: shutoff"]
     other = [{"path": "cpu/maxphysaddr/@mode", "wanted": "passthrough", "have": "emulate"}]
     assert differences_of_domain({**gpu_vm.domain(), "live_differences": other}) == [
         "running: cpu/maxphysaddr/@mode: wanted passthrough, have emulate"
     ]
     without = gpu_vm.domain()
     del without["differences"]
-    with pytest.raises(ProofError, match="not a domain that was compared"):
+    with pytest.raises(ProofError, match="not a compared domain"):
         differences_of_domain(without)
 
 

@@ -144,7 +144,7 @@ def test_a_planned_guest_iommu_serves_ats(argument, holds):
 
 def test_host_settings_that_were_not_read_fail():
     assert failed(prove(replace(evidence(), host_settings=None))) == [
-        "every setting of the host is as asked for, and comes back at every boot"
+        "every setting of the host is as requested, and is restored at every boot"
     ]
 
 
@@ -187,7 +187,7 @@ def test_what_tuning_was_refused_fails_and_is_not_taken_for_left_alone():
     function(one.host, gpu).max_read_request_bytes = 512
     claims = prove(one)
     assert failed(claims) == [
-        "every setting of the host is as asked for, and comes back at every boot",
+        "every setting of the host is as requested, and is restored at every boot",
         f"switch port {port}: requests of the NIC that the IOMMU has translated go straight (ACSCtl, inline, nic port)",
         f"MaxReadReq of GPU {gpu}",
     ]
@@ -211,7 +211,7 @@ def test_what_failed_before_it_chose_devices_is_unknown_and_excuses_nothing():
         "GPU 0000:13:00.0 and NIC 0000:14:00.1 reach each other directly, links of unknown rate",
     ]
     assert failed(claims) == [
-        "every setting of the host is as asked for, and comes back at every boot",
+        "every setting of the host is as requested, and is restored at every boot",
         "switch port 0000:12:01.0: requests of the NIC that the IOMMU has translated go straight (ACSCtl, inline, nic "
         "port)",
         "MaxReadReq of GPU 0000:13:00.0",

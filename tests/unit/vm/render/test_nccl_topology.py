@@ -194,9 +194,10 @@ def test_more_than_nccl_reads_is_a_warning_and_no_file() -> None:
     assert for_guest(planned, host) is None
     said = [str(item) for item in without_libvirt([planned], host) if "NCCL" in item.what]
     assert said == [
-        "virtual machine gpu-vm: NCCL's topology of its GPUs and NICs would have 300 elements, and NCCL reads 255: no "
-        "topology file is made for the guest, where NCCL then plans with the links of QEMU's switches; give it fewer "
-        "NICs, if NCCL is to be fast there"
+        "virtual machine gpu-vm: NCCL's topology of its GPUs and NICs would have 300 elements, but NCCL reads at most "
+        "255: no "
+        "topology file is made for the guest, where NCCL then plans with the links of QEMU's switches; assign fewer "
+        "NICs if NCCL must be fast there"
     ]
     # Two of three NICs have no RDMA.
     for function in functions:

@@ -41,7 +41,7 @@ def test_uuid_and_macs_come_from_the_name() -> None:
 
 
 PCI = "write it like '0000:3b:00.0', in quotes"
-TWO_TO_1024 = "x86 has 2 and 1024; 0 is ordinary memory"
+TWO_TO_1024 = "valid sizes on x86: 2 and 1024; 0 means ordinary memory"
 PLAIN_PATH = "write it without '//', '.', '..' or a trailing '/'"
 DISK = {"path": "/a"}
 
@@ -61,8 +61,8 @@ def disk(**settings: Any) -> dict[str, Any]:
         (of(memory_mib=1 << 33), "memory_mib 8589934592 is not possible; use a whole number from 0 to 4294967296 MiB"),
         (of(memory_mib="1024"), "memory_mib '1024' is not possible; use a whole number from 0 to 4294967296 MiB"),
         (of(memory_mib=1.5), "memory_mib 1.5 is not possible; use a whole number from 0 to 4294967296 MiB"),
-        (of(gpus=8), "gpus: 8 is not a dictionary; write {setting: value}; there are addresses, count"),
-        (of(gpus={"number": 3}), "gpus: unknown setting 'number'; there are addresses, count"),
+        (of(gpus=8), "gpus: 8 is not a dictionary; write {setting: value}; valid settings: addresses, count"),
+        (of(gpus={"number": 3}), "gpus: unknown setting 'number'; valid settings: addresses, count"),
         (of(gpus={"count": -1}), "gpus.count -1 is not possible; use a whole number from 0 to 256"),
         (of(gpus={"count": True}), "gpus.count True is not possible; use a whole number from 0 to 256"),
         (of(gpus={"addresses": ["3b.0"]}), f"gpus.addresses '3b.0' is not a PCI address; {PCI}"),
@@ -74,9 +74,9 @@ def disk(**settings: Any) -> dict[str, Any]:
         (of(vcpus=0), "vcpus 0 is not possible; use a whole number from 1 to 4096"),
         (of(vcpus=4097), "vcpus 4097 is not possible; use a whole number from 1 to 4096"),
         (of(iothreads=10000000), "iothreads 10000000 is not possible; use a whole number from 0 to 256"),
-        (of(huge_page_mib=3), f"huge_page_mib 3 is no size of a huge page; {TWO_TO_1024}"),
-        (of(huge_page_mib=4), f"huge_page_mib 4 is no size of a huge page; {TWO_TO_1024}"),
-        (of(huge_page_mib=16384), f"huge_page_mib 16384 is no size of a huge page; {TWO_TO_1024}"),
+        (of(huge_page_mib=3), f"huge_page_mib 3 is not a huge page size; {TWO_TO_1024}"),
+        (of(huge_page_mib=4), f"huge_page_mib 4 is not a huge page size; {TWO_TO_1024}"),
+        (of(huge_page_mib=16384), f"huge_page_mib 16384 is not a huge page size; {TWO_TO_1024}"),
         (of(mmio_window_mib=1000), "mmio_window_mib 1000 is not a power of two; leave it out to have it computed"),
         (of(numa_nodes=1), "numa_nodes ['1'] is neither [all] nor a list of NUMA nodes; write it like [0, 1]"),
         (
@@ -88,7 +88,7 @@ def disk(**settings: Any) -> dict[str, Any]:
         *(
             (
                 of(physical_address_bits=bits),
-                f"physical_address_bits {bits!r} is unknown; it is auto, passthrough, off, or a number from 32 to 52",
+                f"physical_address_bits {bits!r} is unknown; use auto, passthrough, off, or a number from 32 to 52",
             )
             for bits in ("46bit", "99", "4\u00b2", "31", "53", "046", "-40")
         ),
@@ -98,13 +98,13 @@ def disk(**settings: Any) -> dict[str, Any]:
         ),
         (
             of(machine="pc"),
-            "machine 'pc' is no version of q35; write it as virsh capabilities tells it, like pc-q35-8.2, "
-            "or leave it out",
+            "machine 'pc' is not a version of q35; write it as virsh capabilities shows it, like pc-q35-8.2, or leave "
+            "it out",
         ),
         (of(disks={"path": "/a"}), "disks: {'path': '/a'} is not a list; begin each element with '-'"),
         (
             of(disks=["/a"]),
-            "disks[0]: '/a' is not a dictionary; write {setting: value}; there are base, base_format, "
+            "disks[0]: '/a' is not a dictionary; write {setting: value}; valid settings: base, base_format, "
             "cache, format, io, path, read_only, size_mib",
         ),
         (of(disks=[{}]), "disks[0]: path is missing; give path"),
@@ -124,7 +124,7 @@ def disk(**settings: Any) -> dict[str, Any]:
             "base, or format and read_only",
         ),
         (disk(base="/b", base_format="vdi"), "disks[0].base_format 'vdi' is unknown; use one of: 'qcow2', 'raw'"),
-        (disk(size_mib=1), "disk /a: size_mib is for one that is made from a base; leave it out"),
+        (disk(size_mib=1), "disk /a: size_mib is only for a disk created from a base; leave it out"),
         (disk(format="vdi"), "disks[0].format 'vdi' is unknown; use one of: 'qcow2', 'raw'"),
         (
             of(interfaces=[{"type": "network"}]),
@@ -137,7 +137,7 @@ def disk(**settings: Any) -> dict[str, Any]:
         ),
         (
             of(interfaces=[{"type": "bridge", "source": "a/b"}]),
-            "'a/b' is no name of a bridge; it has 15 letters, digits, '_', '.', '-' at most",
+            "'a/b' is not a valid bridge name; use at most 15 letters, digits, '_', '.', '-'",
         ),
         (
             of(interfaces=[{"type": "user", "mac": "1"}]),
@@ -165,7 +165,9 @@ def test_one_clear_error(asked: dict[str, Any], message: str | None) -> None:
     with pytest.raises(DomainError) as caught:
         parse_specs([asked])
     if message is None:
-        assert str(caught.value).startswith("virtual machine a: unknown setting 'memory'; there are accelerator, ats, ")
+        assert str(caught.value).startswith(
+            "virtual machine a: unknown setting 'memory'; valid settings: accelerator, ats, "
+        )
     else:
         assert str(caught.value) == f"virtual machine a: {message}"
 
@@ -175,7 +177,8 @@ def test_a_name(name: Any) -> None:
     with pytest.raises(DomainError) as caught:
         parse_specs([{"name": name}])
     assert str(caught.value) == (
-        f"virtual machine {name!r}: not a name; use letters, digits, '.', '_', '-', 64 at most, a letter or digit first"
+        f"virtual machine {name!r}: not a name; use at most 64 letters, digits, '.', '_', '-', starting with a letter "
+        "or digit"
     )
 
 
@@ -218,13 +221,13 @@ def test_a_name_is_listed_once() -> None:
 
 def test_a_device_is_given_once() -> None:
     address = "0000:3b:00.0"
-    with pytest.raises(DomainError, match=f"virtual machine a: PCI device {address} is given to it twice"):
+    with pytest.raises(DomainError, match=f"virtual machine a: PCI device {address} is assigned to it twice"):
         parse_specs([{"name": "a", "gpus": {"addresses": [address]}, "nics": {"addresses": ["3b:00.0"]}}])
-    with pytest.raises(DomainError, match=f"virtual machine b: .*{address} is given to it and to virtual machine a"):
+    with pytest.raises(DomainError, match=f"virtual machine b: .*{address} is assigned to it and to virtual machine a"):
         parse_specs([{"name": name, "gpus": {"addresses": [address]}} for name in "ab"])
 
 
 def test_a_mac_is_given_once() -> None:
     interface = {"type": "user", "mac": "52:54:00:00:00:01"}
-    with pytest.raises(DomainError, match="virtual machine b: MAC 52:54:00:00:00:01 is also that of a"):
+    with pytest.raises(DomainError, match="virtual machine b: MAC 52:54:00:00:00:01 is already used by a"):
         parse_specs([{"name": name, "interfaces": [interface]} for name in "ab"])

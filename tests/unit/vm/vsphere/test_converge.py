@@ -76,8 +76,8 @@ def test_what_others_reserve_later_does_not_fail_a_run_without_a_change(vcenter)
     again = run(vcenter, mine, state="running")
     assert not again["changed"]
     assert {item["severity"] for item in again["findings"]} == {"warn"}
-    assert "are to be on NUMA node 0 of esx01" in again["findings"][0]["what"]
-    with pytest.raises(RefusedError, match="are to be on NUMA node 0 of esx01"):
+    assert "are planned on NUMA node 0 of esx01" in again["findings"][0]["what"]
+    with pytest.raises(RefusedError, match="are planned on NUMA node 0 of esx01"):
         run(vcenter, {**mine, "memory_mib": 790528}, state="running", allow_restart=True)
 
 
@@ -89,7 +89,7 @@ def test_one_that_is_not_there_is_read_with_its_plan_and_host_or_the_reason(vcen
     assert [item["name"] for item in found["hosts"]] == ["esx01"]
     (row,) = info({**params(vcenter), "domains": [vm(gpus={"count": 9})], "names": []})["domains"]
     assert row["plan"] is None
-    assert "asks for 9 GPU" in row["unplanned"]
+    assert "requests 9 GPU" in row["unplanned"]
 
 
 def test_check_mode_predicts_and_changes_nothing(vcenter):
@@ -156,7 +156,7 @@ def test_a_virtual_machine_without_a_host_gets_one_and_keeps_it(vcenter):
 
 def test_a_virtual_machine_is_not_made_again_on_another_host(vcenter):
     run(vcenter, vm(gpus={}, nics={}))
-    with pytest.raises(DomainError, match=r"it is on host esx01, and vsphere\.host is esx02; move it with vCenter"):
+    with pytest.raises(DomainError, match=r"it is on host esx01, but vsphere\.host is esx02; move it with vCenter"):
         run(vcenter, vm(gpus={}, nics={}, vsphere={"host": "esx02"}))
 
 
@@ -213,7 +213,7 @@ def test_a_host_in_maintenance_mode_gets_nothing(vcenter):
 
 def test_a_gpu_whose_bars_nothing_tells_needs_a_window(vcenter, monkeypatch):
     monkeypatch.setattr(bars, "LARGE_BAR_GIB", {})
-    with pytest.raises(RefusedError, match=r"nothing tells the BARs of 0000:13:00\.0, 0000:83:00\.0"):
+    with pytest.raises(RefusedError, match=r"the BARs of 0000:13:00\.0, 0000:83:00\.0 are not known"):
         run(vcenter, vm())
     run(vcenter, vm(mmio_window_mib=262144))
     assert seen(vcenter)["train"]["configuration"]["extra"]["pciPassthru.64bitMMIOSizeGB"] == "256"
@@ -257,10 +257,10 @@ def test_everything_is_read_in_one_request(vcenter):
     [
         ({"memory_mib": 4 << 20}, "more than the NUMA nodes"),
         ({"vsphere": {"host": "esx02"}}, "not active for passthrough"),
-        ({"vsphere": {"host": "esx09"}}, "there is no host 'esx09'; choose among esx01, esx02"),
+        ({"vsphere": {"host": "esx09"}}, "there is no host 'esx09'; choose one of esx01, esx02"),
         ({"vsphere": {"sriov_network": ""}}, "virtual functions without vsphere.sriov_network"),
         ({"vsphere": {"hardware_version": "vmx-17"}}, None),
-        ({"vsphere": {"hardware_version": "vmx-30"}}, "newer than ESXi 8.0.3 runs"),
+        ({"vsphere": {"hardware_version": "vmx-30"}}, "newer than ESXi 8.0.3 supports"),
         ({"vsphere": {"hardware_version": "vmx-15", "passthrough": "dynamic"}}, "dynamic DirectPath I/O needs vmx-17"),
         ({"firmware": "bios"}, "firmware bios with GPUs"),
         ({"lock_memory": False, "gpus": {"count": 0}, "nics": {}}, "latency sensitivity high without all memory"),
@@ -311,7 +311,7 @@ def test_a_connection_that_is_lost_in_mid_task_is_made_again(vcenter):
 
 def test_a_lost_answer_is_no_second_virtual_machine(vcenter):
     vcenter.rule("CreateVM_Task", "drop", after=True)
-    with pytest.raises(DomainError, match="it is not known if vCenter did it; run the play again"):
+    with pytest.raises(DomainError, match="it is not known whether vCenter did it; run the play again"):
         run(vcenter, vm())
     assert not run(vcenter, vm())["changed"]
     assert list(seen(vcenter)) == ["train"]
@@ -337,7 +337,7 @@ def test_two_plays_at_once_make_one_virtual_machine(vcenter):
         plays = [pool.submit(run, vcenter, vm()) for _number in range(2)]
     failed = [str(play.exception()) for play in plays if play.exception()]
     assert len(failed) <= 1
-    assert [error for error in failed if "another play is making it" not in error] == []
+    assert [error for error in failed if "another play is creating it" not in error] == []
     assert list(seen(vcenter)) == ["train"]
 
 
@@ -358,7 +358,7 @@ def test_an_old_api_is_refused_where_it_would_drop_a_setting():
         assert warning["severity"] == "warn"
         assert "they need API 8.0.0.1 and vmx-20, it has API 7.0" in warning["why"]
         with pytest.raises(
-            RefusedError, match=r"device groups needs API 8\.0\.0\.1, this vCenter and pyVmomi speak 7\.0"
+            RefusedError, match=r"device groups needs API 8\.0\.0\.1, this vCenter and pyVmomi support 7\.0"
         ):
             run(old, vm(vsphere={"device_group": "Nvidia:2@nvlink"}))
         assert "CreateVM_Task" not in old.requests()

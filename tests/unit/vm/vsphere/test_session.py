@@ -60,7 +60,7 @@ def test_each_task_that_failed_is_told(monkeypatch):
 
 def test_tasks_are_not_waited_for_longer_than_the_limit(monkeypatch):
     session, tasks, _told = waiting(monkeypatch, one=STATES.running, two=STATES.success, three=STATES.queued)
-    with pytest.raises(DomainError, match=r"^one: power on, three: power on: vCenter is still at it after 0 s"):
+    with pytest.raises(DomainError, match=r"^one: power on, three: power on: vCenter is still working on it after 0 s"):
         session.wait(tasks, 0)
 
 
@@ -69,7 +69,7 @@ def test_a_task_of_which_vcenter_says_nothing_is_told_to_run(monkeypatch):
     monkeypatch.setattr(sessions, "TELL_S", -1)
     with pytest.raises(DomainError):
         session.wait(tasks, 0)
-    assert told == ["one: power on and 1 more: vCenter is at it"]
+    assert told == ["one: power on and 1 more: vCenter is working on it"]
 
 
 def test_all_pages_of_an_answer_are_read():

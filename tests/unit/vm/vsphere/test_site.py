@@ -42,7 +42,7 @@ def test_a_virtual_machine_is_made_in_the_datacenter_of_its_cluster():
         ("connected", True, "is in maintenance mode"),
         ("disconnected", False, "is disconnected"),
         ("notResponding", True, "is notResponding"),
-        (None, False, "is in a state that vCenter does not tell"),
+        (None, False, "is in a state that vCenter does not report"),
     ],
 )
 def test_on_which_hosts_nothing_can_be_changed_now(state, maintenance, why):

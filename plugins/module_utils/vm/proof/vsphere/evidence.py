@@ -39,7 +39,7 @@ class Evidence:
         """
         if not domain.get("plan"):
             why = domain.get("unplanned") or "read it with vsphere_gpu_vm_info and its request"
-            raise ProofError(f"it has no plan to be held against: {why}")
+            raise ProofError(f"it has no plan to compare it with: {why}")
         try:
             return cls(
                 host_name=host_name,
@@ -71,4 +71,4 @@ def _differences(domain: dict[str, Any]) -> list[str] | None:
     if not domain["exists"]:
         return None
     lines = [f"{item['path']}: wanted {item['wanted']}, have {item['have']}" for item in domain["differences"]]
-    return lines if domain["state"] == "running" else [*lines, f"it does not run: {domain['state']}"]
+    return lines if domain["state"] == "running" else [*lines, f"it is not running: {domain['state']}"]

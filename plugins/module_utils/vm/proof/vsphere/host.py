@@ -25,14 +25,14 @@ OF_BIOS = (
         BIOS,
         "the processor has its virtualization extensions",
         "on",
-        "the API does not tell them",
+        "the API does not report them",
         "none: ESXi starts no 64-bit virtual machine without them",
     ),
     NotExpressed(
         BIOS,
         "the firmware describes an IOMMU, and interrupts are remapped",
         "on",
-        "the API tells neither",
+        "the API reports neither",
         "none known: ESXi offers no device for passthrough without an IOMMU (claims of the hypervisor)",
     ),
     NotExpressed(
@@ -48,7 +48,7 @@ OF_FIRMWARE = tuple(
         FIRMWARE,
         f"{text} ({key})",
         "set",
-        "the API does not tell the firmware's settings, and mstconfig does not run on ESXi",
+        "the API does not report the firmware's settings, and mstconfig does not run on ESXi",
         "as on KVM where it is not set; set it before ESXi is installed, or with NVIDIA's tools for ESXi",
     )
     for key, text in NIC_FIRMWARE.items()
@@ -63,7 +63,7 @@ OF_HYPERVISOR = (
     ),
     NotExpressed(
         HYPERVISOR,
-        "every setting of the host is as asked for, and comes back at every boot",
+        "every setting of the host is as requested, and is restored at every boot",
         "no difference",
         "the role gpu_host does not run on ESXi; ESXi keeps passthrough and SR-IOV itself",
         "none: vsphere_host_passthrough in check mode compares them",
@@ -101,7 +101,7 @@ OF_HYPERVISOR = (
         HYPERVISOR,
         "no other function of a device's IOMMU group is used by the host",
         "none",
-        "the API does not tell the groups",
+        "the API does not report the groups",
         "none: ESXi refuses to start a virtual machine with half of what cannot be separated",
     ),
 )

@@ -61,7 +61,7 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("the firmware is EFI, which maps BARs above 4 GiB", "firmware", "firmware", "not asked for"),
+    Setting("the firmware is EFI, which maps BARs above 4 GiB", "firmware", "firmware", "not requested"),
     Setting("BARs are mapped above 4 GiB", wanted.USE_64BIT, f"extraConfig {wanted.USE_64BIT}", NO_GPU),
     Setting("the space for BARs above 4 GiB, in GiB", wanted.MMIO_SIZE, f"extraConfig {wanted.MMIO_SIZE}", NO_GPU),
     Setting("devices may reach each other", wanted.ALLOW_P2P, f"extraConfig {wanted.ALLOW_P2P}", ONE_DEVICE),
@@ -82,7 +82,7 @@ SETTINGS = (
         "memory may be in pages of 1 GiB",
         wanted.LARGE_PAGES,
         f"extraConfig {wanted.LARGE_PAGES}",
-        "not asked for (huge_page_mib)",
+        "not requested (huge_page_mib)",
     ),
     Setting(
         "memory and CPUs are of the planned host nodes",
@@ -94,13 +94,13 @@ SETTINGS = (
         "latency sensitivity gives exclusive CPUs",
         "latency_sensitivity",
         "latencySensitivity.level",
-        "not asked for (vsphere.latency_sensitivity, pin_cpus)",
+        "not requested (vsphere.latency_sensitivity, pin_cpus)",
     ),
     Setting(
         "all CPU time is reserved, in MHz",
         "cpu_reservation_mhz",
         "cpuAllocation.reservation",
-        "not asked for (vsphere.latency_sensitivity, pin_cpus)",
+        "not requested (vsphere.latency_sensitivity, pin_cpus)",
     ),
     Setting(
         "virtual CPUs are hardware threads of shared cores",
@@ -115,7 +115,7 @@ SETTINGS = (
         f"{TOO_OLD}; cost: ESXi chooses the virtual nodes",
     ),
     Setting("the guest has an IOMMU", "iommu", "flags.vvtdEnabled", "the plan has none (guest_iommu)"),
-    Setting("the devices are a device group", "device_group", "deviceGroups", "not asked for (vsphere.device_group)"),
+    Setting("the devices are a device group", "device_group", "deviceGroups", "not requested (vsphere.device_group)"),
 )
 NOT_EXPRESSED = (
     NotExpressed(
@@ -129,7 +129,7 @@ NOT_EXPRESSED = (
         LAYER,
         "memory is in the planned nodes and pages",
         "all of it",
-        "the API tells the affinity (above), and not where pages are",
+        "the API reports the affinity (above), but not where pages are",
         "not known; esxtop shows it on the host (memory view, NUMA statistics)",
     ),
     NotExpressed(
@@ -205,7 +205,7 @@ def memory_window(evidence: Evidence, function: Function) -> Claim:
     source = f"guest /sys/bus/pci/devices/{inside.address if inside else '?'}/resource"
     gib = bars.LARGE_BAR_GIB.get((function.vendor_id, function.device_id))
     if function.kind != "gpu" or gib is None:
-        reason = "the API does not tell BARs, and the collection's table has no such device; cost: none by itself"
+        reason = "the API does not report BARs, and the collection's table has no such device; cost: none by itself"
         return not_applicable(LAYER, claim, "its BARs", source, reason)
     largest = max((bar.size_bytes for bar in inside.bars if bar.kind == "memory"), default=None) if inside else None
     seen = words.size_text(largest) if largest else None

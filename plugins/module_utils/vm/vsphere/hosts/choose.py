@@ -76,10 +76,10 @@ def _first(
         else:
             return name
     most = max(free.values(), default=0)
-    why = some(reasons) or f"the most free GPUs of a host are {most}, and it needs {_gpus(item.spec)}"
+    why = some(reasons) or f"the host with the most free GPUs has {most}, but it needs {_gpus(item.spec)}"
     raise DomainError(
-        f"no host of the cluster has a place for it ({why})",
-        "ask for less, enable passthrough on more hosts, or name a host (vsphere.host) to see all of its reasons",
+        f"no host of the cluster has room for it ({why})",
+        "request less, enable passthrough on more hosts, or name a host (vsphere.host) to see all of its reasons",
         item.name,
     )
 

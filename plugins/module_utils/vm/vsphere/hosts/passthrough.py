@@ -224,7 +224,7 @@ def _running(work: Work, session: Session) -> list[str]:
 def _check_reboot(work: Work, running: list[str]) -> None:
     if running:
         raise DomainError(
-            f"host {work.host.name} needs a reboot, and {', '.join(sorted(running))} run on it",
+            f"host {work.host.name} needs a reboot, but {', '.join(sorted(running))} run on it",
             "stop or move them, or run without allow_reboot",
         )
 

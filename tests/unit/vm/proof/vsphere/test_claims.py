@@ -168,7 +168,7 @@ def test_a_virtual_machine_that_is_not_there_fails(read, whole):
 
 
 def test_a_virtual_machine_without_a_plan_is_refused_with_the_reason(read):
-    domain = {**read["domains"][0], "plan": None, "unplanned": "asks for 9 GPUs, and 2 are there; ask for fewer"}
-    with pytest.raises(ProofError, match="no plan to be held against: asks for 9 GPUs"):
+    domain = {**read["domains"][0], "plan": None, "unplanned": "requests 9 GPUs, and 2 are there; request fewer"}
+    with pytest.raises(ProofError, match="no plan to compare it with: requests 9 GPUs"):
         # The host of the machine was not read.
         Evidence.of_domain("esx01", {}, domain)

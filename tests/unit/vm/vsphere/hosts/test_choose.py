@@ -51,9 +51,9 @@ def test_the_largest_comes_first_and_each_takes_the_tightest_host():
 def test_a_host_on_which_nothing_can_be_planned_is_passed_over():
     site = cluster({"a": 1, "b": 2}, c={})
     assert chosen(site, requests(1), full=("a",)) == {"vm0": "b"}
-    with pytest.raises(DomainError, match=r"no host of the cluster has a place for it \(a: no memory is left"):
+    with pytest.raises(DomainError, match=r"no host of the cluster has room for it \(a: no memory is left"):
         chosen(site, requests(1), full=("a", "b"))
-    with pytest.raises(DomainError, match="the most free GPUs of a host are 2, and it needs 3"):
+    with pytest.raises(DomainError, match="the host with the most free GPUs has 2, but it needs 3"):
         chosen(site, requests(3))
 
 

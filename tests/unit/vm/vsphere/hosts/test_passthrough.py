@@ -74,7 +74,7 @@ def test_another_host_needs_a_reboot_and_gets_it_only_if_allowed(vcenter):
 
 def test_a_host_with_running_virtual_machines_is_not_rebooted(vcenter):
     run(vcenter, vm("other", gpus={}, nics={}, vsphere={"host": "esx02"}), state="running")
-    with pytest.raises(DomainError, match=r"esx02 needs a reboot, and other run on it"):
+    with pytest.raises(DomainError, match=r"esx02 needs a reboot, but other run on it"):
         enable(vcenter, hosts=["esx02"], allow_reboot=True)
     assert "UpdatePassthruConfig" not in vcenter.requests()
 
@@ -87,7 +87,7 @@ def test_a_virtual_machine_that_is_started_during_another_reboot_is_not_lost():
             run(vcenter, vm("late", gpus={}, nics={}, vsphere={"host": "esx02"}), state="running")
 
     with serving(site(*described)) as vcenter:
-        with pytest.raises(DomainError, match=r"esx02 needs a reboot, and late run on it"):
+        with pytest.raises(DomainError, match=r"esx02 needs a reboot, but late run on it"):
             enable(vcenter, hosts=[], allow_reboot=True, tell=start)
         requests = vcenter.requests()
         assert requests["RebootHost_Task"] == requests["EnterMaintenanceMode_Task"] == 1
@@ -173,5 +173,5 @@ def test_what_a_host_cannot_is_refused(vcenter, wanted, words):
 
 def test_a_refusal_is_told_in_vcenters_words(vcenter):
     vcenter.rule("UpdatePassthruConfig", "fault", fault="HostConfigFault", message="Device is owned by the vmkernel.")
-    with pytest.raises(DomainError, match=r"Device is owned by the vmkernel.*tells what it can"):
+    with pytest.raises(DomainError, match=r"Device is owned by the vmkernel.*shows what it supports"):
         enable(vcenter)
