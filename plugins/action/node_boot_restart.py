@@ -14,13 +14,13 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
 REMEDIES = (
-    ("Error 401|Unauthorized name", "See node_boot_bmc.username and password."),
-    ("Incorrect password", "See node_boot_bmc.password; some BMCs keep only 16 characters of it for IPMI."),
+    ("Error 401|Unauthorized name", "Check node_boot_bmc.username and password."),
+    ("Incorrect password", "Check node_boot_bmc.password; some BMCs keep only 16 characters of it for IPMI."),
     ("certificate", "Name its certificate authority in node_boot_bmc.ca, or set verify_tls to false."),
-    ("it has the systems", "See node_boot_bmc.system."),
+    ("it has the systems", "Check node_boot_bmc.system."),
     ("pyghmi", "Install pyghmi on {host}, for the Python that Ansible runs there."),
 )
-OTHER = "See whether {host} reaches that address, and whether the BMC needs a restart."
+OTHER = "Check whether {host} can reach this address, and whether the BMC needs a restart."
 POWER_TIMEOUT_S = 60
 POWER_DELAY_S = 2
 
@@ -149,11 +149,11 @@ def wait_for_power(read: Callable[[], str], on: str, bmc: Mapping[str, Any]) -> 
         try:
             power = read()
         except BmcError as error:
-            why = f"it accepted the command, but does not answer any more: {error}, {limit_s} s later"
+            why = f"it accepted the command, but does not answer {limit_s} s later: {error}"
         else:
             if power == on:
                 return
-            why = f"it accepted the command, but the power is {power}, {limit_s} s later"
+            why = f"it accepted the command, but the power is {power} {limit_s} s later"
         time.sleep(POWER_DELAY_S)
     raise BmcError(why)
 

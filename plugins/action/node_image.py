@@ -19,7 +19,7 @@ class ActionModule(ShownProgress):
     """Pass the module the data that only the controller has, and show its progress."""
 
     WORK = "the build"
-    REMEDY = "look for the process that the file lock in its cache names, end it, and run again"
+    REMEDY = "end the process named in the file lock in its cache, and run again"
 
     def arguments(self) -> dict[str, Any]:
         """Return the module's arguments, with the script of the first stage."""

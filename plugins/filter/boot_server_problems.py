@@ -107,7 +107,9 @@ def boot_server_problems(
     from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_server
 
     if not isinstance(nodes, list) or not all(isinstance(node, Mapping) for node in nodes):
-        raise AnsibleFilterError("boot_server_problems: the nodes are no list of dictionaries of name, mac and address")
+        raise AnsibleFilterError(
+            "boot_server_problems: the nodes are not a list of dictionaries with name, mac and address"
+        )
     server = boot_server.Server(
         address=address,
         netmask=netmask,

@@ -54,9 +54,12 @@ def node_boot_nodes(names: Any, hostvars: Any) -> list[dict[str, Any]]:
         given = {name: hostvars[name].get(setting) for name in ordered}
         other = next((name for name in ordered if given[name] != given[ordered[0]]), None)
         if other is not None:
-            why = f"{given[other]!r} is another than {given[ordered[0]]!r} of {ordered[0]}"
+            why = f"{given[other]!r} differs from {given[ordered[0]]!r} of {ordered[0]}"
             raise _error(
-                other, setting, why, "give all nodes the same, and the servers of a rack as node_boot_server_urls"
+                other,
+                setting,
+                why,
+                "give all nodes the same value, and use node_boot_server_urls for the servers of a rack",
             )
     return [_row(name, hostvars[name]) for name in ordered]
 
@@ -65,7 +68,7 @@ def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     _check_waits(name, variables)
     image = variables.get("__node_boot_pin") or variables.get("node_boot_image") or DEFAULT_IMAGE
     if not isinstance(image, Mapping) or len(image) != 1 or not set(image) <= {"channel", "digest"}:
-        raise _error(name, "node_boot_image", f"{image!r} is not possible", "write {channel: NAME} or {digest: DIGEST}")
+        raise _error(name, "node_boot_image", f"{image!r} is not valid", "write {channel: NAME} or {digest: DIGEST}")
     ((kind, value),) = image.items()
     return {
         "name": name,

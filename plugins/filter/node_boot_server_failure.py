@@ -48,12 +48,12 @@ def node_boot_server_failure(answers: Mapping[str, Any], host: str = "") -> str:
     texts = list(dict.fromkeys(_text(answer, host) for answer in failed))
     lost = list(dict.fromkeys(host or _host(answer.get("item")) for answer in failed if _lost(answer)))
     remedy = (
-        f"Bring {', '.join(lost)} back, or take it out of the inventory (node_boot_servers), and run"
+        f"Bring {', '.join(lost)} back, or remove it from node_boot_servers in the inventory, and run"
         if lost
         else "Fix that, and run"
     )
     return (
-        f"{'; '.join(texts)}. The run ends here; no channel and no script is half written. {remedy} the same playbook "
+        f"{'; '.join(texts)}. The run ends here; no channel or script is partly written. {remedy} the same playbook "
         "again: it continues from there"
     )
 

@@ -57,12 +57,12 @@ def node_identity_nodes(names: Any, hostvars: Any) -> list[dict[str, Any]]:
 def _file(node: str, path: Any, file: Any) -> dict[str, Any]:
     if not isinstance(file, Mapping) or "content" not in file or set(file) - SETTINGS:
         raise AnsibleFilterError(
-            f"node {node}: node_identity_secrets: {path} is not a dictionary with content and, if wanted, mode, owner "
+            f"node {node}: node_identity_secrets: {path} is not a dictionary with content and, optionally, mode, owner "
             "and group; write it as path: {content: ...}"
         )
     # Ansible's own message about a wrong type would show the content.
     if isinstance(file["content"], (Mapping, list)):
-        raise AnsibleFilterError(f"node {node}: node_identity_secrets: the content of {path} is not a text; quote it")
+        raise AnsibleFilterError(f"node {node}: node_identity_secrets: the content of {path} is not text; quote it")
     return {"path": path, **file}
 
 

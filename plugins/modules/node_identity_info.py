@@ -90,9 +90,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity impo
 # 2.2.1.4).
 CERTIFICATE_INDEX = "0x01c00002"
 REPORT = "/run/sailloft/identity.json"
-NO_CERTIFICATE = "the TPM has no certificate of it: that it is a TPM's key, and this machine's, was not checked"
-IS_OF_EK = "the TPM's certificate is of it; who signed the certificate was not checked"
-IS_NOT_OF_EK = "the TPM's certificate is of another key"
+NO_CERTIFICATE = (
+    "the TPM has no certificate for it: it was not checked that it is a key of a TPM, and of this machine's TPM"
+)
+IS_OF_EK = "the TPM's certificate is for it; who signed the certificate was not checked"
+IS_NOT_OF_EK = "the TPM's certificate is for another key"
 
 
 def tool(module: AnsibleModule, environment: Mapping[str, str], folder: str, *argv: str) -> tuple[int, str]:
@@ -110,7 +112,9 @@ def read(module: AnsibleModule) -> tuple[bytes, bytes]:
     with tempfile.TemporaryDirectory(prefix="sailloft-") as folder:
         status, said = tool(module, environment, folder, "tpm2_createek", "-G", "rsa", "-u", "ek.pub", "-c", "ek.ctx")
         if status:
-            raise ImageError(f"TPM {module.params['tcti']}", said, "is a TPM 2.0 there, and switched on?")
+            raise ImageError(
+                f"TPM {module.params['tcti']}", said, "check that the machine has a TPM 2.0 and that it is switched on"
+            )
         # The kernel's resource manager removes objects from the TPM. Without it they remain, and a TPM has only three
         # slots.
         tool(module, environment, folder, "tpm2_flushcontext", "-t")

@@ -167,7 +167,7 @@ def main() -> None:
     def work() -> dict[str, Any]:
         if not params["first_stage"]:
             raise ImageError(
-                "first_stage", "no script was given", "use the module by its action plugin, or give its text"
+                "first_stage", "no script was given", "use the module through its action plugin, or give its text"
             )
         setting = Setting(
             # systemctl --root does not accept ".." in the path of its root.
@@ -186,7 +186,7 @@ def main() -> None:
             )
         except OSError as error:
             place = str(error.filename or params["cache"])
-            raise ImageError(place, str(error.strerror), "look at the disk, and run again") from error
+            raise ImageError(place, str(error.strerror), "check the disk, and run again") from error
         return {
             "changed": any(outcome.changed for outcome in outcomes),
             "images": [

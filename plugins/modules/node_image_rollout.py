@@ -214,11 +214,11 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
     waves = rollout.planned(nodes, target, channel.everywhere(target), rules)
     lines = rollout.table(nodes, target, step, waves, rules)
     if params["without"]:
-        lines.append(f"  left out     {', '.join(params['without'])} (wait for repair)")
+        lines.append(f"  left out     {', '.join(params['without'])} (waiting for repair)")
     repaired = [node for node in every if node.name in params["without"]]
     replacements = rollout.replacements(nodes, target, repaired) if any(node.spare for node in every) else []
     if step.kind in (rollout.DONE, rollout.ROLLBACK):
-        lines += [f"  out of service {node}, in its place {spare or 'no node'}" for node, spare in replacements]
+        lines += [f"  out of service {node}, replaced by {spare or 'no node'}" for node, spare in replacements]
     return {
         "step": step.kind,
         "nodes": list(step.nodes),

@@ -141,9 +141,9 @@ def test_publish_shows_no_secret(site, tmp_path, nodes, play, locked):
     [
         (TOKEN, "node bm01: node_identity_secrets is not a dictionary"),
         ({"/etc/token": TOKEN}, "node bm01: node_identity_secrets: /etc/token is not a dictionary with content"),
-        ({"/etc/token": {"content": [TOKEN]}}, "the content of /etc/token is not a text"),
+        ({"/etc/token": {"content": [TOKEN]}}, "the content of /etc/token is not text"),
         ({"etc/token": {"content": TOKEN}}, "node bm01: 'etc/token' is not an absolute path"),
-        ({"/etc/token": {"content": TOKEN, "mode": "rw"}}, "node bm01: mode 'rw' of /etc/token is not of octal digits"),
+        ({"/etc/token": {"content": TOKEN, "mode": "rw"}}, "node bm01: mode 'rw' of /etc/token is not an octal number"),
     ],
 )
 def test_what_is_refused_shows_no_secret(site, tmp_path, nodes, play, secrets, why):
@@ -208,7 +208,7 @@ def test_the_endorsement_key_is_read(tpms, play):
     found = shown(output)
     assert found["ek"] == tpms["bm01"].ek
     assert found["certificate"] is None
-    assert "the TPM has no certificate of it" in found["checked"]
+    assert "the TPM has no certificate for it" in found["checked"]
     assert found["opened"] is None
 
 
@@ -229,7 +229,7 @@ def test_no_tpm_is_said(play):
     output, status = play([{"sailloft.fleet.node_identity_info": {"tcti": "device:/dev/no-tpm"}}], {})
     assert status != 0
     assert "TPM device:/dev/no-tpm:" in output
-    assert "is a TPM 2.0 there" in output
+    assert "check that the machine has a TPM 2.0" in output
 
 
 @pytest.mark.parametrize(("enrolled", "status"), [("", 0), ("bm01", 0), ("bm02", 2)])
@@ -303,7 +303,7 @@ def test_no_secret_is_sealed_to_an_unknown_tpm_until_its_fingerprint_is_approved
     # Another machine that answers as bm01 changes nothing and removes nothing.
     output, status, enrolled, bundles = run(tpms["bm02"])
     assert status != 0
-    assert "another endorsement key than node_identity_ek" in " ".join(output.split())
+    assert "the endorsement key of its TPM differs from node_identity_ek" in " ".join(output.split())
     assert (enrolled, bundles) == (["bm01"], ["bm01"])
 
 

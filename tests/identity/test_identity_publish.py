@@ -74,10 +74,10 @@ def test_a_node_that_is_published_and_removed_is_refused(site):
     with pytest.raises(ImageError) as caught:
         site.publish(removed=["bm01"])
     assert str(caught.value) == (
-        "node bm01: its bundle is to be written and removed; take its node_identity_ek out of the inventory, or its "
-        "name out of node_identity_removed"
+        "node bm01: its bundle is to be both written and removed; remove its node_identity_ek from the inventory, or "
+        "its name from node_identity_removed"
     )
-    with pytest.raises(ImageError, match=r"node '\.\./bm01': not a host's name"):
+    with pytest.raises(ImageError, match=r"node '\.\./bm01': not a valid host name"):
         site.publish(removed=["../bm01"])
     assert contents(site) == before
 
@@ -151,7 +151,7 @@ def test_a_bundle_tells_nothing(site):
 
 def test_a_public_key_of_another_pair_is_refused(site, tmp_path):
     site.signer = tools.Signer(site.signer.secret_key, make_keys(tmp_path, "other").public_key, None)
-    with pytest.raises(ImageError, match="of another pair"):
+    with pytest.raises(ImageError, match="check that the public key belongs to the signing key"):
         site.publish()
     assert contents(site) == {}
 

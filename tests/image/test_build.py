@@ -187,7 +187,7 @@ def test_a_killed_build_leaves_nothing_and_the_next_one_finishes(site, requested
         assert process.poll() is None
         assert time.monotonic() < until
         time.sleep(0.02)
-    with pytest.raises(ImageError, match=f"process {process.pid} on .* builds in it"):
+    with pytest.raises(ImageError, match=f"process {process.pid} on .* is building in it"):
         site.build(requested)
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -31,7 +31,7 @@ def test_the_same_key_and_data_give_the_same_signature(keys, guarded):
 
 
 @pytest.mark.parametrize(
-    ("password", "said"), [(None, "it has a password, and none was given"), ("other", "Wrong password for that key")]
+    ("password", "said"), [(None, "it has a password, but none was given"), ("other", "Wrong password for that key")]
 )
 def test_a_password_that_is_missing_or_wrong_is_told(guarded, password, said):
     with pytest.raises(ImageError, match=said):
@@ -39,7 +39,7 @@ def test_a_password_that_is_missing_or_wrong_is_told(guarded, password, said):
 
 
 def test_two_halves_of_different_pairs_are_refused(keys, guarded):
-    with pytest.raises(ImageError, match="of another pair"):
+    with pytest.raises(ImageError, match="check that the public key belongs to the signing key"):
         sign.sign(b"data", keys / "image.key", sign.read_public_key(guarded / "image.pub"), None)
 
 

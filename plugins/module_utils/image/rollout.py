@@ -51,7 +51,7 @@ class Rules:
     def __post_init__(self) -> None:
         """Raise ImageError if the budget is not a number of nodes."""
         if self.budget < 0:
-            raise ImageError(f"budget {self.budget}", "is no number of nodes", "give 0 or more")
+            raise ImageError(f"budget {self.budget}", "is not a number of nodes", "give 0 or more")
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,13 @@ def sizes(waves: list[int | str], nodes: int) -> tuple[int, ...]:
 
     Raises ImageError for a value that is neither, and if a wave is smaller than the one before it.
     """
-    subject, remedy = f"waves {waves!r}", 'give numbers of nodes or shares of them, growing: [1, 4, "25%"]'
+    subject, remedy = f"waves {waves!r}", 'give numbers or percentages of nodes in ascending order: [1, 4, "25%"]'
     found: list[int] = []
     for wave in waves:
         share = _SHARE.fullmatch(str(wave))
         size = max(1, nodes * int(share[1]) // 100) if share else int(wave) if str(wave).isdigit() else 0
         if size < 1 or (share and not 1 <= int(share[1]) <= 100):
-            raise ImageError(subject, f"{wave!r} is no size of a wave", remedy)
+            raise ImageError(subject, f"{wave!r} is not a valid wave size", remedy)
         # A share of a small fleet may be less than the number before it: then that number is used.
         if found and size < found[-1]:
             if not share:
@@ -117,7 +117,7 @@ def sizes(waves: list[int | str], nodes: int) -> tuple[int, ...]:
             size = found[-1]
         found.append(size)
     if not found:
-        raise ImageError(subject, "there is none", remedy)
+        raise ImageError(subject, "the list is empty", remedy)
     return tuple(found)
 
 
@@ -125,7 +125,7 @@ def canaries(names: list[str], chosen: list[str]) -> tuple[str, ...]:
     """Return the canaries: those ``chosen``, else the first node. Raises ImageError for a canary that is not a node."""
     unknown = sorted(set(chosen) - set(names))
     if unknown:
-        raise ImageError(f"canary {unknown[0]}", "is none of the rollout's nodes", f"choose of {', '.join(names)}")
+        raise ImageError(f"canary {unknown[0]}", "is not a node of the rollout", f"choose from {', '.join(names)}")
     return tuple(name for name in names if name in chosen) or tuple(names[:1])
 
 
@@ -153,7 +153,7 @@ def without(nodes: list[Node], names: list[str]) -> list[Node]:
     if unknown:
         raise ImageError(
             f"node {unknown[0]}",
-            "is left out of the rollout, and is none of the channel's nodes",
+            "is left out of the rollout, but is not a node of the channel",
             "correct node_boot_rollout_without",
         )
     return [node for node in nodes if node.name not in names]
@@ -204,7 +204,7 @@ def decide(nodes: list[Node], target: str, channel: Channel, rules: Rules) -> St
         why = (
             f"canaries failed: {', '.join(bad_canaries)}"
             if bad_canaries
-            else f"{len(lost)} failed ({', '.join(lost)}), and the budget is {rules.budget}"
+            else f"{len(lost)} failed ({', '.join(lost)}), but the budget is {rules.budget}"
         )
         # If no node was to boot the target yet, the image cannot be the reason why a node does not answer.
         by_servers = channel.pinned or channel.anywhere(target)
@@ -212,10 +212,10 @@ def decide(nodes: list[Node], target: str, channel: Channel, rules: Rules) -> St
         return Step(ROLLBACK, lost, why, channel.anywhere(target)) if begun else Step(STOPPED, (), why)
     if not promoted:
         waiting = tuple(node.name for node in nodes if node.canary and _pending(node, target))
-        return Step(CANARY, waiting, "canaries first") if waiting else Step(PROMOTE, (), "all canaries hold")
+        return Step(CANARY, waiting, "canaries first") if waiting else Step(PROMOTE, (), "all canaries are proven")
     waves = planned(nodes, target, promoted, rules)
     if waves:
-        return Step(WAVE, waves[0], f"{sum(len(wave) for wave in waves)} to go")
+        return Step(WAVE, waves[0], f"{sum(len(wave) for wave in waves)} nodes remaining")
     return Step(DONE, (), f"{len(nodes) - len(lost)} of {len(nodes)} nodes run it")
 
 
@@ -251,7 +251,7 @@ def table(nodes: list[Node], target: str, step: Step, waves: tuple[tuple[str, ..
     silent = [node.name for node in nodes if not node.reachable and not node.tried]
     if silent:
         left = max(0, rules.budget - len(silent))
-        lines.append(f"  no answer    {_names(silent)} (before they were to boot; of the budget {left} is left)")
+        lines.append(f"  no answer    {_names(silent)} (before their boot; remaining budget: {left})")
     if lost:
         lines.append(f"  failed       {_names(lost)} ({len(lost)}, budget {rules.budget})")
     if step.kind in (CANARY, PROMOTE, WAVE):

@@ -235,14 +235,14 @@ def test_sizes(waves, nodes, wanted):
 
 @pytest.mark.parametrize("waves", [[], ["0"], ["-1"], ["x"], ["0%"], ["101%"], ["4", "1"], ["1.5"]])
 def test_what_is_no_wave_is_refused(waves):
-    with pytest.raises(ImageError, match="growing"):
+    with pytest.raises(ImageError, match="ascending"):
         rollout.sizes(waves, 10)
 
 
 def test_a_canary_that_is_no_node_is_refused():
     assert rollout.canaries(["bm01", "bm02"], []) == ("bm01",)
     assert rollout.canaries(["bm01", "bm02"], ["bm02"]) == ("bm02",)
-    with pytest.raises(ImageError, match="canary bm09: is none of the rollout's nodes"):
+    with pytest.raises(ImageError, match="canary bm09: is not a node of the rollout"):
         rollout.canaries(["bm01"], ["bm09"])
 
 
@@ -284,10 +284,10 @@ def test_the_module_leaves_nodes_out_that_wait_for_repair(run):
     assert stopped["why"] == "canaries failed: bm01"
     result = run(**arguments, without=["bm01"])
     assert (result["step"], result["canaries"], result["waves"], result["lost"]) == ("canary", ["bm02"], [["bm03"]], [])
-    assert result["table"][-1] == "  left out     bm01 (wait for repair)"
+    assert result["table"][-1] == "  left out     bm01 (waiting for repair)"
     refused = run(**arguments, without=["bm09"])["msg"]
     assert refused == (
-        "node bm09: is left out of the rollout, and is none of the channel's nodes; correct node_boot_rollout_without"
+        "node bm09: is left out of the rollout, but is not a node of the channel; correct node_boot_rollout_without"
     )
 
 
@@ -303,8 +303,8 @@ def test_a_proven_spare_takes_the_place_of_each_node_that_is_out_of_service(run)
     assert result["step"] == "done"
     assert result["replacements"] == [{"node": "bm01", "spare": "bm05"}, {"node": "bm03", "spare": "bm07"}]
     assert result["table"][-2:] == [
-        "  out of service bm01, in its place bm05",
-        "  out of service bm03, in its place bm07",
+        "  out of service bm01, replaced by bm05",
+        "  out of service bm03, replaced by bm07",
     ]
     nodes[6]["holds"] = False
     assert run(**arguments, nodes=nodes)["replacements"][1] == {"node": "bm03", "spare": ""}
@@ -384,7 +384,7 @@ def test_nodes_that_were_dead_before_are_told_with_what_they_leave_of_the_budget
     step = decide(nodes, NEW, Channel((OLD,)), rules)
     assert rollout.table(nodes, NEW, step, (("bm02", "bm04"),), rules) == [
         f"rollout of {NEW[:12]}: canary, canaries first",
-        "  no answer    bm03 (before they were to boot; of the budget 0 is left)",
+        "  no answer    bm03 (before their boot; remaining budget: 0)",
         "  failed       bm03 (1, budget 1)",
         "  canaries     bm01",
         "  wave 1       bm02, bm04",
@@ -394,4 +394,4 @@ def test_nodes_that_were_dead_before_are_told_with_what_they_leave_of_the_budget
 def test_a_budget_is_a_number_of_nodes():
     with pytest.raises(ImageError) as refused:
         rollout.Rules((1,), -1)
-    assert str(refused.value) == "budget -1: is no number of nodes; give 0 or more"
+    assert str(refused.value) == "budget -1: is not a number of nodes; give 0 or more"

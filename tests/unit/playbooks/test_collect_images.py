@@ -118,7 +118,7 @@ def test_a_node_that_does_not_answer_keeps_all_unless_the_operator_leaves_it_out
     assert site.trees() == before
     status, output = site.collect(node_boot_collect_without=["bm05"])
     assert status != 0
-    assert "node bm05: is to be left out, and is none of the inventory's nodes" in " ".join(output.split())
+    assert "node bm05: is to be left out, but is not a node of the inventory" in " ".join(output.split())
     assert site.trees() == before
     status, output = site.collect(node_boot_collect_without=["bm02"])
     assert status == 0, output

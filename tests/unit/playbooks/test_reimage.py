@@ -48,7 +48,7 @@ def test_one_node_is_imaged_anew_and_no_other_is_touched(fleet):
     before = channels.node_scripts(fleet.store)
     status, output = fleet.play("reimage.yml")
     assert status != 0
-    assert "say which (-l NODE)" in output
+    assert "select nodes (-l NODE)" in output
     status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_server_urls=["http://127.0.0.2"])
     assert status == 0, output
     assert fleet.boots() == ["bm02 old channel"]

@@ -122,7 +122,7 @@ def test_more_failures_than_the_budget_take_channel_and_failed_nodes_back(fleet)
     assert fleet.boots() == ["bm01 new pin", "bm02 new channel", "bm03 new channel", "bm02 old channel"]
     assert fleet.runs() == {"bm01": "new", "bm02": "old", "bm03": "old", "bm04": "old"}
     assert fleet.channel() == "old"
-    assert "still runs the boot from before" in output
+    assert "is still in the previous boot" in output
     assert "gpu.service" in output
 
 
@@ -183,7 +183,7 @@ def test_a_boot_server_that_is_lost_ends_a_rollout_that_goes_on_when_it_is_back(
     assert status == 2, output
     said = " ".join(output.split("PLAY RECAP")[0].split())
     assert "boot02 does not answer" in said
-    assert "Bring boot02 back, or take it out of the inventory" in said
+    assert "Bring boot02 back, or remove it from node_boot_servers in the inventory" in said
     assert "unreachable=1" not in output
     assert len(fleet.boots()) == booted
     assert (fleet.channel() == "new") == (booted > 1)
@@ -241,7 +241,7 @@ def test_a_node_that_does_not_answer_counts_before_anything_is_touched(fleet):
     (fleet.folder / "bm04" / "up").unlink()
     status, output = fleet.roll_out()
     assert status != 0
-    assert "nothing was changed: 1 failed (bm04), and the budget is 0" in output
+    assert "nothing was changed: 1 failed (bm04), but the budget is 0" in output
     assert fleet.boots() == []
 
 

@@ -36,7 +36,7 @@ def test_a_controller_that_dies_is_followed_by_one_that_goes_on(fleet):
     assert (left.holder.process, left.scope.channel, left.scope.nodes) == (first.pid, "stable", tuple(fleet.nodes))
     status, output = fleet.roll_out()
     assert status == 0, output
-    assert f"{left.name}): that process has ended, its hold is taken over" in " ".join(output.split())
+    assert f"{left.name}): the process of this hold has ended; the hold is taken over" in " ".join(output.split())
     assert set(fleet.runs().values()) == {"new"}
     assert len(fleet.boots()) == 3
 
@@ -88,7 +88,7 @@ def test_a_second_operator_is_refused_what_the_first_ones_rollout_holds(fleet, r
             who = f"{what}: held by {holder.user} on {holder.host} since {holder.since} (rollout.yml, process"
             said = " ".join(output.split())
             assert f"boot01: {who} {first.pid}: channel stable and 2 nodes (bm01, bm02); {held.name})" in said
-            assert f"take its hold over with -e node_boot_take_over={held.name}" in said
+            assert f"take over its hold with -e node_boot_take_over={held.name}" in said
         assert holds.read_all(fleet.store) == [held]
         assert channels.node_scripts(fleet.store) == scripts
         assert fleet.boots() == []

@@ -131,7 +131,7 @@ def test_a_wrong_password(tmp_path, start):
     status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, password="wrong")
     assert status != 0
     assert f"bm01: its BMC {bmc.address} did not restart it: HTTP Error 401" in message(output)
-    assert "See node_boot_bmc.username and password." in message(output)
+    assert "Check node_boot_bmc.username and password." in message(output)
     assert bmc.requests() == []
 
 
@@ -156,7 +156,7 @@ def test_a_bmc_that_never_answers(tmp_path):
     assert status != 0
     assert f"bm01: its BMC {address} did not restart it: " in message(output)
     assert "timed out" in message(output)
-    assert "See whether localhost reaches that address" in message(output)
+    assert "Check whether localhost can reach this address" in message(output)
     assert time.monotonic() - began < 60
 
 
@@ -177,5 +177,5 @@ def test_a_system_that_the_bmc_does_not_have(tmp_path, start):
     status, output = bmc_role.restart(tmp_path, address=bmc.address, ca=bmc.ca)
     assert status != 0
     assert "names none" in message(output)
-    assert "See node_boot_bmc.system." in message(output)
+    assert "Check node_boot_bmc.system." in message(output)
     assert bmc.requests() == []

@@ -118,7 +118,7 @@ def test_a_wrong_user_or_password(tmp_path, start, wrong):
     status, output = bmc.restart(tmp_path, **{wrong: "wrong"})
     assert status != 0
     assert "bm01: its BMC 127.0.0.1 did not restart it: " in message(output)
-    assert f"See node_boot_bmc.{wrong}" in message(output)
+    assert f"Check node_boot_bmc.{wrong}" in message(output)
     assert bmc.orders() == []
 
 
@@ -128,7 +128,7 @@ def test_a_bmc_that_never_answers(tmp_path, start):
     bmc.stop()
     status, output = bmc.restart(tmp_path)
     assert status != 0
-    assert "bm01: its BMC 127.0.0.1 did not restart it: it did not answer. See whether localhost" in message(output)
+    assert "bm01: its BMC 127.0.0.1 did not restart it: it did not answer. Check whether localhost" in message(output)
 
 
 @pytest.mark.long

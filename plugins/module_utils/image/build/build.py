@@ -38,7 +38,7 @@ def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str
     if os.geteuid() != 0:
         raise ImageError(
             "the build",
-            "needs root, for files' owners and overlay mounts",
+            "needs root for file ownership and overlay mounts",
             "run it with become: true on the build host",
         )
     tools.require(*TOOLS)

@@ -64,8 +64,10 @@ class Fetcher:
                 return b"".join(parts)
             parts.append(part)
             if time.monotonic() > deadline:
-                raise _no_answer(url, f"sent {sum(map(len, parts))} bytes in {self._deadline_s:g} s, and not all")
+                raise _no_answer(
+                    url, f"sent only {sum(map(len, parts))} bytes in {self._deadline_s:g} s, not the whole file"
+                )
 
 
 def _no_answer(url: str, why: str) -> ImageError:
-    return ImageError(f"archive {url}", why, "correct its url, or look at the network and the proxy of the build host")
+    return ImageError(f"archive {url}", why, "correct its url, or check the network and the proxy of the build host")

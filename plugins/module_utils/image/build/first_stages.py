@@ -52,8 +52,8 @@ def kernel_of(name: str, cache: Path, chain: list[LayerRequest]) -> Brought:
     if brought is None:
         raise ImageError(
             f"image {name}",
-            f"no layer of it ({', '.join(request.layer.name for request in chain)}) has a kernel",
-            "add a kernel to the packages of one, such as linux-image-amd64 or kernel",
+            f"none of its layers ({', '.join(request.layer.name for request in chain)}) has a kernel",
+            "add a kernel to the packages of a layer, such as linux-image-amd64 or kernel",
         )
     return brought
 

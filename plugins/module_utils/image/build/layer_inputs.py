@@ -25,8 +25,8 @@ def layer_inputs(layer: Layer, content_digests: Mapping[str, str]) -> dict[str, 
         odd = sorted(needed ^ set(content_digests))
         raise ImageError(
             f"layer {layer.name}",
-            f"digests of its files and roles are missing or too many: {', '.join(odd)}",
-            "give one for each file with a source and for each role",
+            f"digests of its files and roles are missing or superfluous: {', '.join(odd)}",
+            "give one digest for each file with a source and for each role",
         )
     family = family_of(layer.distribution)
     return {

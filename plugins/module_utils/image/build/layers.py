@@ -65,7 +65,7 @@ def content_digests(layer: Layer) -> dict[str, str]:
             raise ImageError(
                 f"layer {layer.name}: file {path}",
                 f"cannot read {source}: {error.strerror}",
-                "give a file of the build host",
+                "give a file on the build host",
             ) from error
     for role in layer.roles:
         digests[role.name] = _role_digest(role)
@@ -128,8 +128,8 @@ def built(cache: Path, request: LayerRequest) -> Built:
     if there is None:
         raise ImageError(
             f"layer {request.layer.name}",
-            f"{cache / 'layers' / request.key} was removed or cut short while the image was built",
-            "leave node_image_cache_dir to the build, and run again",
+            f"{cache / 'layers' / request.key} was removed or truncated while the image was built",
+            "do not change node_image_cache_dir during a build, and run again",
         )
     return there
 
@@ -156,7 +156,7 @@ def build(
         root.mkdir(mode=0o755)
         tree = root
     if layer.packages:
-        progress(f"{subject}: installing {_count(len(layer.packages), 'package')} and what they need")
+        progress(f"{subject}: installing {_count(len(layer.packages), 'package')} and dependencies")
     with mounted_caches(cache, root, family.caches(layer, request.digests), run):
         family.install(root, layer, run, request.digests)
     if layer.users or layer.files or any(asdict(layer.services).values()):
@@ -255,7 +255,7 @@ def _take_kernel(root: Path, out: Path, subject: str) -> Kernel | None:
         raise ImageError(
             subject,
             f"has {len(found)} kernels: {', '.join(sorted(found))}",
-            "an image boots one; name one kernel package in packages",
+            "an image boots one kernel; list one kernel package in packages",
         )
     for version, path in found.items():
         shutil.copyfile(path, out / VMLINUZ)

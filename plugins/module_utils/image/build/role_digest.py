@@ -34,7 +34,7 @@ def content_digest(name: str) -> str:
     if start is None:
         raise ImageError(
             f"role {name}",
-            "it is nowhere where Ansible looks for roles" + _places(name),
+            "Ansible does not find it" + _places(name),
             "install it on the build host, or correct its name",
         )
     files: dict[str, Path] = {}

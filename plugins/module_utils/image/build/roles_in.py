@@ -58,8 +58,8 @@ def apply(
     if not file_inside(root, python):
         raise ImageError(
             f"layer {layer}",
-            f"there is no {python} in the image, and Ansible's modules (of {names}) run on it",
-            "add python3 to its packages (on Debian python3-apt too)",
+            f"the image has no {python}, which Ansible's modules (of {names}) need",
+            "add python3 to its packages (on Debian also python3-apt)",
         )
     # In memory, because roles' variables may be secret.
     with tempfile.TemporaryDirectory(prefix="sailloft-", dir="/dev/shm") as folder:
@@ -138,10 +138,10 @@ def _failure(output: str, names: str) -> tuple[str, str]:
     said = said[start:] if start >= 0 else said[-600:]
     if "was not found" in said and "role" in said:
         return (
-            f"one of {names} is nowhere where Ansible looks for roles",
+            f"Ansible does not find one of the roles {names}",
             "install it on the build host, or correct its name",
         )
-    return f"ansible-playbook for {names} failed: {said[:600] or 'it said nothing'}", "fix the role or its variables"
+    return f"ansible-playbook for {names} failed: {said[:600] or 'no output'}", "fix the role or its variables"
 
 
 def _message(result: str) -> str:

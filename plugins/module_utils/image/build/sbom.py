@@ -32,8 +32,8 @@ def sbom(
     except ImportError as error:
         raise ImageError(
             "the bill of materials",
-            f"Python on the machine that builds has no {error.name}",
-            "pip install cyclonedx-python-lib, into the Python that ansible_python_interpreter names there",
+            f"Python on the build host has no {error.name}",
+            "pip install cyclonedx-python-lib for the Python that ansible_python_interpreter names there",
         ) from error
     bom = Bom()
     identity = "\n".join([name, *(f"{layer} {key}" for layer, key in layers.items())])

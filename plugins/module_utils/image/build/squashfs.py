@@ -53,7 +53,7 @@ def append_verity(path: Path, salt: str, run: Run) -> Verity:
     found = re.search(r"^Root hash:\s*([0-9a-f]{64})$", said, re.MULTILINE)
     if not found:
         raise ImageError(
-            run.subject, f"veritysetup told no root hash: {said.strip()}", "install cryptsetup-bin 2 or later"
+            run.subject, f"veritysetup printed no root hash: {said.strip()}", "install cryptsetup-bin 2 or later"
         )
     return Verity(data_bytes=data_bytes, root_sha256=found.group(1), salt=salt)
 

@@ -63,7 +63,7 @@ def _user(root: Path, layer: Layer, user: User, run: Run) -> None:
     except ToolError as error:
         said = " / ".join(error.output.strip().splitlines()) or "it gave no reason"
         remedy = (
-            "create the group by a package, or correct its name" if "group" in said else "add passwd to its packages"
+            "create the group with a package, or correct its name" if "group" in said else "add passwd to its packages"
         )
         raise ImageError(subject, said, remedy) from error
     if not user.authorized_keys:
@@ -84,7 +84,7 @@ def _file(root: Path, layer: Layer, file: File) -> None:
         data = _data(subject, file)
     except OSError as error:
         raise ImageError(
-            subject, f"cannot read {file.source}: {error.strerror}", "give a file of the build host"
+            subject, f"cannot read {file.source}: {error.strerror}", "give a file on the build host"
         ) from error
     path = inside(root, file.path)
     if path.is_dir() and not path.is_symlink():

@@ -55,5 +55,7 @@ def _ask(argv: list[str]) -> Any:
         return json.loads("\n".join(lines[start:]))
     except ValueError as error:
         raise ImageError(
-            " ".join(argv[:2]), f"it answered: {done.stdout.strip()[:300]}", "see that Ansible runs on the build host"
+            " ".join(argv[:2]),
+            f"unexpected output: {done.stdout.strip()[:300]}",
+            "check that Ansible runs on the build host",
         ) from error

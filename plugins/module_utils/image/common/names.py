@@ -26,8 +26,8 @@ def checked_name(name: Any, what: str) -> str:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ImageError(
             f"{what} {name!r}",
-            "not a name",
-            "use lower-case letters, digits, '.', '_' and '-', 63 at most, a letter or digit first",
+            "not a valid name",
+            "use at most 63 lower-case letters, digits, '.', '_' and '-', starting with a letter or digit",
         )
     return name
 
@@ -46,7 +46,7 @@ def checked_digest(digest: Any, subject: str) -> str:
 def checked_node(name: Any) -> str:
     """Return ``name`` unchanged. Raises ImageError if it is not a host name."""
     if not isinstance(name, str) or not NODE.fullmatch(name):
-        raise ImageError(f"node {name!r}", "not a host's name", "use lower-case letters, digits, '.' and '-'")
+        raise ImageError(f"node {name!r}", "not a valid host name", "use lower-case letters, digits, '.' and '-'")
     return name
 
 

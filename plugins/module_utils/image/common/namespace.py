@@ -46,7 +46,7 @@ def isolated(work: Callable[[], None]) -> None:
                 number = ctypes.get_errno()
                 raise ImageError(
                     "the build",
-                    f"the kernel refuses namespaces: {os.strerror(number)}",
+                    f"the kernel does not allow namespaces: {os.strerror(number)}",
                     "build as root, outside of a container",
                 )
             first = os.fork()
@@ -67,7 +67,7 @@ def isolated(work: Callable[[], None]) -> None:
     if told:
         raise ImageError(**json.loads(told))
     if status:
-        raise ImageError("the build", "was ended from outside", "run again: the layers that are whole are kept")
+        raise ImageError("the build", "was terminated from outside", "run again: complete layers are kept")
 
 
 def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> int:
@@ -78,7 +78,7 @@ def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> int:
         ):
             raise ImageError(
                 "the build",
-                f"mounting is refused: {os.strerror(ctypes.get_errno())}",
+                f"mounting is not allowed: {os.strerror(ctypes.get_errno())}",
                 "build as root, outside of a container",
             )
         work()
@@ -92,7 +92,9 @@ def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> int:
         )
         return 1
     except BaseException:
-        _tell(writing, ImageError("the build", f"a fault in the builder:\n{traceback.format_exc()}", "report it"))
+        _tell(
+            writing, ImageError("the build", f"internal error in the builder:\n{traceback.format_exc()}", "report it")
+        )
         return 1
     return 0
 

@@ -41,10 +41,10 @@ class ToolError(ImageError):
         """Describe the failure. ``subject`` names what was being built."""
         lines = [line.strip() for line in output.splitlines() if line.strip()]
         if NO_SPACE in output:
-            why, remedy = f"no space is left on the device ({argv[0]})", "make room where node_image_cache_dir is"
+            why, remedy = f"no space is left on the device ({argv[0]})", "free some space where node_image_cache_dir is"
         else:
-            why = f"{' '.join(argv[:4])} failed: {' / '.join(lines[-TAIL_LINES:]) or 'it said nothing'}"
-            remedy = "fix what it names, and run again: the layers that are whole are kept"
+            why = f"{' '.join(argv[:4])} failed: {' / '.join(lines[-TAIL_LINES:]) or 'no output'}"
+            remedy = "fix the reported problem, and run again: complete layers are kept"
         super().__init__(subject, why, remedy)
         self.output = output
 
@@ -55,7 +55,7 @@ def require(*tools: str) -> None:
         if not shutil.which(tool, path=search_path()):
             raise ImageError(
                 f"tool {tool}",
-                "not found on the machine that builds",
+                "not found on the build host",
                 f"apt-get install {PACKAGES.get(tool, tool)} (node_image_packages_install does it)",
             )
 
@@ -145,7 +145,7 @@ def inside(root: Path, path: str, follow: bool = False) -> Path:
         if (ahead or follow) and here.is_symlink():
             links += 1
             if links > MOST_LINKS:
-                raise ImageError(path, "its symbolic links lead in a circle", "fix the links in the image")
+                raise ImageError(path, "its symbolic links form a loop", "fix the links in the image")
             target = os.readlink(here)
             if target.startswith("/"):
                 done = []

@@ -71,12 +71,12 @@ def read_archive(record: Record) -> Archive:
     suites, components = record.texts("suites", SUITE), record.texts("components", COMPONENT)
     keyring = read_keyring(record)
     if not suites:
-        raise record.refuse("it has no suites", 'name them, such as [bookworm], or ["./"] of a flat archive')
+        raise record.refuse("it has no suites", 'list them, such as [bookworm], or ["./"] for a flat archive')
     flat = [suite for suite in suites if suite.endswith("/")]
     if flat and components:
-        raise record.refuse(f"suite {flat[0]!r} is a flat archive's, which has no components", "take them away")
+        raise record.refuse(f"suite {flat[0]!r} is a flat archive, which has no components", "remove them")
     if not components and len(flat) < len(suites):
-        raise record.refuse("it has no components", "name them, such as [main]")
+        raise record.refuse("it has no components", "list them, such as [main]")
     return Archive(url, suites, components, keyring, read_pins(record, suites))
 
 
@@ -99,8 +99,8 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
             if pin != digest:
                 raise ImageError(
                     f"archive {archive.url} {suite}",
-                    f"its InRelease has sha256 {digest}, and {pin} is pinned",
-                    "take a mirror or snapshot that has the pinned one, or pin the new one",
+                    f"its InRelease has sha256 {digest}, but {pin} is pinned",
+                    "use a mirror or snapshot that has the pinned one, or pin the new one",
                 )
             found[f"{archive.url} {suite}"] = digest
     return found
@@ -257,7 +257,7 @@ def _release(archive: Archive, suite: str, fetch: Callable[[str], bytes]) -> byt
         except FileNotFoundError:
             raise ImageError(
                 f"archive {archive.url} {suite}",
-                f"has no release: {folder}/InRelease is not there",
+                f"has no release: {folder}/InRelease does not exist",
                 "correct the url or the suite",
             ) from None
 
@@ -320,7 +320,7 @@ def _verify(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
             raise ImageError(
                 f"archive {name}",
                 f"was changed while layer {layer.name} was built: apt did not get the InRelease {digest}",
-                "run again; pin a snapshot where the archive changes often",
+                "run again; if the archive changes often, pin a snapshot",
             )
 
 
@@ -337,5 +337,5 @@ def _explained(layer: Layer, error: ToolError) -> ImageError:
                 advice = "the first stage needs it: add the archive or component that has it (Ubuntu: universe)"
             return ImageError(subject, line, advice)
     if said and "No space left" not in error.output:
-        return ImageError(subject, " / ".join(said), "fix what apt names, and run again")
+        return ImageError(subject, " / ".join(said), "fix the problem that apt reports, and run again")
     return error

@@ -41,9 +41,9 @@ class Downloads:
             if 0 < grown < LEAST_BYTES_PER_S * passed_s:
                 return ImageError(
                     self._subject,
-                    f"{name} was received with {grown / passed_s:.0f} bytes/s for {passed_s:.0f} s, and "
-                    f"{LEAST_BYTES_PER_S} are the least",
-                    "give an archive that answers faster in archives, and run again",
+                    f"{name} was received at {grown / passed_s:.0f} bytes/s for {passed_s:.0f} s, "
+                    f"less than the minimum of {LEAST_BYTES_PER_S} bytes/s",
+                    "use a faster archive in archives, and run again",
                 )
         return None
 

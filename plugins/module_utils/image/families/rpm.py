@@ -96,11 +96,13 @@ def read_archive(record: Record) -> Archive:
     url, keyring = read_url(record), read_keyring(record)
     if record.data.get("suites") or record.data.get("components"):
         raise record.refuse(
-            "an RPM repository has no suites and components", "give the url of the folder over repodata"
+            "an RPM repository has no suites and components", "give the url of the folder that contains repodata"
         )
     pins = read_pins(record, (RPM_RELEASE,))
     if keyring is None and not pins:
-        raise record.refuse("nothing proves its packages", f"give a keyring, or release_sha256: {{{RPM_RELEASE}: ...}}")
+        raise record.refuse(
+            "nothing verifies its packages", f"give a keyring, or release_sha256: {{{RPM_RELEASE}: ...}}"
+        )
     return Archive(url, (), (), keyring, pins)
 
 
@@ -195,8 +197,8 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
         if pin != digest:
             raise ImageError(
                 f"layer {layer.name}",
-                f"{_repomd(archive)} has sha256 {digest}, and {pin} is pinned",
-                "take a mirror or snapshot that has the pinned one, or pin the new one",
+                f"{_repomd(archive)} has sha256 {digest}, but {pin} is pinned",
+                "use a mirror or snapshot that has the pinned one, or pin the new one",
             )
         digests[_repomd(archive)] = digest
         if archive.keyring is not None:
@@ -298,7 +300,7 @@ def _fetched(archive: Archive, layer: Layer, fetch: Callable[[str], bytes]) -> b
         raise ImageError(
             f"layer {layer.name}",
             f"there is no RPM repository at {archive.url}: it has no repodata/repomd.xml",
-            "give the url of the folder over repodata",
+            "give the url of the folder that contains repodata",
         ) from None
 
 
@@ -311,9 +313,9 @@ def _check_fetched(root: Path, layer: Layer, digests: Mapping[str, str]) -> None
         if digests[_repomd(archive)] not in found:
             raise ImageError(
                 f"layer {layer.name}",
-                f"{_repomd(archive)} was changed meanwhile: dnf did not get the one with sha256 "
+                f"{_repomd(archive)} was changed during the build: dnf did not get the one with sha256 "
                 f"{digests[_repomd(archive)]}",
-                "run again; take a snapshot where the archive changes often",
+                "run again; if the archive changes often, use a snapshot",
             )
 
 
@@ -323,7 +325,7 @@ def _unreachable(output: str, layer: Layer) -> tuple[str, str]:
     reasons = re.findall(r"(Curl error .*?|Status code: .*?|Cannot .*?)(?: \[|$)", output, re.MULTILINE)
     return (
         f"the archive {url} cannot be read: {reasons[0] if reasons else _last(output)}",
-        "correct its url, or see that its server answers",
+        "correct its url, or check that its server answers",
     )
 
 
@@ -337,9 +339,8 @@ def _failure(output: str) -> tuple[str, str]:
     if signature or "GPG check FAILED" in output:
         package = re.search(r"^(?:Package|Public key for) (\S+) is not", output, re.MULTILINE)
         return (
-            f"the signature of {package[1] if package else 'a package'} is not by a key of the archive's keyring",
-            "give the keyring that belongs to the archive; packages without signatures are taken only by "
-            "release_sha256, without a keyring",
+            f"{package[1] if package else 'a package'} is not signed by a key in the archive's keyring",
+            "give the archive's keyring; unsigned packages are accepted only with release_sha256 and without a keyring",
         )
     return f"dnf failed: {_last(output)}", "correct the packages or the archives"
 
@@ -348,4 +349,4 @@ def _last(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("Error", "error"))]
     start = lines.index(errors[-1]) if errors else max(len(lines) - 3, 0)
-    return "; ".join(lines[start : start + 6])[:600] or "it said nothing"
+    return "; ".join(lines[start : start + 6])[:600] or "no output"

@@ -46,14 +46,14 @@ def entries(root: Path, version: str) -> list[cpio.Entry]:
         soft = _soft_dependencies(folder / "modules.softdep")
     except OSError as error:
         raise ImageError(
-            subject, f"{error.filename}: {error.strerror}", "install the kernel's package whole, and run depmod"
+            subject, f"{error.filename}: {error.strerror}", "install the complete kernel package, and run depmod"
         ) from error
     for name in MOUNTING:
         if name not in dependencies and name not in builtin:
-            raise ImageError(subject, f"has no {name}", "take a kernel package with all modules")
+            raise ImageError(subject, f"has no {name}", "use a kernel package with all modules")
     if not any(name in dependencies or name in builtin for name in NETWORK):
         raise ImageError(
-            subject, f"has none of the network drivers {', '.join(NETWORK)}", "take a kernel package with all modules"
+            subject, f"has none of the network drivers {', '.join(NETWORK)}", "use a kernel package with all modules"
         )
 
     paths = _closure([*NETWORK, *BUSES, *MOUNTING, *VERITY], dependencies, soft)

@@ -52,7 +52,7 @@ def archive(entries: Iterable[Entry], epoch: int) -> bytes:
     by_path: dict[str, Entry] = {}
     for entry in entries:
         if entry.path in by_path:
-            raise ValueError(f"{entry.path} is there twice")
+            raise ValueError(f"{entry.path} occurs twice")
         by_path[entry.path] = entry
     for path in list(by_path):
         while "/" in path:

@@ -31,7 +31,7 @@ def needs(data: bytes) -> Needs:
     try:
         return _needs(data)
     except (struct.error, IndexError) as error:
-        raise ValueError("the file is cut short") from error
+        raise ValueError("the file is truncated") from error
 
 
 def _needs(data: bytes) -> Needs:
@@ -43,7 +43,7 @@ def _needs(data: bytes) -> Needs:
     for at in range(headers_at, headers_at + header_bytes * headers, header_bytes):
         kind, _flags, offset, address, _physical, file_bytes = struct.unpack_from("<IIQQQQ", data, at)
         if offset + file_bytes > len(data):
-            raise ValueError("the file is cut short")
+            raise ValueError("the file is truncated")
         segments.append((kind, offset, address, file_bytes))
     loader = next((_text(data, offset) for kind, offset, _address, _bytes in segments if kind == PT_INTERP), "")
     entries: list[tuple[int, int]] = []

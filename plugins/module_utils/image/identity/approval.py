@@ -44,23 +44,23 @@ def decide(
         if not isinstance(fingerprint, str) or not DIGEST.fullmatch(fingerprint):
             raise ImageError(
                 subject,
-                f"node_identity_approved has {fingerprint!r}, which is no fingerprint",
+                f"node_identity_approved has {fingerprint!r}, which is not a fingerprint",
                 "give the 64 hexadecimal digits that the enrolment shows",
             )
     fingerprint = identity.ek_digest(ek)
     if certificate is not None and not identity.certificate_is_of(certificate, ek):
-        raise ImageError(subject, "the TPM's certificate is of another key", "do not enrol it before you know why")
+        raise ImageError(subject, "the TPM's certificate is for another key", "do not enrol it before you know why")
     if fingerprint in approved:
         return Approval(True, fingerprint, "its fingerprint is in node_identity_approved")
     if enrolled is not None and enrolled != ek:
         raise ImageError(
             subject,
-            "its TPM has another endorsement key than node_identity_ek",
-            "see whether the board was changed or this is another machine; if it is right, put its fingerprint "
+            "the endorsement key of its TPM differs from node_identity_ek",
+            "check whether the board was replaced or this is another machine; if the key is right, put its fingerprint "
             f"{fingerprint} into node_identity_approved, and its key into node_identity_ek",
         )
     if enrolled is not None:
-        return Approval(True, fingerprint, "it is the enrolled one")
+        return Approval(True, fingerprint, "it is the enrolled key")
     unknown = "its fingerprint is not in node_identity_approved"
     if verify is None:
         return Approval(False, fingerprint, unknown)
@@ -79,5 +79,6 @@ def decision(approval: Approval) -> str:
         return f"approved, {approval.why}"
     return (
         f"pending, {approval.why}. No secret is sealed to it. Compare the fingerprint with one that you know from "
-        "elsewhere, such as the console of the node or a list of its maker, then add it to node_identity_approved"
+        "elsewhere, such as the console of the node or a list of its manufacturer, then add it to "
+        "node_identity_approved"
     )

@@ -64,10 +64,10 @@ def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
         subject = f"node {name}"
         ek = identity.read_ek(given["ek"], subject)
         if name in found:
-            raise ImageError(subject, "is there twice", "give each node once")
+            raise ImageError(subject, "is listed twice", "list each node once")
         if ek in owners:
             raise ImageError(
-                subject, f"has the endorsement key of node {owners[ek]}", "each TPM has its own: enrol both again"
+                subject, f"has the endorsement key of node {owners[ek]}", "each TPM has its own key: enrol both again"
             )
         owners[ek] = name
         found[name] = Node(name, ek, identity.read_secrets(given["secrets"], subject))
@@ -84,8 +84,8 @@ def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, rem
     if both:
         raise ImageError(
             f"node {both[0]}",
-            "its bundle is to be written and removed",
-            "take its node_identity_ek out of the inventory, or its name out of node_identity_removed",
+            "its bundle is to be both written and removed",
+            "remove its node_identity_ek from the inventory, or its name from node_identity_removed",
         )
     store.require()
     with store.locked():
@@ -170,7 +170,7 @@ def _bundles(nodes: Sequence[Node], digests: Mapping[str, str], signer: Signer) 
         if len(found[node.name]) > identity.LARGEST_BUNDLE_BYTES:
             raise ImageError(
                 node.subject,
-                f"its bundle has {len(found[node.name])} bytes, {identity.LARGEST_BUNDLE_BYTES} is the most",
+                f"its bundle has {len(found[node.name])} bytes, the maximum is {identity.LARGEST_BUNDLE_BYTES}",
                 "give it fewer or smaller secrets",
             )
     return found

@@ -106,7 +106,7 @@ def read_ek(text: Any, subject: str) -> bytes:
         raise ImageError(subject, "the endorsement key is not base64", remedy) from error
     size = len(EK_TEMPLATE) + EK_UNIQUE_BYTES
     if len(data) != 2 + size or data[: 2 + len(EK_TEMPLATE)] != struct.pack(">H", size) + EK_TEMPLATE:
-        raise ImageError(subject, "not an endorsement key of RSA 2048 by the TCG's template L-1", remedy)
+        raise ImageError(subject, "not an RSA 2048 endorsement key of the TCG's template L-1", remedy)
     return data
 
 
@@ -191,22 +191,22 @@ def read_secrets(files: Sequence[Mapping[str, Any]], subject: str) -> tuple[Secr
                 "write it like /etc/ssh/ssh_host_ed25519_key, without spaces",
             )
         if any(path == folder or path.startswith(f"{folder}/") for folder in NO_FILES):
-            raise ImageError(subject, f"{path} is in the kernel's own file systems", "name another path")
+            raise ImageError(subject, f"{path} is in a file system of the kernel", "use another path")
         if path in found:
-            raise ImageError(subject, f"{path} is there twice", "give it once")
+            raise ImageError(subject, f"{path} is given twice", "give it once")
         if not MODE.fullmatch(mode):
-            raise ImageError(subject, f"mode {mode!r} of {path} is not of octal digits", 'quote it: "0600"')
+            raise ImageError(subject, f"mode {mode!r} of {path} is not an octal number", 'quote it: "0600"')
         for what in ("owner", "group"):
             if not ACCOUNT.fullmatch(file[what]):
-                raise ImageError(subject, f"{what} {file[what]!r} of {path} is no name", "write it like root")
+                raise ImageError(subject, f"{what} {file[what]!r} of {path} is not a valid name", "write it like root")
         if not isinstance(content, str) or re.search("[\ud800-\udfff]", content):
-            raise ImageError(subject, f"the content of {path} is not UTF-8 text", "encode it, as base64 for instance")
+            raise ImageError(subject, f"the content of {path} is not UTF-8 text", "encode it, for example as base64")
         found[path] = Secret(path, content, mode.zfill(4), file["owner"], file["group"])
     for path in found:
         above = posixpath.dirname(path)
         while above != "/":
             if above in found:
-                raise ImageError(subject, f"{above} is a file and the folder of {path}", "leave one of them out")
+                raise ImageError(subject, f"{above} is both a file and a parent folder of {path}", "remove one of them")
             above = posixpath.dirname(above)
     return tuple(found[path] for path in sorted(found))
 

@@ -36,7 +36,7 @@ def wrap(key: bytes, ek: bytes, subject: str) -> bytes:
         name = identity.activated_name()
         # -T none: in software, without a TPM.
         argv = ["tpm2_makecredential", "-Q", "-T", "none", "-u", public, "-n", name, "-s", "-", "-o", credential]
-        _run(argv, subject, "look at its endorsement key", key)
+        _run(argv, subject, "check its endorsement key", key)
         with open(credential, "rb") as stream:
             return stream.read()
 
@@ -48,7 +48,7 @@ def encrypt(data: bytes, key: bytes, subject: str) -> bytes:
         with open(writing, "wb") as stream:
             stream.write(key.hex().encode() + b"\n")
         argv = ["openssl", "enc", "-e", *CIPHER, "-pass", f"fd:{reading}"]
-        return _run(argv, subject, "look at openssl on this machine", data, pass_fds=(reading,))
+        return _run(argv, subject, "check openssl on this machine", data, pass_fds=(reading,))
     finally:
         os.close(reading)
 
@@ -83,7 +83,7 @@ def _pem(path: str) -> bytes:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise ImageError(subject, str(error.strerror), "give a file that is there") from error
+        raise ImageError(subject, str(error.strerror), "give a file that exists") from error
     if b"-----BEGIN CERTIFICATE-----" not in data:
         raise ImageError(subject, "it has no certificate in PEM", "convert it to PEM")
     return data.rstrip(b"\n") + b"\n"

@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 
 FORMAT = "sailloft-boot/1"
 PATH = "/run/sailloft/boot.json"
-REBOOT = "boot the node by its image's boot.ipxe"
+REBOOT = "boot the node with its image's boot.ipxe"
 
 
 @dataclass(frozen=True)

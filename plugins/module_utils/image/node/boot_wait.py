@@ -56,7 +56,7 @@ def phase(reading: Reading, elapsed: Elapsed, limits: Limits) -> str:
     if reading.state is None:
         return f"does not answer yet ({reading.why})"
     if not is_new(reading.state, elapsed, limits):
-        return "still runs the boot from before"
+        return "is still in the previous boot"
     systemd = reading.state["systemd"]["state"]
     return "" if systemd in FINISHED else f"has booted, systemd is {systemd}"
 
@@ -70,7 +70,7 @@ def check(subject: str, reading: Reading, elapsed: Elapsed, limits: Limits) -> N
     if old and elapsed.waited_s > limits.restart_s:
         raise ImageError(
             subject,
-            f"still runs the boot from before {elapsed.since_s:.0f} s after the restart, whatever its BMC answered",
+            f"is still in the previous boot {elapsed.since_s:.0f} s after the restart, whatever its BMC answered",
             "check that node_boot_bmc names this node's BMC and system, and read the BMC's event log",
         )
     if elapsed.waited_s > limits.boot_s:

@@ -109,14 +109,14 @@ def _kernel(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     return [
         compare(
             KERNEL,
-            "the kernel is the image's",
+            "the kernel is that of the image",
             expected.manifest.kernel.version,
             state.get("kernel"),
             "/proc/sys/kernel/osrelease",
         ),
         compare(
             KERNEL,
-            "the kernel arguments are the image's and then the node's",
+            "the kernel arguments are those of the image, then those of the node",
             expected.arguments,
             arguments,
             "/proc/cmdline",
@@ -131,7 +131,7 @@ def _layers(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     claims = [
         compare(
             LAYER,
-            "the layers are the image's, lowest first",
+            "the layers are those of the image, lowest first",
             wanted,
             None if booted is None else [layer["name"] for layer in booted],
             PATH,
@@ -141,7 +141,7 @@ def _layers(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     for layer in expected.manifest.layers:
         name, seen = layer.name, by_name.get(layer.name, {})
         claims.append(compare(LAYER, f"layer {name} has its digest", layer.sha256, seen.get("sha256"), PATH))
-        verity = f"every read of layer {name} is held against its digest (dm-verity)"
+        verity = f"every read of layer {name} is verified against its digest (dm-verity)"
         if state.get("verity_possible") is False and not seen.get("verity"):
             claims.append(not_applicable(LAYER, verity, True, PATH, "the kernel has no dm-verity", seen.get("verity")))
         else:
@@ -153,13 +153,13 @@ def _services(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     failed = state.get("failed_units")
     if failed is not None:
         failed = [unit for unit in failed if unit not in expected.may_fail]
-    aside = f" ({', '.join(expected.may_fail)} aside)" if expected.may_fail else ""
+    aside = f" (except {', '.join(expected.may_fail)})" if expected.may_fail else ""
     systemd = state.get("systemd") or {}
     return [
         Claim(
             SERVICES,
             "systemd has started everything",
-            "running, or degraded by what the next claim names",
+            "running, or degraded by the units in the next claim",
             systemd.get("state"),
             systemd.get("state") in ("running", "degraded"),
             "systemctl show",
@@ -169,6 +169,6 @@ def _services(expected: Expected, state: dict[str, Any]) -> list[Claim]:
 
 
 def _gate(gate: Gate) -> Claim:
-    seen = None if gate.held is None else ("healthy" if gate.held else gate.said or "it said nothing")
+    seen = None if gate.held is None else ("healthy" if gate.held else gate.said or "no output")
     # The output does not decide: a command that fails may print "healthy".
-    return Claim(HEALTH, "the health gate holds", "healthy", seen, gate.held is True, gate.what)
+    return Claim(HEALTH, "the health gate passes", "healthy", seen, gate.held is True, gate.what)

@@ -105,5 +105,5 @@ def _failed_units(subject: str, run: Run) -> list[str]:
 
 
 def _silent(subject: str, command: list[str], said: str) -> ImageError:
-    why = f"{' '.join(command[:2])} failed: {' '.join(said.split()) or 'it said nothing'}"
-    return ImageError(subject, why, "a node runs systemd; look at its console")
+    why = f"{' '.join(command[:2])} failed: {' '.join(said.split()) or 'no output'}"
+    return ImageError(subject, why, "check its console: a node must run systemd")

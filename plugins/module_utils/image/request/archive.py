@@ -20,7 +20,7 @@ def read_url(record: Record) -> str:
     url = record.text("url")
     if not URL.fullmatch(url):
         raise record.refuse(
-            f"url {url!r} is not one of http, https or file without user and password",
+            f"url {url!r} is not an http, https or file URL without user and password",
             "write it like https://deb.debian.org/debian",
         )
     return url.rstrip("/")
@@ -32,7 +32,7 @@ def read_keyring(record: Record) -> str | None:
     if keyring is not None and (not isinstance(keyring, str) or not KEYRING.fullmatch(keyring)):
         raise record.refuse(
             f"keyring {keyring!r} is not an absolute path without spaces and brackets",
-            "give the file on the machine that builds",
+            "give the file on the build host",
         )
     return keyring
 
@@ -42,7 +42,7 @@ def read_pins(record: Record, places: Sequence[str]) -> dict[str, str]:
     pins = record.mapping("release_sha256")
     for place, pin in pins.items():
         if place not in places:
-            raise record.refuse(f"release_sha256 is of {place!r}, which is not there", f"there are {', '.join(places)}")
+            raise record.refuse(f"release_sha256 has the unknown key {place!r}", f"valid keys: {', '.join(places)}")
         if not isinstance(pin, str) or not DIGEST.fullmatch(pin):
             raise record.refuse(
                 f"release_sha256 of {place} is {pin!r}, not a sha256", "give 64 hexadecimal digits, lower case"

@@ -42,18 +42,16 @@ def read_files(record: Record) -> tuple[File, ...]:
         if not good or path.startswith("//") or path == "/":
             raise item.refuse(f"path {path!r} is not an absolute path", "write it like /etc/motd, without '..' or '//'")
         if any(path == folder or path.startswith(f"{folder}/") for folder in MOUNTED):
-            raise item.refuse(
-                f"{path} would be hidden by what is mounted at boot", "use a folder that stays, or tmpfiles.d"
-            )
+            raise item.refuse(f"{path} would be hidden by a mount at boot", "use another folder, or tmpfiles.d")
         if OF_THE_NODE.fullmatch(path):
             raise item.refuse(f"{path} would be the same on every node", "leave it out; a node gets its own")
         if forbidden.takes_away(path):
             raise item.refuse(
-                f"{path} would be taken out of the image again, with logs, caches, keys and all that is of one machine",
-                "use another folder; a node gets its secrets by node_identity",
+                f"{path} would be removed from the image again, like all logs, caches, keys and data of one machine",
+                "use another folder; a node gets its secrets through node_identity",
             )
         if path in files:
-            raise item.refuse(f"{path} is given twice", "give it once in a layer; a layer above may give another")
+            raise item.refuse(f"{path} is given twice", "give it once in a layer; a layer above may replace it")
         content, source = item.data.get("content"), item.data.get("source")
         if (content is None) == (source is None):
             raise item.refuse(
@@ -61,16 +59,16 @@ def read_files(record: Record) -> tuple[File, ...]:
                 "give one of them",
             )
         if not isinstance(content if source is None else source, str):
-            raise item.refuse(f"the content or source of {path} is not a text", "quote it")
+            raise item.refuse(f"the content or source of {path} is not text", "quote it")
         if content is not None and re.search("[\ud800-\udfff]", content):
             raise item.refuse(f"the content of {path} is not UTF-8", "give it as a file, with source")
         if source is not None and not source.startswith("/"):
-            raise item.refuse(f"source {source!r} is not an absolute path", "give the file on the machine that builds")
+            raise item.refuse(f"source {source!r} is not an absolute path", "give the file on the build host")
         files[path] = File(path, content, source, _mode(item), _account(item, "owner"), _account(item, "group"))
     for path in files:
         for folder in _folders(path):
             if folder in files:
-                raise record.refuse(f"{folder} is a file and the folder of {path}", "leave one of them out")
+                raise record.refuse(f"{folder} is both a file and a parent folder of {path}", "remove one of them")
     return tuple(files[path] for path in sorted(files))
 
 
@@ -83,7 +81,7 @@ def _folders(path: str) -> Iterator[str]:
 def _mode(record: Record) -> str:
     mode = record.data.get("mode", "0644")
     if not isinstance(mode, str) or not MODE.fullmatch(mode):
-        raise record.refuse(f"mode {mode!r} is not a text of octal digits", 'quote it: "0644"')
+        raise record.refuse(f"mode {mode!r} is not a string of octal digits", 'quote it: "0644"')
     return mode.zfill(4)
 
 
@@ -91,7 +89,7 @@ def _account(record: Record, setting: str) -> str:
     name = record.data.get(setting, "root")
     text = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
     if not isinstance(text, str) or not (USER.fullmatch(text) or NUMBER.fullmatch(text)):
-        raise record.refuse(f"{setting} {name!r} is not a name or a number of one", "write it like root or 1000")
+        raise record.refuse(f"{setting} {name!r} is not a valid name or number", "write it like root or 1000")
     return text
 
 
@@ -103,8 +101,8 @@ def read_users(record: Record) -> tuple[User, ...]:
         name = item.text("name")
         if not USER.fullmatch(name):
             raise item.refuse(
-                f"user name {name!r} is none",
-                "use lower-case letters, digits, '_' and '-', 32 at most, a letter or '_' first",
+                f"user name {name!r} is not valid",
+                "use at most 32 lower-case letters, digits, '_' and '-', starting with a letter or '_'",
             )
         if name in users:
             raise item.refuse(f"user {name} is given twice", "give the user once in a layer")
@@ -134,7 +132,7 @@ def read_services(record: Record) -> Services:
         for text in item.texts(fate, UNIT):
             unit = text if text.rpartition(".")[2] in UNIT_TYPES else f"{text}.service"
             if unit in fates:
-                raise item.refuse(f"{unit} is {fates[unit]} and {fate}", "name it once")
+                raise item.refuse(f"{unit} is both {fates[unit]} and {fate}", "list it once")
             fates[unit] = fate
     return Services(
         *(tuple(sorted(unit for unit in fates if fates[unit] == fate)) for fate in ("enabled", "disabled", "masked"))
@@ -148,7 +146,7 @@ def read_roles(record: Record) -> tuple[Role, ...]:
         item.only("name", "vars")
         name = item.text("name")
         if not ROLE.fullmatch(name):
-            raise item.refuse(f"role {name!r} is not a name of one", "write it like sailloft.fleet.gpu_host")
+            raise item.refuse(f"role {name!r} is not a valid name", "write it like sailloft.fleet.gpu_host")
         if name in roles:
             raise item.refuse(f"role {name} is given twice", "apply it once in a layer")
         variables = item.mapping("vars")

@@ -24,11 +24,11 @@ def read_kernel_arguments(record: Record) -> tuple[str, ...]:
         raise record.refuse("kernel_arguments is not a list", "write it as [console=ttyS0, quiet]")
     for argument in arguments:
         if isinstance(argument, str) and re.search(r"\s", argument):
-            raise record.refuse(f"kernel argument {argument!r} has white space", "give each argument by itself")
+            raise record.refuse(f"kernel argument {argument!r} has white space", "give each argument separately")
         if not isinstance(argument, str) or not ARGUMENT.fullmatch(argument) or "${" in argument:
             raise record.refuse(
                 f"kernel argument {argument!r} cannot be passed on by iPXE",
-                "use printable ASCII, a letter, digit or '_' first, without quotes, backslashes and ${",
+                "use printable ASCII without quotes, backslashes and ${, starting with a letter, digit or '_'",
             )
         if argument.startswith(RESERVED_ARGUMENTS):
             raise record.refuse(f"kernel argument {argument!r} is set at boot", "leave it out")

@@ -20,7 +20,7 @@ class Record(Settings):
     def text(self, setting: str) -> str:
         value = self.data.get(setting)
         if not isinstance(value, str) or not value:
-            raise self.refuse(f"{setting} {value!r} is not a text", "give one, in quotes where it looks like a number")
+            raise self.refuse(f"{setting} {value!r} is not text", "give text, in quotes if it looks like a number")
         return value
 
     def texts(self, setting: str, form: re.Pattern[str]) -> tuple[str, ...]:
@@ -29,9 +29,11 @@ class Record(Settings):
             raise self.refuse(f"{setting} is not a list", f"write it as {setting}: [one, another]")
         for value in values:
             if not isinstance(value, str) or not form.fullmatch(value):
-                raise self.refuse(f"{setting}: {value!r} is not a name", "look for a typing error, or a missing quote")
+                raise self.refuse(
+                    f"{setting}: {value!r} is not a valid name", "look for a typing error or a missing quote"
+                )
             if values.count(value) > 1:
-                raise self.refuse(f"{setting}: {value} is there twice", "name it once")
+                raise self.refuse(f"{setting}: {value} is listed twice", "list it once")
         return tuple(values)
 
     def mapping(self, setting: str) -> dict[str, Any]:

@@ -54,13 +54,13 @@ def _ancestry(name: str, given: Mapping[str, Record]) -> list[str]:
         if not isinstance(parent, str) or parent not in given:
             raise ImageError(
                 f"layer {chain[-1]}",
-                f"its parent {parent!r} is not there",
-                f"define it in node_image_layers, or name one of {', '.join(sorted(given))}",
+                f"its parent {parent!r} is not defined",
+                f"define it in node_image_layers, or use one of {', '.join(sorted(given))}",
             )
         if parent in chain:
             circle = " -> ".join([*chain[chain.index(parent) :], parent])
             raise ImageError(
-                f"layer {chain[-1]}", f"is on top of itself: {circle}", "take the parent away from the lowest of them"
+                f"layer {chain[-1]}", f"is on top of itself: {circle}", "remove the parent from the lowest of them"
             )
         chain.append(parent)
 
@@ -72,8 +72,8 @@ def _image(name: Any, data: Any, layers: Mapping[str, Layer]) -> Image:
     top = record.data.get("layer")
     if not isinstance(top, str) or top not in layers:
         raise record.refuse(
-            f"its layer {top!r} is not there",
-            f"define it in node_image_layers, or name one of {', '.join(sorted(layers))}",
+            f"its layer {top!r} is not defined",
+            f"define it in node_image_layers, or use one of {', '.join(sorted(layers))}",
         )
     chain: list[Layer] = []
     while top is not None:
@@ -89,7 +89,7 @@ def _image(name: Any, data: Any, layers: Mapping[str, Layer]) -> Image:
     size_bytes = len(" ".join(arguments))
     if size_bytes > MOST_ARGUMENT_BYTES:
         raise record.refuse(
-            f"its kernel arguments take {size_bytes} bytes", f"leave some out, {MOST_ARGUMENT_BYTES} are the most"
+            f"its kernel arguments take {size_bytes} bytes", f"remove some, the maximum is {MOST_ARGUMENT_BYTES} bytes"
         )
     return Image(name, tuple(chain), arguments, writable)
 
@@ -101,7 +101,7 @@ def _layer(name: str, record: Record, parent: Layer | None) -> Layer:
         for setting in lowest:
             if setting in record.data:
                 raise record.refuse(
-                    f"it says {setting}, which a layer has from its parent {parent.name}", f"take {setting} away"
+                    f"it sets {setting}, which a layer has from its parent {parent.name}", f"remove {setting}"
                 )
         family = family_of(parent.distribution)
         base = parent
@@ -112,18 +112,18 @@ def _layer(name: str, record: Record, parent: Layer | None) -> Layer:
         distribution = record.text("distribution")
         if distribution not in DISTRIBUTIONS:
             raise record.refuse(
-                f"distribution {distribution!r} is unknown", f"there are {', '.join(sorted(DISTRIBUTIONS))}"
+                f"distribution {distribution!r} is unknown", f"valid values: {', '.join(sorted(DISTRIBUTIONS))}"
             )
         family = family_of(distribution)
         architecture = record.text("architecture")
         if architecture not in family.ARCHITECTURES:
             raise record.refuse(
                 f"architecture {architecture!r} is unknown to {distribution}",
-                f"there are {', '.join(family.ARCHITECTURES)}",
+                f"valid values: {', '.join(family.ARCHITECTURES)}",
             )
         suite = record.text("suite")
         if not RELEASE.fullmatch(suite):
-            raise record.refuse(f"suite {suite!r} is not a name", 'give the release, such as bookworm or "9"')
+            raise record.refuse(f"suite {suite!r} is not a valid name", 'give the release, such as bookworm or "9"')
         base = Layer(name, None, distribution, suite, architecture, ())
     archives = base.archives + tuple(family.read_archive(item) for item in record.records("archives"))
     return replace(

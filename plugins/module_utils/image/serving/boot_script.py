@@ -72,7 +72,7 @@ def target_path(channel: str | None, digest: str | None, subject: str) -> str:
     Raises ImageError unless exactly one of them is given.
     """
     if (channel is None) == (digest is None):
-        raise ImageError(subject, "needs a channel or a digest, one of them", "say which image it boots")
+        raise ImageError(subject, "needs either a channel or a digest", "say which image it boots")
     if channel is not None:
         return f"channels/{checked_name(channel, 'channel')}.ipxe"
     return f"images/{checked_digest(digest, subject)}/boot.ipxe"
@@ -92,7 +92,7 @@ def node_script(
     for url in (*servers, *([report] if report else [])):
         checked_server(url, subject)
     if not servers:
-        raise ImageError(subject, "no servers are given", "name at least one, http://ADDRESS")
+        raise ImageError(subject, "no servers are given", "give at least one, as http://ADDRESS")
     for argument in arguments:
         _check_argument(argument, subject)
     text = " ".join(arguments)
@@ -101,7 +101,7 @@ def node_script(
         raise ImageError(
             subject,
             f"its kernel arguments, servers and report take {size_bytes} bytes of the kernel's command line",
-            f"leave some out, {NODE_BYTES} are the most",
+            f"remove some, the maximum is {NODE_BYTES} bytes",
         )
     number = int.from_bytes(hashlib.sha256(node.encode()).digest()[:4], "big")
     first = number % len(servers)
@@ -141,7 +141,7 @@ def checked_mac(mac: str, subject: str) -> str:
     if not MAC.fullmatch(text) or int(text[:2], 16) & 1 or not text.strip("0:-"):
         # YAML reads pairs of digits below 60 as a number of base 60.
         quoted = "" if isinstance(mac, str) else ", in quotes"
-        remedy = f"give six pairs, as aa:bb:cc:dd:ee:ff{quoted}"
+        remedy = f"give six pairs, like aa:bb:cc:dd:ee:ff{quoted}"
         raise ImageError(subject, f"{mac!r} is not the MAC address of a NIC", remedy)
     return text.replace(":", "-")
 
@@ -151,10 +151,10 @@ def _check_argument(argument: str, subject: str) -> None:
         raise ImageError(
             subject,
             f"kernel argument {argument!r} cannot be passed on by iPXE",
-            "use printable ASCII, a letter, digit or '_' first, without spaces, quotes, backslashes and ${",
+            "use printable ASCII without spaces, quotes, backslashes and ${, starting with a letter, digit or '_'",
         )
     if argument.startswith(RESERVED_ARGUMENTS) and not argument.startswith(OWN_ARGUMENT_ALLOWED):
-        raise ImageError(subject, f"kernel argument {argument!r} is set by its script", "take it away")
+        raise ImageError(subject, f"kernel argument {argument!r} is set by its script", "remove it")
     # The first stage compares it with numbers; if it were a word, the node would reboot at each first pause.
     if argument.startswith(OWN_ARGUMENT_ALLOWED) and not SECONDS.fullmatch(argument[len(OWN_ARGUMENT_ALLOWED) :]):
-        raise ImageError(subject, f"kernel argument {argument!r} is not in whole seconds", "give a number, as 600")
+        raise ImageError(subject, f"kernel argument {argument!r} is not in whole seconds", "give a number, like 600")

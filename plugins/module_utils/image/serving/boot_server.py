@@ -78,7 +78,7 @@ def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 def _of_server(server: Server) -> tuple[list[str], Network | None]:
     """Return the errors in the server's own variables; and its network, None if it is unknown."""
     found: list[str] = [
-        *_value("boot_server_interface", _matching, server.interface, _INTERFACE, "name one interface, as eth1"),
+        *_value("boot_server_interface", _matching, server.interface, _INTERFACE, "name one interface, like eth1"),
         *_value("boot_server_http_port", values.whole, server.http_port, 1, 65535),
         *_value("boot_server_lease_seconds", values.whole, server.lease_seconds, LEAST_LEASE_S, MOST_LEASE_S),
         *_value("boot_server_store_dir", _folder, server.store_dir),
@@ -94,7 +94,10 @@ def _of_server(server: Server) -> tuple[list[str], Network | None]:
     elif address:
         network = Network(f"{address}/{mask}", strict=False)
         if not _is_host(address, network):
-            found.append(f"boot_server_address is {server.address}, which is no host's in {network}, give its own")
+            found.append(
+                f"boot_server_address is {server.address}, which is not a host address in {network}, "
+                "give the server's own"
+            )
     if server.gateway:
         gateway = _address(server.gateway)
         if not gateway:
@@ -139,17 +142,15 @@ def _subnet(given: Any) -> tuple[Network, Address]:
     """Return network and gateway of an item of boot_server_subnets. Raises InvalidValueError."""
     if not isinstance(given, Mapping) or set(given) != {"network", "gateway"}:
         raise InvalidValueError(
-            f"{given!r} is no subnet", "give {network: ADDRESS/BITS, gateway: ADDRESS}, and nothing else"
+            f"{given!r} is not a subnet", "give {network: ADDRESS/BITS, gateway: ADDRESS}, and nothing else"
         )
     text, _slash, bits = str(given["network"]).partition("/")
     first = _address(text)
     if not first or not re.fullmatch(r"[1-9]|[12][0-9]|30", bits):
-        raise InvalidValueError(f"{given['network']!r} is no network", "give ADDRESS/BITS, as 10.9.16.0/20")
+        raise InvalidValueError(f"{given['network']!r} is not a network", "give ADDRESS/BITS, like 10.9.16.0/20")
     network = Network(f"{first}/{bits}", strict=False)
     if network.network_address != first:
-        raise InvalidValueError(
-            f"{given['network']!r} begins with a host's address", f"give {network}, if that is meant"
-        )
+        raise InvalidValueError(f"{given['network']!r} begins with a host address", f"give {network} if that is meant")
     gateway = _address(given["gateway"])
     if not gateway:
         raise InvalidValueError(
@@ -174,7 +175,7 @@ def _of_address(
     # http://ADDRESS:PORT/PATH
     taken.update({url[len("http://") :].split("/")[0].split(":")[0]: "a boot server's" for url in server.urls})
     if str(address) in taken:
-        return [f"{subject} has the address {address}, which is {taken[str(address)]}, give it its own"]
+        return [f"{subject} has the address {address}, which is {taken[str(address)]}, give the node its own"]
     if networks and not any(_is_host(address, network) for network in networks):
         if len(networks) == 1:
             where = f"{networks[0]}, the network of boot_server_address"
@@ -183,8 +184,8 @@ def _of_address(
             where = f"any of {listed([str(network) for network in networks])}"
             remedy = "boot_server_subnets"
         return [
-            f"{subject} has the address {address}, which is no host's in {where}; correct the address (ansible_host) "
-            f"or {remedy}"
+            f"{subject} has the address {address}, which is not a host address in {where}; correct the address "
+            f"(ansible_host) or {remedy}"
         ]
     return []
 
@@ -214,7 +215,7 @@ def _value(subject: str, check: Callable[..., Any], *given: Any) -> list[str]:
 
 def _matching(value: Any, pattern: re.Pattern[str], remedy: str) -> None:
     if not pattern.fullmatch(values.text(value)):
-        raise InvalidValueError(f"{value!r} is not possible", remedy)
+        raise InvalidValueError(f"{value!r} is not valid", remedy)
 
 
 def _folder(value: Any) -> None:

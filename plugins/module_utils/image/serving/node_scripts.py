@@ -59,7 +59,7 @@ def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         if mac in names:
             raise ImageError(subject, f"has the MAC address {mac} of node {names[mac]}", "give each node its own")
         if name in taken:
-            raise ImageError(subject, "is there twice", "give each node a name of its own")
+            raise ImageError(subject, "is listed twice", "give each node its own name")
         names[mac] = name
         taken.add(name)
         target = target_path(node.get("channel"), node.get("digest"), subject)
@@ -87,7 +87,9 @@ def ensure(
     for name in removed:
         if checked_node(name) in names:
             raise ImageError(
-                f"node {name}", "its script is to be written and removed", "take it out of the inventory, or keep it"
+                f"node {name}",
+                "its script is to be both written and removed",
+                "remove it from the inventory, or keep it",
             )
     store.require()
     with store.locked():
@@ -107,9 +109,8 @@ def ensure(
             if mac in owners and owners[mac] not in ours:
                 raise ImageError(
                     f"node {node['name']}",
-                    f"its MAC address {mac} has the script of node {owners[mac] or '(none)'}",
-                    "correct node_boot_mac, run for both nodes, or, where that node is gone, name it in "
-                    "node_boot_removed",
+                    f"the script of its MAC address {mac} belongs to node {owners[mac] or '(none)'}",
+                    "correct node_boot_mac, run for both nodes, or, if that node is gone, name it in node_boot_removed",
                 )
         change = Change(
             before=there,

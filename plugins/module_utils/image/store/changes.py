@@ -87,7 +87,7 @@ def text(found: Mapping[str, Any], shown: int = SHOWN) -> list[str]:
             lines.append(f"  {'+' if row['old_bytes'] is None else '~'} {row['name']}: {sizes[0]} -> {sizes[1]}")
     total = found["bytes"]
     lines.append(f"    total: {_size(total['old_bytes'])} -> {_size(total['new_bytes'])}")
-    lines.append(f"    to fetch for who has the old image: {_size(total['fetch_bytes'])}")
+    lines.append(f"    to fetch if the old image is there: {_size(total['fetch_bytes'])}")
     return lines
 
 
@@ -158,7 +158,7 @@ def _merged(image: Manifest | None, listings: Mapping[str, Listing]) -> dict[str
         return seen
     for layer in image.layers:
         if layer.name not in listings:
-            raise ImageError(f"image {image.name}", f"the listing of layer {layer.name} is not there", "build it again")
+            raise ImageError(f"image {image.name}", f"the listing of layer {layer.name} is missing", "build it again")
         listing = listings[layer.name]
         hidden = {path for path, entry in listing.items() if entry["type"] != "directory" and path in seen}
         if hidden:

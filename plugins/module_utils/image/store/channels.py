@@ -71,7 +71,9 @@ def parse(data: bytes, subject: str) -> Channel:
             return channel
     except (ValueError, IndexError, KeyError, TypeError):
         pass
-    raise ImageError(subject, "not as a channel is written", "remove the file, and promote the channel's image again")
+    raise ImageError(
+        subject, "not in the format of a channel", "remove the file, and promote the channel's image again"
+    )
 
 
 def promoted(channel: Channel | None, name: str, digest: str) -> Channel:
@@ -105,7 +107,7 @@ def read(store: Store, name: str) -> Channel | None:
     channel = parse(data, f"channel {name}")
     if channel.name != name:
         raise ImageError(
-            f"channel {name}", f"its file is that of channel {channel.name}", "promote it anew under its name"
+            f"channel {name}", f"its file is that of channel {channel.name}", "promote it again under its own name"
         )
     return channel
 
@@ -125,7 +127,9 @@ def known(store: Store, name: str) -> Channel:
     if channel is None:
         names = ", ".join(read_all(store))
         raise ImageError(
-            f"channel {name}", f"{store.subject} has no such channel", f"there are {names}" if names else "promote one"
+            f"channel {name}",
+            f"{store.subject} has no such channel",
+            f"existing channels: {names}" if names else "promote one",
         )
     return channel
 
@@ -139,7 +143,7 @@ def require_image(store: Store, name: str, digest: str) -> None:
     if missing:
         raise ImageError(
             f"channel {name}",
-            f"image {digest} is not whole, blob {missing[0]} is missing or cut short",
+            f"image {digest} is not complete, blob {missing[0]} is missing or truncated",
             "copy or publish the image again",
         )
 
@@ -195,7 +199,9 @@ def remove(store: Store, name: str, check: bool = False, hold: str = "") -> Chan
         followers = sorted(node for node, text in node_scripts(store).items() if name in FOLLOWS.findall(text))
         if old is not None and followers:
             raise ImageError(
-                f"channel {name}", f"{', '.join(followers)} would boot nothing", "let these nodes follow another first"
+                f"channel {name}",
+                f"{', '.join(followers)} would boot nothing",
+                "let these nodes follow another channel first",
             )
         if old is not None and not check:
             with store.reported():

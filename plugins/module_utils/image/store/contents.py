@@ -55,5 +55,5 @@ def _image(store: Store, digest: str, blobs: Mapping[str, int], reasons: Mapping
         "layers": [layer.name for layer in manifest.layers],
         "kernel": manifest.kernel.version,
         "size_bytes": sum(blobs.get(sha256, 0) for sha256 in manifest.blobs()),
-        "problem": f"blob {missing[0]} is missing or cut short; copy or publish the image again" if missing else None,
+        "problem": f"blob {missing[0]} is missing or truncated; copy or publish the image again" if missing else None,
     }

@@ -30,7 +30,9 @@ def reasons(store: Store, keep: Iterable[str], history: int) -> dict[str, list[s
     to. Raises ImageError, also if a channel cannot be read, since its images must not be removed.
     """
     if history < 0:
-        raise ImageError(store.subject, f"history {history} is less than 0", "say how many images back channels can go")
+        raise ImageError(
+            store.subject, f"history {history} is less than 0", "give the number of images that channels can go back"
+        )
     found: dict[str, list[str]] = {}
     for name, channel in channels.read_all(store).items():
         found.setdefault(channel.digest, []).append(f"channel {name}")

@@ -75,7 +75,7 @@ class Hold:
 def checked_hold(name: Any) -> str:
     """Return ``name`` unchanged. Raises ImageError if it cannot be a hold's name."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ImageError(f"hold {name!r}", "not the name of a hold", "give it as it was told, like hold-0123abcd")
+        raise ImageError(f"hold {name!r}", "not a hold name", "give it as it was reported, like hold-0123abcd")
     return name
 
 
@@ -105,8 +105,8 @@ def parse(data: bytes, name: str) -> Hold:
         pass
     raise ImageError(
         f"hold {name}",
-        f"{HOLDS}/{name}{SUFFIX} is not as a hold is written",
-        "see that no run is under way, and remove the file",
+        f"{HOLDS}/{name}{SUFFIX} is not in the format of a hold",
+        "make sure that no run is in progress, and remove the file",
     )
 
 
@@ -141,7 +141,7 @@ def refusal(scope: Scope, found: Sequence[Hold]) -> ImageError:
     return ImageError(
         shared(scope, found[0].scope),
         " and ".join(described(hold) for hold in found),
-        f"wait until {runs} ended; where none is under way any more, take {their} over with "
+        f"wait until {runs} ended; if no such run is in progress, take over {their} with "
         f"-e node_boot_take_over={names}",
     )
 
@@ -218,6 +218,6 @@ def permit(store: Store, own: str, scope: Scope) -> None:
     if own and checked_hold(own) not in [hold.name for hold in there]:
         raise ImageError(
             f"hold {own}",
-            f"it is not in {store.subject} any more: another run has taken it over",
-            "see what that run does, and run again when it has ended",
+            f"it is no longer in {store.subject}: another run has taken it over",
+            "check what that run does, and run again when it has ended",
         )

@@ -126,7 +126,7 @@ def load(data: bytes, subject: str) -> Manifest:
     except _ManifestError as error:
         raise refuse(str(error)) from error
     if dump(manifest) != data:
-        raise refuse("the manifest is not in canonical form, so its digest does not tell its content")
+        raise refuse("the manifest is not in canonical form, so its digest does not identify its content")
     return manifest
 
 
@@ -149,7 +149,7 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
     arguments = _list(raw.get("kernel_arguments"), "kernel_arguments")
     for at, argument in enumerate(arguments):
         if not isinstance(argument, str) or not argument:
-            raise _ManifestError(f"kernel_arguments[{at}] {argument!r} is not a text")
+            raise _ManifestError(f"kernel_arguments[{at}] {argument!r} is not text")
     manifest = _build(
         Manifest,
         {
@@ -163,21 +163,22 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
         "manifest",
     )
     if not layers:
-        raise _ManifestError("there is no layer")
+        raise _ManifestError("it has no layers")
     names = [layer.name for layer in layers]
     for name in [manifest.name, *names]:
         if not NAME.fullmatch(name):
             raise _ManifestError(f"{name!r} is not a name of an image or a layer")
     if len(set(names)) != len(names):
-        raise _ManifestError("two layers have one name")
+        raise _ManifestError("two layers have the same name")
     for layer in layers:
         if layer.verity.data_bytes > layer.size_bytes:
             raise _ManifestError(
-                f"layer {layer.name} has {layer.verity.data_bytes} bytes of data in {layer.size_bytes}"
+                f"layer {layer.name} has {layer.verity.data_bytes} bytes of data, but a size of {layer.size_bytes} "
+                "bytes"
             )
     for package in packages:
         if package.layer not in names:
-            raise _ManifestError(f"package {package.name} is of layer {package.layer}, which is not there")
+            raise _ManifestError(f"package {package.name} belongs to layer {package.layer}, which does not exist")
     return manifest
 
 
@@ -197,11 +198,11 @@ def _build(kind: type, data: Any, where: str) -> Any:
             raise _ManifestError(f"{where} has no {name}")
     for name in sorted(data):
         if name not in names:
-            raise _ManifestError(f"{where} has an unknown {name!r}")
+            raise _ManifestError(f"{where} has the unknown key {name!r}")
     for item in fields(kind):
         value = data[item.name]
         if item.type == "str" and (not isinstance(value, str) or (not value and item.name != "salt")):
-            raise _ManifestError(f"{where}: {item.name} {value!r} is not a text")
+            raise _ManifestError(f"{where}: {item.name} {value!r} is not text")
         if item.type == "int" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise _ManifestError(f"{where}: {item.name} {value!r} is not a whole number of at least 1")
         if item.type.startswith("dict") and not isinstance(value, dict):

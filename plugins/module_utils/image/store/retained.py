@@ -45,13 +45,13 @@ def kept(nodes: Sequence[Node], images: Iterable[Named], without: Iterable[str])
     unknown = sorted(left_out - {node.name for node in nodes})
     if unknown:
         raise ImageError(
-            f"node {unknown[0]}", "is to be left out, and is none of the inventory's nodes", "correct its name"
+            f"node {unknown[0]}", "is to be left out, but is not a node of the inventory", "correct its name"
         )
     silent = [node for node in nodes if node.silence and node.name not in left_out]
     if silent:
         raise ImageError(
             "what the nodes run",
-            f"{listed([node.name for node in silent])} did not say; {silent[0].name}: {silent[0].silence}",
+            f"{listed([node.name for node in silent])} did not report; {silent[0].name}: {silent[0].silence}",
             "bring them up, or name those that may lose their images in node_boot_collect_without",
         )
     found: dict[str, list[str]] = {}

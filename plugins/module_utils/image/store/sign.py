@@ -28,7 +28,7 @@ def read_public_key(path: Path) -> str:
         lines = path.read_text(errors="replace").split("\n")
     except OSError as error:
         raise ImageError(
-            f"public key {path}", error.strerror or str(error), "make a pair with minisign -G, or correct the path"
+            f"public key {path}", error.strerror or str(error), "make a key pair with minisign -G, or correct the path"
         ) from error
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("untrusted comment:")]
     if len(keys) != 1 or not PUBLIC_KEY.fullmatch(keys[0]):
@@ -63,14 +63,14 @@ def signatures(
             ["-S", "-s", secret_key, "-t", trusted, "-c", untrusted, "-m", *places],
             subject,
             password,
-            "look at the file and at its password",
+            "check the file and its password",
         )
         made = [place.with_name(f"{place.name}.minisig") for place in places]
         _minisign(
             ["-V", "-q", "-P", public_key, "-m", places[0], "-x", made[0]],
             subject,
             None,
-            "is the public key of another pair? Nodes would refuse what this one signs",
+            "check that the public key belongs to the signing key: nodes refuse other signatures",
         )
         return [place.read_bytes() for place in made]
 
@@ -106,5 +106,5 @@ def _minisign(arguments: list[str | os.PathLike[str]], subject: str, password: s
         )
         said = " ".join(said.split()) or "minisign gave no reason"
         if "get_password" in said:
-            said = "it has a password, and none was given"
+            said = "it has a password, but none was given"
         raise ImageError(subject, said, remedy)

@@ -48,7 +48,7 @@ ITS_OWN = {BLOBS, IMAGES, CURRENT, CHANNELS, NODES, IDENTITY, HOLDS, "lost+found
 LEFT_BEHIND = re.compile(r"\..+\.new")
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 REBUILD = "build the image again"
-MAKE_ROOM = "make room there, or collect what nothing names: node_image_store with collected: true"
+MAKE_ROOM = "free some space there, or remove unused images: node_image_store with collected: true"
 # Most file systems allocate space in blocks of 4 KiB; folders and the file system's own tables take some more.
 BLOCK_BYTES = 4096
 MARGIN_BYTES = 1 << 20
@@ -76,7 +76,7 @@ class Store:
         for name in (BLOBS, IMAGES):
             if not os.path.isdir(self.place(name)):
                 raise ImageError(
-                    self.subject, f"not a store, it has no folder {name}", "give the path of one, or build an image"
+                    self.subject, f"not a store, it has no folder {name}", "give the path of a store, or build an image"
                 )
 
     def images(self) -> list[str]:
@@ -109,7 +109,9 @@ class Store:
         self.require()
         checked_digest(digest, self.subject)
         if not os.path.isdir(self.place(IMAGES, digest)):
-            raise ImageError(self.subject, f"has no image {digest}", "build or copy it, or name one that it lists")
+            raise ImageError(
+                self.subject, f"has no image {digest}", "build or copy it, or use an image that the store has"
+            )
         data = self.contents(IMAGES, digest, name)
         if data is None:
             raise ImageError(f"{self.subject}: image {digest}", f"has no {name}", "publish or copy the image again")
@@ -153,7 +155,9 @@ class Store:
             raise ImageError(subject, "no signature or no boot script", "give both")
         odd = sorted(set(blobs) - manifest.blobs())
         if odd:
-            raise ImageError(subject, f"blob {odd[0]} is not of this image", "give those that its manifest names")
+            raise ImageError(
+                subject, f"blob {odd[0]} does not belong to this image", "give those that its manifest names"
+            )
         files = {MANIFEST: manifest_bytes, SIGNATURE: signature_bytes, BOOT_SCRIPT: boot_script}
         self._require_ours()
         if not os.path.isdir(self.path):
@@ -303,7 +307,7 @@ class Store:
             yield
         except OSError as error:
             where = f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}"
-            remedy = MAKE_ROOM if error.errno in NO_ROOM else "run as the user who owns it, and look at the disk"
+            remedy = MAKE_ROOM if error.errno in NO_ROOM else "run as the user who owns it, and check the disk"
             raise ImageError(self.subject, where, remedy) from error
 
     def _require_ours(self) -> None:
@@ -312,7 +316,7 @@ class Store:
             odd = sorted(set(self.entries("")) - ITS_OWN)
             if odd and not os.path.isdir(self.place(IMAGES)):
                 raise ImageError(
-                    self.subject, f"not a store, it has {odd[0]} in it", "give the path of a store or an empty folder"
+                    self.subject, f"not a store, it contains {odd[0]}", "give the path of a store or an empty folder"
                 )
         elif os.path.lexists(self.path):
             raise ImageError(self.subject, "not a folder", "give the path of a store or an empty folder")
@@ -329,7 +333,7 @@ class Store:
             found = os.statvfs(folder)
         free = found.f_bavail * found.f_frsize
         if needed > free:
-            raise ImageError(subject, f"needs {needed} bytes, and {free} are free", MAKE_ROOM)
+            raise ImageError(subject, f"needs {needed} bytes, but {free} are free", MAKE_ROOM)
 
 
 def _size(path: str | os.PathLike[str], subject: str) -> int:
@@ -350,7 +354,7 @@ def _copy(source: str | os.PathLike[str], path: str, sha256: str, subject: str) 
         os.fsync(copy.fileno())
     if found.hexdigest() != sha256:
         why = f"{source} has sha256 {found.hexdigest()}, the manifest says {sha256}"
-        raise ImageError(subject, why, "look at the disk, remove this file, and build the image again")
+        raise ImageError(subject, why, "check the disk, remove this file, and build the image again")
 
 
 def _holds(path: str, data: bytes) -> bool:

@@ -74,12 +74,12 @@ def test_a_canary_is_pinned_until_the_pin_is_empty():
         ({"node_boot_mac": None}, "node_boot_mac: the text is empty; leave the setting out, or give it a value"),
         (
             {"node_boot_image": {"channel": "stable", "digest": "a" * 64}},
-            f"node_boot_image: {{'channel': 'stable', 'digest': '{'a' * 64}'}} is not possible; "
+            f"node_boot_image: {{'channel': 'stable', 'digest': '{'a' * 64}'}} is not valid; "
             "write {channel: NAME} or {digest: DIGEST}",
         ),
         (
             {"node_boot_image": "stable"},
-            "node_boot_image: 'stable' is not possible; write {channel: NAME} or {digest: DIGEST}",
+            "node_boot_image: 'stable' is not valid; write {channel: NAME} or {digest: DIGEST}",
         ),
         ({"node_boot_image": {"channel": 7}}, "node_boot_image.channel: 7 is not text; write it in quotes"),
         (
@@ -105,9 +105,12 @@ def test_what_is_wrong_is_said_with_the_node_and_the_variable(wrong, said):
     [
         (
             {"node_boot_servers": ["boot02"]},
-            r"bm02: node_boot_servers: \['boot02'\] is another than \['boot01'\] of bm01",
+            r"bm02: node_boot_servers: \['boot02'\] differs from \['boot01'\] of bm01",
         ),
-        ({"node_boot_servers": ["boot01"], "node_boot_store_dir": "/b"}, "bm02: node_boot_store_dir: '/b' is another"),
+        (
+            {"node_boot_servers": ["boot01"], "node_boot_store_dir": "/b"},
+            "bm02: node_boot_store_dir: '/b' differs from",
+        ),
     ],
 )
 def test_nodes_whose_scripts_would_be_written_on_the_first_nodes_servers_are_refused(other, said):

@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.filter.node_boot_server_failure import node_boot_server_failure
 
-HERE = ". The run ends here; no channel and no script is half written. "
+HERE = ". The run ends here; no channel or script is partly written. "
 AGAIN = " the same playbook again: it continues from there"
 FIX = f"{HERE}Fix that, and run{AGAIN}"
 STORE = {"host": "boot02", "path": "/srv/sailloft"}
@@ -38,7 +38,7 @@ def test_hosts_that_are_lost_and_hosts_that_failed_are_told_apart():
     }
     assert node_boot_server_failure(answers) == (
         "boot01: no space left; boot02 does not answer: timed out; boot04 does not answer: no reason was given"
-        f"{HERE}Bring boot02, boot04 back, or take it out of the inventory (node_boot_servers), and run{AGAIN}"
+        f"{HERE}Bring boot02, boot04 back, or remove it from node_boot_servers in the inventory, and run{AGAIN}"
     )
 
 
@@ -52,6 +52,6 @@ def test_a_task_without_a_loop_names_the_host_that_was_asked():
     assert node_boot_server_failure({"failed": True, "msg": "no such file"}, "build01") == f"build01: no such file{FIX}"
     lost = [{"item": digest, "unreachable": True, "msg": "timed out"} for digest in ("aa", "bb")]
     assert node_boot_server_failure({"results": lost}, "boot01") == (
-        f"boot01 does not answer: timed out{HERE}Bring boot01 back, or take it out of the inventory "
-        f"(node_boot_servers), and run{AGAIN}"
+        f"boot01 does not answer: timed out{HERE}Bring boot01 back, or remove it from node_boot_servers "
+        f"in the inventory, and run{AGAIN}"
     )

@@ -124,7 +124,9 @@ def test_the_kernel_is_of_the_highest_layer_that_brings_one(site):
     _images, setting, requests = site
     base, top = requests.values()
     assert first_stages.kernel_of("node", setting.cache, [base, top]).request is base
-    with pytest.raises(ImageError, match=r"image node: no layer of it \(top\) has a kernel; add a kernel to the pack"):
+    with pytest.raises(
+        ImageError, match=r"image node: none of its layers \(top\) has a kernel; add a kernel to the pack"
+    ):
         first_stages.kernel_of("node", setting.cache, [top])
     assert not first_stages.has_stage(setting, "key", [replace(base, key="0" * 64), top])
 

@@ -34,7 +34,7 @@ def test_a_second_build_in_the_cache_is_refused_with_the_first_ones_process(tmp_
             pass
         assert str(refused.value).startswith(f"cache {place}: process {os.getpid()} on ")
         assert "(gpu-node, since 2" in str(refused.value)
-        assert str(refused.value).endswith(" builds in it; wait until it has finished, or end it")
+        assert str(refused.value).endswith(" is building in it; wait until it has finished, or end it")
     with cache.locked(place, "other"):
         assert "(other, since 2" in (place / "lock").read_text()
 

@@ -52,13 +52,13 @@ def test_an_archive_that_drips_is_given_up():
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/InRelease"
         began = time.monotonic()
-        with pytest.raises(ImageError, match=rf"^archive {url}: sent [5-7] bytes in 1 s, and not all; "):
+        with pytest.raises(ImageError, match=rf"^archive {url}: sent only [5-7] bytes in 1 s, not the whole file; "):
             Fetcher(open_url, deadline_s=1)(url)
         assert time.monotonic() - began < 5
         thread.join()
 
 
-ADVICE = "correct its url, or look at the network and the proxy of the build host"
+ADVICE = "correct its url, or check the network and the proxy of the build host"
 
 
 def failing(error):

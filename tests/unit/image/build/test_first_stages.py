@@ -102,8 +102,8 @@ def test_what_is_wrong_in_the_namespace_is_told_outside(setting, tmp_path):
     assert (told.value.subject, told.value.cause, told.value.remedy) == ("layer base", "it is broken", "mend it")
     with pytest.raises(ImageError, match=f"{tmp_path}/absent: No such file or directory; fix it and run again"):
         isolated((tmp_path / "absent").read_bytes)
-    with pytest.raises(ImageError, match=r"a fault in the builder:\n(.|\n)*ZeroDivisionError"):
+    with pytest.raises(ImageError, match=r"internal error in the builder:\n(.|\n)*ZeroDivisionError"):
         isolated(lambda: print(1 // 0))
-    with pytest.raises(ImageError, match="the build: was ended from outside; run again"):
+    with pytest.raises(ImageError, match="the build: was terminated from outside; run again"):
         isolated(lambda: os._exit(3))
     assert isolated(lambda: None) is None

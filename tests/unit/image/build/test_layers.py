@@ -76,7 +76,7 @@ def test_a_layer_is_built_into_the_cache(family, tmp_path):
         **request.inputs, "release_digests": {"a": "1"}, "source_date_epoch": 1_783_764_997
     }  # fmt: skip
     assert told[:3] == [
-        "layer base: installing 1 package and what they need",
+        "layer base: installing 1 package and dependencies",
         "layer base: users, files, services",
         "layer base: writing the squashfs",
     ]
@@ -97,7 +97,7 @@ def test_a_layer_of_two_kernels_is_refused(family, tmp_path):
     with pytest.raises(ImageError) as refused:
         build(tmp_path, replace(BASE, files=tuple(files)))
     assert str(refused.value) == (
-        "layer base: has 2 kernels: 6.1, 6.12; an image boots one; name one kernel package in packages"
+        "layer base: has 2 kernels: 6.1, 6.12; an image boots one kernel; list one kernel package in packages"
     )
     assert not (tmp_path / "cache/layers").exists()
 
@@ -166,8 +166,8 @@ def test_a_layer_of_the_cache_that_is_damaged_is_built_again(tmp_path, name, con
     with pytest.raises(ImageError) as refused:
         layers.built(tmp_path, REQUEST)
     assert str(refused.value) == (
-        f"layer base: {folder} was removed or cut short while the image was built; "
-        "leave node_image_cache_dir to the build, and run again"
+        f"layer base: {folder} was removed or truncated while the image was built; "
+        "do not change node_image_cache_dir during a build, and run again"
     )
     out = tmp_path / "out"
     out.mkdir()

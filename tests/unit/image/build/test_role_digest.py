@@ -103,7 +103,7 @@ def test_a_role_of_the_roles_path_or_of_a_folder(collection, tmp_path):
     ],
 )
 def test_a_role_that_is_nowhere_is_told_with_where_it_was_looked_for(collection, name, where):
-    what = f"^role {name}: it is nowhere where Ansible looks for roles{where}; install it on the build host"
+    what = f"^role {name}: Ansible does not find it{where}; install it on the build host"
     with pytest.raises(ImageError, match=what):
         role_digest.content_digest(name)
 

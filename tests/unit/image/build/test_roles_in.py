@@ -93,8 +93,8 @@ def test_without_roles_nothing_runs_and_without_python_nothing_can(root):
     with pytest.raises(ImageError) as refused:
         applied(root, [Role("a"), Role("b")])
     assert str(refused.value) == (
-        "layer gpu: there is no /usr/bin/python3 in the image, and Ansible's modules (of a, b) run on it; "
-        "add python3 to its packages (on Debian python3-apt too)"
+        "layer gpu: the image has no /usr/bin/python3, which Ansible's modules (of a, b) need; "
+        "add python3 to its packages (on Debian also python3-apt)"
     )
 
 
@@ -119,7 +119,7 @@ TASK = "TASK [d : Install it] ****\n"
         (TASK + "fatal: [gpu]: FAILED! => {cut", '"d : Install it" failed: {cut; fix the role or its variables'),
         (
             "[ERROR]: the role 'd' was not found in /roles\n",
-            "one of d is nowhere where Ansible looks for roles; install it on the build host, or correct its name",
+            "Ansible does not find one of the roles d; install it on the build host, or correct its name",
         ),
         (
             "[WARNING]: old\n[ERROR]: the file x was not found\n",
@@ -129,7 +129,7 @@ TASK = "TASK [d : Install it] ****\n"
             "the role stopped\n",
             "ansible-playbook for d failed: the role stopped; fix the role or its variables",
         ),
-        ("", "ansible-playbook for d failed: it said nothing; fix the role or its variables"),
+        ("", "ansible-playbook for d failed: no output; fix the role or its variables"),
     ],
 )
 def test_a_failure_names_the_task_and_its_reason(root, output, why):

@@ -73,7 +73,9 @@ def test_the_verity_tree_lies_behind_the_data_and_proves_them(tree):
 
 def test_a_veritysetup_that_tells_no_root_hash_is_told(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ImageError, match="layer site: veritysetup told no root hash: UUID: 1; install cryptsetup-bin"):
+    with pytest.raises(
+        ImageError, match="layer site: veritysetup printed no root hash: UUID: 1; install cryptsetup-bin"
+    ):
         squashfs.append_verity(tmp_path / "file", "", Tools(answer=lambda argv: "UUID: 1\n"))
 
 

@@ -62,7 +62,10 @@ def test_a_user_is_made_or_changed(root, user, command):
 @pytest.mark.parametrize(
     ("output", "said"),
     [
-        ("useradd: group 'gpu' does not exist\n", "useradd: group 'gpu' does not exist; create the group by a package"),
+        (
+            "useradd: group 'gpu' does not exist\n",
+            "useradd: group 'gpu' does not exist; create the group with a package",
+        ),
         ("chroot: failed\nto run\n", "chroot: failed / to run; add passwd to its packages"),
         ("\n", "it gave no reason; add passwd to its packages"),
     ],
@@ -117,7 +120,7 @@ def test_a_file_that_cannot_be_put_there_is_told(root):
     assert refused(root, files=(File("/etc/folder", content="", **OWN),)) == told
     told = f"layer site: file /etc/group/x: {root}/etc/group is not a folder in the image; correct the path"
     assert refused(root, files=(File("/etc/group/x", content="", **OWN),)) == told
-    told = "layer site: file /a: cannot read /nowhere/a: No such file or directory; give a file of the build host"
+    told = "layer site: file /a: cannot read /nowhere/a: No such file or directory; give a file on the build host"
     assert refused(root, files=(File("/a", source="/nowhere/a", **OWN),)) == told
     told = "layer site: file /a: there is no group wheel in the image; add the group, or correct its name"
     assert refused(root, files=(File("/a", content="", owner="ops", group="wheel"),)) == told

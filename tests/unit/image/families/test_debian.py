@@ -52,7 +52,7 @@ def test_another_release_than_the_pinned_one_is_refused():
 
 
 def test_an_archive_without_release_is_refused_with_its_address():
-    with pytest.raises(ImageError, match="http://c/debian/dists/sid/InRelease is not there"):
+    with pytest.raises(ImageError, match="http://c/debian/dists/sid/InRelease does not exist"):
         debian.release_digests(layer(Archive("http://c/debian", ("sid",), ("main",))), fetch)
 
 

@@ -42,8 +42,8 @@ def test_a_file_that_drips_is_given_up_with_its_name_and_rate(apt):
     assert apt.passes(WINDOW_S / 2, 600) is None
     error = apt.passes(WINDOW_S / 2, 600)
     assert str(error) == (
-        f"layer base: {DEB} was received with 20 bytes/s for 60 s, and 65536 are the least; give an archive that "
-        "answers faster in archives, and run again"
+        f"layer base: {DEB} was received at 20 bytes/s for 60 s, less than the minimum of 65536 bytes/s; use a "
+        "faster archive in archives, and run again"
     )
 
 

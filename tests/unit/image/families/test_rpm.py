@@ -115,8 +115,8 @@ def test_a_layer_without_packages_asks_dnf_for_nothing(tmp_path):
 
 def test_metadata_that_changed_meanwhile_is_refused(tmp_path):
     assert refused(tmp_path, fetched=(LIST, b"other")) == (
-        "layer base: http://b/extra/repodata/repomd.xml was changed meanwhile: dnf did not get the one with sha256 "
-        f"{REPOMD}; run again; take a snapshot where the archive changes often"
+        "layer base: http://b/extra/repodata/repomd.xml was changed during the build: dnf did not get the one with "
+        f"sha256 {REPOMD}; run again; if the archive changes often, use a snapshot"
     )
 
 
@@ -139,7 +139,7 @@ def test_metadata_that_changed_meanwhile_is_refused(tmp_path):
 )
 def test_an_archive_that_cannot_be_read_is_named(tmp_path, output, said):
     assert refused(tmp_path, makecache=(1, output)) == (
-        f"layer base: {said} correct its url, or see that its server answers"
+        f"layer base: {said} correct its url, or check that its server answers"
     )
 
 
@@ -152,16 +152,16 @@ def test_an_archive_that_cannot_be_read_is_named(tmp_path, output, said):
         ),
         (
             "Package hello-1-1.noarch.rpm is not signed\nError: GPG check FAILED\n",
-            "the signature of hello-1-1.noarch.rpm is not by a key of the archive's keyring; give the keyring",
+            "hello-1-1.noarch.rpm is not signed by a key in the archive's keyring; give the archive's keyring",
         ),
         (
             "Public key for hello-1-1.noarch.rpm is not installed\n",
-            "the signature of hello-1-1.noarch.rpm is not by a key of the archive's keyring; give the keyring",
+            "hello-1-1.noarch.rpm is not signed by a key in the archive's keyring; give the archive's keyring",
         ),
-        ("Error: GPG check FAILED\n", "the signature of a package is not by a key of the archive's keyring; give the"),
+        ("Error: GPG check FAILED\n", "a package is not signed by a key in the archive's keyring; give the archive's"),
         (
             "The GPG keys listed for the repository are not correct for this package.\n",
-            "the signature of a package is not by a key of the archive's keyring; give the",
+            "a package is not signed by a key in the archive's keyring; give the archive's",
         ),
         ("x\nError: conflict\n", "dnf failed: Error: conflict; correct the packages or the archives"),
     ],
@@ -222,7 +222,7 @@ def test_what_dnf_and_rpm_leave_is_removed_and_no_data_with_it(tmp_path, databas
 
 def test_another_metadata_than_the_pinned_one_is_refused():
     with pytest.raises(
-        ImageError, match=rf"^layer base: http://b/extra/repodata/repomd.xml has .*, and {REPOMD} is pinned"
+        ImageError, match=rf"^layer base: http://b/extra/repodata/repomd.xml has .*, but {REPOMD} is pinned"
     ):
         rpm.release_digests(replace(BASE, archives=(PINNED,)), lambda url: b"other")
     assert rpm.release_digests(replace(BASE, archives=(PINNED,)), lambda url: LIST) == {

@@ -97,5 +97,5 @@ def test_busybox_unpacks_it(tmp_path):
 
 
 def test_a_path_twice_is_refused():
-    with pytest.raises(ValueError, match="init is there twice"):
+    with pytest.raises(ValueError, match="init occurs twice"):
         cpio.archive([*ENTRIES, cpio.folder("init")], epoch=1)

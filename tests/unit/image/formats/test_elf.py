@@ -56,5 +56,5 @@ def test_what_is_no_such_file(data):
 def test_a_file_that_is_cut_short(length):
     """A file that ends in its headers, or in the data that they refer to, is not read as one without libraries."""
     data = Path("/bin/ls").read_bytes()
-    with pytest.raises(ValueError, match="the file is cut short"):
+    with pytest.raises(ValueError, match="the file is truncated"):
         elf.needs(data[:length])

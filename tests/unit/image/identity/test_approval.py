@@ -120,7 +120,7 @@ def test_the_systems_own_authorities_certify_no_tpm(maker, tpms, tmp_path, monke
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(None, "No such file or directory; give a file that is there"), (b"DER", "it has no certificate in PEM; convert")],
+    [(None, "No such file or directory; give a file that exists"), (b"DER", "it has no certificate in PEM; convert")],
 )
 def test_a_file_without_authorities_is_refused(tpms, tmp_path, content, why):
     path = tmp_path / "ca.pem"
@@ -154,7 +154,7 @@ def test_what_approves_a_tpm(tpms):
     for given, why in (
         ((None, None, [fingerprint], None), "its fingerprint is in node_identity_approved"),
         ((None, other, [fingerprint], None), "its fingerprint is in node_identity_approved"),
-        ((None, ek, [], None), "it is the enrolled one"),
+        ((None, ek, [], None), "it is the enrolled key"),
         ((certificate, None, [], lambda _data: ""), "its certificate verifies against node_identity_tpm_ca"),
     ):
         assert approval.decide("bm01", ek, *given) == Approval(True, fingerprint, why)
@@ -166,20 +166,22 @@ def test_another_key_than_the_enrolled_one_is_refused_even_with_a_certificate(tp
     with pytest.raises(ImageError) as caught:
         approval.decide("bm01", ek, certificate, tpms["bm01"][0], [], lambda _data: "")
     assert str(caught.value) == (
-        "node bm01: its TPM has another endorsement key than node_identity_ek; see whether the board was changed or "
-        "this is another machine; if it is right, put its fingerprint "
+        "node bm01: the endorsement key of its TPM differs from node_identity_ek; check whether the board was replaced "
+        "or this is another machine; if the key is right, put its fingerprint "
         f"{identity.ek_digest(ek)} into node_identity_approved, and its key into node_identity_ek"
     )
 
 
 def test_a_certificate_of_another_key_is_refused(tpms):
-    with pytest.raises(ImageError, match="node bm01: the TPM's certificate is of another key; do not enrol it before"):
+    with pytest.raises(ImageError, match="node bm01: the TPM's certificate is for another key; do not enrol it before"):
         approval.decide("bm01", tpms["bm01"][0], tpms["laptop"][1], None, [], None)
 
 
 @pytest.mark.parametrize("fingerprint", ["", "5d0c", "A" * 64, 7])
 def test_what_is_no_fingerprint_is_refused(tpms, fingerprint):
-    with pytest.raises(ImageError, match="which is no fingerprint; give the 64 hexadecimal digits that the enrolment"):
+    with pytest.raises(
+        ImageError, match="which is not a fingerprint; give the 64 hexadecimal digits that the enrolment"
+    ):
         approval.decide("bm01", tpms["bm01"][0], None, None, [fingerprint], None)
 
 
@@ -197,4 +199,4 @@ def test_the_module(maker, tpms, capsys):
     assert call(node="bm01", ek=ek)["approved"] is False
     assert call(node="bm01", ek=ek, enrolled=ek)["approved"] is True
     assert "its certificate is not base64" in call(node="bm01", ek=ek, certificate="@")["msg"]
-    assert "node bm01: not an endorsement key" in call(node="bm01", ek="AAAA")["msg"]
+    assert "node bm01: not an RSA 2048 endorsement key" in call(node="bm01", ek="AAAA")["msg"]

@@ -110,12 +110,14 @@ def test_nodes_are_removed_by_name_and_others_are_told(site):
 
 
 def test_what_contradicts_itself_is_refused_before_anything_is_touched(site):
-    with pytest.raises(ImageError, match="node bm01: its bundle is to be written and removed"):
+    with pytest.raises(ImageError, match="node bm01: its bundle is to be both written and removed"):
         site.ensure(ONE, TWO, removed=["bm01"])
-    with pytest.raises(ImageError, match="node bm01: is there twice"):
+    with pytest.raises(ImageError, match="node bm01: is listed twice"):
         site.ensure(ONE, given("bm01", 0xA9))
     with pytest.raises(ImageError, match="node bm02: has the endorsement key of node bm01"):
         site.ensure(ONE, given("bm02", 0xA7))
-    with pytest.raises(ImageError, match=rf"node bm01: its bundle has \d+ bytes, {identity.LARGEST_BUNDLE_BYTES} is"):
+    with pytest.raises(
+        ImageError, match=rf"node bm01: its bundle has \d+ bytes, the maximum is {identity.LARGEST_BUNDLE_BYTES};"
+    ):
         site.ensure(given("bm01", 0xA7, "x" * identity.LARGEST_BUNDLE_BYTES))
     assert site.files() == {}

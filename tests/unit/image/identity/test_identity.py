@@ -71,7 +71,7 @@ def test_an_endorsement_key_is_read():
     ],
 )
 def test_no_other_key_is_an_endorsement_key(data):
-    with pytest.raises(ImageError, match="node bm01: not an endorsement key"):
+    with pytest.raises(ImageError, match="node bm01: not an RSA 2048 endorsement key"):
         identity.read_ek(base64.b64encode(data).decode(), "node bm01")
 
 
@@ -88,11 +88,11 @@ def test_what_is_not_base64_is_refused(text):
         ({"path": "/etc/../token"}, "is not an absolute path"),
         ({"path": "/etc/a token"}, "is not an absolute path"),
         ({"path": "/etc/token\n0600"}, "is not an absolute path"),
-        ({"path": "/proc/sysrq-trigger"}, "in the kernel's own file systems"),
-        ({"mode": "4755"}, "is not of octal digits"),
-        ({"mode": "384"}, "is not of octal digits"),
-        ({"owner": "root root"}, "is no name"),
-        ({"group": ""}, "is no name"),
+        ({"path": "/proc/sysrq-trigger"}, "in a file system of the kernel"),
+        ({"mode": "4755"}, "is not an octal number"),
+        ({"mode": "384"}, "is not an octal number"),
+        ({"owner": "root root"}, "is not a valid name"),
+        ({"group": ""}, "is not a valid name"),
         ({"content": "\ud800"}, "is not UTF-8 text"),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_bad_file_is_refused_without_its_content(change, why):
 
 @pytest.mark.parametrize(
     ("second", "why"),
-    [({}, "/etc/token is there twice"), ({"path": "/etc/token/a"}, "/etc/token is a file and the folder of")],
+    [({}, "/etc/token is given twice"), ({"path": "/etc/token/a"}, "/etc/token is both a file and a parent folder of")],
 )
 def test_two_files_that_exclude_each_other_are_refused(second, why):
     with pytest.raises(ImageError, match=why):

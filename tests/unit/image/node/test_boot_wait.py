@@ -30,9 +30,9 @@ def seen(boot_id="new", uptime_s=20.0, state="running"):
         (seen(uptime_s=25), ""),
         (seen(state="degraded"), ""),
         (seen(state="starting"), "has booted, systemd is starting"),
-        (seen("old", 20), "still runs the boot from before"),
+        (seen("old", 20), "is still in the previous boot"),
         # The node's previous boot is unknown: a boot that began before the restart is not new.
-        (seen(uptime_s=26), "still runs the boot from before"),
+        (seen(uptime_s=26), "is still in the previous boot"),
         (Reading(why="no route"), "does not answer yet (no route)"),
     ],
 )
@@ -48,7 +48,7 @@ def test_the_phases_of_a_restart(reading, words):
         (
             seen("old"),
             30,
-            "bm01: still runs the boot from before 31 s after the restart, whatever its BMC answered; "
+            "bm01: is still in the previous boot 31 s after the restart, whatever its BMC answered; "
             "check that node_boot_bmc names this node's BMC and system, and read the BMC's event log",
         ),
         (

@@ -92,10 +92,10 @@ def test_rpm():
     layer = read_images({"node": {"layer": "base"}}, {"base": rpm})["node"].layers[0]
     assert layer.distribution == "rocky"
     for change, words in (
-        ({"architecture": "amd64"}, "there are x86_64, aarch64"),
-        ({"archives": [{"url": "file:///srv/repo"}]}, "nothing proves its packages"),
+        ({"architecture": "amd64"}, "valid values: x86_64, aarch64"),
+        ({"archives": [{"url": "file:///srv/repo"}]}, "nothing verifies its packages"),
         ({"archives": [{"url": "file:///srv/repo", "keyring": "/k", "suites": ["9"]}]}, "has no suites"),
-        ({"archives": [{"url": "file:///srv/repo", "release_sha256": {"9": "d" * 64}}]}, "there are repomd"),
+        ({"archives": [{"url": "file:///srv/repo", "release_sha256": {"9": "d" * 64}}]}, "valid keys: repomd"),
     ):
         with pytest.raises(ImageError, match=words):
             read_images({}, {"base": {**rpm, **change}})
@@ -123,43 +123,46 @@ def image(setting, value):
     [
         (
             at("base.distribution", "slackware"),
-            "layer base: distribution 'slackware' is unknown; there are debian",
+            "layer base: distribution 'slackware' is unknown; valid values: debian",
         ),
-        (at("base.distribution", ["debian"]), "layer base: distribution ['debian'] is not a text"),
-        (at("base.suite", 12), "layer base: suite 12 is not a text; give one, in quotes"),
-        (at("base.suite", "../x"), "suite '../x' is not a name"),
-        (at("base.architecture", "x86_64"), "layer base: architecture 'x86_64' is unknown to debian; there are amd64"),
+        (at("base.distribution", ["debian"]), "layer base: distribution ['debian'] is not text"),
+        (at("base.suite", 12), "layer base: suite 12 is not text; give text, in quotes"),
+        (at("base.suite", "../x"), "suite '../x' is not a valid name"),
+        (
+            at("base.architecture", "x86_64"),
+            "layer base: architecture 'x86_64' is unknown to debian; valid values: amd64",
+        ),
         (at("base.archives", []), "layer base: it has no parent and no archives"),
         (at("base.packages", None), "layer base: it has no parent and no packages"),
-        (at("gpu.parent", "bases"), "layer gpu: its parent 'bases' is not there; define it in node_image_layers"),
-        (at("gpu.parent", ["base"]), "layer gpu: its parent ['base'] is not there"),
+        (at("gpu.parent", "bases"), "layer gpu: its parent 'bases' is not defined; define it in node_image_layers"),
+        (at("gpu.parent", ["base"]), "layer gpu: its parent ['base'] is not defined"),
         (at("gpu.parent", None), "layer gpu: it has no parent and no distribution"),
         (at("base.parent", "site"), "is on top of itself: base -> site -> gpu -> base"),
         (at("base.parent", "base"), "layer base: is on top of itself: base -> base"),
-        (at("gpu.suite", "bookworm"), "layer gpu: it says suite, which a layer has from its parent base"),
+        (at("gpu.suite", "bookworm"), "layer gpu: it sets suite, which a layer has from its parent base"),
         (at("gpu.colour", "red"), "layer gpu: unknown setting 'colour'; valid settings: architecture, archives"),
         (at("gpu", ["base"]), "layer gpu: not a dictionary"),
-        (at("Base", {}), "layer 'Base': not a name"),
-        (at("base.archives.0.url", "ftp://x"), "layer base: archives[0]: url 'ftp://x' is not one of http"),
+        (at("Base", {}), "layer 'Base': not a valid name"),
+        (at("base.archives.0.url", "ftp://x"), "layer base: archives[0]: url 'ftp://x' is not an http"),
         (at("base.archives.0.url", "http://me:secret@x/"), "without user and password"),
         (at("base.archives.0.suites", []), "archives[0]: it has no suites"),
         (at("base.archives.0.components", []), "archives[0]: it has no components"),
-        (at("gpu.archives.0.components", ["main"]), "suite './' is a flat archive's"),
+        (at("gpu.archives.0.components", ["main"]), "suite './' is a flat archive"),
         (at("base.archives.0.keyring", "key.gpg"), "keyring 'key.gpg' is not an absolute path"),
         (at("base.archives.0.keyring", "/a] http://b/"), "is not an absolute path without spaces and brackets"),
         (at("base.archives.0.keyring", "/a\n[evil]"), "is not an absolute path without spaces and brackets"),
         # apt-get(8) would remove a package whose name ends with a hyphen.
-        (at("gpu.packages", ["nano-"]), "packages: 'nano-' is not a name"),
-        (at("gpu.packages", ["nano=7.2-"]), "packages: 'nano=7.2-' is not a name"),
-        (at("base.archives.0.release_sha256", {"sid": "a" * 64}), "release_sha256 is of 'sid', which is not there"),
+        (at("gpu.packages", ["nano-"]), "packages: 'nano-' is not a valid name"),
+        (at("gpu.packages", ["nano=7.2-"]), "packages: 'nano=7.2-' is not a valid name"),
+        (at("base.archives.0.release_sha256", {"sid": "a" * 64}), "release_sha256 has the unknown key 'sid'"),
         (at("base.archives.0.release_sha256", {"bookworm": "sha256:1"}), "release_sha256 of bookworm is 'sha256:1'"),
         (at("gpu.packages", "bash"), "layer gpu: packages is not a list"),
-        (at("gpu.packages", ["bash zsh"]), "layer gpu: packages: 'bash zsh' is not a name"),
-        (at("gpu.packages", ["--allow-unauthenticated"]), "'--allow-unauthenticated' is not a name"),
-        (at("gpu.packages", ["bash,zsh"]), "'bash,zsh' is not a name"),
-        (at("gpu.packages", ["bash", "bash"]), "packages: bash is there twice"),
-        (at("gpu.files.0.mode", "rw-r--r--"), "layer gpu: files[0]: mode 'rw-r--r--' is not a text of octal digits"),
-        (at("gpu.files.0.mode", 0o644), 'mode 420 is not a text of octal digits; quote it: "0644"'),
+        (at("gpu.packages", ["bash zsh"]), "layer gpu: packages: 'bash zsh' is not a valid name"),
+        (at("gpu.packages", ["--allow-unauthenticated"]), "'--allow-unauthenticated' is not a valid name"),
+        (at("gpu.packages", ["bash,zsh"]), "'bash,zsh' is not a valid name"),
+        (at("gpu.packages", ["bash", "bash"]), "packages: bash is listed twice"),
+        (at("gpu.files.0.mode", "rw-r--r--"), "layer gpu: files[0]: mode 'rw-r--r--' is not a string of octal digits"),
+        (at("gpu.files.0.mode", 0o644), 'mode 420 is not a string of octal digits; quote it: "0644"'),
         (at("gpu.files.0.mode", "0888"), "mode '0888' is not"),
         (at("gpu.files.0.path", "etc/motd"), "path 'etc/motd' is not an absolute path"),
         (at("gpu.files.0.path", "/etc/../motd"), "is not an absolute path"),
@@ -167,24 +170,24 @@ def image(setting, value):
         (at("gpu.files.0.path", "/var/run/motd"), "/var/run/motd would be hidden"),
         (at("gpu.files.0.path", "/etc/ssh/ssh_host_rsa_key"), "would be the same on every node"),
         *[
-            (at("gpu.files.0.path", path), f"{path} would be taken out of the image again")
+            (at("gpu.files.0.path", path), f"{path} would be removed from the image again")
             for path in ("/var/log/site/x", "/var/cache/x", "/root/.cache/deep/x", "/etc/munge/munge.key", "/vmlinuz")
         ],
         (at("gpu.files.0.path", "/etc/limits"), "files[1]: /etc/limits is given twice"),
         (
             at("gpu.files.0.path", "/etc/limits/motd"),
-            "/etc/limits is a file and the folder of /etc/limits/motd",
+            "/etc/limits is both a file and a parent folder of /etc/limits/motd",
         ),
         (at("gpu.files.0.source", "/x"), "/etc/motd has both content and source"),
         (at("gpu.files.0.content", None), "/etc/motd has neither content nor source"),
-        (at("gpu.files.0.content", {"a": 1}), "the content or source of /etc/motd is not a text"),
+        (at("gpu.files.0.content", {"a": 1}), "the content or source of /etc/motd is not text"),
         (at("gpu.files.0.content", "\ud800"), "the content of /etc/motd is not UTF-8"),
         (at("gpu.files.1.source", "limits"), "source 'limits' is not an absolute path"),
-        (at("gpu.files.0.owner", "Bad User"), "owner 'Bad User' is not a name"),
-        (at("gpu.users.0.name", "Admin"), "layer gpu: users[0]: user name 'Admin' is none"),
-        (at("gpu.users.0.name", "-rf"), "user name '-rf' is none"),
-        (at("gpu.users.0.name", "a" * 33), "is none"),
-        (at("gpu.users.0.groups", ["su do"]), "groups: 'su do' is not a name"),
+        (at("gpu.files.0.owner", "Bad User"), "owner 'Bad User' is not a valid name"),
+        (at("gpu.users.0.name", "Admin"), "layer gpu: users[0]: user name 'Admin' is not valid"),
+        (at("gpu.users.0.name", "-rf"), "user name '-rf' is not valid"),
+        (at("gpu.users.0.name", "a" * 33), "is not valid"),
+        (at("gpu.users.0.groups", ["su do"]), "groups: 'su do' is not a valid name"),
         (at("gpu.users.0.shell", "bash"), "shell 'bash' of user admin is not an absolute path"),
         (at("gpu.users.0.authorized_keys", KEY), "authorized_keys of user admin is not a list"),
         (
@@ -193,10 +196,10 @@ def image(setting, value):
         ),
         (at("gpu.users.0.authorized_keys", [f"{KEY}\n{KEY}"]), "is not a public key on one line"),
         (at("gpu.users", [{"name": "a"}, {"name": "a"}]), "user a is given twice"),
-        (at("gpu.services.enabled", ["ssh me"]), "layer gpu: services: enabled: 'ssh me' is not a name"),
-        (at("gpu.services.masked", ["ssh.service"]), "services: ssh.service is enabled and masked"),
+        (at("gpu.services.enabled", ["ssh me"]), "layer gpu: services: enabled: 'ssh me' is not a valid name"),
+        (at("gpu.services.masked", ["ssh.service"]), "services: ssh.service is both enabled and masked"),
         (at("gpu.services.started", []), "services: unknown setting 'started'"),
-        (at("gpu.roles.0.name", "../gpu_host"), "roles[0]: role '../gpu_host' is not a name"),
+        (at("gpu.roles.0.name", "../gpu_host"), "roles[0]: role '../gpu_host' is not a valid name"),
         (at("gpu.roles.0.vars", ["x"]), "vars is not a dictionary"),
         (at("gpu.roles.0.vars", {"x": {1, 2}}), "vars of role sailloft.fleet.gpu_host are not plain data"),
         (at("gpu.kernel_arguments", ["console=ttyS0 quiet"]), "kernel argument 'console=ttyS0 quiet' has white space"),
@@ -206,15 +209,18 @@ def image(setting, value):
         (at("gpu.kernel_arguments", ["&&"]), "cannot be passed on by iPXE"),
         (at("gpu.kernel_arguments", ['x="1"']), "cannot be passed on by iPXE"),
         (at("gpu.kernel_arguments", ["sailloft.image=1"]), "'sailloft.image=1' is set at boot"),
-        (image("layer", "sites"), "image plain: its layer 'sites' is not there; define it in node_image_layers"),
-        (image("layer", None), "image plain: its layer None is not there"),
+        (image("layer", "sites"), "image plain: its layer 'sites' is not defined; define it in node_image_layers"),
+        (image("layer", None), "image plain: its layer None is not defined"),
         (image("writable_mib", 0), "image plain: writable_mib 0 is not a whole number of at least 16"),
         (image("writable_mib", True), "writable_mib True is not a whole number"),
         (image("writable_mib", "1024"), "writable_mib '1024' is not a whole number"),
         (image("kernel_arguments", ["a b"]), "image plain: kernel argument 'a b' has white space"),
-        (image("kernel_arguments", ["a=" + 8 * "x"] * 141), "image plain: its kernel arguments take 1564 bytes; leave"),
+        (
+            image("kernel_arguments", ["a=" + 8 * "x"] * 141),
+            "image plain: its kernel arguments take 1564 bytes; remove",
+        ),
         (image("size", 1), "image plain: unknown setting 'size'"),
-        (lambda images, layers: images.update({"../x": {"layer": "base"}}), "image '../x': not a name"),
+        (lambda images, layers: images.update({"../x": {"layer": "base"}}), "image '../x': not a valid name"),
     ],
 )
 def test_what_is_refused(change, told):
@@ -344,7 +350,7 @@ def test_a_file_is_the_same_however_it_was_given():
 
 @pytest.mark.parametrize("contents", [{}, {"/etc/limits": "b" * 64}, {**CONTENTS, "/etc/motd": "b" * 64}])
 def test_a_digest_that_is_missing_or_too_many_is_refused(contents):
-    with pytest.raises(ImageError, match="layer gpu: digests of its files and roles are missing or too many"):
+    with pytest.raises(ImageError, match="layer gpu: digests of its files and roles are missing or superfluous"):
         key(contents=contents)
 
 

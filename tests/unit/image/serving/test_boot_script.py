@@ -106,7 +106,7 @@ def test_command_lines_that_the_kernel_would_cut_are_refused():
     most = max(count for count in range(1, 512) if not refused(lambda count=count: script(count)))
     assert 1980 < len(command_line(image, "a" * 64, script(most))) <= 2047
     with pytest.raises(
-        ImageError, match=r"node node1: its kernel arguments, servers and report take 512 bytes .* 511 are"
+        ImageError, match=r"node node1: its kernel arguments, servers and report take 512 bytes .* 511 bytes"
     ):
         script(most + 1)
 
@@ -151,15 +151,18 @@ def test_nodes_begin_at_different_servers_and_pause_differently():
         # YAML reads 52:54:00:00:00:01 without quotes as this number (base 60).
         (
             {"mac": 41135040001},
-            "41135040001 is not the MAC address of a NIC; give six pairs, as .*, in quotes",
+            "41135040001 is not the MAC address of a NIC; give six pairs, like .*, in quotes",
         ),
         ({"mac": "ff:ff:ff:ff:ff:ff"}, "is not the MAC address of a NIC"),
         ({"mac": "00:00:00:00:00:00"}, "is not the MAC address of a NIC"),
-        ({"name": "Node_1"}, "node 'Node_1': not a host's name"),
-        ({"channel": "absent"}, "channel absent, which node1 would boot: .* has no such channel; there are stable"),
-        ({"channel": "../x"}, "'../x': not a name"),
-        ({"channel": None}, "node node1: needs a channel or a digest"),
-        ({"digest": "a" * 64}, "node node1: needs a channel or a digest, one of them"),
+        ({"name": "Node_1"}, "node 'Node_1': not a valid host name"),
+        (
+            {"channel": "absent"},
+            "channel absent, which node1 would boot: .* has no such channel; existing channels: stable",
+        ),
+        ({"channel": "../x"}, "'../x': not a valid name"),
+        ({"channel": None}, "node node1: needs either a channel or a digest"),
+        ({"digest": "a" * 64}, "node node1: needs either a channel or a digest"),
         ({"channel": None, "digest": "a" * 64}, f"node node1: store .* has no image {'a' * 64}"),
         ({"channel": None, "digest": "abc"}, "node node1: 'abc' is not a digest"),
         ({"kernel_arguments": ["a b"]}, "kernel argument 'a b' cannot be passed on by iPXE"),
@@ -180,7 +183,7 @@ def test_bad_nodes_are_refused_and_nothing_is_touched(store, changed, said):
 def test_two_nodes_of_one_address_or_name_are_refused(store):
     with pytest.raises(ImageError, match="node other: has the MAC address 52-54-00-aa-bb-01 of node node1"):
         node_scripts.ensure(store, [node(), node(name="other", mac="52-54-00-aa-BB-01")], False)
-    with pytest.raises(ImageError, match="node node1: is there twice"):
+    with pytest.raises(ImageError, match="node node1: is listed twice"):
         node_scripts.ensure(store, [node(), node(mac="52:54:00:aa:bb:02")], False)
     assert scripts(store) == {}
 
@@ -253,9 +256,9 @@ def test_scripts_are_removed_by_name_alone(store):
     change = node_scripts.ensure(store, [], False, removed=["node3", "node9"])
     assert (change.written, change.removed) == ({}, ("52-54-00-aa-bb-03",))
     assert set(scripts(store)) == {"52-54-00-aa-bb-01", "52-54-00-aa-bb-02"}
-    with pytest.raises(ImageError, match="node node1: its script is to be written and removed; take it out of"):
+    with pytest.raises(ImageError, match="node node1: its script is to be both written and removed; remove it from"):
         node_scripts.ensure(store, [node(1)], False, removed=["node1"])
-    with pytest.raises(ImageError, match=r"node '\.\./x': not a host's name"):
+    with pytest.raises(ImageError, match=r"node '\.\./x': not a valid host name"):
         node_scripts.ensure(store, [], False, removed=["../x"])
 
 
@@ -273,8 +276,8 @@ def test_a_nic_that_another_node_boots_by_is_refused_and_moves_with_both_nodes(s
     with pytest.raises(ImageError) as caught:
         node_scripts.ensure(store, [moved], False)
     assert str(caught.value) == (
-        "node node1: its MAC address 52-54-00-aa-bb-02 has the script of node node2; correct node_boot_mac, run for "
-        "both nodes, or, where that node is gone, name it in node_boot_removed"
+        "node node1: the script of its MAC address 52-54-00-aa-bb-02 belongs to node node2; correct node_boot_mac, run "
+        "for both nodes, or, if that node is gone, name it in node_boot_removed"
     )
     assert scripts(store) == before
     node_scripts.ensure(store, [moved, node(2, mac="52:54:00:aa:bb:01")], False)

@@ -19,8 +19,8 @@ def problems(*nodes, **changed):
 @pytest.mark.parametrize(
     ("node", "said"),
     [
-        ({"name": "bm 02"}, "node 'bm 02': not a host's name"),
-        ({"name": None}, "node None: not a host's name"),
+        ({"name": "bm 02"}, "node 'bm 02': not a valid host name"),
+        ({"name": None}, "node None: not a valid host name"),
         ({"mac": "52:54:00:aa:bb"}, "node bm02: '52:54:00:aa:bb' is not the MAC address of a NIC"),
         ({"mac": "any\nlog-dhcp"}, "node bm02: 'any\\nlog-dhcp' is not the MAC address of a NIC"),
         ({"mac": "01:00:5e:00:00:01"}, "node bm02: '01:00:5e:00:00:01' is not the MAC address of a NIC"),
@@ -33,9 +33,9 @@ def problems(*nodes, **changed):
         ({"address": None}, "node bm02 has the address (none)"),
         ({"address": "10.9.0.256"}, "node bm02 has the address 10.9.0.256, give an IPv4 address"),
         ({"address": "10.9.0.012"}, "node bm02 has the address 10.9.0.012, give an IPv4 address"),
-        ({"address": "10.9.1.12"}, "node bm02 has the address 10.9.1.12, which is no host's in 10.9.0.0/24"),
-        ({"address": "10.9.0.0"}, "node bm02 has the address 10.9.0.0, which is no host's in 10.9.0.0/24"),
-        ({"address": "10.9.0.255"}, "node bm02 has the address 10.9.0.255, which is no host's in 10.9.0.0/24"),
+        ({"address": "10.9.1.12"}, "node bm02 has the address 10.9.1.12, which is not a host address in 10.9.0.0/24"),
+        ({"address": "10.9.0.0"}, "node bm02 has the address 10.9.0.0, which is not a host address in 10.9.0.0/24"),
+        ({"address": "10.9.0.255"}, "node bm02 has the address 10.9.0.255, which is not a host address in 10.9.0.0/24"),
         ({"address": "10.9.0.1"}, "node bm02 has the address 10.9.0.1, which is a boot server's"),
         ({"address": "10.9.0.2"}, "node bm02 has the address 10.9.0.2, which is a boot server's"),
         ({"address": "10.9.0.254"}, "node bm02 has the address 10.9.0.254, which is the gateway's"),
@@ -52,7 +52,7 @@ def test_a_node_that_would_get_no_answer_is_named_once(node, said):
     ("changed", "said"),
     [
         ({"address": "10.9.0.256"}, "boot_server_address is 10.9.0.256"),
-        ({"address": "10.9.0.255"}, "boot_server_address is 10.9.0.255, which is no host's in 10.9.0.0/24"),
+        ({"address": "10.9.0.255"}, "boot_server_address is 10.9.0.255, which is not a host address in 10.9.0.0/24"),
         ({"netmask": "255.255.0.255"}, "boot_server_netmask is 255.255.0.255"),
         ({"netmask": "0.0.0.0"}, "boot_server_netmask is 0.0.0.0"),
         ({"netmask": "24"}, "boot_server_netmask is 24"),
@@ -69,9 +69,10 @@ def test_what_is_wrong_with_the_server_is_said_once(changed, said):
     assert found[0].startswith(said)
 
 
-GIVE = "is no subnet, give {network: ADDRESS/BITS, gateway: ADDRESS}, and nothing else"
+GIVE = "is not a subnet, give {network: ADDRESS/BITS, gateway: ADDRESS}, and nothing else"
 ELSEWHERE = (
-    "which is no host's in any of 10.9.0.0/24, 10.9.16.0/20; correct the address (ansible_host) or boot_server_subnets"
+    "which is not a host address in any of 10.9.0.0/24, 10.9.16.0/20; correct the address (ansible_host) "
+    "or boot_server_subnets"
 )
 RACK = {"network": "10.9.16.0/20", "gateway": "10.9.16.1"}
 
@@ -93,19 +94,19 @@ RACK = {"network": "10.9.16.0/20", "gateway": "10.9.16.1"}
         ),
         (
             [{**RACK, "network": "10.9.16.0"}],
-            "boot_server_subnets: '10.9.16.0' is no network, give ADDRESS/BITS, as 10.9.16.0/20",
+            "boot_server_subnets: '10.9.16.0' is not a network, give ADDRESS/BITS, like 10.9.16.0/20",
         ),
         (
             [{**RACK, "network": "10.9.16.0/255.255.240.0"}],
-            "boot_server_subnets: '10.9.16.0/255.255.240.0' is no network, give ADDRESS/BITS, as 10.9.16.0/20",
+            "boot_server_subnets: '10.9.16.0/255.255.240.0' is not a network, give ADDRESS/BITS, like 10.9.16.0/20",
         ),
         (
             [{**RACK, "network": "10.9.16.0/31"}],
-            "boot_server_subnets: '10.9.16.0/31' is no network, give ADDRESS/BITS, as 10.9.16.0/20",
+            "boot_server_subnets: '10.9.16.0/31' is not a network, give ADDRESS/BITS, like 10.9.16.0/20",
         ),
         (
             [{**RACK, "network": "10.9.16.1/20"}],
-            "boot_server_subnets: '10.9.16.1/20' begins with a host's address, give 10.9.16.0/20, if that is meant",
+            "boot_server_subnets: '10.9.16.1/20' begins with a host address, give 10.9.16.0/20 if that is meant",
         ),
         (
             [{**RACK, "gateway": "router"}],
@@ -145,7 +146,7 @@ def test_a_subnet_that_cannot_be_served_is_refused_in_one_error(subnets, said):
             "10.9.16.0",
             f"node bm02 has the address 10.9.16.0, {ELSEWHERE}",
         ),
-        ("10.9.16.1", "node bm02 has the address 10.9.16.1, which is a gateway's, give it its own"),
+        ("10.9.16.1", "node bm02 has the address 10.9.16.1, which is a gateway's, give the node its own"),
     ],
 )
 def test_a_node_outside_of_all_networks_or_at_a_gateways_address_is_refused(address, said):
@@ -155,11 +156,11 @@ def test_a_node_outside_of_all_networks_or_at_a_gateways_address_is_refused(addr
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"interface": "eth1,eth2"}, "boot_server_interface: 'eth1,eth2' is not possible, name one interface, as eth1"),
-        ({"interface": "eth*"}, "boot_server_interface: 'eth*' is not possible, name one interface, as eth1"),
+        ({"interface": "eth1,eth2"}, "boot_server_interface: 'eth1,eth2' is not valid, name one interface, like eth1"),
+        ({"interface": "eth*"}, "boot_server_interface: 'eth*' is not valid, name one interface, like eth1"),
         (
             {"interface": "a-name-of-16-chr"},
-            "boot_server_interface: 'a-name-of-16-chr' is not possible, name one interface, as eth1",
+            "boot_server_interface: 'a-name-of-16-chr' is not valid, name one interface, like eth1",
         ),
         ({"interface": ""}, "boot_server_interface: the text is empty, leave the setting out, or give it a value"),
         ({"http_port": 0}, "boot_server_http_port: 0 is not possible, use a whole number from 1 to 65535"),
@@ -171,11 +172,11 @@ def test_a_node_outside_of_all_networks_or_at_a_gateways_address_is_refused(addr
         ({"store_dir": "srv"}, "boot_server_store_dir: 'srv' is not an absolute path, begin it with '/'"),
         (
             {"store_dir": "/srv;"},
-            "boot_server_store_dir: '/srv;' is not possible, use letters, digits, '/', '.', '_' and '-'",
+            "boot_server_store_dir: '/srv;' is not valid, use letters, digits, '/', '.', '_' and '-'",
         ),
         (
             {"tftp_dir": "/srv/$x"},
-            "boot_server_tftp_dir: '/srv/$x' is not possible, use letters, digits, '/', '.', '_' and '-'",
+            "boot_server_tftp_dir: '/srv/$x' is not valid, use letters, digits, '/', '.', '_' and '-'",
         ),
         (
             {"tftp_dir": "/srv/\nuser root"},
@@ -210,5 +211,5 @@ def test_good_input_has_no_problem():
 
 
 def test_what_are_no_nodes_is_refused():
-    with pytest.raises(AnsibleFilterError, match="no list of dictionaries"):
+    with pytest.raises(AnsibleFilterError, match="not a list of dictionaries"):
         problems("bm01")

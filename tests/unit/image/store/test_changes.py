@@ -73,7 +73,7 @@ def test_what_a_reviewer_reads():
         "    layer base: 9.0 MB, unchanged",
         "  ~ layer gpu: 5.0 MB -> 5.5 MB",
         "    total: 14.0 MB -> 14.5 MB",
-        "    to fetch for who has the old image: 5.5 MB",
+        "    to fetch if the old image is there: 5.5 MB",
     ]
     assert found["bytes"]["fetch_bytes"] == 5_500_000
     assert found["bytes"]["new_bytes"] == 9_000_000 + 5_500_000 + 6 + 11
@@ -85,7 +85,7 @@ def test_the_first_image():
     assert "  ~ kernel: none -> 6.1.0-31-cloud-amd64" in lines
     assert "packages: 3 added, 0 removed, 0 changed" in lines
     assert "  + layer base: none -> 9.0 MB" in lines
-    assert lines[-1] == "    to fetch for who has the old image: 14.0 MB"
+    assert lines[-1] == "    to fetch if the old image is there: 14.0 MB"
 
 
 def test_another_kernel_and_another_layer():
@@ -140,7 +140,7 @@ def test_where_a_link_leads_cannot_write_lines_of_its_own_either():
 
 
 def test_a_listing_that_is_missing_is_refused():
-    with pytest.raises(ImageError, match="the listing of layer gpu is not there"):
+    with pytest.raises(ImageError, match="the listing of layer gpu is missing"):
         changes(None, OLD.manifest, {}, {"base": {}})
 
 

@@ -81,8 +81,8 @@ def test_what_is_refused_leaves_the_channels_as_they_were(store):
     refused(lambda: channels.promote(store, "stable", "0" * 64), "has no image " + "0" * 64)
     refused(lambda: channels.promote(store, "stable", "latest"), "'latest' is not a digest")
     refused(lambda: channels.promote(store, "stable", TWO.digest.upper()), "is not a digest")
-    refused(lambda: channels.promote(store, "../stable", TWO.digest), "not a name")
-    refused(lambda: channels.rollback(store, "canary"), "channel canary", "no such channel; there are stable")
+    refused(lambda: channels.promote(store, "../stable", TWO.digest), "not a valid name")
+    refused(lambda: channels.rollback(store, "canary"), "channel canary", "no such channel; existing channels: stable")
     refused(lambda: channels.rollback(store, "stable"), "has no image " + ONE.digest)
     refused(lambda: channels.rollback(store, "stable", "x"), "is not a digest")
     refused(lambda: channels.promote(Store(store.path + "x"), "stable", TWO.digest), "not a store")
@@ -91,7 +91,7 @@ def test_what_is_refused_leaves_the_channels_as_they_were(store):
     os.remove(store.place("images", TWO.digest, "boot.ipxe"))
     refused(lambda: channels.promote(store, "canary", TWO.digest), "has no boot.ipxe")
     os.remove(store.place("blobs", THREE.manifest.layers[1].sha256))
-    refused(lambda: channels.promote(store, "stable", THREE.digest), "is not whole", THREE.manifest.layers[1].sha256)
+    refused(lambda: channels.promote(store, "stable", THREE.digest), "is not complete", THREE.manifest.layers[1].sha256)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_a_file_that_was_changed_by_hand_is_refused(store, spoil):
     path = Path(store.place("channels", "stable.ipxe"))
     path.write_text(spoil(path.read_text()))
     before = tree(store.path)
-    refused(lambda: channels.promote(store, "stable", TWO.digest), "channel stable", "not as a channel is written")
-    refused(lambda: channels.rollback(store, "stable"), "not as a channel is written")
+    refused(lambda: channels.promote(store, "stable", TWO.digest), "channel stable", "not in the format of a channel")
+    refused(lambda: channels.rollback(store, "stable"), "not in the format of a channel")
     assert tree(store.path) == before
 
 

@@ -80,8 +80,8 @@ def test_the_second_run_is_told_who_holds_what_since_when(store):
     assert names(store) == ["hold-0000000a"]
     assert str(holds.refusal(second.scope, [ROLLOUT])) == (
         "node bm02: held by anne on ctl1 since 2026-11-22T12:00:00Z (rollout.yml, process 4711: channel stable and "
-        "2 nodes (bm01, bm02); hold-0000000a); wait until that run has ended; where none is under way any more, take "
-        "its hold over with -e node_boot_take_over=hold-0000000a"
+        "2 nodes (bm01, bm02); hold-0000000a); wait until that run has ended; if no such run is in progress, take over "
+        "its hold with -e node_boot_take_over=hold-0000000a"
     )
 
 
@@ -128,16 +128,16 @@ def test_a_damaged_hold_is_refused(store, data):
     with pytest.raises(ImageError) as caught:
         holds.take(store, hold("b", "bm03"))
     assert str(caught.value) == (
-        "hold hold-0000000a: holds/hold-0000000a.json is not as a hold is written; see that no run is under way, and "
-        "remove the file"
+        "hold hold-0000000a: holds/hold-0000000a.json is not in the format of a hold; make sure that no run is in "
+        "progress, and remove the file"
     )
 
 
 @pytest.mark.parametrize("name", ["hold-1", "../nodes", "hold-0000000A", None])
 def test_what_is_no_name_of_a_hold_is_refused(store, name):
-    with pytest.raises(ImageError, match="not the name of a hold; give it as it was told, like hold-0123abcd"):
+    with pytest.raises(ImageError, match="not a hold name; give it as it was reported, like hold-0123abcd"):
         holds.release(store, name)
-    with pytest.raises(ImageError, match="not the name of a hold"):
+    with pytest.raises(ImageError, match="not a hold name"):
         holds.take(store, ROLLOUT, [name])
 
 
@@ -175,7 +175,7 @@ def test_a_run_whose_hold_was_taken_over_changes_nothing_any_more(store):
     holds.take(store, ROLLOUT)
     holds.take(store, hold("b", "bm01"), ["hold-0000000a"])
     row = {"name": "bm02", "mac": "52:54:00:00:00:02", "channel": "stable", "servers": ["http://10.9.0.1"]}
-    gone = f"hold hold-0000000a: it is not in store {store.path} any more: another run has taken it over"
+    gone = f"hold hold-0000000a: it is no longer in store {store.path}: another run has taken it over"
     refused(lambda: node_scripts.ensure(store, [row], False, hold="hold-0000000a"), gone)
     refused(lambda: channels.promote(store, "stable", IMAGE.digest, hold="hold-0000000a"), gone)
     assert channels.node_scripts(store) == {}
@@ -243,8 +243,8 @@ def test_the_module(store, capsys):
     assert names(store) == ["hold-0000000a", "hold-0000000b"]
     assert call(capsys, store=store.path, state="released")["changed"] is False
     assert names(store) == ["hold-0000000a"]
-    assert "'../x': not a name" in call(capsys, store=store.path, channel="../x")["msg"]
-    assert "node 'BM 1': not a host's name" in call(capsys, store=store.path, nodes=["BM 1"])["msg"]
+    assert "'../x': not a valid name" in call(capsys, store=store.path, channel="../x")["msg"]
+    assert "node 'BM 1': not a valid host name" in call(capsys, store=store.path, nodes=["BM 1"])["msg"]
 
 
 def ended_process():
@@ -283,7 +283,7 @@ def test_a_play_holds_in_its_own_name_and_takes_over_what_ended_here(store, tmp_
     assert names(store) == ["hold-0000000a"]
     status, output = ansible_playbook(*local, str(playbook))
     assert status == 0, output
-    assert "that process has ended, its hold is taken over" in " ".join(output.split())
+    assert "the process of this hold has ended; the hold is taken over" in " ".join(output.split())
     (found,) = holds.read_all(store)
     assert found.name == "hold-0000000b"
     holder = found.holder

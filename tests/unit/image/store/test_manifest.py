@@ -85,15 +85,18 @@ def test_whatever_is_not_a_manifest_is_refused(way, value):
             "not a manifest of format sailloft-image/1, but 'sail",
         ),
         (lambda raw: raw.pop("suite"), "manifest has no suite"),
-        (lambda raw: raw.update(colour="red"), "unknown 'colour'"),
-        (lambda raw: raw.update(layers=[]), "there is no layer"),
+        (lambda raw: raw.update(colour="red"), "unknown key 'colour'"),
+        (lambda raw: raw.update(layers=[]), "it has no layers"),
         (lambda raw: raw.update(name="../x"), "'../x' is not a name"),
         (lambda raw: raw["kernel"].update(size_bytes=True), "kernel: size_bytes True is not a whole number"),
         (lambda raw: raw["kernel"].update(sha256="0" * 63), "is not a sha256"),
-        (lambda raw: raw["layers"][0].update(name="gpu"), "two layers have one name"),
+        (lambda raw: raw["layers"][0].update(name="gpu"), "two layers have the same name"),
         (lambda raw: raw["layers"][0]["verity"].update(salt="xyz"), "salt 'xyz' is not hexadecimal"),
-        (lambda raw: raw["layers"][0]["verity"].update(data_bytes=9), "layer base has 9 bytes of data in 4"),
-        (lambda raw: raw["packages"][0].update(layer="site"), "package bash is of layer site"),
+        (
+            lambda raw: raw["layers"][0]["verity"].update(data_bytes=9),
+            "layer base has 9 bytes of data, but a size of 4 bytes",
+        ),
+        (lambda raw: raw["packages"][0].update(layer="site"), "package bash belongs to layer site"),
     ],
 )
 def test_what_is_told(change, told):

@@ -110,7 +110,7 @@ def test_what_is_refused_leaves_all_as_it_was(tmp_path, there):
     files = NEW.files(tmp_path / "cache")
     less = {name: path for name, path in files.items() if name != layer}
     refused(publish(less), layer, "neither in the store nor given")
-    refused(publish({**files, "0" * 64: files[layer]}), "0" * 64, "not of this image")
+    refused(publish({**files, "0" * 64: files[layer]}), "0" * 64, "does not belong to this image")
     refused(publish({**files, layer: tmp_path / "missing"}), "missing", "No such file")
     refused(publish(files, signature=b""), "signature")
     refused(publish(files, manifest=b"{}\n"), "sailloft-image/1")
@@ -126,7 +126,7 @@ def test_a_path_that_is_no_store_is_refused(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "letter").write_text("dear")
-    refused(lambda: OLD.publish(Store(str(home)), tmp_path / "cache"), "not a store, it has letter in it")
+    refused(lambda: OLD.publish(Store(str(home)), tmp_path / "cache"), "not a store, it contains letter")
     assert set(tree(home)) == {"letter"}
     refused(lambda: OLD.publish(Store(str(home / "letter")), tmp_path / "cache"), "not a folder")
     refused(lambda: Store(str(home)).images(), "not a store")
@@ -263,6 +263,6 @@ def test_a_store_that_is_full(tmp_path, unchecked):
     done = subprocess.run([*command, mounted, script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     # Needed: 6 MB and the margin of 1 MiB, in blocks. Free: 4 MiB less the small image's files.
-    told = "No space left on device" if unchecked else "needs 7069696 bytes, and 41"
+    told = "No space left on device" if unchecked else "needs 7069696 bytes, but 41"
     assert told in done.stdout
-    assert "make room there" in done.stdout
+    assert "free some space there" in done.stdout

@@ -102,7 +102,7 @@ def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: st
             "boot_server_gateway is router, give an IPv4 address; "
             "boot_server_subnets: 10.9.0.128/25 overlaps 10.9.0.0/24, the network of boot_server_address; "
             "leave it out or correct it; "
-            "node bm01: '52:54:00:aa:bb' is not the MAC address of a NIC, give six pairs, as aa:bb:cc:dd:ee:ff; "
+            "node bm01: '52:54:00:aa:bb' is not the MAC address of a NIC, give six pairs, like aa:bb:cc:dd:ee:ff; "
             "nodes bm01, bm02 have the address 10.9.0.11, give each its own",
         ),
         ({"boot_server_interface": "no-such0"}, "no interface no-such0"),
@@ -148,7 +148,7 @@ def test_a_check_before_there_is_a_store_says_what_would_come(tmp_path, master):
     status, output = played(tmp_path, values, "publish.yml", "--check")
     assert status == 0, output
     assert f"localhost: would get all images of {tmp_path}/master on localhost" in output
-    assert ("which the first build makes" in output) != master
+    assert ("which the first build creates" in output) != master
     assert not (tmp_path / "store").exists()
 
 
@@ -185,8 +185,8 @@ def test_a_distribution_without_ipxe_for_some_nodes_is_told_with_their_names(tmp
     )
     assert status == 2, output
     assert (
-        f"localhost: has no {tmp_path}{missing}, which package {package} has in some releases; gh1, gh2 would boot "
-        "by it; install a release of the package that has it, or put an iPXE for aarch64 there"
+        f"localhost: has no {tmp_path}{missing}, which only some releases of package {package} contain; gh1, gh2 "
+        "would boot with it; install such a release of the package, or put an iPXE for aarch64 there"
     ) in output
 
 

@@ -52,7 +52,7 @@ def test_a_check_on_a_host_that_has_no_key_yet_says_so_and_makes_nothing(tmp_pat
     status, output = ansible_playbook(*options, ANSIBLE_HOME=str(tmp_path))
     assert status == 2, output
     said = " ".join(output.split())
-    lacks = f"and here there is no key {tmp_path}/keys/image.pub; the run provides both"
+    lacks = f"but there is no key {tmp_path}/keys/image.pub; a run provides both"
     assert f"{lacks}. Run once without --check" in said
     assert not [name for name in ("keys", "cache", "store") if (tmp_path / name).exists()]
 
