@@ -159,7 +159,7 @@ domains:
       sample:
         - what: "GPU 0000:4b:00.0 now shares no switch with NIC 0000:4c:00.0: GPUDirect falls from PIX to NODE"
           where: [host]
-          consequence: the guest still sees PIX, so NCCL takes them for nearer than they are
+          consequence: the guest still sees PIX, so NCCL considers them nearer than they are
           remedy: "run playbooks/gpu_vms.yml with gpu_vm_allow_restart: true, or restart it yourself"
           paths: []
 """

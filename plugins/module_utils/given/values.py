@@ -64,7 +64,7 @@ def whole(value: Any, least: int, most: int, unit: str = "") -> int:
     # bool is an int to Python, but "count: yes" is a mistake.
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         after = f" {unit}" if unit else ""
-        raise InvalidValueError(f"{value!r} is not possible", f"use a whole number from {least} to {most}{after}")
+        raise InvalidValueError(f"{value!r} is not valid", f"use a whole number from {least} to {most}{after}")
     return value
 
 
@@ -93,7 +93,7 @@ def one_of(value: Any, known: tuple[Any, ...]) -> Any:
 def flag(value: Any) -> bool:
     """Return ``value`` if it is true or false."""
     if not isinstance(value, bool):
-        raise InvalidValueError(f"{value!r} is not possible", "use true or false")
+        raise InvalidValueError(f"{value!r} is not valid", "use true or false")
     return value
 
 

@@ -60,7 +60,7 @@ def test_a_value_is_checked_and_its_default_is_not():
     assert given.value("mtu", values.within(1500, 9000)) == 9000
     assert given.value("speed", values.within(1, 2)) is None
     assert given.value("speed", values.within(1, 2), 7) == 7
-    message = "port 1: mtu: 9000 is not possible; use a whole number from 1500 to 8999 bytes"
+    message = "port 1: mtu: 9000 is not valid; use a whole number from 1500 to 8999 bytes"
     assert refused(lambda: given.value("mtu", values.within(1500, 8999, "bytes"))) == message
 
 

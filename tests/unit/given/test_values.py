@@ -56,7 +56,7 @@ def test_a_whole_number_keeps_within_its_limits():
     for number in (0, 4, True, "2", 2.0, None):
         with pytest.raises(values.InvalidValueError) as refused:
             values.whole(number, 1, 3, "MiB")
-        assert str(refused.value) == f"{number!r} is not possible; use a whole number from 1 to 3 MiB"
+        assert str(refused.value) == f"{number!r} is not valid; use a whole number from 1 to 3 MiB"
 
 
 def test_a_mac_is_that_of_one_interface():
@@ -88,7 +88,7 @@ def refused(check, value):
 def test_a_flag_is_true_or_false():
     assert [values.flag(value) for value in (True, False)] == [True, False]
     for wrong in (1, 0, "yes", None):
-        assert refused(values.flag, wrong) == f"{wrong!r} is not possible; use true or false"
+        assert refused(values.flag, wrong) == f"{wrong!r} is not valid; use true or false"
 
 
 def test_a_list_and_its_elements():
@@ -97,7 +97,7 @@ def test_a_list_and_its_elements():
     assert values.texts(["a", "b"]) == ["a", "b"]
     assert refused(values.texts, ["a", 3]) == "element 1: 3 is not text; write it in quotes"
     assert values.each(values.within(0, 3))([0, 3]) == [0, 3]
-    assert refused(values.each(values.within(0, 3)), [4]).startswith("element 0: 4 is not possible")
+    assert refused(values.each(values.within(0, 3)), [4]).startswith("element 0: 4 is not valid")
 
 
 def test_a_dictionary_has_texts_as_keys():

@@ -63,18 +63,18 @@ def test_pages_that_stay_count_too():
         ({"node": 0, "size_mib": 2}, r"pages\[1\]: count is missing"),
         (
             {"node": 0, "size_mib": 2, "count": -1},
-            "count: -1 is not possible; use a whole number from 0 to",
+            "count: -1 is not valid; use a whole number from 0 to",
         ),
-        ({"node": 0, "size_mib": 2, "count": True}, "count: True is not possible"),
+        ({"node": 0, "size_mib": 2, "count": True}, "count: True is not valid"),
         ({"node": 0, "size_mib": 2, "count": 1 << 40}, "node0 has 3000 MiB of memory, but"),
         (
             {"node": 0, "size_mib": 2, "count": (1 << 40) + 1},
-            "count: 1099511627777 is not possible; use a whole number from 0 to 1099511627776$",
+            "count: 1099511627777 is not valid; use a whole number from 0 to 1099511627776$",
         ),
         ({"node": 1023, "size_mib": 2, "count": 1}, "no NUMA node 1023"),
         (
             {"node": 1024, "size_mib": 2, "count": 1},
-            "node: 1024 is not possible; use a whole number from 0 to 1023$",
+            "node: 1024 is not valid; use a whole number from 0 to 1023$",
         ),
         (
             {"node": 0, "size_mib": 2, "count": 1, "size": 4},

@@ -71,9 +71,9 @@ def test_hosts_groups_and_variables_that_host_vars_override(listed, tmp_path):
 
 def test_an_error_names_file_line_and_rule(listed, tmp_path):
     (tmp_path / "blueprint.yml").write_text(sites.TEXT.replace("count: 2,", "count: 0,", 1), encoding="utf-8")
-    with pytest.raises(ValueError, match="is not possible") as caught:
+    with pytest.raises(ValueError, match="is not valid") as caught:
         listed()
-    assert f"{tmp_path}/blueprint.yml:6: blocks.rack.count: 0 is not possible; use a whole number from 1" in str(
+    assert f"{tmp_path}/blueprint.yml:6: blocks.rack.count: 0 is not valid; use a whole number from 1" in str(
         caught.value
     )
 

@@ -76,7 +76,7 @@ class Section:
 
         def check(value: Any) -> float:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-                raise values.InvalidValueError(f"{value!r} is not possible", f"use a number from {least} to {most}")
+                raise values.InvalidValueError(f"{value!r} is not valid", f"use a number from {least} to {most}")
             return value
 
         return self._value(name, default, check)
@@ -86,7 +86,7 @@ class Section:
 
         def check(value: Any) -> bool:
             if not isinstance(value, bool):
-                raise values.InvalidValueError(f"{value!r} is not possible", "use true or false")
+                raise values.InvalidValueError(f"{value!r} is not valid", "use true or false")
             return value
 
         return self._value(name, default, check)

@@ -61,15 +61,15 @@ def test_a_canary_is_pinned_until_the_pin_is_empty():
         ),
         (
             {"node_boot_timeout_s": 0},
-            "node_boot_timeout_s: 0 is not possible; use a whole number from 1 to 86400 seconds",
+            "node_boot_timeout_s: 0 is not valid; use a whole number from 1 to 86400 seconds",
         ),
         (
             {"node_boot_restart_timeout_s": "2m"},
-            "node_boot_restart_timeout_s: '2m' is not possible; use a whole number from 1 to 86400 seconds",
+            "node_boot_restart_timeout_s: '2m' is not valid; use a whole number from 1 to 86400 seconds",
         ),
         (
             {"node_boot_bmc": {"power_timeout_s": -1}},
-            "node_boot_bmc.power_timeout_s: -1 is not possible; use a whole number from 1 to 86400 seconds",
+            "node_boot_bmc.power_timeout_s: -1 is not valid; use a whole number from 1 to 86400 seconds",
         ),
         ({"node_boot_mac": None}, "node_boot_mac: the text is empty; leave the setting out, or give it a value"),
         (

@@ -64,7 +64,7 @@ def test_a_mistake_in_the_last_concern_stops_the_first(server):
 
 
 def test_a_mistake_in_the_form_of_the_last_concern_stops_the_first(server):
-    with pytest.raises(HostError, match=r"relaxed_ordering: 'yes' is not possible"):
+    with pytest.raises(HostError, match=r"relaxed_ordering: 'yes' is not valid"):
         ensure(server, {**SETTINGS, "pci_tuning": {"settings": [{"devices": ["gpu"], "relaxed_ordering": "yes"}]}})
     assert server.effects == []
 
@@ -308,7 +308,7 @@ def test_an_image_may_name_devices_that_nobody_has_seen_yet():
     [
         ({"vfio_binding": {"devices": ["gpus"]}}, r"'gpus' is not a kind"),
         ({"hugepages": {"pages": [{"node": 0}]}}, r"size_mib is missing"),
-        ({"sriov": {"functions": [{"devices": ["nic"], "count": "four"}]}}, r"count: 'four' is not possible"),
+        ({"sriov": {"functions": [{"devices": ["nic"], "count": "four"}]}}, r"count: 'four' is not valid"),
         ({"pci_tuning": {"settings": [{"devices": ["gpu"]}]}}, r"no setting is given"),
         ({"huge_pages": {}}, r"unknown settings huge_pages"),
     ],

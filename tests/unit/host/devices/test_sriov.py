@@ -123,7 +123,7 @@ def test_a_count_stays_while_the_host_uses_a_vf(server):
             {"devices": [PF], "count": 1, "vfs": [{"index": 0, "mac": "02:00"}]},
             "mac: '02:00' is not a MAC address; write it like",
         ),
-        ({"devices": [PF], "count": 1, "vlan": 4095}, "vlan: 4095 is not possible; use a whole number from 0 to 4094"),
+        ({"devices": [PF], "count": 1, "vlan": 4095}, "vlan: 4095 is not valid; use a whole number from 0 to 4094"),
         (
             {"devices": [PF, "14:00.0"], "count": 1, "vfs": [{"index": 0, "mac": "02:00:00:00:00:01"}]},
             "02:00:00:00:00:01 would be the mac of two VFs",

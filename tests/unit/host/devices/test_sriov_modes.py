@@ -140,10 +140,10 @@ def test_link_state_and_rates_of_all_and_of_one(server):
     ("entry", "message"),
     [
         ({"min_tx_mbps": 2000, "max_tx_mbps": 1000}, "min_tx_mbps of VF 0 is more than its max_tx_mbps"),
-        ({"max_tx_mbps": -1}, "max_tx_mbps: -1 is not possible"),
+        ({"max_tx_mbps": -1}, "max_tx_mbps: -1 is not valid"),
         ({"link_state": "up"}, "link_state: 'up' is unknown; use one of: 'auto', 'enable', 'disable'"),
         ({"eswitch_mode": "offloads"}, "eswitch_mode: 'offloads' is unknown"),
-        ({"derive_addresses": "yes"}, "derive_addresses: 'yes' is not possible"),
+        ({"derive_addresses": "yes"}, "derive_addresses: 'yes' is not valid"),
     ],
 )
 def test_bad_input_is_refused(server, entry, message):

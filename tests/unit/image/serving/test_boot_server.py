@@ -163,11 +163,11 @@ def test_a_node_outside_of_all_networks_or_at_a_gateways_address_is_refused(addr
             "boot_server_interface: 'a-name-of-16-chr' is not valid, name one interface, like eth1",
         ),
         ({"interface": ""}, "boot_server_interface: the text is empty, leave the setting out, or give it a value"),
-        ({"http_port": 0}, "boot_server_http_port: 0 is not possible, use a whole number from 1 to 65535"),
-        ({"http_port": 65536}, "boot_server_http_port: 65536 is not possible, use a whole number from 1 to 65535"),
+        ({"http_port": 0}, "boot_server_http_port: 0 is not valid, use a whole number from 1 to 65535"),
+        ({"http_port": 65536}, "boot_server_http_port: 65536 is not valid, use a whole number from 1 to 65535"),
         (
             {"lease_seconds": 119},
-            "boot_server_lease_seconds: 119 is not possible, use a whole number from 120 to 4294967294",
+            "boot_server_lease_seconds: 119 is not valid, use a whole number from 120 to 4294967294",
         ),
         ({"store_dir": "srv"}, "boot_server_store_dir: 'srv' is not an absolute path, begin it with '/'"),
         (

@@ -98,7 +98,7 @@ def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: st
                 "boot_server_subnets": [{"network": "10.9.0.128/25", "gateway": "10.9.0.129"}],
                 "boot_server_http_port": 70000,
             },
-            "boot_server_http_port: 70000 is not possible, use a whole number from 1 to 65535; "
+            "boot_server_http_port: 70000 is not valid, use a whole number from 1 to 65535; "
             "boot_server_gateway is router, give an IPv4 address; "
             "boot_server_subnets: 10.9.0.128/25 overlaps 10.9.0.0/24, the network of boot_server_address; "
             "leave it out or correct it; "

@@ -35,7 +35,7 @@ ERRORS = {
         "19: models.leaf.ports.up.names: port Ethernet12 is listed",
     ),
     "interfaces": ("ens[1:2]f[0:1]np0", "ens[1:4]f[0:1]np0", "13: models.server.ports.nic.interfaces: there are 8 "),
-    "capped": ("capped_watts: 3000", "capped_watts: 9000", "11: models.server.capped_watts: 9000 is not possible; use"),
+    "capped": ("capped_watts: 3000", "capped_watts: 9000", "11: models.server.capped_watts: 9000 is not valid; use"),
     "network": ("10.0.0.0/24", "10.0.0.1/24", "22: networks.management.network: 10.0.0.1/24 has host bits set"),
     "overlap": ("10.1.0.0/24", "10.0.0.0/24", "networks.rail.network: 10.0.0.0/24 overlaps with management"),
     "per": (

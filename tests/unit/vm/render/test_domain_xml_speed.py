@@ -88,8 +88,8 @@ def test_cache_and_io_of_disks():
         ({"interfaces": [{"type": "user", "queues": 2}]}, "an interface of type user has one queue"),
         ({"kvm_dedicated": True, "pin_cpus": False}, "kvm_dedicated needs CPUs of its own"),
         ({"kvm_dedicated": True, "accelerator": "qemu"}, "kvm_dedicated needs KVM"),
-        ({"memory_threads": -1}, "memory_threads -1 is not possible"),
-        ({"interfaces": [{"source": "a", "queues": 0}]}, "queues 0 is not possible"),
+        ({"memory_threads": -1}, "memory_threads -1 is not valid"),
+        ({"interfaces": [{"source": "a", "queues": 0}]}, "queues 0 is not valid"),
     ],
 )
 def test_what_cannot_be_together_is_refused(given, message):
