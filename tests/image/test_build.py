@@ -143,7 +143,7 @@ def test_check_says_what_the_run_then_publishes(site, requested):
         ),
         (
             lambda requested: requested["base"]["archives"][0].update(release_sha256={"bookworm": "0" * 64}),
-            "and " + "0" * 64 + " is pinned",
+            "but " + "0" * 64 + " is pinned",
         ),
         (
             lambda requested: requested["site"].update(services={"enabled": ["nonesuch"]}),

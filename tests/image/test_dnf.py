@@ -342,7 +342,7 @@ def test_an_archive_that_is_none(tmp_path):
 
 def test_a_pin_of_another_state(repository):
     (layer,) = layers(["hello"], [{**archive(repository), "release_sha256": {"repomd": "0" * 64}}])
-    with pytest.raises(ImageError, match=rf"repomd.xml has sha256 [0-9a-f]+, and {'0' * 64} is pinned"):
+    with pytest.raises(ImageError, match=rf"repomd.xml has sha256 [0-9a-f]+, but {'0' * 64} is pinned"):
         rpm.release_digests(layer, fetch)
 
 
@@ -350,7 +350,7 @@ def test_an_archive_that_changes_meanwhile(tmp_path, repository):
     (layer,) = layers(["hello"], [archive(repository)])
     (tmp_path / "root").mkdir()
     digests = dict.fromkeys(rpm.release_digests(layer, fetch), "0" * 64)
-    with pytest.raises(ImageError, match=r"repomd.xml was changed meanwhile"):
+    with pytest.raises(ImageError, match=r"repomd.xml was changed during the build"):
         rpm.install(tmp_path / "root", layer, RUN, digests)
     assert not (tmp_path / "root/usr").exists()
 

@@ -51,7 +51,8 @@ def test_apt_is_ended_where_an_archive_drips(tmp_path, monkeypatch):
     }
     command = ["apt-get", "-q", *(f"-o{name}={value}" for name, value in settings.items()), "update"]
     with pytest.raises(
-        ImageError, match=r"layer base: \S*InRelease was received with \d+ bytes/s for 2 s, and 65536 are"
+        ImageError,
+        match=r"layer base: \S*InRelease was received at \d+ bytes/s for 2 s, less than the minimum of 65536 bytes/s",
     ):
         process.run(command, fault=downloads.Downloads("layer base", [lists]))
     server.shutdown()

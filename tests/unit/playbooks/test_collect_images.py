@@ -112,7 +112,7 @@ def test_a_node_that_does_not_answer_keeps_all_unless_the_operator_leaves_it_out
     status, output = site.collect()
     assert status != 0
     said = " ".join(output.split())
-    assert "bm02 did not say; bm02: " in said
+    assert "bm02 did not report; bm02: " in said
     assert "bm02 does not answer" in said
     assert "node_boot_collect_without" in said
     assert site.trees() == before

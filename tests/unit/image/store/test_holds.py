@@ -279,7 +279,7 @@ def test_a_play_holds_in_its_own_name_and_takes_over_what_ended_here(store, tmp_
     local = ["-i", "localhost,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}"]
     status, output = ansible_playbook(*local, str(playbook), "--check")
     assert status == 0, output
-    assert "its hold would be taken over" in " ".join(output.split())
+    assert "the hold would be taken over" in " ".join(output.split())
     assert names(store) == ["hold-0000000a"]
     status, output = ansible_playbook(*local, str(playbook))
     assert status == 0, output
