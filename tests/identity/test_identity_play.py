@@ -246,11 +246,11 @@ def test_a_node_is_enrolled_once(tpms, play, enrolled, status):
     said = "".join(output[output.rindex("fatal:" if status else "ok: [localhost]") :].split())
     fingerprint = identity.ek_digest(identity.read_ek(tpms["bm01"].ek, ""))
     if status:
-        assert "nodelocalhost:itsTPMhasanotherendorsementkeythannode_identity_ek" in said
+        assert "nodelocalhost:theendorsementkeyofitsTPMdiffersfromnode_identity_ek" in said
         assert f"putitsfingerprint{fingerprint}intonode_identity_approved" in said
     else:
         assert f"node_identity_ek:{tpms['bm01'].ek}" in said
-        what = "approved,itistheenrolledone" if enrolled else "pending,itsfingerprintisnotinnode_identity_approved"
+        what = "approved,itistheenrolledkey" if enrolled else "pending,itsfingerprintisnotinnode_identity_approved"
         assert f"Fingerprint{fingerprint}:{what}" in said
 
 
