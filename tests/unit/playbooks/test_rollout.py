@@ -229,7 +229,7 @@ def test_within_the_budget_a_rollout_goes_on_and_says_who_failed_and_which_spare
     status, output = fleet.roll_out(node_boot_rollout_budget=1, node_boot_return=in_service)
     assert status != 0
     assert (fleet.folder / "returned").read_text().split() == ["bm01", "bm03"]
-    assert "out of service bm02, in its place bm03" in output
+    assert "out of service bm02, replaced by bm03" in output
     assert fleet.runs() == {"bm01": "new", "bm02": "nothing", "bm03": "new", "bm04": "new"}
     assert fleet.channel() == "new"
     assert "bm02 failed in the rollout" in output
