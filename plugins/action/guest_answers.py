@@ -37,7 +37,7 @@ class ActionModule(ActionBase):
         """Run the action."""
         result = super().run(tmp, task_vars)
         given = task_vars or {}
-        _, options = self.validate_argument_spec(
+        _checked, options = self.validate_argument_spec(
             argument_spec={"hypervisor": {"type": "str", "required": True}, "silent_s": {"type": "int", "default": 600}}
         )
         name, hypervisor = given["inventory_hostname"], options["hypervisor"]
@@ -91,7 +91,7 @@ class ActionModule(ActionBase):
         try:
             connection = connection_loader.get(kind, context, new_stdin=None)
             connection.set_options(var_options=variables)
-            status, out, _ = connection.exec_command(command, sudoable=False)
+            status, out, _error = connection.exec_command(command, sudoable=False)
         except AnsibleConnectionFailure:
             raise
         except AnsibleError:

@@ -81,7 +81,7 @@ def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Colle
             return _ended(
                 hosts, events, f"{command[0]} cannot be run: {error.strerror}; install it, or correct gateways_connect"
             )
-        stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+        stdin, stdout = cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout)
         # If the gateway does not read the input, its exit status gives the reason.
         with contextlib.suppress(BrokenPipeError):
             interface.run(

@@ -23,7 +23,7 @@ class Dripping(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "1000000")
         self.end_headers()
         try:
-            for _ in range(300):
+            for _part in range(300):
                 self.wfile.write(bytes(1000))
                 time.sleep(0.1)
         except ConnectionError:

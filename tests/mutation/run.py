@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import importlib
 import os
 import random
 import re
@@ -33,8 +34,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Union
 
-import hypothesis  # noqa: F401 (each test run has it already)
 import pytest
+
+# Each test run is a fork of this process, and has it already.
+importlib.import_module("hypothesis")
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path("plugins/module_utils")

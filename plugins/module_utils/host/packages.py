@@ -62,7 +62,7 @@ def _of_dpkg(system: System, names: list[str]) -> dict[str, set[str]]:
     states: dict[str, set[str]] = {}
     said = system.run(["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\\n", *names])
     for line in said.splitlines():
-        name, _, state = line.partition(" ")
+        name, _space, state = line.partition(" ")
         states.setdefault(name, set()).add(state)
     return states
 

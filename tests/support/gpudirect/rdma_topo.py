@@ -50,7 +50,9 @@ def _download() -> None:
     # apt uses separate lists, and has no permission to change this machine's.
     options = [f"-oDir={unfinished}", f"-oDir::State::Status={unfinished}/status", "-oAPT::Sandbox::User=root"]
     for command in (["update"], ["download", "rdma-core"]):
-        done = subprocess.run(["apt-get", "-q", *options, *command], cwd=unfinished, capture_output=True, text=True)
+        done = subprocess.run(
+            ["apt-get", "-q", *options, *command], cwd=unfinished, capture_output=True, text=True, check=False
+        )
         if done.returncode:
             pytest.skip(f"Debian's archive does not give rdma_topo: {done.stderr}")
     (package,) = unfinished.glob("rdma-core_*.deb")

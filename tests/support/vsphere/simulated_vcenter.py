@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import tempfile
@@ -15,9 +16,10 @@ from pathlib import Path
 from ssl import create_default_context
 from typing import Any
 
-import pyVmomi  # noqa: F401 - tests with a vCenter need it, and are left out where only the library is tested
-
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+
+# Tests with a vCenter need it, and are left out where only the library is tested.
+importlib.import_module("pyVmomi")
 
 SOURCE = Path(__file__).parents[2] / "vcsim"
 USER, PASSWORD = "fleet@vsphere.local", "a secret & <more>"

@@ -100,7 +100,7 @@ def test_a_guest_that_goes_on_is_waited_for_without_a_limit(wait):
     ids=["stands still", "only receives", "hypervisor does not tell"],
 )
 def test_a_guest_that_does_nothing_fails_with_the_next_step(wait, hypervisor, did):
-    result, _ = wait(hypervisor)
+    result, _shown = wait(hypervisor)
     assert result["failed"]
     assert result["msg"] == (
         f"gpu01 does not answer, and has shown no activity for {SILENT_S + 10} s ({did}). "
@@ -120,15 +120,15 @@ def test_a_hypervisor_that_is_gone_is_named_and_not_its_guest(wait):
 
 def test_a_hypervisor_that_comes_back_in_time_starts_the_wait_anew(wait):
     hypervisor = Hypervisor(*[None] * 5, stats(1), *[None] * 5, *(stats(read) for read in range(2, 50)))
-    result, _ = wait(hypervisor, answers_at_s=400)
+    result, _shown = wait(hypervisor, answers_at_s=400)
     assert (result.get("failed", False), result["elapsed_s"]) == (False, 400)
 
 
 def test_on_a_loaded_controller_silence_lasts_longer(wait):
-    result, _ = wait(Hypervisor(stats(0)), load=6.0)
+    result, _shown = wait(Hypervisor(stats(0)), load=6.0)
     assert f"no activity for {3 * SILENT_S + 10} s" in result["msg"]
 
 
 def test_a_guest_that_is_off_fails_at_once(wait):
-    result, _ = wait(Hypervisor(stats(0, state=5)))
+    result, _shown = wait(Hypervisor(stats(0, state=5)))
     assert result["msg"] == "gpu01 is not running on hv01; start it: virsh start gpu01"

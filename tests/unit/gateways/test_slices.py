@@ -42,8 +42,8 @@ def test_ansible_reads_the_same_of_a_slice_as_of_the_whole(tmp_path):
 
     def listed(file, *export):
         command = ["ansible-inventory", "-i", file, "--list", *export]
-        given = {"cwd": tmp_path, "capture_output": True, "check": True, "stdin": subprocess.DEVNULL}
-        return json.loads(subprocess.run(command, **given).stdout)
+        given = {"cwd": tmp_path, "capture_output": True, "stdin": subprocess.DEVNULL}
+        return json.loads(subprocess.run(command, check=True, **given).stdout)
 
     whole = listed("whole.yml")
     (tmp_path / "slice.json").write_text(json.dumps(cut(listed("whole.yml", "--export"), ["a"], str)))

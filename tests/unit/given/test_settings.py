@@ -37,7 +37,7 @@ def test_other_data_is_refused(data):
 
 def test_a_refusal_is_the_package_s_error():
     error = OfTheFabric("port 1", {}).refuse("it is down", "plug it in")
-    assert type(error) is FabricError
+    assert error.__class__ is FabricError
     assert (error.subject, error.cause, error.remedy) == ("port 1", "it is down", "plug it in")
 
 
@@ -68,7 +68,7 @@ def test_parts_are_named_by_their_place():
     given = Own("switch", {"ports": [{"mtu": 1}, {"mtu": 2}]})
     assert [part.data["mtu"] for part in given.parts("ports")] == [1, 2]
     assert given.parts("hosts") == []
-    assert type(given.parts("ports")[0]) is Own
+    assert given.parts("ports")[0].__class__ is Own
     assert refused(lambda: given.parts("ports")[1].need("name")) == "switch.ports[1]: name is missing; set it"
     wrong = Own("switch", {"ports": {"mtu": 1}})
     assert refused(lambda: wrong.parts("ports")) == (

@@ -62,9 +62,9 @@ def site(folder: Path) -> list[str]:
     (folder / "play.yml").write_text(PLAY)
     (folder / "password").write_text("of the vault")
     (folder / "value").write_text("never shown!")
-    given = {"cwd": folder, "capture_output": True, "text": True, "check": True, "stdin": subprocess.DEVNULL}
+    given = {"cwd": folder, "capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
     encrypt = ["ansible-vault", "encrypt", "--vault-password-file", "password", "--output", "-", "value"]
-    secret = "".join(f"      {line}\n" for line in subprocess.run(encrypt, **given).stdout.splitlines())
+    secret = "".join(f"      {line}\n" for line in subprocess.run(encrypt, check=True, **given).stdout.splitlines())
     lines = ["all:", "  vars:", "    ansible_connection: local", f"    secret: !vault |\n{secret}  children:"]
     for name, (first, last) in GATEWAYS.items():
         lines += [

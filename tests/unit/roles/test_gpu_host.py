@@ -85,7 +85,7 @@ def test_a_host_is_compared_unless_the_playbook_has_found_something_to_do(known,
 )
 def test_a_host_with_every_setting_loads_no_tasks(tasks, held, given, file):
     """There is one include for all: Ansible starts a process per host for each include, even for a skipped one."""
-    _, included = load(f"tasks/{tasks}.yml")
+    _tasks, included = load(f"tasks/{tasks}.yml")
     included_file = included["ansible.builtin.include_tasks"]
     name = included_file["file"] if isinstance(included_file, dict) else included_file
     of_host = {

@@ -84,7 +84,7 @@ def test_rows_are_in_a_table(page):
             rows.append((number, len(re.sub(r"`[^`]*`", "", line).strip("|").split("|")), line))
         elif rows:
             assert re.fullmatch(r"[|: -]+", rows[1][2] if len(rows) > 1 else ""), f"no table: line {rows[0][0]}"
-            assert [number for number, cells, _ in rows if cells != rows[1][1]] == []
+            assert [number for number, cells, _text in rows if cells != rows[1][1]] == []
             rows = []
 
 

@@ -57,7 +57,7 @@ def _each(site: Site, rule: LinkRule, device: Device, others: list[Device]) -> N
     plane = device.index % rule.planes
     near, far = _ports(site, device, rule.ports), _ports(site, others[0], rule.to_ports)
     for other in others[plane * count : (plane + 1) * count]:
-        for _ in range(rule.each):
+        for _link in range(rule.each):
             _connect(site, rule, device, _next(site, rule, device, near), other, _next(site, rule, other, far), near)
 
 

@@ -91,7 +91,7 @@ def _fabric(site: Site, fabric: str, top: int, colours: dict[str, str]) -> tuple
     counts = Counter(cable.rule.name for cable in site.cables)
     layer: dict[str, int] = {}
     # The number of rounds is limited to the number of rules, because links among kinds may form a ring.
-    for _ in rules:
+    for _round in rules:
         for rule in rules:
             for name in rule.froms:
                 layer.setdefault(name, 0)

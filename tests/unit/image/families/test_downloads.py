@@ -48,13 +48,13 @@ def test_a_file_that_drips_is_given_up_with_its_name_and_rate(apt):
 
 
 def test_a_file_of_the_least_rate_is_received(apt):
-    for _ in range(3):
+    for _second in range(3):
         assert apt.passes(WINDOW_S, LEAST_BYTES_PER_S * WINDOW_S) is None
 
 
 def test_a_file_that_does_not_grow_is_left_to_apt(apt):
     """The file is left over from another run, or waits to be verified, or apt's own timeout ends its download."""
-    for _ in range(3):
+    for _second in range(3):
         assert apt.passes(WINDOW_S) is None
 
 

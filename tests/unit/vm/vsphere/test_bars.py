@@ -40,7 +40,7 @@ def test_the_table_agrees_with_the_recordings(name):
     for function in recording(name).functions:
         known = LARGE_BAR_GIB.get((function.vendor_id, function.device_id))
         if function.kind == "gpu" and known and function.bars:
-            assert max(bar.size_bytes for bar in function.bars) == known * GIB
+            assert max(each.size_bytes for each in function.bars) == known * GIB
 
 
 # The memory in GB in the device's name in pci.ids.

@@ -364,5 +364,5 @@ def test_an_old_api_is_refused_where_it_would_drop_a_setting():
         assert "CreateVM_Task" not in old.requests()
     described = site(esxi(server(), "esx01", version="6.7.0"), api_version="6.7.0.0")
     refused = pytest.raises(RefusedError, match=r"dynamic DirectPath I/O needs API 7\.0")
-    with serving(described) as older, refused:
+    with refused, serving(described) as older:
         run(older, vm(vsphere={"passthrough": "dynamic"}))

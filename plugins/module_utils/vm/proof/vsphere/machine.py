@@ -207,7 +207,7 @@ def memory_window(evidence: Evidence, function: Function) -> Claim:
     if function.kind != "gpu" or gib is None:
         reason = "the API does not report BARs, and the collection's table has no such device; cost: none by itself"
         return not_applicable(LAYER, claim, "its BARs", source, reason)
-    largest = max((bar.size_bytes for bar in inside.bars if bar.kind == "memory"), default=None) if inside else None
+    largest = max((each.size_bytes for each in inside.bars if each.kind == "memory"), default=None) if inside else None
     seen = words.size_text(largest) if largest else None
     return compare(LAYER, claim, words.size_text(gib * GIB), seen, source)
 
