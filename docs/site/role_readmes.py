@@ -48,7 +48,7 @@ def readme(name: str) -> str:
         "<!-- Written by docs/site/role_readmes.py; change meta/argument_specs.yml instead. -->",
         f"# {name}",
         "",
-        f"{specs['main']['short_description']}. The page of this role, with why and how to check:",
+        f"{specs['main']['short_description']}. For the reasons, examples and verification, see",
         f"[docs/{page}.md](../../docs/{page}.md).",
         "",
     ]

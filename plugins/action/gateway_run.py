@@ -24,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import OK
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import Record, begun, resumed, told
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.slices import by_gateway, cut
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.alike import hosts_text
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.gateway_slice import Job, make_project, run_slice
 
 SPEC = {
@@ -76,7 +77,7 @@ class ActionModule(ActionBase):
             running = {}
             for gateway, hosts in slices.items():
                 inventory = cut(listed, hosts, self._decrypt)
-                display.display(f"{gateway}: {len(hosts)} hosts are starting")
+                display.display(f"{gateway}: starting on {hosts_text(len(hosts))}")
                 running[threads.submit(run_slice, job, gateway, inventory, hosts, folder / gateway)] = gateway
             for done in as_completed(running):
                 gateway, ended = running[done], done.result()

@@ -42,7 +42,7 @@ ANSWER = ("changed", "invocation", "failed", "warnings", "deprecations", "ansibl
 
 
 class ActionModule(ActionBase):
-    """Read the node's state if it is not given, run the health gate, and write the proof."""
+    """Read the node's state if it is not given, run the health check, and write the proof."""
 
     _supports_check_mode = True
 
@@ -70,7 +70,7 @@ class ActionModule(ActionBase):
             return {**result, **error.result(), "failed": True, "msg": f"{params['name']}: {error}"}
 
     def _gate(self, health: dict[str, Any] | None) -> Gate | None:
-        """Return the health gate; its command runs on the node, through the shell of the connection."""
+        """Return the health check; its command runs on the node, through the shell of the connection."""
         if health is None:
             return None
         if not health["command"]:

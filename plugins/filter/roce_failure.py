@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: roce_failure
-short_description: Report what a failed task said
+short_description: Return the error of a failed task
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)

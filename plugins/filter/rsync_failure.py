@@ -54,12 +54,14 @@ def rsync_failure(result: Mapping[str, Any], host: str, folder: str) -> str:
     if NO_SPACE in said:
         why, remedy = f"no space is left where {folder} is", "free some, or remove old images with collect_images.yml"
     elif status == TIMEOUT:
-        why, remedy = "it took nothing for a minute, or not all in an hour", "look at its network and its disk"
+        why = "it accepted no data for a minute, or did not receive all data within an hour"
+        remedy = "check its network and its disk"
     elif status == UNREACHABLE:
-        why, remedy = f"it is not reached by ssh from the build host: {said}", "correct its connection or its host key"
+        why = f"it is not reachable by ssh from the build host: {said}"
+        remedy = "correct its connection or its host key"
     else:
         why, remedy = f"rsync failed: {said}", "correct that"
-    return f"{host}: {why}; {remedy}, and run again: what is there is kept"
+    return f"{host}: {why}; {remedy}, and run again: complete files are kept"
 
 
 class FilterModule:

@@ -23,7 +23,7 @@ options:
     type: str
     required: true
   machine:
-    description: The kind of machine, which decides about the causes to look for.
+    description: The kind of machine, which determines the causes to look for.
     type: str
     choices: [guest, bare_metal]
     required: true

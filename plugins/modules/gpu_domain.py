@@ -37,7 +37,8 @@ options:
   remove_disks:
     description:
       - With O(state=absent), also remove the disks that were made from a base.
-      - A disk stays, with a warning, if it is no overlay of its base, is itself a base, or is used by another domain.
+      - A disk stays, with a warning, if it is not an overlay of its base, is itself a base, or is used by another
+        domain.
     type: bool
     default: false
   shutdown_timeout_s:

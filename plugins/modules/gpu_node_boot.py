@@ -40,7 +40,7 @@ options:
     type: int
     default: 0
   rails_on_one_subnet:
-    description: As in M(sailloft.fleet.gpu_node_software).
+    description: The same option as in M(sailloft.fleet.gpu_node_software).
     type: bool
     default: false
   now:

@@ -198,7 +198,7 @@ signing_key:
   returned: when O(state=present)
   type: dict
 notes:
-  description: What the user should know, one line each.
+  description: Notes for the user, one line each.
   returned: success
   type: list
   elements: str

@@ -99,10 +99,10 @@ tree:
   elements: str
 findings:
   description:
-    - Losses of a virtual machine that cause no error, each as RV(sailloft.fleet.gpu_domain#module:findings) and also as
-      a warning of the task. A request for more memory than the host has is refused. The other refusals of
+    - Problems of a virtual machine that are not errors, each as RV(sailloft.fleet.gpu_domain#module:findings) and also
+      as a warning of the task. A request for more memory than the host has is refused. The other refusals of
       M(sailloft.fleet.gpu_domain) are not checked.
-  returned: success, or when what is asked was refused
+  returned: success, or when the request was refused
   type: list
   elements: dict
 notes:

@@ -15,7 +15,7 @@ description:
     one call of M(sailloft.fleet.gpu_host_compare). Nothing is changed.
   - The first difference ends the comparison. All settings after it count as different.
   - It does not fail because of the host. If a host is not reachable, a variable is invalid, or the host runs ESXi, the
-    role counts as having something to do; it then reports what is wrong.
+    role has to run, and then reports the error.
   - Playbooks leave out the hosts on which a role has nothing to do (P(sailloft.fleet.gpu_servers#filter)), so that a
     run without changes is one task per host.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]

@@ -18,8 +18,8 @@ description:
     together; one of them replaces all.
   - The generated configuration of GRUB is read as well. Therefore the next run completes one that was killed before
     C(update-grub).
-  - Existing modules do not fit. The C(bootloader) role of linux-system-roles is for RHEL-likes and works through
-    C(grubby), which replaces all arguments of one name by the last, so that C(hugepages=) cannot be given twice;
+  - Existing modules do not fit. The C(bootloader) role of linux-system-roles is for RHEL and its derivatives and uses
+    C(grubby), which replaces all arguments of one name by the last, so that C(hugepages=) cannot be given twice.
     C(lineinfile) on C(/etc/default/grub) conflicts with every other program that manages that line.
 extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
@@ -83,7 +83,7 @@ options:
         elements: str
         required: true
       purpose:
-        description: The purpose, which decides about the bits.
+        description: The purpose, which determines the bits.
         type: str
         choices: [virtual_machines, bare_metal]
         required: true

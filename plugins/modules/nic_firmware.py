@@ -13,7 +13,7 @@ version_added: 0.1.0
 description:
   - Changes settings in the firmware of ConnectX and BlueField NICs with C(mstconfig), if they differ, and returns the
     values in effect now and after the next boot.
-  - Devices that are selected by kind or vendor and are no such NIC are left out, so that C(devices=[nic]) works on
+  - Devices that are selected by kind or vendor and are not such a NIC are skipped, so that C(devices=[nic]) works on
     every host.
   - Tested against recorded output of the tool, not against a NIC.
 extends_documentation_fragment: [sailloft.fleet.attributes]
@@ -54,7 +54,7 @@ options:
         elements: str
         required: true
       purpose:
-        description: The purpose, which decides about ATS.
+        description: The purpose, which determines ATS.
         type: str
         choices: [virtual_machines, bare_metal]
         required: true

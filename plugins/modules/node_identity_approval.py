@@ -2,13 +2,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Decide whether secrets may be sealed to a TPM."""
+"""Decide whether secrets may be encrypted to a TPM."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_identity_approval
-short_description: Decide whether secrets may be sealed to a node's TPM
+short_description: Decide whether secrets may be encrypted to a node's TPM
 version_added: 0.1.0
 description:
   - A TPM is approved if it is the enrolled one, if the operator has approved its fingerprint, or if its certificate
@@ -51,7 +51,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Decide whether secrets may be sealed to the TPM
+- name: Decide whether secrets may be encrypted to the TPM
   sailloft.fleet.node_identity_approval:
     node: bm01
     ek: "{{ found.ek }}"
@@ -62,7 +62,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 approved:
-  description: Whether secrets may be sealed to it.
+  description: Whether secrets may be encrypted to it.
   returned: success
   type: bool
 fingerprint:

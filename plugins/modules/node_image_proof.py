@@ -14,7 +14,7 @@ extends_documentation_fragment: [sailloft.fleet.proof]
 description:
   - Claims that the node runs the digest of its channel or pin, with the kernel and arguments of the manifest and its
     own arguments, and that every layer has its digest and is verified by dm-verity if the kernel has it.
-  - Claims that systemd has started everything, that no unit has failed, and that the health gate holds.
+  - Claims that systemd has started everything, that no unit has failed, and that the health check holds.
   - Writes the proof as JSON, as one HTML page and as a short table.
   - A claim without an observation does not hold.
   - Reads the node with M(sailloft.fleet.node_image_info) if O(state) is left out. Everything else is computed in the
@@ -58,7 +58,7 @@ options:
     type: bool
     default: false
   health:
-    description: The health gate; left out if there is none.
+    description: The health check; omit it if there is none.
     type: dict
     suboptions:
       command:

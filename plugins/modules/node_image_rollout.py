@@ -67,7 +67,7 @@ options:
         type: str
         default: ""
       holds:
-        description: Whether its proof holds, including the health gate.
+        description: Whether its proof holds, including the health check.
         type: bool
         default: true
       reachable:

@@ -13,8 +13,8 @@ version_added: 0.1.0
 description:
   - Returns all images of a store with their sizes and the references to them, and its channels.
   - With O(collected), removes the images to which no channel, no node's script, no last build and no digest of O(keep)
-    refers, and the layers, kernels and other blobs that no remaining image has. A blob of two images stays as long as
-    one of them.
+    refers, and the layers, kernels and other blobs that no remaining image has. A blob that two images share is
+    kept as long as one of them.
   - If a run is killed, the next one completes it; until then, no image lacks a blob.
   - Do not run it while images are copied into the store by other programs than the builder, such as C(rsync). They copy
     blobs first, before anything refers to these.

@@ -41,8 +41,9 @@ options:
         type: bool
       acs:
         description: >-
-          The ACS bits that are on, restricted to what the port has. The paper's are all but V(translation_blocking)
-          and V(egress_control), so that requests go through the IOMMU unless it has translated them already.
+          The ACS bits that are on, restricted to what the port has. IBM's scripts for Vela set all except
+          V(translation_blocking) and V(egress_control), so that requests go through the IOMMU unless it has translated
+          them already.
         type: list
         elements: str
         choices: [source_validation, translation_blocking, request_redirect, completion_redirect, upstream_forwarding,

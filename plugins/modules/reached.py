@@ -20,7 +20,7 @@ extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 """
 
 EXAMPLES = r"""
-- name: Check that the host is reached
+- name: Check that the host is reachable
   sailloft.fleet.reached:
 """
 

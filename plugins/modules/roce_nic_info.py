@@ -36,7 +36,7 @@ nics:
     - The QoS by RDMA device. C(dscp_to_priority) has 64 entries, C(priority_to_class), C(queues), C(priority_to_buffer)
       and C(buffer_bytes) eight; null means not set or not visible.
     - C(cm_tos) is the ToS byte of RDMA-CM's connections, C(forced_tos) the one that the device sets for all packets.
-    - C(may_mark) is true if the DSCP that a function sets decides about the priority of its packets.
+    - C(may_mark) is true if the DSCP that a function sets determines the priority of its packets.
     - C(cannot) gives, by setting, the reason why the function does not have or show it.
   returned: success
   type: dict

@@ -15,7 +15,7 @@ description:
     configured.
   - Each fault has its consequence. Faults are in the order in which packets pass them, so the first fault is the first
     broken hop.
-  - With PFC, a circle of links that can wait for each other's pauses is also a fault.
+  - With PFC, a cycle of links that can wait for each other's pauses is also a fault.
   - It contacts no device. Run it once, on the controller.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:

@@ -100,25 +100,25 @@ options:
             description: The port GUID (InfiniBand), eight bytes with colons.
             type: str
           trust:
-            description: As above.
+            description: The same setting for this VF only.
             type: bool
           spoof_check:
-            description: As above.
+            description: The same setting for this VF only.
             type: bool
           vlan:
-            description: As above.
+            description: The same setting for this VF only.
             type: int
           link_state:
-            description: As above.
+            description: The same setting for this VF only.
             type: str
             choices: [auto, enable, disable]
             version_added: 0.1.0
           min_tx_mbps:
-            description: As above.
+            description: The same setting for this VF only.
             type: int
             version_added: 0.1.0
           max_tx_mbps:
-            description: As above.
+            description: The same setting for this VF only.
             type: int
             version_added: 0.1.0
 """

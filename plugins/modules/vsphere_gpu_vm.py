@@ -24,7 +24,7 @@ options:
       - The virtual machines, each as in O(sailloft.fleet.gpu_domain#module:domains). The source of an interface is a
         port group. Only C(size_mib) of a disk is used, and a new virtual disk of that size is created.
       - C(vsphere) of each has the settings of vSphere, as text. C(host) is a name. A new virtual machine without it
-        gets the host with the fewest free GPUs on which it has a place, and keeps it. C(datastore) is a name, and may
+        gets the host with the fewest free GPUs that has room for it, and stays there. C(datastore) is a name, and may
         be left out where there is one. C(guest_id) is otherLinux64Guest by default, C(hardware_version) the newest of
         the host (an existing virtual machine keeps its own). C(passthrough) is fixed (by address) or dynamic (by
         model). C(device_group) is a vendor's device group, and C(sriov_network) the port group of virtual functions.

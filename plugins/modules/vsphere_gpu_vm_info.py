@@ -63,7 +63,7 @@ domains:
       description: Its name.
       type: str
     exists:
-      description: Whether it is there.
+      description: Whether it exists in vCenter.
       type: bool
     state:
       description: V(running), V(stopped), V(suspended) or V(absent).

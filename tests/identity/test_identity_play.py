@@ -284,13 +284,13 @@ def run(site, tmp_path, play):
     return go
 
 
-def test_no_secret_is_sealed_to_an_unknown_tpm_until_its_fingerprint_is_approved(run, tpms):
+def test_no_secret_is_encrypted_to_an_unknown_tpm_until_its_fingerprint_is_approved(run, tpms):
     tpm = tpms["bm01"]
     for _time in range(2):
         output, status, enrolled, bundles = run(tpm)
         assert status == 0, output
         assert (enrolled, bundles) == (["bm01.pending"], [])
-        assert "No secret is sealed to it." in " ".join(output.split())
+        assert "No secret is encrypted to it." in " ".join(output.split())
     other = identity.ek_digest(identity.read_ek(tpms["bm02"].ek, ""))
     assert run(tpm, node_identity_approved=[other])[2:] == (["bm01.pending"], [])
     fingerprint = identity.ek_digest(identity.read_ek(tpm.ek, ""))

@@ -85,7 +85,7 @@ def test_nothing_of_the_node_or_the_build_is_in_it(site, tmp_path):
     assert not (trees["base"] / "etc/hostname").exists()
 
 
-def test_the_wishes_are_in_it(site, tmp_path):
+def test_the_image_has_the_requested_content(site, tmp_path):
     tree = unpacked(site.tree("node")["gpu"], tmp_path / "gpu")
     assert (tree / "etc/motd").read_text() == "GPU node\n"
     assert (tree / "home/ops/.ssh/authorized_keys").stat().st_mode & 0o777 == 0o600

@@ -5,8 +5,8 @@
 equal {policy, switches, name, running}: "yes" if the running configuration is exactly the planned one, else both.
 queues {before, after, device}: the traffic through each queue of the device, from the output of `tc -s -j qdisc show`
     before and after.
-census {policy, before, after, device}: the bytes by the priority whose queue they left through, and the faults of that
-    for RoCE's first class.
+priorities {policy, before, after, device}: the bytes by the priority whose queue they left through, and the faults of
+    that for RoCE's first class.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def counted(given: dict[str, Any]) -> str:
 WHAT = {
     "equal": equal,
     "queues": queues,
-    "census": counted,
+    "priorities": counted,
 }
 
 if __name__ == "__main__":

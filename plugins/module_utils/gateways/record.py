@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors import GatewayError
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import OK, UNKNOWN, HostOutcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.alike import lines
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.alike import hosts_text, lines
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
 
 
@@ -49,7 +49,7 @@ class Record(NamedTuple):
         for gateway in sorted(set(self.gateways.values())):
             states = [self.hosts[host].state for host in self.hosts if self.gateways[host] == gateway]
             told = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
-            found.append(f"{gateway}: {len(states)} hosts: {told}")
+            found.append(f"{gateway}: {hosts_text(len(states))}: {told}")
         failures: dict[tuple[str, ...], list[str]] = {}
         for host, each in self.hosts.items():
             if each.state == UNKNOWN:

@@ -25,7 +25,7 @@ class Node:
     """A node as it was last seen.
 
     ``running`` is the digest that it runs, empty if it runs no Sailloft image. ``holds``: whether it is proven,
-    including its health gate. ``tried``: whether this run made it boot the target. ``spare``: whether it is in service
+    including its health check. ``tried``: whether this run made it boot the target. ``spare``: whether it is in service
     only in place of another node.
     """
 

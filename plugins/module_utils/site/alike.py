@@ -21,11 +21,16 @@ def common(message: str, names: Iterable[str]) -> str:
     return line if len(line) <= MESSAGE_MAX else f"{line[:MESSAGE_MAX]}..."
 
 
+def hosts_text(count: int) -> str:
+    """Return a number of hosts in words: "1 host", "2 hosts"."""
+    return "1 host" if count == 1 else f"{count} hosts"
+
+
 def lines(failures: Mapping[Any, Iterable[str]]) -> list[str]:
     """Return a line with the hosts for each failure, the most frequent first. A failure is a tuple of texts."""
     found = []
     for failure, hosts in failures.items():
         names = set(hosts)
         if names:
-            found.append((-len(names), f"{len(names)} hosts: {': '.join(failure)}: {fold(names)}"))
+            found.append((-len(names), f"{hosts_text(len(names))}: {': '.join(failure)}: {fold(names)}"))
     return [line for _count, line in sorted(found)]

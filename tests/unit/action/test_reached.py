@@ -189,8 +189,8 @@ FIRST_PLAYS = {
 # compare to the play in FIRST_PLAYS.
 BEFORE = {
     "Read the waves from the inventory",
-    "Read the waves, and find the servers on which something is to be done",
-    "Find the servers on whose virtual machines something is to be done",
+    "Read the waves and find the servers that need changes",
+    "Find the servers whose virtual machines need changes",
 }
 
 

@@ -82,7 +82,7 @@ def test_failures_that_are_alike_are_one_line(tmp_path):
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stdout.strip().splitlines()[-2:] == [
         "9 hosts: Check the memory: failed: HOST (HOST): 3 of 32 DIMMs are missing: gpu-[001-009]",
-        "1 hosts: Check the NICs: failed: no link: gpu-012",
+        "1 host: Check the NICs: failed: no link: gpu-012",
     ]
 
 

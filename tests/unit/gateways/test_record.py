@@ -23,11 +23,11 @@ def run():
 def test_the_report_has_each_gateway_and_each_cause():
     assert run().report() == [
         "gw1: 2 hosts: 1 failed, 1 ok",
-        "gw2: 1 hosts: 1 unknown",
-        "gw3: 1 hosts: 1 unknown",
-        "1 hosts: Check: failed: no link: gpu-2",
-        "1 hosts: gw2: not reached; look: gpu-3",
-        "1 hosts: gw3: the run ended before it finished there: gpu-4",
+        "gw2: 1 host: 1 unknown",
+        "gw3: 1 host: 1 unknown",
+        "1 host: Check: failed: no link: gpu-2",
+        "1 host: gw2: not reached; look: gpu-3",
+        "1 host: gw3: the run ended before it finished there: gpu-4",
     ]
     assert run().counts() == {"failed": 1, "ok": 1, "unknown": 2}
 

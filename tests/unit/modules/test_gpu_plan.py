@@ -208,7 +208,7 @@ def test_a_recording_that_is_given_to_others_plans_as_the_host_does(run, tmp_pat
     assert recorded["tree"] == live["tree"]
 
 
-def test_what_is_lost_in_silence_is_a_warning_that_names_host_and_virtual_machine(run):
+def test_a_silent_loss_is_a_warning_that_names_host_and_virtual_machine(run):
     result = run(recording=str(RECORDINGS / "nvidia-dgx2.json"), host_name="gpu17")
     # Its recording has no config space, so nothing is said about ATS.
     assert [item["what"] for item in result["findings"]] == ["the host's physical address bits are not known"]

@@ -127,7 +127,7 @@ def test_more_failures_than_the_budget_take_channel_and_failed_nodes_back(fleet)
 
 
 def dying_gate(fleet):
-    """Return the file of a health gate with tasks, during which a sick node stops answering."""
+    """Return the file of a health check with tasks, during which a sick node stops answering."""
     gate = fleet.folder / "gate.yml"
     files = str(fleet.folder / "{{ inventory_hostname }}")
     dies = {"cmd": f"! grep -q yes {files}/sick || rm {files}/up"}

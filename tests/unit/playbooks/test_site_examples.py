@@ -35,7 +35,7 @@ RUNS = [
     pytest.param("vela", "plan.yml fabric_config.yml", (), set()),
     pytest.param("vela", "gpu_nodes.yml record.yml", (), set(), marks=LONG),
     pytest.param("vela", "site.yml", POOLS, {"Compare what was read with what was requested"}, marks=LONG),
-    pytest.param("vela", "accept.yml", (), {"Write measured beside expected"}, marks=LONG),
+    pytest.param("vela", "accept.yml", (), {"Compare the measured with the expected bandwidths"}, marks=LONG),
     pytest.param("vela", "cabling.yml", (), {"Check that no cable is wrong"}, marks=LONG),
     # The site has no switch with RoCE, and the playbook reports that.
     pytest.param("blue_vela", "fabric_config.yml", (), {"Render all switches"}, marks=LONG),
@@ -44,7 +44,7 @@ RUNS = [
         "blue_vela", "node_images.yml node_identities.yml collect_images.yml gpu_nodes.yml", (), set(), marks=LONG
     ),
     pytest.param("blue_vela", "record.yml reimage.yml", ("--limit", "nodes,localhost"), set(), marks=LONG),
-    pytest.param("blue_vela", "accept.yml", (), {"Write measured beside expected"}, marks=LONG),
+    pytest.param("blue_vela", "accept.yml", (), {"Compare the measured with the expected bandwidths"}, marks=LONG),
     pytest.param(
         "blue_vela",
         "cabling.yml",

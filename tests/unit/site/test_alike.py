@@ -20,4 +20,4 @@ def test_a_long_message_is_cut():
 
 def test_the_most_frequent_failure_comes_first():
     failures = {("Check", "no link"): ["a3"], ("Check", "no disk"): ["a1", "a2", "a1"], ("Check", "no fan"): []}
-    assert lines(failures) == ["2 hosts: Check: no disk: a[1-2]", "1 hosts: Check: no link: a3"]
+    assert lines(failures) == ["2 hosts: Check: no disk: a[1-2]", "1 host: Check: no link: a3"]

@@ -89,7 +89,7 @@ def test_a_role_with_tags_includes_with_them(role):
 @pytest.mark.parametrize(
     ("playbook", "role", "tasks"),
     [
-        ("gpu_hosts", "gpu_host", {"packages": "Bring the host into its state, as far as it needs no reboot"}),
+        ("gpu_hosts", "gpu_host", {"packages": "Apply the settings that need no reboot"}),
         (
             "gpu_vms",
             "gpu_guest",

@@ -41,22 +41,22 @@ def rode(before: tuple[int, ...], after: tuple[int, ...], nic: str) -> tuple[int
     """Return the bytes by priority between two readings. Raises FabricError where a counter decreased."""
     if any(late < early for early, late in zip(before, after)):
         raise FabricError(
-            f"NIC {nic}", "a counter went back between the readings", "was its driver reloaded? repeat the transfer"
+            f"NIC {nic}", "a counter decreased between the readings", "was its driver reloaded? repeat the transfer"
         )
     return tuple(late - early for early, late in zip(before, after))
 
 
 def astray(bytes_by_priority: tuple[int, ...], rdma: RdmaClass, policy: Policy, nic: str) -> Iterator[Fault]:
-    """Yield the fault in the priorities by which a canary's bytes were sent, if it sent only in the class ``rdma``."""
+    """Yield the fault in the priorities of a test transfer, all of whose bytes should be in the class ``rdma``."""
     total = sum(bytes_by_priority)
     if total == 0:
-        yield Fault("the canary's transfer is in the counters", "more than 0 bytes", 0, "it used another NIC", nic)
+        yield Fault("the test transfer is in the counters", "more than 0 bytes", 0, "it used another NIC", nic)
         return
     allowed = {rdma.priority, policy.cnp.priority}
     wrong = {at: count for at, count in enumerate(bytes_by_priority) if count and at not in allowed}
     if sum(wrong.values()) > MOST_ASTRAY_SHARE * total:
         yield Fault(
-            f"the canary's bytes use priority {rdma.priority}",
+            f"the test transfer's bytes use priority {rdma.priority}",
             f"at least {1 - MOST_ASTRAY_SHARE:.0%}",
             shares(bytes_by_priority),
             "some of the traffic evades the marking: queue pairs that set a ToS of their own, or none",

@@ -13,7 +13,8 @@ Required names of the module:
 ``PORT`` and ``PORT_EXAMPLE``: the form of a port's name, and an example for the error about an invalid name.
 ``render(switch) -> str``: the configuration of a planned switch; only what concerns QoS.
 ``parse(text, name) -> Switch``: a running configuration (all of it or only its QoS) in the same terms, whoever wrote
-it; FabricError where the text is none. ``parse(render(switch), switch.name)`` is ``switch``, without NOT_HELD.
+it; FabricError if the text is not a configuration of this system. ``parse(render(switch), switch.name)`` is
+``switch``, without NOT_HELD.
 ``remediation(running, wanted) -> str``: the change from a running configuration to ``wanted``; "" where nothing
 differs. It removes only what is this project's or contradicts the policy.
 

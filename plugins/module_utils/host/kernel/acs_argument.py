@@ -67,7 +67,7 @@ def decide(plan: AcsPlan, command_line: str) -> Decision:
     not_taken = []
     if argument in command_line.replace('"', "").split():
         not_taken = [
-            f"port {port.address} has ACS {acs.control:07b}, although the kernel was told {port.mask.text}"
+            f"port {port.address} has ACS {acs.control:07b}, although the kernel argument requests {port.mask.text}"
             for port, acs in entries
             if not port.mask.holds(acs.control, acs.capability)
         ]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Decide whether to seal secrets to a TPM that a node has shown: the operator approves it, or its maker certifies it.
+"""Decide whether to encrypt secrets to a TPM that a node shows: the operator approves it, or its maker certifies it.
 
 Anyone who answers as a new node can show their own TPM, so a TPM is not trusted only because a node has shown it.
 """
@@ -78,7 +78,7 @@ def decision(approval: Approval) -> str:
     if approval.approved:
         return f"approved, {approval.why}"
     return (
-        f"pending, {approval.why}. No secret is sealed to it. Compare the fingerprint with one that you know from "
+        f"pending, {approval.why}. No secret is encrypted to it. Compare the fingerprint with one that you know from "
         "elsewhere, such as the console of the node or a list of its manufacturer, then add it to "
         "node_identity_approved"
     )

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifes
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 
-# The layers of the proof: claims about the image, the kernel, the image's own layers, the services and the health gate.
+# The layers of the proof: claims about the image, the kernel, the image's layers, the services and the health check.
 IMAGE, KERNEL, LAYER, SERVICES, HEALTH = "image", "kernel", "image_layers", "services", "health"
 
 
@@ -53,7 +53,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Gate:
-    """The health gate's result. ``held`` is None if the gate could not be run; ``said`` is its output."""
+    """The health check's result. ``held`` is None if the gate could not be run; ``said`` is its output."""
 
     what: str
     held: bool | None
@@ -62,7 +62,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Seen:
-    """A node's ``state`` as node_image_info read it (empty if the node does not answer), and its health gate."""
+    """A node's ``state`` as node_image_info read it (empty if the node does not answer), and its health check."""
 
     state: dict[str, Any] = field(default_factory=dict)
     gate: Gate | None = None
@@ -171,4 +171,4 @@ def _services(expected: Expected, state: dict[str, Any]) -> list[Claim]:
 def _gate(gate: Gate) -> Claim:
     seen = None if gate.held is None else ("healthy" if gate.held else gate.said or "no output")
     # The output does not decide: a command that fails may print "healthy".
-    return Claim(HEALTH, "the health gate passes", "healthy", seen, gate.held is True, gate.what)
+    return Claim(HEALTH, "the health check passes", "healthy", seen, gate.held is True, gate.what)

@@ -16,7 +16,7 @@ CONNECTX_VENDOR = 0x15B3
 
 # The paper's settings of the NIC firmware, by mlxconfig's names.
 NIC_FIRMWARE = {
-    "PCI_WR_ORDERING": "relaxed PCI ordering is off",
+    "PCI_WR_ORDERING": "relaxed PCI ordering only where memory requests it",
     "MAX_ACC_OUT_READ": "more outstanding read bytes",
     "RDMA_SELECTIVE_REPEAT_EN": "selective repeat is on",
     "ATS_ENABLED": "ATS is as the topology needs it",

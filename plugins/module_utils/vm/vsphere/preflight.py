@@ -24,11 +24,11 @@ NO_COUNTERPART = {
     "memory_threads": (0, "ESXi allocates the memory itself"),
     "hpet": (True, "vSphere has its own timers"),
     "kvm_dedicated": (False, "vSphere is the hypervisor; vsphere.latency_sensitivity is its setting"),
-    "rom_bar": (True, "vSphere decides about option ROMs"),
+    "rom_bar": (True, "vSphere controls option ROMs"),
     "rng": (False, "vSphere has no virtio devices"),
     "boot": (None, "vSphere boots no kernel directly"),
     "console_log": (None, "vSphere writes no console log"),
-    "physical_address_bits": ("auto", "vSphere decides about address bits"),
+    "physical_address_bits": ("auto", "vSphere controls address bits"),
     "machine": ("q35", "vSphere has virtual hardware versions instead (vsphere.hardware_version)"),
     "accelerator": ("auto", "vSphere is the hypervisor"),
 }

@@ -89,7 +89,7 @@ def missing(name: str, wanted: dict[str, Any], api: tuple[int, ...]) -> list[Fin
                 name,
                 "virtual NUMA, virtual hyperthreads and the devices' virtual NUMA nodes are left out",
                 f"they need API {_text(least_api)} and vmx-{least_hardware}, it has API {_text(api)} and "
-                f"{wanted['hardware_version']}: the guest cannot tell which of its nodes is near a device",
+                f"{wanted['hardware_version']}: the guest does not know which of its nodes is near a device",
                 f"upgrade the older one of vCenter and pyVmomi, or set hardware_version: vmx-{least_hardware} or newer",
                 WARN,
             )

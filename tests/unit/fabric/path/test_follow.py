@@ -53,7 +53,7 @@ def test_headroom_of_the_switchs_own_reckoning_is_for_the_cable(planned, seen, s
 
     assert found({}) == [f"headroom is for a cable of {planned} m"] * short
     # If the switch's configuration has no cable length, its headroom cannot be read.
-    assert found({"cable_m": "no line tells it"}) == found({}) * (seen is not None)
+    assert found({"cable_m": "the configuration has no cable length"}) == found({}) * (seen is not None)
 
 
 # Settings that cannot be read on some NICs: the change, the setting with the reason, and the claim without a result.

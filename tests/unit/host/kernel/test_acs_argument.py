@@ -73,7 +73,7 @@ def test_what_the_kernel_did_not_take_is_named():
     argument = acs_argument.decide(plan_of(host), "").argument
     decision = acs_argument.decide(plan_of(host), f'ro "{argument}" quiet')
     assert len(decision.not_taken) == 2
-    assert decision.not_taken[0].endswith("has ACS 0011101, although the kernel was told 1x111x1")
+    assert decision.not_taken[0].endswith("has ACS 0011101, although the kernel argument requests 1x111x1")
     servers.apply_plan(host, VIRTUAL_MACHINES)
     assert acs_argument.decide(plan_of(host), f'ro "{argument}" quiet').not_taken == []
 

@@ -148,7 +148,7 @@ def test_a_file_that_a_roles_variables_name_is_of_the_layers_key(tmp_path):
         ("layer.json", ""),
     ],
 )
-def test_a_layer_of_the_cache_that_is_damaged_is_built_again(tmp_path, name, content):
+def test_a_damaged_layer_of_the_cache_is_not_used(tmp_path, name, content):
     folder = tmp_path / "layers" / ("0" * 64)
     folder.mkdir(parents=True)
     verity = {"data_bytes": 5, "root_sha256": "0" * 64, "salt": ""}

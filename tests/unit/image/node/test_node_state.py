@@ -229,7 +229,7 @@ def test_a_node_that_does_not_answer_proves_nothing():
     "gate", [Gate("check", False, "GPU 3 is gone"), Gate("check", None), Gate("check", False, "healthy")]
 )
 def test_a_health_gate_that_does_not_hold(root, gate):
-    assert failures(read(root), gate) == ["the health gate passes"]
+    assert failures(read(root), gate) == ["the health check passes"]
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ def test_publishing_to_a_full_disk_names_the_host_and_is_completed_when_there_is
     said = " ".join(done.stdout.split())
     assert (
         f"localhost: no space is left where {tmp_path}/served is; free some, or remove old images with "
-        "collect_images.yml, and run again: what is there is kept"
+        "collect_images.yml, and run again: complete files are kept"
     ) in said
     # No image is there without its blobs, and no blob is incomplete.
     left = said.partition("status 2 ")[2].split()
@@ -261,8 +261,8 @@ def test_rsync_gives_up_a_server_that_says_nothing(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert time.monotonic() - began < 20
     assert rsync_failure({"rc": done.returncode, "msg": done.stderr}, "boot01", "/srv/sailloft") == (
-        "boot01: it took nothing for a minute, or not all in an hour; look at its network and its disk, and run again: "
-        "what is there is kept"
+        "boot01: it accepted no data for a minute, or did not receive all data within an hour; "
+        "check its network and its disk, and run again: complete files are kept"
     )
 
 
@@ -271,7 +271,7 @@ def test_rsync_gives_up_a_server_that_says_nothing(tmp_path):
     [
         (
             {"rc": 255, "msg": "Host key\nverification failed."},
-            "it is not reached by ssh from the build host: Host key verification failed.; "
+            "it is not reachable by ssh from the build host: Host key verification failed.; "
             "correct its connection or its host key",
         ),
         (
@@ -285,7 +285,7 @@ def test_rsync_gives_up_a_server_that_says_nothing(tmp_path):
     ],
 )
 def test_a_failed_copy_is_explained(result, said):
-    assert rsync_failure(result, "boot01", "/srv/sailloft") == f"boot01: {said}, and run again: what is there is kept"
+    assert rsync_failure(result, "boot01", "/srv/sailloft") == f"boot01: {said}, and run again: complete files are kept"
 
 
 def test_the_checks_come_first():

@@ -182,7 +182,7 @@ def test_both_ports_of_a_nic_have_the_firmware_of_the_first():
     assert not found(prove(one), "NIC 0000:14:00.0: ATS is as")[1:]
 
 
-def test_a_read_only_register_is_not_applicable_only_with_the_tunings_word_for_it():
+def test_a_read_only_register_is_not_applicable_only_if_pci_tuning_reports_it():
     one = evidence()
     function(one.host, "0000:13:00.0").max_read_request_bytes = 128
     assert failed(prove(one)) == ["MaxReadReq of GPU 0000:13:00.0"]

@@ -29,7 +29,7 @@ FLAT = NotExpressed(
     "all",
     "ESXi gives the guest a port for each device, and no switch",
     "NCCL takes GPU and NIC below one switch for PHB and may send their traffic through the CPU, unless its topology "
-    "file (below) tells it",
+    "file (below) describes the switches",
 )
 NOT_ASKED = "the guest has no GPU, or the inventory does not ask for it (gpu_guest_nccl_topology, gpu_guest_nccl)"
 FILE = "guest /etc/nccl-topology.xml"

@@ -85,7 +85,7 @@ SETTINGS = (
         "not requested (huge_page_mib)",
     ),
     Setting(
-        "memory and CPUs are of the planned host nodes",
+        "memory and CPUs are on the planned host nodes",
         wanted.NODE_AFFINITY,
         f"extraConfig {wanted.NODE_AFFINITY}",
         "the plan binds no memory (strict_memory: false)",
@@ -136,8 +136,8 @@ NOT_EXPRESSED = (
         LAYER,
         "the guest has the host's physical address bits",
         "the host's",
-        "ESXi decides about them",
-        "none known: the space for BARs (above) is set by itself",
+        "ESXi sets them",
+        "none known: the space for BARs (above) is computed separately",
     ),
 )
 
@@ -190,10 +190,10 @@ def numa_node(evidence: Evidence, function: Function) -> Claim:
     source = f"guest /sys/bus/pci/devices/{inside.address if inside else '?'}/numa_node"
     seen = inside.numa_node if inside else None
     if not plan.configuration["cores_per_numa_node"]:
-        reason = f"{TOO_OLD}; cost: the guest cannot tell which of its nodes is near the device"
+        reason = f"{TOO_OLD}; cost: the guest does not know which of its nodes is near the device"
         return not_applicable(LAYER, claim, cell, source, reason, seen)
     if cell is None:
-        reason = "the virtual machine has no memory on the device's host node, or the host does not tell it"
+        reason = "the virtual machine has no memory on the device's host node, or the host does not report that node"
         return not_applicable(LAYER, claim, cell, source, reason, seen)
     return compare(LAYER, claim, cell, seen, source)
 

@@ -74,7 +74,7 @@ def config(evidence, **changes):
 BREAKS = {
     "memory not reserved": (lambda e: config(e, memory_reservation_mib=0), ["all memory is reserved"]),
     "normal latency": (lambda e: config(e, latency_sensitivity="normal"), ["latency sensitivity"]),
-    "no affinity": (lambda e: e.configuration["extra"].pop("numa.nodeAffinity"), ["of the planned host nodes"]),
+    "no affinity": (lambda e: e.configuration["extra"].pop("numa.nodeAffinity"), ["on the planned host nodes"]),
     "P2P off": (lambda e: e.configuration["extra"].update({"pciPassthru.allowP2P": "FALSE"}), ["devices may reach"]),
     "a GPU is gone": (
         lambda e: e.configuration["devices"].pop(0),
