@@ -222,7 +222,7 @@ topology:
           description: Subsystem device.
           type: int
         kind:
-          description: Its kind, V(gpu), V(nic), V(nvme), V(nvswitch), V(bridge) or V(other).
+          description: Its kind, such as V(gpu), V(nic) or V(bridge); V(other) for a device of no known kind.
           type: str
         port_type:
           description:

@@ -26,7 +26,7 @@ options:
     suboptions:
       devices:
         description: >-
-          A device is named by its kind (V(gpu), V(nic), V(nvme), V(nvswitch), V(bridge)), by vendor and device
+          A device is named by its kind (such as V(gpu), V(nic) or V(nvme)), by vendor and device
           (V(10de:2330), or V(15b3:*) for all of a vendor), or by address (V(0000:3b:00.0)).
           A NIC's firmware is addressed by the first function of the NIC.
         type: list

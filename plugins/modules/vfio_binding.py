@@ -23,7 +23,7 @@ extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   devices:
     description: >-
-      A device is named by its kind (V(gpu), V(nic), V(nvme), V(nvswitch), V(bridge)), by vendor and device
+      A device is named by its kind (such as V(gpu), V(nic) or V(nvme)), by vendor and device
       (V(10de:2330), or V(15b3:*) for all of a vendor), or by address (V(0000:3b:00.0)). V(nvme:unused) are the NVMe
       drives that the host does not use and that are empty (no partitions, no file system, LVM, RAID or ZFS).
     type: list

@@ -25,7 +25,7 @@ options:
     suboptions:
       devices:
         description:
-          - Kinds (V(gpu), V(nic), V(nvme), V(nvswitch)), vendor and device (V(10de:2330), V(15b3:*)), or PCI addresses.
+          - Kinds (such as V(gpu) or V(nic)), vendor and device (V(10de:2330), V(15b3:*)), or PCI addresses.
           - A kind or a vendor selects the capable devices. The address of a device that is not capable is an error.
         type: list
         elements: str

@@ -23,7 +23,8 @@ The contract of a family's file:
 ``first_stage_tree``           into, layer, digests, run -> the tree that has the first stage's programs
 =============================  =========================================================================================
 
-A new distribution of a known family needs a row here; a new family needs a file in this folder, and its rows.
+A new distribution of a known family needs a row here, a new release needs none; a new family needs a file in this
+folder, and its rows. A name is the vendor's name in package URLs.
 """
 
 from __future__ import annotations

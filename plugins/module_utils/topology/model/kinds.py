@@ -11,8 +11,9 @@ from dataclasses import dataclass
 class Kind:
     """A kind of device.
 
-    ``label`` is its name in text, ``short`` in pictures, ``light`` and ``dark`` its colours there. ``setting`` is the
-    field in a request for a virtual machine that assigns such devices (vm/request/spec.py); None: there is no field.
+    ``label`` is its name in text, a noun whose plural ends in "s"; ``short`` is its name in pictures, ``light`` and
+    ``dark`` are its colours there. ``setting`` is the field in a request for a virtual machine that assigns such
+    devices (vm/request/spec.py); None: there is no field.
     """
 
     name: str
@@ -23,7 +24,7 @@ class Kind:
     dark: str = "#7d8896"
 
 
-# The registry of kinds, in the order of lists. To add a kind, add a row here, its classes to ``CLASSES``, its setting.
+# The registry of kinds, in the order of lists; "bridge" and "other" are the last ones. docs/structure.md: how to add one.
 KINDS = (
     Kind("gpu", "GPU", "GPU", "gpus", "#1d7a4c", "#5cc793"),
     Kind("nic", "NIC", "NIC", "nics", "#24527a", "#8fbce6"),

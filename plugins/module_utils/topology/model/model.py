@@ -114,7 +114,7 @@ class Function:
     class_code: int  # 24 bits: 0x030200 is a 3D controller
     vendor_id: int
     device_id: int
-    kind: str  # "gpu", "nic", "nvme", "nvswitch", "bridge", "other": see topology/model/kinds.py
+    kind: str  # a name of topology/model/kinds.py, such as "gpu"
     port_type: (
         str | None
     )  # a value of PORT_TYPES in topology/model/kinds.py; None where config space was not readable so far

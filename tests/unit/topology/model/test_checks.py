@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
 
 PORT, UPSTREAM, DOWNSTREAM = "0000:10:00.0", "0000:11:00.0", "0000:12:00.0"
@@ -91,7 +92,10 @@ BROKEN = {
         change(UPSTREAM, parent=None),
         f"{UPSTREAM} is not below a bridge, but the root bus of",
     ),
-    "a kind that is none": (change(GPU, kind="tpu"), f"{GPU} is of kind 'tpu'; valid values: bridge, gpu"),
+    "a kind that is none": (
+        change(GPU, kind="tpu"),
+        f"{GPU} is of kind 'tpu'; valid values: {', '.join(sorted(kinds.NAMES))}",
+    ),
     "a port type that is none": (
         change(PORT, port_type="port"),
         f"{PORT} has port_type 'port'; valid values: endpoint",

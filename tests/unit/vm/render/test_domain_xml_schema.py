@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machines import hypervisor, lab
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
@@ -63,13 +64,14 @@ INTERFACES = st.one_of(
     ),
 )
 # Every setting of a spec, with values of which most are accepted; numa_nodes and devices are the lab's.
+ADDRESSES = st.fixed_dictionaries({}, optional={"addresses": st.just([])})
 SETTINGS: dict[str, st.SearchStrategy[Any]] = {
+    **dict.fromkeys(kinds.SETTINGS.values(), ADDRESSES),
     "memory_mib": st.sampled_from((1024, 2048, 4096, 3)),
     "gpus": st.fixed_dictionaries({}, optional={"count": st.integers(0, 2)}),
     "nics": st.fixed_dictionaries(
         {}, optional={"per_gpu": st.integers(0, 1), "functions": st.sampled_from(NIC_FUNCTIONS)}
     ),
-    "nvme": st.fixed_dictionaries({}, optional={"addresses": st.just([])}),
     "vcpus": maybe(st.integers(1, 6)),
     "huge_page_mib": st.sampled_from((0, 2, 1024)),
     "lock_memory": st.booleans(),

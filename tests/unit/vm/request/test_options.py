@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import (
     domain_options,
     gpu_domain_options,
@@ -14,9 +15,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse im
 
 DEVICES = {"count": 0, "addresses": []}
 DEFAULTS = {
-    "gpus": DEVICES,
+    **dict.fromkeys(kinds.SETTINGS.values(), DEVICES),
     "nics": {"per_gpu": 0, "functions": "vf", "addresses": []},
-    "nvme": DEVICES,
     "memory_mib": 0,
     "vcpus": None,
     "huge_page_mib": 1024,

@@ -191,7 +191,7 @@ def test_what_is_no_virtual_machine() -> None:
 
 def test_every_setting_has_a_type() -> None:
     """Settings without a type are records or lists of records, whose settings have types."""
-    inner = {"gpus", "nics", "nvme", "disks", "interfaces", "boot"}
+    inner = {*kinds.SETTINGS.values(), "disks", "interfaces", "boot"}
     for kind in (DomainSpec, Devices, Nics, Disk, Interface, Boot):
         without = {item.name for item in fields(kind) if SETTING not in item.metadata}
         assert without == (inner if kind is DomainSpec else set())
