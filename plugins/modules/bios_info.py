@@ -11,8 +11,8 @@ module: bios_info
 short_description: Check whether the BIOS of a host is set for GPU virtual machines
 version_added: 0.1.0
 description:
-  - Reads from Linux whether virtual machine extensions, IOMMU, interrupt remapping, ACS and SR-IOV are on, and returns
-    the same claims as the proof (M(sailloft.fleet.gpu_vm_proof)).
+  - Reads from Linux whether the features of O(required) are on, and returns the same claims as the proof
+    (M(sailloft.fleet.gpu_vm_proof)).
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   required:
@@ -37,13 +37,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 claims:
-  description: One claim per setting, for ACS one per port, and for SR-IOV one per NIC.
+  description: One claim for each feature, or one for each port or device that it concerns.
   returned: success
   type: list
   elements: dict
   sample: [{"layer": "bios", "claim": "the IOMMU remaps interrupts", "wanted": true, "seen": true, "holds": true}]
 missing:
-  description: The required features that are off, one line each, with the remedy.
+  description: The claims that do not hold, one line each, with the remedy.
   returned: success
   type: list
   elements: str

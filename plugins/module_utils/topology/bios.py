@@ -34,8 +34,9 @@ PORTS_WITH_ACS = ("root_port", "switch_downstream")
 class Subject:
     """The host that claims are about, and ``where``, its name in their sources.
 
-    ``functions`` need ACS at the ports above them, ``owners`` need SR-IOV; ``why_no_owner`` says why there is none.
-    ``tables`` are those of IOMMU_TABLES that exist; None if they were not read.
+    ``functions``: the devices, virtual functions included; bios_info gives all GPUs and NICs of the host, the proof the
+    devices of a virtual machine. ``owners``: the physical functions that must be able to have virtual functions;
+    ``why_no_owner`` says why there is none. ``tables``: those of IOMMU_TABLES that exist; None if they were not read.
     """
 
     host: Host

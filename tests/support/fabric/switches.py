@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -92,6 +93,17 @@ def switch(system: str, ports: list[str], policy: dict[str, Any] | None = None, 
     qos = replace(port_qos(read), **changes)
     buffer = QUEUE_BUFFER_BYTES if system == "junos" else None
     return Switch("leaf1", system, dict.fromkeys(ports, qos), read.ecmp_fields, buffer)
+
+
+def running(planned: Switch) -> str:
+    """Return the text of a switch with the configuration of ``planned``; SONiC's also has its image's buffers."""
+    text = SYSTEMS[planned.system].render(planned)
+    if planned.system == "sonic":
+        image, tables = sonic_configs.default_config(), json.loads(text)
+        for table in ("BUFFER_POOL", "BUFFER_PROFILE"):
+            tables[table] = {**image[table], **tables.get(table, {})}
+        return json.dumps(tables)
+    return text
 
 
 def policies() -> st.SearchStrategy[dict[str, Any]]:

@@ -12,7 +12,6 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios_settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, vf_request
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
 from ansible_collections.sailloft.fleet.plugins.modules import sriov
@@ -107,10 +106,6 @@ def test_acs_is_computed_by_default_and_by_hand_as_before():
     assert tuning(gpu_host_acs="unchanged") == {"settings": reads}
     by_hand = [{"devices": ["bridge"], "acs": list(acs_bits.DEFAULT)}]
     assert tuning(gpu_host_acs=by_hand) == {"settings": reads + by_hand}
-
-
-def test_every_bios_claim_can_be_required():
-    assert OPTIONS["gpu_host_bios_required"]["choices"] == list(bios_settings.NAMES)
 
 
 def test_the_name_that_the_kernel_has_for_an_iommu_mode_is_refused_with_ours():

@@ -19,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
     Sriov,
 )
 
+NAMES = ("extensions", "iommu", "interrupt_remapping", "acs", "sriov")
 ROOT, UP, DOWN, NIC = "0000:10:01.0", "0000:11:00.0", "0000:12:00.0", "0000:13:00.0"
 
 
@@ -45,8 +46,8 @@ def claims(seen, tables=None, with_nic=True):
 
 def test_a_host_with_all_settings_on():
     found = claims(host())
-    assert list(found) == ["extensions", "iommu", "interrupt_remapping", "acs", "sriov"]
-    every = [claim for each in found.values() for claim in each]
+    assert list(found) == list(bios.CLAIMS)
+    every = [claim for name in NAMES for claim in found[name]]
     assert [(claim.layer, claim.holds, claim.reason) for claim in every] == [("bios", True, "")] * 6
     assert [claim.seen for claim in every] == ["svm", "amd", True, "present", "present", "present"]
     assert [claim.claim for claim in found["acs"]] == [

@@ -24,7 +24,7 @@ class Kind:
     dark: str = "#7d8896"
 
 
-# The registry of kinds, in the order of lists; "bridge" and "other" are the last ones. docs/structure.md: how to add one.
+# The registry of kinds, in the order of lists; "bridge" and "other" are last. docs/structure.md: how to add a kind.
 KINDS = (
     Kind("gpu", "GPU", "GPU", "gpus", "#1d7a4c", "#5cc793"),
     Kind("nic", "NIC", "NIC", "nics", "#24527a", "#8fbce6"),

@@ -23,6 +23,11 @@ TEXTS = [(system, system.render(switches.switch(name, [switches.PORTS[name][0]])
 TEXTS.append((SYSTEMS["linux"], Path(__file__).parents[1].joinpath("systems/linux_reading.json").read_text()))
 BITS = ['"', "{", "}", "[", "]", ":", ",", "null", "true", "-1", "9" * 20, "'", "\n", "  ", "- ", "0x", "{}", "1e400"]
 PLACES = st.integers(0, 1 << 16)
+OTHERS = {
+    "traffic class": {"classes": {"roce": {"traffic_class": 4}}},
+    "DSCP": {"classes": {"roce": {"dscp": 24}}},
+    "bandwidth": {"classes": {"roce": {"bandwidth_percent": 30}}},
+}
 SPLICES = st.lists(st.tuples(PLACES, st.integers(0, 40), st.sampled_from(["", *BITS])), min_size=1, max_size=4)
 
 
@@ -39,6 +44,20 @@ def test_a_system_has_all_names_and_task_files_of_the_contract(name):
     assert ("save.yml" in files) == bool(saved)
     restored_by_library = "restore/computed.yml" in (ROLE / "tasks" / name / "restore.yml").read_text()
     assert restored_by_library == hasattr(system, "restoration")
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_a_change_is_computed_only_if_something_differs(name, other):
+    system, ports = SYSTEMS[name], [switches.PORTS[name][0]]
+    planned = [switches.switch(name, ports), switches.switch(name, ports, other)]
+    texts = [switches.running(each) for each in planned]
+    for here, there in ((0, 1), (1, 0)):
+        assert system.remediation(texts[here], planned[there])
+        assert system.remediation(texts[there], planned[there]) == ""
+        if hasattr(system, "restoration"):
+            assert system.restoration(texts[there], texts[here], "leaf1")
+            assert system.restoration(texts[here], texts[here], "leaf1") == ""
 
 
 def test_the_role_takes_the_systems_of_the_registry():
