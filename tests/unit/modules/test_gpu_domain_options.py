@@ -13,14 +13,14 @@ import yaml
 from playing import ansible_playbook
 
 from ansible_collections.sailloft.fleet.plugins.doc_fragments.gpu_domain import ModuleDocFragment
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request import spec
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import domain_options
 
 KEYS = ("type", "elements", "required", "default", "choices")
 CLASSES = {
-    "gpus": spec.Devices,
+    **dict.fromkeys(kinds.SETTINGS.values(), spec.Devices),
     "nics": spec.Nics,
-    "nvme": spec.Devices,
     "disks": spec.Disk,
     "interfaces": spec.Interface,
     "boot": spec.Boot,

@@ -26,12 +26,16 @@ DISK_IO = ("auto", "native", "threads", "io_uring")
 UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "gpu-domain.sailloft")
 
 
-SETTING, NO_DEFAULT = "setting", "no_default"
+SETTING, NO_DEFAULT, NOT_ON_VSPHERE = "setting", "no_default", "not_on_vsphere"
 
 
-def _by(setting: settings.Setting, no_default: bool = False) -> dict[str, Any]:
-    """Return the metadata of a field; ``no_default``: the option has none, since the planner needs a value."""
-    return {SETTING: setting, NO_DEFAULT: no_default}
+def _by(setting: settings.Setting, not_on_vsphere: str = "", no_default: bool = False) -> dict[str, Any]:
+    """Return the metadata of a field.
+
+    ``not_on_vsphere``: why it has no effect there, "" if it has. ``no_default``: the option has no default, because the
+    planner needs a value.
+    """
+    return {SETTING: setting, NOT_ON_VSPHERE: not_on_vsphere, NO_DEFAULT: no_default}
 
 
 @dataclass
@@ -121,31 +125,50 @@ class DomainSpec:
     vcpus: int | None = field(default=None, metadata=_by(settings.number(1, settings.VCPUS_MAX)))
     huge_page_mib: int = field(default=1024, metadata=_by(settings.PAGE_SIZE))
     lock_memory: bool = field(default=True, metadata=_by(settings.SWITCH))
-    memory_threads: int = field(default=0, metadata=_by(settings.number(0, settings.VCPUS_MAX)))
+    memory_threads: int = field(
+        default=0, metadata=_by(settings.number(0, settings.VCPUS_MAX), "ESXi allocates the memory itself")
+    )
     strict_memory: bool = field(default=True, metadata=_by(settings.SWITCH))
     pin_cpus: bool = field(default=True, metadata=_by(settings.SWITCH))
     host_cores_per_node: int = field(default=1, metadata=_by(settings.number(0, settings.VCPUS_MAX)))
-    iothreads: int = field(default=1, metadata=_by(settings.number(0, settings.DEVICES_MAX)))
-    mirror_topology: bool = field(default=True, metadata=_by(settings.SWITCH))
+    iothreads: int = field(
+        default=1, metadata=_by(settings.number(0, settings.DEVICES_MAX), "ESXi schedules its I/O itself")
+    )
+    mirror_topology: bool = field(
+        default=True,
+        metadata=_by(
+            settings.SWITCH, "vSphere does not give a guest the host's PCI tree; NCCL's topology file contains it"
+        ),
+    )
     firmware: str = field(default="efi", metadata=_by(settings.choice(*FIRMWARES)))
-    machine: str = field(default=machine_type.ALIAS, metadata=_by(settings.MACHINE))
-    accelerator: str = field(default="auto", metadata=_by(settings.choice(*ACCELERATORS)))
-    physical_address_bits: str = field(default="auto", metadata=_by(settings.ADDRESS_BITS))
+    machine: str = field(
+        default=machine_type.ALIAS,
+        metadata=_by(settings.MACHINE, "vSphere has virtual hardware versions instead (vsphere.hardware_version)"),
+    )
+    accelerator: str = field(default="auto", metadata=_by(settings.choice(*ACCELERATORS), "vSphere is the hypervisor"))
+    physical_address_bits: str = field(
+        default="auto", metadata=_by(settings.ADDRESS_BITS, "vSphere controls address bits")
+    )
     guest_iommu: bool = field(default=False, metadata=_by(settings.SWITCH))
     interrupt_remapping: bool = field(default=False, metadata=_by(settings.SWITCH))
     numa_nodes: list[str] = field(default_factory=list, metadata=_by(settings.NODES))
-    ats: bool = field(default=True, metadata=_by(settings.SWITCH))
-    gpudirect_cliques: bool = field(default=True, metadata=_by(settings.SWITCH))
-    hpet: bool = field(default=True, metadata=_by(settings.SWITCH))
-    kvm_dedicated: bool = field(default=False, metadata=_by(settings.SWITCH))
-    rom_bar: bool = field(default=True, metadata=_by(settings.SWITCH))
-    rng: bool = field(default=False, metadata=_by(settings.SWITCH))
+    ats: bool = field(default=True, metadata=_by(settings.SWITCH, "vSphere has no virtio devices"))
+    gpudirect_cliques: bool = field(default=True, metadata=_by(settings.SWITCH, "it is an option of QEMU's devices"))
+    hpet: bool = field(default=True, metadata=_by(settings.SWITCH, "vSphere has its own timers"))
+    kvm_dedicated: bool = field(
+        default=False,
+        metadata=_by(settings.SWITCH, "vSphere is the hypervisor; vsphere.latency_sensitivity is its setting"),
+    )
+    rom_bar: bool = field(default=True, metadata=_by(settings.SWITCH, "vSphere controls option ROMs"))
+    rng: bool = field(default=False, metadata=_by(settings.SWITCH, "vSphere has no virtio devices"))
     mmio_window_mib: int = field(default=0, metadata=_by(settings.POWER_OF_TWO))
     disks: list[Disk] = field(default_factory=list)
     interfaces: list[Interface] = field(default_factory=list)
-    boot: Boot | None = None
-    console_log: str | None = field(default=None, metadata=_by(settings.PATH))
-    autostart: bool = field(default=True, metadata=_by(settings.SWITCH))
+    boot: Boot | None = field(default=None, metadata={NOT_ON_VSPHERE: "vSphere boots no kernel directly"})
+    console_log: str | None = field(default=None, metadata=_by(settings.PATH, "vSphere writes no console log"))
+    autostart: bool = field(
+        default=True, metadata=_by(settings.SWITCH, "vSphere HA and the autostart of the host start virtual machines")
+    )
 
     @property
     def uuid(self) -> str:

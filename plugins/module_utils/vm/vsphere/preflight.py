@@ -8,30 +8,16 @@ vCenter refuses some of it only when a virtual machine starts, and silently acce
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN, Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import NOT_ON_VSPHERE, DomainSpec
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, versions
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import Request
-
-# Options of the common spec without a counterpart in vSphere: option -> (default, reason).
-NO_COUNTERPART = {
-    "mirror_topology": (True, "vSphere does not give a guest the host's PCI tree; NCCL's topology file contains it"),
-    "iothreads": (1, "ESXi schedules its I/O itself"),
-    "memory_threads": (0, "ESXi allocates the memory itself"),
-    "hpet": (True, "vSphere has its own timers"),
-    "kvm_dedicated": (False, "vSphere is the hypervisor; vsphere.latency_sensitivity is its setting"),
-    "rom_bar": (True, "vSphere controls option ROMs"),
-    "rng": (False, "vSphere has no virtio devices"),
-    "boot": (None, "vSphere boots no kernel directly"),
-    "console_log": (None, "vSphere writes no console log"),
-    "physical_address_bits": ("auto", "vSphere controls address bits"),
-    "machine": ("q35", "vSphere has virtual hardware versions instead (vsphere.hardware_version)"),
-    "accelerator": ("auto", "vSphere is the hypervisor"),
-}
 
 
 def of_request(
@@ -39,9 +25,10 @@ def of_request(
 ) -> Iterator[Finding]:
     """Yield the findings on one virtual machine on a host with ESXi release ``esxi``."""
     name, spec, own = request.name, request.spec, request.vsphere
-    for option, (default, reason) in NO_COUNTERPART.items():
-        if getattr(spec, option) != default:
-            yield Finding(name, f"{option} has no effect on vSphere", reason, "leave it out", WARN)
+    for option in fields(DomainSpec):
+        reason = option.metadata.get(NOT_ON_VSPHERE)
+        if reason and getattr(spec, option.name) != option.default:
+            yield Finding(name, f"{option.name} has no effect on vSphere", reason, "leave it out", WARN)
     newest = versions.newest_hardware(esxi)
     if versions.hardware(wanted["hardware_version"]) > versions.hardware(newest):
         yield Finding(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,6 @@ DISKS = st.fixed_dictionaries(
     {"path": PATHS},
     optional={
         "format": st.sampled_from(DISK_FORMATS),
-        "read_only": st.booleans(),
         "base": maybe(PATHS),
         "base_format": st.sampled_from(DISK_FORMATS),
         "size_mib": st.integers(0, 4096),
@@ -67,6 +67,7 @@ INTERFACES = st.one_of(
 ADDRESSES = st.fixed_dictionaries({}, optional={"addresses": st.just([])})
 SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(kinds.SETTINGS.values(), ADDRESSES),
+    **{item.name: st.booleans() for item in fields(DomainSpec) if isinstance(item.default, bool)},
     "memory_mib": st.sampled_from((1024, 2048, 4096, 3)),
     "gpus": st.fixed_dictionaries({}, optional={"count": st.integers(0, 2)}),
     "nics": st.fixed_dictionaries(
@@ -74,26 +75,14 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     ),
     "vcpus": maybe(st.integers(1, 6)),
     "huge_page_mib": st.sampled_from((0, 2, 1024)),
-    "lock_memory": st.booleans(),
     "memory_threads": st.integers(0, 16),
-    "strict_memory": st.booleans(),
-    "pin_cpus": st.booleans(),
     "host_cores_per_node": st.integers(0, 2),
     "iothreads": st.integers(0, 4),
-    "mirror_topology": st.booleans(),
-    "gpudirect_cliques": st.booleans(),
     "firmware": st.sampled_from(FIRMWARES),
     "machine": st.sampled_from(("q35", "pc-q35-7.2", "pc-q35-rhel9.4.0", "pc-q35-noble")),
     "accelerator": st.sampled_from(ACCELERATORS),
     "physical_address_bits": st.sampled_from(("auto", "passthrough", "off", "39", "46", "52")),
-    "guest_iommu": st.booleans(),
-    "interrupt_remapping": st.booleans(),
     "numa_nodes": st.sampled_from(([], ["all"], ["0"], ["1"], ["0", "1"])),
-    "ats": st.booleans(),
-    "hpet": st.booleans(),
-    "kvm_dedicated": st.booleans(),
-    "rom_bar": st.booleans(),
-    "rng": st.booleans(),
     "mmio_window_mib": st.sampled_from((0, 65536, 1 << 20)),
     "disks": st.lists(DISKS, max_size=3),
     "interfaces": st.lists(INTERFACES, max_size=3),
@@ -101,7 +90,6 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
         st.fixed_dictionaries({"kernel": PATHS}, optional={"initrd": maybe(PATHS), "arguments": maybe(TEXT)})
     ),
     "console_log": maybe(PATHS),
-    "autostart": st.booleans(),
 }
 MEMORY = SETTINGS.pop("memory_mib")
 REQUESTS = st.fixed_dictionaries({"name": st.just("gpu-vm"), "memory_mib": MEMORY}, optional=SETTINGS)

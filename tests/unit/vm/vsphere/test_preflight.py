@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from vsphere_requests import server
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import NOT_ON_VSPHERE, DomainSpec
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import preflight
 
 
@@ -43,11 +48,7 @@ def test_nvswitches_are_a_warning_only_where_gpus_are_passed_through():
     host = server()
     gpus = [item for item in host.functions if item.kind == "gpu"]
     switch = replace(gpus[0], kind="nvswitch", address="0000:99:00.0")
-    spec = SimpleNamespace(
-        **{option: default for option, (default, _reason) in preflight.NO_COUNTERPART.items()},
-        mmio_window_mib=0,
-        firmware="efi",
-    )
+    spec = DomainSpec("train")
     request = SimpleNamespace(name="train", spec=spec, vsphere=SimpleNamespace(sriov_network=""))
     wanted = {"hardware_version": "vmx-21", "devices": [], "latency_sensitivity": "normal"}
 
@@ -59,3 +60,30 @@ def test_nvswitches_are_a_warning_only_where_gpus_are_passed_through():
     assert said(gpus, [*host.functions, switch]) == [("its host has NVSwitches", WARN)]
     assert said(gpus, host.functions) == []
     assert said([], [*host.functions, switch]) == []
+
+
+def test_each_setting_has_an_effect_on_vsphere_or_a_reason_why_not():
+    library = Path(preflight.__file__).parents[1]
+    # The code that makes a virtual machine on vSphere: its own, and the choice of devices, nodes, CPUs and memory.
+    texts = [file.read_text() for name in ("vsphere", "devices", "numa") for file in (library / name).rglob("*.py")]
+    used = set(re.findall(r"\bspec\.(\w+)", "".join(texts)))
+    assert "remaps_interrupts" in used  # guest_iommu or interrupt_remapping
+    used |= {"guest_iommu", "interrupt_remapping", *kinds.SETTINGS.values()}
+    used.add("disks")  # vsphere/request.py takes their sizes from the request itself
+    without = {item.name for item in fields(DomainSpec) if item.metadata.get(NOT_ON_VSPHERE)}
+    assert without | used >= {item.name for item in fields(DomainSpec)}
+    assert without & used == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("autostart", False), ("ats", False), ("gpudirect_cliques", False), ("boot", "a kernel")]
+)
+def test_a_setting_without_an_effect_is_a_warning(name, value):
+    host = server()
+    request = SimpleNamespace(
+        name="train", spec=replace(DomainSpec("train"), **{name: value}), vsphere=SimpleNamespace(sriov_network="")
+    )
+    placement = SimpleNamespace(chosen=SimpleNamespace(gpus=[], all=list))
+    wanted = {"hardware_version": "vmx-21", "devices": [], "latency_sensitivity": "normal"}
+    (found,) = preflight.of_request(request, placement, wanted, "8.0.3", host)
+    assert (found.what, found.severity) == (f"{name} has no effect on vSphere", WARN)
