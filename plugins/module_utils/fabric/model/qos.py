@@ -132,7 +132,7 @@ class Switch:
     """
 
     name: str
-    system: str  # a key of systems.SYSTEMS
+    system: str  # a name in switch/registry.py
     ports: dict[str, PortQos] = field(default_factory=dict)
     ecmp_fields: tuple[str, ...] | None = None  # sorted
     queue_buffer_bytes: int | None = None

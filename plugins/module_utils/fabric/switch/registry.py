@@ -4,19 +4,23 @@
 
 A system has a module of ``systems`` with the names below, a reader in ``running``, a folder of task files in the role
 ``roce_switch``, and a row in ``SYSTEMS``. All texts are in the system's own format. All functions are pure: the same
-input gives the same bytes.
+input gives the same bytes. Examples: systems/eos.py, running/eos.py and tasks/eos; for a system without a rollback of
+its own, tasks/linux and ``restoration`` of systems/linux.py; for ``SAVES_WITH_CHANGE``, junos.
 
 Required names of the module:
 
 ``SYSTEM``: the name, the same as in ``SYSTEMS`` and in ``roce_switch_system``.
-``NOT_HELD``: field of PortQos -> why this system's configuration does not hold it (the system decides it itself).
-``PORT`` and ``PORT_EXAMPLE``: the form of a port's name, and an example for the error about an invalid name.
+``NOT_HELD``: field of PortQos, or ``ecmp_fields`` -> why this system's configuration does not hold it (the system
+decides it itself); ``{}`` if it holds all.
+``PORT`` and ``PORT_EXAMPLE``: the form of a port's name, and an example for the error about an invalid name; it
+begins with a valid name that ends in a number, which the tests use.
 ``render(switch) -> str``: the configuration of a planned switch; only what concerns QoS.
 ``parse(text, name) -> Switch``: a running configuration (all of it or only its QoS) in the same terms, whoever wrote
 it; FabricError if the text is not a configuration of this system. ``parse(render(switch), switch.name)`` is
 ``switch``, without NOT_HELD.
 ``remediation(running, wanted) -> str``: the change from a running configuration to ``wanted``; "" where nothing
-differs. It removes only what is this project's or contradicts the policy.
+differs. It removes only what is this project's or contradicts the policy; ports that are not in ``wanted`` stay as they
+are, and ``ecmp_fields`` None changes nothing. FabricError if ``running`` cannot be read.
 
 Optional names, with the meaning of their absence in parentheses:
 
@@ -34,7 +38,7 @@ used unless the user gives the ASIC's pools (the pools are the ASIC's).
 ``CLASSIFIES_AT_EGRESS = True``: a port's ``dscp_to_class`` is for the packets that leave by it (that enter by it).
 ``LOST_AT_BOOT = True``: a reboot loses the change; save.yml makes the system apply ``render``'s text at every boot
 (the system can save its configuration).
-``SAVES_WITH_CHANGE = True``: every change already survives a reboot, and there is no save.yml (save.yml saves).
+``SAVES_WITH_CHANGE = True``: the switch itself saves every change, and there is no save.yml (save.yml saves).
 ``restoration(before, now, name) -> str``: the change from the configuration ``now`` back to ``before``, in all that a
 policy can change; "" where nothing differs (the system has a rollback of its own).
 
@@ -42,12 +46,13 @@ Files in ``roles/roce_switch/tasks/SYSTEM``; errors begin with the name of the s
 
 ``read.yml``: sets ``roce_switch_running`` to the text for ``parse``, in check mode too, and changes nothing. It reports
 an unreachable switch once, and reports no secrets of a configuration: a task whose output may contain secrets has
-``no_log`` and ``failed_when: false``, and the task after it fails with the cause. For vendors' modules that task is
-``was_read.yml`` of the role, which needs ``__roce_switch_shown`` and ``__roce_switch_was_read``.
+``no_log`` and ``failed_when: false``, and the task after it fails with the cause. That task is ``was_read.yml`` of the
+role, which needs ``__roce_switch_reached`` (the result of ``sailloft.fleet.reached``), ``__roce_switch_shown`` and
+``__roce_switch_was_read``: see eos/read.yml.
 ``apply.yml``: sends ``__roce_switch_change``, the text of ``remediation`` (``__roce_switch_lines``: its lines without
-indentation), which is applied completely or not at all, and saves it. In a ``rescue``, ``__roce_switch_cause`` is the
-cause. A system with a rollback of its own records the state before the run's first change in
-``__roce_switch_restore_point``.
+indentation), and saves it. It is applied completely or not at all if the system can do that; otherwise the role
+restores the backup after a failure. In a ``rescue``, ``__roce_switch_cause`` is the cause. A system with a rollback of
+its own records the state before the run's first change in ``__roce_switch_restore_point``.
 ``restore.yml``: returns to ``__roce_switch_restore_point``, if it is set, and saves; with ``restoration``, it includes
 ``restore/computed.yml`` of the role.
 ``save.yml``: saves the running configuration, which an interrupted run may have changed without saving.

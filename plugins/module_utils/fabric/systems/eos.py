@@ -56,7 +56,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli i
 
 NOT_HELD = {
     "headroom": "EOS sizes the headroom of a lossless priority itself",
-    "cable_m": "and its configuration has no setting for cable lengths",
+    "cable_m": "EOS's configuration has no setting for cable lengths",
 }
 SYSTEM = "eos"
 # From sonic-buildimage's device/arista: 7260X3, 7060X4, X5 and X6, 7050X3 and X4.

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli i
 
 NOT_HELD = {
     "headroom": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed",
-    "cable_m": "and its configuration has no setting for cable lengths",
+    "cable_m": "NX-OS's configuration has no setting for cable lengths",
 }
 # An object has only one of each of these lines: a new one replaces the old one.
 _SINGLE = re.compile(r"(set qos-group|mtu|pause|bandwidth|priority|random-detect)\b")
