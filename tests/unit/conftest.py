@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+from pathlib import Path
 
 import pytest
 
@@ -19,3 +21,24 @@ def as_on_a_target(monkeypatch):
         return
     monkeypatch.setattr("ansible.module_utils._internal.is_controller", False)
     monkeypatch.setattr("ansible.module_utils.common.warnings._global_warnings", {})
+
+
+@pytest.fixture
+def disk_calls(monkeypatch):
+    """Record the real calls of fsync and replace in order, with the paths and contents at that time."""
+    seen = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(descriptor):
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        content = None if os.path.isdir(path) else Path(path).read_bytes()
+        seen.append(("fsync", path, content))
+        fsync(descriptor)
+
+    def replaced(source, target):
+        seen.append(("replace", source, target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    return seen

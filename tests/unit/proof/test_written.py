@@ -49,3 +49,9 @@ def test_only_a_private_file_is_for_its_owner_alone(tmp_path):
         os.umask(before)
     modes = {name: stat.S_IMODE(os.stat(tmp_path / name).st_mode) for name in ("open", "open/a", "own", "own/a")}
     assert modes == {"open": 0o755, "open/a": 0o644, "own": 0o700, "own/a": 0o600}
+
+
+def test_a_file_is_on_the_disk_before_its_name_is(tmp_path, disk_calls):
+    write(str(tmp_path / "gpu01.txt"), "held")
+    temporary = str(tmp_path / ".gpu01.txt.new")
+    assert disk_calls == [("fsync", temporary, b"held"), ("replace", temporary, str(tmp_path / "gpu01.txt"))]

@@ -181,7 +181,11 @@ def _count(number: int, word: str) -> str:
 
 def _node_detail(node: NumaNode) -> str:
     parts = [f"CPUs {_ranges(node.cpus)}" if node.cpus else "no CPUs", _bytes(node.memory_bytes)]
-    parts += [f"{pages.total} huge pages of {_bytes(pages.size_bytes)}" for pages in node.huge_pages if pages.total]
+    parts += [
+        f"{pages.total} huge page{'' if pages.total == 1 else 's'} of {_bytes(pages.size_bytes)}"
+        for pages in node.huge_pages
+        if pages.total
+    ]
     return " · ".join(parts)
 
 

@@ -124,6 +124,18 @@ def test_the_least_and_the_largest_mtu_are_read(mtu):
     assert seen.ports["et-0/0/0"].ip_mtu_bytes == mtu - 14  # an untagged frame's header
 
 
+@pytest.mark.parametrize("mtu", [256, 65535])
+def test_the_least_and_the_largest_mtu_of_a_family_are_read(mtu):
+    text = BY_HAND.replace("mtu 9216", "mtu 65535").replace("mtu 9000", f"mtu {mtu}")
+    assert junos.parse(text, "leaf1").ports["et-0/0/0"].ip_mtu_bytes == min(mtu, 65535 - 14)
+
+
+@pytest.mark.parametrize("mtu", [255, 65536])
+def test_an_mtu_of_a_family_beyond_its_limits_is_refused(mtu):
+    with pytest.raises(FabricError, match=f"mtu '{mtu}'"):
+        junos.parse(BY_HAND.replace("mtu 9000", f"mtu {mtu}"), "leaf1")
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", "## Last\n", "hello", "error: syntax error", "{}", "set", '"', '""'])
 def test_what_is_no_configuration_is_refused(text):
     with pytest.raises(FabricError, match="leaf1"):

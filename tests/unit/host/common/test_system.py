@@ -23,6 +23,14 @@ def test_a_file_is_replaced_as_a_whole(system, tmp_path):
     assert os.listdir(tmp_path / "etc/sailloft") == ["a.json"]
 
 
+def test_a_file_is_on_the_disk_before_its_name_is_and_the_name_before_it_returns(system, tmp_path, disk_calls):
+    system.replace("/a.json", b"new")
+    (first, temporary, content), (second, source, target), last = disk_calls
+    assert (first, content, second, source) == ("fsync", b"new", "replace", temporary)
+    assert target == str(tmp_path / "a.json")
+    assert last == ("fsync", str(tmp_path), None)
+
+
 def test_a_file_keeps_its_owner_and_mode(system, tmp_path):
     (tmp_path / "grubenv").write_bytes(b"old")
     os.chmod(tmp_path / "grubenv", 0o600)

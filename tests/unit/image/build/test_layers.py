@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -81,6 +82,18 @@ def test_a_layer_is_built_into_the_cache(family, tmp_path):
         "layer base: writing the squashfs",
     ]
     assert told[3].startswith("layer base: 0.0 MB, ")
+
+
+def test_a_layer_is_on_the_disk_before_it_has_its_place_in_the_cache(tmp_path, monkeypatch):
+    out, place, synced = tmp_path / "out", tmp_path / "layers" / "key", []
+    out.mkdir()
+    (out / "layer.squashfs").write_text("whole")
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: synced.append((os.readlink(f"/proc/self/fd/{handle}"), place.exists()))
+    )
+    layers.keep(out, place)
+    assert synced == [(str(out / "layer.squashfs"), False), (str(out), False)]
+    assert (place / "layer.squashfs").read_text() == "whole"
 
 
 def test_two_builds_give_the_same_bytes(family, tmp_path):

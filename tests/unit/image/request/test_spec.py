@@ -202,6 +202,7 @@ def image(setting, value):
         (at("gpu.roles.0.name", "../gpu_host"), "roles[0]: role '../gpu_host' is not a valid name"),
         (at("gpu.roles.0.vars", ["x"]), "vars is not a dictionary"),
         (at("gpu.roles.0.vars", {"x": {1, 2}}), "vars of role sailloft.fleet.gpu_host are not plain data"),
+        (at("gpu.roles.0.vars", {"x": float("nan")}), "vars of role sailloft.fleet.gpu_host are not plain data"),
         (at("gpu.kernel_arguments", ["console=ttyS0 quiet"]), "kernel argument 'console=ttyS0 quiet' has white space"),
         (at("gpu.kernel_arguments", ["a\nb"]), "has white space"),
         (at("gpu.kernel_arguments", "quiet"), "kernel_arguments is not a list"),

@@ -52,6 +52,15 @@ def test_what_is_published_is_there(store, tmp_path):
     require_whole(store)
 
 
+def test_each_blob_is_on_the_disk_before_its_name_is(tmp_path, disk_calls):
+    store = Store(str(tmp_path / "store"))
+    OLD.publish(store, tmp_path / "cache")
+    synced = {path for call, path, _content in disk_calls if call == "fsync"}
+    named = [source for call, source, target in disk_calls if call == "replace" and "/blobs/" in target]
+    assert len(named) == len(store.blobs())
+    assert synced.issuperset(named)
+
+
 def test_a_second_time_changes_nothing(store, tmp_path):
     before = tree(store.path)
     stamps = {path: path.stat().st_mtime_ns for path in Path(store.path).rglob("*") if path.is_file()}

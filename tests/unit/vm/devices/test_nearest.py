@@ -49,6 +49,12 @@ def test_of_equal_classes_the_nearer_node_and_then_the_common_bridges_count():
     assert cost(deep, device((*HERE[:3], "12:01.0", "14:00.0"))) - near == 1 << 8
 
 
+def test_devices_without_an_iommu_group_do_not_belong_together():
+    """A device that a virtual machine keeps has no group, and neither has the one that another gets."""
+    kept, free = device(PATHS[PIX], holder="a"), device(PATHS[PXB], address="0000:14:00.0")
+    assert assign([WANT, Want("b", HERE, DISTANCES)], [kept, free]) == [kept.address, free.address]
+
+
 def test_a_want_anywhere_costs_nothing():
     assert cost(Want("a", None), device(PATHS[SYS])) == 0
 
