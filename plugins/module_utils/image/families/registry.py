@@ -14,7 +14,7 @@ The contract of a family's file:
 ``archive_inputs``             archive -> the parts of its request that only this family's images depend on
 ``release_digests``            layer, fetch -> the digest of each archive's list, by a name that the family chooses
 ``source_date_epoch``          layer, fetch -> the time stamp of the layer's files, s since 1970
-``caches``                     layer, digests -> image folder -> folder of the builder's cache to mount there
+``caches``                     layer, digests -> image directory -> directory of the builder's cache to mount there
 ``install``                    root, layer, run, digests: install the layer's packages
 ``packages``                   root, run -> name, version, architecture of each installed package
 ``clean``                      root: remove what the package system leaves that differs from build to build
@@ -23,7 +23,7 @@ The contract of a family's file:
 ``first_stage_tree``           into, layer, digests, run -> the tree that has the first stage's programs
 =============================  =========================================================================================
 
-A new distribution of a known family needs a row here; a new family needs a file in this folder, and its rows.
+A new distribution of a known family needs a row here; a new family needs a file in this directory, and its rows.
 """
 
 from __future__ import annotations
