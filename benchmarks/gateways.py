@@ -37,7 +37,7 @@ PLAY = """
 
 
 def seconds(command: list[str], folder: Path) -> float:
-    """Return the elapsed time of a command in the folder. Raises BenchmarkError where it fails."""
+    """Return the elapsed time of a command in the directory. Raises BenchmarkError where it fails."""
     return timed(command, folder, ANSIBLE_COLLECTIONS_PATH=str(ROOT / ".collections"), PWD=str(folder))[0]
 
 

@@ -7,9 +7,9 @@
     benchmarks/rollout_fleet.py --nodes 200 --delay 0.05
 
 Stand-in nodes and their BMCs answer each round trip after a fixed time and use no processor time, because real ones do
-not use the controller's processors. The boot server's store is real, in a temporary folder. Each side runs three times:
-in check mode, for the rollout itself, and again without changes. The peer is peers/rollout_by_hand.yml, with the same
-Ansible, forks and pipelining. It has no waves, no proof and no rollback.
+not use the controller's processors. The boot server's store is real, in a temporary directory. Each side runs three
+times: in check mode, for the rollout itself, and again without changes. The peer is peers/rollout_by_hand.yml, with the
+same Ansible, forks and pipelining. It has no waves, no proof and no rollback.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ import pytest
 # The reasons for which a test may be skipped. A missing tool is no such reason: `make packages` installs all tools.
 EXPECTED_SKIPS = (
     # The original files of recorded machines belong to others; their facts are in tests/recordings.
-    r"SAILLOFT_RECORDINGS names no folder",
+    r"SAILLOFT_RECORDINGS names no directory",
     # SONiC's models are not packaged; the test says how to get them.
-    r"SAILLOFT_SONIC_YANG names no folder",
+    r"SAILLOFT_SONIC_YANG names no directory",
     # NVIDIA's tool is only in Debian's next release, which changes; the rule table is tested row by row without it.
     r"Debian's archive does not give rdma_topo",
     # The kernels of containers and build machines have few queueing disciplines; molecule/run roce_path has all of

@@ -36,7 +36,7 @@ BMC = re.compile(r"\b(\S+)\.bmc\b")
 
 
 class Connection(ConnectionBase):
-    """A connection with pipelining. A command without input is the creation of Ansible's temporary folder."""
+    """A connection with pipelining. A command without input is the creation of Ansible's temporary directory."""
 
     transport = "answering"
     has_pipelining = True

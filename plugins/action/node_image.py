@@ -26,7 +26,7 @@ class ActionModule(ShownProgress):
         arguments = super().arguments()
         if not arguments.get("first_stage"):
             arguments["first_stage"] = FIRST_STAGE.read_text(encoding="utf-8")
-        # A module starts in the playbook's folder, where Ansible may find another configuration or none.
+        # A module starts in the playbook's directory, where Ansible may find another configuration or none.
         if self._connection.transport == "local" and constants.CONFIG_FILE:
             arguments.setdefault("ansible_configuration", constants.CONFIG_FILE)
         return arguments

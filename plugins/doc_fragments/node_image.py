@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   store:
     description:
-      - The folder of the store, on the host that the module runs on.
+      - The directory of the store, on the host that the module runs on.
       - It is created by the first image that is built or copied into it, not by this module.
     type: path
     required: true

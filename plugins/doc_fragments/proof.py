@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   path:
     description:
-      - Folder of the proofs, created if it is missing.
+      - Directory of the proofs, created if it is missing.
       - C(NAME.json), C(NAME.html) and C(NAME.txt), the short table, are written there, each as a whole or not at all.
     type: path
     required: true

@@ -64,11 +64,11 @@ options:
     type: int
     default: 43200
   store_dir:
-    description: The folder of the store.
+    description: The directory of the store.
     type: str
     default: /srv/sailloft
   tftp_dir:
-    description: The folder that TFTP serves.
+    description: The directory that TFTP serves.
     type: str
     default: /srv/tftp
 """

@@ -23,7 +23,7 @@ options:
     type: str
     required: true
   folder:
-    description: The folder that was copied to.
+    description: The directory that was copied to.
     type: str
     required: true
 """

@@ -30,7 +30,7 @@ options:
     required: true
   folder:
     description:
-      - The folder for C(record.json), the state of each host, and the output of each gateway. Only the user can read
+      - The directory for C(record.json), the state of each host, and the output of each gateway. Only the user can read
         it.
     type: path
     required: true
@@ -55,7 +55,7 @@ options:
     type: str
     default: ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15
   path:
-    description: A folder to put before C(PATH) on the gateways, such as the C(bin) of a virtual environment.
+    description: A directory to put before C(PATH) on the gateways, such as the C(bin) of a virtual environment.
     type: str
     default: ""
 attributes:

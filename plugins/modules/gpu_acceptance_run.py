@@ -25,7 +25,7 @@ options:
     choices: [nvbandwidth, all_reduce_perf, ib_write_bw]
     required: true
   paths:
-    description: Folders in which the tool is searched first.
+    description: Directories in which the tool is searched first.
     type: list
     elements: path
     default: []

@@ -38,7 +38,7 @@ options:
     default: host
   path:
     description:
-      - Folder of the plan, created if it is missing. Without it, nothing is written.
+      - Directory of the plan, created if it is missing. Without it, nothing is written.
       - The files for each virtual machine are C(NAME.xml), the libvirt XML, C(NAME.svg), the PCIe and NUMA trees of
         host and guest side by side, and C(NAME.nccl.xml), NCCL's topology file for the guest. Each file is written as a
         whole or not at all.

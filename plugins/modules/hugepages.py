@@ -58,7 +58,7 @@ hugepages:
   elements: dict
   sample: [{"node": 0, "size_mib": 1024, "wanted": 200, "total": 200, "free": 200}]
 hugetlbfs_mounted:
-  description: The folders where this call mounted a hugetlbfs (in check mode, would mount one).
+  description: The directories where this call mounted a hugetlbfs (in check mode, would mount one).
   returned: success
   type: list
   elements: str

@@ -30,13 +30,13 @@ options:
     type: dict
     required: true
   store:
-    description: The folder of the store; it is created if it is missing.
+    description: The directory of the store; it is created if it is missing.
     type: path
     default: /srv/sailloft
   cache:
     description: >-
-      The folder of built layers, downloaded packages, first stages and temporary files. Its file system must support a
-      writable overlayfs, such as ext4 or xfs.
+      The directory of built layers, downloaded packages, first stages and temporary files. Its file system must support
+      a writable overlayfs, such as ext4 or xfs.
     type: path
     default: /var/cache/sailloft/images
   signing_key:

@@ -79,10 +79,10 @@ options:
     type: dict
   backup_path:
     description:
-      - For O(state=planned), a folder for the present configuration of each switch that will change, as C(NAME.SYSTEM).
-        It is created if it is missing, and only its owner can read it. It is beside the folders of other runs. The
-        role C(roce_switch) names them by their time (C(20260131T235959Z)) and creates a file C(finished) in those of
-        completed runs.
+      - For O(state=planned), a directory for the present configuration of each switch that will change, as
+        C(NAME.SYSTEM). It is created if it is missing, and only its owner can read it. It is beside the directories of
+        other runs. The role C(roce_switch) names them by their time (C(20260131T235959Z)) and creates a file
+        C(finished) in those of completed runs.
     type: path
   nics:
     description: For O(state=planned), the NICs of the hosts as M(sailloft.fleet.roce_nic_info) returns them, by host.
@@ -97,8 +97,8 @@ options:
     type: str
   path:
     description:
-      - Folder for O(state=rendered), created if it is missing. It gets a file C(NAME.SYSTEM) for each switch, which is
-        written as a whole or not at all, and only if it differs. Other files there are not touched.
+      - Directory for O(state=rendered), created if it is missing. It gets a file C(NAME.SYSTEM) for each switch, which
+        is written as a whole or not at all, and only if it differs. Other files there are not touched.
       - Without it, nothing is written, and the configurations are returned.
     type: path
 seealso:
@@ -228,7 +228,7 @@ table:
   sample: ["1. switches have their classes, queues and headroom: leaf1, spine1"]
 unfinished:
   description:
-    - C(path) is the folder of the last run beside O(backup_path) if that run did not finish, else "".
+    - C(path) is the directory of the last run beside O(backup_path) if that run did not finish, else "".
     - C(switches) are the switches that it had to change. They may have changes that are not saved.
   returned: O(state=planned)
   type: dict

@@ -22,7 +22,7 @@ options:
     description: The previous blueprint, with which O(blueprint) is compared.
     type: path
   path:
-    description: Folder for the files, created if it is missing. Without it, nothing is written.
+    description: Directory for the files, created if it is missing. Without it, nothing is written.
     type: path
 attributes:
   check_mode:

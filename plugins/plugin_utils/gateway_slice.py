@@ -20,8 +20,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome im
 COLLECTION = Path(__file__).resolve().parents[2]
 # The parts of the collection that a run needs; __pycache__ is for the controller's Python.
 PARTS = ("meta", "playbooks", "plugins", "roles")
-# The worker's folder has the inventory with its secrets. The folder is therefore in memory, readable only by its user,
-# and removed even when the worker is killed.
+# The worker's directory has the inventory with its secrets. The directory is therefore in memory, readable only by its
+# user, and removed even when the worker is killed.
 WORKER = (
     "umask 077; folder=$(mktemp -d -p /dev/shm sailloft.XXXXXXXX) || exit; "
     'trap "rm -rf $folder" EXIT; trap "exit 1" HUP INT TERM; '
@@ -51,7 +51,7 @@ class Ended(NamedTuple):
 
 
 def make_project(folder: Path, playbook: str) -> str:
-    """Fill a folder with this collection, and the playbook if it is a file. Return the playbook's name there."""
+    """Fill a directory with this collection, and the playbook if it is a file. Return the playbook's name there."""
     target = folder / "collections/ansible_collections/sailloft/fleet"
     for part in PARTS:
         shutil.copytree(COLLECTION / part, target / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -133,7 +133,7 @@ def _cause(told: Mapping[str, Any], status: int, said: str, events: Events, gate
         return ""
     last = said.splitlines()[-1] if said else ""
     if status == NOT_FOUND:
-        remedy = "install ansible and ansible-runner there, or set gateways_path to their folder"
+        remedy = "install ansible and ansible-runner there, or set gateways_path to their directory"
         return f"ansible-runner was not found; {remedy}"
     if status == SSH_ERROR and not events.any:
         return f"not reached: {last or 'no reason was given'}; check that `ssh {gateway} true` works"

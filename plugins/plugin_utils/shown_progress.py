@@ -52,7 +52,7 @@ class ShownProgress(ActionBase):
                 self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=bool(self._task.async_val))
             )
             return result
-        # Ansible removes its own temporary folder before the background job ends. A file of mktemp is private.
+        # Ansible removes its own temporary directory before the background job ends. A file of mktemp is private.
         made = self._low_level_execute_command("mktemp /tmp/sailloft-progress.XXXXXX")
         if made["rc"]:
             result.update(self._execute_module(module_args=arguments, task_vars=task_vars))

@@ -46,7 +46,7 @@ class Wired:
         for cable in self.site.cables:
             self.plug(*self.ends(cable))
         for name, space in self.space.items():
-            # Each has a privileged parent with its own chroot folder.
+            # Each has a privileged parent with its own chroot directory.
             log = (self.folder / f"{name}.log").open("w")
             command = ["ip", "netns", "exec", space, "lldpd", "-d", "-u", str(self.socket(name))]
             self.daemons.append(subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
@@ -105,7 +105,7 @@ class Wired:
 
 @pytest.fixture(scope="module")
 def wired():
-    # lldpd and lldpcli drop root privileges, and only root can read pytest's folders.
+    # lldpd and lldpcli drop root privileges, and only root can read pytest's directories.
     folder = Path(tempfile.mkdtemp(prefix="sailloft-lldp-"))
     folder.chmod(0o755)
     made = Wired(sites.site(blocks__rack__count=1), folder)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Software TPMs, a store served over HTTP, and nodes in folders; all tools are the real ones."""
+"""Software TPMs, a store served over HTTP, and nodes in directories; all tools are the real ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMMANDS = (
 
 
 class Tpm:
-    """A separate TPM, emulated by swtpm, with its state in a folder."""
+    """A separate TPM, emulated by swtpm, with its state in a directory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -154,7 +154,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def serve():
-    """Return a function that serves a folder over HTTP and returns its URL."""
+    """Return a function that serves a directory over HTTP and returns its URL."""
     servers = []
 
     def start(folder: Path | str) -> str:
@@ -172,7 +172,7 @@ def serve():
 
 @dataclass
 class Booted:
-    """A node's root folder, and the result of its script."""
+    """A node's root directory, and the result of its script."""
 
     root: Path
     status: int

@@ -212,7 +212,7 @@ def test_a_node_with_a_temporary_host_key_gets_its_own(site, boot, serve):
 
 
 def site_files(root):
-    """Return the files in the folders of the node's secrets as {path: content}."""
+    """Return the files in the directories of the node's secrets as {path: content}."""
     folders = (root / "etc/site", root / "etc/ssh")
     return {
         str(path.relative_to(root)): path.read_text()
@@ -227,12 +227,15 @@ OLD_KEY = {"etc/site/host_key": "the key before\n"}
 
 @pytest.mark.parametrize(
     ("in_the_way", "why"),
-    [("etc/site/sub", "the folder of /etc/site/sub/token cannot be made"), ("etc/site/sub/token/x", "is a folder")],
+    [
+        ("etc/site/sub", "the directory of /etc/site/sub/token cannot be made"),
+        ("etc/site/sub/token/x", "is a directory"),
+    ],
 )
 def test_a_file_that_cannot_be_written_leaves_all_as_they_were(site, boot, serve, in_the_way, why):
     """The first file is rolled back if the second cannot be written.
 
-    Either the folder of the second file cannot be created, or something else has its path.
+    Either the directory of the second file cannot be created, or something else has its path.
     """
     site.nodes[0]["secrets"] = files(host_key=SECRET, **{"sub/token": TOKEN})
     site.publish()

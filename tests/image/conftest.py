@@ -38,7 +38,7 @@ def keys(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def site(keys, tmp_path_factory) -> BuildHost:
-    """A build host that has built LAYERS, on the file system of pytest's temporary folders."""
+    """A build host that has built LAYERS, on the file system of pytest's temporary directories."""
     made = BuildHost(tmp_path_factory.mktemp("site"), keys)
     made.outcomes, made.lines, made.seconds = made.build(copy.deepcopy(LAYERS))
     return made
@@ -46,7 +46,7 @@ def site(keys, tmp_path_factory) -> BuildHost:
 
 @pytest.fixture(scope="session")
 def other(keys):
-    """Another host with an empty cache on another file system, whose folders list files in another order."""
+    """Another host with an empty cache on another file system, whose directories list files in another order."""
     folder = Path(tempfile.mkdtemp(prefix="sailloft-image-", dir="/dev/shm"))
     yield BuildHost(folder, keys)
     shutil.rmtree(folder)

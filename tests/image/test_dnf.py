@@ -27,11 +27,11 @@ SPECS = {
 Name: filesystem
 Version: 3.16
 Release: 2.el9
-Summary: Folders
+Summary: Directories
 License: Public Domain
 BuildArch: noarch
 %description
-Folders.
+Directories.
 %install
 cd %{buildroot}
 mkdir -p boot dev etc home proc root run sys tmp usr/bin usr/lib/modules usr/sbin var/lib var/log
@@ -106,7 +106,7 @@ pytestmark = [
 
 
 def package(folder, name, text, key=None):
-    """Build an RPM into ``folder``; each package name has its own build folder."""
+    """Build an RPM into ``folder``; each package name has its own build directory."""
     home = folder / ".build"
     home.mkdir(parents=True, exist_ok=True)
     spec = home / f"{name}.spec"
@@ -335,7 +335,7 @@ def test_an_archive_that_is_none(tmp_path):
         raise FileNotFoundError(url)
 
     with pytest.raises(
-        ImageError, match=r"it has no repodata/repomd.xml; give the url of the folder that contains repodata"
+        ImageError, match=r"it has no repodata/repomd.xml; give the url of the directory that contains repodata"
     ):
         rpm.release_digests(layer, missing)
 

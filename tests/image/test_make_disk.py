@@ -194,7 +194,7 @@ def test_another_image_or_another_guest_is_another_disk(layers, disk, tmp_path):
     Sample("guest", arguments=("quiet",), base=layers["base"]).publish(other, tmp_path / "blobs")
     done = make("server", other, tmp_path / "disks")
     assert Path(done.stdout.strip()).name != disk.name
-    # A killed run leaves a folder but no disk.
+    # A killed run leaves a directory but no disk.
     assert {path.suffix for path in (tmp_path / "disks").iterdir()} == {".qcow2", ".vmlinuz"}
 
 

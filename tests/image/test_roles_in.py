@@ -55,7 +55,7 @@ def pristine(tmp_path_factory):
     root = tmp_path_factory.mktemp("image") / "root"
     packages = "systemd-sysv,python3,python3-apt"
     # mmdebstrap runs in a separate mount namespace, so that a killed run leaves no mount of this machine's /dev/shm
-    # below pytest's folders, which the next run deletes.
+    # below pytest's directories, which the next run deletes.
     mmdebstrap = ["unshare", "--mount", "mmdebstrap"]
     command = [*mmdebstrap, "--variant=minbase", f"--include={packages}", "bookworm", str(root)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -4,13 +4,13 @@
 
 A seed draws the mistakes at random: a run can be repeated, and another seed draws other mistakes. Each mistake is made
 in a copy of the checkout, and tests run on the copy until one fails: first those named after the file, then those of
-its folder that import it directly or indirectly, then those of its package that do (for a module, filter or action:
+its directory that import it directly or indirectly, then those of its package that do (for a module, filter or action:
 those that contain its name). A mutant is *killed* if a test fails or runs out of time or memory; otherwise it
 *survives*: a test is missing, or the mutant is equivalent (it behaves like the original). equivalent.txt lists
 equivalent mutants by file, line's text and mistake, with the reason.
 
 Tools like mutmut and cosmic-ray also mutate annotations, which are never evaluated here, and cannot draw a sample per
-folder.
+directory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path("plugins/module_utils")
 UNIT = Path("tests/unit")
 COLLECTION = "ansible_collections.sailloft.fleet."
-OTHERS = ("action", "filter", "modules")  # folders of plugins, each without subfolders
+OTHERS = ("action", "filter", "modules")  # directories of plugins, each without subdirectories
 TEST_TIMEOUT_S = 20  # the slowest unit test takes a few seconds
 TIMEOUT_S = 900
 MEMORY_BYTES = 4 << 30  # the address space of a process; the unit tests pass with 2 GiB, those that start QEMU with 3
@@ -279,14 +279,14 @@ def killed(root: Path, staged: Iterator[list[str]]) -> bool:
 
 
 def main() -> int:
-    """Draw mutants, test them and count; the exit status is 1 if a folder's share is below --least-percent."""
+    """Draw mutants, test them and count; the exit status is 1 if a directory's share is below --least-percent."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--each", type=int, default=20, help="mutants a folder")
+    parser.add_argument("--each", type=int, default=20, help="mutants a directory")
     parser.add_argument(
         "--folder",
         action="append",
-        help=f"of {LIBRARY}, as PACKAGE or PACKAGE/FOLDER, or {', '.join(OTHERS)}; all packages by default",
+        help=f"of {LIBRARY}, as PACKAGE or PACKAGE/DIRECTORY, or {', '.join(OTHERS)}; all packages by default",
     )
     parser.add_argument("--least-percent", type=int, default=85)
     options = parser.parse_args()
@@ -313,7 +313,7 @@ def main() -> int:
                 for mutant in mutants(file.relative_to(root), file.read_text())
             ]
             if not every:
-                parser.error(f"{folder} is no folder of {LIBRARY}")
+                parser.error(f"{folder} is no directory of {LIBRARY}")
             random.Random(f"{options.seed}/{folder}").shuffle(every)
             chosen = every[: options.each]
             needed = sorted({test for mutant in chosen for stage in stages(tests, root, mutant.path) for test in stage})

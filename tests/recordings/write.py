@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Writes a recording of this folder: a machine recorded in any form, what it is, and where it is from.
+"""Writes a recording of this directory: a machine recorded in any form, what it is, and where it is from.
 
 python tests/recordings/write.py NAME RECORDING --machine TEXT --source TEXT
 """

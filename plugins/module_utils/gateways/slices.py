@@ -27,7 +27,7 @@ def by_gateway(gateways: Mapping[str, str]) -> dict[str, list[str]]:
     for host, gateway in gateways.items():
         found.setdefault(gateway, []).append(host)
     for gateway in found:
-        # The gateway's name is an argument of ssh, and the name of a folder.
+        # The gateway's name is an argument of ssh, and the name of a directory.
         if gateway.startswith(("-", ".")) or "/" in gateway or not gateway.isprintable():
             raise GatewayError(
                 fold(found[gateway]), f"runner_gateway {gateway!r} is not valid", "write a host name, or USER@HOST"

@@ -249,7 +249,7 @@ def _with_marking(system: System, nic: Nic, cannot: dict[str, str]) -> Nic:
 def connections(system: System, name: str) -> Iterator[str]:
     """Yield the path of the file with RDMA-CM's ToS of a device.
 
-    The kernel shows the file in a folder that a user creates, and keeps the value when the folder is removed
+    The kernel shows the file in a directory that a user creates, and keeps the value when the directory is removed
     (cma_configfs.c).
     """
     folder = f"{CONNECTIONS}/{name}"

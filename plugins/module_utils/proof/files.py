@@ -24,8 +24,8 @@ def read(path: str) -> str | None:
 def write(path: str, text: str, private: bool = False) -> None:
     """Write ``text`` to ``path`` atomically: a reader sees the old file or the new one, never a part.
 
-    A missing folder is created. ``private``: only the owner has access to the file and to a folder that is created.
-    Raises ProofError if the system refuses.
+    A missing directory is created. ``private``: only the owner has access to the file and to a directory that is
+    created. Raises ProofError if the system refuses.
     """
     folder, name = os.path.split(os.path.abspath(path))
     # The name is always the same, so that the next run replaces what a killed run left behind.
@@ -50,7 +50,7 @@ def write(path: str, text: str, private: bool = False) -> None:
 def _refused(verb: str, path: str, error: OSError | ValueError) -> ProofError:
     """Return the system's refusal, or Python's refusal of a path or text that cannot be encoded (NUL, a surrogate)."""
     if isinstance(error, OSError):
-        return ProofError(f"cannot {verb} {path}: {error.strerror}; give a folder that you own")
+        return ProofError(f"cannot {verb} {path}: {error.strerror}; give a directory that you own")
     return ProofError(f"cannot {verb} {path!r}: {error}; leave that character out")
 
 

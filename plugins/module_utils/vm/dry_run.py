@@ -69,7 +69,7 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
 
 
 def _check_names(params: dict[str, Any]) -> None:
-    """Refuse an invalid path or host name; the playbook names the folder of the plan after the host."""
+    """Refuse an invalid path or host name; the playbook names the directory of the plan after the host."""
     name = params["host_name"]
     try:
         values.text(name, 255)
@@ -78,7 +78,9 @@ def _check_names(params: dict[str, Any]) -> None:
     except values.InvalidValueError as error:
         raise DomainError(f"host_name or path: {error.cause}", error.remedy) from error
     if name in (".", "..") or "/" in name:
-        raise DomainError(f"host_name {name!r} is not a valid folder name", "use another name, or rename the recording")
+        raise DomainError(
+            f"host_name {name!r} is not a valid directory name", "use another name, or rename the recording"
+        )
 
 
 def _host(params: dict[str, Any]) -> Host:

@@ -75,7 +75,7 @@ def boot(folder: Path) -> str:
 
 
 def _kernel() -> Path:
-    """Return the folder of this release's unpacked kernel, which has our driver among its modules."""
+    """Return the directory of this release's unpacked kernel, which has our driver among its modules."""
     command = [sys.executable, MAKE_DRIVER, CACHE, "linux-image-amd64", "linux-headers-amd64"]
     return Path(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
 

@@ -40,7 +40,7 @@ SYSTEMS = {
 
 
 class Node(System):
-    """A node in a folder: its files are real, and its commands answer from dictionaries."""
+    """A node in a directory: its files are real, and its commands answer from dictionaries."""
 
     def __init__(
         self, root: Path, system: str = "debian12", nvswitches: int = 0, gpus: int = 8, secure_boot: bool = False
@@ -64,7 +64,7 @@ class Node(System):
             path.write_bytes(b"\x06\0\0\0\x01")
 
     def write(self, path: str, text: str) -> None:
-        """Write a file, and make its folders."""
+        """Write a file, and make its directories."""
         there = Path(self.path(path))
         there.parent.mkdir(parents=True, exist_ok=True)
         there.write_text(text)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A fleet for the real playbook and role, whose servers are folders: no test may reboot a machine.
+"""A fleet for the real playbook and role, whose servers are directories: no test may reboot a machine.
 
 The collection is the checkout's, except the modules that read or change a server, and the reboot. Their stand-ins
 identify the server by Ansible's remote_tmp, which differs for each host of the inventory, and log their actions.

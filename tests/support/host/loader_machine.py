@@ -43,7 +43,7 @@ FIRMWARE = Path("/usr/share/OVMF")
 
 
 def packages() -> Path:
-    """Return the folder of the unpacked GRUB and kernel, which are downloaded once."""
+    """Return the directory of the unpacked GRUB and kernel, which are downloaded once."""
     folder = CACHE / "unpacked"
     if folder.exists():
         return folder

@@ -36,7 +36,7 @@ IMAGES = {"node": {"layer": "site"}}
 
 
 def make_keys(folder: Path) -> Path:
-    """Make a folder with a key pair without a password, as BuildHost needs it."""
+    """Make a directory with a key pair without a password, as BuildHost needs it."""
     folder.mkdir()
     command = ["minisign", "-G", "-W", "-p", folder / "image.pub", "-s", folder / "image.key"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -45,7 +45,7 @@ def make_keys(folder: Path) -> Path:
 
 @dataclass
 class BuildHost:
-    """A build host: ``keys`` is a folder with the pair image.key and image.pub; store and cache are in ``folder``."""
+    """A build host: ``keys`` has the pair image.key and image.pub; store and cache are in ``folder``."""
 
     folder: Path
     keys: Path
@@ -58,7 +58,7 @@ class BuildHost:
 
     @property
     def cache(self) -> Path:
-        """The folder in which the host builds."""
+        """The directory in which the host builds."""
         return self.folder / "cache"
 
     def build(self, requested: dict, images: dict | None = None) -> tuple[list[build.Outcome], list[str], float]:
@@ -83,6 +83,6 @@ class BuildHost:
         return replace(self, check=True)
 
     def tree(self, name: str) -> dict[str, Path]:
-        """Return {layer name: its folder in the cache}."""
+        """Return {layer name: its directory in the cache}."""
         manifest = self.store.manifest(self.store.current(name))
         return {layer.name: self.cache / "layers" / layer.key for layer in manifest.layers}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A fleet without machines: each node is a folder, and its BMC is the emulator of sushy-tools.
+"""A fleet without machines: each node is a directory, and its BMC is the emulator of sushy-tools.
 
 Everything that a playbook talks to is real, except the boot: a system that is reset boots the image to which its script
 in the boot server's store leads, unless ``fates`` says otherwise.

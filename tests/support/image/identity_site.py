@@ -48,7 +48,7 @@ esac
 
 
 def record_arguments(folder: Path, log: Path, commands: Iterable[str]) -> Path:
-    """Make a folder for PATH whose commands log their arguments to ``log`` and then run the real commands."""
+    """Make a directory for PATH whose commands log their arguments to ``log`` and then run the real commands."""
     folder.mkdir()
     for name in commands:
         real = shutil.which(name)

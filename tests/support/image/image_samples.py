@@ -78,7 +78,7 @@ class Sample:
 
 
 def tree(folder: str | Path) -> dict[str, tuple[int, bytes | None]]:
-    """Return everything below a folder: {relative path: (mode, bytes, or None for a folder)}."""
+    """Return everything below a directory: {relative path: (mode, bytes, or None for a directory)}."""
     return {
         str(path.relative_to(folder)): (path.stat().st_mode & 0o7777, None if path.is_dir() else path.read_bytes())
         for path in sorted(Path(folder).rglob("*"))

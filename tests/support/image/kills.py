@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 
-# Python's audit events of system calls that change a folder; "open" is one of them if it is for writing. Source:
+# Python's audit events of system calls that change a directory; "open" is one of them if it is for writing. Source:
 # Python's documentation, "Audit events table".
 CHANGING = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod"}
 KILLED = 77

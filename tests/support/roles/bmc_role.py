@@ -29,7 +29,7 @@ def restart(folder, **bmc):
 
 
 def starting(kind):
-    """Return a fixture that starts BMCs of this kind, each in its own folder, and stops them in the end."""
+    """Return a fixture that starts BMCs of this kind, each in its own directory, and stops them in the end."""
 
     @pytest.fixture
     def start(tmp_path):

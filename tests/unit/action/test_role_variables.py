@@ -18,7 +18,7 @@ IGNORED = re.compile(r"\[WARNING\]: (.*?, which is ignored; .*)")
 
 
 class Site:
-    """An inventory in a folder, and plays on it."""
+    """An inventory in a directory, and plays on it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

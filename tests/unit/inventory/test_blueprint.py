@@ -18,7 +18,7 @@ ANSIBLE_INVENTORY = Path(sys.executable).parent / "ansible-inventory"
 
 @pytest.fixture
 def listed(tmp_path):
-    """A function that lists the inventory in a folder."""
+    """A function that lists the inventory in a directory."""
 
     def run(*arguments, folder=tmp_path, **environment):
         done = subprocess.run(

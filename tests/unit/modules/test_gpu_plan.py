@@ -46,7 +46,7 @@ def test_a_host_whose_name_is_no_folders(run, tmp_path, name):
     assert result["failed"] is True
     subject = f"{name}: " if name else ""
     assert result["msg"] in (
-        f"{subject}host_name {name!r} is not a valid folder name; use another name, or rename the recording",
+        f"{subject}host_name {name!r} is not a valid directory name; use another name, or rename the recording",
         f"{subject}host_name or path: {name!r} contains '\\n', which is not a printable character; remove it",
         f"{subject}host_name or path: the text is empty; leave the setting out, or give it a value",
     )
@@ -332,7 +332,7 @@ def test_the_playbook_record_reads_the_machine_itself(tmp_path):
     ("given", "said"),
     [
         ({"path": "\0"}, r"contains '\x00', which is not a printable character; remove it"),
-        ({"path": "/dev/null/plans"}, "Not a directory; give a folder that you own"),
+        ({"path": "/dev/null/plans"}, "Not a directory; give a directory that you own"),
     ],
 )
 def test_what_cannot_be_written_is_one_error_and_leaves_nothing(run, tmp_path, monkeypatch, given, said):

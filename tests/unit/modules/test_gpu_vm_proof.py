@@ -142,7 +142,7 @@ def test_a_folder_that_cannot_be_written_is_one_error(run, tmp_path):
     (tmp_path / "proofs").write_text("a file")
     result = run(arguments(tmp_path / "proofs"))
     assert result["failed"] is True
-    assert "give a folder that you own" in result["msg"]
+    assert "give a directory that you own" in result["msg"]
 
 
 def test_without_a_plan_the_drift_says_why(run, tmp_path):

@@ -92,7 +92,7 @@ class Site:
     def play(self, *options: str) -> tuple[int, str]:
         return ansible_playbook(
             *("-i", str(self.folder / "hosts.json"), "-e", f"proofs_path={self.folder}/proofs"),
-            # On a local connection, the folder for jobs below HOME may not be the user's own.
+            # On a local connection, the directory for jobs below HOME may not be the user's own.
             *("-e", "gpu_node_accept_rail_seconds=1", "-e", f"ansible_async_dir={self.folder}/jobs", *options),
             "playbooks/accept.yml",
             ANSIBLE_COLLECTIONS_PATH=str(self.folder / "collections"),

@@ -111,7 +111,7 @@ def test_each_gateway_that_is_lost_is_told_the_others_go_on_and_the_rest_is_resu
     ):
         assert line in first.stdout
 
-    # The worker's folder is removed, and the files written here are for the user alone and have no secret.
+    # The worker's directory is removed, and the files written here are for the user alone and have no secret.
     assert set(MEMORY.glob("sailloft.*")) <= before
     assert (tmp_path / "runs/play").stat().st_mode & 0o077 == 0
     written = [path.read_text() for path in (tmp_path / "runs").rglob("*") if path.is_file()]

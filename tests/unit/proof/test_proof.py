@@ -236,7 +236,7 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
     path.mkdir()
     with pytest.raises(ProofError) as error:
         write(str(path), "a plan")
-    assert str(error.value) == f"cannot write {path}: Is a directory; give a folder that you own"
+    assert str(error.value) == f"cannot write {path}: Is a directory; give a directory that you own"
     assert list(tmp_path.iterdir()) == [path]
 
 

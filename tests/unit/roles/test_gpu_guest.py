@@ -178,7 +178,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def files_read(tmp_path_factory):
-    """Return the folder, and the readings for each host of FILES: {host: {path: text}}."""
+    """Return the directory, and the readings for each host of FILES: {host: {path: text}}."""
     folder = tmp_path_factory.mktemp("files")
     for host, files in FILES.items():
         (folder / host).mkdir()

@@ -23,7 +23,7 @@ OTHERS = {
     "roce_switch_queue_buffer_bytes",
     "roce_switch_headrom",
 }
-# A path in the checkout, or in the library without its folder; NAME and SITE are placeholders.
+# A path in the checkout, or in the library without its directory; NAME and SITE are placeholders.
 FILE = re.compile(r"`((?:[a-z0-9_]+/)+[\w.-]+\.(?:py|yml|md))`")
 PLACES = [ROOT, ROOT / "plugins", ROOT / "plugins/module_utils"]
 # Files of other projects and of sites.

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The layout that docs/structure.md describes: small folders and files, and tests in the same places as the library."""
+"""The layout that docs/structure.md describes: small directories and files, and tests placed as the library is."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ TOP_LINES = 40
 # Files that nobody writes by hand: bytecode, recordings, expected output of tests.
 NOT_WRITTEN = (".pyc", ".json", ".xml", ".svg", ".png")
 GENERATED = {"recordings", "proofs", "__pycache__"}
-# Ansible finds a name by its file in these folders.
+# Ansible finds a name by its file in these directories.
 FLAT = ("plugins/filter", "plugins/modules", "playbooks")
-# Folders of tests/unit that mirror a folder outside the library.
+# Directories of tests/unit that mirror a directory outside the library.
 OTHERS = {
     "action": "plugins/action",
     "callback": "plugins/callback",
@@ -38,7 +38,7 @@ OTHERS = {
 
 
 def names(folder: Path) -> set[str]:
-    """Return the names of a folder's Python files, playbooks and subfolders."""
+    """Return the names of a directory's Python files, playbooks and subdirectories."""
     return {path.stem for path in folder.iterdir() if path.suffix in (".py", ".yml") or path.is_dir()}
 
 

@@ -45,7 +45,7 @@ class Seen:
 
     ``cannot``: field of Nic -> why this function has no such setting. ``driver``: the kernel driver ("mlx5_core").
     ``address``: the PCI address; ``parent``: a VF's physical function, where it can be seen.
-    ``ecn_path``: the folder of the vendor driver's ECN settings; ``cnp_path``: the file with the CNPs' DSCP.
+    ``ecn_path``: the directory of the vendor driver's ECN settings; ``cnp_path``: the file with the CNPs' DSCP.
     """
 
     nic: Nic

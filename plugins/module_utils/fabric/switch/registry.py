@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The switch systems that a policy can be rendered for and read back from, by name.
 
-A system has a module of ``systems`` with the names below, a reader in ``running``, a folder of task files in the role
-``roce_switch``, and a row in ``SYSTEMS``. All texts are in the system's own format. All functions are pure: the same
-input gives the same bytes. Examples: systems/eos.py, running/eos.py and tasks/eos; for a system without a rollback of
+A system has a module of ``systems`` with the names below, a reader in ``running``, a directory of task files in the
+role ``roce_switch``, and a row in ``SYSTEMS``. All texts are in the system's own format. All functions are pure: the
+same input gives the same bytes. Examples: systems/eos.py, running/eos.py and tasks/eos; for a system without a rollback of
 its own, tasks/linux and ``restoration`` of systems/linux.py; for ``SAVES_WITH_CHANGE``, junos.
 
 Required names of the module:

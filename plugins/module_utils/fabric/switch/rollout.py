@@ -31,7 +31,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
 PORT_FIELDS = [each.name for each in fields(PortQos)]
 EMPTY = PortQos()  # of a port that is not configured
-RUN = re.compile(r"\d{8}T\d{6}Z")  # the role's name for a run's folder of backups
+RUN = re.compile(r"\d{8}T\d{6}Z")  # the role's name for a run's directory of backups
 ORDER = list(migration.STEPS)
 
 
@@ -164,7 +164,7 @@ def _boot_configurations(wanted: Mapping[str, Switch]) -> dict[str, str]:
 def _unfinished(folder: str | None, wanted: Mapping[str, Switch]) -> dict[str, Any]:
     """Return the run before the one of ``folder``, if it was not completed (a completed run has a file "finished").
 
-    ``path`` is the run's folder, "" where there is none; ``switches`` are those that it was to change and to save.
+    ``path`` is the run's directory, "" where there is none; ``switches`` are those that it was to change and to save.
     """
     nothing: dict[str, Any] = {"path": "", "switches": []}
     if not folder:

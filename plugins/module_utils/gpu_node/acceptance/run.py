@@ -38,7 +38,7 @@ class Done:
 
 
 def find(tool: str, paths: list[str]) -> str | None:
-    """Return the path of a tool, in the folders of ``paths`` or the usual ones; None if it is in none."""
+    """Return the path of a tool, in the directories of ``paths`` or the usual ones; None if it is in none."""
     return shutil.which(tool, path=os.pathsep.join([*paths, "/usr/local/bin", "/usr/bin", "/bin"]))
 
 

@@ -89,7 +89,7 @@ def _lock(system: System, gpus: list[str], clocks_mhz: list[int], outcome: Outco
 
 
 def _driver(system: System) -> int:
-    """Return the identity of the current load of the driver: the inode of its sysfs folder, which is never reused."""
+    """Return the identity of the driver's current load: the inode of its sysfs directory, which is never reused."""
     try:
         return os.stat(system.path(MODULE)).st_ino
     except OSError as error:

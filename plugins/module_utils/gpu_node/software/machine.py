@@ -76,7 +76,7 @@ def observe(host: Host, in_image: bool) -> Machine:
 
 
 def _image_kernels(host: Host) -> tuple[str, ...]:
-    """Return the kernels of an image: the folders that contain modules, not those that removed kernels left behind."""
+    """Return an image's kernels: the directories that contain modules, not those that removed kernels left behind."""
     return tuple(name for name in host.names("/lib/modules") if host.exists(f"/lib/modules/{name}/kernel"))
 
 

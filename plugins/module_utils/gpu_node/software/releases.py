@@ -6,7 +6,7 @@ Fabric Manager, NSCQ and NVSDM have the driver's version in every row (NVIDIA, "
 Systems": Fabric Manager and driver must have the same version). Driver, DCGM and nvidia-fs of a row are from one column
 of NVIDIA's GPU Operator component matrix, the only public table that has all three
 (github.com/NVIDIA/cloud-native-docs, gpu-operator/life-cycle-policy.rst, at the commits named below). The precompiled
-drivers are from platform-support.rst in the same folder.
+drivers are from platform-support.rst in the same directory.
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ class System:
     def replace(self, path: str, content: bytes) -> None:
         """Replace a file as a whole: a partial file never exists.
 
-        A symbolic link is kept: the file that it points to is replaced, in its own folder. An existing file keeps its
-        owner, mode and SELinux context; a new one has mode 0644. Raises HostError, also for a dangling link, which
+        A symbolic link is kept: the file that it points to is replaced, in its own directory. An existing file keeps
+        its owner, mode and SELinux context; a new one has mode 0644. Raises HostError, also for a dangling link, which
         usually means that a file system is not mounted.
         """
         target = self._followed(path)
@@ -197,7 +197,7 @@ def _take_over(target: str, handle: int) -> None:
 
 
 def _sync_folder(path: str) -> None:
-    """Wait until the folder's entries are on the disk: only then does a rename survive a power loss."""
+    """Wait until the directory's entries are on the disk: only then does a rename survive a power loss."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

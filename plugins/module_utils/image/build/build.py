@@ -44,7 +44,7 @@ def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str
     tools.require(*TOOLS)
     for image in images.values():
         tools.require(*family_of(image.layers[0].distribution).TOOLS)
-    # ansible-playbook, which applies roles, is in the folder of the Python that runs this.
+    # ansible-playbook, which applies roles, is in the directory of the Python that runs this.
     os.environ["PATH"] = f"{os.path.dirname(sys.executable)}:{tools.search_path()}"
     public_key = sign.read_public_key(setting.public_key)
     with locked(setting.cache, ", ".join(images)):

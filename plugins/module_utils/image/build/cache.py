@@ -40,7 +40,7 @@ def locked(cache: Path, names: str) -> Iterator[None]:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder, if it exists."""
+    """Remove a directory, if it exists."""
     if folder.exists():
         shutil.rmtree(folder)
 

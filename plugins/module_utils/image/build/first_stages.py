@@ -97,7 +97,7 @@ def make_stage(
     userlands: Userlands,
     progress: Callable[[str], object],
 ) -> None:
-    """Build the first stage of an image into the cache, unless it is there. ``work`` is an empty folder."""
+    """Build the first stage of an image into the cache, unless it is there. ``work`` is an empty directory."""
     request, _folder, kernel = kernel_of(name, setting.cache, chain)
     place = stage_place(setting, public_key, chain, request)
     if place.exists():

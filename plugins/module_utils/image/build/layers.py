@@ -139,7 +139,7 @@ def build(
 ) -> Built:
     """Build the layer on top of ``below`` (lowest first) and put it into the cache, completely or not at all.
 
-    ``work`` is an empty folder; the caller must remove it. Raises ImageError.
+    ``work`` is an empty directory; the caller must remove it. Raises ImageError.
     """
     layer = request.layer
     subject = f"layer {layer.name}"
@@ -225,7 +225,7 @@ def mount_chain(work: Path, chain: list[Built], run: Run) -> list[Path]:
 
 @contextlib.contextmanager
 def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run) -> Iterator[None]:
-    """Mount the builder's download folders over the image's, so that the image's own folders stay empty."""
+    """Mount the builder's download directories over the image's, so that the image's own directories stay empty."""
     done = []
     try:
         for name, own in sorted(folders.items()):

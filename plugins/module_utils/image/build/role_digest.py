@@ -64,7 +64,7 @@ def _named(word: str, label: str, collection: Path | None) -> tuple[str, Path] |
     """Return the role that a word in the role ``label`` may mean, with its path; None if there is none."""
     if "." in word:
         # Modules have such names too, and asking Ansible about each would take a second. So only a role of this name
-        # in the named collection's folder counts.
+        # in the named collection's directory counts.
         place = _find(word)
         return None if place is None else (word, place)
     if collection is not None:

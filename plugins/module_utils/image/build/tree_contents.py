@@ -88,11 +88,11 @@ def _file(root: Path, layer: Layer, file: File) -> None:
         ) from error
     path = inside(root, file.path)
     if path.is_dir() and not path.is_symlink():
-        raise ImageError(subject, "is a folder in the image", "give the path of a file")
+        raise ImageError(subject, "is a directory in the image", "give the path of a file")
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise ImageError(subject, f"{error.filename} is not a folder in the image", "correct the path") from error
+        raise ImageError(subject, f"{error.filename} is not a directory in the image", "correct the path") from error
     _write(path, data, int(file.mode, 8), owner, group)
 
 

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.proces
 
 @functools.cache
 def collections() -> dict[str, Path]:
-    """Return each collection's folder by name, from the first place that Ansible searches. Raises ImageError."""
+    """Return each collection's directory by name, from the first place that Ansible searches. Raises ImageError."""
     found: dict[str, Path] = {}
     for folder, names in _ask(["ansible-galaxy", "collection", "list", "--format", "json"]).items():
         for name in names:
@@ -25,7 +25,7 @@ def collections() -> dict[str, Path]:
 
 
 def roles() -> list[Path]:
-    """Return the folders of roles without a collection, in search order. Raises ImageError."""
+    """Return the directories of roles without a collection, in search order. Raises ImageError."""
     return [Path(folder) for folder in _settings()["DEFAULT_ROLES_PATH"]]
 
 

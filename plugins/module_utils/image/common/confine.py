@@ -3,7 +3,7 @@
 """Run commands on an image's root so that they do not change the build host by accident.
 
 This is not a security boundary against hostile code: the code runs as root, tools of the build host run beside it with
-the build host's root folder (so that /proc/1/root leads there), and it may make device nodes.
+the build host's root directory (so that /proc/1/root leads there), and it may make device nodes.
 
 The commands run in their own namespaces (``unshare`` of util-linux). However the commands end, their mounts and any
 daemon that a package has started end with them. The root gets

@@ -34,7 +34,7 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
 
 
 def temporary_of(path: str | os.PathLike[str]) -> str:
-    """Return the temporary path for writing ``path`` before the rename: the same folder, a hidden name."""
+    """Return the temporary path for writing ``path`` before the rename: the same directory, a hidden name."""
     folder, name = os.path.split(os.path.abspath(path))
     return os.path.join(folder, TEMPORARY.format(name))
 
@@ -51,7 +51,7 @@ def write_synced(path: str | os.PathLike[str], data: bytes) -> None:
 def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     """Write ``data`` to ``path`` atomically (mode 0644): readers get the old or the new file, even after a power loss.
 
-    The folder must exist. If writing fails, the partly written file is removed. Raises OSError.
+    The directory must exist. If writing fails, the partly written file is removed. Raises OSError.
     """
     temporary = temporary_of(path)
     try:
@@ -64,7 +64,7 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder that a web server may read, whatever the umask is. Raises OSError."""
+    """Make a directory that a web server may read, whatever the umask is. Raises OSError."""
     umask = os.umask(0o022)
     try:
         os.mkdir(path)
@@ -79,7 +79,7 @@ def remove_if_there(path: str | os.PathLike[str]) -> None:
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:
-    """Wait until the folder's entries are on the disk, so that a rename survives a power loss. Raises OSError."""
+    """Wait until the directory's entries are on the disk, so that a rename survives a power loss. Raises OSError."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -61,7 +61,7 @@ def require(*tools: str) -> None:
 
 
 def search_path() -> str:
-    """Return PATH with the folders of the administrator's tools, which Ansible's own PATH may lack."""
+    """Return PATH with the directories of the administrator's tools, which Ansible's own PATH may lack."""
     return f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 
 
@@ -128,7 +128,7 @@ class Run:
 
 
 def inside(root: Path, path: str, follow: bool = False) -> Path:
-    """Return the path on this machine of the image's ``path``; links in its folders are followed within ``root``.
+    """Return the path on this machine of the image's ``path``; links in its directories are followed within ``root``.
 
     With ``follow``, a link in the last part is followed too; the path need not exist. A link to /run in an image must
     not lead to this machine's /run. Raises ImageError if links lead in a circle.

@@ -52,7 +52,7 @@ ENVIRONMENT = {
 }
 ARCHIVES, LISTS = "var/cache/apt/archives", "var/lib/apt/lists"
 SOURCE_FOLDER = "etc/apt/sources.list.d"
-# This file marks a folder that has all its lists: a build may have been killed while it fetched them.
+# This file marks a directory that has all its lists: a build may have been killed while it fetched them.
 WHOLE = "whole"
 # mmdebstrap copies these two from the build host.
 OF_THE_BUILD_HOST = ("etc/hostname", "etc/resolv.conf")
@@ -123,7 +123,7 @@ def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
 
 
 def caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
-    """Return image folder -> folder of the builder's cache that is mounted there while packages are installed.
+    """Return image directory -> directory of the builder's cache that is mounted there while packages are installed.
 
     Each state of the archives has its own lists in the cache, so a layer on top needs no update of them.
     """
@@ -150,7 +150,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
                     f"--architectures={layer.architecture}",
                     f'--aptopt=APT::Install-Recommends "{recommends}"',
                     f"--include={','.join(layer.packages)}",
-                    # The download folders are mounted from the cache and are kept.
+                    # The download directories are mounted from the cache and are kept.
                     "--skip=check/empty,download/empty,essential/unlink,cleanup/apt",
                     layer.suite,
                     root,
@@ -221,7 +221,7 @@ def first_stage_digest() -> str:
 
 
 def first_stage_caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
-    """Return other folders than ``caches``, since apt locks them and layers are built at the same time."""
+    """Return other directories than ``caches``, since apt locks them and layers are built at the same time."""
     return {name: f"{folder}-first-stage" for name, folder in caches(layer, digests).items()}
 
 

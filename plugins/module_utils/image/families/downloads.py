@@ -18,8 +18,8 @@ WINDOW_S = 60
 class Downloads:
     """A callable that returns an error, about ``subject``, once a file is received too slowly, and None until then.
 
-    ``folders`` are apt's download folders; the file that apt is receiving grows in their folder ``partial``. A file
-    that does not grow at all is not an error here: apt handles a silent server, or the file waits to be verified.
+    ``folders`` are apt's download directories; the file that apt is receiving grows in their directory ``partial``. A
+    file that does not grow at all is not an error here: apt handles a silent server, or the file waits to be verified.
     """
 
     def __init__(self, subject: str, folders: Sequence[Path], clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,5 +53,5 @@ class Downloads:
             try:
                 sizes.update({file.name: file.stat().st_size for file in folder.joinpath("partial").iterdir()})
             except FileNotFoundError:
-                continue  # the folder does not exist yet, or a file was complete and moved
+                continue  # the directory does not exist yet, or a file was complete and moved
         return dict(sorted(sizes.items()))

@@ -14,7 +14,7 @@ The contract of a family's file:
 ``archive_inputs``             archive -> the parts of its request that only this family's images depend on
 ``release_digests``            layer, fetch -> the digest of each archive's list, by a name that the family chooses
 ``source_date_epoch``          layer, fetch -> the time stamp of the layer's files, s since 1970
-``caches``                     layer, digests -> image folder -> folder of the builder's cache to mount there
+``caches``                     layer, digests -> image directory -> directory of the builder's cache to mount there
 ``install``                    root, layer, run, digests: install the layer's packages
 ``packages``                   root, run -> name, version, architecture of each installed package
 ``clean``                      root: remove what the package system leaves that differs from build to build
@@ -24,7 +24,7 @@ The contract of a family's file:
 =============================  =========================================================================================
 
 A new distribution of a known family needs a row here, a new release needs none; a new family needs a file in this
-folder, and its rows. A name is the vendor's name in package URLs.
+directory, and its rows. A name is the vendor's name in package URLs.
 """
 
 from __future__ import annotations

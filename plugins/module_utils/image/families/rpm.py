@@ -96,7 +96,7 @@ def read_archive(record: Record) -> Archive:
     url, keyring = read_url(record), read_keyring(record)
     if record.data.get("suites") or record.data.get("components"):
         raise record.refuse(
-            "an RPM repository has no suites and components", "give the url of the folder that contains repodata"
+            "an RPM repository has no suites and components", "give the url of the directory that contains repodata"
         )
     pins = read_pins(record, (RPM_RELEASE,))
     if keyring is None and not pins:
@@ -178,7 +178,7 @@ def clean(root: Path) -> None:
             shutil.rmtree(path)
         elif path.exists():
             path.unlink()
-    # dnf makes these folders for modules, even if there are none.
+    # dnf makes these directories for modules, even if there are none.
     for name in ("etc/dnf/modules.d", "etc/dnf"):
         with contextlib.suppress(OSError):
             inside(root, name).rmdir()
@@ -229,7 +229,7 @@ def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
 
 
 def caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
-    """Return image folder -> folder of the builder's cache to mount there; each state of the archives has its own."""
+    """Return image directory -> directory of the builder's cache to mount there; each state of the archives has one."""
     state = "\n".join(f"{name} {digests[name]}" for name in sorted(digests))
     return {CACHE: f"dnf/{layer.distribution}-{hashlib.sha256(state.encode()).hexdigest()}"}
 
@@ -251,7 +251,7 @@ def first_stage_tree(into: Path, layer: Layer, digests: Mapping[str, str], run: 
 
 def _configure(folder: Path, layer: Layer) -> None:
     (folder / "none").mkdir()
-    # A file of macros is the only way to pass the path to librpm inside dnf; HOME is set to this folder.
+    # A file of macros is the only way to pass the path to librpm inside dnf; HOME is set to this directory.
     (folder / ".rpmmacros").write_text(f"%_dbpath {_database_path(layer)}\n", encoding="utf-8")
     text = CONFIGURATION.format(folder=folder, major=layer.suite.partition(".")[0])
     for number, archive in enumerate(layer.archives):
@@ -300,7 +300,7 @@ def _fetched(archive: Archive, layer: Layer, fetch: Callable[[str], bytes]) -> b
         raise ImageError(
             f"layer {layer.name}",
             f"there is no RPM repository at {archive.url}: it has no repodata/repomd.xml",
-            "give the url of the folder that contains repodata",
+            "give the url of the directory that contains repodata",
         ) from None
 
 

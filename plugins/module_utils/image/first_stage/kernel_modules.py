@@ -38,7 +38,9 @@ def entries(root: Path, version: str) -> list[cpio.Entry]:
     subject = f"kernel {version}"
     folder = next((path for top in ("usr/lib", "lib") if (path := root / top / "modules" / version).is_dir()), None)
     if folder is None:
-        raise ImageError(subject, f"has no folder in {root}/lib/modules", "give the version of a kernel in the image")
+        raise ImageError(
+            subject, f"has no directory in {root}/lib/modules", "give the version of a kernel in the image"
+        )
     try:
         dependencies = _dependencies((folder / "modules.dep").read_text("utf-8"))
         builtin = {module_name(path) for path in (folder / "modules.builtin").read_text("utf-8").split()}

@@ -19,7 +19,7 @@ PROGRAMS = (
 )
 PACKAGES = tuple(package for _name, _place, package in PROGRAMS)
 PROGRAM_FOLDERS = ("bin", "usr/bin", "sbin", "usr/sbin")
-# The default folders of the dynamic loader: Debian's, which name the architecture, and the common ones.
+# The default directories of the dynamic loader: Debian's, which name the architecture, and the common ones.
 LIBRARY_FOLDERS = tuple(
     f"{top}{folder}"
     for folder in ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "lib")

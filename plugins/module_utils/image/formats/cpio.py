@@ -25,7 +25,7 @@ class Entry:
 
 
 def folder(path: str) -> Entry:
-    """Return an entry for a folder that all may read."""
+    """Return an entry for a directory that all may read."""
     return Entry(path, stat.S_IFDIR | 0o755)
 
 
@@ -47,7 +47,7 @@ def character_device(path: str, major: int, minor: int) -> Entry:
 def archive(entries: Iterable[Entry], epoch: int) -> bytes:
     """Return the archive's bytes: sorted by path, owned by root, all with the time ``epoch`` (s since 1970).
 
-    Missing parent folders of an entry are added. Raises ValueError if two entries have the same path.
+    Missing parent directories of an entry are added. Raises ValueError if two entries have the same path.
     """
     by_path: dict[str, Entry] = {}
     for entry in entries:

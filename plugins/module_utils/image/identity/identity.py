@@ -206,7 +206,9 @@ def read_secrets(files: Sequence[Mapping[str, Any]], subject: str) -> tuple[Secr
         above = posixpath.dirname(path)
         while above != "/":
             if above in found:
-                raise ImageError(subject, f"{above} is both a file and a parent folder of {path}", "remove one of them")
+                raise ImageError(
+                    subject, f"{above} is both a file and a parent directory of {path}", "remove one of them"
+                )
             above = posixpath.dirname(above)
     return tuple(found[path] for path in sorted(found))
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The tools that make a bundle: tpm2_makecredential, openssl and minisign.
 
-Secrets are passed to them in pipes and in files of a folder in memory, never in arguments, which every user can see.
+Secrets are passed to them in pipes and in files of a directory in memory, never in arguments, which every user can see.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Signer:
 
 
 def _folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder in memory that only this user can enter; it is removed at the end of the ``with``."""
+    """Return a directory in memory that only this user can enter; it is removed at the end of the ``with``."""
     return tempfile.TemporaryDirectory(prefix="sailloft-", dir=MEMORY if os.path.isdir(MEMORY) else None)
 
 

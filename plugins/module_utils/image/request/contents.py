@@ -26,7 +26,7 @@ PUBLIC_KEY = re.compile(
     r"([^\r\n]*[ \t])?(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-ssh-ed25519@openssh\.com"
     r"|sk-ecdsa-sha2-nistp256@openssh\.com) [A-Za-z0-9+/]+=*([ \t][^\r\n]*)?"
 )
-# Folders over which something is mounted at boot, so that their content in the image would have no effect.
+# Directories over which something is mounted at boot, so that their content in the image would have no effect.
 MOUNTED = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/lock", "/var/run")
 # Files that must differ between nodes; in an image, they would be the same on all nodes.
 OF_THE_NODE = re.compile(r"/etc/machine-id|/var/lib/dbus/machine-id|/etc/ssh/ssh_host_.*")
@@ -42,13 +42,13 @@ def read_files(record: Record) -> tuple[File, ...]:
         if not good or path.startswith("//") or path == "/":
             raise item.refuse(f"path {path!r} is not an absolute path", "write it like /etc/motd, without '..' or '//'")
         if any(path == folder or path.startswith(f"{folder}/") for folder in MOUNTED):
-            raise item.refuse(f"{path} would be hidden by a mount at boot", "use another folder, or tmpfiles.d")
+            raise item.refuse(f"{path} would be hidden by a mount at boot", "use another directory, or tmpfiles.d")
         if OF_THE_NODE.fullmatch(path):
             raise item.refuse(f"{path} would be the same on every node", "leave it out; a node gets its own")
         if forbidden.takes_away(path):
             raise item.refuse(
                 f"{path} would be removed from the image again, like all logs, caches, keys and data of one machine",
-                "use another folder; a node gets its secrets through node_identity",
+                "use another directory; a node gets its secrets through node_identity",
             )
         if path in files:
             raise item.refuse(f"{path} is given twice", "give it once in a layer; a layer above may replace it")
@@ -68,7 +68,7 @@ def read_files(record: Record) -> tuple[File, ...]:
     for path in files:
         for folder in _folders(path):
             if folder in files:
-                raise record.refuse(f"{folder} is both a file and a parent folder of {path}", "remove one of them")
+                raise record.refuse(f"{folder} is both a file and a parent directory of {path}", "remove one of them")
     return tuple(files[path] for path in sorted(files))
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import inside
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats.listing import is_whiteout
 
-# Folders over which something is mounted at boot, or whose content belongs to one running machine.
+# Directories over which something is mounted at boot, or whose content belongs to one running machine.
 EMPTIED = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "var/lib/systemd/coredump", "lost+found")
-# Only the files in these are removed; their folders stay, since services expect them.
+# Only the files in these are removed; their directories stay, since services expect them.
 FILES_GO = ("var/log", "var/cache")
-# debconf's answers are in a cache folder but are not a cache: the layer above needs them.
+# debconf's answers are in a cache directory but are not a cache: the layer above needs them.
 KEPT = ("var/cache/debconf",)
 # Globs of files that are random or specific to the node or the build.
 REMOVED = (
@@ -117,8 +117,8 @@ def _prune(upper: Path, parent: Path, opaque: bool = False) -> None:
 
 
 def _prune_folder(entry: Path, below: Path, there: os.stat_result | None, opaque: bool) -> None:
-    # All folders in an opaque folder are opaque, even if overlayfs does not mark them (as ovl_create_upper in Linux'
-    # fs/overlayfs/dir.c).
+    # All directories in an opaque directory are opaque, even if overlayfs does not mark them (as ovl_create_upper in
+    # Linux' fs/overlayfs/dir.c).
     opaque = opaque or OPAQUE in _xattr_names(entry)
     if there is None or not stat.S_ISDIR(there.st_mode):
         # There is nothing below to hide: overlayfs may or may not set "opaque" here, and a whiteout removes nothing.
@@ -150,7 +150,7 @@ def _strip_tree(folder: Path) -> None:
 
 
 def _strip(path: Path) -> None:
-    """Remove overlayfs's attributes (the origin of a file, the mark of a folder with changes)."""
+    """Remove overlayfs's attributes (the origin of a file, the mark of a directory with changes)."""
     for name in _xattr_names(path):
         if name.startswith(OVERLAY):
             os.removexattr(path, name, follow_symlinks=False)

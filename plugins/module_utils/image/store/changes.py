@@ -168,7 +168,7 @@ def _merged(image: Manifest | None, listings: Mapping[str, Listing]) -> dict[str
 
 
 def _below(path: str, folders: set[str]) -> bool:
-    """Return whether the path is one of the folders, or inside one of them."""
+    """Return whether the path is one of the directories, or inside one of them."""
     while path:
         if path in folders:
             return True

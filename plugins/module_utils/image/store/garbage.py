@@ -66,7 +66,7 @@ def garbage(store: Store, keep: Iterable[str], history: int) -> Garbage:
         else:
             going.append(os.path.join(IMAGES, digest))
     going += [os.path.join(BLOBS, sha256) for sha256 in store.blobs() if sha256 not in used]
-    # A folder is removed with all that it contains.
+    # A directory is removed with all that it contains.
     going += [path for path in store.left_behind() if os.path.dirname(path) not in going]
     with store.reported():
         return Garbage(tuple(sorted(going)), sum(_size_bytes(store.place(path)) for path in going))
@@ -76,8 +76,8 @@ def collect(store: Store, keep: Iterable[str], history: int, hold: str = "") -> 
     """Remove files that nothing names, images before their blobs; return the removed files.
 
     Raises ImageError as ``reasons`` does. ``hold`` is that of this run; if there is any other, nothing is removed.
-    An image's folder is removed by one rename, so that no reader finds an image without its blobs. If a run is killed,
-    the next one completes it.
+    An image's directory is removed by one rename, so that no reader finds an image without its blobs. If a run is
+    killed, the next one completes it.
     """
     store.require()
     with store.locked():

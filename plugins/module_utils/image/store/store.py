@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A store: a folder of images by digest, in the form that a web server serves. Nothing in it is ever incomplete.
+"""A store: a directory of images by digest, in the form that a web server serves. Nothing in it is ever incomplete.
 
     blobs/SHA256                    layers, kernels, first stages, listings, SBOMs
     images/DIGEST/                  manifest.json, manifest.json.minisig, boot.ipxe
@@ -49,7 +49,7 @@ LEFT_BEHIND = re.compile(r"\..+\.new")
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 REBUILD = "build the image again"
 MAKE_ROOM = "free some space there, or remove unused images: node_image_store with collected: true"
-# Most file systems allocate space in blocks of 4 KiB; folders and the file system's own tables take some more.
+# Most file systems allocate space in blocks of 4 KiB; directories and the file system's own tables take some more.
 BLOCK_BYTES = 4096
 MARGIN_BYTES = 1 << 20
 LOCK_WAIT_S = 30.0
@@ -76,7 +76,9 @@ class Store:
         for name in (BLOBS, IMAGES):
             if not os.path.isdir(self.place(name)):
                 raise ImageError(
-                    self.subject, f"not a store, it has no folder {name}", "give the path of a store, or build an image"
+                    self.subject,
+                    f"not a store, it has no directory {name}",
+                    "give the path of a store, or build an image",
                 )
 
     def images(self) -> list[str]:
@@ -100,7 +102,7 @@ class Store:
             raise ImageError(
                 f"{self.subject}: image {digest}",
                 f"its manifest was changed, the digest is {there}",
-                "remove the image's folder, and publish or copy it again",
+                "remove the image's directory, and publish or copy it again",
             )
         return manifests.load(data, f"{self.subject}: image {digest}")
 
@@ -179,7 +181,7 @@ class Store:
 
     @contextlib.contextmanager
     def _folders(self) -> Iterator[None]:
-        """Make the folders of a store; remove those made here if the ``with`` block fails."""
+        """Make the directories of a store; remove those made here if the ``with`` block fails."""
         made = []
         with self.reported():
             os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
@@ -203,7 +205,7 @@ class Store:
         files: Mapping[str, bytes],
         blobs: Mapping[str, str | os.PathLike[str]],
     ) -> None:
-        """Write all new files under temporary names, then rename them: blobs, the image's folder, ``current/NAME``."""
+        """Write new files under temporary names, then rename them: blobs, the image's directory, ``current/NAME``."""
         image, current = self.place(IMAGES, digest), self.place(CURRENT, name)
         there = os.path.isdir(image)
         done: list[str] = []
@@ -263,7 +265,7 @@ class Store:
         ]
 
     def entries(self, folder: str) -> list[str]:
-        """Return the names in one of the store's folders, sorted; none if the folder does not exist."""
+        """Return the names in one of the store's directories, sorted; none if the directory does not exist."""
         with self.reported():
             try:
                 return sorted(os.listdir(self.place(folder)))
@@ -311,15 +313,15 @@ class Store:
             raise ImageError(self.subject, where, remedy) from error
 
     def _require_ours(self) -> None:
-        """Raise ImageError for a folder with other files in it; a missing or empty one becomes a store."""
+        """Raise ImageError for a directory with other files in it; a missing or empty one becomes a store."""
         if os.path.isdir(self.path):
             odd = sorted(set(self.entries("")) - ITS_OWN)
             if odd and not os.path.isdir(self.place(IMAGES)):
                 raise ImageError(
-                    self.subject, f"not a store, it contains {odd[0]}", "give the path of a store or an empty folder"
+                    self.subject, f"not a store, it contains {odd[0]}", "give the path of a store or an empty directory"
                 )
         elif os.path.lexists(self.path):
-            raise ImageError(self.subject, "not a folder", "give the path of a store or an empty folder")
+            raise ImageError(self.subject, "not a directory", "give the path of a store or an empty directory")
 
     def _require_room(self, subject: str, sizes: Mapping[str, int], files: Mapping[str, bytes]) -> None:
         """Raise ImageError if the data does not fit; ``sizes`` in bytes."""

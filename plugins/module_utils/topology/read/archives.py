@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Unpack the tar of a recorded /sys and /proc into its own folder, and write nothing outside of it.
+"""Unpack the tar of a recorded /sys and /proc into its own directory, and write nothing outside of it.
 
-A tar that was attached to a bug report is not trusted: every member stays below the folder, and size and number are
+A tar that was attached to a bug report is not trusted: every member stays below the directory, and size and number are
 checked before anything is written. Python's own filter for this exists only in the last releases of 3.9 to 3.11.
 """
 

@@ -138,7 +138,7 @@ def _identity(files: Files, directory: str) -> dict[str, str]:
 
 
 def _iommu_group(files: Files, directory: str) -> int | None:
-    """Return the number of the group; None if a copy has a folder in place of the link."""
+    """Return the number of the group; None if a copy has a directory in place of the link."""
     target = files.link(f"{directory}/iommu_group")
     if target is None:
         return None

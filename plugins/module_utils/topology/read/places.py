@@ -3,8 +3,8 @@
 """The place of each PCI function in ``/sys``: its directory, the bridge above it and its root complex.
 
 In a live ``/sys`` the text of the links in ``bus/pci/devices`` gives the tree. A copy that followed the links
-(``scp -r``, ``cp -rL``) has folders there. Then the tree is read from the directories below ``devices/pciDDDD:BB`` if
-they were copied, and otherwise from the bus numbers in the bridges' config space.
+(``scp -r``, ``cp -rL``) has directories there. Then the tree is read from the directories below
+``devices/pciDDDD:BB`` if they were copied, and otherwise from the bus numbers in the bridges' config space.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def find_places(files: Files) -> tuple[dict[str, Place], list[str]]:
 
 
 def linked_address(files: Files, path: str) -> str | None:
-    """Return the address that a link leads to, or the one in the ``uevent`` of a folder in its place."""
+    """Return the address that a link leads to, or the one in the ``uevent`` of a directory in its place."""
     target = files.link(path)
     if target is not None:
         return target.rsplit("/", 1)[-1]
@@ -94,7 +94,7 @@ def _add_below(files: Files, directory: str, found: dict[str, Place]) -> None:
 
 
 def _add_by_buses(files: Files, folders: list[str], found: dict[str, Place]) -> list[str]:
-    """Add functions that have only a folder: each is below the bridge whose secondary bus it is on."""
+    """Add functions that have only a directory: each is below the bridge whose secondary bus it is on."""
     bridges = {}
     for name in (*found, *folders):
         bus = _secondary_bus(files, f"{found[name].directory if name in found else f'{TOP}/{name}'}/config")

@@ -45,7 +45,7 @@ def answered(payload: str) -> dict:
 
 
 class Connection(ConnectionBase):
-    """A connection that receives modules on an interpreter's standard input; other commands make folders."""
+    """A connection that receives modules on an interpreter's standard input; other commands make directories."""
 
     transport = "absent_host"
     has_pipelining = True
@@ -62,7 +62,7 @@ class Connection(ConnectionBase):
             return 0, json.dumps(result).encode(), b""
         if "mktemp" in cmd:
             return 1, b"", b"nothing can be written"
-        made = re.search(r"echo ([\w.-]+)=", cmd)  # mkdir_p_remote_tmp: NAME=FOLDER
+        made = re.search(r"echo ([\w.-]+)=", cmd)  # mkdir_p_remote_tmp: NAME=DIRECTORY
         return 0, f"{made[1]}={FOLDER}/{made[1]}\n".encode() if made else f"{FOLDER}\n".encode(), b""
 
     def put_file(self, in_path, out_path):

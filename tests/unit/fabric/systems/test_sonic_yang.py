@@ -1,6 +1,6 @@
 """SONiC's YANG models accept a rendered and a patched configuration, according to yanglint (libyang2-tools).
 
-SAILLOFT_SONIC_YANG names the folder that holds the models: a copy of a switch's /usr/local/yang-models, or
+SAILLOFT_SONIC_YANG names the directory that holds the models: a copy of a switch's /usr/local/yang-models, or
 src/sonic-yang-models of a checkout of sonic-buildimage, whose templates are rendered as its setup.py renders them.
 """
 
@@ -28,7 +28,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 
 FOLDER = os.environ.get("SAILLOFT_SONIC_YANG")
 if not FOLDER:
-    pytest.skip("SAILLOFT_SONIC_YANG names no folder of SONiC's models", allow_module_level=True)
+    pytest.skip("SAILLOFT_SONIC_YANG names no directory of SONiC's models", allow_module_level=True)
 jsonpatch = pytest.importorskip("jsonpatch")
 
 TABLES = (*SHARED, *OF_PORTS, "BUFFER_POOL")
@@ -40,7 +40,7 @@ class InvalidConfigError(Exception):
 
 
 def gathered(folder: Path, into: Path) -> Path:
-    """Return a folder of all models: ``folder`` itself, or ``into`` with a checkout's models and templates."""
+    """Return a directory of all models: ``folder`` itself, or ``into`` with a checkout's models and templates."""
     if not (folder / "yang-models").is_dir():
         return folder
     for model in (folder / "yang-models").glob("*.yang"):

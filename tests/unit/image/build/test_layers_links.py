@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model
 
 @pytest.fixture
 def host(tmp_path) -> Path:
-    """A folder of the build host."""
+    """A directory of the build host."""
     folder = tmp_path / "host"
     folder.mkdir()
     return folder
@@ -32,7 +32,7 @@ def root(tmp_path) -> Path:
 
 
 def link(root: Path, path: str, host: Path) -> Path:
-    """Make ``path`` in the image a link to ``host``, and return the folder that the image has at that path."""
+    """Make ``path`` in the image a link to ``host``, and return the directory that the image has at that path."""
     place = root / path
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(host)

@@ -45,7 +45,7 @@ OF_THE_ROLE = {
 
 @pytest.fixture
 def collection(tmp_path, monkeypatch):
-    """Return the folder of the collection acme.site; roles outside of collections are in "roles" and "more"."""
+    """Return the directory of the collection acme.site; roles outside of collections are in "roles" and "more"."""
     folder = tmp_path / "acme/site"
     for path, text in FILES.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

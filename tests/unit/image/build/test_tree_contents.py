@@ -116,9 +116,9 @@ def test_a_file_replaces_a_link_and_not_what_it_leads_to(root):
 
 def test_a_file_that_cannot_be_put_there_is_told(root):
     (root / "etc/folder").mkdir()
-    told = "layer site: file /etc/folder: is a folder in the image; give the path of a file"
+    told = "layer site: file /etc/folder: is a directory in the image; give the path of a file"
     assert refused(root, files=(File("/etc/folder", content="", **OWN),)) == told
-    told = f"layer site: file /etc/group/x: {root}/etc/group is not a folder in the image; correct the path"
+    told = f"layer site: file /etc/group/x: {root}/etc/group is not a directory in the image; correct the path"
     assert refused(root, files=(File("/etc/group/x", content="", **OWN),)) == told
     told = "layer site: file /a: cannot read /nowhere/a: No such file or directory; give a file on the build host"
     assert refused(root, files=(File("/a", source="/nowhere/a", **OWN),)) == told

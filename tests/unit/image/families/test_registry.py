@@ -37,7 +37,7 @@ def test_all_families_take_the_same_arguments(name):
 
 
 def test_no_other_file_names_a_family():
-    """The builder uses the registry, so a new family changes only files in the folder of the families."""
+    """The builder uses the registry, so a new family changes only files in the directory of the families."""
     named = set()
     for path in (ROOT / "plugins").rglob("*.py"):
         if path.parent.name != "families":

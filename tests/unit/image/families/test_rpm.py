@@ -31,7 +31,7 @@ DIGESTS = {f"{archive.url}/repodata/repomd.xml": REPOMD for archive in BASE.arch
 
 @pytest.fixture
 def database(tmp_path):
-    """The folder of rpm's database in an image."""
+    """The directory of rpm's database in an image."""
     folder = tmp_path / "root/usr/lib/sysimage/rpm"
     folder.mkdir(parents=True)
     (folder / "rpmdb.sqlite").write_text("the packages")

@@ -83,7 +83,7 @@ def test_a_damaged_or_missing_module_is_refused(tmp_path, suffix):
 
 
 def test_a_kernel_that_cannot_do_it_is_refused(tmp_path):
-    with pytest.raises(ImageError, match=r"kernel 9: has no folder in .*; give the version"):
+    with pytest.raises(ImageError, match=r"kernel 9: has no directory in .*; give the version"):
         kernel_modules.entries(tmp_path, "9")
     for number, (drop, why) in enumerate(
         (("squashfs", "has no squashfs"), ("virtio_net", "none of the network drivers"))

@@ -105,7 +105,7 @@ def test_a_certificate_verifies_against_its_makers_chain_alone(maker, tpms, tmp_
 
 
 def test_the_systems_own_authorities_certify_no_tpm(maker, tpms, tmp_path, monkeypatch):
-    """openssl searches the system's folders of certificates unless its options prevent that."""
+    """openssl searches the system's directories of certificates unless its options prevent that."""
     other = Maker(tmp_path / "other")
     subprocess.run(["openssl", "rehash", str(maker.folder)], check=True, capture_output=True)
     real = subprocess.run

@@ -105,7 +105,10 @@ def test_a_bad_file_is_refused_without_its_content(change, why):
 
 @pytest.mark.parametrize(
     ("second", "why"),
-    [({}, "/etc/token is given twice"), ({"path": "/etc/token/a"}, "/etc/token is both a file and a parent folder of")],
+    [
+        ({}, "/etc/token is given twice"),
+        ({"path": "/etc/token/a"}, "/etc/token is both a file and a parent directory of"),
+    ],
 )
 def test_two_files_that_exclude_each_other_are_refused(second, why):
     with pytest.raises(ImageError, match=why):

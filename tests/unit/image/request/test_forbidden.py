@@ -127,7 +127,7 @@ def test_whiteouts_stay_where_they_take_something_away(tmp_path):
     os.setxattr(upper, "trusted.overlay.uuid", b"random")
     os.setxattr(upper / "fresh/x", "trusted.overlay.origin", b"random")
     forbidden.prune(upper, parent, EPOCH)
-    # Each name that an opaque folder hides becomes a whiteout.
+    # Each name that an opaque directory hides becomes a whiteout.
     assert {path: entry["type"] for path, entry in listing(upper).items()} == {
         "/gone": "whiteout",
         "/folder": "directory",
@@ -141,7 +141,7 @@ def test_whiteouts_stay_where_they_take_something_away(tmp_path):
 
 @as_root
 def test_what_an_opaque_folder_hid_stays_hidden_in_its_folders(tmp_path):
-    # After `rm -r folder; mkdir -p folder/deep/deeper`, overlayfs marks only the top folder as opaque.
+    # After `rm -r folder; mkdir -p folder/deep/deeper`, overlayfs marks only the top directory as opaque.
     parent = put(
         tmp_path / "parent", {"folder/deep/gone": "1", "folder/deep/deeper/gone": "1", "folder/deep/same": "1"}
     )

@@ -176,7 +176,7 @@ def image(setting, value):
         (at("gpu.files.0.path", "/etc/limits"), "files[1]: /etc/limits is given twice"),
         (
             at("gpu.files.0.path", "/etc/limits/motd"),
-            "/etc/limits is both a file and a parent folder of /etc/limits/motd",
+            "/etc/limits is both a file and a parent directory of /etc/limits/motd",
         ),
         (at("gpu.files.0.source", "/x"), "/etc/motd has both content and source"),
         (at("gpu.files.0.content", None), "/etc/motd has neither content nor source"),

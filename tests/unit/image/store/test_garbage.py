@@ -131,7 +131,7 @@ def test_what_a_killed_run_left_goes_and_what_others_put_there_stays(store):
         ("blobs/.0123.new", "images/.x.new", f"images/{IMAGES[0].digest}/.boot.ipxe.new", "nodes/.aa.ipxe.new"), 16
     )
     assert tree(store.path) == whole
-    # A file in a folder that is removed is removed with it and not reported separately.
+    # A file in a directory that is removed is removed with it and not reported separately.
     Path(store.place("images", IMAGES[0].digest, ".boot.ipxe.new")).write_bytes(b"part")
     assert list(garbage.garbage(store, keep[1:], 0).paths) == paths(IMAGES[0])
     os.remove(store.place("images", IMAGES[0].digest, ".boot.ipxe.new"))
@@ -160,7 +160,7 @@ def test_a_kill_at_any_point_is_completed_by_the_next_run(store, tmp_path):
         assert {IMAGES[at].digest for at in (1, 2, 5)} <= set(store.images())
         act()
         assert tree(store.path) == whole
-    # Nine blobs, and three folders of three files each; each folder is renamed before its files are removed.
+    # Nine blobs, and three directories of three files each; each directory is renamed before its files are removed.
     assert points >= 9 + 3 * 5
 
 

@@ -137,7 +137,7 @@ def test_a_path_that_is_no_store_is_refused(tmp_path):
     (home / "letter").write_text("dear")
     refused(lambda: OLD.publish(Store(str(home)), tmp_path / "cache"), "not a store, it contains letter")
     assert set(tree(home)) == {"letter"}
-    refused(lambda: OLD.publish(Store(str(home / "letter")), tmp_path / "cache"), "not a folder")
+    refused(lambda: OLD.publish(Store(str(home / "letter")), tmp_path / "cache"), "not a directory")
     refused(lambda: Store(str(home)).images(), "not a store")
     refused(lambda: Store(str(tmp_path / "nowhere")).images(), "not a store")
 
@@ -199,7 +199,7 @@ def test_a_kill_at_any_point_is_completed_by_the_next_run(tmp_path):
             shutil.rmtree(tmp_path / "other")
         act()
         assert tree(store.path) == new
-    # Three blobs, the folder with its files, and the file in current/ are opened and renamed.
+    # Three blobs, the directory with its files, and the file in current/ are opened and renamed.
     assert points >= 15
 
 

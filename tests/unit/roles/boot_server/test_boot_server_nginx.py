@@ -21,7 +21,7 @@ NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")
 
 @pytest.fixture
 def server(tmp_path: Path):
-    """Start nginx with a store in the test's folder; yield a function that sends a request."""
+    """Start nginx with a store in the test's directory; yield a function that sends a request."""
     if not NGINX:
         pytest.skip("no nginx on this machine (bindep.txt)")
     for folder in ("blobs", "images/x", "channels", "nodes", "identity", "current"):

@@ -342,7 +342,7 @@ SHIPPED = {
 }
 
 
-@pytest.mark.skipif(not ORIGINALS, reason="SAILLOFT_RECORDINGS names no folder with the originals")
+@pytest.mark.skipif(not ORIGINALS, reason="SAILLOFT_RECORDINGS names no directory with the originals")
 @pytest.mark.parametrize("name", SHIPPED)
 def test_files_that_clouds_ship(name: str) -> None:
     text = (Path(ORIGINALS or "") / "topology" / name).read_text(encoding="utf-8")

@@ -126,7 +126,7 @@ def test_the_speed_of_a_link_without_a_stated_limit_is_read(recording):
     assert {(link.speed_gt_s, link.max_speed_gt_s) for link in links} == {(5.0, None), (2.5, None), (8.0, None)}
 
 
-needs_originals = pytest.mark.skipif(not ORIGINALS, reason="SAILLOFT_RECORDINGS names no folder with the originals")
+needs_originals = pytest.mark.skipif(not ORIGINALS, reason="SAILLOFT_RECORDINGS names no directory with the originals")
 
 
 @needs_originals

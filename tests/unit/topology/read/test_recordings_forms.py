@@ -35,7 +35,7 @@ NCCL = '<system version="1"><cpu numaid="0" affinity="0000000f" arch="x86_64" ve
 
 @pytest.fixture
 def built(machine):
-    """A machine with a port and a GPU below it: its root folder, and the host that is read from it."""
+    """A machine with a port and a GPU below it: its root directory, and the host that is read from it."""
     port = machine.pci("pci0000:10/0000:10:00.0", pci_class="60400")
     machine.pci(f"{port.partition('devices/')[2]}/0000:11:00.0", pci_class="30200")
     return machine.root, machine.read()
@@ -110,7 +110,7 @@ def test_xml_is_told_by_its_root_element(tmp_path):
     assert read_recording(written(tmp_path, NCCL)).source == "nccl"
 
 
-@pytest.mark.skipif(not ORIGINALS, reason="SAILLOFT_RECORDINGS names no folder with the originals")
+@pytest.mark.skipif(not ORIGINALS, reason="SAILLOFT_RECORDINGS names no directory with the originals")
 @pytest.mark.parametrize("name", ["aws-p4d-24xl", "aws-p5.48xl", "azure-ndv4", "azure-ndv5"])
 def test_original_nccl_files_are_read(name):
     host = read_recording(str(Path(ORIGINALS or "") / "topology" / f"{name}-topo.xml"))

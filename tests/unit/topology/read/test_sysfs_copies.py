@@ -71,7 +71,7 @@ def test_folders_in_place_of_links(two_switches, tree):
             "bus 0000:3a is not below any copied bridge, and is treated as a root bus of its own: the distances of "
             "its devices from others are uncertain; copy /sys with its links (tar)"
         ]
-        # Bus 0 is known to be a root bus even without its folder.
+        # Bus 0 is known to be a root bus even without its directory.
         (machine.root / "sys/devices/pci0000:00").rmdir()
         assert len(machine.read().notes) == 1
 

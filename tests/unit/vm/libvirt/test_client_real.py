@@ -3,7 +3,7 @@
 """Domains defined, started and read back by this machine's own libvirt and QEMU: a second run finds no difference.
 
 libvirt's QEMU driver runs inside this process (qemu:///embed, https://libvirt.org/drvqemu.html), below a separate
-folder: no daemon, no KVM. Its guests are paused before their first instruction.
+directory: no daemon, no KVM. Its guests are paused before their first instruction.
 """
 
 from __future__ import annotations
