@@ -80,13 +80,13 @@ def wrong(result: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("firmware", FIRMWARES)
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECORDINGS.glob("*.json")))
-def test_every_recorded_machine(name: str, firmware: str) -> None:
+def test_every_recorded_machine_boots_as_planned(name: str, firmware: str) -> None:
     planned = whole(name, firmware)
     result = boot.run(planned, timeout_s=scaled_s(boot.TIMEOUT_S))
     assert result["as_planned"], wrong(result)
 
 
-def test_the_modules_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_boot_trial_of_gpu_plan_boots_as_planned(capsys: pytest.CaptureFixture[str]) -> None:
     given = {"recording": str(RECORDINGS / "emulated-gpu-server.json"), "boot_trial": True}
     with patch_module_args(given), pytest.raises(SystemExit):
         gpu_plan.main()
@@ -95,7 +95,7 @@ def test_the_modules_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert result["tree"][-1].endswith(": enumerated as planned")
 
 
-def test_too_small_a_bus_gap_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_small_bus_gap_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan whose buses overlap fails in the firmware: the planner would refuse it, but libvirt and QEMU accept it.
 
     The bus numbers of the first expander's tree overlap those of the second's.
@@ -107,7 +107,7 @@ def test_too_small_a_bus_gap_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "nowhere: the firmware did not reach it" in wrong(result)
 
 
-def test_other_bus_numbers_than_the_firmwares_are_found() -> None:
+def test_planned_bus_numbers_that_differ_from_the_firmwares_are_found() -> None:
     planned = plan(firmware="bios")
     gpu, nic = planned.root.expanders[0].ports[0].ports[0].ports
     gpu.bus, gpu.last_bus, nic.bus, nic.last_bus = nic.bus, nic.last_bus, gpu.bus, gpu.last_bus
@@ -115,7 +115,7 @@ def test_other_bus_numbers_than_the_firmwares_are_found() -> None:
     assert "gpu 0000:13:00.0: planned at 0000:24:00.0, found at 0000:23:00.0" in wrong(result)
 
 
-def test_too_small_a_window_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_small_mmio_window_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window of half of what OVMF needs is found: it counts neither the reserves of the ports nor the alignment."""
     monkeypatch.setattr(mmio, "OVMF_PORT_SHARE", 1 << 40)
     monkeypatch.setattr(mmio, "_round_up", lambda number, step: number)

@@ -68,7 +68,7 @@ def host(folder: Path, options: str, environment: str = "") -> System:
     [(f"{BEFORE} $tuned_params", ""), ("$kernelopts $tuned_params", f"kernelopts={BEFORE} \nboot_success=0\n")],
     ids=["rhel 9", "rhel 8"],
 )
-def test_the_kernel_gets_them(options: str, environment: str, tmp_path: Path) -> None:
+def test_grub_passes_the_arguments_to_the_kernel(options: str, environment: str, tmp_path: Path) -> None:
     system = host(tmp_path / "host", options, environment)
     outcome = kernel_arguments.ensure(system, WANT)
     assert (outcome.facts["boot_loader"], outcome.facts["reboot_required"]) == ("bls", True)

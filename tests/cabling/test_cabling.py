@@ -117,7 +117,7 @@ def wired():
         shutil.rmtree(folder)
 
 
-def test_lldp(wired, capsys):
+def test_exchanged_and_missing_cables_are_found_with_lldp(wired, capsys):
     cables = len(wired.site.cables)
     right = {"faults": [], "right": cables, "wrong": 0, "unread": 0}
     wired.until(lambda: wired.found(capsys) == right)
@@ -229,7 +229,7 @@ def discovered(site, folder, cables):
             simulator.wait(30)
 
 
-def test_infiniband(tmp_path):
+def test_exchanged_and_missing_cables_are_found_with_infiniband(tmp_path):
     site = sites.site(**INFINIBAND)
     cables = []
     for cable in site.cables:

@@ -27,7 +27,7 @@ def priorities(dcb):
     return dict(dcb["app"].get("dscp_prio", []))
 
 
-def test_a_fresh_nic(results):
+def test_the_settings_of_a_fresh_nic_are_read(results):
     fresh = results["fresh"]
     assert "failed" not in fresh["said"]
     nic = fresh["info"]["nics"]["rxe0"]
@@ -37,7 +37,7 @@ def test_a_fresh_nic(results):
     assert nic["buffer_bytes"] == [262144, 0, 0, 0, 0, 0, 0, 0]
 
 
-def test_check_mode_does_nothing_and_says_what_is_then_done(results):
+def test_check_mode_changes_nothing_and_predicts_the_run(results):
     assert results["check"]["dcb"] == results["fresh"]["dcb"]
     check, first = results["check"]["result"], results["first"]["result"]
     assert check["changed"] is first["changed"] is True
@@ -45,7 +45,7 @@ def test_check_mode_does_nothing_and_says_what_is_then_done(results):
     assert check["nics"] == first["nics"]
 
 
-def test_the_policy_is_what_dcb_shows(results):
+def test_dcb_shows_the_settings_of_the_policy(results):
     dcb = results["first"]["dcb"]
     assert priorities(dcb) == {at: {26: 3, 48: 6}.get(at, 0) for at in range(64)}
     assert len(dcb["app"]["dscp_prio"]) == 64
@@ -69,7 +69,7 @@ def test_a_second_run_changes_nothing(results):
     assert results["second check"]["info"]["nics"]["rxe0"]["cm_tos"] == 106
 
 
-def test_what_somebody_else_did_is_replaced(results):
+def test_foreign_settings_are_replaced(results):
     foreign = results["foreign"]
     assert [26, 3] in foreign["foreign"]["app"]["dscp_prio"]
     assert [26, 5] in foreign["foreign"]["app"]["dscp_prio"]
@@ -81,7 +81,7 @@ def test_what_somebody_else_did_is_replaced(results):
     assert foreign["again"]["changed"] is False
 
 
-def test_lossy_and_back(results):
+def test_a_policy_can_be_changed_to_lossy_and_back(results):
     lossy = results["lossy"]
     assert lossy["result"]["changed"] is True
     assert not any(lossy["dcb"]["pfc"]["prio_pfc"])
@@ -90,7 +90,7 @@ def test_lossy_and_back(results):
     assert results["lossless"]["again"]["changed"] is False
 
 
-def test_a_boot_brings_it_back(results):
+def test_a_boot_restores_the_policy(results):
     boot = results["boot"]
     assert "failed" not in boot["said"]
     assert boot["lost"]["changed"] is True
@@ -99,7 +99,7 @@ def test_a_boot_brings_it_back(results):
     assert boot["dcb"] == results["first"]["dcb"]
 
 
-def test_a_priority_that_the_driver_refuses(results):
+def test_a_setting_that_the_driver_does_not_keep_is_an_error(results):
     refused = results["refused"]
     said = refused["result"]["msg"]
     # The tool prints nothing about the refusal.
@@ -109,7 +109,7 @@ def test_a_priority_that_the_driver_refuses(results):
     assert not any(refused["dcb"]["pfc"]["prio_pfc"])
 
 
-def test_an_interface_without_dcb(results):
+def test_an_interface_without_dcb_is_refused(results):
     plain = results["no dcb"]
     assert "rxe1 (plain0): it cannot have trust: its driver has no DCB" in plain["result"]["msg"]
     assert plain["info"]["nics"]["rxe1"]["ip_mtu_bytes"] == 1500

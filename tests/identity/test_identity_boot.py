@@ -30,7 +30,7 @@ def refused(node, why):
     return True
 
 
-def test_the_node_writes_its_files(site, boot, serve):
+def test_a_node_writes_the_secret_files_of_its_bundle(site, boot, serve):
     site.publish()
     node = boot("bm01", serve(site.store.path))
     assert node.status == 0, node.output
@@ -55,7 +55,7 @@ def test_the_node_writes_its_files(site, boot, serve):
     }
 
 
-def test_no_secret_is_shown_or_an_argument(site, boot, serve):
+def test_no_secret_is_in_the_output_or_in_command_arguments(site, boot, serve):
     site.publish()
     node = boot("bm01", serve(site.store.path))
     assert "tpm2_activatecredential" in node.arguments
@@ -71,7 +71,7 @@ def test_no_secret_is_shown_or_an_argument(site, boot, serve):
     assert not re.search("[0-9a-f]{64}", node.arguments)
 
 
-def test_the_next_boot_opens_it_too(site, boot, serve, new_tpm):
+def test_a_bundle_opens_again_after_a_power_cycle(site, boot, serve, new_tpm):
     """The endorsement key is derived again from the TPM's seed, which survives a power cycle."""
     tpm = new_tpm()
     site.nodes[0]["ek"] = tpm.ek
@@ -81,7 +81,7 @@ def test_the_next_boot_opens_it_too(site, boot, serve, new_tpm):
     assert boot("bm01", serve(site.store.path), tpm=tpm).status == 0
 
 
-def test_a_node_whose_power_is_cut_again_and_again_opens_it_each_time(site, boot, serve, new_tpm):
+def test_repeated_power_cuts_do_not_lock_the_tpm(site, boot, serve, new_tpm):
     """Repeated power cuts do not lock the TPM.
 
     If the script used an authorization with protection against dictionary attacks, the TPM would count each power cut
@@ -100,14 +100,14 @@ def test_a_node_whose_power_is_cut_again_and_again_opens_it_each_time(site, boot
     assert b"TPM2_PT_LOCKOUT_COUNTER: 0x0\n" in tpm.run("tpm2_getcap", "properties-variable")
 
 
-def test_another_tpm_is_told_so(site, boot, serve, tpms):
+def test_a_bundle_for_another_tpm_is_refused(site, boot, serve, tpms):
     """A machine that claims bm01's name and address is refused: the bundle is for another TPM."""
     site.publish()
     node = boot("bm01", serve(site.store.path), tpm=tpms["bm02"])
     assert refused(node, "it is for the TPM with endorsement key")
 
 
-def test_another_tpm_cannot_open_it(site, boot, serve, tpms):
+def test_another_tpm_cannot_open_the_credential(site, boot, serve, tpms):
     """Even if the bundle names that machine's TPM, the credential itself does not open."""
     site.publish()
     bundle, _signed, _signature = identity.parse(site.bundle("bm01").read_bytes(), "bm01")
@@ -146,7 +146,7 @@ def test_a_forged_bundle_is_refused(site, boot, serve, tmp_path):
     assert refused(boot("bm01", serve(site.store.path)), "it is not signed by the key of this image")
 
 
-def test_another_signature_of_the_site_is_refused(site, boot, serve):
+def test_a_signature_of_the_same_key_for_another_purpose_is_refused(site, boot, serve):
     """A signature of the same key for another purpose is refused: the key signs images, too."""
     site.publish()
     _bundle, signed, _signature = identity.parse(site.bundle("bm01").read_bytes(), "bm01")
@@ -165,12 +165,12 @@ def test_a_node_that_is_not_enrolled_does_not_wait(site, boot, serve):
     assert refused(boot("bm01", serve(site.store.path), wait_s=100), "no boot server has identity/bm01")
 
 
-def test_no_server(boot):
+def test_an_unreachable_server_or_an_empty_server_list_is_reported(boot):
     assert refused(boot("bm01", "http://127.0.0.1:9"), "no boot server gave identity/bm01 in 1 s")
     assert refused(boot("bm01"), "sailloft.servers on the kernel's command line is empty")
 
 
-def test_the_next_server_is_asked(site, boot, serve, tmp_path):
+def test_the_next_server_is_tried_after_an_unusable_one(site, boot, serve, tmp_path):
     """The node goes on to the third server if one is down and one has another node's bundle."""
     site.publish()
     bad = tmp_path / "bad" / "identity"
@@ -181,13 +181,13 @@ def test_the_next_server_is_asked(site, boot, serve, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../channels/stable.ipxe", ".bm01", "bm01$(reboot)", ""])
-def test_a_name_is_no_path(boot, tpms, name):
+def test_an_invalid_node_name_is_refused_before_any_request(boot, tpms, name):
     node = boot(name, "http://127.0.0.1:9", tpm=tpms["bm01"])
     assert refused(node, "sailloft.node on the kernel's command line is no node's name")
     assert "curl" not in node.arguments
 
 
-def test_no_file_is_written_where_one_cannot_be(site, boot, serve):
+def test_no_file_is_written_if_one_file_has_an_unknown_owner(site, boot, serve):
     for secret in site.nodes[0]["secrets"]:
         if secret["path"].endswith("token"):
             secret["owner"] = "nobody-of-this-name"
@@ -195,14 +195,14 @@ def test_no_file_is_written_where_one_cannot_be(site, boot, serve):
     assert refused(boot("bm01", serve(site.store.path)), "/etc/site/token")
 
 
-def test_a_host_key_that_is_there_stays(site, boot, tmp_path):
+def test_an_existing_host_key_is_kept_if_no_server_answers(site, boot, tmp_path):
     """The script runs again and no server answers: the host key of the first run is kept."""
     node = boot("bm01", "http://127.0.0.1:9", before={"etc/ssh/ssh_host_rsa_key": "its own"})
     assert node.status == 1
     assert os.listdir(node.root / "etc/ssh") == ["ssh_host_rsa_key"]
 
 
-def test_a_node_with_a_temporary_host_key_gets_its_own(site, boot, serve):
+def test_a_temporary_host_key_is_replaced_by_the_key_of_the_bundle(site, boot, serve):
     me = site.nodes[0]["secrets"][0]
     site.nodes[0]["secrets"].append({**me, "path": "/etc/ssh/ssh_host_ed25519_key", "content": SECRET})
     site.publish()
@@ -232,7 +232,7 @@ OLD_KEY = {"etc/site/host_key": "the key before\n"}
         ("etc/site/sub/token/x", "is a directory"),
     ],
 )
-def test_a_file_that_cannot_be_written_leaves_all_as_they_were(site, boot, serve, in_the_way, why):
+def test_all_files_are_rolled_back_if_one_cannot_be_written(site, boot, serve, in_the_way, why):
     """The first file is rolled back if the second cannot be written.
 
     Either the directory of the second file cannot be created, or something else has its path.
@@ -247,7 +247,7 @@ def test_a_file_that_cannot_be_written_leaves_all_as_they_were(site, boot, serve
     assert site_files(node.root) == before
 
 
-def test_a_kill_at_any_point_leaves_all_files_or_the_ones_before(site, boot, serve, tpms, tmp_path):
+def test_a_kill_at_any_point_leaves_either_all_new_or_all_previous_files(site, boot, serve, tpms, tmp_path):
     site.nodes[0]["secrets"] = files(host_key=SECRET, token=TOKEN)
     site.publish()
     server = serve(site.store.path)

@@ -146,7 +146,7 @@ def test_publish_shows_no_secret(site, tmp_path, nodes, play, locked):
         ({"/etc/token": {"content": TOKEN, "mode": "rw"}}, "node bm01: mode 'rw' of /etc/token is not an octal number"),
     ],
 )
-def test_what_is_refused_shows_no_secret(site, tmp_path, nodes, play, secrets, why):
+def test_the_error_of_refused_input_shows_no_secret(site, tmp_path, nodes, play, secrets, why):
     nodes["bm01"]["node_identity_secrets"] = secrets
     output, status = play(publish(site, tmp_path, site.signer), nodes, "-vvv")
     assert status != 0
@@ -213,7 +213,7 @@ def test_the_endorsement_key_is_read(tpms, play):
 
 
 @pytest.mark.parametrize(("owner", "is_of_ek"), [("itself", True), ("bm02", False)])
-def test_its_certificate_is_held_against_it(new_tpm, tpms, play, owner, is_of_ek):
+def test_the_certificate_is_compared_with_the_endorsement_key(new_tpm, tpms, play, owner, is_of_ek):
     tpm = new_tpm()
     assert tpm.ek
     assert tpms["bm02"].ek
@@ -225,7 +225,7 @@ def test_its_certificate_is_held_against_it(new_tpm, tpms, play, owner, is_of_ek
     assert found["certificate_is_of_ek"] is is_of_ek
 
 
-def test_no_tpm_is_said(play):
+def test_a_missing_tpm_is_reported(play):
     output, status = play([{"sailloft.fleet.node_identity_info": {"tcti": "device:/dev/no-tpm"}}], {})
     assert status != 0
     assert "TPM device:/dev/no-tpm:" in output
@@ -233,7 +233,7 @@ def test_no_tpm_is_said(play):
 
 
 @pytest.mark.parametrize(("enrolled", "status"), [("", 0), ("bm01", 0), ("bm02", 2)])
-def test_a_node_is_enrolled_once(tpms, play, enrolled, status):
+def test_the_endorsement_key_is_shown_unless_another_one_is_enrolled(tpms, play, enrolled, status):
     """An endorsement key is shown for the inventory; a key other than the enrolled one is refused."""
     role = {"name": "sailloft.fleet.node_identity", "tasks_from": "enroll"}
     task = {"name": "Enrol", "ansible.builtin.include_role": role}
@@ -307,7 +307,7 @@ def test_no_secret_is_encrypted_to_an_unknown_tpm_until_its_fingerprint_is_appro
     assert (enrolled, bundles) == (["bm01"], ["bm01"])
 
 
-def test_a_certificate_of_a_given_authority_approves(run, new_tpm, tmp_path):
+def test_a_tpm_with_a_certificate_of_a_given_authority_is_approved(run, new_tpm, tmp_path):
     tpm = new_tpm()
     assert tpm.ek
     certify(tpm, tpm)

@@ -44,13 +44,13 @@ def test_one_change_writes_one_bundle(site, key, value):
     assert contents(site)["bm01"] != before["bm01"]
 
 
-def test_another_board_gets_another_bundle(site, new_tpm):
+def test_a_changed_endorsement_key_writes_a_new_bundle(site, new_tpm):
     site.publish()
     site.nodes[0]["ek"] = new_tpm().ek
     assert site.publish().written == ("bm01",)
 
 
-def test_a_bundle_goes_by_its_nodes_name_alone(site):
+def test_a_bundle_is_removed_only_if_its_node_is_named_as_removed(site):
     """A bundle is not removed because its node is missing from the request; it must be named.
 
     A fresh checkout, or one whose node did not answer, has no key of the node.
@@ -82,7 +82,7 @@ def test_a_node_that_is_published_and_removed_is_refused(site):
     assert contents(site) == before
 
 
-def test_a_kill_at_any_point_leaves_whole_bundles_and_is_completed_by_the_next_run(site, tmp_path):
+def test_a_kill_leaves_complete_bundles_and_the_next_run_completes_the_change(site, tmp_path):
     """A run in which bm01 gets new secrets and bm02 is removed can be killed at any point."""
     site.publish()
     before = contents(site)
@@ -110,7 +110,7 @@ def test_a_kill_at_any_point_leaves_whole_bundles_and_is_completed_by_the_next_r
     assert points >= 4
 
 
-def test_a_new_signing_key_writes_all(site, tmp_path):
+def test_a_new_signing_key_writes_all_bundles(site, tmp_path):
     site.publish()
     site.signer = make_keys(tmp_path, "new")
     assert site.publish().written == ("bm01", "bm02")
@@ -126,7 +126,7 @@ def test_a_bundle_that_was_changed_is_written_again(site, line):
     assert site.publish().written == ()
 
 
-def test_a_bundle_tells_nothing(site):
+def test_a_bundle_does_not_reveal_shared_or_guessed_secrets(site):
     """A bundle does not reveal its secrets, that two nodes share a secret, or whether a guess of a secret is right."""
     shared = files(token=TOKEN)
     for node in site.nodes:
@@ -156,13 +156,13 @@ def test_a_public_key_of_another_pair_is_refused(site, tmp_path):
     assert contents(site) == {}
 
 
-def test_one_key_of_two_nodes_is_refused(site):
+def test_two_nodes_with_the_same_endorsement_key_are_refused(site):
     site.nodes[1]["ek"] = site.nodes[0]["ek"]
     with pytest.raises(ImageError, match="node bm02: has the endorsement key of node bm01"):
         identities.read_nodes(site.nodes)
 
 
-def test_what_is_too_large_is_refused_before_anything_is_written(site):
+def test_a_too_large_bundle_is_refused_before_anything_is_written(site):
     site.nodes[1]["secrets"] = files(large="x" * identity.LARGEST_BUNDLE_BYTES)
     with pytest.raises(ImageError, match="node bm02: its bundle has"):
         site.publish()
@@ -175,7 +175,7 @@ def test_a_missing_tool_is_named(site, monkeypatch):
         site.publish()
 
 
-def test_no_secret_is_in_what_is_stated(site):
+def test_no_secret_is_in_the_repr_of_a_change_or_of_nodes(site):
     change = site.publish()
     assert TOKEN not in repr(change)
     assert SECRET not in repr(identities.read_nodes(site.nodes))

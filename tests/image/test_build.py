@@ -39,7 +39,7 @@ def test_two_hosts_build_the_same_bytes(site, other, requested):
     assert snapshot(Path(site.store.path)) == snapshot(Path(other.store.path))
 
 
-def test_the_manifest_is_signed_and_the_blobs_are_what_it_says(site):
+def test_the_manifest_is_signed_and_the_blobs_match_it(site):
     name = site.store.current("node")
     data, signature = site.store.read(name, "manifest.json"), site.store.read(name, "manifest.json.minisig")
     assert digest(data) == name
@@ -65,7 +65,7 @@ def test_the_manifest_is_signed_and_the_blobs_are_what_it_says(site):
         assert checked.returncode == 0, checked.stderr
 
 
-def test_nothing_of_the_node_or_the_build_is_in_it(site, tmp_path):
+def test_the_image_contains_no_files_of_a_node_and_no_date_of_the_build(site, tmp_path):
     trees = {name: unpacked(folder, tmp_path / name) for name, folder in site.tree("node").items()}
     today = re.compile(time.strftime(r"%Y-%m-%d|%a %b %e|%d %b %Y").encode())
     folders = site.tree("node")
@@ -98,7 +98,7 @@ def test_the_image_has_the_requested_content(site, tmp_path):
     assert not (tree / "etc/fstab").exists()
 
 
-def test_packages_are_told_by_the_layer_that_brought_them(site):
+def test_each_package_is_listed_with_the_layer_that_installed_it(site):
     manifest = site.store.manifest(site.store.current("node"))
     brought = {package.name: package.layer for package in manifest.packages}
     assert (brought["bash"], brought["openssh-server"], brought["less"]) == ("base", "gpu", "site")
@@ -115,7 +115,7 @@ def test_an_unchanged_image_is_not_built(site, requested):
     assert snapshot(Path(site.store.path)) == before
 
 
-def test_check_says_what_the_run_then_publishes(site, requested):
+def test_check_mode_predicts_the_image_that_the_run_publishes(site, requested):
     before = snapshot(Path(site.store.path))
     requested["site"]["packages"].append("jq")
     (foreseen,), _lines, seconds = site.checking().build(requested)
@@ -159,7 +159,7 @@ def test_check_says_what_the_run_then_publishes(site, requested):
         ),
     ],
 )
-def test_what_cannot_be_built_is_one_clear_error(site, requested, change, said):
+def test_a_failed_build_gives_a_one_line_error_and_leaves_nothing(site, requested, change, said):
     before = snapshot(Path(site.store.path))
     change(requested)
     with pytest.raises(ImageError) as caught:

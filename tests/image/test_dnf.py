@@ -254,7 +254,7 @@ def epoch():
     del os.environ["SOURCE_DATE_EPOCH"]
 
 
-def test_a_layer_without_parent(tmp_path, repository):
+def test_a_layer_without_parent_is_built_without_leftovers(tmp_path, repository):
     (layer,) = layers(["hello", "kernel-core"], [archive(repository)])
     packages = built(tmp_path / "root", layer)
     assert packages == [
@@ -274,21 +274,21 @@ def test_a_layer_without_parent(tmp_path, repository):
     assert [path for path in found if path.endswith(("-shm", "-wal", ".lock"))] == []
 
 
-def test_the_same_bytes_twice(tmp_path, repository):
+def test_two_builds_of_a_layer_are_identical(tmp_path, repository):
     (layer,) = layers(["hello", "kernel-core"], [archive(repository)])
     for name in ("one", "another"):
         built(tmp_path / name, layer)
     assert tree(tmp_path / "one") == tree(tmp_path / "another")
 
 
-def test_the_database_of_release_10(tmp_path, repository):
+def test_release_10_has_its_rpm_database_in_usr_lib_sysimage(tmp_path, repository):
     (layer,) = layers(["hello"], [archive(repository)], suite="10.1")
     assert built(tmp_path / "root", layer)[1]["name"] == "hello"
     assert (tmp_path / "root/usr/lib/sysimage/rpm/rpmdb.sqlite").is_file()
     assert not (tmp_path / "root/var/lib/rpm").exists()
 
 
-def test_a_layer_above_holds_only_what_it_changed(tmp_path, repository, update):
+def test_an_upper_layer_contains_only_changed_files(tmp_path, repository, update):
     base, top = layers(["hello"], [archive(repository)], {"archives": [archive(update)], "packages": ["hello"]})
     built(tmp_path / "base", base)
     before = tree(tmp_path / "base")
@@ -314,13 +314,13 @@ def test_a_layer_above_holds_only_what_it_changed(tmp_path, repository, update):
     assert tree(tmp_path / "base") == before
 
 
-def test_a_package_that_is_nowhere(tmp_path, repository):
+def test_a_package_that_no_archive_has_is_refused(tmp_path, repository):
     (layer,) = layers(["hello", "helo"], [archive(repository)])
     with pytest.raises(ImageError, match=r"^layer base: no archive has a package helo; correct the name"):
         built(tmp_path / "root", layer)
 
 
-def test_an_archive_out_of_reach(tmp_path, repository):
+def test_an_unreachable_archive_is_refused(tmp_path, repository):
     given = {**archive(repository), "url": "http://127.0.0.1:9/el9"}
     (layer,) = layers(["hello"], [archive(repository), given])
     (tmp_path / "root").mkdir()
@@ -328,7 +328,7 @@ def test_an_archive_out_of_reach(tmp_path, repository):
         rpm.install(tmp_path / "root", layer, RUN, {})
 
 
-def test_an_archive_that_is_none(tmp_path):
+def test_an_archive_without_repodata_is_refused(tmp_path):
     (layer,) = layers(["hello"], [{"url": f"file://{tmp_path}", "release_sha256": {"repomd": "0" * 64}}])
 
     def missing(url):
@@ -340,13 +340,13 @@ def test_an_archive_that_is_none(tmp_path):
         rpm.release_digests(layer, missing)
 
 
-def test_a_pin_of_another_state(repository):
+def test_an_archive_that_differs_from_its_pin_is_refused(repository):
     (layer,) = layers(["hello"], [{**archive(repository), "release_sha256": {"repomd": "0" * 64}}])
     with pytest.raises(ImageError, match=rf"repomd.xml has sha256 [0-9a-f]+, but {'0' * 64} is pinned"):
         rpm.release_digests(layer, fetch)
 
 
-def test_an_archive_that_changes_meanwhile(tmp_path, repository):
+def test_an_archive_that_changes_during_the_build_is_refused(tmp_path, repository):
     (layer,) = layers(["hello"], [archive(repository)])
     (tmp_path / "root").mkdir()
     digests = dict.fromkeys(rpm.release_digests(layer, fetch), "0" * 64)
@@ -355,12 +355,12 @@ def test_an_archive_that_changes_meanwhile(tmp_path, repository):
     assert not (tmp_path / "root/usr").exists()
 
 
-def test_the_time_is_that_of_the_newest_list(repository):
+def test_the_source_date_epoch_is_that_of_the_newest_metadata(repository):
     (layer,) = layers(["hello"], [archive(repository)])
     assert rpm.source_date_epoch(layer, fetch) == TIME
 
 
-def test_signed_packages_twice(tmp_path, key):
+def test_two_builds_of_signed_packages_are_identical(tmp_path, key):
     folder = tmp_path / "signed"
     for name in ("filesystem", "hello"):
         package(folder, name, SPECS[name].format(release=1) if name == "hello" else SPECS[name], key)
@@ -371,13 +371,13 @@ def test_signed_packages_twice(tmp_path, key):
     assert tree(tmp_path / "one") == tree(tmp_path / "another")
 
 
-def test_a_package_that_is_not_signed(tmp_path, repository, key):
+def test_an_unsigned_package_is_refused(tmp_path, repository, key):
     (layer,) = layers(["hello"], [archive(repository, key.public)])
     with pytest.raises(ImageError, match=r"^layer base: \S+ is not signed by a key in the archive's keyring"):
         built(tmp_path / "root", layer)
 
 
-def test_a_keyring_that_is_not_there(tmp_path, repository):
+def test_a_missing_keyring_is_refused(tmp_path, repository):
     (layer,) = layers(["hello"], [archive(repository, "/nowhere/key.asc")])
     with pytest.raises(ImageError, match=r"cannot read keyring /nowhere/key.asc for file://"):
         built(tmp_path / "root", layer)

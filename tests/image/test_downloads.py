@@ -33,7 +33,7 @@ class Dripping(BaseHTTPRequestHandler):
         pass
 
 
-def test_apt_is_ended_where_an_archive_drips(tmp_path, monkeypatch):
+def test_apt_is_stopped_if_an_archive_is_slower_than_the_minimum_rate(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "CHECK_S", 0.2)
     monkeypatch.setattr(downloads, "WINDOW_S", 2)
     lists = tmp_path / "lists"

@@ -102,7 +102,7 @@ def read(raw: Path, path: str, into: Path) -> bytes:
     return into.read_bytes()
 
 
-def test_it_has_the_layers_one_on_top_of_the_other(raw, tmp_path):
+def test_the_disk_contains_the_merged_layers_of_the_image(raw, tmp_path):
     assert read(raw, "/etc/name", tmp_path / "name") == b"top\n"
     command = ["debugfs", "-R", "stat /etc/gone", f"{raw}?offset={PARTITION}"]
     assert "not found" in subprocess.run(command, capture_output=True, text=True, check=True).stderr
@@ -111,7 +111,7 @@ def test_it_has_the_layers_one_on_top_of_the_other(raw, tmp_path):
     subprocess.run(["e2fsck", "-fn", f"{raw}?offset={PARTITION}"], check=True)
 
 
-def test_it_boots_the_images_kernel_with_its_arguments_and_an_initramfs_of_its_own(raw, disk, tmp_path):
+def test_the_disk_has_the_images_kernel_and_arguments_and_a_new_initramfs(raw, disk, tmp_path):
     assert read(raw, f"/boot/vmlinuz-{VERSION}", tmp_path / "kernel") == b"a kernel"
     assert disk.with_suffix(".vmlinuz").read_bytes() == b"a kernel"
     fstab = read(raw, "/etc/fstab", tmp_path / "fstab")
@@ -130,11 +130,11 @@ def test_it_boots_the_images_kernel_with_its_arguments_and_an_initramfs_of_its_o
     assert subprocess.run(told, capture_output=True, text=True, check=True).stdout == arguments
 
 
-def test_a_first_boot_gives_it_an_identity_and_enables_nothing(raw, tmp_path):
+def test_the_machine_id_is_empty_before_the_first_boot(raw, tmp_path):
     assert read(raw, "/etc/machine-id", tmp_path / "id") == b""
 
 
-def test_grub_lies_where_the_firmware_and_its_own_parts_look(raw, tmp_path):
+def test_grub_is_installed_in_the_boot_sector_and_in_boot_grub(raw, tmp_path):
     table = json.loads(subprocess.run(["sfdisk", "--json", raw], capture_output=True, check=True).stdout)
     (partition,) = table["partitiontable"]["partitions"]
     assert partition["start"] * 512 == PARTITION
@@ -149,12 +149,12 @@ def test_grub_lies_where_the_firmware_and_its_own_parts_look(raw, tmp_path):
     assert read(raw, "/boot/grub/i386-pc/linux.mod", tmp_path / "module") == (GRUB / "linux.mod").read_bytes()
 
 
-def test_it_holds_the_guests_disk(raw, disk, tmp_path):
+def test_the_disk_contains_the_disk_of_the_guest(raw, disk, tmp_path):
     (guest,) = disk.parent.glob("guest-*.qcow2")
     assert read(raw, HELD, tmp_path / "guest") == guest.read_bytes()
 
 
-def test_what_is_there_is_found_in_no_time_and_by_anyone(store, disk):
+def test_an_existing_disk_is_reused_and_its_time_of_use_is_updated(store, disk):
     made = disk.stat()
     again = make("server", store, disk.parent)
     assert again.stderr == ""
@@ -162,7 +162,7 @@ def test_what_is_there_is_found_in_no_time_and_by_anyone(store, disk):
     assert (disk.stat().st_ino, disk.stat().st_ctime_ns > made.st_ctime_ns) == (made.st_ino, True)
 
 
-def test_disks_unused_for_longest_are_removed_beyond_the_limit_but_no_machines(tmp_path, monkeypatch):
+def test_the_least_recently_used_disks_are_removed_unless_a_machine_uses_them(tmp_path, monkeypatch):
     loader = importlib.machinery.SourceFileLoader("make_disk", str(MAKE_DISK))
     script = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     monkeypatch.setitem(sys.modules, loader.name, script)
@@ -185,7 +185,7 @@ def test_disks_unused_for_longest_are_removed_beyond_the_limit_but_no_machines(t
     assert {path.stem for path in disks.iterdir()} == {"machines", "held"}
 
 
-def test_another_image_or_another_guest_is_another_disk(layers, disk, tmp_path):
+def test_a_changed_guest_image_gives_another_disk(layers, disk, tmp_path):
     other = Store(str(tmp_path / "store"))
     # The server's image is the same, including its digest.
     Sample(
@@ -222,7 +222,7 @@ def test_an_image_without_a_boot_loader_is_refused_and_leaves_nothing(tmp_path):
         ("desk", "image desk: has no disk (images with disks: guest, server); set its size_gib"),
     ],
 )
-def test_what_is_missing_is_named(tmp_path, image, said):
+def test_a_missing_image_or_disk_size_is_named(tmp_path, image, said):
     done = make(image, Store(str(tmp_path)), tmp_path)
     assert done.returncode == 1
     assert done.stderr == f"make-disk: {said.format(tmp_path)}\n"

@@ -162,7 +162,7 @@ def test_roce_host_is_set_up_for_every_boot_with_nccls_settings(root):
     assert any("changed=0" in line for line in lines)
 
 
-def test_a_mistake_is_refused_by_its_form(root):
+def test_an_invalid_role_variable_is_refused_before_settings_are_written(root):
     role = Role(GPU_HOST.name, {**GPU_HOST.vars, "gpu_host_vfio": ["gpus"]})
     with pytest.raises(
         ImageError,
@@ -172,7 +172,7 @@ def test_a_mistake_is_refused_by_its_form(root):
     assert not (root / persistence.SETTINGS.lstrip("/")).exists()
 
 
-def test_what_works_on_the_running_kernel_is_refused(root, make_role):
+def test_a_module_that_changes_the_running_kernel_is_refused_in_an_image(root, make_role):
     make_role("live", "- name: Live\n  sailloft.fleet.hugepages: {pages: []}\n")
     with pytest.raises(
         ImageError, match=r"this is the root of an image, and the running kernel is that of the build host"
@@ -180,7 +180,7 @@ def test_what_works_on_the_running_kernel_is_refused(root, make_role):
         roles_in.apply(root, [Role("live")])
 
 
-def test_a_role_does_not_meet_the_build_host_by_accident(root, make_role):
+def test_a_role_is_isolated_from_the_build_host(root, make_role):
     make_role(
         "nosy",
         """
@@ -215,7 +215,7 @@ def test_a_role_does_not_meet_the_build_host_by_accident(root, make_role):
     assert not (root / "usr/sbin/policy-rc.d").exists()
 
 
-def test_variables_arrive_as_they_are_and_stay_nowhere(root, make_role):
+def test_secret_variables_reach_the_role_unchanged_and_are_not_left_behind(root, make_role):
     make_role(
         "secret",
         """
@@ -239,12 +239,12 @@ def test_variables_arrive_as_they_are_and_stay_nowhere(root, make_role):
     assert set(Path("/dev/shm").glob("sailloft-*")) <= before
 
 
-def test_an_image_without_python(tmp_path):
+def test_an_image_without_python_is_refused(tmp_path):
     with pytest.raises(ImageError, match=r"^layer gpu: the image has no /usr/bin/python3, .*add python3"):
         roles_in.apply(tmp_path, [GPU_HOST], layer="gpu")
 
 
-def test_a_role_that_is_nowhere(root):
+def test_a_missing_role_is_refused(root):
     with pytest.raises(ImageError, match=r"Ansible does not find one of the roles no_such_role"):
         roles_in.apply(root, [Role("no_such_role")])
     with pytest.raises(ImageError, match=r"^role no_such_role: Ansible does not find it"):
@@ -253,7 +253,7 @@ def test_a_role_that_is_nowhere(root):
         role_digest.content_digest("sailloft.fleet.nothing")
 
 
-def test_the_digest_is_of_all_that_a_role_is_made_of(make_role):
+def test_the_digest_covers_the_files_of_a_role_and_of_its_included_roles(make_role):
     outer = make_role("outer", "- ansible.builtin.include_role: {name: inner}\n")
     inner = make_role("inner", "- ansible.builtin.debug:\n")
     make_role("stranger", "- ansible.builtin.debug:\n")

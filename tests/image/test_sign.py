@@ -33,17 +33,17 @@ def test_the_same_key_and_data_give_the_same_signature(keys, guarded):
 @pytest.mark.parametrize(
     ("password", "said"), [(None, "it has a password, but none was given"), ("other", "Wrong password for that key")]
 )
-def test_a_password_that_is_missing_or_wrong_is_told(guarded, password, said):
+def test_a_missing_or_wrong_password_is_reported(guarded, password, said):
     with pytest.raises(ImageError, match=said):
         sign.sign(b"data", guarded / "image.key", sign.read_public_key(guarded / "image.pub"), password)
 
 
-def test_two_halves_of_different_pairs_are_refused(keys, guarded):
+def test_keys_of_different_pairs_are_refused(keys, guarded):
     with pytest.raises(ImageError, match="check that the public key belongs to the signing key"):
         sign.sign(b"data", keys / "image.key", sign.read_public_key(guarded / "image.pub"), None)
 
 
-def test_what_is_no_public_key_is_refused(keys, tmp_path):
+def test_an_invalid_or_missing_public_key_is_refused(keys, tmp_path):
     with pytest.raises(ImageError, match="is not a minisign public key"):
         sign.read_public_key(keys / "image.key")
     with pytest.raises(ImageError, match="No such file"):

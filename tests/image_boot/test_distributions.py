@@ -25,7 +25,7 @@ DISTRIBUTIONS = {
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_an_image_of_another_distribution(name: str, network: Network, tmp_path: Path):
+def test_an_image_of_another_distribution_is_reproducible_and_boots(name: str, network: Network, tmp_path: Path):
     url, components, kernel = DISTRIBUTIONS[name]
     distribution, suite = name.split()
     keyring = f"/usr/share/keyrings/{distribution}-archive-keyring.gpg"

@@ -31,7 +31,7 @@ def corrupt(path: Path) -> None:
 
 @pytest.mark.parametrize("firmware", ["bios", "efi"])
 @pytest.mark.parametrize("dhcp", ["full", "proxy"])
-def test_from_the_firmware_to_systemd(image: Image, network: Network, firmware: str, dhcp: str):
+def test_a_node_boots_from_the_firmware_to_systemd(image: Image, network: Network, firmware: str, dhcp: str):
     good = HttpServer(network, Path(image.store.path), 8001)
     # iPXE always tries the first server first, and this one does not exist.
     servers = ["http://10.9.0.1:8009", good.url]
@@ -60,7 +60,7 @@ def test_from_the_firmware_to_systemd(image: Image, network: Network, firmware: 
     assert [entry["event"] for entry in good.reports()] == ["booting"]
 
 
-def test_a_wrong_layer_is_refused_until_it_is_mended(image: Image, network: Network, tmp_path: Path):
+def test_a_corrupt_layer_is_refused_until_it_is_repaired(image: Image, network: Network, tmp_path: Path):
     base = image.manifest.layers[0]
     blob = image.blob(base.sha256)
     kept = shutil.copy(blob, tmp_path / "kept")
@@ -97,7 +97,7 @@ def refused(network: Network, image: Image) -> tuple[str, dict[str, str]]:
     return node.console, server.reports()[0]
 
 
-def test_another_signer_is_refused_and_the_node_reboots(image: Image, network: Network):
+def test_a_manifest_signed_by_another_key_is_refused_and_the_node_reboots(image: Image, network: Network):
     sign(image, "other")
     console, report = refused(network, image)
     assert f"REFUSED: node {NODE}: images/{image.digest}/manifest.json.minisig from http://10.9.0.1:8001: " in console
@@ -106,7 +106,7 @@ def test_another_signer_is_refused_and_the_node_reboots(image: Image, network: N
     assert (report["event"], report["file"]) == ("refused", f"images/{image.digest}/manifest.json.minisig")
 
 
-def test_another_manifest_is_refused_though_it_is_signed(image: Image, network: Network):
+def test_a_signed_manifest_with_another_digest_is_refused(image: Image, network: Network):
     file = image.file("manifest.json")
     data = json.loads(file.read_bytes())
     file.write_text(json.dumps({**data, "writable_mib": 128}, sort_keys=True, indent=2) + "\n")
@@ -118,7 +118,7 @@ def test_another_manifest_is_refused_though_it_is_signed(image: Image, network: 
     assert report["wanted"] == image.digest
 
 
-def test_a_server_that_is_lost_in_mid_transfer_and_comes_back(image: Image, network: Network):
+def test_a_transfer_is_resumed_after_a_restart_of_the_server(image: Image, network: Network):
     server = HttpServer(network, Path(image.store.path), 8001, slow_kib_s=12 << 10)
     network.dnsmasq([server.url])
     node = Node(network, image.direct([server.url]))
@@ -140,7 +140,7 @@ def test_a_server_that_is_lost_in_mid_transfer_and_comes_back(image: Image, netw
     assert "REFUSED" not in console
 
 
-def test_memory_that_does_not_hold_the_layers_is_said(image: Image, network: Network):
+def test_too_little_memory_for_the_layers_is_reported(image: Image, network: Network):
     server = HttpServer(network, Path(image.store.path), 8001)
     network.dnsmasq([server.url])
     node = Node(network, image.direct([server.url], "mem=128M"))

@@ -161,7 +161,7 @@ def test_a_variable_of_a_host_may_be_a_template():
     assert asked(**of_host)["gpu_host_boot"]["hugepages"] == {"pages": [{"node": 0, "size_mib": 2, "count": 4}]}
 
 
-def test_the_action_asks_for_all_that_the_module_compares():
+def test_the_action_requests_every_part_that_the_module_compares():
     assert list(ASKED) == [part for parts in gpu_server_compare.PARTS.values() for part in parts]
     assert set(asked()) == set(ASKED)
     one = Ask(HELD, roles=["gpu_vm"])
@@ -170,13 +170,13 @@ def test_the_action_asks_for_all_that_the_module_compares():
     assert result["held"] == {"gpu_vm": True}
 
 
-def test_the_defaults_are_no_templates():
+def test_the_defaults_contain_no_templates():
     """The action reads the defaults itself, without templating."""
     assert "{{" not in str(gpu_server_compare.DEFAULTS)
     assert "{{" not in str(gpu_server_compare.PACKAGES)
 
 
-def test_a_role_has_nothing_to_do_where_no_part_of_it_differs():
+def test_a_role_has_nothing_to_do_if_no_part_of_it_differs():
     result = Ask(HELD).run(task_vars={})
     assert (result["held"], result["changed"]) == ({"gpu_host": True, "gpu_vm": True}, False)
     assert result["domains"] == HELD["domains"]
@@ -188,7 +188,7 @@ def test_a_role_has_nothing_to_do_where_no_part_of_it_differs():
         assert result["differences"][role] == [f"{part}: it differs"]
 
 
-def test_what_comes_after_the_first_difference_was_not_compared():
+def test_parts_after_the_first_difference_are_reported_as_not_compared():
     answer = {"differences": {"packages": [], "bios_info": ["it differs"]}, "domains": []}
     result = Ask(answer).run(task_vars={})
     assert result["held"] == {"gpu_host": False, "gpu_vm": False}
@@ -206,7 +206,7 @@ def test_what_comes_after_the_first_difference_was_not_compared():
         AnsibleConnectionFailure("it is no x86_64"),
     ],
 )
-def test_a_host_that_does_not_answer_has_everything_to_do_and_fails_nothing(answer):
+def test_a_failed_comparison_confirms_no_role_and_does_not_fail_the_task(answer):
     result = Ask(answer).run(task_vars={})
     assert result["held"] == {"gpu_host": False, "gpu_vm": False}
     assert result["differences"]["gpu_host"] == ["it is no x86_64"]
@@ -226,14 +226,14 @@ def test_a_host_that_does_not_answer_has_everything_to_do_and_fails_nothing(answ
         ({}, "community.general.chroot", "gpu_host"),
     ],
 )
-def test_a_role_that_has_to_say_something_itself_is_not_compared(given, transport, role):
+def test_a_role_is_not_compared_if_the_comparison_cannot_decide(given, transport, role):
     action = Ask(HELD, transport)
     result = action.run(task_vars=given)
     assert [name for name, held in result["held"].items() if not held] == [role]
     assert not set(action.asked) & set(gpu_server_compare.PARTS[role])
 
 
-def test_no_host_is_asked_where_no_role_is_compared():
+def test_no_module_runs_if_no_role_is_compared():
     action = Ask(AssertionError("asked"), roles=["gpu_vm"])
     assert action.run(task_vars={"gpu_vm_backend": "vsphere"})["held"] == {"gpu_vm": False}
     assert action.asked is None
@@ -252,7 +252,7 @@ def test_no_host_is_asked_where_no_role_is_compared():
         (1, -1, True),
     ],
 )
-def test_a_wave_that_the_role_refuses_is_no_held_host(serial, most, wrong):
+def test_the_comparison_refuses_the_same_wave_settings_as_the_role(serial, most, wrong):
     of = {"gpu_host_serial": serial, "gpu_host_max_fail_percentage": most}
     assert refused(of) is wrong
     values = {**load("gpu_host/defaults/main.yml"), **load("gpu_host/vars/main.yml"), **of}
@@ -261,6 +261,6 @@ def test_a_wave_that_the_role_refuses_is_no_held_host(serial, most, wrong):
     assert all(valid) is not wrong
 
 
-def test_the_modules_options_are_the_parts():
+def test_the_options_of_the_module_are_the_compared_parts():
     documented = yaml.safe_load(gpu_host_compare.DOCUMENTATION)["options"]
     assert list(documented) == list(ASKED)

@@ -77,7 +77,7 @@ def wait(monkeypatch):
     return run
 
 
-def test_a_guest_that_goes_on_is_waited_for_without_a_limit(wait):
+def test_the_wait_for_an_active_guest_has_no_limit(wait):
     hypervisor = Hypervisor(*(stats(read) for read in range(400)))
     result, shown = wait(hypervisor, answers_at_s=3900)
     assert (result.get("failed", False), result["elapsed_s"], result["changed"]) == (False, 3900, False)
@@ -99,7 +99,7 @@ def test_a_guest_that_goes_on_is_waited_for_without_a_limit(wait):
     ],
     ids=["stands still", "only receives", "hypervisor does not tell"],
 )
-def test_a_guest_that_does_nothing_fails_with_the_next_step(wait, hypervisor, did):
+def test_a_guest_without_activity_fails_with_the_next_step(wait, hypervisor, did):
     result, _shown = wait(hypervisor)
     assert result["failed"]
     assert result["msg"] == (
@@ -109,7 +109,7 @@ def test_a_guest_that_does_nothing_fails_with_the_next_step(wait, hypervisor, di
     )
 
 
-def test_a_hypervisor_that_is_gone_is_named_and_not_its_guest(wait):
+def test_the_error_of_an_unreachable_hypervisor_names_the_hypervisor(wait):
     result, shown = wait(Hypervisor(stats(5_000_000), None))
     assert result["msg"] == (
         "hv01, the hypervisor of gpu01, has not been reached for 310 s: the hypervisor is not reached. "
@@ -118,13 +118,13 @@ def test_a_hypervisor_that_is_gone_is_named_and_not_its_guest(wait):
     assert shown[-1].endswith("s: its hypervisor hv01 cannot be reached")
 
 
-def test_a_hypervisor_that_comes_back_in_time_starts_the_wait_anew(wait):
+def test_the_wait_restarts_if_the_hypervisor_answers_again_in_time(wait):
     hypervisor = Hypervisor(*[None] * 5, stats(1), *[None] * 5, *(stats(read) for read in range(2, 50)))
     result, _shown = wait(hypervisor, answers_at_s=400)
     assert (result.get("failed", False), result["elapsed_s"]) == (False, 400)
 
 
-def test_on_a_loaded_controller_silence_lasts_longer(wait):
+def test_the_silence_limit_is_longer_on_a_loaded_controller(wait):
     result, _shown = wait(Hypervisor(stats(0)), load=6.0)
     assert f"no activity for {3 * SILENT_S + 10} s" in result["msg"]
 

@@ -35,7 +35,7 @@ def test_each_cause_has_its_next_step(said, remedy):
     assert said_by_us == f"bm01: its BMC 10.9.9.1 did not restart it: {said}. {remedy}"
 
 
-def test_a_bmc_without_an_address():
+def test_a_bmc_without_an_address_is_reported_as_none():
     said = sentence("timed out", "bm01", {}, "ctl1")
     assert said.startswith("bm01: its BMC (none) did not restart it: timed out. Check whether ctl1 can reach")
 
@@ -81,21 +81,21 @@ def test_redfish_sets_the_next_boot_before_the_restart_and_waits_for_the_power(n
         ("timed out", "it accepted the command, but does not answer 4 s later: timed out"),
     ],
 )
-def test_a_power_that_does_not_come_on(no_sleep, last, why):
+def test_power_that_does_not_come_on_is_an_error(no_sleep, last, why):
     ask = Modules(systems(("1", "On")), {}, {}, systems(("1", "Off")), last)
     with pytest.raises(BmcError, match=why):
         node_boot_restart.redfish({**BMC, "power_timeout_s": 4}, ask)
     assert ask.answers == []
 
 
-def test_nothing_is_restarted_where_the_next_boot_cannot_be_set():
+def test_no_node_is_restarted_if_the_next_boot_cannot_be_set():
     ask = Modules(systems(("1", "On")), "not supported")
     with pytest.raises(BmcError, match="not supported"):
         node_boot_restart.redfish(BMC, ask)
     assert len(ask.ran) == 2
 
 
-def test_the_system_that_is_named_or_the_only_one():
+def test_the_named_or_the_only_system_is_used():
     both = systems(("2", "On"), ("1", "Off"))
     assert own_system(both, "1")["PowerState"] == "Off"
     assert own_system(systems(("7", "On")), None)["Id"] == "7"

@@ -78,7 +78,7 @@ def proofs(tmp_path):
     return tmp_path / "proofs"
 
 
-def test_a_state_that_is_given_is_proven_and_written_once(proofs):
+def test_a_given_state_is_proved_and_written_once(proofs):
     health = {"what": "nvidia-smi", "held": True}
     first = Proof(proofs, state=state(), health=health).run()
     assert (first["changed"], first["holds"]) == (True, True)
@@ -96,7 +96,7 @@ def test_a_manifest_of_another_image_is_refused(proofs):
     assert refused["msg"].startswith("bm01: image " + "0" * 64)
 
 
-def test_the_node_is_read_where_its_state_is_not_given(proofs):
+def test_the_node_is_read_if_its_state_is_not_given(proofs):
     done = Proof(proofs, answer=state()).run()
     assert done["holds"] is True
     assert done["state"] == state()
@@ -114,7 +114,7 @@ def test_check_mode_writes_nothing(proofs):
     assert not proofs.exists()
 
 
-def test_a_node_that_runs_another_image_is_not_proven_where_that_is_enough(proofs):
+def test_a_node_that_runs_another_image_is_not_proved_with_only_if_it_runs(proofs):
     shell = {"rc": 0, "stdout": "", "stderr": ""}
     action = Proof(proofs, answer=state(OTHER), shell=shell, only_if_it_runs=True, health={"command": ["true"]})
     done = action.run()

@@ -103,7 +103,7 @@ def told_once(output: str, name: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("system", sorted(PORTS))
-def test_a_switch_that_refuses_connections(tmp_path, system):
+def test_a_switch_that_refuses_connections_is_reported_once(tmp_path, system):
     with bound(listening=False) as port:
         status, output = play(tmp_path, {"roce_switches": {"leaf1": switch(system, port, "leaf1")}})
     assert status == 2
@@ -119,7 +119,7 @@ def test_a_switch_that_refuses_connections(tmp_path, system):
 
 @pytest.mark.long
 @pytest.mark.parametrize("system", ["eos", "sonic"])
-def test_a_switch_that_takes_connections_and_never_answers(tmp_path, system):
+def test_a_switch_that_accepts_connections_but_never_answers_is_reported_once(tmp_path, system):
     with bound(listening=True) as port:
         given = {**switch(system, port, "leaf1"), "ansible_command_timeout": 5, "ansible_connect_timeout": 5}
         status, output = play(tmp_path, {"roce_switches": {"leaf1": given}}, "-T", "3")
@@ -132,7 +132,7 @@ def test_a_switch_that_takes_connections_and_never_answers(tmp_path, system):
 
 
 @pytest.mark.parametrize("playing", [[], ["--check"]])
-def test_a_nics_host_that_refuses_connections_ends_the_run_of_all(tmp_path, playing):
+def test_a_roce_host_that_refuses_connections_ends_the_run_for_all(tmp_path, playing):
     """The switch is read, but not planned or changed."""
     shutil.copy(Path(__file__).parents[2] / "support/roles/sonic_switch/ssh", tmp_path / "ssh")
     (tmp_path / "leaf1/bin").mkdir(parents=True)
@@ -155,7 +155,7 @@ def test_a_nics_host_that_refuses_connections_ends_the_run_of_all(tmp_path, play
     assert not (tmp_path / "backups").exists()
 
 
-def test_a_switch_that_is_lost_while_it_is_read_is_the_end_too(tmp_path):
+def test_a_switch_that_is_lost_while_it_is_read_ends_the_run(tmp_path):
     """The connection is lost later: Ansible continues with the next play, which changes nothing and reports that."""
     shutil.copy(Path(__file__).parents[2] / "support/roles/sonic_switch/ssh", tmp_path / "ssh")
     (tmp_path / "leaf1/bin").mkdir(parents=True)
@@ -204,7 +204,7 @@ def site(folder: Path, playbook: str, port: int, *more: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("playbook", sorted(FIRST_PLAYS))
-def test_a_host_of_another_playbook_that_refuses_connections(tmp_path, playbook):
+def test_a_host_that_refuses_connections_ends_other_playbooks_in_their_first_play(tmp_path, playbook):
     name, first = FIRST_PLAYS[playbook]
     with bound(listening=False) as port:
         status, output = site(tmp_path, playbook, port)
@@ -221,7 +221,7 @@ def test_a_host_of_another_playbook_that_refuses_connections(tmp_path, playbook)
     assert "UNREACHABLE" not in output
 
 
-def test_a_guest_whose_hypervisor_was_not_read_has_no_proof_and_is_told_why(tmp_path):
+def test_the_proof_of_a_guest_fails_if_its_hypervisor_was_not_read(tmp_path):
     with bound(listening=False) as port:
         status, output = site(tmp_path, "prove", port, "--limit", "vm01")
     assert status == 2

@@ -12,7 +12,7 @@ from ansible.template import Templar, trust_as_template
 from ansible_collections.sailloft.fleet.plugins.action.reached import ActionModule
 
 
-def test_a_port_that_the_inventory_computes_is_told_as_a_number():
+def test_a_templated_port_of_the_inventory_is_reported_as_a_number():
     """The connection does not show its port, so the port of the inventory is reported."""
     action = ActionModule.__new__(ActionModule)
     given = {"site_ports": {"lab": 2201}, "ansible_port": trust_as_template("{{ site_ports.lab }}")}

@@ -56,7 +56,7 @@ def ignored(hosts: str, name: str, remedy: str) -> str:
 LISTED = "ansible-doc -t role sailloft.fleet.roce_switch lists its variables"
 
 
-def test_variables_of_every_place_are_told_with_their_hosts(site):
+def test_unknown_variables_from_all_sources_are_reported_with_their_hosts(site):
     site.write("group_vars/all.yml", {"roce_switch_sistem": "eos", "roce_switch_system": "eos", "roce_switches_x": 1})
     site.write("host_vars/leaf3.yml", {"roce_switch_mine": SECRET})
     site.write("more.yml", {"roce_switch_of_a_file": SECRET})
@@ -81,7 +81,7 @@ def test_variables_of_every_place_are_told_with_their_hosts(site):
     assert output.count("ok=") == 1
 
 
-def test_what_tasks_set_is_not_told(site):
+def test_variables_that_tasks_set_are_not_reported(site):
     tasks = [
         {"ansible.builtin.set_fact": {"roce_switch_fact": 1}},
         {"ansible.builtin.command": "true", "register": "roce_switch_done", "changed_when": False},
@@ -94,7 +94,7 @@ def test_what_tasks_set_is_not_told(site):
     assert told == [ignored("leaf2", "roce_switch_headrom", "did you mean roce_switch_headroom?")]
 
 
-def test_a_vaulted_variable_is_told_without_its_value(site):
+def test_a_vaulted_variable_is_reported_without_its_value(site):
     """The variable is not decrypted: the password is not given."""
     vaulted = "$ANSIBLE_VAULT;1.1;AES256\n" + "3" * 80
     text = "roce_switch_pasword: !vault |\n" + "".join(f"  {line}\n" for line in vaulted.splitlines())
@@ -105,20 +105,20 @@ def test_a_vaulted_variable_is_told_without_its_value(site):
     assert "3333" not in output
 
 
-def test_a_batch_is_told_of_its_own_hosts(site):
+def test_each_batch_reports_only_its_own_hosts(site):
     status, told, _output = site.play({"serial": 1, "tasks": [CHECK]}, "-eroce_switch_extra=1", "-lleaf1,leaf3")
     assert status == 0
     assert told == [ignored("leaf1", "roce_switch_extra", LISTED), ignored("leaf3", "roce_switch_extra", LISTED)]
 
 
 @pytest.mark.parametrize("role", ["roce_swich", ""])
-def test_a_role_that_is_not_there(site, role):
+def test_a_missing_role_is_refused(site, role):
     status, _told, output = site.play({"tasks": [{"sailloft.fleet.role_variables": {"role": role}, "run_once": True}]})
     assert status == 2
     assert f"there is no role '{role}' in sailloft.fleet; set role to an existing role" in output
 
 
-def test_every_role_tells_of_its_own(site):
+def test_every_role_reports_its_own_unknown_variables(site):
     """No task has the given tag; tasks tagged ``always`` still run, and change nothing."""
     given = {f"{role}_no_such_name": 1 for role in ROLES}
     required = {
@@ -142,7 +142,7 @@ def test_every_role_tells_of_its_own(site):
     assert "changed=0 " in output
 
 
-def test_the_example_and_the_lab_have_no_name_that_no_role_has(site):
+def test_the_example_inventories_and_the_lab_have_no_unknown_role_variables(site):
     checks = [{"sailloft.fleet.role_variables": {"role": role, "hosts": "{{ groups.all }}"}} for role in ROLES]
     others = {
         "lab": ["boot_mode", "break", "machines_dir", "opened", "ssh_dir", "ssh_options", "store_dir"],
@@ -159,7 +159,7 @@ def test_the_example_and_the_lab_have_no_name_that_no_role_has(site):
         assert IGNORED.findall(output) == []
 
 
-def test_boot_servers_without_what_they_need_are_one_error(site):
+def test_missing_variables_of_boot_servers_give_one_error(site):
     site.write("hosts.yml", {"boot_servers": {"hosts": {"bs01": {}, "bs02": {"boot_server_address": "10.0.0.2"}}}})
     status, output = ansible_playbook(f"-i{site.folder}/hosts.yml", "playbooks/boot_servers.yml", COLUMNS="1000")
     assert status == 2
@@ -171,7 +171,7 @@ def test_boot_servers_without_what_they_need_are_one_error(site):
     assert "<unknown>" not in output
 
 
-def test_the_role_alone_names_what_it_lacks(site):
+def test_the_role_without_the_playbook_names_its_missing_variables(site):
     status, _told, output = site.play({"roles": [{"role": "sailloft.fleet.boot_server"}]}, "-lleaf1")
     assert status == 2
     assert "missing required arguments: boot_server_address, boot_server_interface, boot_server_netmask" in output

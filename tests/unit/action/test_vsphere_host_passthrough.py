@@ -45,7 +45,7 @@ def job(tmp_path, monkeypatch):
     return SimpleNamespace(path=str(file), looks=looks, file=file)
 
 
-def test_on_the_controller_the_jobs_file_is_looked_at(job):
+def test_the_file_of_a_job_on_the_controller_is_read(job):
     plugin = Plugin("local")
     assert plugin._status(job.path, "status", {})["finished"]
     assert len(job.looks) == 3
@@ -59,7 +59,7 @@ def test_the_lines_are_shown_while_the_job_runs(job, monkeypatch):
     assert not plugin.asked
 
 
-def test_the_file_of_a_job_elsewhere_is_not_looked_at(job):
+def test_the_file_of_a_job_on_another_host_is_not_read(job):
     plugin = Plugin("ssh")
     assert plugin._status(job.path, "status", {})["finished"]
     assert not job.looks
@@ -67,7 +67,7 @@ def test_the_file_of_a_job_elsewhere_is_not_looked_at(job):
 
 
 @pytest.mark.parametrize("text", [None, "", "{"])
-def test_of_a_file_that_says_nothing_ansible_is_asked(job, text):
+def test_ansible_reads_the_status_if_the_file_is_missing_or_incomplete(job, text):
     job.file.unlink() if text is None else job.file.write_text(text)
     plugin = Plugin("local")
     plugin._status(job.path, "status", {})

@@ -77,7 +77,7 @@ def played(tmp_path, play, **environment):
     )
 
 
-def test_failures_that_are_alike_are_one_line(tmp_path):
+def test_similar_failures_are_reported_in_one_line(tmp_path):
     done = played(tmp_path, PLAY)
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stdout.strip().splitlines()[-2:] == [
@@ -87,7 +87,7 @@ def test_failures_that_are_alike_are_one_line(tmp_path):
 
 
 @pytest.mark.fleet  # runs a playbook
-def test_the_breaker_ends_the_run_after_the_task_in_which_too_many_failed_alike(tmp_path):
+def test_the_breaker_ends_the_run_if_too_many_hosts_have_the_same_failure(tmp_path):
     done = played(tmp_path, BATCHES.replace("PLAY_VARS", "").replace("FAILURE", FAIL), SAILLOFT_BREAKER_HOSTS="1")
     assert done.returncode == 2, done.stdout + done.stderr
     alike = "2 hosts had the same failure, but at most 1 may: Check: failed: no link: gpu-[004-005]"
@@ -103,7 +103,7 @@ def test_the_breaker_ends_the_run_after_the_task_in_which_too_many_failed_alike(
 
 
 @pytest.mark.fleet  # runs a playbook
-def test_unreachable_hosts_are_alike_too(tmp_path):
+def test_unreachable_hosts_count_as_the_same_failure(tmp_path):
     done = played(tmp_path, BATCHES.replace("PLAY_VARS", "").replace("FAILURE", LOST), SAILLOFT_BREAKER_HOSTS="2")
     assert done.returncode in (2, 4), done.stdout + done.stderr
     assert "3 hosts had the same failure, but at most 2 may: Check: unreachable:" in done.stdout
@@ -112,7 +112,7 @@ def test_unreachable_hosts_are_alike_too(tmp_path):
 
 
 @pytest.mark.fleet  # runs a playbook
-def test_a_play_with_a_way_back_of_its_own_is_not_ended(tmp_path):
+def test_a_play_that_disables_the_breaker_is_not_ended(tmp_path):
     play = BATCHES.replace("PLAY_VARS", "breaker_hosts: 0").replace("FAILURE", FAIL)
     done = played(tmp_path, play, SAILLOFT_BREAKER_HOSTS="1")
     assert done.returncode == 2

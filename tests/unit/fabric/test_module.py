@@ -26,7 +26,7 @@ UNKNOWN = {"leaf1": {"system": "abacus"}}
         (roce_path_info, {"running": RUNNING["running"], "nics": {}}),
     ],
 )
-def test_no_configuration_is_logged_or_repeated(module, given, switches, capsys, monkeypatch, tmp_path):
+def test_configurations_are_neither_logged_nor_returned(module, given, switches, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     logged = []
     monkeypatch.setattr(

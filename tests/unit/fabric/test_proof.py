@@ -19,7 +19,7 @@ def told(proof: Any, holds: bool | None) -> list[tuple[str, Any, Any]]:
 
 
 @pytest.mark.parametrize("system", sorted(SYSTEMS))
-def test_a_fabric_that_has_the_policy(system):
+def test_the_proof_of_a_fabric_with_the_policy_holds(system):
     proof, first = prove(params(system))
     assert told(proof, False) == []
     assert first == ""
@@ -34,7 +34,7 @@ def test_a_fabric_that_has_the_policy(system):
     assert all(claim.seen is None for claim in proof.claims if claim.holds is None)
 
 
-def test_of_linux_no_pause_is_claimed():
+def test_pfc_of_linux_is_not_claimed():
     proof, _first = prove(params("linux"))
     why = "the kernel's bridge and router send and obey no PFC"
     what = "priority of pauses of traffic class, queue of paused priority"
@@ -43,7 +43,7 @@ def test_of_linux_no_pause_is_claimed():
     ]
 
 
-def test_what_the_policy_would_still_change_is_named():
+def test_changes_that_the_policy_would_still_make_are_named():
     """The lossy buffer of RoCE's queue is such a change: no field that all systems share shows it."""
     given = params("sonic")
     config = json.loads(given["running"]["spine1"])
@@ -56,7 +56,7 @@ def test_what_the_policy_would_still_change_is_named():
     assert first == f"spine1: what the policy would still change: wanted nothing, seen {seen}"
 
 
-def test_what_nothing_can_be_made_of_is_named():
+def test_an_ambiguous_configuration_is_named():
     given = params("sonic")
     config = json.loads(given["running"]["spine1"])
     config["BUFFER_QUEUE"]["Ethernet0|3"] = {"profile": "egress_lossy_profile"}
@@ -68,7 +68,7 @@ def test_what_nothing_can_be_made_of_is_named():
     )
 
 
-def test_of_a_device_that_was_not_read_nothing_is_claimed():
+def test_a_device_that_was_not_read_neither_holds_nor_fails():
     given = params("sonic")
     del given["running"]["leaf2"]
     del given["nics"]["gpu2"]
@@ -80,7 +80,7 @@ def test_of_a_device_that_was_not_read_nothing_is_claimed():
     assert not any("leaf2" in claim.claim or "gpu2" in claim.claim for claim in proof.claims if claim.holds)
 
 
-def test_the_first_failure_is_the_configurations_before_the_paths():
+def test_a_failure_of_a_configuration_is_named_before_one_of_a_path():
     given = params("sonic")
     given["nics"]["gpu1"]["mlx5_0"] = {**given["nics"]["gpu1"]["mlx5_0"], "notification": None}
     _proof, first = prove(given)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.filter.boot_server_nodes import boot_server_nodes
 
 
-def test_each_node_with_a_mac_is_served_by_its_own_variables():
+def test_each_node_with_a_mac_is_served_with_its_own_variables():
     hostvars = {
         "bm02": {
             "node_boot_mac": "52:54:00:00:00:02",

@@ -19,7 +19,7 @@ PAGES = [{"node": 0, "size_mib": 1024, "count": 2}, {"node": 0, "size_mib": 2, "
 OF_PAGES = "default_hugepagesz=1G hugepagesz=1G hugepages=0:2 hugepagesz=2M hugepages=0:128"
 
 
-def test_the_defaults_are_the_roles():
+def test_the_defaults_are_those_of_the_role():
     role = yaml.safe_load((Path(__file__).parents[3] / "roles/gpu_host/defaults/main.yml").read_text())
     assert {name: role[name] for name in DEFAULTS} == DEFAULTS
 
@@ -44,7 +44,7 @@ def test_the_defaults_are_the_roles():
         ({"gpu_host_kernel_arguments": ["pci=realloc"]}, "intel_iommu=on iommu=pt pci=realloc"),
     ],
 )
-def test_the_arguments(variables, arguments):
+def test_variables_give_their_kernel_arguments(variables, arguments):
     assert gpu_host_kernel_arguments(variables) == arguments.split()
 
 
@@ -59,6 +59,6 @@ def test_the_arguments(variables, arguments):
         ({"gpu_host_kernel_arguments_removed": ["quiet"]}, r"an image has only the arguments that it is given"),
     ],
 )
-def test_bad_input(variables, said):
+def test_invalid_variables_are_refused(variables, said):
     with pytest.raises(AnsibleFilterError, match=said):
         gpu_host_kernel_arguments(variables)

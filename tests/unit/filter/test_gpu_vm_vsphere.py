@@ -51,7 +51,7 @@ def test_hosts_of_one_cluster_are_one_call():
     assert "a secret" not in str(found)
 
 
-def test_what_one_host_requests_is_not_done_to_another():
+def test_hosts_with_different_requests_are_separate_calls():
     """One host's virtual machines are to be removed, and the others' to run."""
     states = {"a": "absent", "b": "running", "c": "absent"}
     hostvars = {
@@ -79,7 +79,7 @@ def test_hosts_of_another_backend_are_left_out():
     assert (item["inventory_hosts"], item["domains"]) == (["esx"], [])
 
 
-def test_a_host_gets_its_own_virtual_machines_wherever_they_run():
+def test_a_host_gets_its_own_virtual_machines_from_all_hosts_of_the_cluster():
     one, two = {"name": "one", "host": "b", "restart_required": True}, {"name": "two", "host": "b"}
     first = {
         "item": {"inventory_hosts": ["a", "b"]},
@@ -108,7 +108,7 @@ PLAN = {
 DOMAIN = {"name": "vm", "host": "esx01", "plan": PLAN, "ways": WAYS}
 
 
-def test_the_file_is_made_of_what_was_read():
+def test_the_nccl_file_is_created_from_the_readings():
     host = gpu_vm.host()
     hosts, inside = [{"name": "esx01", "topology": host.to_dict()}], guest(host, WAYS).to_dict()
     assert '<pci busid="0000:03:00.0"' in nccl(DOMAIN, hosts, inside)
@@ -125,7 +125,7 @@ def request(**more: Any) -> dict[str, Any]:
     return {"state": "present", "vfio": ["gpu"], "vfio_released": [], "sriov": [], **more}
 
 
-def test_the_variables_of_kvm_are_settings_and_a_later_one_counts_for_more():
+def test_the_variables_of_kvm_become_settings_in_ascending_precedence():
     wanted = request(vfio_released=["0000:3b:00.0"], sriov=[{"devices": ["nic"], "count": 8}])
     assert settings_of(wanted) == [
         {"devices": ["gpu"], "passthrough": True},
@@ -134,7 +134,7 @@ def test_the_variables_of_kvm_are_settings_and_a_later_one_counts_for_more():
     ]
 
 
-def test_absent_turns_all_of_it_off():
+def test_state_absent_turns_all_settings_off():
     wanted = request(state="absent", sriov=[{"devices": ["nic"], "count": 8}])
     assert settings_of(wanted) == [
         {"devices": ["gpu"], "passthrough": False},

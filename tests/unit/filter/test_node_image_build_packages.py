@@ -18,5 +18,5 @@ def test_each_family_adds_its_own_packages():
     assert node_image_build_packages({"base": {"distribution": "rocky"}, "top": upper}) == rocky
 
 
-def test_what_the_module_refuses_needs_no_package():
+def test_an_invalid_layer_needs_no_package():
     assert node_image_build_packages({"base": {"distribution": "suse"}, "odd": None}) == ALL

@@ -13,13 +13,13 @@ roce_by_host = FilterModule().filters()["roce_by_host"]
 HOSTVARS = {"b": {"read": {"nics": [1]}}, "a": {"read": {"nics": []}}, "c": {"read": None}}
 
 
-def test_the_value_or_a_part_of_it_by_host_in_the_order_of_the_names():
+def test_the_value_or_its_part_is_returned_by_host_in_the_order_of_names():
     assert list(roce_by_host(["b", "a"], HOSTVARS, "read").items()) == [("b", {"nics": [1]}), ("a", {"nics": []})]
     assert roce_by_host(["b", "a"], HOSTVARS, "read.nics") == {"b": [1], "a": []}
     assert roce_by_host([], HOSTVARS, "read") == {}
 
 
-def test_a_host_without_it_has_the_default_or_is_named():
+def test_a_host_without_the_value_has_the_default_or_is_named():
     assert roce_by_host(["b", "c"], HOSTVARS, "read.nics", None) == {"b": [1], "c": None}
     with pytest.raises(AnsibleFilterError, match=r"c: read\.nics is not set, because the host was not read; run again"):
         roce_by_host(["b", "c"], HOSTVARS, "read.nics")

@@ -29,5 +29,5 @@ roce_failure = FilterModule().filters()["roce_failure"]
         ),
     ],
 )
-def test_the_cause(result, cause):
+def test_the_cause_of_a_failed_task_is_one_line(result, cause):
     assert roce_failure(result) == cause

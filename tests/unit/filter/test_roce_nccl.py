@@ -10,7 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.filter.roce_nccl import FilterMo
 roce_nccl = FilterModule().filters()["roce_nccl"]
 
 
-def test_the_settings_of_the_policy_come_to_the_others():
+def test_the_settings_of_the_policy_are_added_to_the_given_settings():
     assert roce_nccl({"NCCL_DEBUG": "WARN"}, {}) == {"NCCL_DEBUG": "WARN", "NCCL_IB_TC": 106}
     assert roce_nccl({}, {}, {"gid_index": 3}) == {"NCCL_IB_GID_INDEX": 3, "NCCL_IB_TC": 106}
 

@@ -28,5 +28,5 @@ LINES = ["qos map dscp 26", "priority-flow-control priority 3 no-drop", "no-drop
         ("the connection was closed", ""),
     ],
 )
-def test_the_lines_with_the_refused_word(message, sentence):
+def test_the_lines_that_contain_the_refused_word_are_listed(message, sentence):
     assert roce_refused_lines(LINES, message) == sentence

@@ -25,12 +25,12 @@ from ansible_collections.sailloft.fleet.plugins.filter.ssh_command import ssh_co
         ),
     ],
 )
-def test_what_the_inventory_says_of_the_connection(variables, words):
+def test_the_ssh_command_has_the_connection_settings_of_the_inventory(variables, words):
     limits = ["ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=4"]
     given_up = [word for limit in limits for word in ("-o", limit)]
     assert shlex.split(ssh_command(variables)) == ["ssh", "-o", "BatchMode=yes", *words, *given_up]
 
 
-def test_what_is_no_hosts_variables():
+def test_input_that_is_not_a_dictionary_of_variables_is_refused():
     with pytest.raises(AnsibleFilterError, match="str is no host's variables"):
         ssh_command("boot01")

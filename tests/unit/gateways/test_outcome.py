@@ -34,7 +34,7 @@ def states(hosts, *given, successful=False):
     return {host: each.state for host, each in of_hosts(hosts, events, successful).items()}
 
 
-def test_hosts_that_did_not_fail_are_ok_only_where_the_run_went_on_after_the_failure():
+def test_hosts_without_failures_are_ok_only_if_the_run_continued_after_a_failure():
     one = [START, ok("a"), failed("b")]
     assert states("ab", *one, ok("a"), stats("b")) == {"a": "ok", "b": "failed"}
     assert states("ab", *one, stats("b")) == {"a": "ok", "b": "failed"}
@@ -43,7 +43,7 @@ def test_hosts_that_did_not_fail_are_ok_only_where_the_run_went_on_after_the_fai
     assert states("ab", START, ok("a"), stats(), successful=True) == {"a": "ok", "b": "ok"}
 
 
-def test_a_batch_that_is_lost_ends_the_run():
+def test_other_hosts_are_unknown_after_a_failed_batch_ended_the_run():
     # The play has serial: 1, and no event says that no other batch follows.
     assert states("abc", START, ok("a"), START, failed("b"), stats("b")) == {
         "a": "unknown",
@@ -54,12 +54,12 @@ def test_a_batch_that_is_lost_ends_the_run():
     assert states("ab", START, ok("a"), failed("b"), START, stats("b")) == {"a": "ok", "b": "failed"}
 
 
-def test_what_is_ignored_or_rescued_is_no_failure():
+def test_ignored_and_rescued_failures_do_not_count():
     ignored = failed("a", ignore_errors=True)
     assert states("a", START, ignored, failed("a"), ok("a"), stats(), successful=True) == {"a": "ok"}
 
 
-def test_a_failure_that_is_ignored_in_an_always_section_is_not_the_hosts():
+def test_an_ignored_failure_in_an_always_section_is_not_reported_for_the_host():
     events = Events()
     for event in (START, failed("a", "no link"), failed("a", "ignored", ignore_errors=True), stats("a")):
         events.add(event)
@@ -80,7 +80,7 @@ def test_an_error_of_ansible_itself_is_kept():
     assert events.error == "[ERROR]: the playbook: x.yml was not found"
 
 
-def test_whether_ansible_said_anything_tells_a_lost_gateway_from_a_failed_run():
+def test_any_is_true_after_the_first_event_of_ansible():
     events = Events()
     assert events.any is False
     events.add({"event": "verbose", "stdout": ""})

@@ -32,7 +32,7 @@ def test_the_report_has_each_gateway_and_each_cause():
     assert run().counts() == {"failed": 1, "ok": 1, "unknown": 2}
 
 
-def test_what_is_not_ok_is_left_to_do():
+def test_a_resumed_run_repeats_hosts_that_are_not_ok():
     fresh = begun("site.fleet.play", ["--check"], {**GATEWAYS, "gpu-2": "gw9", "gpu-5": "gw3"})
     record, left = resumed(run().to_json(), "record.json", fresh)
     assert left == ["gpu-2", "gpu-3", "gpu-4", "gpu-5"]
@@ -56,14 +56,14 @@ def test_the_record_of_another_run_is_refused(playbook, arguments):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"hosts": {"a": {}}}'])
-def test_what_is_no_record_is_refused(text):
+def test_an_invalid_record_is_refused(text):
     with pytest.raises(
         GatewayError, match=r"^record.json: this is not the record of a run: .*; run without gateways_resume"
     ):
         resumed(text, "record.json", begun("p", [], GATEWAYS))
 
 
-def test_the_line_of_a_slice():
+def test_the_summary_of_a_slice_names_hosts_that_are_not_ok():
     assert told("gw1", FIRST, "") == "gw1: 1 of 2 hosts ok, not ok: gpu-2"
     assert told("gw2", LOST, "cause") == "gw2: 0 of 1 hosts ok, not ok: gpu-3: cause"
     assert told("gw2", {}, "") == "gw2: 0 of 0 hosts ok"

@@ -34,7 +34,7 @@ def test_a_slice_has_its_hosts_and_no_variables_of_others():
     assert before == LISTED
 
 
-def test_ansible_reads_the_same_of_a_slice_as_of_the_whole(tmp_path):
+def test_a_slice_gives_its_hosts_the_same_variables_as_the_full_inventory(tmp_path):
     (tmp_path / "whole.yml").write_text(
         "all: {vars: {v: 1}, children: {site: {vars: {v: 2, w: '{{ v }}'}, children: {one: {hosts: {a: {x: 3}, b: {}}},"
         " two: {hosts: {a: {}, c: {}}, vars: {v: 4}}}}}}"
@@ -55,7 +55,7 @@ def test_hosts_are_divided_in_the_order_of_the_inventory():
 
 
 @pytest.mark.parametrize("gateway", ["-oProxyCommand=x", "..", "a/b", "a\nb"])
-def test_what_is_no_name_of_a_host_is_refused(gateway):
+def test_an_invalid_gateway_name_is_refused(gateway):
     with pytest.raises(GatewayError, match=r"^gpu-\[1-2\]: runner_gateway .* is not valid; write a host name"):
         by_gateway({"gpu-1": gateway, "gpu-2": gateway})
 

@@ -18,6 +18,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import 
         (SailloftError(cause="it is down", remedy="plug it in", subject="port 1"), "port 1: it is down; plug it in"),
     ],
 )
-def test_an_error_is_one_line_here_and_in_another_process(error, text):
+def test_an_error_has_the_same_text_after_pickling(error, text):
     assert str(error) == text
     assert str(pickle.loads(pickle.dumps(error))) == text

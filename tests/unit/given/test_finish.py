@@ -65,12 +65,12 @@ def failing(error: Exception) -> Any:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_each_package_s_error_is_the_failure(error, message):
+def test_an_error_of_any_package_becomes_the_failure_message(error, message):
     assert ended(failing(error)).failed == {"msg": message}
     assert ended(failing(error), "gpu01").failed == {"msg": f"gpu01: {message}"}
 
 
-def test_a_fault_of_the_program_is_no_failure_with_a_message():
+def test_an_unexpected_exception_is_not_caught():
     with pytest.raises(KeyError):
         finish(Module(), failing(KeyError("x")))
 
@@ -80,11 +80,11 @@ def test_a_refusal_returns_its_findings():
     assert ended(failing(RefusedError([finding]))).failed["findings"] == [finding.to_dict()]
 
 
-def test_a_result_is_returned_and_has_changed():
+def test_a_result_is_returned_with_the_key_changed():
     assert ended(lambda: {"names": ["a"]}).exited == {"changed": False, "names": ["a"]}
     assert ended(lambda: {"changed": True}).exited == {"changed": True}
 
 
-def test_a_result_that_failed_fails_with_all_of_it():
+def test_a_failed_result_is_returned_completely():
     result = {"failed": True, "msg": "1 claim fails", "changed": True}
     assert ended(lambda: result).failed == result

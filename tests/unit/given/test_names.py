@@ -21,7 +21,7 @@ LISTED = "ansible-doc -t role sailloft.fleet.roce_switch lists its variables"
         ("gpu_host_biosphere", True),
     ],
 )
-def test_whose_a_variable_is(name, whose):
+def test_a_variable_belongs_to_the_role_with_the_longest_matching_prefix(name, whose):
     assert is_of(name, "gpu_host", ["gpu_host", "gpu_host_bios", "gpu"]) is whose
 
 
@@ -34,7 +34,7 @@ def test_whose_a_variable_is(name, whose):
         ("roce_switch_asicc", LISTED),
     ],
 )
-def test_an_unknown_name_and_the_nearest(name, remedy):
+def test_an_unknown_name_is_reported_with_a_similar_name_if_there_is_one(name, remedy):
     assert unknown_names("roce_switch", {name: ["leaf2", "leaf1"], "roce_switch_ports": ["leaf1"]}, KNOWN) == [
         f"leaf1, leaf2: the role roce_switch has no variable {name}, which is ignored; {remedy}"
     ]
@@ -51,12 +51,12 @@ def test_many_hosts_are_counted_and_names_sorted():
 
 
 @pytest.mark.parametrize(("count", "hosts"), [(1, "h1"), (3, "h1, h2, h3"), (4, "h1, h2, h3 and 1 more")])
-def test_three_hosts_are_named(count, hosts):
+def test_at_most_three_hosts_are_named(count, hosts):
     given = {"roce_switch_a": [f"h{number}" for number in range(1, count + 1)]}
     assert unknown_names("roce_switch", given, KNOWN)[0].startswith(f"{hosts}: the role roce_switch has no variable")
 
 
-def test_what_hosts_lack_is_one_text():
+def test_missing_variables_of_all_hosts_are_reported_in_one_text():
     hosts, required = ["c", "a", "b", "d"], ["roce_switch_system", "roce_switch_ports"]
     given = {"roce_switch_ports": ["a", "d", "e"], "roce_switch_system": ["d", "e"]}
     assert missing_names("roce_switch", hosts, given, required) == (

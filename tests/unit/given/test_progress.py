@@ -7,7 +7,7 @@ import re
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.progress import to_file
 
 
-def test_each_line_has_the_seconds_and_comes_at_once(tmp_path):
+def test_each_line_has_the_elapsed_seconds_and_is_written_immediately(tmp_path):
     tell = to_file(str(tmp_path / "progress"))
     tell("one")
     assert re.fullmatch(r" +0 s  one\n", (tmp_path / "progress").read_text())
@@ -15,7 +15,7 @@ def test_each_line_has_the_seconds_and_comes_at_once(tmp_path):
     assert re.fullmatch(r" +0 s  one\n +\d s  two\n", (tmp_path / "progress").read_text())
 
 
-def test_without_a_file_nothing_is_written(tmp_path, monkeypatch):
+def test_nothing_is_written_without_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     to_file(None)("one")
     assert list(tmp_path.iterdir()) == []

@@ -31,17 +31,17 @@ def test_null_counts_as_left_out():
 
 
 @pytest.mark.parametrize("data", [None, [], "mtu", 3])
-def test_other_data_is_refused(data):
+def test_data_that_is_not_a_dictionary_is_refused(data):
     assert refused(lambda: Own("port 1", data)) == "port 1: not a dictionary; write it as name: value pairs"
 
 
-def test_a_refusal_is_the_package_s_error():
+def test_a_refusal_raises_the_error_of_the_package():
     error = OfTheFabric("port 1", {}).refuse("it is down", "plug it in")
     assert error.__class__ is FabricError
     assert (error.subject, error.cause, error.remedy) == ("port 1", "it is down", "plug it in")
 
 
-def test_only_known_settings():
+def test_unknown_settings_are_refused():
     given = Own("port 1", {"mtu": 9000})
     given.only("speed", "mtu")
     assert (
@@ -49,7 +49,7 @@ def test_only_known_settings():
     )
 
 
-def test_needed_settings():
+def test_missing_required_settings_are_refused():
     given = Own("port 1", {"mtu": 9000, "speed": None})
     given.need("mtu")
     assert refused(lambda: given.need("mtu", "speed")) == "port 1: speed is missing; set it"

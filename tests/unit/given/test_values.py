@@ -8,7 +8,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 
 
 @pytest.mark.parametrize("value", ["a", "é", "a b", "x" * 4096])
-def test_text_that_every_format_can_carry_is_kept(value):
+def test_text_that_every_format_can_contain_is_accepted(value):
     assert values.text(value) == value
 
 
@@ -26,24 +26,24 @@ def test_text_that_every_format_can_carry_is_kept(value):
         ("x" * 4097, f"'{'x' * 80}'... has 4097 characters"),
     ],
 )
-def test_other_text_is_refused(value, why):
+def test_invalid_text_is_refused(value, why):
     with pytest.raises(values.InvalidValueError) as refused:
         values.text(value)
     assert refused.value.cause == why
 
 
 @pytest.mark.parametrize("value", ["/a", "/dev/disk/by-id/x", "/a/..b", "/" + "x" * 4094])
-def test_an_absolute_path_is_kept(value):
+def test_an_absolute_path_is_accepted(value):
     assert values.path(value) == value
 
 
 @pytest.mark.parametrize("value", ["a", "", "/", "//a", "/a/", "/a/../b", "/a/./b", "/a\n", "/" + "x" * 4095])
-def test_another_path_is_refused(value):
+def test_an_invalid_path_is_refused(value):
     with pytest.raises(values.InvalidValueError):
         values.path(value)
 
 
-def test_a_long_path_is_counted_in_bytes():
+def test_the_length_of_a_path_is_counted_in_bytes():
     """Linux accepts 4095 bytes and the zero after them (PATH_MAX)."""
     assert values.path("/" + "é" * 2047) == "/" + "é" * 2047
     with pytest.raises(values.InvalidValueError) as refused:
@@ -51,7 +51,7 @@ def test_a_long_path_is_counted_in_bytes():
     assert refused.value.cause == f"'/{'é' * 79}'... has more than 4095 bytes"
 
 
-def test_a_whole_number_keeps_within_its_limits():
+def test_a_whole_number_outside_its_limits_is_refused():
     assert [values.whole(number, 1, 3) for number in (1, 3)] == [1, 3]
     for number in (0, 4, True, "2", 2.0, None):
         with pytest.raises(values.InvalidValueError) as refused:
@@ -59,7 +59,7 @@ def test_a_whole_number_keeps_within_its_limits():
         assert str(refused.value) == f"{number!r} is not valid; use a whole number from 1 to 3 MiB"
 
 
-def test_a_mac_is_that_of_one_interface():
+def test_only_a_unicast_mac_address_is_accepted():
     assert values.unicast_mac("52:54:00:AB:cd:ef") == "52:54:00:ab:cd:ef"
     for wrong, why in (
         ("01:00:5e:00:00:01", "01:00:5e:00:00:01 is a multicast address"),
@@ -72,7 +72,7 @@ def test_a_mac_is_that_of_one_interface():
         assert refused.value.cause == why
 
 
-def test_one_of_names_what_is_known():
+def test_one_of_refuses_an_unknown_value_and_lists_the_known_ones():
     assert values.one_of("", ("on", "")) == ""
     with pytest.raises(values.InvalidValueError) as refused:
         values.one_of("pt", ("on", ""))
@@ -91,7 +91,7 @@ def test_a_flag_is_true_or_false():
         assert refused(values.flag, wrong) == f"{wrong!r} is not valid; use true or false"
 
 
-def test_a_list_and_its_elements():
+def test_lists_and_their_elements_are_checked():
     assert values.items([1, "a"]) == [1, "a"]
     assert refused(values.items, "a") == "'a' is not a list; begin each element with '-'"
     assert values.texts(["a", "b"]) == ["a", "b"]
@@ -100,13 +100,13 @@ def test_a_list_and_its_elements():
     assert refused(values.each(values.within(0, 3)), [4]).startswith("element 0: 4 is not valid")
 
 
-def test_a_dictionary_has_texts_as_keys():
+def test_a_dictionary_must_have_text_keys():
     assert values.by_name({"a": 1}) == {"a": 1}
     for wrong in ({1: 2}, ["a"], None):
         assert refused(values.by_name, wrong) == f"{wrong!r} is not a dictionary; write it as name: value pairs"
 
 
-def test_among_takes_numbers_and_texts():
+def test_among_accepts_numbers_and_texts():
     check = values.among(1, 2, "auto")
     assert [check(value) for value in (1, 2, "auto")] == [1, 2, "auto"]
     for wrong in (3, "1", True, None):

@@ -24,7 +24,7 @@ def holds(outcome):
     return {claim["claim"]: claim["holds"] for claim in outcome.facts["claims"]}
 
 
-def test_what_the_server_has(server):
+def test_all_claims_hold_for_a_correctly_configured_server(server):
     server.put("/sys/kernel/irq/9/chip_name", "IR-IO-APIC\n")
     outcome = observe(server, ["extensions", "iommu", "interrupt_remapping", "acs", "sriov"])
     found = holds(outcome)
@@ -46,7 +46,7 @@ def test_what_the_server_has(server):
     assert not outcome.changed
 
 
-def test_extensions_are_off(server):
+def test_disabled_virtualization_extensions_are_refused(server):
     server.put("/proc/cpuinfo", "processor : 0\nvendor_id : GenuineIntel\nflags : fpu\n\n")
     assert refused(server, "extensions") == (
         "the processor's virtualization extensions are on: wanted vmx or svm, found nothing in this host's "
@@ -55,7 +55,7 @@ def test_extensions_are_off(server):
     )
 
 
-def test_an_iommu_that_the_kernel_does_not_run_yet_is_on_in_the_bios(server):
+def test_an_iommu_that_the_kernel_does_not_use_yet_counts_as_on_in_the_bios(server):
     os.unlink(server.path("/sys/class/iommu/dmar0"))
     outcome = observe(server, ["iommu"])
     assert outcome.facts["claims"][1]["seen"] == "DMAR"
@@ -65,7 +65,7 @@ def test_an_iommu_that_the_kernel_does_not_run_yet_is_on_in_the_bios(server):
     )
 
 
-def test_the_iommu_is_off(server):
+def test_a_disabled_iommu_is_refused(server):
     os.unlink(server.path("/sys/firmware/acpi/tables/DMAR"))
     os.unlink(server.path("/sys/class/iommu/dmar0"))
     assert refused(server, "iommu") == (
@@ -74,14 +74,14 @@ def test_the_iommu_is_off(server):
     )
 
 
-def test_interrupts_that_are_not_remapped(server):
+def test_missing_interrupt_remapping_is_refused(server):
     server.put("/sys/kernel/irq/9/chip_name", "IO-APIC\n")
     assert refused(server, "interrupt_remapping").endswith(
         "found no in this host's /sys/kernel/irq/*/chip_name; turn on interrupt remapping (x2APIC) in the BIOS"
     )
 
 
-def test_a_port_whose_acs_is_hidden(server):
+def test_a_port_without_acs_is_refused(server):
     config = bytearray(server.read_bytes(f"{server.directory('0000:10:00.0')}/config"))
     config[0x100:0x104] = b"\0\0\0\0"  # no extended capabilities
     server.put(f"{server.directory('0000:10:00.0')}/config", bytes(config))
@@ -91,7 +91,7 @@ def test_a_port_whose_acs_is_hidden(server):
     )
 
 
-def test_a_port_that_could_not_be_read_is_not_taken_for_none(server):
+def test_a_port_that_could_not_be_read_is_reported_as_unread(server):
     config = server.read_bytes(f"{server.directory('0000:10:00.0')}/config")
     server.put(f"{server.directory('0000:10:00.0')}/config", config[:64])
     assert refused(server, "acs") == (
@@ -110,7 +110,7 @@ def test_one_nic_with_sriov_is_enough(server):
     )
 
 
-def test_a_host_without_nics_makes_no_claim_about_them(server):
+def test_sriov_is_not_applicable_on_a_host_without_nics(server):
     for address in ("0000:14:00.0", "0000:15:00.0", "0000:00:03.0"):
         server.put(f"{server.directory(address)}/uevent", "PCI_CLASS=78000\nPCI_ID=1AF4:1043\n")
     (claim,) = [claim for claim in observe(server).facts["claims"] if "SR-IOV" in claim["claim"]]

@@ -53,7 +53,7 @@ def test_a_converged_host_has_no_difference_and_nothing_is_changed(converged):
     assert converged.state() == before
 
 
-def test_a_fresh_host_differs_up_to_the_first_part_and_nothing_is_changed(server):
+def test_a_fresh_host_is_compared_up_to_the_first_differing_part(server):
     server.put(boot_loader.DEFAULTS, DEFAULTS)
     server.run(["update-grub"])
     server.effects.clear()
@@ -66,7 +66,7 @@ def test_a_fresh_host_differs_up_to_the_first_part_and_nothing_is_changed(server
     assert server.effects == []
 
 
-def test_virtual_machines_are_compared_where_the_host_has_every_setting(converged):
+def test_virtual_machines_are_compared_if_the_host_has_all_settings(converged):
     given = {"domains": [{"name": "train", "memory_mib": 64}], "uri": "qemu:///nowhere"}
     (line,) = compared(converged, {**GIVEN, "gpu_domain": given}).facts["differences"]["gpu_domain"]
     assert "libvirt" in line
@@ -92,7 +92,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_each_part_that_differs_is_found(converged, name):
+def test_each_differing_part_is_found(converged, name):
     module, break_it = BREAKS[name]
     break_it(converged)
     found = differences(converged)
@@ -100,14 +100,14 @@ def test_each_part_that_differs_is_found(converged, name):
     assert {line.split(":")[0] for line in found} == {module}
 
 
-def test_firmware_that_differs_is_found(converged):
+def test_differing_firmware_is_found(converged):
     settings = [{"devices": [NIC], "values": {"ATS_ENABLED": True}}]
     assert any(
         line.startswith("nic_firmware: ") for line in differences(converged, nic_firmware={"settings": settings})
     )
 
 
-def test_what_a_module_refuses_is_a_difference_that_names_it(converged):
+def test_refused_input_is_a_difference_with_the_name_of_the_module(converged):
     assert differences(converged, kernel_arguments={"iommu": "some"}) == [
         "kernel_arguments: value of iommu must be one of: passthrough, translated, got: some"
     ]
@@ -132,7 +132,7 @@ def test_what_a_module_refuses_is_a_difference_that_names_it(converged):
         ("gpu_host_boot", now_and_at_boot, {"outcomes": {"vfio_binding": {"reset_failures": {GPU: "bus"}}}}),
     ],
 )
-def test_what_the_role_shows_is_a_difference(converged, monkeypatch, module, library, facts):
+def test_facts_that_the_role_reports_are_differences(converged, monkeypatch, module, library, facts):
     assert differences(converged) == []
     ensure = library.ensure
 

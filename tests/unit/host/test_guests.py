@@ -30,14 +30,14 @@ def test_a_fresh_host_has_no_libvirt_and_no_guest(server):
     assert guests.read(server) == []
 
 
-def test_a_domain_of_libvirt(server):
+def test_a_libvirt_domain_is_read_with_its_process(server):
     server.domains = ["db1"]
     process(server, 4711, QEMU)
     assert guests.read(server) == [Guest("db1", 4711, "qemu-system-x86_64", True)]
     assert guests.observe(server).facts["words"] == ["db1 (process 4711)"]
 
 
-def test_a_machine_that_libvirt_does_not_know(server):
+def test_machines_unknown_to_libvirt_are_guests(server):
     server.domains = ["db1"]
     process(server, 10, QEMU)
     process(server, 11, ["/usr/libexec/qemu-kvm", "-name", "hand-made"])
@@ -51,18 +51,18 @@ def test_a_machine_that_libvirt_does_not_know(server):
     ]
 
 
-def test_a_domain_without_a_process_counts(server):
+def test_a_domain_without_a_process_is_a_guest(server):
     server.domains = ["other-driver"]
     assert guests.observe(server).facts["words"] == ["other-driver"]
 
 
-def test_a_libvirt_that_does_not_answer_hides_no_guest(server):
+def test_guests_are_found_if_libvirt_does_not_answer(server):
     process(server, 4711, QEMU)
     assert guests.read(server) == [Guest("db1", 4711, "qemu-system-x86_64", None)]
     assert guests.observe(server).facts["words"] == ["db1 (process 4711)"]
 
 
-def test_what_only_looks_like_a_guest(server):
+def test_processes_that_only_resemble_guests_are_not_guests(server):
     process(server, 20, ["/usr/bin/qemu-img", "convert", "a", "b"])
     process(server, 21, ["/usr/bin/qemu-nbd", "a"])
     process(server, 22, ["/usr/bin/vi", "qemu-system-x86_64"], "anon_inode:[eventfd]")
@@ -71,7 +71,7 @@ def test_what_only_looks_like_a_guest(server):
     assert guests.read(server) == []
 
 
-def test_a_real_process_is_found_and_gone_when_it_ends(tmp_path):
+def test_a_real_process_is_a_guest_until_it_ends(tmp_path):
     stand_in = tmp_path / "qemu-system-x86_64"
     os.symlink(sys.executable, stand_in)
     with subprocess.Popen(
@@ -84,7 +84,7 @@ def test_a_real_process_is_found_and_gone_when_it_ends(tmp_path):
     assert running.pid not in [guest.process for guest in guests.read(System())]
 
 
-def test_a_libvirt_that_hangs_is_not_waited_for_forever():
+def test_a_command_that_exceeds_its_timeout_is_an_error():
     with pytest.raises(
         HostError, match=r"^'sleep 60' did not finish in 0.2 s; find out what it waits for, and run again$"
     ):

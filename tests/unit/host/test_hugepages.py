@@ -14,7 +14,7 @@ BOTH = {"pages": [{"node": 0, "size_mib": 1024, "count": 1}, {"node": 1, "size_m
 POOL = "/sys/devices/system/node/node{}/hugepages/hugepages-{}kB"
 
 
-def test_pages_come_where_they_are_wanted_and_nowhere_else(server):
+def test_pages_are_allocated_only_on_the_requested_nodes(server):
     outcome = hugepages.ensure(server, BOTH)
     assert outcome.before == {"node0 1024 MiB": 0, "node1 2 MiB": 0, "mount /dev/hugepages-1024M": None}
     assert outcome.after["node0 1024 MiB"] == 1
@@ -28,14 +28,14 @@ def test_pages_come_where_they_are_wanted_and_nowhere_else(server):
     assert not hugepages.ensure(server, BOTH).changed
 
 
-def test_check_mode_says_the_same_and_does_nothing(server):
+def test_check_mode_predicts_the_changes_and_writes_nothing(server):
     predicted = hugepages.ensure(server, BOTH, check=True)
     assert server.effects == []
     done = hugepages.ensure(server, BOTH)
     assert (predicted.before, predicted.after) == (done.before, done.after)
 
 
-def test_memory_is_given_back_before_more_is_taken():
+def test_pages_are_freed_before_more_are_allocated():
     seen = {
         Pool(0, 2): Count(1000, 1000),
         Pool(0, 1024): Count(0, 0),
@@ -47,7 +47,7 @@ def test_memory_is_given_back_before_more_is_taken():
     assert [pool for pool, _count in writes] == [Pool(0, 2), Pool(0, 1024), Pool(1, 1024), Pool(1, 2)]
 
 
-def test_pages_that_stay_count_too():
+def test_existing_pages_count_towards_the_memory_of_the_node():
     seen = {Pool(0, 2): Count(1000, 0), Pool(0, 1024): Count(0, 0)}
     with pytest.raises(
         HostError, match=r"node0 has 3000 MiB of memory, but 3024 MiB of huge pages are requested there"
@@ -88,13 +88,13 @@ def test_bad_input_is_refused_before_anything_is_written(server, page, message):
     assert server.effects == []
 
 
-def test_the_same_pool_twice(server):
+def test_a_pool_that_is_given_twice_is_refused(server):
     page = {"node": 0, "size_mib": 2, "count": 1}
     with pytest.raises(HostError, match=r"pages\[1\]: node0 2 MiB is given twice"):
         hugepages.ensure(server, {"pages": [page, page]})
 
 
-def test_pages_of_a_guest_are_not_taken_away(server):
+def test_pages_in_use_are_not_freed(server):
     directory = POOL.format(0, 2048)
     server.put(f"{directory}/nr_hugepages", "100")
     server.put(f"{directory}/free_hugepages", "40")
@@ -103,7 +103,7 @@ def test_pages_of_a_guest_are_not_taken_away(server):
     assert server.effects == []
 
 
-def test_fragmentation_is_told_from_want_of_memory(server):
+def test_fragmentation_is_distinguished_from_lack_of_memory(server):
     server.pages_at_most[POOL.format(0, 1048576)] = 1
     with pytest.raises(HostError, match=r"gave 1 of 2 pages of node0 1024 MiB: 2800 MiB are free .* hugepages=0:2"):
         hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 1024, "count": 2}]})
@@ -118,14 +118,14 @@ def test_fragmentation_is_told_from_want_of_memory(server):
         hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 1024, "count": 2}]})
 
 
-def test_memory_is_compacted_before_giving_up(server):
+def test_memory_is_compacted_before_the_allocation_fails(server):
     server.pages_at_most[POOL.format(0, 2048)] = 3
     with pytest.raises(HostError, match=r"gave 3 of 4"):
         hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 2, "count": 4}]})
     assert "poke /proc/sys/vm/compact_memory" in server.effects
 
 
-def test_libvirt_is_told_of_a_new_mount_and_only_then(server):
+def test_libvirt_is_restarted_only_after_a_new_mount(server):
     server.put("/usr/lib/systemd/system/libvirtd.service", "")
     hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 2, "count": 4}]})
     assert server.commands == []
@@ -144,7 +144,7 @@ def test_libvirt_is_told_of_a_new_mount_and_only_then(server):
         ("rw,relatime", [1024]),  # the default size in /proc/meminfo
     ],
 )
-def test_a_mount_counts_whatever_the_unit_of_its_size(server, options, missing):
+def test_mounts_are_recognized_with_any_unit_of_the_page_size(server, options, missing):
     server.put("/proc/meminfo", "MemTotal: 8000000 kB\nHugepagesize:       2048 kB\n")
     server.put(
         "/proc/mounts", f"hugetlbfs /dev/hugepages hugetlbfs {options} 0 0\nproc /proc proc rw,pagesize=16M 0 0\n"
@@ -153,13 +153,13 @@ def test_a_mount_counts_whatever_the_unit_of_its_size(server, options, missing):
 
 
 @pytest.mark.parametrize("word", ["1G", "1024M", "1048576K"])
-def test_a_reservation_of_another_unit_is_one(server, word):
+def test_a_boot_reservation_is_recognized_with_any_unit(server, word):
     server.put("/proc/cmdline", f"ro hugepagesz={word} hugepages=0:2\n")
     assert hugepages._reserved_at_boot(server, 1024)
     assert not hugepages._reserved_at_boot(server, 2)
 
 
-def test_killed_anywhere(killed_anywhere):
+def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere):
     assert killed_anywhere(lambda server: None, lambda server: hugepages.ensure(server, BOTH)) == 4
 
 
@@ -172,7 +172,7 @@ def test_sizes_that_x86_does_not_have_are_refused_before_anything_is_written(ser
     assert server.effects == []
 
 
-def test_a_processor_without_pages_of_1_gib(server):
+def test_pages_of_1_gib_are_refused_if_the_processor_lacks_them(server):
     shutil.rmtree(server.path("/sys/devices/system/node/node0/hugepages/hugepages-1048576kB"))
     with pytest.raises(HostError, match=r"node0 has no pages of 1024 MiB; this CPU and kernel support \[2\] MiB"):
         hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 1024, "count": 1}]})

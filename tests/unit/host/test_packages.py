@@ -50,7 +50,7 @@ RELEASES = {
 
 
 @pytest.mark.parametrize("name", RELEASES)
-def test_a_distribution_has_ansibles_family(name):
+def test_a_distribution_has_the_same_family_as_in_ansible(name):
     family, release = RELEASES[name]
     host = Host(release, **{"dpkg-query": "a installed\n", "rpm": "a-1.0-1.x86_64\n"})
     assert missing(host, installed={family: ["a"]}) == []
@@ -58,20 +58,20 @@ def test_a_distribution_has_ansibles_family(name):
 
 
 @pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="there is no dpkg here")
-def test_dpkg_says_what_is_installed():
+def test_installed_packages_are_read_from_dpkg():
     host = Host(RELEASES["Debian"][1])
     assert missing(host, installed={"Debian": ["dpkg", "libc6"], "RedHat": ["none-such"]}) == []
     with pytest.raises(HostError, match="no packages found matching none-such"):
         missing(host, installed={"Debian": ["dpkg", "none-such"]})
 
 
-def test_a_package_is_missing_that_has_left_its_configuration_or_is_there_for_no_architecture():
+def test_a_package_that_dpkg_does_not_list_as_installed_is_missing():
     said = "ovmf config-files\nqemu-system-x86 installed\nlibc6 not-installed\nlibc6 installed\n"
     host = Host(RELEASES["Debian"][1], **{"dpkg-query": said})
     assert missing(host, installed={"Debian": ["ovmf", "qemu-system-x86", "libc6", "unsaid"]}) == ["ovmf", "unsaid"]
 
 
-def test_a_name_that_no_rpm_provides_is_said():
+def test_a_name_that_no_rpm_provides_is_refused():
     host = Host(RELEASES["Fedora"][1], rpm=HostError("no package provides edk2-ovmf", "run again"))
     with pytest.raises(HostError, match="no package provides edk2-ovmf"):
         missing(host, installed={"RedHat": ["libvirt", "edk2-ovmf"]})
@@ -87,14 +87,14 @@ def test_a_name_that_no_rpm_provides_is_said():
         ([("inactive", ""), ("inactive", "")], SOCKETS),  # no such unit
     ],
 )
-def test_a_socket_is_wanted_now_and_at_boot(states, left):
+def test_a_socket_must_be_active_and_enabled(states, left):
     said = "\n".join(f"ActiveState={active}\nUnitFileState={enabled}\n" for active, enabled in states)
     host = Host(RELEASES["Fedora"][1], systemctl=said)
     assert missing(host, sockets={"RedHat": SOCKETS}) == left
     assert missing(Host(RELEASES["Debian"][1]), sockets={"RedHat": SOCKETS}) == []
 
 
-def test_a_host_of_another_family_is_refused_only_where_packages_are_asked_for():
+def test_an_unknown_family_is_refused_only_if_packages_are_requested():
     host = Host('ID="sles"\nID_LIKE="suse"')
     assert missing(host) == []
     with pytest.raises(HostError, match="does not name a distribution whose packages are known"):

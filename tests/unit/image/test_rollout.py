@@ -149,12 +149,12 @@ def require_an_end(world, step):
 
 
 @given(WORLDS)
-def test_every_rollout_ends_done_or_back_with_no_more_lost_than_budget_and_wave(world):
+def test_every_rollout_completes_or_rolls_back_within_budget_and_wave(world):
     require_an_end(world, world.run(None))
 
 
 @given(WORLDS, st.lists(st.integers(0, 15), min_size=1, max_size=4))
-def test_a_controller_may_die_between_any_two_acts(world, deaths):
+def test_a_rollout_completes_or_rolls_back_if_its_controller_is_killed(world, deaths):
     for acts in deaths:
         step = world.run(acts)
         if step is not None:
@@ -166,7 +166,7 @@ def test_a_controller_may_die_between_any_two_acts(world, deaths):
 
 
 @given(WORLDS)
-def test_a_canary_that_fails_lets_no_other_node_boot(world):
+def test_no_other_node_boots_the_image_after_a_failed_canary(world):
     world.run(None)
     canaries = {node.name for node in world.nodes if node.canary}
     if any(world.fates[name] != "well" for name in canaries):
@@ -175,7 +175,7 @@ def test_a_canary_that_fails_lets_no_other_node_boot(world):
 
 
 @given(WORLDS)
-def test_the_waves_that_are_planned_are_those_that_come(world):
+def test_nodes_boot_in_the_planned_waves(world):
     world.fates = dict.fromkeys(world.fates, "well")
     planned = rollout.planned(world.nodes, NEW, False, world.rules)
     canaries = [node.name for node in world.nodes if node.canary]
@@ -189,7 +189,7 @@ def test_waves_grow_and_the_last_is_repeated():
 
 
 @pytest.mark.parametrize("cut", range(12))
-def test_a_wave_that_was_cut_is_completed_first(cut):
+def test_an_interrupted_wave_is_completed_first(cut):
     nodes = fleet(13)
     for at in [0, *range(1, 1 + cut)]:
         nodes[at] = replace(nodes[at], running=NEW)
@@ -206,13 +206,13 @@ def test_a_node_that_does_not_answer_stops_a_rollout_that_has_not_begun():
     assert decide(nodes, NEW, Channel((OLD,)), Rules((1,), 1)).kind == rollout.CANARY
 
 
-def test_a_canary_that_was_lost_by_a_run_that_died_goes_back():
+def test_a_canary_that_an_interrupted_run_lost_is_rolled_back():
     nodes = fleet(2, bm01={"reachable": False, "running": ""})
     step = decide(nodes, NEW, Channel((OLD,), pinned=True), Rules((1,), 5))
     assert (step.kind, step.nodes, step.channel) == (rollout.ROLLBACK, ("bm01",), False)
 
 
-def test_a_channel_promoted_on_one_server_only_goes_back_too():
+def test_a_channel_promoted_on_only_one_server_is_rolled_back():
     nodes = fleet(2, bm01={"running": NEW, "holds": False})
     step = decide(nodes, NEW, Channel((OLD, NEW)), Rules((1,), 5))
     assert (step.kind, step.nodes, step.channel) == (rollout.ROLLBACK, ("bm01",), True)
@@ -229,17 +229,17 @@ def test_a_channel_promoted_on_one_server_only_goes_back_too():
         ([2], 1, (2,)),
     ],
 )
-def test_sizes(waves, nodes, wanted):
+def test_wave_sizes_are_computed_from_numbers_and_percentages(waves, nodes, wanted):
     assert rollout.sizes(waves, nodes) == wanted
 
 
 @pytest.mark.parametrize("waves", [[], ["0"], ["-1"], ["x"], ["0%"], ["101%"], ["4", "1"], ["1.5"]])
-def test_what_is_no_wave_is_refused(waves):
+def test_invalid_waves_are_refused(waves):
     with pytest.raises(ImageError, match="ascending"):
         rollout.sizes(waves, 10)
 
 
-def test_a_canary_that_is_no_node_is_refused():
+def test_a_canary_that_is_not_a_node_is_refused():
     assert rollout.canaries(["bm01", "bm02"], []) == ("bm01",)
     assert rollout.canaries(["bm01", "bm02"], ["bm02"]) == ("bm02",)
     with pytest.raises(ImageError, match="canary bm09: is not a node of the rollout"):
@@ -258,7 +258,7 @@ def run(capsys):
     return call
 
 
-def test_the_module(run):
+def test_the_module_returns_step_nodes_waves_and_table(run):
     nodes = [{"name": name, "running": OLD} for name in names(4)]
     result = run(target=NEW, channel="stable", stores=[store()], nodes=nodes, waves=["1", "2"])
     assert result["step"] == "canary"
@@ -275,7 +275,7 @@ def test_the_module(run):
     assert refused["msg"].startswith("waves ['9', '1']")
 
 
-def test_the_module_leaves_nodes_out_that_wait_for_repair(run):
+def test_the_module_leaves_out_nodes_that_wait_for_repair(run):
     nodes = [{"name": name, "running": OLD} for name in names(3)]
     nodes[0].update(running="", reachable=False)
     arguments = {"target": NEW, "channel": "stable", "stores": [store()], "nodes": nodes, "waves": ["100%"]}
@@ -291,7 +291,7 @@ def test_the_module_leaves_nodes_out_that_wait_for_repair(run):
     )
 
 
-def test_a_proven_spare_takes_the_place_of_each_node_that_is_out_of_service(run):
+def test_a_proven_spare_replaces_each_node_that_is_out_of_service(run):
     nodes = [{"name": name, "running": NEW} for name in names(7)]
     nodes[0].update(running="", reachable=False)  # waits for repair
     nodes[2].update(holds=False)
@@ -313,7 +313,7 @@ def test_a_proven_spare_takes_the_place_of_each_node_that_is_out_of_service(run)
     assert run(**{**arguments, "budget": 4}, nodes=nodes)["replacements"] == []
 
 
-def test_the_module_takes_nodes_of_a_new_channel_that_do_not_answer_as_still_to_boot(run):
+def test_unreachable_nodes_of_a_new_channel_count_as_not_yet_booted(run):
     nodes = [{"name": name, "reachable": False} for name in names(2)]
     arguments = {"target": NEW, "channel": "stable", "nodes": nodes}
     new = run(**arguments, stores=[store(digest="")])
@@ -342,7 +342,7 @@ def store(host="boot01", digest=OLD, history=(), kept_for=()):
     return {"host": host, "channels": channels, "images": images}
 
 
-def test_the_channel_as_the_stores_have_it():
+def test_the_channel_is_read_from_the_stores():
     macs = ["52:54:00:00:00:0A", "52:54:00:00:00:02"]
     stores = [store(history=[NEW]), store("boot02", "")]
     assert rollout.read_channel(stores, "stable", NEW, macs) == Channel((OLD, ""), False, ("boot01",))
@@ -361,7 +361,7 @@ def test_the_channel_as_the_stores_have_it():
         (Channel((NEW,), with_history=("boot01",)), False),
     ],
 )
-def test_a_channel_is_new_that_never_named_another_image(channel, new):
+def test_a_channel_that_never_named_another_image_is_new(channel, new):
     assert channel.is_new(NEW) is new
 
 
@@ -374,11 +374,11 @@ def test_a_channel_is_new_that_never_named_another_image(channel, new):
         (Channel((NEW,), with_history=("boot01",)), True, True),
     ],
 )
-def test_a_rollout_can_go_back_to_what_the_channel_named(channel, back, possible):
+def test_a_rollback_is_possible_if_the_channel_named_another_image(channel, back, possible):
     assert channel.can_go_back(rollout.Step(rollout.ROLLBACK, channel=back)) is possible
 
 
-def test_nodes_that_were_dead_before_are_told_with_what_they_leave_of_the_budget():
+def test_nodes_that_failed_before_their_boot_are_shown_with_the_remaining_budget():
     nodes = fleet(4, bm03={"reachable": False, "running": ""})
     rules = Rules((4,), 1)
     step = decide(nodes, NEW, Channel((OLD,)), rules)
@@ -391,7 +391,7 @@ def test_nodes_that_were_dead_before_are_told_with_what_they_leave_of_the_budget
     ]
 
 
-def test_a_budget_is_a_number_of_nodes():
+def test_a_negative_budget_is_refused():
     with pytest.raises(ImageError) as refused:
         rollout.Rules((1,), -1)
     assert str(refused.value) == "budget -1: is not a number of nodes; give 0 or more"

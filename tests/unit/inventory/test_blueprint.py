@@ -38,7 +38,7 @@ def listed(tmp_path):
     return run
 
 
-def test_hosts_groups_and_variables_that_host_vars_override(listed, tmp_path):
+def test_host_vars_and_group_vars_override_the_plugins_variables(listed, tmp_path):
     (tmp_path / "host_vars").mkdir()
     (tmp_path / "host_vars/gpu02.yml").write_text("ansible_host: 192.0.2.7\nnode_boot_mac: '52:54:00:aa:bb:01'\n")
     (tmp_path / "group_vars").mkdir()
@@ -78,12 +78,12 @@ def test_an_error_names_file_line_and_rule(listed, tmp_path):
     )
 
 
-def test_a_file_of_another_plugin_is_left_to_it(listed, tmp_path):
+def test_a_file_of_another_inventory_plugin_is_not_parsed(listed, tmp_path):
     (tmp_path / "more.yml").write_text("all: {hosts: {other: {note: 'plugin: sailloft.fleet.blueprint'}}}\n")
     assert "other" in listed()["_meta"]["hostvars"]
 
 
-def test_the_cache_is_of_one_content(listed, tmp_path):
+def test_the_cache_is_used_until_the_file_changes(listed, tmp_path):
     """A second run reads hosts from the cache, and notices a change of the file."""
     cache = tmp_path / "cache"
     text = sites.TEXT + f"cache: true\ncache_plugin: ansible.builtin.jsonfile\ncache_connection: {cache}\n"
@@ -101,6 +101,6 @@ def test_the_cache_is_of_one_content(listed, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "hosts"), [("vela", 556), ("blue_vela", 962), ("small", 9)])
-def test_the_examples(listed, name, hosts):
+def test_each_example_has_its_number_of_hosts(listed, name, hosts):
     variables = listed(folder=sites.PROJECT / "inventories" / name)["_meta"]["hostvars"]
     assert len(variables) == hosts

@@ -38,7 +38,7 @@ class Libvirt:
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_all_findings_come_with_the_failure(check_mode, monkeypatch, capsys):
+def test_a_failure_contains_all_findings(check_mode, monkeypatch, capsys):
     monkeypatch.setattr(converge, "Client", Libvirt)
     given = {"domains": [request()], "topology": untuned().to_dict(), "_ansible_check_mode": check_mode}
     with patch_module_args(json.loads(json.dumps(given))), pytest.raises(SystemExit):
@@ -62,7 +62,7 @@ def test_all_findings_come_with_the_failure(check_mode, monkeypatch, capsys):
     assert set(result["findings"][0]) == {"domain", "what", "why", "remedy", "severity"}
 
 
-def test_what_only_warns_is_said_where_nothing_is_refused(monkeypatch, capsys):
+def test_warnings_are_reported_if_nothing_is_refused(monkeypatch, capsys):
     class Whole(Libvirt):
         def observe(self, _paths):
             return hypervisor()

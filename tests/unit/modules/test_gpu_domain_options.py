@@ -43,7 +43,7 @@ def test_documentation_and_modules_agree() -> None:
     assert facts(documented, "suboptions") == facts(domain_options(), "options")
 
 
-def test_a_wrong_shape_is_one_error_of_the_role_too(tmp_path: Path) -> None:
+def test_the_role_refuses_a_number_instead_of_a_dictionary(tmp_path: Path) -> None:
     play = [
         {
             "hosts": "localhost",

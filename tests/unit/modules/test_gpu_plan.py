@@ -40,7 +40,7 @@ def run(capsys):
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "a\n"])
-def test_a_host_whose_name_is_no_folders(run, tmp_path, name):
+def test_a_host_name_that_is_not_a_valid_folder_name_is_refused(run, tmp_path, name):
     """A recording called "...json" belongs to a host called ".."."""
     result = run(recording=str(RECORDINGS / f"{NAMES[0]}.json"), path=str(tmp_path / "plans" / name), host_name=name)
     assert result["failed"] is True
@@ -53,7 +53,7 @@ def test_a_host_whose_name_is_no_folders(run, tmp_path, name):
     assert contents(tmp_path) == {}
 
 
-def test_a_number_in_place_of_a_dictionary(run):
+def test_a_number_instead_of_a_dictionary_is_refused(run):
     result = run(topology=lab().to_dict(), domains=[{"name": "a", "memory_mib": 1024, "gpus": 8}])
     assert result["msg"] == (
         "host: virtual machine a: gpus: 8 is not a dictionary; write {setting: value}; valid settings: addresses, count"
@@ -77,7 +77,7 @@ def test_a_number_in_place_of_a_dictionary(run):
         ),
     ],
 )
-def test_a_device_of_another_kind(run, asked, message):
+def test_a_device_of_another_kind_is_refused(run, asked, message):
     given = {"topology": lab().to_dict(), "accelerators": {"1af4:1043": True}}
     result = run(**given, domains=[{"name": "a", "memory_mib": 1024, **asked}])
     assert result["msg"] == f"host: virtual machine a: {message}"
@@ -88,7 +88,7 @@ def contents(folder):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_whole_of_each_recorded_host(run, tmp_path, name):
+def test_a_plan_of_each_recorded_host_is_written_once_with_all_its_devices(run, tmp_path, name):
     given = {"recording": str(RECORDINGS / f"{name}.json"), "path": str(tmp_path / "plans"), "host_name": name}
     asked = run(**given, _ansible_check_mode=True)
     assert asked["changed"]
@@ -129,7 +129,7 @@ def cloud(console=True):
     return host
 
 
-def test_a_clouds_console_is_never_counted(run):
+def test_the_console_of_a_cloud_host_is_not_counted_as_a_gpu_by_default(run):
     host = cloud()
     want = {"name": "all", "memory_mib": 256 * 1024, "vcpus": 80, "gpus": {"count": 8}, "huge_page_mib": 0}
     result = run(topology=host.to_dict(), domains=[want])
@@ -177,7 +177,7 @@ def test_a_host_that_is_not_x86_64_is_refused_and_nothing_written(run, tmp_path)
 
 
 @pytest.mark.parametrize(("vendor", "said"), [(None, True), ("IBM/S390", True), ("AuthenticAMD", False)])
-def test_a_recording_without_the_architecture_is_planned_as_x86_64_and_that_is_said(run, vendor, said):
+def test_a_plan_notes_that_it_assumes_x86_64_if_the_architecture_is_unknown(run, vendor, said):
     host = lab()
     host.cpu.architecture, host.cpu.vendor = None, vendor
     notes = run(topology=host.to_dict(), domains=[request()])["domains"][0]["plan"]["notes"]
@@ -187,7 +187,7 @@ def test_a_recording_without_the_architecture_is_planned_as_x86_64_and_that_is_s
     assert (text in notes) == said
 
 
-def test_a_plan_that_fails_its_trial_is_not_written(run, tmp_path, monkeypatch):
+def test_a_plan_that_fails_its_boot_trial_is_not_written(run, tmp_path, monkeypatch):
     """A missing QEMU is the simplest failure of a trial."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -198,7 +198,7 @@ def test_a_plan_that_fails_its_trial_is_not_written(run, tmp_path, monkeypatch):
     assert run(**given)["changed"]
 
 
-def test_a_recording_that_is_given_to_others_plans_as_the_host_does(run, tmp_path):
+def test_the_plan_from_a_written_recording_equals_the_plan_from_the_host(run, tmp_path):
     host = lab()
     host.function("0000:14:00.0").interfaces = {"net": ["enx0c42a1d5f3e7"], "rdma": ["rocex0c42a10300d5f3e7"]}
     (tmp_path / "recording.json").write_text(write_recording(host))
@@ -208,7 +208,7 @@ def test_a_recording_that_is_given_to_others_plans_as_the_host_does(run, tmp_pat
     assert recorded["tree"] == live["tree"]
 
 
-def test_a_silent_loss_is_a_warning_that_names_host_and_virtual_machine(run):
+def test_a_finding_is_a_warning_that_names_host_and_virtual_machine(run):
     result = run(recording=str(RECORDINGS / "nvidia-dgx2.json"), host_name="gpu17")
     # Its recording has no config space, so nothing is said about ATS.
     assert [item["what"] for item in result["findings"]] == ["the host's physical address bits are not known"]
@@ -221,7 +221,7 @@ def test_a_silent_loss_is_a_warning_that_names_host_and_virtual_machine(run):
     assert [match[1] for match in ports if match] == []
 
 
-def test_what_stays_free_is_told(run):
+def test_the_devices_that_remain_free_are_listed(run):
     small = {"name": "small", "gpus": {"count": 2}, "memory_mib": 1024, "vcpus": 1}
     tree = run(recording=str(RECORDINGS / "nvidia-dgx2.json"), domains=[small])["tree"]
     (free,) = [line for line in tree if line.startswith("stays free:")]
@@ -232,14 +232,14 @@ def test_what_stays_free_is_told(run):
     assert not any(address in free for address in taken)
 
 
-def test_what_is_no_recording_is_said_with_the_hosts_name(run, tmp_path):
+def test_the_error_of_an_invalid_recording_names_the_host_and_the_file(run, tmp_path):
     (tmp_path / "broken.json").write_text('{"format": "sailloft-topology/1", "numa_')
     result = run(recording=str(tmp_path / "broken.json"), host_name="gpu17")
     assert result["failed"]
     assert result["msg"].startswith(f"gpu17: {tmp_path}/broken.json")
 
 
-def test_what_was_left_out_of_a_recording_is_a_warning(run, tmp_path):
+def test_a_note_of_a_recording_is_a_warning(run, tmp_path):
     recorded = json.loads((RECORDINGS / "emulated-gpu-server.json").read_text())
     recorded["topology"]["notes"] = ["a device is left out"]
     path = tmp_path / "noted.json"
@@ -257,7 +257,7 @@ def play(name, *arguments):
     return output
 
 
-def test_the_playbook_plan(tmp_path):
+def test_the_playbook_plan_writes_a_plan_once(tmp_path):
     folder = tmp_path / "plans"
     recorded = RECORDINGS / "emulated-gpu-server.json"
     given = [f"--extra-vars=recording={recorded}", f"--extra-vars=plans_path={folder}"]
@@ -284,7 +284,7 @@ def test_the_playbook_plan_shows_warnings(tmp_path):
     )
 
 
-def test_a_plan_is_written_below_plans_path_whatever_the_recording_is_called(tmp_path):
+def test_a_plan_is_written_below_plans_path_for_any_name_of_the_recording(tmp_path):
     recorded = (RECORDINGS / "emulated-gpu-server.json").read_bytes()
     tree = tmp_path / "tree"
     tree.mkdir()
@@ -299,7 +299,7 @@ def test_a_plan_is_written_below_plans_path_whatever_the_recording_is_called(tmp
         shutil.rmtree(plans)
 
 
-def test_a_plan_of_a_directory_is_named_for_it(tmp_path):
+def test_a_plan_of_a_directory_has_the_name_of_the_directory(tmp_path):
     machine = tmp_path / "gpu17"
     (machine / "sys/devices/system/cpu").mkdir(parents=True)
     for given in (f"{machine}/", f"{machine}/sys/.."):
@@ -308,7 +308,7 @@ def test_a_plan_of_a_directory_is_named_for_it(tmp_path):
         assert f"gpu17: {given.rstrip('/')}/" in output
 
 
-def test_the_playbook_record(tmp_path):
+def test_the_playbook_record_writes_a_recording_once(tmp_path):
     folder = tmp_path / "recordings"
     # The test records a recorded machine, because this machine's memory may change during the test.
     recorded = RECORDINGS / "emulated-gpu-server.json"
@@ -322,7 +322,7 @@ def test_the_playbook_record(tmp_path):
     assert "changed=0 " in play("record", *given)
 
 
-def test_the_playbook_record_reads_the_machine_itself(tmp_path):
+def test_the_playbook_record_reads_the_live_machine_by_default(tmp_path):
     given = ["-ihere,", "-clocal", f"-eansible_python_interpreter={sys.executable}", f"-erecordings_path={tmp_path}"]
     play("record", *given)
     assert read_recording(str(tmp_path / "here.json")).source == "sysfs"
@@ -335,7 +335,7 @@ def test_the_playbook_record_reads_the_machine_itself(tmp_path):
         ({"path": "/dev/null/plans"}, "Not a directory; give a directory that you own"),
     ],
 )
-def test_what_cannot_be_written_is_one_error_and_leaves_nothing(run, tmp_path, monkeypatch, given, said):
+def test_an_invalid_or_unwritable_path_is_refused_and_leaves_no_files(run, tmp_path, monkeypatch, given, said):
     monkeypatch.chdir(tmp_path)
     result = run(recording=str(RECORDINGS / "emulated-gpu-server.json"), **given)
     assert result["failed"]

@@ -66,7 +66,7 @@ def test_a_proof_is_written_once_and_the_second_run_changes_nothing(run, tmp_pat
     assert contents(folder) == written
 
 
-def test_check_mode_writes_nothing_and_says_what_would_be(run, tmp_path):
+def test_check_mode_writes_nothing_and_predicts_the_change(run, tmp_path):
     folder = tmp_path / "proofs"
     assert run({**arguments(folder), "_ansible_check_mode": True})["changed"] is True
     assert not folder.exists()
@@ -74,7 +74,7 @@ def test_check_mode_writes_nothing_and_says_what_would_be(run, tmp_path):
     assert run({**arguments(folder), "_ansible_check_mode": True})["changed"] is False
 
 
-def test_a_claim_that_fails_fails_the_module_after_the_proof_is_written(run, tmp_path):
+def test_a_failed_claim_fails_the_module_after_the_proof_is_written(run, tmp_path):
     guest = gpu_vm.guest()
     guest.function("0000:23:00.0").numa_node = None
     result = run(arguments(tmp_path, guest_topology=guest.to_dict()))
@@ -89,7 +89,7 @@ def test_a_claim_that_fails_fails_the_module_after_the_proof_is_written(run, tmp
     "missing",
     ["host_settings", "nic_firmware", "guest_topology", "guest_settings", "nccl_conf"],
 )
-def test_a_reading_that_is_missing_never_adds_a_claim_that_holds(run, tmp_path, missing):
+def test_a_missing_reading_adds_no_claim_that_holds(run, tmp_path, missing):
     whole = run(arguments(tmp_path))
     without = run({key: value for key, value in arguments(tmp_path).items() if key != missing})
     assert without["counts"]["held"] <= whole["counts"]["held"]
@@ -103,7 +103,7 @@ def test_a_domain_that_does_not_run_fails(run, tmp_path):
     assert "wanted no difference, seen it is not running: shutoff" in result["msg"]
 
 
-def test_a_diff_shows_what_became_of_the_proof(run, tmp_path):
+def test_the_diff_shows_the_previous_and_the_new_proof(run, tmp_path):
     run(arguments(tmp_path))
     result = run(arguments(tmp_path, nccl_conf="NCCL_IB_PCI_RELAXED_ORDERING=0\n"))
     (diff,) = result["diff"]
@@ -123,7 +123,7 @@ def test_a_diff_shows_what_became_of_the_proof(run, tmp_path):
         ({"nic_firmware": {"failed": True}}, "not a result of nic_firmware"),
     ],
 )
-def test_bad_input_is_one_error_and_writes_nothing(run, tmp_path, changes, message):
+def test_invalid_input_gives_one_error_and_writes_nothing(run, tmp_path, changes, message):
     folder = tmp_path / "proofs"
     result = run(arguments(folder, **changes))
     assert result["failed"] is True
@@ -131,21 +131,21 @@ def test_bad_input_is_one_error_and_writes_nothing(run, tmp_path, changes, messa
     assert not folder.exists()
 
 
-def test_a_plan_of_another_host_names_the_device(run, tmp_path):
+def test_the_error_of_a_plan_of_another_host_names_the_missing_device(run, tmp_path):
     host = gpu_vm.host()
     host.functions = [item for item in host.functions if item.address != "0000:13:00.0"]
     result = run(arguments(tmp_path / "proofs", host_topology=host.to_dict()))
     assert result["msg"] == "vm1: no PCI function 0000:13:00.0 on this host; read the host again"
 
 
-def test_a_folder_that_cannot_be_written_is_one_error(run, tmp_path):
+def test_an_unwritable_folder_gives_one_error(run, tmp_path):
     (tmp_path / "proofs").write_text("a file")
     result = run(arguments(tmp_path / "proofs"))
     assert result["failed"] is True
     assert "give a directory that you own" in result["msg"]
 
 
-def test_without_a_plan_the_drift_says_why(run, tmp_path):
+def test_the_error_of_a_missing_plan_contains_the_drift(run, tmp_path):
     domain = gpu_vm.domain()
     del domain["plan"]
     domain["drift"] = [{"what": "NIC 0000:14:00.0 is gone from the host", "where": ["host"], "paths": []}]

@@ -40,7 +40,7 @@ def test_the_report_is_read(report, text, read):
         ("[]", "list indices must be integers or slices, not str"),
     ],
 )
-def test_a_damaged_report_is_told(report, text, why):
+def test_a_damaged_report_is_refused(report, text, why):
     report.write_text(text)
     with pytest.raises(ImageError) as refused:
         node_identity_info.read_report()

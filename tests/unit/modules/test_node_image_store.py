@@ -64,7 +64,7 @@ def run(capsys, store):
     return call
 
 
-def test_a_channel_goes_there_and_back(run, store):
+def test_a_channel_is_promoted_rolled_back_and_removed(run, store):
     first = run(node_image_channel, channel="stable", digest=ONE.digest)
     assert first["changed"]
     assert first["previous"] is None
@@ -98,14 +98,14 @@ def test_a_channel_goes_there_and_back(run, store):
         ({"store": "/nowhere", "digest": "0" * 64}, "store /nowhere: not a store"),
     ],
 )
-def test_what_a_channel_is_refused(run, given, told):
+def test_an_invalid_change_of_a_channel_is_refused(run, given, told):
     run(node_image_channel, channel="stable", digest=ONE.digest)
     result = run(node_image_channel, **{"channel": "stable", **given})
     assert result["failed"]
     assert told in result["msg"]
 
 
-def test_what_a_store_has(run, store):
+def test_the_contents_of_a_store_are_listed(run, store):
     run(node_image_channel, channel="stable", digest=ONE.digest)
     result = run(node_image_store)
     assert not result["changed"]
@@ -128,7 +128,7 @@ def test_what_a_store_has(run, store):
     assert result["missing"] == []
 
 
-def test_damage_is_told(run, store):
+def test_damaged_and_missing_images_are_reported(run, store):
     run(node_image_channel, channel="stable", digest=ONE.digest)
     shutil.rmtree(store.place("images", ONE.digest))
     os.remove(store.place("blobs", TWO.manifest.layers[1].sha256))
@@ -140,7 +140,7 @@ def test_damage_is_told(run, store):
     assert "its manifest was changed" in rows[THREE.digest]["problem"]
 
 
-def test_what_nothing_names_goes(run, store):
+def test_unreferenced_images_are_removed(run, store):
     run(node_image_channel, channel="stable", digest=ONE.digest)
     result = run(node_image_store, collected=True, history=1, keep=[])
     assert result["changed"]
@@ -151,7 +151,7 @@ def test_what_nothing_names_goes(run, store):
     assert not run(node_image_store, collected=True, history=1)["changed"]
 
 
-def test_what_nodes_run_stays(run):
+def test_images_that_nodes_run_are_kept(run):
     assert not run(node_image_store, collected=True, keep=[ONE.digest, TWO.digest])["changed"]
     result = run(node_image_store, collected=True, keep=["x"])
     assert "keep: 'x' is not a digest" in result["msg"]

@@ -51,7 +51,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
 
 
-def test_rendered_and_returned(run):
+def test_configurations_are_returned_without_a_path(run):
     result = run()
     assert not result["changed"]
     assert list(result["rendered"]) == ["leaf1", "leaf2"]
@@ -59,7 +59,7 @@ def test_rendered_and_returned(run):
     assert seen.ports["swp1"].queues[3].ecn.minimum_bytes == 600_000
 
 
-def test_rendered_into_a_folder(run, tmp_path):
+def test_configurations_are_written_to_a_folder_once(run, tmp_path):
     folder = tmp_path / "configs" / "vela"
     given = {"path": str(folder), "_ansible_diff": True}
     asked = run(**given, _ansible_check_mode=True)
@@ -85,7 +85,7 @@ def written_at(path: Path) -> tuple[int, int]:
     return there.st_ino, there.st_mtime_ns
 
 
-def test_only_what_differs_is_written(run, tmp_path):
+def test_only_differing_files_are_written(run, tmp_path):
     run(path=str(tmp_path))
     (tmp_path / "leaf2.plain").write_text("edited")
     (tmp_path / "notes").write_text("mine")
@@ -97,7 +97,7 @@ def test_only_what_differs_is_written(run, tmp_path):
     assert (tmp_path / "notes").read_text() == "mine"
 
 
-def test_nothing_is_written_where_one_switch_is_refused(run, tmp_path):
+def test_nothing_is_written_if_one_switch_is_refused(run, tmp_path):
     bad = {**SWITCHES, "leaf3": {"system": "plain", "asic": "none", "ports": {"swp1": {"speed_gbit_s": 400}}}}
     result = run(switches=bad, path=str(tmp_path / "configs"))
     assert result["failed"]
@@ -106,26 +106,26 @@ def test_nothing_is_written_where_one_switch_is_refused(run, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../leaf3", "a/b", ".leaf", ""])
-def test_a_name_that_is_no_files(run, tmp_path, name):
+def test_a_switch_name_that_is_not_a_valid_file_name_is_refused(run, tmp_path, name):
     bad = {name: {"system": "plain", "asic": "spectrum4", "ports": {"swp1": {"speed_gbit_s": 400, "cable_m": 5}}}}
     result = run(switches=bad, path=str(tmp_path / "configs"))
     assert result["msg"] == f"switch {name}: the name is not a valid file name; use letters, digits, '.', '_' and '-'"
 
 
-def test_a_folder_that_cannot_be_written(run, tmp_path):
+def test_an_unwritable_folder_is_reported(run, tmp_path):
     (tmp_path / "file").write_text("")
     said = run(path=str(tmp_path / "file"))["msg"]
     assert re.fullmatch(rf"cannot (read|write) {tmp_path}/file(/leaf1\.\w+)?: .*", said), said
 
 
-def test_policy_hosts_and_asics_are_heeded(run):
+def test_the_options_policy_hosts_and_asics_are_used(run):
     assert run(policy={"classes": {}})["msg"].startswith("roce_policy: classes is not")
     assert "host gpu-leaf1, is not in the inventory" in run(hosts={})["msg"]
     assert run(hosts={"gpu-leaf1": {"mlx5_0": {}}, "gpu-leaf2": {"mlx5_0": {}}})["rendered"]
     assert run(asics={"own": {}})["msg"].startswith("roce_asics: own: source is missing")
 
 
-def test_parsed(run):
+def test_a_running_configuration_is_parsed(run):
     running = run()["rendered"]
     given = {"state": "parsed", "switches": {"leaf1": {"system": "plain"}}}
     found = run(**given, running={"leaf1": running["leaf1"]})["parsed"]
@@ -151,11 +151,11 @@ def test_parsed(run):
         ({"state": "compared", "running": {"leaf9": "{}"}}, "switch leaf9: it is in running, but not in switches"),
     ],
 )
-def test_refused(run, given, message):
+def test_invalid_options_are_refused(run, given, message):
     assert message in run(**given)["msg"]
 
 
-def test_compared(run):
+def test_a_running_configuration_is_compared_with_the_wanted_one(run):
     running = run()["rendered"]
     same = run(state="compared", running=running)
     assert (same["as_wanted"], same["differences"]) == (True, {"leaf1": [], "leaf2": []})
@@ -175,7 +175,7 @@ def test_compared(run):
     }
 
 
-def test_the_filters():
+def test_the_filters_return_switches_and_hosts_from_hostvars():
     switches_of = roce_switches.FilterModule().filters()["roce_switches"]
     variables = {f"roce_switch_{name}": value for name, value in SWITCHES["leaf1"].items()}
     hostvars = {"leaf1": {**variables, "other": 1}, "leaf2": {"roce_switch_headroom": None}}
@@ -187,7 +187,7 @@ def test_the_filters():
 
 
 @pytest.mark.parametrize("system", sorted(SYSTEMS))
-def test_what_each_system_renders_is_what_it_reads(run, system):
+def test_each_rendered_configuration_is_read_back_without_differences(run, system):
     """A rendered switch, compared with itself, has no differences: with the reference policy and with two classes."""
     down, up = PORTS[system]
     ports = {down: {"speed_gbit_s": 400, "cable_m": 3}, up: {"speed_gbit_s": 400, "cable_m": 30}}
@@ -202,7 +202,7 @@ def test_what_each_system_renders_is_what_it_reads(run, system):
 
 
 @pytest.mark.skipif("sonic" not in SYSTEMS, reason="the example's switches run SONiC")
-def test_the_playbook_on_the_example(tmp_path):
+def test_the_playbook_renders_all_switches_of_the_example_once(tmp_path):
     command = [
         Path(sys.executable).parent / "ansible-playbook",
         "-i",

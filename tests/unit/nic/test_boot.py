@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.nic import boot, en
 # After a reboot
 
 
-def test_the_unit_comes_before_workloads_and_its_code_is_whole(host):
+def test_the_unit_starts_before_workloads_with_the_saved_settings(host):
     wanted = ensure.settings({}, {"mlx5_0": NIC}, None)
     system = host()
     done = at_boot.ensure(system, persistence.SERVICE, wanted, python="/usr/bin/python3")
@@ -29,7 +29,7 @@ def test_the_unit_comes_before_workloads_and_its_code_is_whole(host):
     assert json.loads(system.read(persistence.SERVICE.settings)) == wanted
 
 
-def test_a_boot_does_what_the_module_did_and_waits_for_a_late_driver(host):
+def test_a_boot_applies_the_settings_and_waits_for_a_driver_that_loads_late(host):
     system, waited, said = host(), [], []
     wanted = ensure.settings({}, {"mlx5_0": NIC}, None)
     late = system.dcb.pop("ens1np0")
@@ -45,14 +45,14 @@ def test_a_boot_does_what_the_module_did_and_waits_for_a_late_driver(host):
     assert not ensure.ensure(system, wanted).changed
 
 
-def test_a_boot_without_the_nic_says_so_after_a_minute(host):
+def test_a_boot_without_the_nic_fails_after_one_minute(host):
     wanted = ensure.settings({}, {"mlx5_7": {}}, None)
     waited = []
     assert "mlx5_7: no such RDMA device" in boot.apply(host(), wanted, print, waited.append)
     assert sum(waited) == 60
 
 
-def test_a_boot_that_fails_says_why_on_stderr(tmp_path, monkeypatch, capsys):
+def test_a_failed_boot_prints_the_reason_to_stderr(tmp_path, monkeypatch, capsys):
     """The boot program runs on this machine, which has no such device."""
     monkeypatch.setattr(boot, "PATIENCE_SECONDS", boot.PAUSE_SECONDS)  # one try
     saved = tmp_path / "roce_host.json"
@@ -65,7 +65,7 @@ def test_a_boot_that_fails_says_why_on_stderr(tmp_path, monkeypatch, capsys):
     assert err.startswith("mlx5_7: no such RDMA device on this host; ")
 
 
-def test_a_boot_tells_what_it_changed(host, monkeypatch, capsys):
+def test_a_boot_prints_its_changes(host, monkeypatch, capsys):
     system = host()
     monkeypatch.setattr(boot, "System", lambda: system)
     system.put(persistence.SERVICE.settings, json.dumps(ensure.settings({}, {"mlx5_0": NIC}, None)))
@@ -77,7 +77,7 @@ def test_a_boot_tells_what_it_changed(host, monkeypatch, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_folder_of_rdma_cm_goes_again_where_reading_made_it(host):
+def test_the_folder_of_rdma_cm_is_removed_if_reading_created_it(host):
     system = host()
     mine = "/sys/kernel/config/rdma_cm/mlx5_9"
     with read.connections(system, "mlx5_9") as path:
@@ -90,7 +90,7 @@ def test_the_folder_of_rdma_cm_goes_again_where_reading_made_it(host):
     assert system.exists(mine)
 
 
-def test_what_no_reading_made_is_not_brought_back(host):
+def test_restoring_an_invalid_reading_is_refused(host):
     system = host()
     bad = {"mlx5_0": {"name": "mlx5_0", "interface": "ens1np0", "priority_to_class": [1]}}
     with pytest.raises(HostError) as refused:
@@ -103,7 +103,7 @@ def test_what_no_reading_made_is_not_brought_back(host):
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_what_no_tool_sets_any_more_is_not_brought_back(host, check):
+def test_restoring_without_a_dcb_tool_is_refused(host, check):
     system = host()
     before = {"mlx5_0": ensure.shown(read.read(system, ["mlx5_0"])["mlx5_0"])}
     system.tools = set()
@@ -117,7 +117,7 @@ def test_what_no_tool_sets_any_more_is_not_brought_back(host, check):
     assert system.effects == []
 
 
-def test_what_was_saved_for_the_boot_is_brought_back_or_goes(host, monkeypatch):
+def test_saved_settings_for_the_boot_are_read_and_removed(host, monkeypatch):
     system = host()
     ran = []
     monkeypatch.setattr(system, "run", lambda argv, stdin=None: ran.append(argv) or "")

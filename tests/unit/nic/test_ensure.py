@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, read
 
 
-def test_the_reference_policy_on_the_vendors_driver(host):
+def test_the_reference_policy_is_applied_with_the_vendor_driver(host):
     system = host()
     predicted = bring(system, check=True)
     assert system.effects == []
@@ -42,7 +42,7 @@ def test_the_reference_policy_on_the_vendors_driver(host):
     assert (again.changed, system.effects, again.before) == (False, [], {})
 
 
-def test_the_difference_is_one_that_a_person_reads(host):
+def test_changes_are_listed_by_priority_and_queue(host):
     after = bring(host(), check=True).after
     assert after["mlx5_0 dscp_to_priority"] == {
         "priority 0": "DSCP 0-25,27-47,49-63",
@@ -54,7 +54,7 @@ def test_the_difference_is_one_that_a_person_reads(host):
     assert after["mlx5_0 queues"] == {str(at): queue for at, queue in enumerate(queues)}
 
 
-def test_pfc_comes_last_and_goes_first(host):
+def test_pfc_is_turned_on_last_and_turned_off_first(host):
     system = host()
     bring(system)
     assert system.effects[-1].startswith("dcb pfc set dev ens1np0 prio-pfc")
@@ -66,7 +66,7 @@ def test_pfc_comes_last_and_goes_first(host):
     assert bring(system, policy=LOSSY).changed is False
 
 
-def test_moving_the_lossless_priority_goes_by_way_of_none(host):
+def test_pfc_is_off_while_the_lossless_priority_changes(host):
     system = host()
     bring(system, {"mlx5_0": {}})
     del system.effects[:]
@@ -78,7 +78,7 @@ def test_moving_the_lossless_priority_goes_by_way_of_none(host):
     assert "4:on" in pfc[1]
 
 
-def test_the_same_on_two_nics(host):
+def test_a_policy_is_applied_to_two_nics(host):
     system, both = host(), {"mlx5_0": {}, "mlx5_1": {}}
     bring(system, both)
     assert bring(system, both, {"classes": {"roce": {"traffic_class": 4}}}).changed
@@ -87,7 +87,7 @@ def test_the_same_on_two_nics(host):
     assert not bring(system, both).changed
 
 
-def test_a_mapping_that_somebody_added_is_replaced(host):
+def test_a_foreign_dscp_mapping_is_replaced(host):
     system = host()
     bring(system)
     system.dcb["ens1np0"].app.append([26, 5])
@@ -98,7 +98,7 @@ def test_a_mapping_that_somebody_added_is_replaced(host):
     assert not any("app add" in effect for effect in system.effects)
 
 
-def test_the_kernels_own_driver_has_less_and_says_so(host):
+def test_settings_that_the_upstream_driver_lacks_are_reported(host):
     system = host("mlx5-upstream")
     system.put("/sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/np_cnp_dscp", "4\n")
     outcome = bring(system)
@@ -110,7 +110,7 @@ def test_the_kernels_own_driver_has_less_and_says_so(host):
     assert system.read("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos") == "106"
 
 
-def test_a_vf_gets_what_is_its_own(host):
+def test_a_vf_gets_only_the_settings_that_a_vf_has(host):
     system = host("mlx5-upstream")
     outcome = bring(system, {"mlx5_2": {}, "mlx5_0": {}})
     vf = outcome.facts["nics"]["mlx5_2"]
@@ -135,7 +135,7 @@ def test_a_vf_whose_physical_function_does_not_trust_dscp_is_refused(host):
     assert list(bring(system, {"mlx5_2": {}}).after) == ["mlx5_2 cm_tos", "mlx5_2 ip_mtu_bytes"]
 
 
-def test_a_device_whose_interface_a_container_has_is_left_out(host):
+def test_a_device_with_its_interface_in_a_container_is_left_out(host):
     system = host("mlx5-upstream")
     Path(system.path("/sys/class/net/ens1v0")).unlink()
     found, left_out = read.names(system)
@@ -145,21 +145,21 @@ def test_a_device_whose_interface_a_container_has_is_left_out(host):
         read.read(system, ["mlx5_2"])
 
 
-def test_a_guests_vf_is_known_by_its_device_id(host):
+def test_a_vf_in_a_guest_is_recognized_by_its_device_id(host):
     outcome = bring(host("mlx5-guest"), {"mlx5_0": {}})
     nic = outcome.facts["nics"]["mlx5_0"]
     assert (nic["is_vf"], nic["may_mark"], nic["cm_tos"]) == (True, None, 106)
     assert list(outcome.after) == ["mlx5_0 cm_tos", "mlx5_0 ip_mtu_bytes"]
 
 
-def test_software_roce(host):
+def test_a_policy_is_applied_to_software_roce(host):
     outcome = bring(host("rxe"), {"rxe0": {}})
     nic = outcome.facts["nics"]["rxe0"]
     assert (nic["interface"], nic["trust"], nic["cm_tos"]) == ("dcb0", "dscp", 106)
     assert set(outcome.facts["cannot"]["rxe0"]) == {"notification", "reaction", "cnp_dscp", "forced_tos"}
 
 
-def test_two_classes_leave_the_choice_to_the_applications(host):
+def test_no_tos_is_forced_with_two_classes(host):
     policy = {
         "classes": {
             "storage": {"dscp": 18, "traffic_class": 2, "bandwidth_percent": 20},
@@ -179,7 +179,7 @@ def test_two_classes_leave_the_choice_to_the_applications(host):
     assert ensure.settings(policy, {"mlx5_0": {}}, None)["rdma_class"] == "storage"
 
 
-def test_firmware_that_runs_dcbx_and_a_willing_interface_give_it_up(host):
+def test_dcbx_is_taken_over_from_firmware_and_willing_interfaces(host):
     system = host()
     system.dcb["ens1np0"].dcbx = {"lld_managed": True, "ieee": True}
     system.dcb["ens1np0"].ets["willing"] = True
@@ -193,7 +193,7 @@ def test_firmware_that_runs_dcbx_and_a_willing_interface_give_it_up(host):
 # mlnx_qos
 
 
-def test_mlnx_qos_is_used_where_dcb_is_not_installed(host):
+def test_mlnx_qos_is_used_if_dcb_is_not_installed(host):
     system = host()
     system.tools = {"mlnx_qos"}
     system.mlnx_qos = (Path(__file__).parents[2] / "recordings/nics/mlnx_qos.txt").read_text()
@@ -229,7 +229,7 @@ def test_mlnx_qos_is_used_where_dcb_is_not_installed(host):
     assert on == [["mlnx_qos", "-i", "ens1np0", "-f", "0,0,0,1,0,0,0,0", "--cable_len", "5"]]
 
 
-def test_mlnx_qos_with_garbage(host):
+def test_invalid_output_of_mlnx_qos_is_refused(host):
     system = host()
     system.tools = {"mlnx_qos"}
     system.mlnx_qos = "Interface name is required\n"
@@ -259,7 +259,7 @@ def test_any_policy_holds_after_one_run(host, policy):
 # Stages of a fabric's rollout
 
 
-def test_the_stages_end_where_the_whole_does_and_pause_nothing_before(host):
+def test_each_stage_changes_only_its_settings_and_pfc_is_turned_on_last(host):
     system = host()
     wanted = ensure.settings({}, {"mlx5_0": NIC}, None)
     assert not ensure.ensure(system, wanted, stage="less_pfc").changed
@@ -277,7 +277,7 @@ def test_the_stages_end_where_the_whole_does_and_pause_nothing_before(host):
 
 
 @pytest.mark.parametrize("recording", ["mlx5-vendor", "mlx5-upstream"])
-def test_what_was_there_is_brought_back(host, recording):
+def test_earlier_settings_are_restored(host, recording):
     system = host(recording)
     bring(system, policy=LOSSY)
     before = {name: ensure.shown(one) for name, one in read.read(system, ["mlx5_0"]).items()}

@@ -13,20 +13,20 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 # Buffers
 
 
-def test_the_drivers_formula():
+def test_xoff_bytes_match_the_formula_of_the_driver():
     # 400 Gbit/s, 5 m, MTU 9216: (301 + 2.16 * 5) * 400 + 2.72 * 9216; the driver truncates fractions.
     assert buffers.xoff_bytes(400, 5, 9216) == (301 + 10) * 400 + 25067
     # The driver computes with at least 40 Gbit/s.
     assert buffers.xoff_bytes(10, 5, 9216) == buffers.xoff_bytes(40, 5, 9216)
 
 
-def test_buffers_are_the_drivers_where_no_cable_is_given(host):
+def test_buffers_are_left_to_the_driver_if_no_cable_is_given(host):
     system = host()
     bring(system, {"mlx5_0": {"speed_gbit_s": 400}})
     assert system.dcb["ens1np0"].buffer["prio_buffer"] == [0] * 8
 
 
-def test_each_lossless_priority_has_a_buffer_and_the_rest_keeps_its_own(host):
+def test_each_lossless_priority_gets_a_buffer_and_other_buffers_are_kept(host):
     system = host()
     bring(system)
     need = buffers.lossless_bytes(400, 5, 9000)
@@ -36,7 +36,7 @@ def test_each_lossless_priority_has_a_buffer_and_the_rest_keeps_its_own(host):
     assert system.dcb["ens1np0"].pfc["delay"] == 5
 
 
-def test_a_full_port_gives_from_the_others(host):
+def test_other_buffers_are_reduced_if_the_port_is_full(host):
     system = host()
     system.dcb["ens1np0"].buffer["total_size"] = 262016
     bring(system)
@@ -46,7 +46,7 @@ def test_a_full_port_gives_from_the_others(host):
     assert not bring(system).changed
 
 
-def test_a_port_too_small_is_refused(host):
+def test_a_port_with_too_small_a_buffer_is_refused(host):
     system = host()
     system.dcb["ens1np0"].buffer["total_size"] = 160000
     with pytest.raises(HostError, match=r"at 400 Gbit/s over 5 m needs a buffer of \d+ bytes.*leave cable_m out"):

@@ -29,7 +29,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.nic import read
         ({"mlx5_0": [400]}, "not a dictionary"),
     ],
 )
-def test_bad_nics_are_refused_before_anything_is_touched(host, nics, message):
+def test_invalid_nics_are_refused_before_anything_is_changed(host, nics, message):
     system = host("mlx5-upstream")
     with pytest.raises(HostError, match=message):
         bring(system, nics)
@@ -53,7 +53,7 @@ def test_an_unknown_class_is_refused(host):
         (lambda dcb: setattr(dcb, "pfc", "[]"), "it printed no JSON object"),
     ],
 )
-def test_a_driver_that_cannot_and_garbage_are_refused(host, arrange, message):
+def test_insufficient_drivers_and_invalid_output_are_refused(host, arrange, message):
     system = host()
     arrange(system.dcb["ens2np0"])
     with pytest.raises(HostError, match=message):
@@ -61,7 +61,7 @@ def test_a_driver_that_cannot_and_garbage_are_refused(host, arrange, message):
     assert system.effects == []  # not even on the NIC before it
 
 
-def test_lossless_without_pfc_is_refused_and_lossy_is_not(host):
+def test_a_driver_without_pfc_is_refused_only_for_a_lossless_policy(host):
     system = host()
     system.refused["no pfc"] = ""
     with pytest.raises(HostError, match=r"mlx5_0 \(ens1np0\): it cannot have pfc: its driver has no such part of DCB"):
@@ -71,7 +71,7 @@ def test_lossless_without_pfc_is_refused_and_lossy_is_not(host):
     assert not bring(system, policy=LOSSY).changed
 
 
-def test_a_lossless_priority_that_the_driver_refuses_names_what_was_done(host):
+def test_refused_pfc_is_reported_with_the_settings_that_were_changed_before(host):
     system = host()
     system.refused["pfc"] = "Unknown error 234"  # the kernel's -22 as a byte
     with pytest.raises(HostError) as caught:
@@ -84,7 +84,7 @@ def test_a_lossless_priority_that_the_driver_refuses_names_what_was_done(host):
 
 
 @pytest.mark.parametrize(("forgets", "field"), [("ets", "priority_to_class"), ("/cnp_dscp", "cnp_dscp")])
-def test_what_the_driver_does_not_keep_is_told(host, forgets, field):
+def test_a_setting_that_the_driver_does_not_keep_is_an_error(host, forgets, field):
     system = host()
     system.put("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", "4\n")
     system.forgets.add(forgets)
@@ -92,7 +92,7 @@ def test_what_the_driver_does_not_keep_is_told(host, forgets, field):
         bring(system)
 
 
-def test_pfc_stays_off_where_the_driver_refused_its_buffer_without_a_word(host):
+def test_pfc_remains_off_if_the_driver_silently_ignores_the_buffer(host):
     system = host()
     system.forgets.add("buffer")
     with pytest.raises(HostError, match=r"given priority_to_buffer, but did not keep it.*set so far: mlx5_0 ip_mtu"):
@@ -100,21 +100,21 @@ def test_pfc_stays_off_where_the_driver_refused_its_buffer_without_a_word(host):
     assert system.dcb["ens1np0"].pfc["prio_pfc"] == [False] * 8
 
 
-def test_without_any_tool(host):
+def test_a_host_without_a_dcb_tool_is_refused(host):
     system = host()
     system.tools = set()
     with pytest.raises(HostError, match=r"cannot have trust: neither dcb \(package iproute2\) nor mlnx_qos is install"):
         bring(system)
 
 
-def test_a_kernels_file_with_garbage(host):
+def test_an_invalid_value_in_a_kernel_file_is_refused(host):
     system = host()
     system.put("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", "forty-eight\n")
     with pytest.raises(HostError, match=r"cnp_dscp holds 'forty-eight', which is not a number"):
         bring(system)
 
 
-def test_without_rdma_cm_its_module_is_loaded_first(host, monkeypatch):
+def test_the_rdma_cm_module_is_loaded_if_it_is_missing(host, monkeypatch):
     system = host()
     place = Path(system.path("/sys/kernel/config/rdma_cm"))
     shutil.rmtree(place)
@@ -135,7 +135,7 @@ def test_without_rdma_cm_its_module_is_loaded_first(host, monkeypatch):
 
 
 @pytest.mark.parametrize("tool", ["dcb", "mlnx_qos"])
-def test_a_tool_that_fails_is_not_taken_for_one_that_is_missing(host, monkeypatch, tool):
+def test_a_failing_tool_is_not_reported_as_missing(host, monkeypatch, tool):
     system = host()
     system.tools = {tool}
     run = system.run
@@ -160,7 +160,7 @@ def test_an_interface_without_an_mtu_is_refused(host):
     assert system.effects == []
 
 
-def test_a_driver_without_dcb_is_told_from_a_missing_tool(host):
+def test_a_driver_without_dcb_is_distinguished_from_a_missing_tool(host):
     system = host()
     del system.dcb["ens1np0"]
     with pytest.raises(HostError, match=r"cannot have trust: its driver has no DCB"):

@@ -14,7 +14,7 @@ def parsed(parse, data: bytearray):
     return parse(ConfigSpace.of_bytes(bytes(data)))
 
 
-def test_express(endpoint):
+def test_the_express_capability_is_read(endpoint):
     express = parsed(capabilities.express, endpoint)
     assert (express.offset, express.version, express.port_type) == (0x60, 2, 0)
     assert (express.max_payload_supported_bytes, express.max_payload_bytes) == (512, 256)
@@ -26,24 +26,24 @@ def test_express(endpoint):
 
 
 @pytest.mark.parametrize("code", range(8))
-def test_every_read_request_code(endpoint, code):
+def test_every_max_read_request_code_is_decoded(endpoint, code):
     endpoint[0x69] = code << 4 | 0x09
     sizes = {0: 128, 1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096, 6: None, 7: None}
     assert parsed(capabilities.express, endpoint).max_read_request_bytes == sizes[code]
 
 
-def test_relaxed_ordering_off(endpoint):
+def test_disabled_relaxed_ordering_is_read(endpoint):
     endpoint[0x68] &= ~0x10
     assert parsed(capabilities.express, endpoint).relaxed_ordering is False
 
 
 @pytest.mark.parametrize("port_type", [0x9, 0xA])
-def test_inside_the_root_complex_there_is_no_link(endpoint, port_type):
+def test_a_device_inside_the_root_complex_has_no_link(endpoint, port_type):
     endpoint[0x62] = port_type << 4 | 2
     assert parsed(capabilities.express, endpoint).link is None
 
 
-def test_the_speed_vector_is_above_the_old_number(endpoint):
+def test_the_speed_vector_takes_precedence_over_the_older_speed_number(endpoint):
     endpoint[0x8C] = 0x1E  # up to 16 GT/s
     assert parsed(capabilities.express, endpoint).link.max_speed_gt_s == 16.0
     endpoint[0x8C] = 0
@@ -53,14 +53,14 @@ def test_the_speed_vector_is_above_the_old_number(endpoint):
 @pytest.mark.parametrize(
     ("code", "speed_gt_s"), [(1, 2.5), (2, 5.0), (3, 8.0), (4, 16.0), (5, 32.0), (6, 64.0), (7, None)]
 )
-def test_every_link_speed(endpoint, code, speed_gt_s):
+def test_every_link_speed_is_decoded(endpoint, code, speed_gt_s):
     endpoint[0x72] = 0x80 | code
     endpoint[0x8C] = 1 << code
     link = parsed(capabilities.express, endpoint).link
     assert (link.speed_gt_s, link.max_speed_gt_s) == (speed_gt_s, speed_gt_s)
 
 
-def test_an_unknown_link_is_none(endpoint):
+def test_unknown_link_speed_and_width_are_read_as_none(endpoint):
     endpoint[0x72:0x74] = bytes(2)
     link = parsed(capabilities.express, endpoint).link
     assert (link.speed_gt_s, link.width) == (None, None)
@@ -73,7 +73,7 @@ def test_version_1_has_no_second_registers(endpoint):
     assert express.max_read_request_bytes == 4096
 
 
-def test_express_that_does_not_fit(endpoint):
+def test_an_express_capability_that_does_not_fit_is_refused(endpoint):
     endpoint[0x41] = 0xE0
     endpoint[0xE0:0xE4] = bytes([0x10, 0x00, 0x02, 0x00])
     with pytest.raises(PciError, match=r"at 0xe0 \(version 2\) does not fit"):
@@ -81,7 +81,7 @@ def test_express_that_does_not_fit(endpoint):
 
 
 @pytest.mark.parametrize(("offset", "max_speed_gt_s"), [(0xD0, 32.0), (0xD4, 16.0)])
-def test_express_at_the_end_of_its_room(endpoint, offset, max_speed_gt_s):
+def test_an_express_capability_at_the_end_of_its_space_is_read(endpoint, offset, max_speed_gt_s):
     """At 0xd4 only Link Capabilities 2 does not fit, and the older speed number is used."""
     structure = bytes(endpoint[0x62:0x90])
     endpoint[0x41] = offset
@@ -103,14 +103,14 @@ def test_the_link_registers_may_be_the_last_of_config_space(endpoint):
     assert (express.version, express.link) == (1, LinkRegisters(16.0, 8, 32.0, 16))
 
 
-def test_a_link_that_does_not_fit(endpoint):
+def test_link_registers_that_do_not_fit_are_refused(endpoint):
     endpoint[0x41] = 0xF0
     endpoint[0xF0:0xF4] = bytes([0x10, 0x00, 0x01, 0x00])
     with pytest.raises(PciError, match="no room for its link registers"):
         parsed(capabilities.express, endpoint)
 
 
-def test_acs_and_ats(endpoint):
+def test_the_acs_and_ats_capabilities_are_read(endpoint):
     assert parsed(capabilities.acs, endpoint) == Acs(0x100, 0x5F, 0x1D)
     assert parsed(capabilities.ats, endpoint) == Ats(0x150, True, 5)
     endpoint[0x157] = 0
@@ -124,31 +124,31 @@ def test_the_bits_of_acs_are_those_of_the_specification():
     assert sum(bits) == r.PCI_ACS_BITS
 
 
-def test_sriov(endpoint):
+def test_the_sriov_capability_is_read(endpoint):
     sriov = parsed(capabilities.sriov, endpoint)
     assert (sriov.enabled, sriov.initial_vfs, sriov.total_vfs, sriov.num_vfs) == (True, 16, 16, 3)
     assert sriov.vf_device_id == 0x101E
     assert sriov.vf_bars == (VfBar(0, 0x184, "memory", 64, True), VfBar(2, 0x18C, "memory", 32, False))
 
 
-def test_a_vf_bar_of_io_has_address_bits_where_memory_has_its_type(endpoint):
+def test_the_memory_type_bits_of_an_io_vf_bar_are_address_bits(endpoint):
     endpoint[0x190:0x194] = (0xC00D).to_bytes(4, "little")
     assert parsed(capabilities.sriov, endpoint).vf_bars[2:] == (VfBar(3, 0x190, "io", 32, False),)
 
 
-def test_vf_addresses_go_on_to_the_next_bus(endpoint):
+def test_vf_addresses_continue_on_the_next_bus(endpoint):
     assert parsed(capabilities.sriov, endpoint).vf_routing_ids(0x3B00) == [0x3C00, 0x3C02, 0x3C04]
     endpoint[0x168] = 0
     assert parsed(capabilities.sriov, endpoint).vf_routing_ids(0x3B00) == []
 
 
-def test_a_vf_bar_cut_in_half(endpoint):
+def test_a_64_bit_vf_bar_without_its_upper_half_is_refused(endpoint):
     endpoint[0x198] = 0x0C
     with pytest.raises(PciError, match="VF BAR at 0x198 is 64 bits wide"):
         parsed(capabilities.sriov, endpoint)
 
 
-def test_a_capability_at_the_very_end(endpoint):
+def test_a_capability_truncated_by_the_end_of_config_space_is_refused(endpoint):
     endpoint[0x160:0x164] = ((0xFFC << 20) | 0x1_0000).to_bytes(4, "little")
     endpoint[0xFFC:0x1000] = (0x1_0010).to_bytes(4, "little")
     with pytest.raises(PciError, match="ends at 0x1000"):
@@ -167,14 +167,14 @@ LSPCI = {
 
 
 @pytest.mark.parametrize("name", LSPCI)
-def test_recorded_functions_are_what_lspci_says(recorded, name):
+def test_recorded_functions_match_the_output_of_lspci(recorded, name):
     config = recorded(name)
     express = capabilities.express(config)
     assert (express.port_type, express.link, capabilities.acs(config), capabilities.ats(config)) == LSPCI[name]
     assert (express.max_read_request_bytes, express.max_payload_bytes, express.relaxed_ordering) == (128, 128, False)
 
 
-def test_the_recorded_physical_function(recorded):
+def test_the_recorded_physical_function_is_read(recorded):
     sriov = capabilities.sriov(recorded("igb-pf"))
     assert (sriov.initial_vfs, sriov.total_vfs, sriov.num_vfs, sriov.enabled) == (8, 8, 2, True)
     # Linux had put the two VFs of 0000:15:00.0 at 15:10.0 and 15:10.2.

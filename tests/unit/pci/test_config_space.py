@@ -12,20 +12,20 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabili
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import SIZES, ConfigSpace, PciError
 
 
-def test_both_lists_are_walked(endpoint):
+def test_both_capability_lists_are_read(endpoint):
     config = ConfigSpace.of_bytes(bytes(endpoint))
     assert config.capabilities() == {0x01: 0x40, 0x10: 0x60}
     assert config.extended_capabilities() == {0x0D: 0x100, 0x0F: 0x150, 0x10: 0x160}
 
 
-def test_a_recorded_root_port(recorded):
+def test_a_recorded_root_port_is_read(recorded):
     config = recorded("root-port")
     assert config.header_type == 1
     assert config.capabilities() == {0x10: 0x54, 0x11: 0x48, 0x0D: 0x40}
     assert config.extended_capabilities() == {0x01: 0x100, 0x0D: 0x148}
 
 
-def test_the_first_of_two_capabilities_counts(endpoint):
+def test_the_first_of_two_equal_capabilities_is_used(endpoint):
     endpoint[0x61] = 0x90
     endpoint[0x90:0x92] = bytes([0x10, 0x00])
     assert ConfigSpace.of_bytes(bytes(endpoint)).capabilities()[0x10] == 0x60
@@ -37,61 +37,61 @@ def test_reserved_low_bits_of_a_pointer_are_ignored(endpoint):
     assert ConfigSpace.of_bytes(bytes(endpoint)).capabilities() == {0x01: 0x40, 0x10: 0x60}
 
 
-def test_no_list_where_the_status_register_says_so(endpoint):
+def test_there_is_no_capability_list_if_the_status_register_has_none(endpoint):
     endpoint[0x06] = 0
     assert ConfigSpace.of_bytes(bytes(endpoint)).capabilities() == {}
 
 
-def test_a_cardbus_bridge_has_its_pointer_elsewhere(endpoint):
+def test_the_capability_pointer_of_a_cardbus_bridge_is_read_at_0x14(endpoint):
     endpoint[0x0E] = 0x82  # the top bit means that it has several functions
     endpoint[0x14], endpoint[0x34] = 0x60, 0x00
     assert ConfigSpace.of_bytes(bytes(endpoint)).capabilities() == {0x10: 0x60}
 
 
-def test_a_list_that_loops(endpoint):
+def test_a_capability_list_with_a_loop_is_refused(endpoint):
     endpoint[0x61] = 0x40
     with pytest.raises(PciError, match="capability list loops at 0x40"):
         ConfigSpace.of_bytes(bytes(endpoint)).capabilities()
 
 
-def test_a_list_that_points_into_the_header(endpoint):
+def test_a_capability_list_that_points_into_the_header_is_refused(endpoint):
     endpoint[0x61] = 0x10
     with pytest.raises(PciError, match="points into the header, at 0x10"):
         ConfigSpace.of_bytes(bytes(endpoint)).capabilities()
 
 
 @pytest.mark.parametrize("target", [0x100, 0x150])
-def test_an_extended_list_that_loops(endpoint, target):
+def test_an_extended_list_with_a_loop_is_refused(endpoint, target):
     endpoint[0x160:0x164] = ((target << 20) | 0x10010).to_bytes(4, "little")
     with pytest.raises(PciError, match=f"extended capability list loops at {target:#x}"):
         ConfigSpace.of_bytes(bytes(endpoint)).extended_capabilities()
 
 
-def test_an_extended_list_that_points_below_0x100(endpoint):
+def test_an_extended_list_that_points_below_0x100_is_refused(endpoint):
     endpoint[0x160:0x164] = ((0x40 << 20) | 0x10010).to_bytes(4, "little")
     with pytest.raises(PciError, match="points below 0x100, at 0x40"):
         ConfigSpace.of_bytes(bytes(endpoint)).extended_capabilities()
 
 
-def test_a_null_capability_only_leads_on(endpoint):
+def test_a_null_capability_is_skipped(endpoint):
     endpoint[0x100:0x104] = (0x150 << 20).to_bytes(4, "little")
     assert ConfigSpace.of_bytes(bytes(endpoint)).extended_capabilities() == {0x0F: 0x150, 0x10: 0x160}
 
 
 @pytest.mark.parametrize("header", [b"\x00" * 4, b"\xff" * 4])
-def test_no_extended_list(endpoint, header):
+def test_an_empty_extended_list_has_no_capabilities(endpoint, header):
     endpoint[0x100:0x104] = header
     assert ConfigSpace.of_bytes(bytes(endpoint)).extended_capabilities() == {}
 
 
 @pytest.mark.parametrize("length", [0, 3, 63, 65, 255, 257, 4095, 4097])
-def test_truncated_config_space(endpoint, length):
+def test_config_space_of_an_invalid_size_is_refused(endpoint, length):
     with pytest.raises(PciError, match=f"of {length} bytes"):
         ConfigSpace.of_bytes(bytes(endpoint + bytes(1))[:length])
 
 
 @pytest.mark.parametrize("length", [64, 128])
-def test_without_privilege_only_the_header_is_there(endpoint, length):
+def test_config_space_that_is_read_without_privilege_has_no_capabilities(endpoint, length):
     config = ConfigSpace.of_bytes(bytes(endpoint[:length]))
     assert (config.capabilities(), config.extended_capabilities()) == ({}, {})
     assert capabilities.express(config) is None
@@ -104,12 +104,12 @@ def test_conventional_config_space_has_no_extended_list(endpoint):
     assert config.extended_capabilities() == {}
 
 
-def test_reading_beyond_the_end(endpoint):
+def test_reading_beyond_the_end_is_refused(endpoint):
     with pytest.raises(PciError, match="ends at 0x100, before the register at 0xfe"):
         ConfigSpace.of_bytes(bytes(endpoint[:256])).read(0xFE, 4)
 
 
-def test_a_device_that_is_gone(endpoint):
+def test_a_removed_device_does_not_answer(endpoint):
     assert ConfigSpace.of_bytes(bytes(endpoint)).answers
     assert not ConfigSpace.of_bytes(b"\xff" * 4096).answers
 
@@ -120,7 +120,7 @@ def test_the_last_register_can_be_read(endpoint):
     assert ConfigSpace.of_bytes(bytes(endpoint)).read(0xFFC, 4) == 0x80000000
 
 
-def test_what_is_in_memory_is_not_fetched(endpoint):
+def test_registers_in_memory_are_not_fetched(endpoint):
     def fetch(offset: int, size_bytes: int) -> bytes:
         raise AssertionError(f"{offset:#x}")
 
@@ -153,7 +153,7 @@ def test_a_short_answer_is_an_error(endpoint):
 
 
 @given(st.sampled_from(SIZES), st.randoms(use_true_random=False))
-def test_any_bytes_give_data_or_one_kind_of_error(size, random):
+def test_any_bytes_are_read_or_refused_with_a_pci_error(size, random):
     data = bytearray(random.randbytes(size))
     if random.random() < 0.8:  # so that most lists are walked, not rejected at once
         data[0x06] |= 0x10

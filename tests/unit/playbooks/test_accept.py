@@ -103,7 +103,7 @@ class Site:
         return json.loads((self.folder / f"proofs/acceptance-{name}.json").read_text())
 
 
-def test_without_tools_nothing_is_measured_and_nothing_held(tmp_path):
+def test_without_tools_no_claim_is_measured(tmp_path):
     site = Site(tmp_path)
     status, output = site.play()
     assert status != 0
@@ -122,7 +122,7 @@ def test_without_tools_nothing_is_measured_and_nothing_held(tmp_path):
     assert sum("ib_write_bw" in claim["claim"] for claim in claims) == 4
 
 
-def test_measured_beside_expected(tmp_path):
+def test_measurements_are_compared_with_the_links_and_the_baseline(tmp_path):
     site = Site(tmp_path)
     gpus = [item.address for item in site.board("a").functions if item.kind == "gpu"]
     site.prints("nvbandwidth", printed.nvbandwidth(gpus, [55.0] * 7 + [27.0]))
@@ -155,7 +155,7 @@ def test_measured_beside_expected(tmp_path):
     assert len([claim for claim in against if claim["holds"]]) == 18
 
 
-def test_a_tool_that_does_not_end_is_stopped_and_not_measured(tmp_path):
+def test_a_tool_that_exceeds_its_time_limit_is_not_measured(tmp_path):
     site = Site(tmp_path)
     site.tool("nvbandwidth", "#!/bin/sh\nsleep 60\n")
     site.prints("all_reduce_perf", printed.nccl(450.0))
@@ -164,7 +164,7 @@ def test_a_tool_that_does_not_end_is_stopped_and_not_measured(tmp_path):
     assert "it did not finish in 1 s" in json.dumps(site.proof("c")["claims"])
 
 
-def test_check_mode_runs_nothing(tmp_path):
+def test_check_mode_runs_no_tool_and_writes_no_proof(tmp_path):
     site = Site(tmp_path)
     site.tool("nvbandwidth", f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     site.tool("ib_write_bw", f'#!/bin/sh\n[ "$1" = --help ] || touch {tmp_path}/ran\n')

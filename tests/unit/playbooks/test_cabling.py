@@ -39,7 +39,7 @@ def play(folder, seen):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_cables_of_one_server(tmp_path):
+def test_the_cables_of_one_server_are_compared_with_the_plan(tmp_path):
     seen = json.loads(neighbours_file(sites.example("small")))["gpu01"]
     del seen["bmc"]
     status, output = play(tmp_path, seen)
@@ -51,7 +51,7 @@ def test_cables_of_one_server(tmp_path):
     assert "swap the ends of the cables gpu01 ens1np0 - leaf1 Ethernet0 and gpu01 ens3np0 - leaf1 Ethernet8" in output
 
 
-def test_nothing_that_was_read_is_no_success(tmp_path):
+def test_a_run_that_reads_no_cable_fails(tmp_path):
     status, output = play(tmp_path, None)
     assert status == 2
     assert "no cable was read" in output

@@ -68,7 +68,7 @@ def site(tmp_path):
 pytestmark = [needs_root, pytest.mark.fleet]
 
 
-def test_only_what_nobody_needs_goes_and_check_says_so(site):
+def test_only_unneeded_images_are_removed_and_check_mode_predicts_it(site):
     before = site.trees()
     given = {"node_boot_image": {"digest": PINNED.digest}}
     status, told = site.collect("--check", **given)
@@ -100,13 +100,13 @@ def test_only_what_nobody_needs_goes_and_check_says_so(site):
 
 
 @pytest.mark.long
-def test_history_that_any_boot_server_has_stays_everywhere(site):
+def test_history_of_any_boot_server_is_kept_in_all_stores(site):
     status, output = site.collect(node_boot_collect_history=1)
     assert status == 0, output
     assert site.there() == [["new", "old", "past", "run"]] * 3
 
 
-def test_a_node_that_does_not_answer_keeps_all_unless_the_operator_leaves_it_out(site):
+def test_nothing_is_removed_if_a_node_does_not_report_unless_it_is_excluded(site):
     (site.folder / "bm02" / "up").unlink()
     before = site.trees()
     status, output = site.collect()
@@ -126,7 +126,7 @@ def test_a_node_that_does_not_answer_keeps_all_unless_the_operator_leaves_it_out
 
 
 @pytest.mark.long
-def test_a_boot_server_that_does_not_answer_keeps_all(site):
+def test_nothing_is_removed_if_a_boot_server_does_not_answer(site):
     (site.folder / "boot02" / "up").unlink()
     before = site.trees()
     status, output = site.collect()
@@ -135,7 +135,7 @@ def test_a_boot_server_that_does_not_answer_keeps_all(site):
     assert site.trees() == before
 
 
-def test_some_nodes_alone_cannot_be_asked(site):
+def test_a_limit_that_leaves_out_nodes_is_refused(site):
     before = site.trees()
     status, output = site.collect("-l", "bm01")
     assert status != 0
@@ -143,6 +143,6 @@ def test_some_nodes_alone_cannot_be_asked(site):
     assert site.trees() == before
 
 
-def test_what_is_no_digest_is_refused():
+def test_an_invalid_pinned_digest_is_refused():
     with pytest.raises(ImageError, match=r"^node bm01: 'stable' is not a digest"):
         retained.kept([retained.Node("bm01", pinned="stable")], [], [])

@@ -57,7 +57,7 @@ def test_a_large_share_is_refused_before_the_next_playbook(play):
     assert "this run covers 3 of 20 hosts, more than 10%; limit it with --limit, or confirm it with" in output
 
 
-def test_it_is_confirmed_or_the_share_is_larger(play):
+def test_a_confirmed_or_allowed_share_runs_the_next_playbook(play):
     for setting in ("confirmed=true", "confirm_share_percent=100"):
         status, output = play("-e", setting)
         assert status == 0, output

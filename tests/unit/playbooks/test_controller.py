@@ -45,7 +45,7 @@ def arguments(**variables: Any) -> list[tuple[str, dict[str, Any]]]:
     return calls
 
 
-def test_the_modules_take_the_arguments():
+def test_the_awx_modules_accept_the_arguments():
     calls = arguments(controller_image="registry.example.com/sailloft", controller_credentials=["ssh"])
     assert len(calls) == 5 + len(PLAY["vars"]["jobs"])
     for name, given in calls:
@@ -54,7 +54,7 @@ def test_the_modules_take_the_arguments():
     assert argument_specs.faults("awx.awx.project", "ControllerAPIModule", {"name": "a", "scm_type": "cvs"})
 
 
-def test_the_jobs_are_playbooks_and_the_ones_of_each_host_are_sliced():
+def test_jobs_are_existing_playbooks_and_jobs_that_run_per_host_are_sliced():
     given = [each for name, each in arguments(controller_slices=8) if name == "awx.awx.job_template"]
     assert all((PLAYBOOKS.parent / each["playbook"]).is_file() for each in given)
     assert {each["name"]: each["job_slice_count"] for each in given if each["job_slice_count"] != 1} == {

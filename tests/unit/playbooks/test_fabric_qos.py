@@ -138,7 +138,7 @@ def changed(output: str) -> dict[str, int]:
     return {name: int(count) for name, count in re.findall(r"^(\w+) +: ok=\d+ +changed=(\d+)", output, re.M)}
 
 
-def test_check_mode_tells_what_a_run_would_change_and_touches_nothing(fabric):
+def test_check_mode_predicts_the_changes_and_changes_nothing(fabric):
     fabric.apply(LOSSLESS, "leaf2")
     before = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
     status, output = fabric.play("--check", "--diff", policy=LOSSLESS)
@@ -187,7 +187,7 @@ def test_the_first_run_applies_and_the_second_changes_nothing(fabric):
     assert len(list((fabric.path / "backups").iterdir())) == 1
 
 
-def test_a_proof_that_does_not_hold_restores_what_was_there(fabric):
+def test_a_failed_proof_restores_the_previous_configurations(fabric):
     """The change from lossy to lossless has two stages; before the proof's reading, someone else changes leaf1."""
     fabric.apply(LOSSY, *SWITCHES)
     before = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
@@ -202,7 +202,7 @@ def test_a_proof_that_does_not_hold_restores_what_was_there(fabric):
     assert fabric.sonic_log().count("apply-patch") == 2
 
 
-def test_a_connection_that_is_lost_ends_the_run_and_restores_the_others(fabric):
+def test_a_lost_connection_ends_the_run_and_the_other_switches_are_restored(fabric):
     before = copy.deepcopy(fabric.nvue.applied)
     (fabric.leaf1 / "die").write_text("1")
     status, output = fabric.play(policy=LOSSLESS)
@@ -216,7 +216,7 @@ def test_a_connection_that_is_lost_ends_the_run_and_restores_the_others(fabric):
     assert (folder / "leaf1.sonic").exists()
 
 
-def test_a_device_that_was_lost_and_answers_again_is_restored_too(fabric):
+def test_a_lost_switch_that_answers_again_is_restored(fabric):
     before = copy.deepcopy(fabric.nvue.applied), fabric.sonic()
     (fabric.leaf1 / "die").write_text("2")  # after one of its patches was applied
     (fabric.leaf1 / "returns").touch()
@@ -226,7 +226,7 @@ def test_a_device_that_was_lost_and_answers_again_is_restored_too(fabric):
     assert (settings(fabric.nvue.applied), fabric.sonic()) == (settings(before[0]), before[1])
 
 
-def test_a_device_that_answers_garbage_ends_the_run_before_anything_is_touched(fabric):
+def test_an_unreadable_configuration_ends_the_run_before_any_change(fabric):
     (fabric.leaf1 / "garbage").write_text("Traceback (most recent call last):")
     status, output = fabric.play(policy=LOSSLESS)
     assert status != 0
@@ -235,7 +235,7 @@ def test_a_device_that_answers_garbage_ends_the_run_before_anything_is_touched(f
     assert not (fabric.path / "backups").exists()
 
 
-def test_an_api_that_does_not_let_in_is_named(fabric):
+def test_an_api_that_refuses_the_login_is_named(fabric):
     status, output = fabric.play("-e", "roce_switch_api_user=nobody", policy=LOSSLESS)
     assert status != 0
     assert "leaf2: NVUE's API at https://127.0.0.1" in output
@@ -270,7 +270,7 @@ def test_a_run_that_was_killed_between_stages_is_completed_by_the_next(fabric):
 
 
 @pytest.mark.long
-def test_what_a_run_that_was_killed_did_not_save_is_saved_by_the_next(fabric):
+def test_unsaved_changes_of_a_killed_run_are_saved_by_the_next_run(fabric):
     fabric.apply(LOSSLESS, *SWITCHES)
     last = fabric.path / "backups/20260101T000000Z"
     last.mkdir(parents=True)
@@ -288,7 +288,7 @@ def test_what_a_run_that_was_killed_did_not_save_is_saved_by_the_next(fabric):
 
 
 @pytest.mark.long
-def test_a_change_that_is_refused_is_named_and_all_is_as_it_was(fabric):
+def test_a_refused_change_is_named_and_all_switches_are_restored(fabric):
     before = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
     fabric.nvue.fails = "invalid"
     status, output = fabric.play(policy=LOSSLESS)
@@ -300,7 +300,7 @@ def test_a_change_that_is_refused_is_named_and_all_is_as_it_was(fabric):
 
 
 @pytest.mark.long
-def test_the_role_alone_restores_the_switches_and_fails_where_a_stage_fails(fabric):
+def test_the_role_without_the_playbook_restores_all_switches_if_a_stage_fails(fabric):
     before = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
     fabric.nvue.fails = "invalid"
     plays = [{"hosts": "roce_switches", "gather_facts": False, "roles": ["sailloft.fleet.roce_switch"]}]

@@ -91,7 +91,7 @@ def play(command, folder, **variables):
 
 
 @pytest.mark.fleet  # ansible-runner on six gateways
-def test_each_gateway_that_is_lost_is_told_the_others_go_on_and_the_rest_is_resumed(tmp_path):
+def test_lost_gateways_are_reported_and_a_resumed_run_completes_their_hosts(tmp_path):
     command, before = site(tmp_path), set(MEMORY.glob("sailloft.*"))
     first = play(command, tmp_path)
     assert first.returncode == 2, first.stdout + first.stderr
@@ -128,7 +128,7 @@ def test_each_gateway_that_is_lost_is_told_the_others_go_on_and_the_rest_is_resu
 
 
 @pytest.mark.fleet  # runs a playbook
-def test_a_run_that_is_not_possible_reaches_no_gateway(tmp_path):
+def test_a_run_with_hosts_without_a_gateway_is_refused_before_it_starts(tmp_path):
     command = site(tmp_path)
     missing = play([*command, "-e", "{runner_gateway: ''}"], tmp_path)
     assert "gpu-[1-9]: no gateway; set runner_gateway, or name the hosts" in missing.stdout

@@ -41,7 +41,7 @@ def test_hosts_reboot_one_by_one_after_all_others_are_done(tmp_path):
     assert fleet.log() == []
 
 
-def test_a_host_with_guests_is_refused_by_their_names_and_the_others_reboot(tmp_path):
+def test_a_host_with_guests_is_not_rebooted_and_its_guests_are_named(tmp_path):
     fleet = Fleet(tmp_path, a={**DUE, "guests": [["db1", "db2"]]}, b=DUE)
     for options in (["--check"], []):
         status, output = fleet.play(*options)
@@ -60,7 +60,7 @@ def test_a_host_with_guests_is_refused_by_their_names_and_the_others_reboot(tmp_
     assert [line for line in fleet.log() if line.startswith("a")] == ["a down", "a up", "a settled"]
 
 
-def test_a_guest_that_starts_meanwhile_is_seen_just_before_and_stops_the_batches_after_it(tmp_path):
+def test_a_guest_that_starts_before_the_reboot_is_found_and_stops_later_batches(tmp_path):
     fleet = Fleet(tmp_path, a={**DUE, "guests": [[], ["late"]], "answers_after_seconds": 3}, b=DUE)
     status, output = fleet.play()
     assert status == 2
@@ -70,7 +70,7 @@ def test_a_guest_that_starts_meanwhile_is_seen_just_before_and_stops_the_batches
     assert fleet.state("b")["needs_reboot"]
 
 
-def test_batches_are_as_large_as_said_and_stop_at_the_limit_of_failures(tmp_path):
+def test_reboot_batches_have_the_given_size_and_stop_at_the_failure_limit(tmp_path):
     fleet = Fleet(tmp_path, a=DUE, b={**DUE, "does_not_come_up": True}, c=DUE)
     status, output = fleet.play("-e", "gpu_host_serial=2")
     assert status == 2
@@ -83,7 +83,7 @@ def test_batches_are_as_large_as_said_and_stop_at_the_limit_of_failures(tmp_path
     assert "c up" in fleet.log()
 
 
-def test_firmware_that_shows_a_setting_after_a_boot_gets_a_second_one_and_no_more(tmp_path):
+def test_a_host_with_pending_firmware_changes_reboots_at_most_twice(tmp_path):
     fleet = Fleet(tmp_path, a={"firmware_boots": 2}, b={"firmware_boots": 3})
     status, output = fleet.play()
     assert status == 2
@@ -94,7 +94,7 @@ def test_firmware_that_shows_a_setting_after_a_boot_gets_a_second_one_and_no_mor
     assert "b was rebooted, but changes are still pending: firmware of 0000:14:00.0" in " ".join(output.split())
 
 
-def test_without_leave_nothing_reboots_and_firmware_that_cannot_be_set_stops_nothing(tmp_path):
+def test_no_host_reboots_without_permission_and_firmware_errors_stop_no_other(tmp_path):
     lacking = "nic_firmware: the firmware of 0000:14:00.0 does not know ATS_ENABLED"
     fleet = Fleet(tmp_path, a=DUE, b={"firmware_failures": [lacking]})
     status, output = fleet.play("-e", "gpu_host_reboot_ok=false")
@@ -105,7 +105,7 @@ def test_without_leave_nothing_reboots_and_firmware_that_cannot_be_set_stops_not
     assert lacking in " ".join(output.split())
 
 
-def test_the_role_alone_does_the_same_on_each_host(tmp_path):
+def test_the_role_without_the_playbook_reboots_and_settles_each_host(tmp_path):
     fleet = Fleet(tmp_path, a=DUE, b={})
     playbook = tmp_path / "play.yml"
     playbook.write_text("[{hosts: gpu_hosts, gather_facts: false, roles: [sailloft.fleet.gpu_host]}]")
@@ -116,7 +116,7 @@ def test_the_role_alone_does_the_same_on_each_host(tmp_path):
     assert [line for line in log if line.startswith("b")] == ["b settled"]
 
 
-def test_a_batch_of_no_hosts_is_refused_before_anything_is_touched(tmp_path):
+def test_a_batch_size_of_0_is_refused_before_anything_is_changed(tmp_path):
     fleet = Fleet(tmp_path, a=DUE)
     status, output = fleet.play("-e", "gpu_host_serial=0")
     assert status == 2
@@ -126,7 +126,7 @@ def test_a_batch_of_no_hosts_is_refused_before_anything_is_touched(tmp_path):
     assert not fleet.state("a")["written"]
 
 
-def test_absent_takes_back_the_settings_and_reboots_nothing(tmp_path):
+def test_state_absent_removes_the_settings_without_a_reboot(tmp_path):
     fleet = Fleet(tmp_path, a={}, b=DUE)
     fleet.play("--limit", "a")
     assert fleet.log() == ["a settled"]
@@ -150,7 +150,7 @@ def counted(output, what):
     return {name: counts[what] for name, counts in recap(output).items()}
 
 
-def test_a_server_on_which_nothing_is_to_be_done_is_asked_once(tmp_path):
+def test_a_server_without_differences_is_compared_only_once(tmp_path):
     fleet = Fleet(tmp_path, a={"runs": False}, b={})
     status, output = fleet.play(playbook=both(tmp_path))
     assert status == 0, output
@@ -184,7 +184,7 @@ def test_a_server_on_which_nothing_is_to_be_done_is_asked_once(tmp_path):
     assert fleet.log() == []
 
 
-def test_a_role_still_says_what_is_wrong(tmp_path):
+def test_invalid_variables_and_unreachable_hosts_are_still_reported(tmp_path):
     fleet = Fleet(tmp_path, a={}, b={})
     assert fleet.play()[0] == 0
     fleet.log()

@@ -28,26 +28,26 @@ WAVES = {
 }
 
 
-def test_the_first_hosts_variables_are_those_of_the_play():
+def test_waves_are_read_from_the_variables_of_the_first_host():
     hostvars = {"a": {"play_serial": [1, "10%"], "play_max_fail_percentage": "5"}, "b": {"play_serial": 7}}
     assert waves(["a", "b"], hostvars) == {"serial": ["1", "10%"], "max_fail_percentage": 5}
     assert waves(["b"], hostvars) == {"serial": ["7"], "max_fail_percentage": 100}
 
 
-def test_without_them_and_without_hosts_all_is_one_wave():
+def test_all_hosts_are_one_wave_without_variables_or_hosts():
     assert (
         waves(["a"], {"a": {}}) == waves([], {}) == waves(["a"], {}) == {"serial": ["100%"], "max_fail_percentage": 100}
     )
 
 
 @pytest.mark.parametrize("serial", [0, "0%", "101%", -1, "all", [], [1, 0], "1.5"])
-def test_a_serial_that_ansible_would_take_for_another_is_refused(serial):
+def test_an_invalid_serial_is_refused(serial):
     with pytest.raises(AnsibleFilterError, match=r"^a: play_serial is .*; write a number of hosts from 1"):
         waves(["a"], {"a": {"play_serial": serial}})
 
 
 @pytest.mark.parametrize("most", [-1, 101, "some"])
-def test_a_percentage_that_is_none_is_refused(most):
+def test_an_invalid_max_fail_percentage_is_refused(most):
     with pytest.raises(AnsibleFilterError, match=r"^a: play_max_fail_percentage is .*; write a number from 0 to 100"):
         waves(["a"], {"a": {"play_max_fail_percentage": most}})
 
@@ -91,7 +91,7 @@ def test_no_host_is_rebooted_with_more_others_than_it_allows(serials, hosts):
     assert batches(list(hostvars), hostvars)["serial"] == hosts
 
 
-def test_the_smallest_share_of_failures_ends_the_play():
+def test_the_smallest_max_fail_percentage_of_the_hosts_applies():
     hostvars = {
         name: {"gpu_host_reboot": {"serial": 1, "max_fail_percentage": most}} for name, most in (("a", 50), ("b", "10"))
     }
@@ -110,27 +110,27 @@ COMPARED = {
 NAMES = list(COMPARED)
 
 
-def test_a_role_has_something_to_do_unless_the_comparison_says_otherwise():
+def test_a_role_runs_on_a_host_unless_the_comparison_found_no_difference():
     assert gpu_servers(NAMES, COMPARED, role="gpu_host", held=True) == ["done", "tuned"]
     assert gpu_servers(NAMES, COMPARED, role="gpu_host", held=False) == ["vms", "skipped", "new", "esx"]
     assert gpu_servers(NAMES, COMPARED, role="gpu_vm", held=False) == ["tuned", "skipped", "new", "esx"]
 
 
-def test_hosts_are_told_apart_by_their_backend():
+def test_hosts_are_selected_by_their_backend():
     assert gpu_servers(NAMES, COMPARED, backend="vsphere") == ["esx"]
     assert gpu_servers(NAMES, COMPARED, backend="libvirt", role="gpu_host", held=False) == ["vms", "skipped", "new"]
 
 
-def test_the_order_is_the_inventorys_and_the_first_play_of_a_run_has_no_variables():
+def test_selected_hosts_keep_their_order_and_need_no_variables():
     assert gpu_servers(["new", "done"], COMPARED) == ["new", "done"]
     assert gpu_servers(["b", "a"], {}, backend="libvirt", role="gpu_host", held=False) == ["b", "a"]
 
 
-def test_no_host_is_the_pattern_that_matches_none():
+def test_an_empty_selection_is_a_pattern_that_matches_no_host():
     assert gpu_servers([], {}) == gpu_servers(["esx"], COMPARED, backend="libvirt") == ["all:!all"]
 
 
-def test_virtual_machines_are_compared_again_where_another_server_was_changed_meanwhile():
+def test_virtual_machines_are_compared_again_if_another_server_was_changed():
     result = {held: {"gpu_server_compared": {"held": {"gpu_host": held, "gpu_vm": held}}} for held in (True, False)}
     esx = {**result[False], "gpu_vm_backend": "vsphere"}
     assert to_compare(["a", "b"], {"a": result[True], "b": result[True]}) == ["all:!all"]

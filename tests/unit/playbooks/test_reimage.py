@@ -15,7 +15,7 @@ pytestmark = [needs_root, pytest.mark.fleet]
 
 
 @pytest.mark.long
-def test_a_boot_server_that_is_lost_ends_an_imaging_anew(fleet):
+def test_an_unreachable_boot_server_stops_a_reimage(fleet):
     fleet.add_server("boot02", last=False)
     (fleet.folder / "boot02" / "up").unlink()
     status, output = fleet.play("reimage.yml", "-l", "bm02")
@@ -29,7 +29,7 @@ def row(node, **image):
 
 
 @pytest.mark.long
-def test_a_node_that_left_the_site_loses_its_script_by_name_alone(fleet):
+def test_the_script_of_a_removed_node_is_deleted_only_if_the_node_is_named(fleet):
     ensure(fleet.store, [row("bm09")], False)
     status, output = fleet.play("node_scripts.yml")
     assert status == 0, output
@@ -42,7 +42,7 @@ def test_a_node_that_left_the_site_loses_its_script_by_name_alone(fleet):
 
 
 @pytest.mark.parametrize("fleet", [2], indirect=True)
-def test_one_node_is_imaged_anew_and_no_other_is_touched(fleet):
+def test_one_node_is_reimaged_and_no_other_is_changed(fleet):
     # A canary of another operator, and a node that this checkout does not know yet.
     ensure(fleet.store, [row("bm01", digest=NEW.digest), row("bm09")], False)
     before = channels.node_scripts(fleet.store)
@@ -59,7 +59,7 @@ def test_one_node_is_imaged_anew_and_no_other_is_touched(fleet):
 
 
 @pytest.mark.long
-def test_a_node_that_can_say_nothing_is_imaged_anew(fleet):
+def test_a_node_that_cannot_report_is_reimaged(fleet):
     fleet.fate({("bm02", OLD): "mute"})
     boot(fleet.folder, "bm02")
     fleet.fate({})

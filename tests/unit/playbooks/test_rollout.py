@@ -17,7 +17,7 @@ pytestmark = [needs_root, pytest.mark.fleet]
 
 
 @pytest.mark.parametrize("fleet", [3], indirect=True)
-def test_a_rollout_that_goes_well(fleet):
+def test_a_successful_rollout_boots_each_node_once_in_the_order_of_its_steps(fleet):
     status, output = fleet.roll_out("--check")
     assert status == 0, output
     for line in ("canaries     bm01", "wave 1       bm02", "wave 2       bm03"):
@@ -53,7 +53,7 @@ def new_fleet(fleet):
 
 
 @pytest.mark.long
-def test_the_first_rollout_of_a_fleet_that_was_never_on(new_fleet):
+def test_the_first_rollout_boots_a_fleet_that_was_never_powered_on(new_fleet):
     status, output = new_fleet.roll_out("--check")
     assert status == 0, output
     status, output = new_fleet.roll_out()
@@ -68,7 +68,7 @@ def test_the_first_rollout_of_a_fleet_that_was_never_on(new_fleet):
 
 
 @pytest.mark.long
-def test_a_first_canary_that_fails_leaves_no_channel_and_no_other_node_booted(new_fleet):
+def test_a_failed_canary_stops_a_first_rollout_and_leaves_no_channel(new_fleet):
     new_fleet.fate({("bm01", NEW): "sick"})
     status, output = new_fleet.roll_out(node_boot_rollout_budget=3)
     assert status != 0
@@ -90,7 +90,7 @@ LONG = [pytest.param(fate, marks=pytest.mark.long) for fate in ("lost", "mute", 
 
 @pytest.mark.parametrize("fate", ["sick", *LONG])
 @pytest.mark.parametrize("fleet", [2], indirect=True)
-def test_a_canary_that_fails_is_taken_back_and_nobody_else_boots(fleet, fate):
+def test_a_failed_canary_is_rolled_back_and_no_other_node_boots(fleet, fate):
     fleet.fate({("bm01", NEW): fate})
     # The timeout is longer than the reading of a healthy node takes on a loaded machine.
     status, output = fleet.roll_out(node_boot_rollout_budget=3, __node_boot_read_s=20)
@@ -104,7 +104,7 @@ def test_a_canary_that_fails_is_taken_back_and_nobody_else_boots(fleet, fate):
 
 @pytest.mark.long
 @pytest.mark.parametrize("fleet", [3], indirect=True)
-def test_a_canary_that_holds_follows_the_channel_again_where_another_fails(fleet):
+def test_a_healthy_canary_follows_the_channel_again_if_another_fails(fleet):
     fleet.fate({("bm01", NEW): "sick"})
     status, output = fleet.roll_out(node_boot_rollout_canaries=["bm01", "bm02"])
     assert status != 0, output
@@ -114,7 +114,7 @@ def test_a_canary_that_holds_follows_the_channel_again_where_another_fails(fleet
 
 
 @pytest.mark.long
-def test_more_failures_than_the_budget_take_channel_and_failed_nodes_back(fleet):
+def test_channel_and_failed_nodes_are_rolled_back_if_failures_exceed_the_budget(fleet):
     fleet.fate({("bm02", NEW): "ill", ("bm03", NEW): "liar"})
     status, output = fleet.roll_out(node_boot_rollout_budget=1, node_boot_rollout_waves=["1", "1"])
     assert status != 0
@@ -144,7 +144,7 @@ def dying_gate(fleet):
 
 @pytest.mark.long
 @pytest.mark.parametrize("node", ["bm01", "bm02"])
-def test_a_node_that_dies_in_its_health_gate_is_taken_back(fleet, node):
+def test_a_node_that_is_lost_during_its_health_check_is_rolled_back(fleet, node):
     fleet.fate({(node, NEW): "sick"})
     status, output = fleet.roll_out(node_boot_health={"tasks": dying_gate(fleet)})
     assert status != 0
@@ -156,7 +156,7 @@ def test_a_node_that_dies_in_its_health_gate_is_taken_back(fleet, node):
 
 
 @pytest.mark.long
-def test_the_only_node_that_dies_in_its_health_gate_is_taken_back(tmp_path):
+def test_the_only_node_is_rolled_back_if_it_is_lost_during_its_health_check(tmp_path):
     fleet = Fleet(tmp_path, ["bm01"])
     try:
         fleet.wait().fate({("bm01", NEW): "sick"})
@@ -173,7 +173,7 @@ def test_the_only_node_that_dies_in_its_health_gate_is_taken_back(tmp_path):
 # The server is lost before the rollout, while the canary drains, and while the last wave drains.
 @pytest.mark.long
 @pytest.mark.parametrize(("node", "booted"), [("", 0), ("bm01", 1), ("bm03", 3)])
-def test_a_boot_server_that_is_lost_ends_a_rollout_that_goes_on_when_it_is_back(fleet, node, booted):
+def test_an_unreachable_boot_server_stops_a_rollout_that_a_later_run_completes(fleet, node, booted):
     second = fleet.add_server("boot02")
     up = fleet.folder / "boot02" / "up"
     drain = {"command": ["sh", "-c", f"[ {{{{ inventory_hostname }}}} != '{node}' ] || rm {up}"]}
@@ -208,7 +208,7 @@ def test_a_rollout_that_is_limited_to_some_nodes_is_refused(fleet):
 
 
 @pytest.mark.long
-def test_a_host_of_a_hook_that_does_not_answer_is_said(fleet):
+def test_an_unreachable_host_of_a_hook_is_named(fleet):
     hook = {"command": ["true"], "host": "bm04"}
     (fleet.folder / "bm04" / "up").unlink()
     status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_drain=hook)
@@ -218,7 +218,7 @@ def test_a_host_of_a_hook_that_does_not_answer_is_said(fleet):
 
 
 @pytest.mark.long
-def test_within_the_budget_a_rollout_goes_on_and_says_who_failed_and_which_spare_takes_its_place(fleet):
+def test_a_rollout_within_its_budget_continues_and_names_failed_nodes_and_spares(fleet):
     fleet.fate({("bm02", NEW): "lost"})
     in_service = {"command": ["sh", "-c", f"echo {{{{ inventory_hostname }}}} >> {fleet.folder}/returned"]}
     # One of two spares is needed.
@@ -237,7 +237,7 @@ def test_within_the_budget_a_rollout_goes_on_and_says_who_failed_and_which_spare
 
 
 @pytest.mark.long
-def test_a_node_that_does_not_answer_counts_before_anything_is_touched(fleet):
+def test_an_unreachable_node_counts_as_failed_before_anything_is_changed(fleet):
     (fleet.folder / "bm04" / "up").unlink()
     status, output = fleet.roll_out()
     assert status != 0
@@ -246,7 +246,7 @@ def test_a_node_that_does_not_answer_counts_before_anything_is_touched(fleet):
 
 
 @pytest.mark.long
-def test_a_bmc_whose_certificate_is_not_trusted_is_told_nothing(fleet):
+def test_a_bmc_with_an_untrusted_certificate_is_refused_unless_tls_is_not_verified(fleet):
     bmc = {"address": f"127.0.0.1:{fleet.port}", "username": "root", "password": "none", "system": system("bm02")}
     status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_bmc=bmc)
     assert status != 0

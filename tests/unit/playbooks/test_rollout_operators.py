@@ -19,7 +19,7 @@ pytestmark = [needs_root, pytest.mark.fleet]
 
 
 @pytest.mark.parametrize("fleet", [3], indirect=True)
-def test_a_controller_that_dies_is_followed_by_one_that_goes_on(fleet):
+def test_a_rollout_of_a_killed_controller_is_completed_by_the_next_run(fleet):
     arguments = fleet.command("rollout.yml", node_boot_rollout_image="gpu-node", node_boot_rollout_waves=["1", "2"])
     with (fleet.folder / "first.log").open("w") as log:
         first = subprocess.Popen(
@@ -73,7 +73,7 @@ REFUSED = {  # by playbook: its limit, and the part that it needs and the rollou
 @pytest.mark.parametrize(
     "refused", [["reimage.yml"], pytest.param(["rollout.yml", "collect_images.yml"], marks=pytest.mark.long)]
 )
-def test_a_second_operator_is_refused_what_the_first_ones_rollout_holds(fleet, refused):
+def test_a_second_operator_cannot_change_nodes_that_another_rollout_holds(fleet, refused):
     variables = {"node_boot_rollout_image": "gpu-node", "node_boot_rollout_waves": ["100%"]}
     first = start(fleet, "rollout.yml", node_boot_drain=waiting_drain(fleet), **variables)
     try:
@@ -101,7 +101,7 @@ def test_a_second_operator_is_refused_what_the_first_ones_rollout_holds(fleet, r
 
 
 @pytest.mark.long
-def test_a_second_operator_with_other_nodes_goes_on(fleet):
+def test_a_second_operator_can_reimage_other_nodes(fleet):
     first = start(fleet, "reimage.yml", "-l", "bm01", node_boot_drain=waiting_drain(fleet))
     try:
         until_draining(fleet, "bm01", first)
@@ -140,7 +140,7 @@ def test_a_hold_of_a_run_that_ended_elsewhere_is_taken_over_by_name(fleet):
 
 
 @pytest.mark.long
-def test_a_rollout_that_was_cut_takes_back_a_node_that_can_say_nothing(fleet):
+def test_a_rollout_after_an_interrupted_one_rolls_back_a_node_that_cannot_report(fleet):
     fleet.fate({("bm01", NEW): "mute"})
     channels.promote(fleet.store, "stable", NEW.digest)
     boot(fleet.folder, "bm01")

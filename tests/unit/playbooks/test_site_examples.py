@@ -115,7 +115,7 @@ def test_the_playbooks_run_in_check_mode(tmp_path, name, playbooks, arguments, f
 
 @LONG
 @pytest.mark.parametrize("name", NO_HOSTS)
-def test_playbooks_without_hosts_and_of_the_whole_site(tmp_path, name):
+def test_playbooks_without_hosts_and_for_the_complete_site_run_in_check_mode(tmp_path, name):
     site = AbsentSite(tmp_path, name)
     status, output = site.check(*NO_HOSTS[name].split())
     assert status == 0, output
@@ -135,7 +135,7 @@ def test_playbooks_without_hosts_and_of_the_whole_site(tmp_path, name):
         ("blue_vela", "blueprint.yml", "serves: inband, ", "", "boot_servers.yml", "boot_server_address"),
     ],
 )
-def test_a_variable_that_is_missing_or_wrong_is_found(tmp_path, name, file, old, new, playbook, why):
+def test_a_missing_or_wrong_variable_is_found(tmp_path, name, file, old, new, playbook, why):
     site = AbsentSite(tmp_path, name)
     site.change(file, old, new)
     status, output = site.check(playbook)

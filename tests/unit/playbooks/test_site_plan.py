@@ -26,7 +26,7 @@ def play(tmp_path, *arguments):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_site_is_planned_and_the_second_time_nothing_changes(tmp_path):
+def test_a_site_is_planned_and_a_second_run_changes_nothing(tmp_path):
     status, output = play(tmp_path, "-i", "inventories/small", "--check")
     assert status == 0, output
     assert "changed=1" in output
@@ -39,7 +39,7 @@ def test_a_site_is_planned_and_the_second_time_nothing_changes(tmp_path):
     assert "changed=0" in output
 
 
-def test_a_change_and_a_broken_rule(tmp_path):
+def test_differences_and_broken_rules_of_a_changed_blueprint_are_reported(tmp_path):
     text = (sites.PROJECT / "inventories/small/blueprint.yml").read_text(encoding="utf-8")
     (tmp_path / "new.yml").write_text(text.replace("    count: 2\n", "    count: 1\n").replace("11000", "2000"))
     status, output = play(

@@ -31,20 +31,20 @@ def proof(*claims: Claim) -> Proof:
     return Proof("vm1", "GPU VM vm1 on hv01", "hv01", list(claims))
 
 
-def test_a_claim_holds_only_if_something_was_seen_and_is_what_was_wanted():
+def test_a_claim_holds_only_if_a_value_was_seen_and_equals_the_wanted_one():
     assert HELD.holds is True
     assert FAILED.holds is False
     assert compare("bios", "nothing wanted, nothing seen", None, None, "nowhere").holds is False
     assert compare("bios", "the ports", ["a", "b"], ["a", "b"], "sysfs").holds is True
 
 
-def test_a_claim_that_does_not_apply_says_why_and_is_never_held():
+def test_a_claim_that_does_not_apply_has_a_reason_and_does_not_hold():
     assert APART.holds is None
     with pytest.raises(ProofError, match="not applicable, but has no reason"):
         not_applicable("bios", "x", 1, "y", "")
 
 
-def test_counts_and_verdict():
+def test_counts_and_verdict_are_computed_from_the_claims():
     whole = proof(HELD, FAILED, APART)
     assert whole.counts.to_dict() == {"held": 1, "failed": 1, "not_applicable": 1}
     assert not whole.holds
@@ -52,17 +52,17 @@ def test_counts_and_verdict():
 
 
 @pytest.mark.parametrize("claims", [[], [APART]])
-def test_a_proof_of_nothing_does_not_hold(claims):
+def test_a_proof_without_applicable_claims_does_not_hold(claims):
     assert not proof(*claims).holds
     assert "a proof without applicable claims does not hold" in "\n".join(table(proof(*claims)))
 
 
-def test_layers_come_in_the_papers_order_and_others_after_them():
+def test_layers_have_the_order_of_the_paper_and_other_layers_follow():
     other = compare("fabric", "PFC", True, True, "switch")
     assert list(proof(other, HELD, APART, FAILED).by_layer()) == ["nic_firmware", "hypervisor", "guest_xml", "fabric"]
 
 
-def test_json_is_the_same_bytes_each_time_and_reads_back():
+def test_json_is_reproducible_and_is_read_back():
     whole = proof(HELD, FAILED, APART)
     assert whole.to_json() == proof(HELD, FAILED, APART).to_json()
     assert Proof.from_dict(json.loads(whole.to_json())) == whole
@@ -81,18 +81,18 @@ def test_json_is_the_same_bytes_each_time_and_reads_back():
         ({"name": "../../etc/passwd"}, "file name"),
     ],
 )
-def test_a_proof_that_is_none_is_refused(change, message):
+def test_an_invalid_proof_is_refused(change, message):
     with pytest.raises(ProofError, match=message):
         Proof.from_dict({**proof(HELD).to_dict(), **change})
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "..", "a\n", "a b"])
-def test_a_name_that_is_no_file_name_is_refused(name):
+def test_a_name_that_is_not_a_file_name_is_refused(name):
     with pytest.raises(ProofError, match="file name"):
         Proof(name, "t", "h", [])
 
 
-def test_the_table_names_each_failure_with_wanted_seen_and_source_and_each_reason_once():
+def test_the_table_lists_failures_with_their_values_and_each_reason_once():
     assert table(proof(HELD, FAILED, APART, APART)) == [
         "GPU VM vm1 on hv01",
         "                 holds  fails   n/a",
@@ -106,7 +106,7 @@ def test_the_table_names_each_failure_with_wanted_seen_and_source_and_each_reaso
     ]
 
 
-def test_much_that_could_not_be_read_is_one_line_and_what_was_read_still_stands():
+def test_many_unread_claims_are_summarized_in_one_line():
     unseen = [compare("hypervisor", f"unread {number}", 1, None, "x") for number in range(4)]
     text = "\n".join(table(proof(*unseen, FAILED)))
     assert "4 claims whose values could not be read, the first: unread 0" in text
@@ -129,7 +129,7 @@ def test_a_failure_has_its_reason_and_a_page_shows_each_value():
     assert rows == [unseen, unseen, ("1", "1")]
 
 
-def test_values_read_as_words():
+def test_values_are_shown_as_words():
     assert show(None) == "nothing"
     assert show([True, 2]) == "yes, 2"
     assert show([]) == "none"
@@ -175,13 +175,13 @@ def test_no_text_of_a_claim_becomes_markup(claim, wanted, source, reason, layer)
     assert reason in seen.text
 
 
-def test_the_page_needs_nothing_from_elsewhere():
+def test_the_page_refers_to_no_external_resources():
     seen = read(page(proof(HELD, FAILED, APART), "<svg xmlns='x'><text>a</text></svg>"))
     assert not {"script", "link", "img", "iframe"} & set(seen.tags)
     assert not [value for name, value in seen.attributes if name in ("src", "href") and not value.startswith("#")]
 
 
-def test_what_does_not_apply_stands_apart_and_not_among_the_held():
+def test_claims_that_do_not_apply_are_in_a_separate_section():
     text = page(proof(HELD, APART))
     before, apart = text.split('id="not-applicable"')
     assert "ATS in firmware" not in before
@@ -196,12 +196,12 @@ def test_the_verdict_is_on_the_page():
 
 
 @pytest.mark.parametrize("svg", ["<p>no</p>", "<svg><SCRIPT>x</script></svg>", "<svg/><p>"])
-def test_a_picture_that_is_no_plain_drawing_is_refused(svg):
+def test_a_picture_that_is_not_a_plain_svg_is_refused(svg):
     with pytest.raises(ProofError, match="not one plain <svg>"):
         page(proof(HELD), svg)
 
 
-def test_what_is_written_reads_back(tmp_path):
+def test_a_written_file_is_read_back(tmp_path):
     path = str(tmp_path / "proofs" / "vm1.json")
     assert read_file(path) is None
     write(path, "é\n")
@@ -219,13 +219,13 @@ def test_a_killed_write_leaves_the_old_file_and_the_next_write_completes(tmp_pat
     assert [item.name for item in tmp_path.iterdir()] == ["vm1.json"]
 
 
-def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path):
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "proofs").write_text("a file")
     with pytest.raises(ProofError, match=r"cannot write .*proofs/vm1.json"):
         write(str(tmp_path / "proofs" / "vm1.json"), "x")
 
 
-def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
+def test_a_failed_write_leaves_no_file(tmp_path):
     path = tmp_path / "plan.xml"
     with pytest.raises(ProofError) as error:
         write(str(path), "half of a character: \ud800")
@@ -240,7 +240,7 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_page_lists_what_fails_and_nothing_else_under_what_does_not_hold():
+def test_the_section_of_failures_lists_only_failed_claims():
     text = page(proof(HELD, FAILED, APART))
     section = text.split('<section class="failures">')[1].split("</section>")[0]
     assert FAILED.claim in section
@@ -257,12 +257,12 @@ def test_the_page_lists_what_fails_and_nothing_else_under_what_does_not_hold():
         ([FAILED, FAILED], ["0 claims hold", "2 fail", "0 not applicable here"]),
     ],
 )
-def test_the_page_counts_in_words(claims, counts):
+def test_the_page_shows_the_counts_in_words(claims, counts):
     head = page(proof(*claims)).split('<dl class="counts">')[1].split("</dl>")[0]
     assert [" ".join(pair) for pair in re.findall("<dd>(.*?)</dd><dt>(.*?)</dt>", head)] == counts
 
 
-def test_each_layer_of_the_head_leads_to_its_section():
+def test_each_layer_in_the_head_links_to_its_section():
     odd = compare('a "b" & c', "PFC", True, True, "switch")
     attributes = read(page(proof(HELD, FAILED, odd))).attributes
     targets = [str(value)[1:] for name, value in attributes if name == "href"]
@@ -270,7 +270,7 @@ def test_each_layer_of_the_head_leads_to_its_section():
     assert [value for name, value in attributes if name == "id"] == targets
 
 
-def test_the_page_tallies_held_failed_and_not_applicable_by_layer():
+def test_the_page_counts_held_failed_and_not_applicable_claims_by_layer():
     held = Claim("hypervisor", "a driver is bound", "vfio-pci", "vfio-pci", True, "hv01 driver")
     text = page(proof(held, held, FAILED, APART))
     links = re.findall(r'<span class="name">([^<]+)</span><span class="tally">(.*?)</span></a>', text)

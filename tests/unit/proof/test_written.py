@@ -17,7 +17,7 @@ HELD = compare("guest_xml", "the GPU is on guest NUMA node 1", 1, 1, "guest numa
 FAILED = compare("hypervisor", "8 VFs", 8, 7, "hv01 sriov_numvfs")
 
 
-def test_a_proof_that_holds_is_no_failure(tmp_path):
+def test_a_proof_that_holds_is_not_a_failure(tmp_path):
     proof = Proof("gpu01", "GPU VM gpu01", "hv01", [HELD])
     result = written(proof, page(proof), str(tmp_path), False)
     assert (result["holds"], result["changed"]) == (True, True)
@@ -40,7 +40,7 @@ def test_the_page_has_a_section_for_each_layer():
     assert text.index("Hypervisor") < text.index("Guest XML")
 
 
-def test_only_a_private_file_is_for_its_owner_alone(tmp_path):
+def test_only_private_files_are_restricted_to_their_owner(tmp_path):
     before = os.umask(0o022)
     try:
         write(str(tmp_path / "open/a"), "x")

@@ -44,7 +44,7 @@ def refused(tmp_path_factory):
 
 
 @pytest.mark.parametrize("host", REFUSED)
-def test_what_is_wrong_is_refused_before_anything_is_touched(refused, host):
+def test_invalid_variables_are_refused_before_anything_is_changed(refused, host):
     *_before, (name, last) = refused[host].items()
     assert last["failed"] is True
     said = str([last["msg"], *last.get("argument_errors", [])])
@@ -111,7 +111,7 @@ def shown(tmp_path_factory):
     return {host: result["Show"]["msg"] for host, result in results.items()}
 
 
-def test_what_is_written_and_what_is_set(shown):
+def test_the_defaults_give_nccl_settings_and_a_max_read_request(shown):
     conf = shown["alone"]["nccl_conf"]
     assert conf.splitlines()[1:] == [f"{name}={value}" for name, value in sorted(DEFAULTS["gpu_guest_nccl"].items())]
     assert conf.endswith("\n")
@@ -119,7 +119,7 @@ def test_what_is_written_and_what_is_set(shown):
     assert shown["alone"]["pci_tuning"] == {"settings": settings}
 
 
-def test_the_fabrics_policy_is_in_the_guests_one_file(shown):
+def test_the_fabrics_policy_is_in_the_guests_nccl_file(shown):
     of_fabric = {"NCCL_IB_TC": 98, "NCCL_IB_GID_INDEX": 5}
     assert shown["on-a-fabric"]["nccl"] == {**DEFAULTS["gpu_guest_nccl"], **of_fabric}
     assert "NCCL_IB_TC=98" in shown["on-a-fabric"]["nccl_conf"].splitlines()
@@ -157,7 +157,7 @@ def on_vsphere(tmp_path_factory):
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["address known", "address not known"])
-def test_on_vsphere_the_topology_has_the_addresses_that_the_guest_tells(on_vsphere, known):
+def test_the_topology_on_vsphere_has_the_addresses_read_from_the_guest(on_vsphere, known):
     results = on_vsphere["known" if known else "unknown"]
     assert not [result for result in results.values() if result.get("failed")]
     assert ('<pci busid="0000:03:00.0"' in str(results["Write the topology of the plan for NCCL"])) == known
@@ -202,5 +202,5 @@ def test_both_files_are_read_in_one_call(files_read, host):
     assert read[host] == {**none, **{f"{folder}/{host}/{name}": text for name, text in FILES[host].items()}}
 
 
-def test_of_a_guest_that_does_not_answer_no_file_was_read(shown):
+def test_no_files_are_read_from_a_guest_that_does_not_answer(shown):
     assert shown["alone"]["nccl_files"] == {}

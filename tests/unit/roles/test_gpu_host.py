@@ -51,7 +51,7 @@ def tuning(**given):
         ({"skipped": True}, False),
     ],
 )
-def test_a_host_is_done_that_the_comparison_has_found_so(compared, held):
+def test_a_host_counts_as_configured_only_if_the_comparison_confirmed_it(compared, held):
     assert variable("__gpu_host_held", __gpu_host_compared=compared) is held
 
 
@@ -64,7 +64,7 @@ def test_a_host_is_done_that_the_comparison_has_found_so(compared, held):
         ({"held": {"gpu_host": False}}, False),
     ],
 )
-def test_a_host_is_compared_unless_the_playbook_has_found_something_to_do(known, again):
+def test_a_host_is_compared_unless_the_playbook_already_found_differences(known, again):
     """An earlier play's result that the host has every setting may be outdated."""
     (compare,) = [task for task in load("tasks/compare.yml") if "sailloft.fleet.gpu_server_compare" in task]
     given = {"gpu_server_compared": known} if known else {}
@@ -98,7 +98,7 @@ def test_a_host_with_every_setting_loads_no_tasks(tasks, held, given, file):
         assert (variable("__file", **of_host), (ROLE / "tasks" / file).is_file()) == (file, True)
 
 
-def test_acs_is_computed_by_default_and_by_hand_as_before():
+def test_acs_is_computed_unless_it_is_unchanged_or_a_list_of_settings():
     reads = DEFAULTS["gpu_host_pci"]
     by_port = {"devices": ["gpu", "nic"], "purpose": "virtual_machines"}
     assert tuning() == {"settings": reads, "acs_by_port": by_port}
@@ -108,7 +108,7 @@ def test_acs_is_computed_by_default_and_by_hand_as_before():
     assert tuning(gpu_host_acs=by_hand) == {"settings": reads + by_hand}
 
 
-def test_the_name_that_the_kernel_has_for_an_iommu_mode_is_refused_with_ours():
+def test_the_kernels_name_of_an_iommu_mode_is_refused_with_the_valid_names():
     """Ansible refuses it in the same way before the role's first task."""
     errors = ArgumentSpecValidator(OPTIONS).validate({"gpu_host_iommu": "pt"}).error_messages
     assert errors == ["value of gpu_host_iommu must be one of: passthrough, translated, unchanged, got: pt"]
@@ -134,7 +134,7 @@ def test_vfs_have_the_same_options_in_role_module_and_documentation():
 
 
 @pytest.mark.parametrize("wrong", ["yes", "Auto", ""])
-def test_acs_that_is_no_word_of_the_role_is_refused_by_the_comparison(wrong):
+def test_an_invalid_acs_value_gives_an_unknown_purpose(wrong):
     """The comparison then confirms no setting, and the role's own check of the value follows."""
     by_port = tuning(gpu_host_acs=wrong)["acs_by_port"]
     assert by_port["purpose"] not in PURPOSES

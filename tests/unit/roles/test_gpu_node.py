@@ -139,7 +139,7 @@ def changed(output: str) -> int:
     return int(re.search(r"changed=(\d+)", output)[1])
 
 
-def test_the_life_of_a_layer_s_software(node):
+def test_the_software_of_a_layer_is_installed_changed_and_removed(node):
     """The software is predicted, installed, unchanged, moved to another release, refused, and removed."""
     status, said = node.play(check=True)
     assert status == 0, said
@@ -184,7 +184,7 @@ def test_the_life_of_a_layer_s_software(node):
     assert node.read("/etc/sailloft/gpu_node.json") is None
 
 
-def test_an_archive_that_another_key_signed_is_refused(node):
+def test_an_archive_signed_by_another_key_is_refused(node):
     """The role checks the fingerprint; apt refuses an archive that the inventory's key did not sign."""
     status, said = node.play(gpu_node_repositories=[{**node.repository, "fingerprints": ["A" * 40]}])
     assert status != 0

@@ -57,7 +57,7 @@ def domain(name: str, instance: str = "lab", accelerator: str = "qemu") -> Eleme
 @pytest.mark.parametrize("accelerator", ["kvm", "qemu"])
 @pytest.mark.parametrize("instance", INSTANCES)
 @pytest.mark.parametrize("name", MACHINES)
-def test_machines_are_what_libvirt_accepts(name: str, instance: str, accelerator: str) -> None:
+def test_machines_are_valid_by_libvirts_schema(name: str, instance: str, accelerator: str) -> None:
     """The schema is libvirt's, which does not include QEMU's options."""
     assert_valid(ElementTree.tostring(domain(name, instance, accelerator), encoding="unicode"))
 
@@ -71,7 +71,7 @@ def cables(name: str, instance: str) -> dict[tuple[str, str], str]:
 
 
 @pytest.mark.parametrize("instance", INSTANCES)
-def test_each_node_is_on_a_cable_of_its_boot_server(instance):
+def test_each_node_is_connected_to_its_boot_server(instance):
     ends = set(cables("boot01", instance))
     for name in NODES:
         ((own, other),) = cables(name, instance)
@@ -79,14 +79,14 @@ def test_each_node_is_on_a_cable_of_its_boot_server(instance):
     assert len(ends) == len(NODES)
 
 
-def test_the_boot_server_joins_all_its_cables():
+def test_the_boot_server_bridges_all_its_cables():
     (ports,) = (file.content for file in IMAGES["boot-server"].layers[-1].files if "05-nodes-port" in file.path)
     joined = re.search(r"^MACAddress=(.*)$", ports, re.MULTILINE).group(1).split()
     assert joined == list(cables("boot01", "lab").values())
 
 
 @pytest.mark.parametrize("instance", INSTANCES)
-def test_each_host_with_roce_is_on_a_cable_of_its_switch(instance):
+def test_each_host_with_roce_is_connected_to_its_switch(instance):
     ends = cables("sw01", instance)
     assert len(ends) == 2
     for name in ("ro01", "ro02"):
@@ -95,7 +95,7 @@ def test_each_host_with_roce_is_on_a_cable_of_its_switch(instance):
         assert ends[other, own] == MACHINES["sw01"]["hosts"][name]["mac"]
 
 
-def test_an_images_files_know_the_ports_of_the_hosts_and_of_their_switch():
+def test_the_roce_image_has_network_files_for_the_ports_of_hosts_and_switch():
     named = {file.path: file.content for file in IMAGES["roce"].layers[-1].files if "systemd/network" in file.path}
     links = {"roce0": "ro01 ro02", "swp1": "ro01", "swp2": "ro02"}
     ends = {"roce0": MACHINES, "swp1": MACHINES["sw01"]["hosts"], "swp2": MACHINES["sw01"]["hosts"]}
@@ -109,7 +109,7 @@ def test_an_images_files_know_the_ports_of_the_hosts_and_of_their_switch():
         assert f"MACAddress={mac}\n" in named[f"/etc/systemd/network/05-{port}.network"]
 
 
-def test_the_switchs_port_to_the_second_host_is_narrow():
+def test_the_switch_port_to_the_second_host_has_limited_bandwidth():
     found = domain("sw01", "test")
     overridden = [item.get("alias") for item in found.findall(f"{{{QEMU}}}override/{{{QEMU}}}device")]
     (narrow,) = (each for each in found.findall("devices/interface") if each.find("driver") is not None)
@@ -129,7 +129,7 @@ def test_no_two_machines_share_a_port():
 
 @pytest.mark.parametrize("accelerator", ["kvm", "qemu"])
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_machine_has_what_its_data_says(name, accelerator):
+def test_a_machine_matches_its_specification(name, accelerator):
     found = domain(name, accelerator=accelerator)
     assert found.get("type") == accelerator
     assert int(found.find("memory").text) == MACHINES[name]["memory_mib"]
@@ -138,7 +138,7 @@ def test_a_machine_has_what_its_data_says(name, accelerator):
     assert found.find("devices/serial/log").get("file") == f"/cache/lab/{name}/console.log"
 
 
-def test_a_node_can_be_told_by_its_bmc_and_by_nothing_else():
+def test_a_node_has_a_unique_uuid_and_a_boot_device_that_its_bmc_can_set():
     uuids = list(chain.from_iterable(MACHINES[name]["uuid"].values() for name in NODES))
     assert len(uuids) == len(set(uuids)) == 2 * len(NODES)
     for name in NODES:
@@ -150,7 +150,7 @@ def test_a_node_can_be_told_by_its_bmc_and_by_nothing_else():
         assert found.find("devices/interface/boot").get("order") == "1"
 
 
-def test_every_machine_has_an_image_and_a_disk_and_a_node_has_none():
+def test_all_images_of_machines_have_a_disk_and_are_built():
     needed = {machine["image"] for machine in MACHINES.values() if "image" in machine}
     needed |= {DISKS[image]["holds"]["image"] for image in needed if "holds" in DISKS[image]}
     assert needed == set(DISKS) == set(BUILD["lab_images"])
@@ -175,7 +175,7 @@ def test_all_images_share_their_lowest_layer():
     assert len({tuple(layer.name for layer in IMAGES[name].layers[:2]) for name in DISKS}) == 1
 
 
-def test_every_machine_hears_its_power_button():
+def test_every_machine_reacts_to_its_power_button():
     """libvirt and BMCs use it for a shutdown; without systemd-logind, a host's reboot waits 300 s for its guest."""
     masked = {unit for image in IMAGES.values() for layer in image.layers for unit in layer.services.masked}
     assert len(masked) > 20

@@ -37,7 +37,7 @@ STANDS_STILL = (
 @pytest.mark.parametrize(
     ("state", "console", "asked"), [("shut off", "", "start\n"), ("running", STANDS_STILL, "reset\n")]
 )
-def test_a_machine_is_started_over_once(tmp_path, state, console, asked):
+def test_a_stopped_or_hanging_machine_is_restarted_once(tmp_path, state, console, asked):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/virsh").write_text(VIRSH)
     (tmp_path / "bin/virsh").chmod(0o755)

@@ -78,26 +78,26 @@ def reset(tmp_path, monkeypatch):
     return run
 
 
-def test_a_silence_in_the_middle_of_a_boot(reset):
+def test_a_machine_that_is_silent_during_its_boot_is_reset(reset):
     assert reset({"hv01": (BOOT, SILENT_S + 5)}, command=UNTIL_RESET) == (["hv01-test"], 0)
 
 
-def test_a_loaded_host_makes_a_slow_boot_and_no_reset(reset):
+def test_the_silence_limit_is_longer_on_a_loaded_host(reset):
     assert reset({"hv01": (BOOT, 2 * SILENT_S)}, load=str(3.0 * os.cpu_count())) == ([], 0)
 
 
-def test_a_loaded_host_does_not_hide_a_lost_machine(reset):
+def test_a_machine_beyond_the_silence_limit_of_a_loaded_host_is_reset(reset):
     assert reset({"hv01": (BOOT, 4 * SILENT_S)}, command=UNTIL_RESET, load=str(3.0 * os.cpu_count())) == (
         ["hv01-test"],
         0,
     )
 
 
-def test_stalls_before_there_is_a_user_space(reset):
+def test_a_machine_with_repeated_stalls_before_user_space_is_reset(reset):
     assert reset({"hv01": (BOOT + STALL + STALL, 0)}, command=UNTIL_RESET) == (["hv01-test"], 0)
 
 
-def test_a_kernel_that_starts_again_and_again(reset):
+def test_a_machine_whose_kernel_restarts_repeatedly_is_reset(reset):
     assert reset({"hv01": (BOOT * 6, 0)}, command=UNTIL_RESET) == (["hv01-test"], 0)
 
 
@@ -124,27 +124,27 @@ def test_a_kernel_that_starts_again_and_again(reset):
         "stopped",
     ],
 )
-def test_others_are_left_alone(reset, machine, text, ago):
+def test_machines_that_do_not_hang_are_not_reset(reset, machine, text, ago):
     assert reset({machine: (text, ago)}) == ([], 0)
 
 
-def test_what_was_said_before_is_of_another_time(reset):
+def test_console_output_from_before_the_watch_is_ignored(reset):
     assert reset({}, earlier={"hv01": (BOOT, SILENT_S + 5)}) == ([], 0)
 
 
-def test_a_machine_that_its_emulator_ends_is_started_again(reset):
+def test_a_machine_whose_emulator_crashes_is_started_again(reset):
     assert reset({"crashed": (BOOT + LOGIN, 0)}, command=UNTIL_RESET) == (["crashed-test"], 0)
 
 
-def test_a_machine_that_had_crashed_before_is_left_alone(reset):
+def test_a_machine_that_crashed_before_the_watch_is_not_started(reset):
     assert reset({"gone": (BOOT + LOGIN, 0)}) == ([], 0)
 
 
-def test_the_status_is_the_commands(reset):
+def test_the_exit_status_is_that_of_the_command(reset):
     assert reset({}, command=("sh", "-c", "/bin/sleep 1; exit 3")) == ([], 3)
 
 
-def test_a_boot_is_shown_with_the_consoles_last_line(tmp_path, monkeypatch):
+def test_the_last_console_line_of_a_boot_is_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (tmp_path / "virsh").write_text(VIRSH)
     (tmp_path / "virsh").chmod(0o755)

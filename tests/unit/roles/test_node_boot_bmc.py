@@ -104,7 +104,7 @@ def restart(folder, **bmc):
 
 # The requests for the two boot modes differ in one value only.
 @pytest.mark.parametrize("mode", ["UEFI", pytest.param("Legacy", marks=pytest.mark.long)])
-def test_a_node_that_is_on_is_restarted_by_the_network(tmp_path, start, mode):
+def test_a_node_that_is_on_is_restarted_from_the_network(tmp_path, start, mode):
     bmc = start()
     status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, boot_mode=mode)
     assert status == 0, output
@@ -126,7 +126,7 @@ def test_a_node_that_is_off_is_started(tmp_path, start):
     assert bmc.system()["PowerState"] == "On"
 
 
-def test_a_wrong_password(tmp_path, start):
+def test_a_wrong_password_is_reported_and_nothing_is_changed(tmp_path, start):
     bmc = start()
     status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, password="wrong")
     assert status != 0
@@ -135,7 +135,7 @@ def test_a_wrong_password(tmp_path, start):
     assert bmc.requests() == []
 
 
-def test_a_certificate_that_is_not_trusted(tmp_path, start):
+def test_an_untrusted_certificate_is_refused(tmp_path, start):
     bmc = start()
     status, output = restart(tmp_path, address=bmc.address)
     assert status != 0
@@ -146,7 +146,7 @@ def test_a_certificate_that_is_not_trusted(tmp_path, start):
     assert status == 0, output
 
 
-def test_a_bmc_that_never_answers(tmp_path):
+def test_a_bmc_that_does_not_answer_is_reported(tmp_path):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -161,7 +161,7 @@ def test_a_bmc_that_never_answers(tmp_path):
 
 
 @pytest.mark.long
-def test_a_bmc_that_says_yes_and_starts_nothing(tmp_path, start):
+def test_a_bmc_that_accepts_the_command_but_starts_nothing_is_reported(tmp_path, start):
     bmc = start(power="Off", lies=True)
     status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, power_timeout_s=6)
     assert status != 0
@@ -169,7 +169,7 @@ def test_a_bmc_that_says_yes_and_starts_nothing(tmp_path, start):
 
 
 @pytest.mark.long
-def test_a_system_that_the_bmc_does_not_have(tmp_path, start):
+def test_a_missing_or_unnamed_system_is_reported(tmp_path, start):
     bmc = start()
     status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, system="bm99")
     assert status != 0

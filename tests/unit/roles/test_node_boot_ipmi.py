@@ -95,7 +95,7 @@ class Bmc:
 start = bmc_role.starting(Bmc)
 
 
-def test_a_node_that_is_on_is_restarted_by_the_network(tmp_path, start):
+def test_a_node_that_is_on_is_restarted_from_the_network(tmp_path, start):
     bmc = start()
     status, output = bmc.restart(tmp_path)
     assert status == 0, output
@@ -113,7 +113,7 @@ def test_a_node_that_is_off_is_started(tmp_path, start):
 
 # The messages for ipmitool's other errors are tested with the filter.
 @pytest.mark.parametrize("wrong", ["password", pytest.param("username", marks=pytest.mark.long)])
-def test_a_wrong_user_or_password(tmp_path, start, wrong):
+def test_a_wrong_user_or_password_is_reported_and_nothing_is_changed(tmp_path, start, wrong):
     bmc = start()
     status, output = bmc.restart(tmp_path, **{wrong: "wrong"})
     assert status != 0
@@ -123,7 +123,7 @@ def test_a_wrong_user_or_password(tmp_path, start, wrong):
 
 
 @pytest.mark.long
-def test_a_bmc_that_never_answers(tmp_path, start):
+def test_a_bmc_that_does_not_answer_is_reported(tmp_path, start):
     bmc = start()
     bmc.stop()
     status, output = bmc.restart(tmp_path)
@@ -132,7 +132,7 @@ def test_a_bmc_that_never_answers(tmp_path, start):
 
 
 @pytest.mark.long
-def test_a_bmc_that_says_yes_and_starts_nothing(tmp_path, start):
+def test_a_bmc_that_accepts_the_command_but_starts_nothing_is_reported(tmp_path, start):
     bmc = start(power=0, fate="lies")
     status, output = bmc.restart(tmp_path, power_timeout_s=3)
     assert status != 0
@@ -140,7 +140,7 @@ def test_a_bmc_that_says_yes_and_starts_nothing(tmp_path, start):
 
 
 @pytest.mark.long
-def test_a_node_whose_power_stays_off(tmp_path, start):
+def test_a_node_whose_power_does_not_come_on_is_reported(tmp_path, start):
     bmc = start(fate="dies")
     status, output = bmc.restart(tmp_path, power_timeout_s=3)
     assert status != 0

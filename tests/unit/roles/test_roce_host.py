@@ -49,24 +49,24 @@ def written(results, host):
     return difference["after"].splitlines()
 
 
-def test_nccl_has_the_policy(results):
+def test_the_nccl_file_has_the_settings_of_the_policy(results):
     settings = {"NCCL_DEBUG=WARN", "NCCL_IB_GID_INDEX=3", "NCCL_IB_QPS_PER_CONNECTION=16", "NCCL_IB_TC=98"}
     assert settings <= set(written(results, "policy"))
 
 
-def test_what_nccl_chooses_itself_is_left_out(results):
+def test_settings_that_nccl_chooses_itself_are_omitted(results):
     lines = written(results, "nccl-chooses")
     assert "NCCL_IB_TC=106" in lines
     assert not [line for line in lines if "GID_INDEX" in line or "QPS" in line]
 
 
-def test_a_gpu_guests_file_is_left_to_the_role_that_owns_it(results):
+def test_the_nccl_file_of_a_gpu_guest_is_not_written(results):
     assert results["gpu-guest"][WRITE]["skipped"] is True
     assert not [result for result in results["gpu-guest"].values() if result.get("failed")]
 
 
 @pytest.mark.parametrize("host", REFUSED)
-def test_what_is_wrong_is_refused_before_anything_is_touched(results, host):
+def test_invalid_variables_are_refused_before_anything_is_written(results, host):
     *_before, last = results[host].values()
     assert last["failed"] is True
     assert REFUSED[host][1] in last["msg"]

@@ -133,7 +133,7 @@ TRIED = [pytest.param(system, marks=pytest.mark.long) if system == "dell_sonic" 
 
 
 @pytest.mark.parametrize("system", TRIED)
-def test_a_change_is_applied_kept_and_restored_or_refused_as_a_whole(tmp_path, system):
+def test_a_change_is_either_applied_and_saved_or_completely_undone(tmp_path, system):
     tried: Case = importlib.import_module(f"simulated_{system}").CASE
     start = tried.start
     wanted = switches.switch(system, tried.ports)

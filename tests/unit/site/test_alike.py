@@ -13,7 +13,7 @@ def test_a_message_is_one_line_without_the_hosts_own_names():
     )
 
 
-def test_a_long_message_is_cut():
+def test_a_long_message_is_truncated():
     assert common("x" * 300, ()) == "x" * 300
     assert common("x" * 301, ()) == "x" * 300 + "..."
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 
 
-def test_the_place_comes_first():
+def test_an_error_message_starts_with_its_place():
     error = SiteError("blocks.rack", "count is missing", "add it", "site.yml:7")
     assert str(error) == "site.yml:7: blocks.rack: count is missing; add it"
     assert str(SiteError("blocks.rack", "count is missing", "add it")) == "blocks.rack: count is missing; add it"

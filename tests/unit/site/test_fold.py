@@ -28,13 +28,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fo
         (["gpu1.example.com", "gpu2.example.com"], "gpu[1-2].example.com"),
     ],
 )
-def test_folded(names, text):
+def test_host_names_are_folded(names, text):
     assert fold(names) == text
 
 
 @pytest.mark.skipif(not shutil.which("nodeset"), reason="clustershell is not installed")
 @given(st.lists(st.from_regex(r"[a-c]-?[0-9]{1,2}(-[0-9]{1,2})?", fullmatch=True), min_size=1, max_size=8))
 @settings(deadline=None, max_examples=10)
-def test_nodeset_expands_it(names):
+def test_nodeset_expands_folded_names(names):
     done = subprocess.run(["nodeset", "-e", "-S", "\n", fold(names)], capture_output=True, text=True, check=True)
     assert sorted(done.stdout.split()) == sorted(set(names))

@@ -66,7 +66,7 @@ def test_a_group_has_every_module_with_its_options(group):
     assert {module for module in every if options(module) >= SHARED[group]} == set(GROUPS[group])
 
 
-def test_a_play_sets_the_store_of_all_tasks_once(tmp_path):
+def test_a_play_sets_the_store_of_all_modules_with_module_defaults(tmp_path):
     (tmp_path / "play.yml").write_text(PLAY.format(store=tmp_path / "nowhere"))
     command = [
         "ansible-playbook",

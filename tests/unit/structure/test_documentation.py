@@ -60,7 +60,7 @@ def test_a_page_names_files_that_exist(page):
     assert {path for path in paths - ELSEWHERE if not any((place / path).exists() for place in PLACES)} == set()
 
 
-def test_the_tree_of_the_structure_has_every_folder():
+def test_the_tree_in_structure_md_lists_every_folder():
     tree = (ROOT / "docs/structure.md").read_text().split("\n    playbooks/")[1].split("\n    benchmarks/")[0]
     named = set(re.findall(r"([a-z0-9_]+)/", tree))
     library = ROOT / "plugins/module_utils"

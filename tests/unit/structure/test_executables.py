@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 CALLED = re.compile(r"^\t[@-]?((?:roles|tests|docs|molecule|benchmarks)/[\w./-]+)", re.MULTILINE)
 
 
-def test_what_the_makefile_calls_is_executable():
+def test_programs_that_the_makefile_calls_are_executable():
     called = set(CALLED.findall((ROOT / "Makefile").read_text()))
     assert len(called) > 10
     assert [path for path in sorted(called) if not os.access(ROOT / path, os.X_OK)] == []
@@ -33,7 +33,7 @@ def test_what_the_makefile_calls_is_executable():
         (["fabric.py", "--groups", "1"], {"switches": 64, "hosts": 512}),
     ],
 )
-def test_a_benchmark_measures_what_it_says(arguments: list[str], counted: dict[str, int]) -> None:
+def test_a_benchmark_measures_the_requested_size(arguments: list[str], counted: dict[str, int]) -> None:
     name, *options = arguments
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / name), *options],

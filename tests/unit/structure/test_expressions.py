@@ -59,7 +59,7 @@ def faults(keyword, text):
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_expressions_are_short_with_one_order_and_no_statements(file):
+def test_expressions_are_short_deterministic_and_without_statements(file):
     found = [fault for each in texts(yaml.safe_load(file.read_text())) for fault in faults(*each)]
     assert found == []
 
@@ -72,7 +72,7 @@ def test_a_message_of_several_lines_is_a_list(file):
     ] == []
 
 
-def test_the_faults_are_found():
+def test_faulty_expressions_are_found():
     assert list(faults("msg", "{% for each in a %}{% endfor %}")) != []
     assert list(faults("msg", "{{ a\n | b }}")) != []
     assert list(faults("when", "a" * 121)) == ["121 characters: " + "a" * 121]

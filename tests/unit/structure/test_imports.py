@@ -76,7 +76,7 @@ def test_every_package_is_in_the_table():
 
 
 @pytest.mark.parametrize("package", sorted(ALLOWED))
-def test_a_package_imports_only_what_it_may(package):
+def test_a_package_imports_only_allowed_packages(package):
     known = ALLOWED[package] | FOR_ALL | {package}
     wrong = [
         f"{name} imports {other}"

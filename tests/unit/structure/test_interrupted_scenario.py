@@ -12,7 +12,7 @@ import yaml
 ROOT = Path(__file__).parents[3]
 
 
-def test_every_task_in_which_a_play_is_cut_off_is_one_of_the_roles():
+def test_every_task_at_which_the_scenario_interrupts_a_play_exists_in_a_role():
     play = yaml.safe_load((ROOT / "molecule/interrupted/converge.yml").read_text())[0]
     text = (ROOT / "molecule/interrupted/converge.yml").read_text()
     named = re.findall(r"cut_off \+ \['\w+', (?:'([^']+)'|(\w+))", text)

@@ -76,14 +76,14 @@ def closure(path: Path) -> set[Path]:
     return found
 
 
-def test_pytest_enters_every_folder(pytestconfig):
+def test_pytest_recurses_into_every_folder_with_tests(pytestconfig):
     passed_over = pytestconfig.getini("norecursedirs")
     folders = {test.parent for test in TESTS}
     assert [each for each in folders if any(fnmatch.fnmatch(each.name, name) for name in passed_over)] == []
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda path: str(path.relative_to(UNIT)))
-def test_a_test_is_named_after_what_it_tests(test):
+def test_a_test_file_is_named_after_the_file_that_it_tests(test):
     folder = test.parent.relative_to(UNIT)
     if folder.parts[0] == "structure":
         return
@@ -106,7 +106,7 @@ def test_each_folder_of_the_library_has_tests():
 
 
 @pytest.mark.parametrize("top", ["plugins", "playbooks", "roles", "molecule", "tests", "benchmarks"])
-def test_no_folder_is_large(top):
+def test_no_folder_exceeds_the_maximum_number_of_files(top):
     files = [path for path in (ROOT / top).rglob("*") if path.is_file() and path.suffix != ".pyc"]
     # Molecule's runs write proofs.
     sizes = Counter(str(path.parent.relative_to(ROOT)) for path in files if "proofs" not in path.parts)

@@ -45,7 +45,7 @@ def drawn(tmp_path):
     return draw
 
 
-def test_a_mutant_is_killed_where_a_test_fails(drawn):
+def test_a_mutant_is_killed_if_a_test_fails(drawn):
     assert drawn("def space():\n    return bytes(0 * 4) + bytes(5)\n") == {
         "'1'": "killed",
         "'5'": "SURVIVED",
@@ -54,7 +54,7 @@ def test_a_mutant_is_killed_where_a_test_fails(drawn):
     }
 
 
-def test_a_mutant_whose_death_pytest_does_not_catch_leaves_the_copy_to_the_next(drawn, tmp_path):
+def test_a_mutant_that_crashes_pytest_does_not_affect_the_next_mutant(drawn, tmp_path):
     (tmp_path / "tests/unit/hold/conftest.py").write_text("""
 import runpy
 
@@ -66,7 +66,7 @@ def pytest_unconfigure():
     assert {mistake: found[mistake] for mistake in ("'6'", "'2'")} == {"'6'": "killed", "'2'": "SURVIVED"}
 
 
-def test_a_mutant_that_takes_all_memory_is_killed(drawn):
+def test_a_mutant_that_exceeds_the_memory_limit_is_killed(drawn):
     # The 5 GiB are allocated, but no page is touched: without a limit the allocation would succeed and the test would
     # pass.
     assert drawn("def space():\n    return bytes(0 * (5 << 30))\n")["'1'"] == "killed"

@@ -64,14 +64,14 @@ def test_the_processor_time_of_a_phase_is_that_of_its_processes(phases):
 
 
 @pytest.mark.parametrize("groups", [("outlives,bad,a,b", "a"), ("bad", "a")])
-def test_after_a_failed_phase_none_begins(phases, groups):
+def test_no_phase_starts_after_a_failed_phase(phases, groups):
     status, out, error, ran = phases(*groups)
     assert (status, {"a", "b"} & set(ran)) == (1, set())
     assert error == "failed: bad \n"
     assert [line.split()[3:] for line in out.splitlines() if line.startswith("bad ")] == [["failed"]]
 
 
-def test_the_marker_of_fleet_is_written_in_the_files_of_its_tests():
+def test_no_shared_test_file_contains_the_marker_fleet():
     """The marker must be in the test file itself: tests/conftest.py skips files without it.
 
     A test that imported the marker from elsewhere would be lost.

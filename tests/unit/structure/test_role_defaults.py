@@ -73,11 +73,11 @@ def test_a_variable_is_named_after_its_role_and_used_by_it(role, name):
     assert any(name in text for text in texts)
 
 
-def test_there_are_roles():
+def test_the_roles_are_found():
     assert {"boot_server", "gpu_guest", "gpu_host", "gpu_vm", "lab", "node_boot", "node_image"} <= set(DEFAULTS)
 
 
-def test_only_templates_say_ansible_managed():
+def test_only_templates_use_ansible_managed():
     """The variable ansible_managed exists only in templates; a task that uses it fails."""
     tasks = [path for path in ROLES.rglob("*.yml") if "ansible_managed" in path.read_text(encoding="utf-8")]
     assert tasks == []

@@ -26,7 +26,7 @@ def test_an_entry_point_is_named_without_a_suffix(file):
     assert [name for name in NAMED.findall(file.read_text(encoding="utf-8")) if ".yml" in name] == []
 
 
-def test_the_names_are_found():
+def test_names_of_entry_points_are_found():
     assert NAMED.findall('tasks_from: read.yml\n{tasks_from: hold/take}\n"tasks_from": "stop"') == [
         "read.yml",
         "hold/take",

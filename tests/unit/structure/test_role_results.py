@@ -35,14 +35,14 @@ def results(role):
 
 
 @pytest.mark.parametrize("role", NAMES)
-def test_what_a_role_sets_is_private_or_a_documented_result(role):
+def test_variables_that_a_role_sets_are_private_or_documented_results(role):
     files = [file for part in ("tasks", "handlers") for file in (ROLES / role / part).rglob("*.yml")]
     names = {name for file in files for name in set_by(yaml.safe_load(file.read_text()))}
     assert {name for name in names if not name.startswith(f"__{role}_")} == results(role)
 
 
 @pytest.mark.parametrize("role", NAMES)
-def test_what_a_role_registers_is_used(role):
+def test_registered_variables_of_a_role_are_used(role):
     files = [file for file in (ROLES / role).rglob("*") if file.is_file() and file.parent.name != "__pycache__"]
     text = "\n".join(file.read_text() for file in files)
     registered = set(re.findall(r"^\s*register: (\w+)$", text, re.MULTILINE)) - results(role)

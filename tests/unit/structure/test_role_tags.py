@@ -80,7 +80,7 @@ def unreached(role, tasks):
 
 
 @pytest.mark.parametrize("role", sorted({name for name in NAMES if documented(name)}))
-def test_a_role_with_tags_includes_with_them(role):
+def test_a_role_with_tags_passes_them_to_its_includes(role):
     for file in (ROLES / role / "tasks").rglob("*.yml"):
         assert list(unreached(role, yaml.safe_load(file.read_text()))) == []
 
@@ -97,7 +97,7 @@ def test_a_role_with_tags_includes_with_them(role):
         ),
     ],
 )
-def test_each_tag_of_a_role_reaches_its_tasks(playbook, role, tasks):
+def test_each_tag_of_a_role_selects_its_tasks(playbook, role, tasks):
     """A run of ansible-playbook takes three seconds."""
     assert set(tasks) == documented(role)
     for tag, task in tasks.items():

@@ -4,8 +4,8 @@
 
 A system has a module of ``systems`` with the names below, a reader in ``running``, a directory of task files in the
 role ``roce_switch``, and a row in ``SYSTEMS``. All texts are in the system's own format. All functions are pure: the
-same input gives the same bytes. Examples: systems/eos.py, running/eos.py and tasks/eos; for a system without a rollback of
-its own, tasks/linux and ``restoration`` of systems/linux.py; for ``SAVES_WITH_CHANGE``, junos.
+same input gives the same bytes. Examples: systems/eos.py, running/eos.py and tasks/eos; for a system without its own
+rollback, tasks/linux and ``restoration`` of systems/linux.py; for ``SAVES_WITH_CHANGE``, junos.
 
 Required names of the module:
 

@@ -34,7 +34,7 @@ def put(field, at, value):
     return {field: tuple(values)}
 
 
-def test_data():
+def test_to_data_returns_the_settings_as_plain_data():
     data = json.loads(json.dumps(to_data(WANTED)))
     assert (data["name"], data["system"], data["ecmp_fields"][0]) == ("leaf1", "plain", "destination_ip")
     port = data["ports"]["swp5"]
@@ -52,7 +52,7 @@ def test_data():
     assert (empty["ecmp_fields"], empty["ports"]["swp1"]["queues"]) == (None, {})
 
 
-def test_the_same_is_no_difference():
+def test_equal_settings_give_no_difference_and_extra_ports_are_ignored():
     assert differences(WANTED, switch("plain", PORTS), ()) == []
     # Parts of the running configuration that the wanted one does not have belong to others.
     assert differences(WANTED, replace(WANTED, ports={**WANTED.ports, "mgmt": PortQos()}), ()) == []
@@ -89,7 +89,7 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("changes", "words"), DIFFERENT, ids=[words[:50] for _rest, words in DIFFERENT])
-def test_a_difference_in_words(changes, words):
+def test_a_difference_names_ports_setting_wanted_and_seen_value(changes, words):
     found = differences(WANTED, seen(**changes), ())
     assert f"swp1, swp2, swp3 and 2 more: {words}" in [str(each) for each in found]
     assert all(each.ports == tuple(PORTS) for each in found)
@@ -97,7 +97,7 @@ def test_a_difference_in_words(changes, words):
     assert differences(WANTED, seen(**changes), {field}) == []
 
 
-def test_a_cable_is_compared_where_both_have_one():
+def test_cable_length_is_compared_only_if_it_is_wanted():
     five, nine = (replace(WANTED, ports={"swp1": replace(QOS, cable_m=metres)}) for metres in (5, 9))
     none = replace(WANTED, ports={"swp1": QOS})
     (found,) = differences(five, nine, ())
@@ -105,13 +105,13 @@ def test_a_cable_is_compared_where_both_have_one():
     assert differences(none, five, ()) == differences(five, nine, {"cable_m"}) == []
 
 
-def test_a_cable_that_is_wanted_and_not_told_differs():
+def test_a_wanted_cable_length_that_was_not_read_differs():
     five, none = (replace(WANTED, ports={"swp1": replace(QOS, cable_m=metres)}) for metres in (5, None))
     (found,) = differences(five, none, ())
     assert str(found) == "swp1: longest cable, in metres: wanted 5, seen none"
 
 
-def test_a_queue_that_should_be_strict_is_named_before_the_shares_that_it_takes():
+def test_a_missing_strict_queue_is_named_before_differences_in_shares():
     shares = {0: Queue(False, 44), 3: Queue(False, 44, QOS.queues[3].ecn), 6: Queue(False, 12)}
     queues = tuple(shares.get(at) for at in range(8))
     found = differences(WANTED, replace(WANTED, ports=dict.fromkeys(WANTED.ports, replace(QOS, queues=queues))), ())
@@ -119,7 +119,7 @@ def test_a_queue_that_should_be_strict_is_named_before_the_shares_that_it_takes(
     assert (found[0].wanted, found[0].seen) == ("strict, no ECN", "12%, no ECN")
 
 
-def test_a_difference_of_one_port_and_a_port_that_is_not_there():
+def test_differences_name_a_single_port_and_a_missing_port():
     ports = {**WANTED.ports, "swp2": replace(QOS, pfc=())}
     del ports["swp4"]
     found = [str(each) for each in differences(WANTED, replace(WANTED, ports=ports), ())]
@@ -130,7 +130,7 @@ def test_a_difference_of_one_port_and_a_port_that_is_not_there():
 
 
 @pytest.mark.parametrize(("fields", "words"), [(None, "not set"), ((), "none"), (("source_ip",), "source_ip")])
-def test_ecmp_is_of_the_whole_switch(fields, words):
+def test_ecmp_fields_are_compared_per_switch(fields, words):
     (found,) = differences(WANTED, replace(WANTED, ecmp_fields=fields), ())
     assert str(found).endswith(f"source_ip, source_port, seen {words}")
     assert str(found).startswith("what ECMP hashes: wanted ")

@@ -20,7 +20,7 @@ def of(policy=None, **choices):
     return nccl_conf.of_policy(read_policy(policy), nccl_conf.read_choices(choices))
 
 
-def test_the_traffic_class_is_the_whole_byte():
+def test_nccl_ib_tc_is_the_tos_byte_with_its_ect_bits():
     assert of() == {"NCCL_IB_TC": 106}  # 104 has the DSCP but no ECT: no switch would mark such a packet
     assert of(gid_index=3, queue_pairs=16) == {
         "NCCL_IB_TC": 106,
@@ -29,7 +29,7 @@ def test_the_traffic_class_is_the_whole_byte():
     }
 
 
-def test_numbers_may_be_text_and_nccl_keeps_its_own_choice():
+def test_numbers_may_be_text_and_default_values_are_left_to_nccl():
     assert of(rdma_class="", fifo_class=None, gid_index="-1", queue_pairs="0") == {"NCCL_IB_TC": 106}
     assert of(gid_index="0", queue_pairs="1") == {
         "NCCL_IB_TC": 106,
@@ -38,7 +38,7 @@ def test_numbers_may_be_text_and_nccl_keeps_its_own_choice():
     }
 
 
-def test_control_messages_have_a_class_of_their_own_where_it_is_another():
+def test_the_fifo_traffic_class_is_set_only_if_it_differs():
     assert of(TWO, fifo_class="control") == {"NCCL_IB_TC": 106, "NCCL_IB_FIFO_TC": 129}
     assert of(TWO, rdma_class="control", fifo_class="control") == {"NCCL_IB_TC": 129}
 
@@ -60,7 +60,7 @@ def test_invalid_choices_are_refused(given, message):
         of(**given)
 
 
-def test_settings_that_say_the_same_agree_and_others_are_refused():
+def test_equal_settings_are_merged_and_conflicting_settings_are_refused():
     assert nccl_conf.merged({"NCCL_IB_TC": "106", "NCCL_DEBUG": "WARN"}, {"NCCL_IB_TC": 106}) == {
         "NCCL_DEBUG": "WARN",
         "NCCL_IB_TC": 106,
@@ -69,7 +69,7 @@ def test_settings_that_say_the_same_agree_and_others_are_refused():
         nccl_conf.merged({"NCCL_IB_TC": 104}, {"NCCL_IB_TC": 106})
 
 
-def test_the_file():
+def test_the_file_has_sorted_settings_and_invalid_settings_are_refused():
     assert nccl_conf.text({"NCCL_IB_TC": 106, "NCCL_DEBUG": "WARN"}).splitlines()[1:] == [
         "NCCL_DEBUG=WARN",
         "NCCL_IB_TC=106",

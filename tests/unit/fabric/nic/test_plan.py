@@ -56,13 +56,13 @@ def test_settings_are_read_up_to_their_limits():
         ({"a": {"cable_m": 5}}, "cable_m without speed_gbit_s"),
     ],
 )
-def test_other_settings_are_refused(given, why):
+def test_invalid_nic_settings_are_refused(given, why):
     with pytest.raises(FabricError) as refused:
         plan.read_nics(given)
     assert why in str(refused.value)
 
 
-def test_a_class_is_found_by_name_and_the_first_without_one():
+def test_a_class_is_found_by_name_and_defaults_to_the_first():
     assert [plan.class_of(TWO, name).name for name in (None, "", "roce", "storage")] == [
         "roce", "roce", "roce", "storage",
     ]  # fmt: skip
@@ -70,7 +70,7 @@ def test_a_class_is_found_by_name_and_the_first_without_one():
         plan.class_of(TWO, "fast")
 
 
-def test_a_function_with_everything_gets_the_whole_policy():
+def test_a_function_that_supports_all_settings_gets_the_complete_policy():
     wanted, cannot = planned()
     (roce,) = POLICY.classes
     assert cannot == {}
@@ -86,7 +86,7 @@ def test_a_function_with_everything_gets_the_whole_policy():
     assert wanted.cable_m is None
 
 
-def test_with_a_cable_the_lossless_priority_has_its_buffer():
+def test_the_lossless_priority_has_a_separate_buffer_if_a_cable_is_given():
     wanted, _cannot = planned(request=NicRequest(400, 5))
     assert wanted.cable_m == 5
     assert wanted.priority_to_buffer == tuple(int(at in wanted.pfc) for at in range(8))
@@ -95,11 +95,11 @@ def test_with_a_cable_the_lossless_priority_has_its_buffer():
     assert planned(replace(SEEN, cannot={"buffer_bytes": "old dcb"}), NicRequest(400, 5))[0].cable_m is None
 
 
-def test_two_classes_leave_the_choice_to_the_application():
+def test_no_tos_is_forced_with_two_classes():
     assert planned(policy=TWO)[0].forced_tos is None
 
 
-def test_what_a_driver_does_not_have_is_told_or_refused():
+def test_settings_that_a_driver_lacks_are_reported_or_refused():
     wanted, cannot = planned(replace(SEEN, cannot={"cnp_dscp": "no such file", "cable_m": "no such part"}))
     assert cannot == {"cnp_dscp": "no such file"}  # no cable is requested
     assert wanted.cnp_dscp is None
@@ -114,7 +114,7 @@ def test_what_a_driver_does_not_have_is_told_or_refused():
         planned(replace(SEEN, dcb=replace(SEEN.dcb, lossless_at_most=0)))
 
 
-def test_a_vf_marks_where_its_port_trusts_dscp():
+def test_a_vf_may_mark_only_if_its_port_trusts_dscp():
     cannot = dict.fromkeys(plan.OF_THE_PORT, "it is of the port")
     vf = Seen(replace(PORT, name="mlx5_2", is_vf=True), cannot=cannot)
     assert planned(vf)[0].may_mark is None
@@ -123,7 +123,7 @@ def test_a_vf_marks_where_its_port_trusts_dscp():
         planned(vf, parent=replace(PORT, trust="pcp"))
 
 
-def test_what_differs_is_told_by_priority_and_index():
+def test_differences_are_listed_by_priority_and_index():
     wanted, _cannot = planned()
     found = plan.differences(wanted, SEEN)
     roce, cnp = POLICY.classes[0], POLICY.cnp
@@ -140,7 +140,7 @@ def test_what_differs_is_told_by_priority_and_index():
     assert plan.differences(wanted, Seen(wanted)) == {}
 
 
-def test_what_is_expected_is_the_wanted_and_else_what_is_there():
+def test_expected_settings_are_the_wanted_ones_or_else_the_current_ones():
     wanted, _cannot = planned()
     seen = replace(SEEN, nic=replace(PORT, forced_tos=1, pfc=(5,), cable_m=7, buffer_bytes=(9,) * 8))
     then = plan.expected(wanted, seen)

@@ -55,7 +55,7 @@ def written(now, wanted, tool="dcb", **more):
     return [(each.setting, " ".join(each.argv) or f"{each.path} {each.text}".strip()) for each in steps(seen, wanted)]
 
 
-def test_dcb_sets_what_differs_in_a_safe_order():
+def test_dcb_sets_differing_settings_in_a_safe_order():
     assert written(OLD, NEW) == [
         ("dcbx_by_host", "dcb dcbx set dev eth0 host ieee"),
         ("ip_mtu_bytes", "/sys/class/net/eth0/mtu 9000"),
@@ -78,7 +78,7 @@ def test_dcb_sets_what_differs_in_a_safe_order():
     ]
 
 
-def test_mlnx_qos_sets_the_same():
+def test_mlnx_qos_sets_the_same_settings_as_dcb():
     said = dict(written(OLD, NEW, "mlnx_qos"))
     assert said["dcbx_by_host"] == "mlnx_qos -i eth0 -d os"
     assert said["cable_m"] == "mlnx_qos -i eth0 -f 0,0,0,0,0,0,0,0 --cable_len 5"
@@ -91,7 +91,7 @@ def test_mlnx_qos_sets_the_same():
     assert mlnx_qos.set_pfc("eth0", (), None) == [["mlnx_qos", "-i", "eth0", "-f", "0,0,0,0,0,0,0,0"]]
 
 
-def test_pfc_that_goes_is_off_first_and_pfc_that_stays_stays_on():
+def test_removed_pfc_is_turned_off_first_and_unchanged_pfc_remains_on():
     now = replace(NEW, pfc=(3, 4))
     assert written(now, replace(NEW, pfc=(3, 5))) == [
         ("pfc", "dcb pfc set dev eth0 prio-pfc 0:off 1:off 2:off 3:on 4:off 5:off 6:off 7:off"),
@@ -100,12 +100,12 @@ def test_pfc_that_goes_is_off_first_and_pfc_that_stays_stays_on():
     assert len(written(now, NEW)) == len(written(replace(NEW, pfc=()), NEW)) == 1
 
 
-def test_nothing_is_written_where_all_is_as_wanted():
+def test_nothing_is_written_if_all_settings_are_as_wanted():
     assert written(NEW, NEW) == []
     assert steps(Seen(NEW), NEW) == []
 
 
-def test_a_trust_that_changes_maps_every_dscp():
+def test_a_change_of_trust_maps_every_dscp():
     ((_setting, command),) = written(replace(NEW, trust="pcp"), NEW)
     assert command.count(":") == 64
 
@@ -117,7 +117,7 @@ def test_a_willing_scheduler_is_set_with_dcbx():
     assert written(NEW, NEW, willing=True) == []
 
 
-def test_a_forced_tos_is_taken_back_and_points_are_turned_off():
+def test_a_forced_tos_is_reset_and_notification_points_are_turned_off():
     back = replace(NEW, forced_tos=None, notification=())
     assert written(NEW, back) == [
         ("notification", f"{ECN}/roce_np/enable/3 0"),
@@ -125,7 +125,7 @@ def test_a_forced_tos_is_taken_back_and_points_are_turned_off():
     ]
 
 
-def test_without_a_tool_nothing_can_be_set():
+def test_setting_dcb_without_a_tool_is_refused():
     with pytest.raises(FabricError, match=r"mlx5_0 \(eth0\): its DCB cannot be set: no tool shows it"):
         steps(Seen(OLD), NEW)
     with pytest.raises(FabricError, match="its DCB cannot be set: not supported"):
@@ -149,7 +149,7 @@ def shown(**changes):
     return dcb.parse("eth0", {name: json.dumps(part) for name, part in {**SHOWN, **changes}.items()})
 
 
-def test_what_dcb_prints_is_read():
+def test_the_output_of_dcb_is_read():
     found = shown()
     assert (found.tool, found.trust, found.by_host, found.willing) == ("dcb", "dscp", True, False)
     assert found.dscp_priorities == {26: (3, 4), 63: (7,)}
@@ -185,13 +185,13 @@ def test_what_dcb_prints_is_read():
         ("buffer", {"prio_buffer": [8] * 8}),
     ],
 )
-def test_what_dcb_does_not_print_is_refused(part, values):
+def test_invalid_output_of_dcb_is_refused(part, values):
     (name,) = values
     with pytest.raises(FabricError, match=rf"eth0: 'dcb -j {part} show': it printed {name} "):
         shown(**{part: {**SHOWN[part], **values}})
 
 
-def test_a_long_text_is_cut():
+def test_long_invalid_output_is_truncated_in_the_error():
     assert "it printed no JSON: 'x" + "x" * 59 + "'" in said("x" * 60)
     assert "it printed no JSON: '" + "x" * 57 + "...'" in said("x" * 61)
 
@@ -202,7 +202,7 @@ def said(text):
     return str(refused.value)
 
 
-def test_dcbs_unknown_error_is_the_kernels():
+def test_unknown_errors_of_dcb_are_replaced_by_the_kernels_error_texts():
     assert dcb.plain("Attribute write: Unknown error 234") == "Attribute write: Invalid argument"
     assert dcb.plain("Unknown error 130") == "Required key not available"
     assert dcb.plain("Unknown error 129") == "Unknown error 129"

@@ -30,7 +30,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.polic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
 
-def test_a_path_that_is_as_the_policy_says():
+def test_a_path_that_matches_the_policy_has_no_fault():
     parts = checked(POLICY, FABRIC, SEEN)
     assert first_fault(parts) is None
     made = claims(parts, "test")
@@ -46,7 +46,7 @@ def test_a_path_that_is_as_the_policy_says():
 
 
 @pytest.mark.parametrize(("planned", "seen", "short"), [(5, 0, True), (41, 40, True), (5, 40, False), (5, None, True)])
-def test_headroom_of_the_switchs_own_reckoning_is_for_the_cable(planned, seen, short):
+def test_a_configured_cable_shorter_than_planned_is_a_headroom_fault(planned, seen, short):
     def found(reasons):
         here, wanted = replace(QOS, cable_m=seen), replace(QOS, cable_m=planned)
         return [each.what for each in switch_checks.ingress(here, POLICY.classes[0], POLICY, reasons, wanted)]
@@ -76,7 +76,7 @@ NOT_TO_BE_READ = {
 
 
 @pytest.mark.parametrize("name", NOT_TO_BE_READ)
-def test_what_a_nic_cannot_show_is_neither_held_nor_failed(name):
+def test_settings_that_a_nic_cannot_show_neither_hold_nor_fail(name):
     change, setting, what = NOT_TO_BE_READ[name]
     for each in ("gpu1", "gpu2"):
         seen = host(SEEN, each, {setting: "its driver has none"}, **change)
@@ -89,7 +89,7 @@ def test_what_a_nic_cannot_show_is_neither_held_nor_failed(name):
 
 
 @pytest.mark.parametrize("setting", ["trust", "priority_to_class", "pfc"])
-def test_a_physical_function_without_what_roce_needs_fails_whatever_the_reason(setting):
+def test_a_physical_function_without_required_settings_fails_for_any_reason(setting):
     nothing = {"trust": None, "priority_to_class": (None,) * 8, "pfc": ()}[setting]
     seen = host(SEEN, "gpu1", {setting: "neither dcb nor mlnx_qos is installed"}, **{setting: nothing})
     fault = first_fault(checked(POLICY, FABRIC, seen))
@@ -97,7 +97,7 @@ def test_a_physical_function_without_what_roce_needs_fails_whatever_the_reason(s
     assert fault.consequence.endswith(": neither dcb nor mlnx_qos is installed")
 
 
-def test_of_a_vf_the_ports_settings_are_its_physical_functions():
+def test_port_settings_of_a_vf_are_reported_as_unseen():
     why = "it is a VF, and the port is its physical function's"
     cannot = dict.fromkeys(("trust", "notification", "reaction", "cnp_dscp", "dcbx_by_host"), why)
     bare = Nic("mlx5_0", "eth0", is_vf=True, cm_tos=106, ip_mtu_bytes=9000)
@@ -115,7 +115,7 @@ def test_of_a_vf_the_ports_settings_are_its_physical_functions():
     ]
 
 
-def test_what_a_switchs_system_does_not_show_is_neither_held_nor_failed(monkeypatch):
+def test_settings_that_a_switch_system_does_not_show_neither_hold_nor_fail(monkeypatch):
     reasons = {"headroom": "sized by itself", "watchdog": "always on", "ip_mtu_bytes": "fixed", "ecmp_fields": "fixed"}
     monkeypatch.setitem(SYSTEMS, "any", SimpleNamespace(NOT_HELD=reasons))
     bare = replace(QOS, headroom=(None,) * 8, watchdog=None, ip_mtu_bytes=None)
@@ -133,19 +133,19 @@ def test_what_a_switchs_system_does_not_show_is_neither_held_nor_failed(monkeypa
     ]
 
 
-def test_how_many_queue_pairs_an_application_uses_is_to_be_given():
+def test_a_missing_number_of_queue_pairs_is_reported_as_unseen():
     parts = checked(POLICY, FABRIC, app(SEEN, queue_pairs=None))
     assert first_fault(parts) is None
     assert [each.reason for each in parts[0].unseen] == ["how many queue pairs NCCL uses was not given"]
 
 
-def test_of_a_cable_with_an_end_that_was_not_read_nothing_is_claimed():
+def test_a_cable_with_an_unread_end_is_not_checked():
     unread = replace(SEEN, switches={name: each for name, each in SEEN.switches.items() if name != "spine2"})
     cables = [[part.where for part in checked(POLICY, FABRIC, seen) if " - " in part.where] for seen in (SEEN, unread)]
     assert [where for where in cables[0] if "spine2" not in where] == cables[1] != cables[0]
 
 
-def test_a_switch_that_classifies_where_packets_leave():
+def test_a_switch_that_classifies_at_egress_is_checked_at_its_egress_ports():
     leaf = replace(SEEN.switches["leaf1"], system="linux")
     seen = replace(SEEN, switches={**SEEN.switches, "leaf1": leaf})
     assert first_fault(checked(POLICY, FABRIC, seen)) is None
@@ -165,7 +165,7 @@ def test_a_switch_that_classifies_where_packets_leave():
     assert first_fault(surveyed).where == "leaf1 h1, out"
 
 
-def test_a_survey_of_what_is_as_the_policy_says():
+def test_a_survey_of_a_correct_fabric_finds_no_fault():
     parts = list(survey(FABRIC, Checker(POLICY, POLICY.classes[0], SEEN)))
     assert first_fault(parts) is None
     assert {part.layer for part in parts} == {"application", "sender", "switch", "receiver", "cnp"}
@@ -173,7 +173,7 @@ def test_a_survey_of_what_is_as_the_policy_says():
 
 @settings(max_examples=60, deadline=None)
 @given(any_policy())
-def test_every_policy_that_is_applied_everywhere_holds(given_policy):
+def test_any_policy_holds_if_all_devices_have_it(given_policy):
     policy, fabric, seen = site(given_policy)
     for rdma in policy.classes[:1]:
         checker = Checker(policy, rdma, seen)
@@ -181,13 +181,13 @@ def test_every_policy_that_is_applied_everywhere_holds(given_policy):
         assert first_fault(survey(fabric, checker)) is None
 
 
-def test_pfc_where_the_class_is_lossy():
+def test_pfc_for_a_lossy_class_is_a_fault():
     policy, fabric, seen = site({"classes": {"roce": {"mode": "lossy"}}})
     fault = first_fault(checked(policy, fabric, port(seen, "leaf1", "h1", pfc=(3,))))
     assert (fault.where, fault.what) == ("leaf1 h1, in", "PFC is off for priority 3, whose class is lossy")
 
 
-def test_what_cannot_be_followed():
+def test_invalid_ends_and_cables_are_refused():
     checker = Checker(POLICY, POLICY.classes[0], SEEN)
     with pytest.raises(FabricError, match=r"NIC gpu3 mlx5_0: it has no cable in the fabric's links; add its link"):
         follow(FABRIC, START, End("gpu3", "mlx5_0"), checker)
@@ -212,7 +212,7 @@ def ring(size):
     )
 
 
-def test_buffers_that_wait_for_each_other():
+def test_a_cycle_of_buffers_is_found_in_a_ring_of_five():
     assert buffer_cycle(FABRIC) == []
     # In a ring of three, every path has one link, and no buffer waits for another.
     assert buffer_cycle(ring(3)) == []
@@ -223,7 +223,7 @@ def test_buffers_that_wait_for_each_other():
     assert buffer_cycle(ring(5), broken) == []
 
 
-def test_a_ring_with_pfc_is_a_fault_and_one_without_is_none():
+def test_a_ring_is_a_fault_only_with_pfc():
     fabric = ring(5)
     switches = {name: Switch(name, "any", dict.fromkeys(("left", "right"), QOS)) for name in fabric.switches}
     seen = ReadBack({}, switches)
@@ -240,7 +240,7 @@ def test_a_ring_with_pfc_is_a_fault_and_one_without_is_none():
     assert deadlock(fabric, Checker(POLICY, POLICY.classes[0], replace(seen, switches=lossy))).faults == ()
 
 
-def test_both_classes_of_a_policy_have_their_path():
+def test_the_path_is_checked_for_each_class_of_a_policy():
     two = {"classes": {"roce": {}, "storage": {"dscp": 10, "traffic_class": 4, "bandwidth_percent": 20}}}
     policy, fabric, seen = site(two)
     assert [each.mode for each in policy.classes] == [LOSSLESS, LOSSLESS]

@@ -244,7 +244,7 @@ BROKEN = {
 }
 
 
-def test_a_buffer_without_a_size_is_seen_as_such():
+def test_a_buffer_of_0_bytes_is_a_fault():
     fault = first_fault(checked(POLICY, FABRIC, BROKEN["a buffer without a size"][0]))
     assert fault is not None
     assert (fault.wanted, fault.seen) == ("more than 0 bytes", 0)

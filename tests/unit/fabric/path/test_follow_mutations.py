@@ -80,7 +80,7 @@ def written(system, wanted):
 
 @pytest.mark.parametrize("name", MUTATIONS)
 @pytest.mark.parametrize("system", sorted(SYSTEMS))
-def test_a_port_that_is_made_wrong_is_named(system, name):
+def test_a_wrong_port_is_named_by_the_path_and_the_proof(system, name):
     change, lossless = MUTATIONS[name]
     if system == "linux" and lossless:
         return  # a policy with a lossless class is refused earlier

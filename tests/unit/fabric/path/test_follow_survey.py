@@ -170,13 +170,13 @@ def fabrics(draw):
 
 @settings(max_examples=60, deadline=None)
 @given(fabrics())
-def test_it_finds_what_looking_at_everything_finds(drawn):
+def test_the_survey_equals_a_check_of_every_part(drawn):
     fabric, seen = drawn
     for rdma in POLICY.classes:
         assert list(survey(fabric, Checker(POLICY, rdma, seen))) == looked_at_one_by_one(fabric, seen, rdma)
 
 
-def test_parts_that_are_alike_are_looked_at_once(monkeypatch):
+def test_equal_parts_are_checked_once(monkeypatch):
     looked = []
     monkeypatch.setattr(switch_checks, "egress", lambda port, *_more: looked.append(port) or ())
     fabric = Fabric(LINKS, ["leaf1", "leaf2", "spine1", "spine2"])
@@ -206,7 +206,7 @@ def told(parts):
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_the_module_tells_the_same(data):
+def test_the_module_returns_the_result_of_the_survey(data):
     """The module's result is the same, although it represents equal ports and NICs of all devices by one object."""
     switches = {}
     for one, other in LINKS:

@@ -24,7 +24,7 @@ def text(*sent):
     return "NIC statistics:\n     rx_prio3_bytes: 99\n" + "\n".join(lines) + "\n"
 
 
-def test_bytes_by_priority_between_two_readings():
+def test_bytes_per_priority_are_computed_from_two_readings():
     before = sent_bytes(text(5, 0, 0, 100, 0, 0, 1, 0), "mlx5_0")
     after = sent_bytes(text(6, 0, 0, 1100, 0, 0, 3, 0), "mlx5_0")
     assert rode(before, after, "mlx5_0") == (1, 0, 0, 1000, 0, 0, 2, 0)
@@ -34,11 +34,11 @@ def faults(*by_priority):
     return list(astray(by_priority, POLICY.classes[0], POLICY, "gpu1 mlx5_0"))
 
 
-def test_a_transfer_in_its_class():
+def test_a_transfer_in_its_class_has_no_fault():
     assert faults(1, 0, 0, 1000, 0, 0, 50, 0) == []
 
 
-def test_queue_pairs_that_evade_the_marking():
+def test_more_than_1_percent_in_another_priority_is_a_fault():
     (fault,) = faults(300, 0, 0, 700, 0, 0, 0, 0)
     assert fault.seen == "priority 3: 70.0%, priority 0: 30.0%"
     assert fault.where == "gpu1 mlx5_0"
@@ -47,15 +47,15 @@ def test_queue_pairs_that_evade_the_marking():
     assert faults(11, 0, 0, 989, 0, 0, 0, 0) != []
 
 
-def test_a_transfer_that_is_not_there():
+def test_a_transfer_of_zero_bytes_is_a_fault():
     assert faults(*[0] * 8)[0].consequence == "it used another NIC"
 
 
-def test_shares_of_nothing():
+def test_shares_of_zero_bytes_are_empty():
     assert shares((0,) * 8) == ""
 
 
-def test_counters_that_are_none():
+def test_missing_or_decreasing_counters_are_refused():
     with pytest.raises(FabricError, match="NIC eth0: its counters have no tx_prioN_bytes of priority 0, 1"):
         sent_bytes("NIC statistics:\n     tx_bytes: 5\n", "eth0")
     with pytest.raises(FabricError, match="NIC mlx5_0: a counter decreased between the readings"):

@@ -48,7 +48,7 @@ def params(system, **changes):
 
 @pytest.mark.parametrize("system", sorted(SYSTEMS))
 @pytest.mark.parametrize("paths", [PATHS, []])
-def test_what_is_rendered_for_a_system_is_a_path_that_holds(system, paths):
+def test_the_path_holds_with_the_rendered_configuration_of_each_system(system, paths):
     result = report.checked(params(system, paths=paths))
     assert result["faults"] == []
     assert result["holds"] is True
@@ -64,7 +64,7 @@ def test_what_is_rendered_for_a_system_is_a_path_that_holds(system, paths):
     assert lines == ([f"n/a x{count} {reason}"] if reason else [])
 
 
-def test_buffers_that_the_inventory_leaves_to_the_driver_are_not_claimed():
+def test_buffers_left_to_the_driver_are_reported_as_unseen():
     given = params("sonic")
     shared = {**given["nics"]["gpu2"]["mlx5_0"], "priority_to_buffer": [0] * 8}
     given["nics"]["gpu2"] = {"mlx5_0": shared}
@@ -82,7 +82,7 @@ def test_buffers_that_the_inventory_leaves_to_the_driver_are_not_claimed():
 
 
 @pytest.mark.parametrize("system", sorted(SYSTEMS))
-def test_a_switch_of_which_nothing_is_known_is_the_first_broken_hop(system):
+def test_a_switch_without_a_reading_is_the_first_broken_hop(system):
     given = params(system)
     del given["running"]["spine1"]
     result = report.checked(given)
@@ -91,7 +91,7 @@ def test_a_switch_of_which_nothing_is_known_is_the_first_broken_hop(system):
     assert "nothing is known of it" in result["message"]
 
 
-def test_the_first_broken_hop_in_a_sentence(fake_system):
+def test_the_message_describes_the_first_broken_hop(fake_system):
     given = params(fake_system)
     given["applications"]["gpu1"][0]["tos"] = 104
     result = report.checked(given)
@@ -142,6 +142,6 @@ def fake_system(monkeypatch):
         ({"applications": {"gpu1": [{"name": "NCCL", "tos": 300}]}}, "tos 300 is not a whole number from 0 to 255"),
     ],
 )
-def test_bad_input(fake_system, change, why):
+def test_invalid_input_is_refused(fake_system, change, why):
     with pytest.raises(FabricError, match=why):
         report.checked({**params(fake_system), **change})

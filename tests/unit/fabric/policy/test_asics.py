@@ -30,7 +30,7 @@ OWN = {
 
 
 @pytest.mark.parametrize("asic", ASICS.values(), ids=list(ASICS))
-def test_each_row_has_a_source_and_whole_numbers(asic):
+def test_each_row_has_a_source_and_valid_numbers(asic):
     assert re.search(r"^device/[^ ]+( \([^)]*\))?: pg_profile_lookup.ini", asic.source)
     assert re.search(r"\([0-9a-f]{10}", asic.source)
     assert asic.headroom
@@ -48,7 +48,7 @@ def test_the_pools_fit_into_the_buffer(asic):
 
 
 @pytest.mark.parametrize("asic", ASICS.values(), ids=list(ASICS))
-def test_the_facts_that_all_of_a_vendors_files_share(asic):
+def test_rows_of_a_vendor_have_common_values(asic):
     """The table's header states them: NVIDIA's ingress pools are half each, Broadcom's lossy packets have none."""
     assert (asic.lossless_classes, asic.unicast_queues) == (2, 8)
     assert asic.lossy_pool_bytes == (asic.pool_bytes if asic.name.startswith("spectrum") else 0)
@@ -59,14 +59,14 @@ def test_the_facts_that_all_of_a_vendors_files_share(asic):
     assert asic.alpha_exponent is None
 
 
-def test_a_pool_whose_size_holds_the_headroom_is_that_much_smaller():
+def test_shared_bytes_exclude_headroom_that_the_pool_includes():
     assert ASICS["tomahawk3"].shared_bytes == 66_394_076 - 27_200_352
     assert ASICS["trident3"].shared_bytes == 26_284_032  # with 6,291,456 of headroom it is the whole buffer
     assert ASICS["spectrum3"].shared_bytes == 26_451_968
 
 
 @pytest.mark.parametrize("asic", ASICS.values(), ids=list(ASICS))
-def test_the_documentation_has_it(asic):
+def test_the_documentation_lists_each_asic(asic):
     def listed(numbers):
         return ", ".join(map(str, sorted(set(numbers))))
 
@@ -78,7 +78,7 @@ def test_the_documentation_has_it(asic):
 
 
 @pytest.mark.parametrize("name", BROADCOM)
-def test_a_profile_counts_in_the_cells_of_its_asic(name):
+def test_profile_sizes_are_multiples_of_the_cell_size(name):
     asic = ASICS[name]
     others = {("tomahawk5", 833_536), ("jericho2", 181_753), ("jericho2", 363_506), ("jericho2", 1_454_025)}
     for headroom in asic.headroom.values():
@@ -98,7 +98,7 @@ ROWS = [(asic, speed, cable) for asic in ASICS.values() for speed, cable in asic
 
 
 @pytest.mark.parametrize(("asic", "speed", "cable"), ROWS, ids=[f"{row[0].name}-{row[1]}-{row[2]}" for row in ROWS])
-def test_what_is_planned_is_the_vendors_own(asic, speed, cable):
+def test_planned_headroom_is_the_vendors(asic, speed, cable):
     """The planned headroom is the vendor's.
 
     Broadcom's is the row. Spectrum-4's is the formula and the row, which are the same. That of the older Spectrums is
@@ -116,7 +116,7 @@ def test_what_is_planned_is_the_vendors_own(asic, speed, cable):
     assert planned.xoff_bytes <= thresholds.CEILING_FACTOR * thresholds.floor_bytes(speed, 1, 9100) or cable > 40
 
 
-def test_rows_that_lose_packets_where_a_peer_takes_the_time_that_it_may():
+def test_only_rows_of_older_spectrum_asics_are_below_the_headroom_floor():
     below = [
         (asic.name, speed, cable)
         for asic, speed, cable in ROWS
@@ -127,7 +127,7 @@ def test_rows_that_lose_packets_where_a_peer_takes_the_time_that_it_may():
     assert len(below) == 12
 
 
-def test_vendors_own_profiles_in_our_terms():
+def test_vendor_profiles_are_converted_to_headroom():
     # size 86016, xon 37888, xoff 38912: a port of 8 lanes; and one of 4: 55296, 19456, 35840
     assert ASICS["spectrum3"].headroom[400, 5] == Headroom(47_104, 38_912, 9_216, 0, 37_888)
     assert ASICS["spectrum3"].headroom[200, 5] == Headroom(19_456, 35_840, 0, 0, 19_456)
@@ -138,12 +138,12 @@ def test_vendors_own_profiles_in_our_terms():
     assert ASICS["jericho2"].headroom[400, 300] == Headroom(0, 315_392, 1_454_025, -5, 2_560)
 
 
-def test_an_end_of_pauses_of_the_users_own():
+def test_a_user_row_may_set_xon_bytes_or_xon_offset_bytes():
     assert read_asics(changed({"reserved_bytes": 9, "xon_offset_bytes": 2}))["nexus"].headroom[100, 30].xon_bytes == 7
     assert read_asics(changed({"reserved_bytes": 9, "xon_bytes": 4}))["nexus"].headroom[100, 30].xon_bytes == 4
 
 
-def test_an_own_row():
+def test_a_user_row_is_added_or_replaces_a_known_asic():
     asics = read_asics({"nexus": OWN})
     assert set(asics) == {*ASICS, "nexus"}
     assert (asics["nexus"].title, asics["nexus"].unicast_queues) == ("nexus", 8)
@@ -155,7 +155,7 @@ def test_an_own_row():
 LIKE = {"like": "spectrum3", "source": "show buffer configuration, 2026-02-03"}
 
 
-def test_a_switch_like_another_with_pools_of_its_own():
+def test_a_user_row_may_copy_an_asic_and_change_its_pools():
     found = read_asics({"sn4700": {**LIKE, "pool_bytes": 20_000_000, "lossy_pool_bytes": 9_000_000}})["sn4700"]
     base = ASICS["spectrum3"]
     assert (found.pool_bytes, found.lossy_pool_bytes, found.sizes_pools) == (20_000_000, 9_000_000, False)
@@ -165,7 +165,7 @@ def test_a_switch_like_another_with_pools_of_its_own():
     assert read_asics({"sn4700": {**LIKE, "headroom": OWN["headroom"]}})["sn4700"].formula is None
 
 
-def test_an_asic_of_which_only_the_pool_is_known():
+def test_a_user_row_may_omit_headroom():
     own = {"source": "a test", "buffer_bytes": 9_000_000, "pool_bytes": 4_000_000, "cell_bytes": 208}
     found = read_asics({"nexus": {**own, "lossless_classes": 1, "alpha_exponent": -1}})["nexus"]
     assert (found.headroom, found.alpha_exponent) == ({}, -1)
@@ -179,7 +179,7 @@ def changed(row=None, **settings):
 
 
 @pytest.mark.parametrize("speed", [1, 2, 5, 10, 25, 40, 50, 100, 200, 400, 800, 1600])
-def test_a_row_of_each_speed_of_ethernet(speed):
+def test_a_user_row_may_have_any_ethernet_speed(speed):
     assert set(read_asics(changed({"speed_gbit_s": speed}))["nexus"].headroom) == {(speed, 30)}
 
 
@@ -217,7 +217,7 @@ def test_a_row_of_each_speed_of_ethernet(speed):
         (changed({"size": 9}), "row 1: unknown setting 'size'"),
     ],
 )
-def test_an_own_row_refused(given, message):
+def test_an_invalid_user_row_is_refused(given, message):
     with pytest.raises(FabricError) as refused:
         read_asics(given)
     assert message in str(refused.value)
@@ -226,7 +226,7 @@ def test_an_own_row_refused(given, message):
 @pytest.mark.parametrize(
     ("name", "why"), [("trident9", "'trident9' is unknown"), (None, "is missing"), ([], "unknown")]
 )
-def test_an_unknown_asic_is_refused_with_those_that_there_are(name, why):
+def test_an_unknown_asic_is_refused_and_the_known_asics_are_listed(name, why):
     with pytest.raises(FabricError) as refused:
         find_asic(ASICS, name, "switch leaf1")
     assert str(refused.value).startswith("switch leaf1: ")

@@ -17,7 +17,7 @@ TWO = {"roce": {}, "storage": {"dscp": 20, "traffic_class": 4, "bandwidth_percen
 
 
 @pytest.mark.parametrize("nothing", [None, {}, {"classes": None, "cnp": None, "pfc_watchdog": None}])
-def test_defaults(nothing):
+def test_an_empty_policy_has_the_default_settings(nothing):
     policy = read_policy(nothing)
     (roce,) = policy.classes
     assert (roce.name, roce.mode, roce.dscp, roce.ect, roce.tos) == ("roce", "lossless", 26, 2, 106)
@@ -32,7 +32,7 @@ def test_defaults(nothing):
     assert policy.dscp_to_class() == tuple({26: 3, 48: 6}.get(dscp, 0) for dscp in range(64))
 
 
-def test_two_classes():
+def test_two_classes_are_read():
     policy = read_policy({"classes": TWO, "default": {"bandwidth_percent": 30}})
     assert [each.name for each in policy.classes] == ["roce", "storage"]
     assert (policy.classes[1].priority, policy.classes[1].queue, policy.default.bandwidth_percent) == (4, 4, 30)
@@ -44,7 +44,7 @@ def test_a_lossy_policy_has_no_watchdog():
     assert policy.lossless == ()
 
 
-def test_settings_are_taken():
+def test_given_settings_replace_the_defaults():
     policy = read_policy(
         {
             "classes": {
@@ -77,7 +77,7 @@ def test_settings_are_taken():
     assert policy.ecmp_fields == ("destination_ip", "source_port")
 
 
-def test_mtus_make_room_for_each_other():
+def test_the_default_switch_mtu_is_at_least_the_given_host_mtu():
     policy = read_policy({"path_mtu_bytes": 256, "mtu_bytes": 9216})
     assert (policy.ip_mtu_bytes, policy.switch_ip_mtu_bytes) == (9216, 9216)
 
@@ -153,7 +153,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("given", "message"), REFUSED, ids=[message for _rest, message in REFUSED])
-def test_refused(given, message):
+def test_an_invalid_policy_is_refused_with_a_remedy(given, message):
     with pytest.raises(FabricError) as refused:
         read_policy(given)
     assert message in str(refused.value)
@@ -162,7 +162,7 @@ def test_refused(given, message):
 
 @settings(deadline=None)
 @given(policies())
-def test_no_two_classes_can_be_mistaken(given):
+def test_accepted_classes_have_unique_queues_priorities_and_dscps(given):
     policy = read_policy(given)
     assert isinstance(policy, Policy)
     everyone = [*policy.classes, policy.cnp, policy.default]
@@ -194,7 +194,7 @@ ANYTHING = st.recursive(
 
 @settings(deadline=None)
 @given(ANYTHING)
-def test_whatever_is_given_is_taken_or_refused(given):
+def test_any_input_is_accepted_or_refused(given):
     try:
         read_policy(given)
     except FabricError as refused:

@@ -27,7 +27,7 @@ def headroom(asic: Asic, speed: int, cable: int, mtu: int = 9100, own=None) -> H
     return thresholds.headroom_of(asic, speed, cable, mtu, own or {}, "switch leaf1: port swp1")
 
 
-def test_the_numbers_that_dcqcn_computes_from_its_formula():
+def test_pfc_queue_bytes_match_the_dcqcn_paper():
     # Section 4: Trident II, 12 MB of buffer, 32 ports, 8 priorities with 22.4 KB of headroom each, beta 8 (alpha 1).
     bound = thresholds.pfc_queue_bytes(Fraction(12_000_000 - 8 * 32 * 22_400), 32, 8, 0)
     assert float(bound) == pytest.approx(21_750, rel=0.001)
@@ -37,13 +37,13 @@ def test_the_numbers_that_dcqcn_computes_from_its_formula():
     ("asic", "ports", "bytes_"),
     [("spectrum", 32, 35_788), ("spectrum2", 32, 113_616), ("spectrum3", 32, 206_656), ("spectrum4", 64, 264_601)],
 )
-def test_pfc_pauses_by_the_ingress_pool(asic, ports, bytes_):
+def test_pfc_queue_bytes_are_computed_from_the_ingress_pool(asic, ports, bytes_):
     """All ports have three classes, and the ingress pool is that of the vendor's file for leaf switches."""
     pool = thresholds.free_bytes(ASICS[asic], thresholds.HeadroomSum(), None, "here")
     assert int(thresholds.pfc_queue_bytes(pool, ports, 3, 0)) == bytes_
 
 
-def test_what_may_arrive_after_a_pause():
+def test_the_floor_is_the_bytes_that_may_arrive_after_a_pause():
     # 400 Gbit/s over 300 m: 2 x 9122 + 2 x 300 m x 4e11 / 8 / 1.98e8 m/s + 905 x 64
     assert thresholds.on_cable_bytes(400, 300) == 151_516
     assert thresholds.floor_bytes(400, 300, 9100) == 18_244 + 151_516 + 57_920 == 227_680
@@ -51,7 +51,7 @@ def test_what_may_arrive_after_a_pause():
     assert thresholds.response_bytes(1600) == thresholds.response_bytes(800) == 905 * 64
 
 
-def test_nvidias_number():
+def test_spectrum_xoff_matches_the_nvidia_formula():
     # Cells have 144 bytes: 144 / 64, rounded up to 3. 905 quanta. Spectrum-4 keeps 15 bytes per Gbit/s on its tiles.
     exact = 1024 + 3 * (9216 + 2 * 5 * 4e11 / (8 * 1.98e8) + 819.2 + 905 * 64)
     found = thresholds.spectrum_xoff_bytes(SPECTRUM3, 400, 5, 9216)
@@ -73,11 +73,11 @@ def test_nvidias_number():
         ("spectrum3", 300, 659_456),
     ],
 )
-def test_between_two_cables_headroom_is_computed(asic, cable, xoff):
+def test_headroom_is_interpolated_between_two_cable_lengths(asic, cable, xoff):
     assert headroom(ASICS[asic], 400, cable).xoff_bytes == xoff
 
 
-def test_longer_packets_than_the_profiles_add_to_it():
+def test_packets_longer_than_in_the_profile_add_to_headroom():
     asic = ASICS["tomahawk3"]
     base = headroom(asic, 400, 5, 9100)
     assert headroom(asic, 400, 5, 1500) == base
@@ -92,19 +92,19 @@ def test_longer_packets_than_the_profiles_add_to_it():
         (400, 301, "a cable of 301 m is longer than NVIDIA Spectrum-3's profiles for 400 Gbit/s, which end at 300 m"),
     ],
 )
-def test_nothing_is_made_up(speed, cable, message):
+def test_speeds_and_cables_outside_the_profiles_are_refused(speed, cable, message):
     with pytest.raises(FabricError) as refused:
         headroom(SPECTRUM3, speed, cable)
     assert str(refused.value).startswith("switch leaf1: port swp1: ")
     assert message in refused.value.cause
 
 
-def test_an_asic_without_profiles():
+def test_an_asic_without_profiles_is_refused():
     with pytest.raises(FabricError, match="no headroom profile for 400 Gbit/s; add the ASIC's profile"):
         headroom(replace(SPECTRUM3, headroom={}), 400, 5)
 
 
-def test_the_users_own_number():
+def test_headroom_given_by_the_user_replaces_the_profile():
     own = {(400, 100): 160_000, (400, 10): 90_000}
     assert headroom(SPECTRUM3, 400, 5, own=own) == Headroom(47_104, 90_000, 9_216, 0, 37_888)
     assert headroom(SPECTRUM3, 400, 50, own=own).xoff_bytes == 160_000
@@ -113,7 +113,7 @@ def test_the_users_own_number():
     assert headroom(SPECTRUM3, 400, 600, own={(400, 600): 800_000}).xoff_bytes == 800_000
 
 
-def test_an_own_number_that_loses_packets():
+def test_user_headroom_below_the_floor_is_refused():
     with pytest.raises(FabricError) as refused:
         headroom(SPECTRUM3, 400, 250, own={(400, 300): 102_000})
     assert str(refused.value) == (
@@ -126,7 +126,7 @@ def test_an_own_number_that_loses_packets():
         headroom(SPECTRUM3, 400, 250, own={(400, 300): 227_679})
 
 
-def test_an_own_number_that_is_no_number_of_bytes():
+def test_user_headroom_above_12_times_the_floor_is_refused():
     least = thresholds.floor_bytes(400, 10, 9100)
     assert headroom(SPECTRUM3, 400, 5, own={(400, 10): 12 * least}).xoff_bytes == 12 * least
     with pytest.raises(FabricError) as refused:
@@ -135,7 +135,7 @@ def test_an_own_number_that_is_no_number_of_bytes():
     assert str(refused.value).endswith("; check that it is in bytes, and for this speed and cable")
 
 
-def test_a_row_that_loses_packets():
+def test_a_profile_below_the_floor_is_refused():
     wrong = replace(ASICS["tomahawk3"], headroom={(400, 300): Headroom(0, 150_368, 0, 0)})
     with pytest.raises(FabricError, match=r"profile of 150368 bytes for 400 Gbit/s, 300 m .* is less than the 227680"):
         headroom(wrong, 400, 300)
@@ -170,7 +170,7 @@ def test_headroom_grows_with_speed_cable_and_mtu_and_is_never_below_the_floor(da
 
 @settings(deadline=None)
 @given(SPEEDS, SPEEDS, MTUS, MTUS)
-def test_the_reference_grows_with_speed_and_mtu(speed, faster, mtu, larger):
+def test_reference_ecn_grows_with_speed_and_mtu(speed, faster, mtu, larger):
     (speed, faster), (mtu, larger) = sorted([speed, faster]), sorted([mtu, larger])
     small, great = thresholds.reference_ecn(speed, mtu), thresholds.reference_ecn(faster, larger)
     assert small.minimum_bytes <= great.minimum_bytes
@@ -179,7 +179,7 @@ def test_the_reference_grows_with_speed_and_mtu(speed, faster, mtu, larger):
     assert small.maximum_bytes == 10 * small.minimum_bytes
 
 
-def test_the_reference_is_cumulus_at_its_speed():
+def test_reference_ecn_is_the_cumulus_default_scaled_by_speed():
     assert thresholds.reference_ecn(100, 9100) == Ecn(150_000, 1_500_000, 100)
     assert thresholds.reference_ecn(400, 9100) == Ecn(600_000, 6_000_000, 100)
 
@@ -192,7 +192,7 @@ def test_the_reference_is_cumulus_at_its_speed():
     st.integers(-6, 3),
     SPEEDS,
 )
-def test_what_is_compiled_marks_a_fifth_where_pfc_may_begin_or_is_refused(free, ports, classes, exponent, speed):
+def test_compiled_ecn_marks_20_percent_where_pfc_may_begin_or_is_refused(free, ports, classes, exponent, speed):
     """A port does not pause yet when all queues of all ports have q bytes: its use is its share of the free pool."""
     q = thresholds.pfc_queue_bytes(Fraction(free), ports, classes, exponent)
     assert ports * q == Fraction(2) ** exponent * (free - classes * ports * q)
@@ -212,7 +212,7 @@ def test_what_is_compiled_marks_a_fifth_where_pfc_may_begin_or_is_refused(free, 
     thresholds.check_ecn(ecn, q, "here", "roce")
 
 
-def test_the_share_of_packets_that_is_marked():
+def test_the_marked_percentage_depends_on_the_queue_length():
     ecn = Ecn(100_000, 200_000, 50)
     marked = {queue: thresholds.marked_percent(ecn, Fraction(queue)) for queue in (0, 100_000, 140_000, 200_000)}
     assert marked == {0: 0, 100_000: 0, 140_000: 20, 200_000: 50}
@@ -220,7 +220,7 @@ def test_the_share_of_packets_that_is_marked():
     assert [thresholds.marked_percent(Ecn(5, 5, 50), Fraction(queue)) for queue in (5, 6)] == [0, 100]
 
 
-def test_marking_is_lowered_as_a_whole():
+def test_both_ecn_thresholds_are_lowered_together():
     reference = Ecn(600_000, 6_000_000, 100)
     assert thresholds.bounded_ecn(reference, Fraction(1_680_000), 9100, "here") == reference  # exactly 20%
     # 1,679,999 / 2.8, in whole kilobytes
@@ -229,7 +229,7 @@ def test_marking_is_lowered_as_a_whole():
     assert thresholds.bounded_ecn(reference, Fraction(20_500), 9100, "here") == Ecn(10_000, 62_000, 100)
 
 
-def test_own_marking_that_is_too_late():
+def test_user_ecn_thresholds_that_allow_pfc_before_marking_are_refused():
     with pytest.raises(FabricError) as refused:
         thresholds.check_ecn(Ecn(30_000, 300_000, 100), Fraction(35_788), "here", "roce")
     assert str(refused.value) == (
@@ -260,7 +260,7 @@ SHARED = replace(FIXED, lossy_pool_bytes=0, headroom_pool_bytes=3_500_000)
         (PLAIN, BufferShares(9, 45), 5_400_000),
     ],
 )
-def test_what_is_left_of_the_pool(asic, shares, free):
+def test_free_bytes_are_the_pool_without_headroom(asic, shares, free):
     assert thresholds.free_bytes(asic, NEED, shares, "here") == free
 
 
@@ -308,13 +308,13 @@ REMEDY = "make a class lossy, use shorter cables or fewer ports, or describe the
         ),
     ],
 )
-def test_what_does_not_fit_into_the_chip(asic, shares, why):
+def test_headroom_that_does_not_fit_into_buffer_or_pool_is_refused(asic, shares, why):
     with pytest.raises(FabricError) as refused:
         thresholds.free_bytes(asic, NEED, shares, "switch leaf1")
     assert str(refused.value) == f"switch leaf1: {why}; {REMEDY}"
 
 
-def test_a_longer_packet_adds_its_factor_in_whole_cells():
+def test_headroom_for_longer_packets_is_rounded_up_to_cells():
     # 2.72 * 116 bytes = 315.52 bytes, slightly more than three cells of 105 bytes.
     asic = replace(ASICS["tomahawk3"], cell_bytes=105, formula=None)
     speed, cable = min(asic.headroom)
@@ -322,7 +322,7 @@ def test_a_longer_packet_adds_its_factor_in_whole_cells():
     assert more == 4 * 105
 
 
-def test_a_system_that_cuts_the_buffer_gives_lossless_packets_their_share_of_what_headroom_leaves():
+def test_the_lossless_share_is_taken_of_the_buffer_without_headroom():
     need = thresholds.HeadroomSum(SPECTRUM3.buffer_bytes // 8, SPECTRUM3.buffer_bytes // 8, "the ports")
     rest = SPECTRUM3.buffer_bytes - need.bytes
     shares = BufferShares(lossless_percent=60, headroom_percent=None)

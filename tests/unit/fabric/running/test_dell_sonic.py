@@ -45,7 +45,7 @@ def outcome(config):
         return str(error)
 
 
-def test_each_setting_that_is_taken_away_is_missed():
+def test_each_removed_setting_is_detected():
     arguments = rendered(dell({"classes": {"roce": {"bandwidth_percent": 60}}}, ports=["Eth1/1"]))
     before = read(arguments)
     count = 0
@@ -63,7 +63,7 @@ def test_each_setting_that_is_taken_away_is_missed():
     assert count > 150
 
 
-def test_what_the_modules_gather_of_a_switch_as_it_comes():
+def test_gathered_facts_in_the_documented_forms_are_read():
     """The forms are those of the examples in the documentation of sonic_qos_interfaces and sonic_qos_maps 3.2.0."""
     config = {
         "interfaces": [{"name": "Eth1/5", "mtu": 9100}, {"name": "Vlan10", "mtu": 9100}, {"name": "Loopback0"}],
@@ -121,7 +121,7 @@ def test_what_the_modules_gather_of_a_switch_as_it_comes():
     assert qos.cable_m == 40
 
 
-def test_nothing_set_is_nothing_seen():
+def test_an_empty_configuration_has_no_settings():
     assert read({}) == Switch("leaf1", "dell_sonic", {}, None)
     assert read({"qos_interfaces": [{"name": "Eth1/1"}]}).ports == {"Eth1/1": PortQos()}
 
@@ -175,7 +175,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("change", "said"), BAD, ids=range(len(BAD)))
-def test_what_is_no_configuration_is_refused_with_the_next_step(change, said):
+def test_an_invalid_configuration_is_refused_with_a_remedy(change, said):
     arguments = rendered(dell(ports=["Eth1/1"]))
     change(arguments)
     with pytest.raises(FabricError) as refused:
@@ -185,7 +185,7 @@ def test_what_is_no_configuration_is_refused_with_the_next_step(change, said):
 
 
 @pytest.mark.parametrize(("detection", "restoration"), [(100, 100), (5000, 60000)])
-def test_a_watchdogs_times_go_to_their_limits(detection, restoration):
+def test_watchdog_times_are_read_up_to_their_limits(detection, restoration):
     arguments = rendered(dell(ports=["Eth1/1"]))
     pfc = arguments["sonic_qos_interfaces"]["config"][0]["pfc"]
     pfc.update(watchdog_detect_time=detection, watchdog_restore_time=restoration)
@@ -193,6 +193,6 @@ def test_a_watchdogs_times_go_to_their_limits(detection, restoration):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])
-def test_what_is_no_json_of_modules_is_refused(text):
+def test_text_that_is_not_json_of_module_facts_is_refused(text):
     with pytest.raises(FabricError, match=r"leaf1: configuration: .*gather"):
         dell_sonic.parse(text, "leaf1")

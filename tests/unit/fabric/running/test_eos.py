@@ -61,7 +61,7 @@ end
 """
 
 
-def test_another_hand_says_the_same():
+def test_an_equivalent_manual_configuration_needs_no_remediation():
     names = ["Ethernet1/1", "Ethernet1/2", "Ethernet1/3", "Ethernet1/5"]
     wanted = switch("eos", names)
     assert eos.parse(BY_HAND, "leaf1") == held(wanted)
@@ -69,17 +69,17 @@ def test_another_hand_says_the_same():
 
 
 @pytest.mark.parametrize(("seconds", "ms"), [("0.01", 10), ("0.29", 290), ("1.15", 1150), ("60", 60000)])
-def test_seconds_of_the_watchdog_are_exact(seconds, ms):
+def test_watchdog_seconds_are_converted_exactly(seconds, ms):
     text = BY_HAND.replace("recovery-time 0.20", f"recovery-time {seconds}")
     assert eos.parse(text, "leaf1").ports["Ethernet1/1"].watchdog.restoration_ms == ms
 
 
-def test_a_whole_configuration_has_an_end():
+def test_a_configuration_without_its_end_line_is_refused():
     with pytest.raises(FabricError, match='leaf1: configuration: it stops before its "end"; fetch it again'):
         eos.remediation(BY_HAND[: BY_HAND.index("interface Management1")], REFERENCE)
 
 
-def test_a_policy_map_says_it_too():
+def test_a_policy_map_is_read_like_the_map_of_dscps():
     text = BY_HAND.replace("qos map dscp 0-7 16-25 27-47 49-63 to traffic-class 0\n", "").replace(
         "interface Ethernet1/1-3,5\n",
         "class-map type qos match-any RDMA\n   match ip dscp af31\nclass-map type qos match-any CNP\n   match dscp 48\n"
@@ -90,14 +90,14 @@ def test_a_policy_map_says_it_too():
     assert eos.parse(text, "leaf1").ports["Ethernet1/5"] == held(switch("eos", ["a"])).ports["a"]
 
 
-def test_a_ports_own_line_wins_over_its_profile():
+def test_a_line_of_a_port_overrides_its_profile():
     text = eos.render(REFERENCE).replace("   mtu 9100", "   mtu 9100\n   priority-flow-control priority 3 drop", 1)
     read = eos.parse(text, "leaf1")
     assert read.ports["Ethernet1/1"].pfc == ()
     assert read.ports["Ethernet2/1"].pfc == (3,)
 
 
-def test_ports_are_alike_only_where_all_their_lines_are():
+def test_ports_share_one_object_only_if_all_their_lines_are_equal():
     ports = "".join(
         f"interface Ethernet{at}\n   qos trust dscp\n   uc-tx-queue 3\n      no priority\n"
         f"      bandwidth percent {percent}\n"
@@ -108,7 +108,7 @@ def test_ports_are_alike_only_where_all_their_lines_are():
     assert [qos.queues[3].bandwidth_percent for qos in found.values()] == [50, 50, 60]
 
 
-def test_a_switch_without_qos_says_what_it_does():
+def test_a_switch_without_qos_is_read_with_its_default_settings():
     read = eos.parse("hostname leaf1\ninterface Ethernet1\n   no switchport\ninterface Ethernet2\n", "leaf1")
     routed, switched = read.ports["Ethernet1"], read.ports["Ethernet2"]
     assert (routed.dscp_to_class[0], routed.dscp_to_class[8], routed.dscp_to_class[26]) == (1, 0, 3)
@@ -117,7 +117,7 @@ def test_a_switch_without_qos_says_what_it_does():
     assert switched == PortQos()
 
 
-def test_a_hash_without_ports_is_read_and_taken_away():
+def test_a_hash_without_ports_is_read_and_removed():
     text = "ip load-sharing trident fields ip source-ip destination-ip\n" + eos.render(REFERENCE)
     assert eos.parse(text, "leaf1").ecmp_fields == ("destination_ip", "source_ip")
     full = text.replace("destination-ip", "destination-ip source-port destination-port ingress-interface")
@@ -164,7 +164,7 @@ def test_a_hash_without_ports_is_read_and_taken_away():
         ),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_line(text, error):
+def test_invalid_text_is_refused_with_its_line(text, error):
     with pytest.raises(FabricError, match=error):
         eos.parse(text, "leaf1")
 

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems impo
 CNP = "set class-of-service congestion-notification-profile cnp"
 
 
-def test_a_configuration_by_hand_is_understood():
+def test_a_manual_configuration_is_read():
     seen = junos.parse(BY_HAND, "leaf1")
     assert list(seen.ports) == ["et-0/0/0", "et-0/0/2:0"]
     assert seen.queue_buffer_bytes == 20_000_000
@@ -53,12 +53,12 @@ def test_a_configuration_by_hand_is_understood():
          "dscp_to_class", (None,) * 64),
     ],
 )  # fmt: skip
-def test_what_breaks_it_is_seen(old, new, field, value):
+def test_changed_lines_change_the_settings_that_are_read(old, new, field, value):
     assert old in BY_HAND
     assert getattr(junos.parse(BY_HAND.replace(old, new), "leaf1").ports["et-0/0/0"], field) == value
 
 
-def test_the_mru_of_all_dscps_is_the_packets():
+def test_cable_length_is_read_if_the_mru_of_all_dscps_fits_the_mtu():
     text = BY_HAND.replace("011010 pfc", "011010 pfc mru 9014").replace("011100 pfc", "011100 pfc mru 9014")
     assert junos.parse(text, "leaf1").ports["et-0/0/0"].cable_m == 100
     text += f"{CNP} input cable-length 30\n"
@@ -70,7 +70,7 @@ def test_the_largest_mru_is_read():
     assert junos.parse(text, "leaf1") == junos.parse(BY_HAND, "leaf1")
 
 
-def test_thresholds_are_not_seen_where_the_profile_is_not_used():
+def test_thresholds_are_not_read_if_the_profile_is_not_used():
     profile = "drop-profile-map loss-priority any protocol any drop-profile dp1"
     for what in ("explicit-congestion-notification", profile):
         line = f"set class-of-service schedulers s1 {what}\n"
@@ -109,7 +109,7 @@ def test_thresholds_are_not_seen_where_the_profile_is_not_used():
         ("mtu 9216", "mtu 255", "et-0/0/0: mtu '255'"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_place(old, new, named):
+def test_invalid_settings_are_refused_with_their_place(old, new, named):
     assert old in BY_HAND
     with pytest.raises(FabricError) as caught:
         junos.parse(BY_HAND.replace(old, new), "leaf1")
@@ -118,7 +118,7 @@ def test_what_cannot_be_is_refused_with_its_place(old, new, named):
 
 
 @pytest.mark.parametrize("mtu", [256, 65535])
-def test_the_least_and_the_largest_mtu_are_read(mtu):
+def test_the_smallest_and_the_largest_mtu_are_read(mtu):
     lines = (line for line in BY_HAND.replace("mtu 9216", f"mtu {mtu}").splitlines() if "family inet" not in line)
     seen = junos.parse("\n".join(lines), "leaf1")
     assert seen.ports["et-0/0/0"].ip_mtu_bytes == mtu - 14  # an untagged frame's header
@@ -137,6 +137,6 @@ def test_an_mtu_of_a_family_beyond_its_limits_is_refused(mtu):
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "## Last\n", "hello", "error: syntax error", "{}", "set", '"', '""'])
-def test_what_is_no_configuration_is_refused(text):
+def test_text_that_is_not_a_configuration_is_refused(text):
     with pytest.raises(FabricError, match="leaf1"):
         junos.parse(text, "leaf1")

@@ -18,36 +18,36 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import nxos
 
 
-def test_another_hand_says_the_same():
+def test_an_equivalent_manual_configuration_needs_no_remediation():
     wanted = switch("nxos", ["Ethernet1/1", "Ethernet1/2", "Ethernet1/3", "Ethernet1/5"])
     assert nxos.parse(BY_HAND, "leaf1") == held(wanted)
     assert nxos.remediation(BY_HAND, wanted) == ""
 
 
-def test_lists_and_ranges_of_dscps():
+def test_lists_and_ranges_of_dscps_are_read():
     text = BY_HAND.replace("match dscp af31", "match dscp 24-26,30")
     classes = nxos.parse(text, "leaf1").ports["Ethernet1/1"].dscp_to_class
     assert [dscp for dscp, group in enumerate(classes) if group == 3] == [24, 25, 26, 30]
 
 
-def test_the_first_class_that_matches_counts():
+def test_the_first_matching_class_applies():
     text = BY_HAND.replace("match dscp cs6", "match dscp 26,48")
     assert nxos.parse(text, "leaf1").ports["Ethernet1/1"].dscp_to_class[26] == 3
 
 
-def test_a_no_drop_class_without_room_for_the_ports_packets_shows_in_its_mtu():
+def test_the_mtu_of_a_port_is_limited_by_its_no_drop_class():
     text = BY_HAND.replace("  mtu 9216\n  pause", "  pause")
     assert nxos.parse(text, "leaf1").ports["Ethernet1/1"].ip_mtu_bytes == 1500
 
 
-def test_a_switch_without_qos_says_what_it_does():
+def test_a_switch_without_qos_is_read_with_its_default_settings():
     read = nxos.parse("hostname leaf1\ninterface Ethernet1/1\n", "leaf1")
     queues = (Queue(False, 100), *(None,) * 7)
     assert read.ports["Ethernet1/1"] == PortQos(queues=queues, ip_mtu_bytes=1500)
     assert read.ecmp_fields == ECMP_FIELDS
 
 
-def test_the_protocol_and_ports_of_the_hash():
+def test_protocol_and_ports_of_the_hash_are_read_and_remedied():
     text = "ip load-sharing address destination port destination\n" + nxos.render(replace(REFERENCE, ecmp_fields=None))
     assert nxos.parse(text, "leaf1").ecmp_fields == ("destination_ip", "destination_port", "protocol")
     assert nxos.remediation(text, REFERENCE) == ("ip load-sharing address source-destination port source-destination\n")
@@ -98,7 +98,7 @@ ON = "interface Ethernet1/1\n  service-policy type qos input P\n"
         (nxos.render(REFERENCE).replace("pfc-cos 3", "pfc-cos 9"), "'9' is not a number from 0 to 7"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_line(text, error):
+def test_invalid_text_is_refused_with_its_line(text, error):
     with pytest.raises(FabricError, match=error):
         nxos.parse(text, "leaf1")
 

@@ -52,11 +52,11 @@ def test_sonics_default_puts_roce_into_class_1_and_its_cnp_is_not_strict():
     assert qos.ip_mtu_bytes == 9100
 
 
-def test_references_in_brackets_and_keys_of_several_ports_mean_the_same():
+def test_references_in_brackets_and_keys_of_several_ports_are_read():
     assert read(with_brackets(default_config())) == read(default_config())
 
 
-def test_headroom_is_in_a_groups_size_where_the_switch_has_no_pool_of_it():
+def test_a_groups_size_includes_headroom_if_the_switch_has_no_headroom_pool():
     """The rendered file has what a patch would write for ACS-MSN4700, the SKU of the example inventory's leaf."""
     shared, own = Pools(1, 1), Pools(1, 0, 1)
     for pools, size in ((None, 19_456), (shared, 19_456), (own, 19_456 + 38_912)):
@@ -67,7 +67,7 @@ def test_headroom_is_in_a_groups_size_where_the_switch_has_no_pool_of_it():
         assert sonic.parse(sonic.render(wanted), "leaf1").ports == wanted.ports
 
 
-def test_a_lossless_group_that_the_switch_reckons_itself_shows_no_headroom():
+def test_a_lossless_group_that_the_switch_computes_has_no_headroom():
     """The dynamic buffer model has such groups (buffers_config.j2, dynamic_mode)."""
     config = default_config()
     for port in PORTS:
@@ -75,20 +75,20 @@ def test_a_lossless_group_that_the_switch_reckons_itself_shows_no_headroom():
     assert first(config).headroom == (None,) * 8
 
 
-def test_headroom_of_0_bytes_is_seen_as_such():
+def test_headroom_of_0_bytes_is_read_as_0_bytes():
     """Source: sonic-net/SONiC#480."""
     config = default_config()
     config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]["xoff"] = "0"
     assert first(config).headroom[3] == Headroom(1248, 0, 2496, -3, 1248)
 
 
-def test_headroom_within_a_groups_size_is_not_its_reserve():
+def test_reserved_bytes_exclude_headroom_within_a_groups_size():
     config = default_config()
     config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"].update(size="98176", xon="1248", xoff="96928")
     assert first(config).headroom[3].reserved_bytes == 1248
 
 
-def test_without_an_offset_the_pause_ends_at_xon_and_without_both_where_it_began():
+def test_a_missing_xon_offset_is_computed_from_size_and_xon():
     config = default_config()
     profile = config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]
     del profile["xon_offset"]
@@ -100,7 +100,7 @@ def test_without_an_offset_the_pause_ends_at_xon_and_without_both_where_it_began
     assert first(config).headroom[3] == Headroom(1000, 96928, 0, -3, 0)
 
 
-def test_a_static_threshold_has_no_alpha():
+def test_headroom_with_a_static_threshold_is_not_read():
     config = default_config()
     profile = config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]
     del profile["dynamic_th"]
@@ -115,20 +115,20 @@ def test_an_empty_pfc_enable_is_lossy():
 
 
 @pytest.mark.parametrize(("field", "value"), [("wred_green_enable", "false"), ("ecn", "ecn_none"), ("ecn", "ecn_red")])
-def test_a_profile_that_does_not_mark_green_packets_is_no_ecn(field, value):
+def test_a_profile_that_does_not_mark_green_packets_is_not_read_as_ecn(field, value):
     """Thresholds alone mark no packets (sonic-net/sonic-buildimage#4545)."""
     config = default_config()
     config["WRED_PROFILE"]["AZURE_LOSSLESS"][field] = value
     assert first(config).queues[3] == Queue(False, 15)
 
 
-def test_green_is_what_counts_of_colours():
+def test_ecn_thresholds_are_those_of_green_packets():
     config = default_config()
     config["WRED_PROFILE"]["AZURE_LOSSLESS"].update(ecn="ecn_green", yellow_min_threshold="1", red_max_threshold="2")
     assert first(config).queues[3].ecn == Ecn(1048576, 2097152, 5)
 
 
-def test_weights_become_shares():
+def test_weights_are_converted_to_percentages():
     config = default_config()
     config["SCHEDULER"] = {"scheduler.0": {"type": "STRICT"}, "scheduler.1": {"type": "DWRR", "weight": "7"}}
     assert [queue and queue.bandwidth_percent for queue in first(config).queues] == [*[None] * 3, 50, 50, *[None] * 3]
@@ -137,7 +137,7 @@ def test_weights_become_shares():
     assert first(config).queues[3].bandwidth_percent == 50
 
 
-def test_a_watchdog_that_does_not_watch_all_that_pauses_is_none():
+def test_a_watchdog_that_omits_a_paused_priority_is_not_read():
     config = default_config()
     config["PORT_QOS_MAP"]["Ethernet0"]["pfcwd_sw_enable"] = "3"
     assert first(config).watchdog is None
@@ -149,7 +149,7 @@ def test_a_watchdog_that_does_not_watch_all_that_pauses_is_none():
     assert first(config).watchdog is None
 
 
-def test_a_port_without_a_map_has_the_switchs():
+def test_a_port_without_a_map_uses_the_map_of_the_switch():
     config = default_config()
     del config["PORT_QOS_MAP"]["Ethernet0"]["dscp_to_tc_map"]
     assert first(config).dscp_to_class[3] == 3
@@ -169,7 +169,7 @@ def test_the_map_from_priorities_to_groups_is_followed():
     assert qos.headroom[4] is not None
 
 
-def test_of_several_priorities_of_a_group_the_one_with_pfc_pauses():
+def test_a_class_has_the_pfc_priority_of_its_priority_group():
     config = default_config()
     config["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"] = {"AZURE": {"0": "3", "3": "3", "4": "3"}}
     config["PORT_QOS_MAP"]["Ethernet0"]["pfc_to_pg_map"] = "AZURE"
@@ -178,7 +178,7 @@ def test_of_several_priorities_of_a_group_the_one_with_pfc_pauses():
     assert first(config).class_to_priority[3] == 0
 
 
-def test_the_hash_that_roce_packets_take_counts():
+def test_the_hash_of_roce_packets_is_read():
     config = default_config()
     config["SWITCH_HASH"] = {"GLOBAL": {"ecmp_hash": ["IN_PORT", "DST_IP", "SRC_IP", "L4_SRC_PORT"]}}
     assert read(config).ecmp_fields == ("destination_ip", "source_ip", "source_port")
@@ -189,7 +189,7 @@ def test_the_hash_that_roce_packets_take_counts():
     assert set(ECMP_FIELDS) == set(HASH_FIELDS)
 
 
-def test_classes_above_7_that_no_dscp_is_in_are_passed_over():
+def test_classes_above_7_without_a_dscp_are_ignored():
     """The maps of DualToR have such classes (sonic-net/SONiC#950)."""
     config = default_config()
     config["TC_TO_QUEUE_MAP"]["AZURE"]["8"] = "0"
@@ -197,14 +197,14 @@ def test_classes_above_7_that_no_dscp_is_in_are_passed_over():
     assert read(config) == read(default_config())
 
 
-def test_queues_of_the_cpu_and_above_7_are_no_ports():
+def test_queues_of_the_cpu_and_above_7_are_ignored():
     config = default_config()
     config["QUEUE"]["CPU|0-47"] = {"scheduler": "scheduler.0"}
     config["QUEUE"]["Ethernet0|8-9"] = {"scheduler": "scheduler.0"}
     assert read(config) == read(default_config())
 
 
-def test_nothing_set_is_nothing_seen():
+def test_an_empty_configuration_has_no_settings():
     assert read({}) == Switch("leaf1", "sonic", {}, None)
     assert read({"PORT": {"Ethernet0": {"speed": "100000"}}}).ports == {"Ethernet0": PortQos()}
 
@@ -273,7 +273,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("change", "said"), BAD, ids=range(len(BAD)))
-def test_what_is_no_configuration_is_refused_with_table_key_and_next_step(change, said):
+def test_an_invalid_configuration_is_refused_with_table_key_and_remedy(change, said):
     config = default_config()
     change(config)
     with pytest.raises(FabricError) as refused:
@@ -283,12 +283,12 @@ def test_what_is_no_configuration_is_refused_with_table_key_and_next_step(change
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", '"x"', "[" * 100_000])
-def test_what_is_no_json_of_tables_is_refused(text):
+def test_text_that_is_not_json_of_tables_is_refused(text):
     with pytest.raises(FabricError, match=r"leaf1: ConfigDB: .*sonic-cfggen"):
         sonic.parse(text, "leaf1")
 
 
-def test_numbers_and_booleans_of_json_are_taken_for_their_text():
+def test_json_numbers_and_booleans_are_read_as_text():
     config = default_config()
     config["PORT"]["Ethernet0"]["mtu"] = 9100
     config["WRED_PROFILE"]["AZURE_LOSSLESS"].update(green_min_threshold=1048576, wred_green_enable=True)

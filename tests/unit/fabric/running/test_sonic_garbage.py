@@ -63,7 +63,7 @@ def refusal(call, *arguments):
 @pytest.mark.parametrize("form", [default_config, lambda: with_brackets(default_config())], ids=["new", "old"])
 @given(data=st.data())
 @settings(deadline=None, max_examples=150)
-def test_sonic(form, data):
+def test_a_broken_sonic_configuration_is_read_or_refused(form, data):
     text = broken(form(), data)
     assert refusal(sonic.parse, text, "leaf1").startswith("leaf1: ")
     assert refusal(sonic.remediation, text, switch("sonic", list(PORTS))).startswith("leaf1: ")
@@ -71,5 +71,5 @@ def test_sonic(form, data):
 
 @given(data=st.data())
 @settings(deadline=None, max_examples=300)
-def test_dell_sonic(data):
+def test_a_broken_dell_sonic_configuration_is_read_or_refused(data):
     assert refusal(dell_sonic.parse, broken(DELL, data), "leaf1").startswith("leaf1: ")

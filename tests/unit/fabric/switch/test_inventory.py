@@ -101,13 +101,13 @@ BAD_SWITCHES = [
 
 
 @pytest.mark.parametrize(("switches", "message"), BAD_SWITCHES, ids=[message for _rest, message in BAD_SWITCHES])
-def test_switches_refused(switches, message):
+def test_invalid_switches_are_refused(switches, message):
     with pytest.raises(FabricError) as refused:
         read(switches)
     assert message in str(refused.value)
 
 
-def test_a_host_whose_nics_are_not_given_is_only_looked_for():
+def test_any_nic_is_accepted_once_for_a_host_without_given_nics():
     (leaf, *_others) = read(change(("leaf1", "ports", "swp1", "peer", "host"), "gpu03"))
     assert str(leaf.ports["swp1"].peer) == "host gpu03's mlx5_0"
     both = change(("leaf1", "ports", "swp1", "peer"), {"host": "gpu03", "port": "a"})
@@ -116,7 +116,7 @@ def test_a_host_whose_nics_are_not_given_is_only_looked_for():
         read(both)
 
 
-def test_hosts_that_are_not_given_are_not_looked_for():
+def test_peer_hosts_are_not_checked_if_no_hosts_are_given():
     (leaf, _spine) = read(change(("leaf1", "ports", "swp1", "peer", "host"), "gpu09"), hosts=None)
     assert str(leaf.ports["swp1"].peer) == "host gpu09's mlx5_0"
 
@@ -128,6 +128,6 @@ def test_hosts_that_are_not_given_are_not_looked_for():
         ({"gpu01": {"mlx5_0": 5}}, "host gpu01: roce_host_nics: mlx5_0: not a dictionary"),
     ],
 )
-def test_hosts_refused(hosts, message):
+def test_invalid_hosts_are_refused(hosts, message):
     with pytest.raises(FabricError, match=message):
         read(hosts=hosts)

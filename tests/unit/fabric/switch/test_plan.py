@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 
 
-def test_the_reference_policy():
+def test_the_reference_policy_is_planned():
     wanted = planned()
     assert list(wanted) == ["leaf1", "spine1"]
     leaf, spine = wanted["leaf1"], wanted["spine1"]
@@ -31,7 +31,7 @@ def test_the_reference_policy():
     assert spine.ports["Ethernet1"].headroom[3] == Headroom(2_540, 195_326, 2_540, -2, 2_540)
 
 
-def test_ports_that_are_alike_are_one_object():
+def test_equal_ports_share_one_object():
     wanted = planned(switches={**BOTH, "leaf2": one(ports=64)["leaf1"]})
     assert wanted["leaf1"].ports["swp1"] is wanted["leaf1"].ports["swp2"]
     assert len({id(qos) for qos in wanted["leaf2"].ports.values()}) == 1
@@ -39,7 +39,7 @@ def test_ports_that_are_alike_are_one_object():
     assert len({id(qos) for switch in planned(switches=full).values() for qos in switch.ports.values()}) == 1
 
 
-def test_two_classes_at_once():
+def test_two_classes_are_planned():
     classes = {"roce": {}, "storage": STORAGE}
     (switch,) = planned({"classes": classes}, one()).values()
     qos = switch.ports["swp0"]
@@ -63,7 +63,7 @@ def test_a_lossy_policy_needs_no_headroom_and_no_cable():
         planned(None, ports)
 
 
-def test_marking_is_lowered_where_ports_are_many():
+def test_ecn_thresholds_are_lowered_on_a_switch_with_many_ports():
     """The calculation covers the whole switch: 128 ports, and the smallest alpha."""
     few, many = planned(None, one(ports=2))["leaf1"], planned(None, one(ports=128))["leaf1"]
     assert few.ports["swp0"].queues[3].ecn.minimum_bytes == 600_000
@@ -90,13 +90,13 @@ def test_marking_is_lowered_where_ports_are_many():
     assert wanted["up"].queues[3].ecn.minimum_bytes < 50_000_000 / 64 / 31
 
 
-def test_own_headroom():
+def test_headroom_given_by_the_user_is_planned():
     own = [{"speed_gbit_s": 400, "cable_m": 10, "headroom_bytes": 90_000}]
     assert planned(None, one(headroom=own))["leaf1"].ports["swp0"].headroom[3].xoff_bytes == 90_000
 
 
 @pytest.mark.parametrize("asic", ASICS)
-def test_each_asic_full_of_its_fastest_ports(asic):
+def test_each_asic_is_planned_with_many_ports_at_its_highest_speed(asic):
     speed = max(speed for speed, _rest in ASICS[asic].headroom)
     ports = 18 if asic == "jericho2" else 64 if speed >= 800 else 32
     wanted = planned(None, one(asic, ports=ports, speed=speed, cable=3))
@@ -105,7 +105,7 @@ def test_each_asic_full_of_its_fastest_ports(asic):
 
 @settings(deadline=None)
 @given(policies())
-def test_any_policy_is_planned_as_it_says(given):
+def test_the_plan_of_any_policy_matches_the_policy(given):
     policy = read_policy(given)
     for switch in planned(given, BOTH).values():
         for qos in switch.ports.values():
@@ -182,13 +182,13 @@ NARROW = {
         ),
     ],
 )
-def test_what_an_asic_cannot_do(policy, switches, message):
+def test_settings_that_an_asic_does_not_support_are_refused(policy, switches, message):
     with pytest.raises(FabricError) as refused:
         planned(policy, switches, asics=NARROW)
     assert message in str(refused.value)
 
 
-def test_marking_may_end_at_one_packet():
+def test_user_ecn_thresholds_may_be_as_low_as_one_packet():
     ecn = {"minimum_bytes": 1_000, "maximum_bytes": 10_000}
     qos = planned({"classes": {"roce": {"ecn": ecn}}}, one())["leaf1"].ports["swp0"]
     assert qos.queues[3].ecn == Ecn(1_000, 10_000, 100)

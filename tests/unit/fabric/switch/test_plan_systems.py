@@ -18,14 +18,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 
 
-def test_a_system_that_sends_no_pauses_needs_no_asic():
+def test_a_system_without_pfc_needs_no_asic():
     soft = {"sw01": {"system": "soft", "ports": {"eth1": {"speed_gbit_s": 10}}}}
     qos = planned({"classes": {"roce": {"mode": "lossy"}}}, soft)["sw01"].ports["eth1"]
     assert qos.headroom == (None,) * 8
     assert qos.queues[3].ecn == thresholds.reference_ecn(10, 9100)
 
 
-def test_a_system_that_sends_no_pauses_can_have_no_lossless_class():
+def test_a_lossless_class_is_refused_on_a_system_without_pfc():
     two = {"classes": {"roce": {"mode": "lossy"}, "storage": {**STORAGE, "mode": "lossless"}}}
     for policy, name in ((None, "roce"), (two, "storage")):
         with pytest.raises(FabricError) as refused:
@@ -36,7 +36,7 @@ def test_a_system_that_sends_no_pauses_can_have_no_lossless_class():
         )
 
 
-def test_a_system_that_reckons_headroom_itself_is_told_the_cable():
+def test_a_system_that_computes_headroom_is_planned_with_the_cable_length():
     reckons = change(("leaf1", "system"), "reckons")
     wanted = planned(None, reckons)
     assert [qos.cable_m for qos in wanted["leaf1"].ports.values()] == [3, 3, 30]
@@ -44,7 +44,7 @@ def test_a_system_that_reckons_headroom_itself_is_told_the_cable():
     assert planned({"classes": {"roce": {"mode": "lossy"}}}, reckons)["leaf1"].ports["swp1"].cable_m is None
 
 
-def test_a_system_that_counts_in_percent_is_given_what_it_can_hold():
+def test_ecn_thresholds_are_rounded_down_on_a_system_that_uses_percentages():
     given = one(ports=32, queue_buffer_bytes=7_000_000)
     given["leaf1"]["system"] = "percents"
     switch = planned(None, given)["leaf1"]
@@ -69,7 +69,7 @@ def test_a_system_that_counts_in_percent_is_given_what_it_can_hold():
         planned(None, given)
 
 
-def test_a_system_is_planned_with_the_parts_into_which_it_cuts_the_buffer():
+def test_a_system_is_planned_with_its_buffer_partitions():
     taken = 32 * (47_104 + 212_992)
     (whole,), (parts,) = (planned(None, one(ports=32, system=each)).values() for each in ("plain", "parts"))
     assert whole.ports["swp0"].queues[3].ecn == Ecn(73_000, 730_000, 100)
@@ -77,7 +77,7 @@ def test_a_system_is_planned_with_the_parts_into_which_it_cuts_the_buffer():
     assert parts.ports["swp0"].queues[3].ecn.minimum_bytes == int(half / Fraction(28, 10)) // 1000 * 1000
 
 
-def test_a_system_with_pools_is_told_those_that_it_was_planned_with():
+def test_the_plan_of_a_system_with_pools_contains_the_pools():
     taken = 32 * (47_104 + 212_992)
     own = planned(None, one(ports=32, system="pools"))["leaf1"].pools
     assert own == Pools((60_817_392 - taken) // 2, 0, 60_817_392 - taken)
@@ -88,7 +88,7 @@ def test_a_system_with_pools_is_told_those_that_it_was_planned_with():
     assert planned(None, one(ports=32))["leaf1"].pools is None
 
 
-def test_a_system_with_default_parts_is_planned_with_them_unless_the_pools_are_the_users():
+def test_default_partitions_are_planned_unless_the_user_gives_pools():
     given = one("tomahawk3", ports=32, system="cut")
     switch = planned(None, given)["leaf1"]
     q = thresholds.pfc_queue_bytes(Fraction(66_394_076 * 9, 100), 32, 3, -2)
@@ -100,7 +100,7 @@ def test_a_system_with_default_parts_is_planned_with_them_unless_the_pools_are_t
     assert switch.ports["swp0"].queues[3].ecn.minimum_bytes > 60_000
 
 
-def test_a_system_that_sizes_headroom_alone_needs_no_rows():
+def test_a_system_that_sizes_headroom_itself_needs_no_headroom_rows():
     own = {"source": "a test", "buffer_bytes": 40_000_000, "pool_bytes": 20_000_000, "cell_bytes": 208}
     own["lossless_classes"] = 1
     given = one("own", ports=32, system="sizes", cable=3)
@@ -118,11 +118,11 @@ def test_a_system_that_sizes_headroom_alone_needs_no_rows():
         planned(None, one("tomahawk3", system="sizes", cable=4))
 
 
-def test_a_system_that_keeps_headroom_for_some_lengths_is_planned_with_these():
+def test_headroom_is_planned_for_the_cable_length_that_the_system_supports():
     assert planned(None, one("tomahawk3", system="steps"))["leaf1"].ports["swp0"].headroom[3].xoff_bytes == 201_930
 
 
-def test_a_system_is_not_planned_on_an_asic_that_it_does_not_run_on():
+def test_a_system_on_an_unsupported_asic_is_refused():
     assert planned(None, one("spectrum3", system="few"))
     with pytest.raises(FabricError) as refused:
         planned(None, one("tomahawk3", system="few"))
@@ -147,7 +147,7 @@ def test_a_system_is_not_planned_on_an_asic_that_it_does_not_run_on():
         ("sonic", set(ASICS)),
     ],
 )
-def test_which_system_runs_on_which_asic(system, asics):
+def test_a_system_is_accepted_only_on_its_supported_asics(system, asics):
     module = registry.SYSTEMS[system]
     name = {"sonic": "Ethernet0", "cumulus": "swp1", "junos": "et-0/0/1", "eos": "Ethernet1/1", "nxos": "Ethernet1/1"}
     taken = set()
@@ -187,7 +187,7 @@ def test_which_system_runs_on_which_asic(system, asics):
         ),
     ],
 )
-def test_a_port_is_named_as_its_system_does(system, good, bad, example):
+def test_port_names_must_be_valid_on_their_system(system, good, bad, example):
     def read_one(port):
         own = {"source": "a test", "buffer_bytes": 9_000_000, "pool_bytes": 9_000_000, "cell_bytes": 64}
         given = {"system": system, "asic": "own", "ports": {port: {"speed_gbit_s": 100}}}

@@ -60,7 +60,7 @@ def test_a_change_is_computed_only_if_something_differs(name, other):
             assert system.restoration(texts[here], texts[here], "leaf1") == ""
 
 
-def test_the_role_takes_the_systems_of_the_registry():
+def test_the_role_accepts_the_systems_of_the_registry():
     options = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
     assert options["roce_switch_system"]["choices"] == sorted(SYSTEMS)
     assert {path.name for path in (ROLE / "tasks").iterdir() if path.is_dir()} == {*SYSTEMS, "restore"}

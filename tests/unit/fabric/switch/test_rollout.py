@@ -90,7 +90,7 @@ def check_headroom(running: Texts) -> None:
                 assert ports[port].headroom[priority] is not None, (name, port)
 
 
-def test_from_lossy_to_lossless_and_back_each_stage_is_over_before_the_next():
+def test_migration_from_lossy_to_lossless_and_back_runs_its_stages_in_order():
     lossy, _names = come_to(defaults(), LOSSY)
     lossless, names = come_to(lossy, LOSSLESS)
     assert names == [migration.SWITCHES_SET, migration.SWITCHES_ALL]
@@ -99,7 +99,7 @@ def test_from_lossy_to_lossless_and_back_each_stage_is_over_before_the_next():
     assert come_to(back, LOSSLESS)[0] == lossless
 
 
-def test_the_hosts_have_their_stages_between_the_switches():
+def test_host_stages_are_last_to_lossless_and_first_to_lossy():
     lossy, lossless = (read_policy(each) for each in (LOSSY, LOSSLESS))
     running, _names = come_to(defaults(), LOSSY)
     buffers = dict.fromkeys(("priority_to_buffer", "buffer_bytes"), (None,) * 8)  # left to the driver
@@ -120,13 +120,13 @@ def test_the_hosts_have_their_stages_between_the_switches():
     assert back["changes"] == {}, "the first stage is the host's"
 
 
-def test_what_somebody_else_has_configured_is_not_written_anew_to_take_pfc_away():
+def test_pfc_of_a_foreign_configuration_is_removed_in_one_stage():
     """SONiC's default pauses priorities 3 and 4, `qos roce` pauses 3: both become lossy in one step."""
     stages = planned(defaults(), LOSSY)["stages"]
     assert [(each["name"], each["switches"]) for each in stages] == [(migration.SWITCHES_SET, ["leaf1", "leaf2"])]
 
 
-def test_what_the_terms_do_not_tell_apart_is_a_change_too():
+def test_a_difference_outside_the_common_model_is_a_change():
     running, _names = come_to(defaults(), LOSSLESS)
     config = json.loads(running["leaf1"])
     config["BUFFER_QUEUE"]["Ethernet0|3-4"] = {"profile": "egress_lossy_profile"}  # RoCE's queue would drop packets
@@ -143,7 +143,7 @@ def test_any_policy_is_reached_from_any_other(one, other):
     come_to(running, other)
 
 
-def test_linux_is_to_be_told_all_of_it_at_every_boot():
+def test_the_boot_script_of_linux_contains_all_settings():
     switches = {"sw01": {"system": "linux", "ports": {"p1": LINK}}}
     reading = {"links": [{"ifname": "p1", "mtu": 1500}], "qdiscs": [], "filters": {"p1": []}, "sysctl": {}}
     running = {"sw01": json.dumps(reading)}
@@ -153,7 +153,7 @@ def test_linux_is_to_be_told_all_of_it_at_every_boot():
     assert planned({"sw01": first["changes"]["sw01"]}, LOSSY, switches=switches)["stages"] == []
 
 
-def test_a_lossless_class_is_refused_on_linux_before_anything_is_planned_or_kept(tmp_path):
+def test_a_lossless_class_is_refused_on_linux_before_a_backup_is_written(tmp_path):
     switches = {"sw01": {"system": "linux", "ports": {"p1": LINK}}}
     reading = {"links": [{"ifname": "p1", "mtu": 1500}], "qdiscs": [], "filters": {"p1": []}, "sysctl": {}}
     with pytest.raises(FabricError) as refused:
@@ -165,7 +165,7 @@ def test_a_lossless_class_is_refused_on_linux_before_anything_is_planned_or_kept
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_backup_is_its_owners_alone_and_of_what_will_be_changed(tmp_path):
+def test_backups_are_private_and_only_of_switches_that_will_change(tmp_path):
     running, _names = come_to(defaults(), LOSSLESS)
     running["leaf1"] = json.dumps(default_config())
     folder = tmp_path / "backups" / "run"
@@ -179,7 +179,7 @@ def test_a_backup_is_its_owners_alone_and_of_what_will_be_changed(tmp_path):
 
 @pytest.mark.parametrize("garbage", ["", "{", "[]", "% Invalid input", '{"PORT": 3}', "\x00"])
 @pytest.mark.parametrize("name", SWITCHES)
-def test_garbage_names_the_switch_and_writes_nothing(tmp_path, name, garbage):
+def test_an_invalid_reading_is_refused_with_its_switch_and_writes_nothing(tmp_path, name, garbage):
     running = {**defaults(), name: garbage}
     with pytest.raises(FabricError) as caught:
         planned(running, LOSSLESS, backup_path=str(tmp_path))
@@ -192,7 +192,7 @@ def test_a_switch_that_the_inventory_does_not_have_is_refused():
         planned({**defaults(), "leaf3": "{}"}, LOSSLESS)
 
 
-def test_a_stage_that_remains_after_it_was_sent_names_its_devices():
+def test_a_stage_that_remains_after_it_was_sent_is_refused_with_its_devices():
     running, _names = come_to(defaults(), LOSSY)
     first, second = planned(running, LOSSLESS)["stages"]
     with pytest.raises(FabricError) as caught:
@@ -208,7 +208,7 @@ def test_a_stage_that_remains_after_it_was_sent_names_its_devices():
         planned(running, LOSSLESS, done="x")
 
 
-def test_a_run_goes_through_all_stages_from_the_first_that_is_left():
+def test_possible_stages_start_with_the_first_remaining_stage():
     running, _names = come_to(defaults(), LOSSY)
     assert planned(running, LOSSLESS)["possible_stages"] == [migration.SWITCHES_SET, migration.SWITCHES_ALL]
     lossy, lossless = (read_policy(each) for each in (LOSSY, LOSSLESS))
@@ -252,7 +252,7 @@ def restored(running: Texts, backup: Texts, switches: dict[str, Any]) -> dict[st
     return rollout.restored({"running": running, "backup": backup, "switches": switches})
 
 
-def test_sonic_has_a_way_back_of_its_own_and_it_is_held_against_the_backup():
+def test_sonic_gets_no_restoring_changes_and_is_compared_with_its_backup():
     running, _names = come_to(defaults(), LOSSLESS)
     sonic = {"leaf1": running["leaf1"]}
     result = restored(sonic, defaults(), SWITCHES)
@@ -262,7 +262,7 @@ def test_sonic_has_a_way_back_of_its_own_and_it_is_held_against_the_backup():
 
 @settings(max_examples=15, deadline=None)
 @given(policies(), policies())
-def test_cumulus_is_sent_back_from_any_policy_to_any_other(one, other):
+def test_cumulus_is_restored_from_any_policy_to_any_other(one, other):
     before, _names = come_to(defaults(), one)
     after, _names = come_to(before, other)
     before, after = ({"leaf2": each["leaf2"]} for each in (before, after))
@@ -270,7 +270,7 @@ def test_cumulus_is_sent_back_from_any_policy_to_any_other(one, other):
     assert restored(back, before, SWITCHES) == {"changed": False, "changes": {}, "as_before": {"leaf2": True}}
 
 
-def test_cumulus_keeps_what_somebody_else_has_set_meanwhile():
+def test_restoring_cumulus_keeps_later_settings_of_others():
     before = {"leaf2": json.dumps(NVUE)}
     tree = json.loads(sent(before, planned(before, LOSSLESS)["changes"])["leaf2"])
     tree["system"]["forwarding"]["lag-hash"] = {"ether-type": "on"}
@@ -292,7 +292,7 @@ def linux(reading: dict[str, Any]) -> Texts:
     return {"sw01": json.dumps(reading)}
 
 
-def test_linux_gets_its_default_qdisc_its_mtu_and_its_hash_back():
+def test_default_qdisc_mtu_and_hash_of_linux_are_restored():
     before = copy.deepcopy(READ)
     before["qdiscs"] = [{"kind": "fq_codel", "handle": "0:", "dev": dev, "root": True} for dev in ("p1", "p2")]
     before["filters"] = {dev: [] for dev in before["filters"]}
@@ -308,7 +308,7 @@ def test_linux_gets_its_default_qdisc_its_mtu_and_its_hash_back():
     assert restored(linux(before), linux(before), LINUX)["as_before"] == {"sw01": True}
 
 
-def test_linux_gets_an_earlier_policy_back():
+def test_an_earlier_policy_of_linux_is_restored():
     now = copy.deepcopy(READ)
     now["qdiscs"] = [each for each in now["qdiscs"] if each["dev"] != "p2"]
     script = restored(linux(now), linux(READ), LINUX)["changes"]["sw01"]
@@ -317,7 +317,7 @@ def test_linux_gets_an_earlier_policy_back():
     assert "tc filter add dev p2" in script
 
 
-def test_linux_says_what_it_cannot_build_again():
+def test_a_linux_qdisc_that_cannot_be_restored_is_refused():
     before = copy.deepcopy(READ)
     before["qdiscs"] = [{"kind": "htb", "handle": "1:", "dev": "p1", "root": True, "options": {}}]
     with pytest.raises(

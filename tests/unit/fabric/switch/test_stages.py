@@ -40,25 +40,25 @@ def run(now, made):
         yield now
 
 
-def test_to_lossless_headroom_comes_first_and_the_nics_pfc_last():
+def test_migration_to_lossless_sets_headroom_first_and_nic_pfc_last():
     assert names(qos(LOSSY), qos(LOSSLESS)) == [HEADROOM, SWITCH_ON, NIC_ON]
 
 
-def test_to_lossy_it_goes_the_other_way_round():
+def test_migration_to_lossy_removes_nic_pfc_first_and_headroom_last():
     assert names(qos(LOSSLESS), qos(LOSSY)) == [NIC_OFF, SWITCH_OFF, HEADROOM]
 
 
-def test_where_all_is_as_wanted_there_is_nothing_to_do():
+def test_there_are_no_stages_if_all_settings_are_as_wanted():
     assert stages(qos(LOSSLESS), qos(LOSSLESS)) == []
 
 
-def test_a_new_fabric_begins_without_anything():
+def test_an_unconfigured_fabric_gets_all_stages():
     made = stages(Qos(), qos(LOSSLESS))
     assert [stage.name for stage in made] == [HEADROOM, "NICs have their classes and marks", SWITCH_ON, NIC_ON]
     assert list(run(Qos(), made))[-1] == qos(LOSSLESS)
 
 
-def test_what_the_policy_does_not_speak_of_stays():
+def test_ports_outside_the_policy_are_kept():
     now = qos(LOSSY)
     other = replace(
         now.switches["leaf"], ports={**now.switches["leaf"].ports, "other": port_qos(read_policy(LOSSLESS))}
@@ -70,7 +70,7 @@ def test_what_the_policy_does_not_speak_of_stays():
 
 @settings(max_examples=80, deadline=None)
 @given(policies(), policies())
-def test_at_every_step_what_is_paused_has_headroom(one, other):
+def test_paused_priorities_have_headroom_at_every_step(one, other):
     now, wanted = qos(one), qos(other)
     made = stages(now, wanted)
     states = [now, *run(now, made)]

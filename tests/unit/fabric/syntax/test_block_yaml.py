@@ -21,18 +21,18 @@ TREES = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(TREES.filter(lambda tree: isinstance(tree, (dict, list)) and tree))
-def test_what_pyyaml_writes_is_read(tree):
+def test_the_output_of_pyyaml_is_read(tree):
     text = yaml.dump(tree, default_flow_style=False, width=4096)
     assert read(text) == yaml.load(text, yaml.BaseLoader) == tree
 
 
-def test_words_stay_words():
+def test_plain_scalars_are_read_as_strings():
     assert read("a: on\nb: 1:20\nc: 010\nd: ~\ne:\nf: {}\ng: # none\n  h: x # y\n") == {
         "a": "on", "b": "1:20", "c": "010", "d": None, "e": None, "f": {}, "g": {"h": "x"},
     }  # fmt: skip
 
 
-def test_a_block_of_text_is_one_value():
+def test_a_block_scalar_is_read_as_one_value():
     assert read("a:\n  b: |\n    x: y\n      - z\n\n  c: d\n") == {"a": {"b": "x: y\n- z", "c": "d"}}
 
 
@@ -49,6 +49,6 @@ def test_a_block_of_text_is_one_value():
         ("- a\nb: c\n", "line 2"),
     ],
 )
-def test_what_is_more_than_that_is_refused_with_its_line(text, line):
+def test_unsupported_yaml_is_refused_with_its_line(text, line):
     with pytest.raises(YamlError, match=line):
         read(text)

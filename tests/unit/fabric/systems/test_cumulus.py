@@ -34,14 +34,14 @@ def leaves(node: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[s
         yield (*path, key)
 
 
-def test_the_reference_comes_back():
+def test_the_rendered_reference_is_read_back():
     wanted = reference()
     assert cumulus.parse(cumulus.render(wanted), wanted.name) == wanted
 
 
 @settings(max_examples=60, deadline=None)
 @given(switches.policies())
-def test_any_policy_comes_back(policy):
+def test_any_rendered_policy_is_read_back(policy):
     wanted = switches.switch("cumulus", PORTS, policy)
     text = cumulus.render(wanted)
     assert text == cumulus.render(copy.deepcopy(wanted))
@@ -49,7 +49,7 @@ def test_any_policy_comes_back(policy):
     assert cumulus.remediation(text, wanted) == ""
 
 
-def test_ports_that_differ_have_profiles_of_their_own_and_others_keep_theirs():
+def test_a_differing_port_gets_a_separate_profile_and_other_ports_keep_theirs():
     alike = reference()
     fast = replace(alike.ports["swp1"], queues=tuple(
         each and replace(each, ecn=each.ecn and Ecn(300_000, 3_000_000, 20)) for each in alike.ports["swp1"].queues
@@ -84,7 +84,7 @@ OTHER_WORD = {"enable": "disable", "disable": "enable", "on": "off", "l3": "l2",
               "alpha_1": "alpha_2"}  # fmt: skip
 
 
-def test_every_setting_that_is_taken_away_or_changed_is_seen():
+def test_every_removed_or_changed_setting_is_detected():
     wanted = switches.switch("cumulus", PORTS, UNUSUAL)
     tree = tree_of(wanted)
     seen = 0
@@ -107,7 +107,7 @@ def test_every_setting_that_is_taken_away_or_changed_is_seen():
     assert seen > 180
 
 
-def test_a_lossless_pool_taken_away_takes_the_headroom_with_it():
+def test_headroom_is_not_read_without_a_lossless_pool():
     tree = tree_of(reference())
     del tree["qos"]["traffic-pool"]["default-lossless"]
     assert cumulus.parse(as_text(tree), "leaf1").ports["swp1"].headroom == (None,) * 8
@@ -116,7 +116,7 @@ def test_a_lossless_pool_taken_away_takes_the_headroom_with_it():
 @pytest.mark.parametrize(
     ("mode", "pfc"), [("lossless", (3,)), ("lossless-single-ipool", (3,)), ("lossy", ()), (None, (3,))]
 )
-def test_a_switch_with_nothing_but_qos_roce(mode, pfc):
+def test_a_switch_with_only_qos_roce_is_read(mode, pfc):
     text = BY_HAND if mode else BY_HAND.replace("        mode: lossless\n", "")
     text = text.replace("mode: lossless\n", f"mode: {mode}\n")
     seen = cumulus.parse(text, "leaf1")
@@ -145,7 +145,7 @@ def test_a_filled_configuration_without_qos_trusts_no_dscp():
     assert cumulus.parse(json.dumps(tree), "leaf1").ports == {"swp1": PortQos(ip_mtu_bytes=9216)}
 
 
-def test_settings_for_all_ports_ranges_and_lists_by_hand():
+def test_manual_settings_for_all_ports_ranges_and_lists_are_read():
     text = """- set:
     interface:
       swp1-2,swp7s0-1:
@@ -226,7 +226,7 @@ def test_settings_for_all_ports_ranges_and_lists_by_hand():
         ('"polling-interval": 200', '"polling-interval": 1', "polling-interval 1"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_place(old, new, named):
+def test_invalid_settings_are_refused_with_their_place(old, new, named):
     text = cumulus.render(reference()).replace(old, new, 1)
     with pytest.raises(FabricError) as caught:
         cumulus.parse(text, "leaf1")
@@ -240,13 +240,13 @@ def test_what_cannot_be_is_refused_with_its_place(old, new, named):
      '[{"unset": {}}]', "a: b: c: [", "\x00", "- - x",
      '{"interface": 7.5}', '{"qos": true}', '[{"set": {"qos": {"pfc": [[1]]}, "interface": {"swp1": {}}}}]'],
 )  # fmt: skip
-def test_what_is_no_configuration_is_refused(text):
+def test_text_that_is_not_a_configuration_is_refused(text):
     with pytest.raises(FabricError) as caught:
         cumulus.parse(text, "leaf1")
     assert "leaf1" in str(caught.value)
 
 
-def test_a_document_that_was_cut_off_is_refused_wherever_it_ends():
+def test_a_truncated_document_is_refused():
     text = cumulus.render(reference()).rstrip()
     for end in range(1, len(text), 97):
         with pytest.raises(FabricError, match="neither JSON nor YAML"):
@@ -265,12 +265,12 @@ def test_a_document_that_was_cut_off_is_refused_wherever_it_ends():
         ({"headroom": (None,) * 3 + (Headroom(3, 4, 1, 0, 1),) + (None,) * 4}, "how far below that they end"),
     ],
 )
-def test_what_nvue_cannot_hold_is_refused(changes, why):
+def test_settings_that_nvue_cannot_represent_are_refused(changes, why):
     with pytest.raises(FabricError, match=why):
         cumulus.render(reference(**changes))
 
 
-def test_what_nvue_keeps_once_must_be_the_same_on_all_ports():
+def test_global_settings_of_nvue_must_be_equal_on_all_ports():
     wanted = reference()
     slow = replace(wanted.ports["swp1"], watchdog=Watchdog(400, 200, "drop"))
     with pytest.raises(FabricError, match="PFC watchdog differs"):

@@ -27,11 +27,11 @@ TWO = {
 }
 
 
-def test_it_is_registered():
+def test_dell_sonic_is_registered():
     assert SYSTEMS["dell_sonic"] is dell_sonic
 
 
-def test_the_reference_as_a_person_would_write_it():
+def test_the_reference_is_rendered():
     arguments = rendered(dell(ports=["Eth1/1"]))
     assert {each["state"] for each in arguments.values()} == {"merged"}
     config = {module: each["config"] for module, each in arguments.items()}
@@ -78,7 +78,7 @@ def test_the_reference_as_a_person_would_write_it():
 
 @given(policies())
 @settings(deadline=None)
-def test_what_is_rendered_is_read_back_and_the_modules_take_it(policy):
+def test_rendered_arguments_are_accepted_by_the_modules_and_read_back(policy):
     wanted = dell(policy)
     arguments = rendered(wanted)
     assert read(arguments) == held(wanted)
@@ -93,7 +93,7 @@ def test_two_lossless_classes_are_read_back():
     assert wanted.ports["Eth1/1"].pfc == (3, 4)
 
 
-def test_the_modules_refuse_what_is_not_theirs():
+def test_the_modules_refuse_wrong_arguments():
     """The modules refuse wrong arguments, so the test above can fail."""
     arguments = rendered(dell())
     for module, path, value, why in [
@@ -122,14 +122,14 @@ def test_the_modules_refuse_what_is_not_theirs():
 @pytest.mark.parametrize(
     ("cable_m", "length", "seen"), [(1, "5m", 5), (5, "5m", 5), (6, "40m", 40), (300, "300m", 300)]
 )
-def test_a_cable_has_the_length_that_is_not_shorter(cable_m, length, seen):
+def test_the_cable_length_is_rounded_up_to_a_supported_length(cable_m, length, seen):
     wanted = dell(cable_m=cable_m)
     arguments = rendered(wanted)
     assert arguments["sonic_qos_interfaces"]["config"][0]["cable_length"] == f"{seen}m"
     assert read(arguments).ports["Eth1/1"].cable_m == seen
 
 
-def test_what_this_system_cannot_have_is_refused():
+def test_settings_that_dell_sonic_cannot_represent_are_refused():
     three = (2, 3, 4)
     for changes, said in [
         ({"cable_m": 301}, r"leaf1: Eth1/1: a cable of 301 m"),
@@ -144,21 +144,21 @@ def test_what_this_system_cannot_have_is_refused():
             dell_sonic.render(dell(**changes))
 
 
-def test_one_map_of_pfc_for_all_ports():
+def test_differing_pfc_maps_of_ports_are_refused():
     wanted = dell()
     other = replace(wanted.ports["Eth1/1"], priority_to_queue=(None,) * 8)
     with pytest.raises(FabricError, match=r"leaf1: its ports differ"):
         dell_sonic.render(replace(wanted, ports={**wanted.ports, "Eth1/2": other}))
 
 
-def test_the_same_input_the_same_bytes_with_sorted_keys():
+def test_the_same_input_gives_the_same_bytes_with_sorted_keys():
     text = dell_sonic.render(dell())
     dell_sonic_render._text.cache_clear()
     assert dell_sonic.render(copy.deepcopy(dell())) == text
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
 
 
-def test_a_lossy_switch_is_not_restarted_for_its_buffers():
+def test_no_buffer_settings_are_rendered_for_a_lossy_switch():
     arguments = rendered(dell({"classes": {"roce": {"mode": "lossy"}}}))
     assert not {"sonic_qos_buffer", "sonic_qos_pfc"} & arguments.keys()
     assert "pfc" not in arguments["sonic_qos_interfaces"]["config"][0]

@@ -25,15 +25,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.regis
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import eos
 
 
-def test_it_is_registered():
+def test_eos_is_registered():
     assert SYSTEMS["eos"] is eos
 
 
-def test_the_reference_comes_back():
+def test_the_rendered_reference_is_read_back():
     assert eos.parse(eos.render(REFERENCE), "leaf1") == held(REFERENCE)
 
 
-def test_ports_that_are_alike_share_a_profile_and_others_have_their_own():
+def test_equal_ports_share_a_profile_and_differing_ports_get_separate_ones():
     far = replace(REFERENCE.ports["Ethernet17"], queues=faster(REFERENCE.ports["Ethernet17"]))
     both = replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet17": far})
     text = eos.render(both)
@@ -51,7 +51,7 @@ def faster(qos: PortQos) -> tuple[Queue | None, ...]:
 
 @settings(max_examples=100, deadline=None)
 @given(policies())
-def test_any_policy_comes_back_or_is_refused_for_its_strict_queue(policy):
+def test_any_policy_is_read_back_or_refused_for_its_strict_queue(policy):
     wanted = switch("eos", PORTS, policy)
     read = read_policy(policy)
     weighted = [each.queue for each in (*read.classes, read.default)]
@@ -65,7 +65,7 @@ def test_any_policy_comes_back_or_is_refused_for_its_strict_queue(policy):
     assert eos.remediation(text, wanted) == ""
 
 
-def test_every_line_that_is_lost_is_seen_but_those_that_say_the_default():
+def test_every_missing_line_is_detected_unless_it_sets_a_default():
     text = eos.render(REFERENCE)
     lines = text.splitlines()
     says_default = {
@@ -82,7 +82,7 @@ def test_every_line_that_is_lost_is_seen_but_those_that_say_the_default():
         assert seen is not (implied or line.strip() in says_default), line
 
 
-def test_every_number_that_is_changed_is_seen():
+def test_every_changed_number_is_detected():
     text = eos.render(REFERENCE)
     count = 0
     for number in re.finditer(r"\d+", text):
@@ -114,7 +114,7 @@ def test_every_number_that_is_changed_is_seen():
         ("!\nqos profile", "priority-flow-control all off\n!\nqos profile"),
     ],
 )
-def test_every_word_that_is_changed_is_seen(word, other):
+def test_every_changed_keyword_is_detected(word, other):
     text = eos.render(REFERENCE)
     assert word in text
     assert differs(text.replace(word, other), held(REFERENCE))
@@ -161,7 +161,7 @@ def differs(text: str, wanted: Switch) -> bool:
         ),
     ],
 )
-def test_what_eos_cannot_is_refused(policy, changes, error):
+def test_settings_that_eos_cannot_represent_are_refused(policy, changes, error):
     with pytest.raises(FabricError, match=error):
         eos.render(switch("eos", PORTS, policy, **changes))
 
@@ -179,7 +179,7 @@ def test_ports_of_two_policies_are_refused():
         eos.render(replace(REFERENCE, ports={"Et9": other}))
 
 
-def test_pyavd_writes_the_same():
+def test_pyavd_renders_the_same_lines():
     """Arista's renderer writes the same lines from structured data that its schema accepts."""
     pyavd = pytest.importorskip("pyavd")
     ecn = {"units": "bytes", "min": ECN.minimum_bytes, "max": ECN.maximum_bytes, "max_probability": 100, "weight": 0}

@@ -40,7 +40,7 @@ STARTS = {
 
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("wanted", [REFERENCE, LOSSY], ids=["lossless", "lossy"])
-def test_remediation_ends_at_what_is_wanted(start, wanted):
+def test_remediation_reaches_the_wanted_settings(start, wanted):
     box = Box(STARTS[start])
     box.apply(eos.remediation(box.text(), wanted).splitlines())
     read = eos.parse(box.text(), "leaf1")
@@ -78,12 +78,12 @@ def test_remediation_sends_only_what_differs():
     ]
 
 
-def test_a_dscp_of_the_right_class_loses_its_drop_precedence():
+def test_drop_precedence_is_removed_from_a_correctly_mapped_dscp():
     text = eos.render(REFERENCE) + "qos map dscp 26 to traffic-class 3 drop-precedence 1\n"
     assert eos.remediation(text, REFERENCE) == "qos map dscp 26 to traffic-class 3\n"
 
 
-def test_a_profile_of_ours_goes_when_nothing_uses_it_and_others_stay():
+def test_our_unused_profiles_are_removed_and_other_profiles_are_kept():
     box = Box(eos.render(OLD) + "qos profile MINE\n   qos trust cos\n")
     lines = eos.remediation(box.text(), REFERENCE).splitlines()
     assert lines[0] == f"qos profile {own(eos.render(REFERENCE))[0]}"  # before it is assigned to a port

@@ -41,14 +41,14 @@ def reference(**changes: Any) -> Switch:
     return switches.switch("junos", PORTS, **{"cable_m": 7, **changes})
 
 
-def test_the_reference_comes_back():
+def test_the_rendered_reference_is_read_back():
     wanted = reference()
     assert junos.parse(junos.render(wanted), wanted.name) == held(wanted)
 
 
 @settings(max_examples=60, deadline=None)
 @given(switches.policies())
-def test_any_policy_comes_back(policy):
+def test_any_rendered_policy_is_read_back(policy):
     wanted = switches.switch("junos", PORTS, policy)
     text = junos.render(wanted)
     assert text == junos.render(copy.deepcopy(wanted))
@@ -70,7 +70,7 @@ def test_a_class_may_have_another_priority_and_queue_than_its_number():
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1000, 1 << 38), st.integers(1, 1 << 38), st.integers(1, 1 << 38))
-def test_attainable_thresholds_are_never_above_those_asked_for_and_come_back(buffer, one, other):
+def test_attainable_thresholds_do_not_exceed_the_wanted_ones_and_are_read_back(buffer, one, other):
     asked = Ecn(min(one, other), max(one, other), 20)
     queues = (Queue(False, 50, asked), *reference().ports["et-0/0/0"].queues[1:])
     wanted = replace(reference(queues=queues), queue_buffer_bytes=buffer)
@@ -88,7 +88,7 @@ def test_attainable_thresholds_are_never_above_those_asked_for_and_come_back(buf
     assert {port: junos.attainable(qos, buffer) for port, qos in made.items()} == made
 
 
-def test_ports_that_differ_share_what_is_alike():
+def test_differing_ports_share_equal_objects():
     alike = reference()
     first = alike.ports["et-0/0/1"]
     mixed = replace(alike, ports={**alike.ports, "et-0/0/0": replace(first, pfc=(), watchdog=None, ip_mtu_bytes=1500)})
@@ -100,7 +100,7 @@ def test_ports_that_differ_share_what_is_alike():
     assert seen.ports["et-0/0/0"].pfc == ()
 
 
-def test_every_line_that_is_taken_away_is_seen():
+def test_every_missing_line_is_detected():
     wanted = reference()
     lines = junos.render(wanted).splitlines()
     for at, line in enumerate(lines):
@@ -111,7 +111,7 @@ def test_every_line_that_is_taken_away_is_seen():
         assert (seen == held(wanted)) == line.endswith("priority low"), line  # low is the default
 
 
-def test_every_number_that_is_changed_is_seen():
+def test_every_changed_number_is_detected():
     wanted = reference()
     lines = junos.render(wanted).splitlines()
     for at, line in enumerate(lines):
@@ -130,7 +130,7 @@ def test_every_number_that_is_changed_is_seen():
         assert seen != held(wanted), line
 
 
-def test_ports_that_give_a_class_another_meaning_are_refused():
+def test_ports_with_another_queue_or_priority_of_a_class_are_refused():
     alike = reference()
     first = alike.ports["et-0/0/1"]
 
@@ -173,12 +173,12 @@ def test_ports_that_give_a_class_another_meaning_are_refused():
         ({"class_to_queue": (0, None, None, None, None, None, 6, None)}, "has queue None"),
     ],
 )  # fmt: skip
-def test_what_junos_cannot_hold_is_refused(changes, why):
+def test_settings_that_junos_cannot_represent_are_refused(changes, why):
     with pytest.raises(FabricError, match=why):
         junos.render(reference(**changes))
 
 
-def test_without_the_size_of_a_queue_there_are_no_thresholds():
+def test_thresholds_without_the_queue_buffer_size_are_refused():
     with pytest.raises(FabricError, match="queue_buffer_bytes"):
         junos.render(replace(reference(), queue_buffer_bytes=None))
 
@@ -196,7 +196,7 @@ RUNNING = {
 
 @pytest.mark.parametrize("name", RUNNING)
 @pytest.mark.parametrize("changes", [{}, {"pfc": (), "headroom": (None,) * 8, "watchdog": None}])
-def test_remediation_makes_the_wanted_of_what_is_there_and_leaves_the_rest(name, changes):
+def test_remediation_reaches_the_wanted_settings_and_keeps_other_settings(name, changes):
     wanted = reference(**changes)
     running = RUNNING[name]
     lines = junos.remediation(running, wanted)
@@ -213,7 +213,7 @@ def test_remediation_makes_the_wanted_of_what_is_there_and_leaves_the_rest(name,
 
 @pytest.mark.parametrize("where", ["et-0/0/0 unit 0", "et-0/0/0 unit *", "et-0/0/0", "et-0/0/0* unit 0"])
 @pytest.mark.parametrize("rule", ["dscp mark", "dscp default", "dscp-ipv6 mark", "inet-precedence mark"])
-def test_a_port_that_rewrites_dscps_is_seen_and_stops(where, rule):
+def test_rewriting_of_dscps_is_detected_and_turned_off(where, rule):
     line = f"set class-of-service interfaces {where} rewrite-rules {rule}\n"
     text = junos.render(reference()) + line
     seen = junos.parse(text, "leaf1").ports
@@ -223,13 +223,13 @@ def test_a_port_that_rewrites_dscps_is_seen_and_stops(where, rule):
     assert junos.parse(commit(text, lines), "leaf1") == held(reference())
 
 
-def test_a_port_that_rewrites_priorities_of_ethernet_may():
+def test_rewriting_of_ethernet_priorities_is_accepted():
     text = junos.render(reference()) + "set class-of-service interfaces et-0/0/0 unit 0 rewrite-rules ieee-802.1 mark\n"
     assert junos.parse(text, "leaf1") == held(reference())
     assert junos.remediation(text, reference()) == ""
 
 
-def test_a_port_without_settings_is_a_port():
+def test_a_port_without_settings_is_read():
     text = "set interfaces xe-0/0/7 unit 0 family inet\nset interfaces em0 mtu 1500\n"
     assert junos.parse(text, "leaf1").ports == {"xe-0/0/7": PortQos()}
 
@@ -249,7 +249,7 @@ def cut(lossless: int, headroom: int) -> str:
         ("", BufferShares(61, 25), "lossless percent: it is 9, but the plan assumes 61"),
     ],
 )
-def test_smaller_partitions_than_those_planned_with_are_refused(running, planned, why):
+def test_partitions_smaller_than_planned_are_refused(running, planned, why):
     wanted = replace(switches.switch("junos", ["et-0/0/0"]), shares=planned)
     with pytest.raises(FabricError) as refused:
         junos.remediation("set system host-name leaf1\n" + running, wanted)
@@ -260,7 +260,7 @@ def test_smaller_partitions_than_those_planned_with_are_refused(running, planned
     )
 
 
-def test_partitions_as_large_as_planned_with_stay():
+def test_partitions_as_large_as_planned_are_kept():
     wanted = switches.switch("junos", ["et-0/0/0"])
     for running, planned in (("", BufferShares(9, 45)), (cut(66, 25), BufferShares(61, 25)), (cut(5, 0), None)):
         lines = junos.remediation("set system host-name leaf1\n" + running, replace(wanted, shares=planned))

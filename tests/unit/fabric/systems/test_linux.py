@@ -46,19 +46,19 @@ def test_the_role_reads_a_switch_with_the_same_script():
     assert (Path(__file__).parents[4] / "roles/roce_switch/files/read-linux").read_text("utf-8") == linux.READING
 
 
-def test_the_reference_comes_back():
+def test_the_rendered_reference_is_read_back():
     wanted = reference()
     assert linux.parse(linux.render(wanted), wanted.name) == held(wanted)
 
 
-def test_the_reference_is_what_tc_shows_of_it():
+def test_the_output_of_tc_is_read_as_the_reference():
     assert linux.parse(READ, "leaf1") == held(reference())
     assert linux.remediation(READ, reference()) == ""
 
 
 @settings(max_examples=60, deadline=None)
 @given(switches.policies())
-def test_any_policy_comes_back(policy):
+def test_any_rendered_policy_is_read_back(policy):
     wanted = switches.switch("linux", PORTS, policy)
     text = linux.render(wanted)
     assert text == linux.render(copy.deepcopy(wanted))
@@ -68,7 +68,7 @@ def test_any_policy_comes_back(policy):
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 20_000) | st.integers(1, linux.MOST_BYTES - 1), st.integers(1, 100))
-def test_any_threshold_has_the_average_follow_the_queue_as_fast_as_tc_can(minimum, percent):
+def test_red_uses_the_smallest_ewma_for_any_threshold(minimum, percent):
     words = linux._band_qdisc("p1", Ecn(minimum, minimum, percent)).split()[1:]
     shown = _red_words(words)
     assert (shown["ewma"], shown["min"], shown["max"]) == (1, minimum, minimum)
@@ -76,7 +76,7 @@ def test_any_threshold_has_the_average_follow_the_queue_as_fast_as_tc_can(minimu
     assert shown["probability"] * 2**32 < 2**32  # the kernel reads a number that does not fit into 32 bits as 0
 
 
-def test_every_line_that_is_taken_away_is_seen():
+def test_every_missing_line_is_detected():
     wanted = reference()
     lines = linux.render(wanted).splitlines()
     for at, line in enumerate(lines):
@@ -90,7 +90,7 @@ def test_every_line_that_is_taken_away_is_seen():
 
 @settings(max_examples=20, deadline=None)
 @given(switches.policies(), switches.policies())
-def test_a_script_that_was_stopped_anywhere_is_completed_and_taken_back(first, second):
+def test_an_interrupted_script_can_be_completed_or_reverted(first, second):
     before, wanted = (switches.switch("linux", PORTS, policy) for policy in (first, second))
     old = linux.render(before)
     sent = linux.remediation(old, wanted).splitlines(keepends=True)
@@ -109,7 +109,7 @@ def numbers(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield (*path, key)
 
 
-def test_every_value_that_tc_shows_changed_is_seen():
+def test_every_changed_value_in_the_output_of_tc_is_detected():
     known = json.loads(READ)
     unseen = set()
     for path in numbers({"qdiscs": known["qdiscs"], "filters": known["filters"], "sysctl": known["sysctl"]}):
@@ -139,7 +139,7 @@ def test_red_with_a_slow_average_or_a_short_limit_is_remedied():
         assert "p2" not in remedy
 
 
-def test_remediation_touches_what_differs_only():
+def test_remediation_changes_only_what_differs():
     wanted = reference()
     assert linux.remediation(READ.replace('"mtu": 9100', '"mtu": 1500', 1), wanted).splitlines()[2:] == [
         "ip link set dev p2 mtu 9100"
@@ -154,12 +154,12 @@ def test_remediation_touches_what_differs_only():
     ]
 
 
-def test_a_device_that_is_not_there_is_refused():
+def test_a_missing_device_is_refused():
     with pytest.raises(FabricError, match="leaf1: p9: the machine has no such device; it has p2, p1"):
         linux.remediation(READ, switches.switch("linux", ["p1", "p9"]))
 
 
-def test_a_tree_by_someone_else_is_told_by_its_bands():
+def test_foreign_qdiscs_are_read_by_their_bands():
     model = json.loads(READ)
     model["qdiscs"] = [
         {"kind": "prio", "handle": "9:", "dev": "p1", "root": True,
@@ -196,7 +196,7 @@ def test_a_tree_by_someone_else_is_told_by_its_bands():
         ({"keys": {}}, 3),
     ],
 )
-def test_a_filter_holds_for_what_it_takes_only(change, dscp_26):
+def test_a_filter_applies_only_to_packets_that_it_matches(change, dscp_26):
     model = json.loads(READ)
     model["filters"]["p1"][0]["options"].update(change)
     assert linux.parse(json.dumps(model), "leaf1").ports["p1"].dscp_to_class[26] == dscp_26
@@ -218,7 +218,7 @@ def test_a_filter_holds_for_what_it_takes_only(change, dscp_26):
         ('fields": "55"', 'fields": "many"', "policy '3' with fields 'many' is not valid"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_place(old, new, named):
+def test_invalid_settings_are_refused_with_their_place(old, new, named):
     with pytest.raises(FabricError, match=named):
         linux.parse(READ.replace(old, new, 1), "leaf1")
 
@@ -231,13 +231,13 @@ def test_what_cannot_be_is_refused_with_its_place(old, new, named):
      "tc qdisc add dev p1 root handle 1: red limit 9 min 1 max 2 avpkt 1000 burst 9 ecn", "tc class add dev p1 x\n",
      '{"links": [3], "qdiscs": [], "filters": {}, "sysctl": {}}'],
 )  # fmt: skip
-def test_what_is_no_configuration_is_refused(text):
+def test_text_that_is_not_a_configuration_is_refused(text):
     with pytest.raises(FabricError) as caught:
         linux.parse(text, "leaf1")
     assert str(caught.value).startswith("leaf1")
 
 
-def test_a_reading_that_was_cut_off_is_refused_wherever_it_ends():
+def test_a_truncated_reading_is_refused():
     for end in range(0, len(READ) - 2, 101):
         with pytest.raises(FabricError):
             linux.parse(READ[:end], "leaf1")
@@ -255,12 +255,12 @@ def test_a_reading_that_was_cut_off_is_refused_wherever_it_ends():
         ({"dscp_to_class": (0,) * 63 + (None,)}, "a DSCP has no class"),
     ],
 )  # fmt: skip
-def test_what_tc_cannot_hold_is_refused(changes, why):
+def test_settings_that_tc_cannot_represent_are_refused(changes, why):
     with pytest.raises(FabricError, match=why):
         linux.render(reference(**changes))
 
 
-def test_a_port_that_a_shell_would_read_otherwise_is_refused():
+def test_a_port_name_with_shell_characters_is_refused():
     with pytest.raises(FabricError, match="not a valid Linux device name"):
         linux.render(switches.switch("linux", ["p1;reboot"]))
 
@@ -295,7 +295,7 @@ def test_a_machine_without_queueing_is_read(namespace):
     assert linux.remediation(after, wanted) == ""
 
 
-def test_the_script_runs_and_what_it_made_is_read_back(namespace):
+def test_the_script_runs_and_its_result_is_read_back(namespace):
     wanted = reference()
     done = run_in(namespace, linux.render(wanted))
     if "kind is unknown" in done.stderr or "classifier not found" in done.stderr:

@@ -21,15 +21,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.regis
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import nxos
 
 
-def test_it_is_registered():
+def test_nxos_is_registered():
     assert SYSTEMS["nxos"] is nxos
 
 
-def test_the_reference_comes_back():
+def test_the_rendered_reference_is_read_back():
     assert nxos.parse(nxos.render(REFERENCE), "leaf1") == held(REFERENCE)
 
 
-def test_ports_that_are_alike_share_policies_and_others_have_their_own():
+def test_equal_ports_share_policies_and_differing_ports_get_separate_ones():
     qos = REFERENCE.ports["Ethernet1/2"]
     queues = tuple(replace(each, ecn=Ecn(600_001, 6_000_007, 20)) if each and each.ecn else each for each in qos.queues)
     both = replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/2": replace(qos, queues=queues, ip_mtu_bytes=9000)})
@@ -47,7 +47,7 @@ def test_ports_that_are_alike_share_policies_and_others_have_their_own():
 
 @settings(max_examples=100, deadline=None)
 @given(policies())
-def test_any_policy_comes_back(policy):
+def test_any_rendered_policy_is_read_back(policy):
     wanted = switch("nxos", PORTS, policy)
     text = nxos.render(wanted)
     assert text == nxos.render(switch("nxos", PORTS, policy))
@@ -55,14 +55,14 @@ def test_any_policy_comes_back(policy):
     assert nxos.remediation(text, wanted) == ""
 
 
-def test_a_class_pauses_as_another_priority():
+def test_a_class_may_pause_another_priority_than_its_number():
     wanted = switch("nxos", PORTS, {"classes": {"roce": {"priority": 4}}})
     text = nxos.render(wanted)
     assert "  class type network-qos c-8q-nq3\n    mtu 9100\n    pause pfc-cos 4\n" in text
     assert nxos.parse(text, "leaf1") == held(wanted)
 
 
-def test_every_line_that_is_lost_is_seen_but_those_that_say_the_default():
+def test_every_missing_line_is_detected_unless_it_sets_a_default():
     lines = nxos.render(REFERENCE).splitlines()
     says_default = {
         "priority-flow-control watch-dog shutdown-multiplier 1",
@@ -79,7 +79,7 @@ def test_every_line_that_is_lost_is_seen_but_those_that_say_the_default():
         assert seen is (line.strip() not in says_default), line
 
 
-def test_every_number_that_is_changed_is_seen():
+def test_every_changed_number_is_detected():
     text = nxos.render(REFERENCE)
     count = 0
     for number in re.finditer(r"\d+", text):
@@ -120,7 +120,7 @@ def test_every_number_that_is_changed_is_seen():
         ("c-out-8q-q3", "c-out-9q-q3"),
     ],
 )
-def test_every_word_that_is_changed_is_seen(word, other):
+def test_every_changed_keyword_is_detected(word, other):
     text = nxos.render(REFERENCE)
     assert word in text
     assert differs(text.replace(word, other), held(REFERENCE))
@@ -153,12 +153,12 @@ def differs(text: str, wanted: Switch) -> bool:
         ({"ecmp_fields": ["source_port"]}, {}, "NX-OS's hash cannot use only source_port"),
     ],
 )
-def test_what_nxos_cannot_is_refused(policy, changes, error):
+def test_settings_that_nxos_cannot_represent_are_refused(policy, changes, error):
     with pytest.raises(FabricError, match=error):
         nxos.render(switch("nxos", PORTS, policy, **changes))
 
 
-def test_what_the_switch_has_once_is_refused_twice():
+def test_differing_values_of_a_global_setting_are_refused():
     qos = REFERENCE.ports["Ethernet1/1"]
     other = switch("nxos", ["a"], {"classes": {"roce": {"priority": 4}}}).ports["a"]
     with pytest.raises(FabricError, match="port Ethernet1/9: its set of paused classes differs from Ethernet1/1's"):
@@ -173,12 +173,12 @@ def test_what_the_switch_has_once_is_refused_twice():
 @pytest.mark.parametrize(
     ("detection", "restoration"), [(100, 100), (200, 200), (300, 400), (1000, 60_000), (250, 1000)]
 )
-def test_times_of_the_watchdog_come_back(detection, restoration):
+def test_watchdog_times_are_read_back(detection, restoration):
     wanted = switch("nxos", PORTS, watchdog=Watchdog(detection, restoration, "drop"))
     assert nxos.parse(nxos.render(wanted), "leaf1") == held(wanted)
 
 
-def test_a_cable_beyond_100_m_is_refused_where_a_class_is_lossless():
+def test_a_cable_beyond_100_m_or_of_unknown_length_is_refused():
     nxos.check_cable("leaf1: port Ethernet1/1", 100)
     with pytest.raises(FabricError) as refused:
         nxos.check_cable("leaf1: port Ethernet1/1", 101)

@@ -28,11 +28,11 @@ def rendered(wanted: Switch) -> dict:
     return json.loads(sonic.render(wanted))
 
 
-def test_it_is_registered():
+def test_sonic_is_registered():
     assert SYSTEMS["sonic"] is sonic
 
 
-def test_the_reference_as_a_person_would_write_it():
+def test_the_reference_is_rendered():
     tables = rendered(switch("sonic", ["Ethernet0"]))
     maps = tables["PORT_QOS_MAP"]["Ethernet0"]
     dscp = tables["DSCP_TO_TC_MAP"][maps["dscp_to_tc_map"]]
@@ -78,7 +78,7 @@ def test_the_reference_as_a_person_would_write_it():
 
 @given(policies())
 @settings(deadline=None)
-def test_what_is_rendered_is_read_back(policy):
+def test_any_rendered_policy_is_read_back(policy):
     wanted = switch("sonic", ["Ethernet0", "Ethernet4"], policy)
     assert sonic.parse(sonic.render(wanted), "leaf1") == wanted
 
@@ -98,7 +98,7 @@ def test_ports_that_differ_are_read_back():
     assert sonic.parse(sonic.render(mixed), "leaf1") == mixed
 
 
-def test_lossless_without_a_watchdog_is_written_and_read_back_as_such():
+def test_a_lossless_policy_without_a_watchdog_is_rendered_and_read_back():
     wanted = switch("sonic", ["Ethernet0"], {"pfc_watchdog": False})
     tables = rendered(wanted)
     assert tables["PORT_QOS_MAP"]["Ethernet0"]["pfc_enable"] == "3"
@@ -107,13 +107,13 @@ def test_lossless_without_a_watchdog_is_written_and_read_back_as_such():
     assert read(tables) == wanted
 
 
-def test_lossless_without_headroom_is_left_to_the_switch_and_not_made_lossy():
+def test_lossless_groups_without_headroom_are_left_to_the_switch():
     wanted = switch("sonic", ["Ethernet0"], headroom=(None,) * 8)
     assert sorted(rendered(wanted)["BUFFER_PG"]) == ["Ethernet0|0", "Ethernet0|6"]
     assert read(rendered(wanted)) == wanted
 
 
-def test_ports_that_are_alike_share_profiles_and_read_back_one_object():
+def test_equal_ports_share_profiles_and_are_read_back_as_one_object():
     ports = [f"Ethernet{at * 8}" for at in range(64)]
     tables = rendered(switch("sonic", ports))
     one = rendered(switch("sonic", ["Ethernet0"]))
@@ -123,7 +123,7 @@ def test_ports_that_are_alike_share_profiles_and_read_back_one_object():
     assert list(read(tables).ports) == ports  # in numerical order, not in alphabetical order
 
 
-def test_the_same_input_the_same_bytes_with_sorted_keys():
+def test_the_same_input_gives_the_same_bytes_with_sorted_keys():
     wanted = switch("sonic", list(PORTS))
     text = sonic.render(wanted)
     sonic._text.cache_clear()
@@ -132,7 +132,7 @@ def test_the_same_input_the_same_bytes_with_sorted_keys():
     assert sonic.render(switch("sonic", list(reversed(PORTS)))) == text
 
 
-def test_a_name_follows_from_the_content_and_the_models_take_it():
+def test_names_depend_on_the_content_and_have_at_most_32_characters():
     def names(**changes):
         tables = rendered(switch("sonic", ["Ethernet0"], **changes))
         return {table: set(entries) for table, entries in tables.items()}
@@ -181,7 +181,7 @@ def outcome(tables):
         return str(error)
 
 
-def test_each_setting_that_is_taken_away_is_missed():
+def test_each_removed_setting_is_detected():
     tables = rendered(switch("sonic", ["Ethernet0"], UNEVEN))
     before = read(tables)
     count = 0
@@ -205,7 +205,7 @@ OTHER = {
 }
 
 
-def test_each_setting_that_is_changed_is_seen():
+def test_each_changed_setting_is_detected():
     tables = rendered(switch("sonic", ["Ethernet0"], UNEVEN))
     tables["BUFFER_POOL"] = {"ingress_lossless_pool": {"mode": "dynamic", "type": "ingress"}}
     tables["BUFFER_PROFILE"]["ingress_lossy_profile"] = {"dynamic_th": "3", "pool": "x", "size": "0"}

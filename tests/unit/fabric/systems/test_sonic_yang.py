@@ -166,19 +166,19 @@ def patched(config: dict[str, Any], wanted: Switch) -> dict[str, Any]:
     return config
 
 
-def test_the_images_own_default_is_valid(models):
+def test_the_default_configuration_of_the_image_is_valid(models):
     models.validate(default_config())
 
 
 @given(policy=policies())
 @settings(deadline=None, max_examples=20)
-def test_what_is_rendered_is_valid(models, policy):
+def test_any_rendered_policy_is_valid(models, policy):
     models.validate(merged(switch("sonic", ["Ethernet0", "Ethernet4"], policy)))
 
 
 @given(before=policies(), after=policies())
 @settings(deadline=None, max_examples=10)
-def test_what_a_patch_makes_is_valid(models, before, after):
+def test_any_patched_configuration_is_valid(models, before, after):
     config = default_config()
     config["PFC_WD"]["GLOBAL"]["POLL_INTERVAL"] = "400"
     for policy in (before, after):
@@ -225,7 +225,7 @@ BREAKS = [
 
 
 @pytest.mark.parametrize(("table", "key", "field", "value"), BREAKS, ids=[f"{each[0]}-{each[2]}" for each in BREAKS])
-def test_what_is_broken_is_refused(models, table, key, field, value):
+def test_broken_configurations_are_refused(models, table, key, field, value):
     """The models refuse broken configurations, so the tests above can fail."""
     config = merged(switch("sonic", list(PORTS)))
     models.validate(config)

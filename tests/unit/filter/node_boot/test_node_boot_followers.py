@@ -16,7 +16,7 @@ HOSTVARS = {
 }
 
 
-def test_the_nodes_of_a_channel_in_the_inventorys_order():
+def test_the_nodes_of_a_channel_are_in_the_order_of_the_inventory():
     names = ["bm03", "bm01", "bm02", "bm04", "bm05"]
     assert node_boot_followers(names, HOSTVARS, "stable") == ["bm03", "bm01"]
     assert node_boot_followers(names, HOSTVARS, "lab") == ["bm02"]

@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.filter.node_boot_nodes import no
 NODE = {"node_boot_mac": "52:54:00:AA:bb:01", "node_boot_server_urls": ["http://10.9.0.1"]}
 
 
-def test_each_node_has_what_its_own_variables_say():
+def test_each_node_has_the_values_of_its_own_variables():
     hostvars = {
         "bm02": {
             **NODE,
@@ -42,7 +42,7 @@ def test_each_node_has_what_its_own_variables_say():
     ]
 
 
-def test_a_wait_from_the_command_line_is_text():
+def test_a_timeout_may_be_text_from_the_command_line():
     assert node_boot_nodes(["bm01"], {"bm01": {**NODE, "node_boot_timeout_s": "600"}})[0]["name"] == "bm01"
 
 
@@ -94,7 +94,7 @@ def test_a_canary_is_pinned_until_the_pin_is_empty():
         ({"node_boot_report_url": ["x"]}, "node_boot_report_url: ['x'] is not text; write it in quotes"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_node_and_the_variable(wrong, said):
+def test_an_error_names_the_node_and_the_variable(wrong, said):
     with pytest.raises(AnsibleFilterError) as caught:
         node_boot_nodes(["bm01"], {"bm01": {**NODE, **wrong}})
     assert str(caught.value) == f"node bm01: {said}"
@@ -113,7 +113,7 @@ def test_what_is_wrong_is_said_with_the_node_and_the_variable(wrong, said):
         ),
     ],
 )
-def test_nodes_whose_scripts_would_be_written_on_the_first_nodes_servers_are_refused(other, said):
+def test_nodes_with_other_servers_or_stores_than_the_first_node_are_refused(other, said):
     hostvars = {"bm01": {**NODE, "node_boot_servers": ["boot01"]}, "bm02": {**NODE, **other}}
     with pytest.raises(AnsibleFilterError, match=said):
         node_boot_nodes(["bm01", "bm02"], hostvars)

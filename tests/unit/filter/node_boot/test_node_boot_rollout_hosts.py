@@ -55,26 +55,26 @@ def hosts(step, result, here=None):
         ("end", decided("done", canaries=[]), ["bm01"]),
     ],
 )
-def test_the_nodes_of_a_step(step, result, names):
+def test_each_step_has_its_nodes_and_the_controller(step, result, names):
     if step == "end" and result["replacements"]:
         names = ["bm01", "bm02", "bm07", "bm08"]
     assert hosts(step, result) == ([*names, "localhost"] if names else NOBODY)
 
 
-def test_the_last_result_is_that_of_the_controller():
+def test_the_last_result_is_read_from_the_controller():
     later = {"__node_boot_rollout": decided("rollback", ["bm02"], lost=["bm02"])}
     assert hosts("waves", decided("canary", ["bm02"]), here=later) == NOBODY
     assert hosts("end", decided("canary", ["bm02"]), here=later) == ["bm01", "bm02", "localhost"]
 
 
-def test_canaries_that_are_all_lost_are_followed_by_the_way_back_alone():
+def test_only_the_rollback_follows_if_all_canaries_are_lost():
     skipped = {"__node_boot_rollout": {"skipped": True, "changed": False}, "__node_boot_step_failed": False}
     assert hosts("waves", decided("canary", ["bm01"]), here=skipped) == NOBODY
     assert hosts("decide_end", decided("canary", ["bm01"]), here=skipped) == [*NAMES, "localhost"]
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_nobody_takes_a_step_after_one_that_failed_or_without_a_plan(step):
+def test_a_step_has_no_hosts_after_a_failed_step_or_without_a_plan(step):
     assert hosts(step, decided("wave", ["bm03"]), here={"__node_boot_step_failed": True}) == NOBODY
     assert hosts(step, decided("wave", ["bm03"]), here={"__node_boot_step_failed": False}) != NOBODY or step in (
         "canaries",

@@ -40,13 +40,13 @@ def seen(image, holds=False):
         ({"__node_boot_seen": {}, "__node_boot_booted": {"proven": True}}, ("reachable holds tried", NEW)),
     ],
 )
-def test_a_node(variables, expected):
+def test_the_state_of_a_node_is_computed_from_its_readings(variables, expected):
     found = row(**variables)
     running = found.pop("running")
     assert ({key for key, value in found.items() if value}, running) == (set(expected[0].split()), expected[1])
 
 
-def test_the_order_and_what_the_inventory_says():
+def test_nodes_keep_their_order_and_their_inventory_variables():
     hostvars = {"bm02": {"node_boot_mac": "m2", "node_boot_spare": True}, "bm01": {}}
     first, second = node_boot_rollout_nodes(["bm02", "bm01"], hostvars, NEW)
     assert (first["name"], first["mac"], first["spare"]) == ("bm02", "m2", True)

@@ -23,11 +23,11 @@ STORE = {"host": "boot02", "path": "/srv/sailloft"}
         {"results": [{"item": "boot01", "failed": False, "unreachable": False, "msg": "fine"}, {"item": "boot02"}]},
     ],
 )
-def test_where_all_hosts_succeeded_there_is_no_failure(answers):
+def test_no_failure_is_reported_if_all_hosts_succeeded(answers):
     assert node_boot_server_failure(answers) == ""
 
 
-def test_hosts_that_are_lost_and_hosts_that_failed_are_told_apart():
+def test_unreachable_and_failed_hosts_are_reported_differently():
     answers = {
         "results": [
             {"item": "boot01", "failed": True, "msg": "no space left \n"},
@@ -42,13 +42,13 @@ def test_hosts_that_are_lost_and_hosts_that_failed_are_told_apart():
     )
 
 
-def test_a_failure_has_no_host_to_bring_back():
+def test_a_failed_host_is_not_reported_as_unreachable():
     assert (
         node_boot_server_failure({"results": [{"item": STORE, "failed": True, "msg": "held"}]}) == f"boot02: held{FIX}"
     )
 
 
-def test_a_task_without_a_loop_names_the_host_that_was_asked():
+def test_the_failure_of_a_task_without_a_loop_over_hosts_names_its_host():
     assert node_boot_server_failure({"failed": True, "msg": "no such file"}, "build01") == f"build01: no such file{FIX}"
     lost = [{"item": digest, "unreachable": True, "msg": "timed out"} for digest in ("aa", "bb")]
     assert node_boot_server_failure({"results": lost}, "boot01") == (

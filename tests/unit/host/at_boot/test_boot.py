@@ -36,7 +36,7 @@ def saved(server):
     return json.loads(server.read(persistence.SETTINGS) or "")
 
 
-def test_all_at_once(server):
+def test_all_concerns_are_applied_and_saved(server):
     outcome = ensure(server)
     assert sorted(outcome.facts["outcomes"]) == sorted(SETTINGS)
     assert outcome.after["hugepages: node0 2 MiB"] == 64
@@ -47,7 +47,7 @@ def test_all_at_once(server):
     assert not ensure(server, check=True).changed
 
 
-def test_check_mode_does_nothing_and_names_it_all(server):
+def test_check_mode_changes_nothing_and_reports_all_changes(server):
     predicted = ensure(server, check=True)
     assert server.effects == []
     assert [command for command in server.commands if not command.startswith("ip -j ")] == []
@@ -55,7 +55,7 @@ def test_check_mode_does_nothing_and_names_it_all(server):
     assert (predicted.before, predicted.after) == (done.before, done.after)
 
 
-def test_a_mistake_in_the_last_concern_stops_the_first(server):
+def test_an_unknown_device_in_the_last_concern_is_refused_before_any_change(server):
     with pytest.raises(SailloftError, match=r"no device 0000:77:00.0"):
         ensure(
             server, {**SETTINGS, "pci_tuning": {"settings": [{"devices": ["0000:77:00.0"], "relaxed_ordering": True}]}}
@@ -63,7 +63,7 @@ def test_a_mistake_in_the_last_concern_stops_the_first(server):
     assert server.effects == []
 
 
-def test_a_mistake_in_the_form_of_the_last_concern_stops_the_first(server):
+def test_an_invalid_value_in_the_last_concern_is_refused_before_any_change(server):
     with pytest.raises(HostError, match=r"relaxed_ordering: 'yes' is not valid"):
         ensure(server, {**SETTINGS, "pci_tuning": {"settings": [{"devices": ["gpu"], "relaxed_ordering": "yes"}]}})
     assert server.effects == []
@@ -73,7 +73,7 @@ def without(settings, concern):
     return {name: given for name, given in settings.items() if name != concern}
 
 
-def test_under_lockdown_all_but_config_space_is_done_and_saved(server):
+def test_lockdown_blocks_only_pci_tuning_and_the_other_concerns_are_saved(server):
     server.lock_down("integrity")
     predicted = ensure(server, check=True)
     assert server.effects == []
@@ -92,7 +92,7 @@ def test_under_lockdown_all_but_config_space_is_done_and_saved(server):
     assert (again.changed, again.failed) == (False, done.failed)
 
 
-def test_a_run_after_lockdown_completes_what_failed(server):
+def test_a_run_after_lockdown_completes_the_failed_concern(server):
     server.lock_down("integrity")
     ensure(server)
     server.lock_down("none")
@@ -101,7 +101,7 @@ def test_a_run_after_lockdown_completes_what_failed(server):
     assert saved(server) == SETTINGS
 
 
-def test_a_concern_that_fails_first_does_not_stop_those_after_it(server):
+def test_a_failed_concern_does_not_stop_the_concerns_after_it(server):
     pool = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB"
     server.pages_at_most[pool] = 10
     outcome = ensure(server)
@@ -122,7 +122,7 @@ def test_two_failures_are_both_named(server):
     assert saved(server) == {name: SETTINGS[name] for name in ("sriov", "vfio_binding")}
 
 
-def test_of_a_concern_that_fails_what_was_saved_before_stays(server):
+def test_earlier_saved_settings_of_a_failed_concern_are_kept(server):
     ensure(server)
     server.pages_at_most["/sys/devices/system/node/node0/hugepages/hugepages-2048kB"] = 64
     more = {"hugepages": {"pages": [{"node": 0, "size_mib": 2, "count": 128}]}}
@@ -131,36 +131,36 @@ def test_of_a_concern_that_fails_what_was_saved_before_stays(server):
     assert saved(server) == {**SETTINGS, "vfio_binding": {"devices": []}}
 
 
-def test_where_all_fails_nothing_new_is_saved(server):
+def test_nothing_is_saved_if_all_concerns_fail(server):
     server.lock_down("integrity")
     outcome = ensure(server, {"pci_tuning": SETTINGS["pci_tuning"]})
     assert outcome.failed.splitlines()[0] == "failed: pci_tuning; nothing new is saved for the boot"
     assert saved(server) == {}
 
 
-def test_killed_anywhere_under_lockdown(killed_anywhere):
+def test_a_run_killed_at_any_point_under_lockdown_is_completed_by_the_next_run(killed_anywhere):
     assert killed_anywhere(lambda server: server.lock_down("integrity"), ensure) == 10
 
 
-def test_vfs_go_and_then_their_function_is_bound(server):
+def test_vfs_are_removed_before_their_function_is_bound(server):
     ensure(server)
     settings = {"sriov": {"functions": [{"devices": [PF], "count": 0}]}, "vfio_binding": {"devices": [PF]}}
     ensure(server, settings)
     assert server.link_name(f"/sys/bus/pci/devices/{PF}/driver") == "vfio-pci"
 
 
-def test_unknown_settings(server):
+def test_unknown_settings_are_refused(server):
     with pytest.raises(HostError, match=r"unknown settings huge_pages; valid settings: hugepages, sriov"):
         ensure(server, {"huge_pages": {}})
 
 
-def test_a_host_without_systemd(server):
+def test_a_host_without_systemd_is_refused(server):
     __import__("shutil").rmtree(server.path("/run/systemd"))
     with pytest.raises(HostError, match=r"this host does not run systemd"):
         ensure(server, {})
 
 
-def test_killed_anywhere(killed_anywhere):
+def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere):
     assert killed_anywhere(lambda server: None, ensure) == 13
 
 
@@ -173,13 +173,13 @@ def test_the_unit_waits_for_drivers_and_for_driverctl():
     assert persistence.ORDER_FILE.startswith("/etc/systemd/system/driverctl@.service.d/")
 
 
-def test_the_unit_comes_before_libvirt_of_both_kinds():
+def test_the_unit_starts_before_the_services_of_libvirt():
     unit = persistence.files({}, "/usr/bin/python3")[persistence.UNIT_FILE].decode()
     before = next(line for line in unit.splitlines() if line.startswith("Before="))
     assert set(before[7:].split()) == {"libvirtd.service", "virtqemud.service", "libvirt-guests.service"}
 
 
-def test_changed_code_is_a_change_even_of_the_same_length(server):
+def test_changed_code_of_the_same_length_is_detected(server):
     ensure(server)
     code = bytearray(server.read_bytes(persistence.CODE))
     code[1000] ^= 1
@@ -200,7 +200,7 @@ def lost(server):
     return json.loads(server.read(persistence.SETTINGS) or "")
 
 
-def test_a_boot_brings_back_what_it_lost(server):
+def test_a_boot_restores_settings_that_the_reboot_removed(server):
     settings = lost(server)
     said = []
     assert boot.apply(server, settings, said.append, wait=None) == []
@@ -208,7 +208,7 @@ def test_a_boot_brings_back_what_it_lost(server):
     assert not ensure(server).changed
 
 
-def test_a_driver_that_comes_late_is_waited_for(server):
+def test_the_boot_waits_for_a_driver_that_loads_late(server):
     settings = lost(server)
     server.bind(PF, None)
     waits = []
@@ -222,7 +222,7 @@ def test_a_driver_that_comes_late_is_waited_for(server):
     assert len(waits) == 3
 
 
-def test_what_cannot_be_does_not_keep_the_rest_from_being(server):
+def test_a_concern_that_fails_at_boot_does_not_stop_the_others(server):
     settings = lost(server)
     server.bind(PF, None)
     waited = []
@@ -236,18 +236,18 @@ def test_what_cannot_be_does_not_keep_the_rest_from_being(server):
 # The archive of the code that runs at boot.
 
 
-def test_the_bytes_are_the_same_every_time():
+def test_the_archive_is_reproducible():
     assert archive.build(boot.__name__) == archive.build(boot.__name__)
 
 
-def test_it_is_the_very_same_code():
+def test_the_archive_contains_the_unchanged_source_code():
     bundle = zipfile.ZipFile(BytesIO(archive.build(boot.__name__)))
     for name in archive.closure(boot.__name__):
         with open(sys.modules[name].__file__, encoding="utf-8") as file:
             assert bundle.read(name.replace(".", "/") + ".py").decode() == file.read()
 
 
-def test_it_runs_alone(tmp_path):
+def test_the_archive_runs_with_only_the_standard_library(tmp_path):
     code = tmp_path / "gpu_host.pyz"
     code.write_bytes(archive.build(boot.__name__))
     # -I: only the file itself and the standard library.
@@ -257,7 +257,7 @@ def test_it_runs_alone(tmp_path):
     assert (done.returncode, done.stderr) == (1, "there is no /nowhere.json: run the role gpu_host again\n")
 
 
-def test_it_holds_no_ansible():
+def test_the_archive_contains_no_ansible_code():
     assert not [name for name in archive.closure(boot.__name__) if not name.startswith(archive.PREFIX)]
     for name in archive.closure(boot.__name__):
         assert "import ansible" not in archive.source(name).replace("import ansible_collections", "")
@@ -280,7 +280,7 @@ def image(server):
     server.put("/usr/lib/systemd/systemd", "")
 
 
-def test_an_image_gets_what_every_boot_does_and_nothing_live(server):
+def test_an_image_gets_the_boot_service_and_no_live_changes(server):
     image(server)
     assert prepared(server, check=True).changed
     assert server.effects == []
@@ -292,14 +292,14 @@ def test_an_image_gets_what_every_boot_does_and_nothing_live(server):
     assert json.loads(server.read(persistence.SETTINGS) or "") == SETTINGS
 
 
-def test_an_image_without_systemd(server):
+def test_an_image_without_systemd_is_refused(server):
     __import__("shutil").rmtree(server.path("/run/systemd"))
     with pytest.raises(HostError, match=r"this image has no systemd.*; add its package"):
         prepared(server)
     assert server.effects == []
 
 
-def test_an_image_may_name_devices_that_nobody_has_seen_yet():
+def test_an_image_may_name_devices_that_are_not_present():
     # check_form raises if a setting is not valid.
     assert concerns.check_form({"vfio_binding": {"devices": ["0000:77:00.0", "10de:2330"]}}) is None
 
@@ -314,6 +314,6 @@ def test_an_image_may_name_devices_that_nobody_has_seen_yet():
         ({"huge_pages": {}}, r"unknown settings huge_pages"),
     ],
 )
-def test_a_mistake_in_an_image_is_refused_by_its_form(settings, said):
+def test_invalid_settings_of_an_image_are_refused(settings, said):
     with pytest.raises(SailloftError, match=said):
         concerns.check_form(settings)

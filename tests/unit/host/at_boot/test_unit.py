@@ -22,7 +22,7 @@ def commands(server):
     return found
 
 
-def test_a_new_service_is_enabled_and_changed_files_are_read_again(server):
+def test_a_new_service_is_enabled_and_changed_files_cause_a_daemon_reload(server):
     assert sorted(ensure(server, {}, check=True).after) == sorted(ALL)
     assert commands(server) == []
     assert sorted(ensure(server, {}).after) == sorted(ALL)
@@ -33,7 +33,7 @@ def test_a_new_service_is_enabled_and_changed_files_are_read_again(server):
     assert commands(server) == ["systemctl daemon-reload"]
 
 
-def test_removal_takes_all_of_it_and_no_more_commands_than_that(server):
+def test_removal_deletes_all_files_and_runs_only_the_needed_commands(server):
     assert not unit.remove(server, persistence.SERVICE).changed
     assert commands(server) == []
     ensure(server, {})
@@ -51,7 +51,7 @@ def test_removal_takes_all_of_it_and_no_more_commands_than_that(server):
 @pytest.mark.parametrize(
     ("content", "found"), [(None, None), ("{", None), ("[]", None), ("{}", {}), ('{"a": 1}', {"a": 1})]
 )
-def test_saved_settings_that_cannot_be_read_are_none(server, content, found):
+def test_unreadable_saved_settings_are_read_as_none(server, content, found):
     if content is not None:
         server.put(persistence.SETTINGS, content)
     assert persistence.saved(server) == found

@@ -26,7 +26,7 @@ MODULES = {
 
 @pytest.mark.parametrize("check", [False, True])
 @pytest.mark.parametrize("name", MODULES)
-def test_a_host_that_is_not_x86_is_refused_by_what_writes(name, check, monkeypatch, capsys):
+def test_modules_that_write_refuse_a_host_that_is_not_x86(name, check, monkeypatch, capsys):
     for effect in ("poke_bytes", "replace", "remove", "run"):
         monkeypatch.setattr(System, effect, lambda *_arguments, **_named: pytest.fail("something was touched"))
     monkeypatch.setattr(System, "machine", lambda _system: "aarch64")
@@ -42,5 +42,5 @@ def test_a_host_that_is_not_x86_is_refused_by_what_writes(name, check, monkeypat
     )
 
 
-def test_the_machine_is_the_one_that_runs():
+def test_the_machine_is_that_of_the_running_kernel():
     assert System().machine() == os.uname().machine

@@ -15,7 +15,7 @@ def system(tmp_path):
     return System(str(tmp_path))
 
 
-def test_a_file_is_replaced_as_a_whole(system, tmp_path):
+def test_a_file_is_replaced_and_no_temporary_file_remains(system, tmp_path):
     system.replace("/etc/sailloft/a.json", b"one")
     assert (tmp_path / "etc/sailloft/a.json").read_bytes() == b"one"
     assert os.stat(tmp_path / "etc/sailloft/a.json").st_mode & 0o777 == 0o644
@@ -44,7 +44,7 @@ def test_a_file_keeps_its_owner_and_mode(system, tmp_path):
 
 
 @pytest.mark.parametrize("named", ["../efi/EFI/redhat/grubenv", "/boot/efi/EFI/redhat/grubenv"])
-def test_a_link_stays_a_link_and_its_target_is_replaced(system, tmp_path, named):
+def test_a_link_is_kept_and_its_target_is_replaced(system, tmp_path, named):
     """GRUB on RHEL 8 with UEFI reads the target, which is on the EFI system partition."""
     target = tmp_path / "boot/efi/EFI/redhat/grubenv"
     target.parent.mkdir(parents=True)
@@ -68,7 +68,7 @@ def test_a_link_to_a_link_is_followed_to_the_end(system, tmp_path):
     assert (os.readlink(tmp_path / "a"), os.readlink(tmp_path / "b")) == ("b", "c")
 
 
-def test_a_link_to_nothing_is_not_written_through(system, tmp_path):
+def test_writing_through_a_dangling_link_is_refused(system, tmp_path):
     (tmp_path / "grubenv").symlink_to("efi/grubenv")
     with pytest.raises(HostError) as refused:
         system.replace("/grubenv", b"new")
@@ -79,7 +79,7 @@ def test_a_link_to_nothing_is_not_written_through(system, tmp_path):
     assert os.listdir(tmp_path) == ["grubenv"]
 
 
-def test_links_in_a_circle(system, tmp_path):
+def test_a_loop_of_links_is_refused(system, tmp_path):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(HostError) as refused:
@@ -100,19 +100,19 @@ def test_a_kill_before_the_rename_leaves_the_old_file(system, tmp_path, monkeypa
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_a_file_of_the_kernel_is_not_made(system):
+def test_a_missing_kernel_file_is_not_created(system):
     with pytest.raises(
         HostError, match=r"^the kernel refused to write '1' to /sys/x: No such file or directory; see the kernel's log$"
     ):
         system.poke("/sys/x", "1")
 
 
-def test_a_register_that_is_refused_is_told_as_a_number(system):
+def test_a_refused_register_write_is_reported_as_a_number(system):
     with pytest.raises(HostError, match=r"^the kernel refused to write 0x5d at offset 0x14e to /config: No such file"):
         system.poke_bytes("/config", b"\x5d\x00", 0x14E)
 
 
-def test_what_is_not_there(system):
+def test_missing_files_are_read_as_empty_and_removed_without_an_error(system):
     assert system.read("/nothing") is None
     assert system.read_bytes("/nothing") is None
     assert system.names("/nothing") == []
@@ -120,13 +120,13 @@ def test_what_is_not_there(system):
     system.remove("/nothing")
 
 
-def test_bytes_in_the_middle(system, tmp_path):
+def test_bytes_are_written_at_an_offset(system, tmp_path):
     (tmp_path / "config").write_bytes(b"abcdef")
     system.poke_bytes("/config", b"XY", 2)
     assert (tmp_path / "config").read_bytes() == b"abXYef"
 
 
-def test_commands(system):
+def test_commands_return_their_output_and_failures_are_named(system):
     assert system.run(["cat"], stdin="here") == "here"
     with pytest.raises(HostError, match=r"'sh -c echo no >&2; exit 3' failed \(3\): no"):
         system.run(["sh", "-c", "echo no >&2; exit 3"])

@@ -30,7 +30,7 @@ def ensure(server, by_port=None, settings=(), check=False):
     return pci_tuning.ensure(server, server.host(), data, check)
 
 
-def test_the_port_of_the_nic_lets_translated_requests_through(switched):
+def test_direct_translated_requests_are_enabled_on_the_port_of_the_nic(switched):
     predicted = ensure(switched, check=True)
     assert switched.effects == []
     outcome = ensure(switched)
@@ -40,7 +40,7 @@ def test_the_port_of_the_nic_lets_translated_requests_through(switched):
     assert not ensure(switched).changed
 
 
-def test_the_report_names_ports_and_what_is_missing(switched):
+def test_the_report_lists_ports_and_unmet_requirements(switched):
     report = ensure(switched).facts["acs_by_port"]
     roles = {port["address"]: (port["topology"], port["role"], port["mask"]) for port in report["ports"]}
     assert roles[NIC_PORT] == ("inline", "nic_port", "1x111x1")
@@ -49,26 +49,26 @@ def test_the_report_names_ports_and_what_is_missing(switched):
     assert [line for line in report["unmet"] if line.startswith("NIC 0000:14:00.0 has an ATS capability (inline)")]
 
 
-def test_a_list_by_hand_takes_precedence_at_its_ports(switched):
+def test_manual_settings_take_precedence_on_their_ports(switched):
     ensure(switched, settings=[{"devices": [ROOT], "acs": list(acs_bits.DEFAULT)}])
     assert [switched.register(port, ACS_CONTROL) for port in (NIC_PORT, GPU_PORT, ROOT)] == [0x5D, 0x1D, 0x5D]
 
 
-def test_on_bare_metal_redirection_is_off(switched):
+def test_redirection_is_off_on_bare_metal(switched):
     ensure(switched, {"devices": ["gpu", "0000:14:00.0"], "purpose": "bare_metal"})
     assert [switched.register(port, ACS_CONTROL) for port in (NIC_PORT, GPU_PORT, ROOT)] == [0, 0, 0]
     # No GPU or NIC of the request is below this root port.
     assert switched.register(OTHER, ACS_CONTROL) == 0x1D
 
 
-def test_bare_metal_is_refused_while_a_guest_can_have_a_device(switched):
+def test_bare_metal_is_refused_while_a_device_is_bound_to_vfio_pci(switched):
     switched.bind("0000:13:00.0", "vfio-pci")
     with pytest.raises(HostError, match=r"0000:13:00.0 is bound to vfio-pci for a guest; use virtual_machines"):
         ensure(switched, {"devices": ["gpu", "nic"], "purpose": "bare_metal"})
     assert switched.effects == []
 
 
-def test_lockdown_is_told_with_its_ports(switched):
+def test_lockdown_is_reported_with_the_affected_ports(switched):
     switched.lock_down("integrity")
     outcome = ensure(switched)
     assert f"not set acs of 1 device ({NIC_PORT})" in outcome.failed

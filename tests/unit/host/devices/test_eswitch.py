@@ -12,25 +12,25 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import
 PF = "0000:15:00.0"
 
 
-def test_the_mode_that_devlink_tells(server):
+def test_the_mode_is_read_from_devlink(server):
     server.eswitches[PF] = "switchdev"
     assert eswitch.mode(server, PF) == "switchdev"
     assert server.commands == [f"devlink -j dev eswitch show pci/{PF}"]
 
 
-def test_a_driver_without_a_switch_is_one_clear_error(server):
+def test_a_driver_without_an_embedded_switch_is_refused(server):
     with pytest.raises(HostError, match=r"0000:15:00.0's embedded switch cannot be read: .*leave eswitch_mode out"):
         eswitch.mode(server, PF)
 
 
 @pytest.mark.parametrize("answer", ["", '{"dev":{}}', '{"dev":{"pci/0000:15:00.0":{}}}', "[]"])
-def test_an_answer_without_a_mode_is_unknown(server, answer):
+def test_an_answer_without_a_mode_is_refused(server, answer):
     server._devlink_show = lambda _handle: answer
     with pytest.raises(HostError, match="without a mode"):
         eswitch.mode(server, PF)
 
 
-def test_the_command_is_devlinks(server):
+def test_the_mode_is_set_with_devlink(server):
     server.eswitches[PF] = "legacy"
     eswitch.set_mode(server, PF, "switchdev")
     assert server.commands == [f"devlink dev eswitch set pci/{PF} mode switchdev"]

@@ -27,7 +27,7 @@ def values(host, purpose=VIRTUAL_MACHINES, device=None):
     [(0x101B, 44), (0x1021, 0), (0x1023, None), (0xA2DC, None)],
     ids=["CX-6", "CX-7", "CX-8", "BF-3"],
 )
-def test_each_family_has_its_own(device, reads):
+def test_each_nic_family_gets_its_settings(device, reads):
     found = values(servers.hgx(), device=device)
     assert found.get("MAX_ACC_OUT_READ") == reads
     assert found["ATS_ENABLED"] is found["SRIOV_EN"] is True
@@ -38,11 +38,11 @@ def test_each_family_has_its_own(device, reads):
 
 
 @pytest.mark.parametrize("device", [0x1017, 0x101D, 0x101E, 0xA2D6, 0x1025])
-def test_another_family_gets_nothing(device):
+def test_an_unknown_nic_family_gets_no_settings(device):
     assert values(servers.hgx(), device=device) == {}
 
 
-def test_ats_follows_the_topology():
+def test_the_ats_setting_depends_on_the_topology():
     assert values(servers.hgx())["ATS_ENABLED"] is True
     assert values(servers.hgx(), BARE_METAL)["ATS_ENABLED"] is False
     assert values(servers.numa(servers.INTEL_ROOT))["ATS_ENABLED"] is False
@@ -75,7 +75,7 @@ def ensure(server, **data):
     return nic_firmware.ensure(server, server.host(), {"settings": [], "by_family": BY_FAMILY, **data})
 
 
-def test_a_setting_that_a_nic_does_not_know_is_told_and_not_fatal(connectx7):
+def test_an_unknown_setting_of_a_family_is_reported_and_not_fatal(connectx7):
     outcome = ensure(connectx7)
     assert outcome.failed == ""
     assert outcome.facts["unknown"] == [f"the firmware of {NIC} does not know SRIOV_EN"]
@@ -87,7 +87,7 @@ def test_a_setting_that_a_nic_does_not_know_is_told_and_not_fatal(connectx7):
     assert not ensure(connectx7).changed
 
 
-def test_the_inventory_overrides_the_family_and_its_mistakes_are_fatal(connectx7):
+def test_the_inventory_overrides_the_family_and_its_unknown_settings_are_fatal(connectx7):
     outcome = ensure(connectx7, settings=[{"devices": [NIC], "values": {"MAX_ACC_OUT_READ": 128, "NO_SUCH": 1}}])
     assert connectx7.firmware[NIC]["MAX_ACC_OUT_READ"][2] == "128"
     assert outcome.failed.startswith(f"nic_firmware: the firmware of {NIC} does not know NO_SUCH: leave it out")

@@ -69,7 +69,7 @@ def ensure(server, values=None, check=False, devices=("15b3:*",)):
     return nic_firmware.ensure(server, server.host(), data, check)
 
 
-def test_recorded_output():
+def test_recorded_output_of_mstconfig_is_read():
     settings = nic_firmware.parse(RECORDED)
     assert list(settings) == [
         "KEEP_IB_LINK_UP_P2",
@@ -80,7 +80,7 @@ def test_recorded_output():
     assert settings["MEMIC_SIZE_LIMIT"] == nic_firmware.Setting(Value("_256KB(1)"), Value("DISABLED(0)"))
 
 
-def test_recorded_output_of_old_firmware():
+def test_recorded_output_of_old_firmware_is_read():
     settings = nic_firmware.parse(RECORDED_OLD)
     assert settings["NUM_OF_VFS"] == nic_firmware.Setting(None, Value("16"))
 
@@ -88,7 +88,7 @@ def test_recorded_output_of_old_firmware():
 @pytest.mark.parametrize(
     "output", ["", "-E- Failed to open the device\n", "Configurations:  Default  Current\n  A  1  1\n"]
 )
-def test_no_table(output):
+def test_output_without_a_table_is_refused(output):
     with pytest.raises(HostError, match=r"mstconfig printed no table with a column 'Next Boot'"):
         nic_firmware.parse(output)
 
@@ -109,11 +109,11 @@ def test_no_table(output):
         ("0x2c", 44, True),
     ],
 )
-def test_values(text, wanted, same):
+def test_equivalent_forms_of_a_value_are_equal(text, wanted, same):
     assert Value(text).is_wanted(wanted) is same
 
 
-def test_only_what_differs_is_set(mellanox):
+def test_only_differing_settings_are_set(mellanox):
     outcome = ensure(mellanox)
     sets = [command for command in mellanox.commands if " set " in command]
     assert sets == [
@@ -132,7 +132,7 @@ def test_only_what_differs_is_set(mellanox):
     assert "SRIOV_EN" not in outcome.pending[0]
 
 
-def test_a_reboot_stays_due_until_it_came(mellanox):
+def test_a_reboot_is_required_until_it_has_happened(mellanox):
     ensure(mellanox)
     again = ensure(mellanox)
     assert not again.changed
@@ -149,13 +149,13 @@ def test_check_mode_does_nothing(mellanox):
     assert (predicted.before, predicted.after, predicted.pending) == (done.before, done.after, done.pending)
 
 
-def test_a_host_without_such_nics_needs_no_tool(server):
+def test_a_host_without_matching_nics_needs_no_tool(server):
     outcome = ensure(server)
     assert outcome.facts == {"reboot_required": False, "devices": {}, "failures": [], "unknown": []}
     assert server.commands == []
 
 
-def test_the_other_port_and_vfs_have_the_same_firmware(mellanox):
+def test_firmware_is_set_once_per_nic_and_not_per_port_or_vf(mellanox):
     mellanox.put(f"{mellanox.directory('0000:15:00.0')}/uevent", "PCI_CLASS=20000\nPCI_ID=15B3:101B\n")
     place = "/sys/devices/pci0000:10/0000:10:01.0/0000:15:00.1"
     mellanox._function(place, "20000", "15B3:101B", None, 9, None)
@@ -215,7 +215,7 @@ def next_boot(server, address):
     return {name: row[2] for name, row in server.firmware[address].items()}
 
 
-def test_a_key_that_one_nic_lacks_is_named_after_all_else_was_set(two):
+def test_a_key_that_one_nic_lacks_is_named_after_the_others_are_set(two):
     predicted = ensure(two, check=True)
     assert two.effects == []
     done = ensure(two)
@@ -239,7 +239,7 @@ def test_a_nic_that_does_not_answer_does_not_stop_the_other(two):
     assert next_boot(two, OTHER)["ATS_ENABLED"] == "False(0)"
 
 
-def test_lockdown_is_named_where_the_tool_fails(two):
+def test_lockdown_is_named_if_the_tool_fails(two):
     del two.firmware[NIC]
     two.lock_down("integrity")
     assert ensure(two, {"ATS_ENABLED": True}).failed == (
@@ -248,7 +248,7 @@ def test_lockdown_is_named_where_the_tool_fails(two):
     )
 
 
-def test_a_key_that_nothing_reveals_is_lacking(mellanox):
+def test_a_key_that_no_setting_reveals_is_a_failure(mellanox):
     outcome = ensure(mellanox, {"MAX_ACC_OUT_READ": 44})
     assert outcome.failed.startswith(f"nic_firmware: the firmware of {NIC} does not know MAX_ACC_OUT_READ: ")
     assert not outcome.changed
@@ -277,7 +277,7 @@ def test_a_key_that_appears_only_after_a_boot_is_pending_and_not_failed(mellanox
     assert not ensure(mellanox).facts["reboot_required"]
 
 
-def test_a_key_that_stays_hidden_after_the_boot_is_lacking(mellanox):
+def test_a_key_that_is_still_hidden_after_the_boot_is_a_failure(mellanox):
     del mellanox.firmware[NIC]["MAX_ACC_OUT_READ"]
     mellanox.firmware[NIC]["ADVANCED_PCI_SETTINGS"] = ["False(0)", "True(1)", "True(1)"]
     outcome = ensure(mellanox)
@@ -285,7 +285,7 @@ def test_a_key_that_stays_hidden_after_the_boot_is_lacking(mellanox):
     assert "MAX_ACC_OUT_READ" not in outcome.pending[0]
 
 
-def test_killed_anywhere(killed_anywhere):
+def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere):
     def arrange(server):
         server.put(f"{server.directory(NIC)}/uevent", "PCI_CLASS=20000\nPCI_ID=15B3:101B\nDRIVER=mlx5_core\n")
         server.firmware[NIC] = {name: ["False(0)"] * 3 for name in PAPER}

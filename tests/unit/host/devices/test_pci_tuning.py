@@ -26,7 +26,7 @@ def device_control(server, address):
     return next(function for function in server.host().functions if function.address == address)
 
 
-def test_the_papers_settings(server):
+def test_the_settings_of_the_paper_are_applied(server):
     outcome = ensure(server)
     assert device_control(server, GPU).max_read_request_bytes == 4096
     assert device_control(server, NIC).max_read_request_bytes == 4096
@@ -36,7 +36,7 @@ def test_the_papers_settings(server):
     assert not ensure(server).changed
 
 
-def test_the_default_is_what_vela_published():
+def test_the_default_acs_mask_is_that_of_vela():
     assert acs_bits.mask(list(acs_bits.DEFAULT)) == 0x5D
 
 
@@ -57,13 +57,13 @@ def test_two_settings_of_one_register_do_not_undo_each_other(server):
     assert (nic.max_read_request_bytes, nic.relaxed_ordering) == (1024, False)
 
 
-def test_a_later_entry_wins(server):
+def test_a_later_entry_overrides_an_earlier_one(server):
     ensure(server, {"settings": [*PAPER["settings"], {"devices": [NIC], "max_read_request_bytes": 512}]})
     assert device_control(server, NIC).max_read_request_bytes == 512
     assert device_control(server, GPU).max_read_request_bytes == 4096
 
 
-def test_a_read_only_register_is_said_and_is_no_change(server):
+def test_a_read_only_register_is_reported_and_is_not_a_change(server):
     offset = 0xA0 + 8  # DevCtl of the recorded igb
     server.read_only = {(NIC, offset), ("0000:14:00.0", offset)}
     outcome = ensure(server)
@@ -73,7 +73,7 @@ def test_a_read_only_register_is_said_and_is_no_change(server):
     assert not ensure(server, check=True).changed
 
 
-def test_a_register_that_takes_another_value(server):
+def test_a_register_that_reads_back_another_value_is_a_failure(server):
     poke = server.poke_bytes
     server.poke_bytes = lambda path, data, offset: poke(path, bytes([data[0], 0x20]), offset)
     outcome = ensure(server, {"settings": [{"devices": [GPU], "max_read_request_bytes": 4096}]})
@@ -94,7 +94,7 @@ def test_one_device_that_refuses_does_not_stop_the_others(server):
 
 
 @pytest.mark.parametrize("level", ["integrity", "confidentiality"])
-def test_lockdown_is_named_with_what_it_forbids_and_the_way_out(server, level):
+def test_lockdown_is_reported_with_the_blocked_settings_and_a_remedy(server, level):
     server.lock_down(level)
     predicted = ensure(server, check=True)
     assert server.effects == []
@@ -112,21 +112,21 @@ def test_lockdown_is_named_with_what_it_forbids_and_the_way_out(server, level):
     assert done.facts["devices"][GPU] == {"max_read_request_bytes": 128, "refused": {"max_read_request_bytes": 4096}}
 
 
-def test_lockdown_does_not_matter_where_all_is_right(server):
+def test_lockdown_is_not_a_failure_if_all_settings_are_correct(server):
     ensure(server)
     server.lock_down("integrity")
     outcome = ensure(server)
     assert (outcome.failed, outcome.changed) == ("", False)
 
 
-def test_lockdown_that_is_off_changes_nothing(server):
+def test_settings_are_applied_if_lockdown_is_off(server):
     server.lock_down("none")
     outcome = ensure(server)
     assert outcome.failed == ""
     assert device_control(server, GPU).max_read_request_bytes == 4096
 
 
-def test_a_refusal_without_a_word_on_lockdown(server):
+def test_a_refused_write_is_reported_if_the_lockdown_state_is_unknown(server):
     """Without securityfs, only the failed write itself shows the lockdown."""
     server.locked_down = True
     outcome = ensure(server)
@@ -137,7 +137,7 @@ def test_a_refusal_without_a_word_on_lockdown(server):
     )
 
 
-def test_isolation_is_not_lost_by_the_way(server):
+def test_weaker_isolation_is_refused_unless_it_is_allowed(server):
     weaker = {"settings": [{"devices": [PORT], "acs": ["source_validation", "direct_translated"]}]}
     with pytest.raises(
         HostError, match=r"0000:10:00.0 has ACS request_redirect, completion_redirect, upstream_forwarding on"
@@ -149,7 +149,7 @@ def test_isolation_is_not_lost_by_the_way(server):
     assert server.register(PORT, ACS_CONTROL) == 0x41
 
 
-def test_what_a_port_lacks_is_left_out_of_a_kind_and_refused_by_address(server):
+def test_a_missing_acs_bit_is_skipped_for_a_kind_and_refused_for_an_address(server):
     config = bytearray(server.read_bytes(f"{server.directory(PORT)}/config"))
     config[ACS_CONTROL - 2] &= ~0x40
     server.put(f"{server.directory(PORT)}/config", bytes(config))
@@ -185,7 +185,7 @@ def test_bad_input_is_refused_before_anything_is_written(server, entry, message)
     assert server.effects == []
 
 
-def test_a_vf_has_what_its_function_has(server):
+def test_settings_of_a_vf_are_left_to_its_physical_function(server):
     server.poke(f"/sys/bus/pci/devices/{NIC}/sriov_numvfs", "1")
     outcome = ensure(server)
     assert (
@@ -196,7 +196,7 @@ def test_a_vf_has_what_its_function_has(server):
         ensure(server, {"settings": [{"devices": ["0000:15:10.0"], "max_read_request_bytes": 512}]})
 
 
-def test_without_root_the_registers_cannot_be_seen(server):
+def test_config_space_that_is_truncated_without_root_is_refused(server):
     server.put(f"{server.directory(GPU)}/config", server.read_bytes(f"{server.directory(GPU)}/config")[:64])
     with pytest.raises(
         HostError,
@@ -205,5 +205,5 @@ def test_without_root_the_registers_cannot_be_seen(server):
         ensure(server)
 
 
-def test_killed_anywhere(killed_anywhere):
+def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere):
     assert killed_anywhere(lambda server: None, ensure) == 5

@@ -36,7 +36,7 @@ def ensure(server, data=None, check=False):
     return sriov.ensure(server, server.host(), FOUR if data is None else data, check, server.host)
 
 
-def test_vfs_with_their_settings(server):
+def test_vfs_are_created_with_their_settings(server):
     outcome = ensure(server)
     facts = outcome.facts["functions"][PF]
     assert facts["count"] == 4
@@ -53,18 +53,18 @@ def test_vfs_with_their_settings(server):
     assert again.facts == outcome.facts
 
 
-def test_all_settings_of_a_function_are_one_command(server):
+def test_all_settings_of_a_function_are_set_with_one_command(server):
     ensure(server)
     assert [command for command in server.commands if not command.startswith("ip -j")] == ["ip -batch -"]
 
 
-def test_check_mode_does_nothing_and_names_what_would_differ(server):
+def test_check_mode_changes_nothing_and_reports_the_changes(server):
     predicted = ensure(server, check=True)
     assert server.effects == []
     assert predicted.after == ensure(server).after
 
 
-def test_settings_alone_leave_the_vfs(server):
+def test_a_change_of_settings_does_not_recreate_the_vfs(server):
     ensure(server)
     server.vf_settings["nic1"][2]["trust"] = False
     outcome = ensure(server)
@@ -72,7 +72,7 @@ def test_settings_alone_leave_the_vfs(server):
     assert not [effect for effect in server.effects[4:] if "numvfs" in effect]
 
 
-def test_a_changed_count_goes_by_way_of_none(server):
+def test_the_vf_count_is_set_to_zero_before_it_is_changed(server):
     ensure(server)
     del server.effects[:]
     ensure(server, {"functions": [{"devices": [PF], "count": 2}]})
@@ -80,7 +80,7 @@ def test_a_changed_count_goes_by_way_of_none(server):
     assert server.read(f"{server.directory(PF)}/sriov_numvfs") == "2"
 
 
-def test_a_count_stays_while_a_guest_has_a_vf(server):
+def test_a_change_of_the_vf_count_is_refused_while_a_guest_uses_a_vf(server):
     ensure(server)
     server.bind("0000:15:10.2", "vfio-pci")
     server.open_by(
@@ -97,7 +97,7 @@ def test_a_count_stays_while_a_guest_has_a_vf(server):
     ensure(server)  # a request that does not change the number of VFs still works
 
 
-def test_a_count_stays_while_the_host_uses_a_vf(server):
+def test_a_change_of_the_vf_count_is_refused_while_the_host_uses_a_vf(server):
     ensure(server)
     vf = server.directory("0000:15:10.4")
     server.put(f"{vf}/net/vf2/operstate", "up\n")
@@ -136,18 +136,18 @@ def test_bad_input_is_refused_before_anything_is_written(server, entry, message)
     assert server.effects == []
 
 
-def test_a_kind_leaves_out_what_has_no_sriov(server):
+def test_a_kind_excludes_devices_without_sriov(server):
     outcome = ensure(server, {"functions": [{"devices": ["nic"], "count": 1}]})
     assert sorted(outcome.facts["functions"]) == ["0000:14:00.0", PF]
 
 
-def test_a_function_for_guests_makes_no_vfs(server):
+def test_vfs_of_a_function_bound_to_vfio_pci_are_refused(server):
     server.bind(PF, "vfio-pci")
     with pytest.raises(HostError, match=r"is bound to vfio-pci for a guest, and vfio-pci creates no VFs"):
         ensure(server)
 
 
-def test_a_driver_that_does_not_keep_a_setting(server):
+def test_a_setting_that_the_driver_does_not_keep_is_an_error(server):
     take = server._ip_batch
     server._ip_batch = lambda argv, stdin: take(
         argv, "\n".join(line for line in stdin.splitlines() if " vf 3 " not in line)
@@ -156,11 +156,11 @@ def test_a_driver_that_does_not_keep_a_setting(server):
         ensure(server)
 
 
-def test_killed_anywhere(killed_anywhere):
+def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere):
     assert killed_anywhere(lambda server: None, ensure) == 3
 
 
-def test_killed_anywhere_between_two_counts(killed_anywhere):
+def test_a_killed_change_of_the_vf_count_is_completed_by_the_next_run(killed_anywhere):
     def arrange(server):
         ensure(server, {"functions": [{"devices": [PF], "count": 2}]})
 

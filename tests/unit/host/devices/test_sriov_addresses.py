@@ -21,7 +21,7 @@ def macs(server, interface):
     return [vf["mac"] for vf in server.vf_settings[interface].values()]
 
 
-def test_each_vf_of_each_nic_has_its_own_and_keeps_it(server, make_server):
+def test_each_vf_gets_a_unique_and_stable_address(server, make_server):
     assert ensure(server, DERIVED).changed
     assert macs(server, "nic1") == [vf_addresses.mac("02:fe:00:00:15:00", index) for index in (0, 1)]
     assert len({*macs(server, "nic0"), *macs(server, "nic1")}) == 4
@@ -35,34 +35,34 @@ def test_each_vf_of_each_nic_has_its_own_and_keeps_it(server, make_server):
     assert macs(booted, "nic1") == before
 
 
-def test_check_mode_knows_them(server):
+def test_check_mode_reports_the_derived_addresses(server):
     predicted = ensure(server, DERIVED, check=True)
     assert server.effects == []
     assert predicted.after == ensure(server, DERIVED).after
     assert predicted.facts["functions"][PF]["settings"][0]["seen"] is None
 
 
-def test_a_given_address_comes_first(server):
+def test_a_given_address_takes_precedence_over_a_derived_one(server):
     given = {"index": 1, "mac": "02:00:00:00:15:01", "vlan": 5}
     ensure(server, {**DERIVED, "devices": [PF], "vfs": [given]})
     assert macs(server, "nic1") == [vf_addresses.mac("02:fe:00:00:15:00", 0), "02:00:00:00:15:01"]
 
 
-def test_members_of_a_bond_have_the_address_of_the_bond_and_vfs_of_their_own(server):
+def test_vfs_of_bond_members_get_different_addresses(server):
     for interface in ("nic0", "nic1"):
         server.links[interface] = {"address": "02:fe:00:00:14:00", "permaddr": server.links[interface]["address"]}
     ensure(server, DERIVED)
     assert len({*macs(server, "nic0"), *macs(server, "nic1")}) == 4
 
 
-def test_nics_that_tell_the_same_address_are_refused(server):
+def test_nics_with_the_same_address_are_refused(server):
     server.links["nic1"] = server.links["nic0"]
     with pytest.raises(HostError, match=r"would be the mac of two VFs of this host; give each its own"):
         ensure(server, DERIVED)
     assert server.effects == []
 
 
-def test_guids_on_infiniband(server):
+def test_guids_are_derived_on_infiniband(server):
     address = "00:00:10:29:fe:80:00:00:00:00:00:00:b8:3f:d2:03:00:9e:10:04"
     server.infiniband.add("nic1")
     server.links["nic1"] = {"address": address}
@@ -84,7 +84,7 @@ def test_guids_on_infiniband(server):
         (False, {"node_guid": "02:11:22:33:44:55:66:77"}, "has node_guid, .* such a VF has mac"),
     ],
 )
-def test_an_address_of_the_other_kind_of_link_is_refused(server, infiniband, vf, message):
+def test_an_address_of_the_wrong_link_type_is_refused(server, infiniband, vf, message):
     server.infiniband.update({"nic1"} if infiniband else set())
     with pytest.raises(HostError, match=message):
         ensure(server, {"devices": [PF], "count": 1, "vfs": [{"index": 0, **vf}]})
@@ -92,14 +92,14 @@ def test_an_address_of_the_other_kind_of_link_is_refused(server, infiniband, vf,
 
 
 @pytest.mark.parametrize("address", ["", "00:00:00:00:00:00"])
-def test_nothing_is_derived_from_no_address(server, address):
+def test_deriving_from_a_missing_address_is_refused(server, address):
     server.links["nic1"] = {"address": address}
     with pytest.raises(HostError, match=r"nic1 of 0000:15:00.0 \(type ether\) has no address to derive from"):
         ensure(server, {**DERIVED, "devices": [PF]})
     assert server.effects == []
 
 
-def test_without_vfs_no_interface_is_needed(server):
+def test_no_interface_is_needed_without_vfs(server):
     del server.links["nic1"]
     assert not ensure(server, {**DERIVED, "devices": [PF], "count": 0}).changed
 
@@ -113,6 +113,6 @@ def test_two_vfs_with_one_guid_are_refused(server):
 
 
 @pytest.mark.parametrize("guid", ["02:11:22:33:44:55:66", "00:00:00:00:00:00:00:00", "02-11-22-33-44-55-66-77"])
-def test_a_guid_that_is_none_is_refused(server, guid):
+def test_an_invalid_guid_is_refused(server, guid):
     with pytest.raises(HostError, match="is not a GUID; write eight bytes"):
         ensure(server, {"devices": [PF], "count": 1, "vfs": [{"index": 0, "port_guid": guid}]})

@@ -24,7 +24,7 @@ def with_switch(server, changes="any time"):
 
 @pytest.mark.parametrize("changes", ["any time", "without VFs", "with VFs"])
 @pytest.mark.parametrize("vfs_before", [0, 2, 3])
-def test_switchdev_whenever_the_driver_changes_to_it(server, changes, vfs_before):
+def test_switchdev_mode_is_set_with_or_without_vfs(server, changes, vfs_before):
     with_switch(server, changes)
     ensure(server, {"devices": [PF], "count": vfs_before})
     predicted = ensure(server, check=True)
@@ -38,7 +38,7 @@ def test_switchdev_whenever_the_driver_changes_to_it(server, changes, vfs_before
     assert not ensure(server).changed
 
 
-def test_back_to_legacy(server):
+def test_the_mode_is_changed_back_to_legacy(server):
     with_switch(server, "without VFs")
     ensure(server)
     outcome = ensure(server, {**SWITCHDEV, "eswitch_mode": "legacy", "trust": True})
@@ -46,12 +46,12 @@ def test_back_to_legacy(server):
     assert server.eswitches[PF] == "legacy"
 
 
-def test_a_mode_that_is_not_asked_for_is_neither_read_nor_changed(server):
+def test_the_mode_is_neither_read_nor_changed_if_it_is_not_given(server):
     ensure(server, {"devices": [PF], "count": 2})
     assert not [command for command in server.commands if "devlink" in command]
 
 
-def test_a_mode_that_is_never_taken_names_both_causes(server):
+def test_a_mode_that_the_driver_refuses_is_reported_with_both_causes(server):
     with_switch(server)
     refuse = server._devlink_set
 
@@ -66,7 +66,7 @@ def test_a_mode_that_is_never_taken_names_both_causes(server):
     assert server.eswitches[PF] == "switchdev"
 
 
-def test_a_mode_that_is_taken_and_not_kept_is_a_failure(server):
+def test_an_accepted_mode_that_is_not_kept_is_an_error(server):
     with_switch(server)
     server._devlink_set = lambda _argv, _stdin: ""
     with pytest.raises(HostError, match="accepted eswitch_mode switchdev but did not keep it"):
@@ -79,7 +79,7 @@ def test_a_nic_without_a_switch_is_refused_before_anything_is_changed(server):
     assert server.effects == []
 
 
-def test_a_mode_stays_while_a_guest_has_a_vf(server):
+def test_a_change_of_the_mode_is_refused_while_a_guest_uses_a_vf(server):
     with_switch(server)
     ensure(server, {"devices": [PF], "count": 2})
     server.bind("0000:15:10.0", "vfio-pci")
@@ -90,7 +90,7 @@ def test_a_mode_stays_while_a_guest_has_a_vf(server):
     assert server.effects == []
 
 
-def test_the_nic_of_the_hosts_own_network_is_left(server):
+def test_a_change_of_the_mode_is_refused_on_a_nic_that_the_host_uses(server):
     with_switch(server)
     server.put(
         "/proc/net/route", (server.read("/proc/net/route") or "") + "\nnic1\t0000A8C0\t0\t1\t0\t0\t0\t00FFFFFF\n"
@@ -106,7 +106,7 @@ def test_the_nic_of_the_hosts_own_network_is_left(server):
 @pytest.mark.parametrize(
     ("setting", "value"), [("trust", True), ("spoof_check", False), ("vlan", 5), ("link_state", "auto")]
 )
-def test_what_drivers_refuse_in_switchdev_mode_is_refused_at_once(server, setting, value):
+def test_settings_that_drivers_refuse_in_switchdev_mode_are_refused(server, setting, value):
     with_switch(server)
     with pytest.raises(HostError, match=f"VF 0 has {setting}, which drivers refuse in switchdev mode"):
         ensure(server, {**SWITCHDEV, setting: value})
@@ -115,7 +115,7 @@ def test_what_drivers_refuse_in_switchdev_mode_is_refused_at_once(server, settin
     assert server.effects == []
 
 
-def test_link_state_and_rates_of_all_and_of_one(server):
+def test_link_state_and_rates_are_set_for_all_vfs_and_for_one(server):
     entry = {
         "devices": [PF],
         "count": 2,
@@ -151,7 +151,7 @@ def test_bad_input_is_refused(server, entry, message):
         ensure(server, {"devices": [PF], "count": 2, **entry})
 
 
-def test_killed_anywhere(killed_anywhere):
+def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere):
     def arrange(server):
         with_switch(server, "with VFs")
         ensure(server, {"devices": [PF], "count": 3})

@@ -35,7 +35,7 @@ def report(server, vfs, interface="nic1", **link):
     return server
 
 
-def test_a_vf_on_ethernet(server):
+def test_a_vf_on_ethernet_is_read(server):
     link = vf_settings.read(report(server, [VF]), PF)
     assert (link.interface, link.kind, link.hardware_address) == ("nic1", "ether", "02:fe:00:00:15:00")
     assert link.vfs == {
@@ -53,7 +53,7 @@ def test_a_vf_on_ethernet(server):
     }
 
 
-def test_a_vf_on_infiniband(server):
+def test_a_vf_on_infiniband_is_read(server):
     told = {
         "vf": 0,
         "link_type": "infiniband",
@@ -73,14 +73,14 @@ def test_a_vf_on_infiniband(server):
     assert (seen["link_state"], seen["vlan"], seen["trust"]) == ("disable", 0, None)
 
 
-def test_what_is_not_told_is_unknown_and_never_off(server):
+def test_a_missing_setting_is_read_as_unknown_and_not_as_off(server):
     # A driver omits settings that it does not have (print_vfinfo: setting != -1); kernels before 4.9 have no VLAN list.
     seen = vf_settings.read(report(server, [{"vf": 0, "mac": "02:00:00:00:15:00", "vlan": 7}]), PF).vfs[0]
     assert (seen["mac"], seen["vlan"]) == ("02:00:00:00:15:00", 7)
     assert [seen[name] for name in ("trust", "spoof_check", "link_state", "max_tx_mbps", "min_tx_mbps")] == [None] * 5
 
 
-def test_the_permanent_address_is_that_of_a_member_of_a_bond(server):
+def test_the_permanent_address_of_a_bond_member_is_used(server):
     link = vf_settings.read(report(server, [], permaddr="b8:3f:d2:9e:10:04"), PF)
     assert link.hardware_address == "b8:3f:d2:9e:10:04"
 
@@ -95,19 +95,19 @@ def test_a_representor_is_not_the_physical_function(server):
     assert vf_settings.read(server, PF).interface == "nic1"
 
 
-def test_a_function_without_an_interface_is_one_clear_error(server):
+def test_a_function_without_an_interface_is_refused(server):
     with pytest.raises(HostError, match=r"0000:13:00.0 has no network interface.*load its network driver"):
         vf_settings.read(server, "0000:13:00.0")
 
 
 @pytest.mark.parametrize("answer", ["", "[]", "[{}", '[{"vfinfo_list": [{}]}]', '["x"]'])
-def test_an_answer_that_is_none_is_one_clear_error(server, answer):
+def test_invalid_output_of_ip_is_refused(server, answer):
     server._ip_show = lambda _name: answer
     with pytest.raises(HostError, match=r"'ip -j -d link show dev nic1' gave .*update iproute2"):
         vf_settings.read(server, PF)
 
 
-def test_the_command_has_the_words_of_ip_link():
+def test_the_command_has_the_syntax_of_ip_link():
     settings = {
         "mac": "02:00:00:00:15:02",
         "trust": True,

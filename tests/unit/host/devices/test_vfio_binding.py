@@ -17,7 +17,7 @@ def ensure(server, devices=("gpu", NIC), release=(), check=False):
     return vfio_binding.ensure(server, server.host(), {"devices": list(devices), "release": list(release)}, check)
 
 
-def test_bound_now_and_at_boot(server):
+def test_devices_are_bound_now_and_at_boot(server):
     outcome = ensure(server)
     assert outcome.before == {GPU: "nvidia, kernel's choice at boot", NIC: "igb, kernel's choice at boot"}
     assert server.link_name(f"/sys/bus/pci/devices/{GPU}/driver") == "vfio-pci"
@@ -32,7 +32,7 @@ def test_check_mode_does_nothing(server):
     assert (predicted.before, predicted.after, predicted.facts) == (done.before, done.after, done.facts)
 
 
-def test_a_bound_device_is_not_taken_from_its_guest_to_make_it_last(server):
+def test_a_bound_device_is_made_persistent_without_being_bound_again(server):
     server.bind(GPU, "vfio-pci")
     outcome = ensure(server, [GPU])
     assert outcome.changed
@@ -40,7 +40,7 @@ def test_a_bound_device_is_not_taken_from_its_guest_to_make_it_last(server):
     assert server.read(f"/etc/driverctl.d/pci-{GPU}") == "vfio-pci"
 
 
-def test_released(server):
+def test_a_released_device_gets_its_driver_back(server):
     ensure(server)
     outcome = ensure(server, [GPU], [NIC])
     assert outcome.after == {NIC: "its own driver"}
@@ -48,7 +48,7 @@ def test_released(server):
     assert not ensure(server, [GPU], [NIC]).changed
 
 
-def test_a_device_of_a_guest_is_not_released(server):
+def test_releasing_a_device_that_a_guest_uses_is_refused(server):
     ensure(server)
     server.open_by(99, "/dev/vfio/5", ["qemu", "-name", "guest=train1"])
     with pytest.raises(
@@ -67,13 +67,13 @@ def test_a_device_of_a_guest_is_not_released(server):
         (["12:00.0"], "0000:12:00.0 is a bridge, which stays with the host"),
     ],
 )
-def test_refused_before_anything_is_changed(server, devices, message):
+def test_devices_that_cannot_be_bound_are_refused_before_anything_is_changed(server, devices, message):
     with pytest.raises(SailloftError, match=message):
         ensure(server, [GPU, *devices])
     assert server.effects == []
 
 
-def test_a_group_with_a_foreign_member(server):
+def test_an_iommu_group_with_an_unlisted_member_is_refused(server):
     server.link(f"{server.directory(NIC)}/iommu_group", "/sys/kernel/iommu_groups/4")
     with pytest.raises(HostError, match=r"0000:13:00.0 shares IOMMU group 4 with 0000:14:00.0 \(igb\)"):
         ensure(server, [GPU])
@@ -81,12 +81,12 @@ def test_a_group_with_a_foreign_member(server):
     ensure(server, [GPU, NIC])
 
 
-def test_a_management_display_is_no_gpu(server):
+def test_a_management_display_is_not_a_gpu(server):
     server.put(f"{server.directory(NIC)}/uevent", "PCI_CLASS=30000\nPCI_ID=1A03:2000\n")
     assert ensure(server, ["gpu"]).facts["bound"] == [GPU]
 
 
-def test_nvswitches_follow_all_gpus(server):
+def test_nvswitches_are_bound_only_with_all_gpus(server):
     server.put(f"{server.directory(NIC)}/uevent", "PCI_CLASS=68000\nPCI_ID=10DE:22A3\n")
     assert ensure(server, [GPU]).facts["bound"] == [GPU, NIC]
     assert ensure(server, [GPU], release=[NIC]).facts["bound"] == [GPU]
@@ -108,7 +108,7 @@ def with_drive(server, noted="E:ID_MODEL=x\n"):
         server.put(f"/run/udev/data/b{number}", noted)
 
 
-def test_unused_drives_are_those_that_are_empty(server):
+def test_only_empty_drives_count_as_unused(server):
     with_drive(server)
     assert ensure(server, ["nvme:unused"]).facts["bound"] == [DRIVE]
     assert ensure(server, ["nvme:unused"]).facts["unused_drives"] == [DRIVE]
@@ -125,7 +125,7 @@ def test_a_drive_with_content_is_not_unused(server, noted):
     assert ensure(server, ["nvme:unused"]).facts["bound"] == []
 
 
-def test_a_drive_with_partitions_or_that_udev_does_not_know_is_not_unused(server):
+def test_a_drive_with_partitions_or_unknown_to_udev_is_not_unused(server):
     with_drive(server)
     server.put(f"{server.directory(DRIVE)}/block/nvme0n1/nvme0n1p1/partition", "1\n")
     assert ensure(server, ["nvme:unused"]).facts["bound"] == []
@@ -134,7 +134,7 @@ def test_a_drive_with_partitions_or_that_udev_does_not_know_is_not_unused(server
     assert ensure(server, ["nvme:unused"]).facts["bound"] == []
 
 
-def test_every_boot_binds_the_drives_that_the_play_has_chosen():
+def test_the_saved_settings_list_the_drives_that_the_play_selected():
     given = {"devices": ["gpu", "nvme:unused"], "keep_drivers_off": True}
     saved = vfio_binding.to_save(given, {"unused_drives": [DRIVE]})
     assert saved == {"devices": ["gpu", DRIVE], "keep_drivers_off": True}
@@ -154,13 +154,13 @@ def test_resets_that_are_known_to_fail_are_named(server):
     assert "no way to reset it" in ensure(server).facts["reset_failures"][GPU]
 
 
-def test_a_function_with_vfs_stays(server):
+def test_a_function_with_vfs_is_not_bound(server):
     server.poke(f"/sys/bus/pci/devices/{NIC}/sriov_numvfs", "2")
     with pytest.raises(HostError, match=r"0000:14:00.0 has 2 VFs, which disappear when its driver is unbound"):
         ensure(server, [NIC])
 
 
-def test_without_an_iommu_it_waits_for_the_boot(server):
+def test_binding_without_an_iommu_is_pending_until_the_boot(server):
     for address in server.host().by_address():
         os.unlink(server.path(f"{server.directory(address)}/iommu_group"))
     outcome = ensure(server)
@@ -169,5 +169,5 @@ def test_without_an_iommu_it_waits_for_the_boot(server):
     assert server.effects == []
 
 
-def test_killed_anywhere(killed_anywhere):
+def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere):
     assert killed_anywhere(lambda server: None, ensure) == 4

@@ -42,19 +42,19 @@ def test_only_ports_that_differ_from_the_kernels_default_are_named():
         ("custom", "not known", "not known"),
     ],
 )
-def test_what_kernels_can(release, one, several):
+def test_support_for_the_argument_depends_on_the_kernel_release(release, one, several):
     for entries, words in ((1, one), (2, several)):
         reason = acs_argument.cannot(release, entries)
         assert (reason is None) if words is None else words in reason
 
 
-def test_a_kernel_that_cannot_leaves_it_to_config_space():
+def test_there_is_no_argument_if_the_kernel_does_not_support_it():
     host = servers.hgx()
     host.kernel_release = "6.8.0-1-generic"
     assert acs_argument.decide(plan_of(host), "").argument is None
 
 
-def test_nothing_to_set_is_no_argument():
+def test_there_is_no_argument_if_no_port_needs_a_change():
     host = servers.numa(servers.INTEL_ROOT)
     assert acs_argument.decide(plan_of(host), "") == acs_argument.NOT_NEEDED
     assert acs_argument.decide(plan_of(servers.numa(servers.VERA_ROOT)), "") == acs_argument.NOT_NEEDED
@@ -68,7 +68,7 @@ def test_a_port_without_the_bit_is_left_out():
     assert acs_argument.decide(plan_of(host), "") == acs_argument.NOT_NEEDED
 
 
-def test_what_the_kernel_did_not_take_is_named():
+def test_ports_on_which_the_kernel_did_not_apply_the_argument_are_named():
     host = servers.inline()
     argument = acs_argument.decide(plan_of(host), "").argument
     decision = acs_argument.decide(plan_of(host), f'ro "{argument}" quiet')
@@ -84,7 +84,7 @@ def test_bare_metal_names_every_port_of_the_switches():
     assert argument.count("xx000x0@") == argument.count("@") == len(plan_of(host, BARE_METAL).ports)
 
 
-def test_another_pci_argument_stays_beside_it():
+def test_another_pci_argument_is_kept():
     ours = ["pci=config_acs=1x111x1@0000:12:01.0;1x111x1@0000:82:01.0"]
     line = kernel_command_line.merged('ro pci=realloc "pci=config_acs=0@0000:01:00.0;0@0000:02:00.0" quiet', ours, [])
     assert line == f'ro pci=realloc quiet "{ours[0]}"'

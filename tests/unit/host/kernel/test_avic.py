@@ -32,7 +32,7 @@ def row(server, wanted=True):
 
 
 @pytest.mark.parametrize(("wanted", "number"), [(True, "1"), (False, "0")])
-def test_it_is_an_argument_and_waits_for_the_boot(server, wanted, number):
+def test_avic_is_set_by_an_argument_and_is_pending_until_the_boot(server, wanted, number):
     amd(server, running={"1": "N", "0": "Y"}[number])
     assert arguments(server, wanted) == [f"kvm_amd.avic={number}"]
     found, pending = row(server, wanted)
@@ -43,7 +43,7 @@ def test_it_is_an_argument_and_waits_for_the_boot(server, wanted, number):
     assert row(server, wanted) == ({"wanted": wanted, "seen": number}, [])
 
 
-def test_left_alone_it_is_no_argument(server):
+def test_no_argument_is_set_if_avic_is_not_given(server):
     amd(server)
     assert kernel_arguments.ensure(server, {}, check=True).facts["arguments"] == []
     assert kernel_settings.ensure(server, {}).facts["settings"] == {}
@@ -63,31 +63,31 @@ def test_left_alone_it_is_no_argument(server):
         ({"release": "unknown"}, "release of the running kernel is not known"),
     ],
 )
-def test_where_it_is_not_to_be_set(server, given, reason):
+def test_avic_is_set_only_on_suitable_processors_and_kernels(server, given, reason):
     amd(server, **given)
     found, pending = row(server)
     assert reason in found.get("not_applicable", "")
     assert bool(reason) == ("not_applicable" in found) == (not pending) == (arguments(server) == [])
 
 
-def test_intels_cpus_have_none(server):
+def test_avic_is_not_applicable_on_intel_cpus(server):
     server.put("/proc/sys/kernel/osrelease", "6.12.25\n")
     server.put("/proc/cpuinfo", "processor : 0\nvendor_id : GenuineIntel\ncpu family : 6\nflags : fpu vmx avic\n\n")
     assert row(server)[0]["not_applicable"] == "its CPUs are not AMD's"
 
 
-def test_a_module_that_is_not_loaded_does_not_count_as_on(server):
+def test_avic_is_not_on_if_its_module_is_not_loaded(server):
     amd(server, running="")
     assert row(server)[0] == {"wanted": True, "seen": "kvm_amd is not loaded"}
 
 
 @pytest.mark.parametrize(("text", "seen"), [("Y", "1"), ("N", "0"), ("1", "1"), ("0", "0"), ("auto", "auto")])
-def test_the_forms_of_the_parameter(server, text, seen):
+def test_all_forms_of_the_module_parameter_are_read(server, text, seen):
     amd(server, running=text)
     assert avic.seen(server) == seen
 
 
-def test_another_value_by_hand_is_a_contradiction(server):
+def test_a_contradicting_manual_argument_is_refused(server):
     amd(server)
     with pytest.raises(HostError, match=r"kvm_amd.avic=1 and kvm_amd.avic=0 contradict each other"):
         arguments(server, arguments=["kvm_amd.avic=0"])

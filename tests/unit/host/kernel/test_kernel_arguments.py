@@ -54,7 +54,7 @@ def line_of(server):
     )
 
 
-def test_debian(server):
+def test_arguments_are_set_on_debian(server):
     debian(server)
     outcome = kernel_arguments.ensure(server, WANT)
     assert outcome.facts["arguments"] == ARGUMENTS.split()
@@ -67,7 +67,7 @@ def test_debian(server):
     assert again.facts["reboot_required"]
 
 
-def test_a_star_of_others_is_not_the_names_of_files(server):
+def test_an_asterisk_in_foreign_arguments_is_not_expanded(server):
     debian(server)
     server.put(boot_loader.DEFAULTS, 'GRUB_CMDLINE_LINUX_DEFAULT="/* quiet"\n')
     server.put("/etc/default/grub.d/10-other.cfg", 'GRUB_CMDLINE_LINUX="x=1"\n')
@@ -84,7 +84,7 @@ def test_a_later_edit_of_the_defaults_is_respected(server):
     assert not kernel_arguments.ensure(server, WANT).changed
 
 
-def test_no_reboot_where_the_kernel_runs_so(server):
+def test_no_reboot_is_required_if_the_running_kernel_has_the_arguments(server):
     debian(server)
     server.put("/proc/cmdline", f"BOOT_IMAGE=/vmlinuz root=UUID=1 ro {ARGUMENTS} quiet\n")
     assert not kernel_arguments.ensure(server, WANT).facts["reboot_required"]
@@ -92,21 +92,21 @@ def test_no_reboot_where_the_kernel_runs_so(server):
     assert kernel_arguments.ensure(server, WANT).facts["reboot_required"]
 
 
-def test_what_is_wanted_no_more_goes(server):
+def test_arguments_that_are_no_longer_wanted_are_removed(server):
     debian(server)
     kernel_arguments.ensure(server, WANT)
     kernel_arguments.ensure(server, {"iommu": "passthrough", "remove": ["quiet"]})
     assert line_of(server).split()[4:] == ["console=ttyS0", "pci=nocrs", "hugepages=7", "intel_iommu=on", "iommu=pt"]
 
 
-def test_nothing_wanted_leaves_all_of_the_others(server):
+def test_foreign_arguments_are_kept_if_no_arguments_are_wanted(server):
     debian(server)
     kernel_arguments.ensure(server, WANT)
     kernel_arguments.ensure(server, {})
     assert line_of(server).split()[4:] == ["console=ttyS0", "pci=nocrs", "quiet", "iommu=off", "hugepages=7"]
 
 
-def test_an_update_that_was_killed_is_made_up_for(server):
+def test_a_killed_update_of_grub_is_repeated(server):
     debian(server)
     server.kill_at = len(server.effects) + 1
     with pytest.raises(BaseException, match=r"update-grub"):
@@ -120,14 +120,14 @@ def test_an_update_that_was_killed_is_made_up_for(server):
     assert "iommu=pt" in line_of(server)
 
 
-def test_a_file_of_others_that_comes_later_is_an_error(server):
+def test_a_later_foreign_file_that_overrides_the_arguments_is_an_error(server):
     debian(server)
     server.put("/etc/default/grub.d/99-other.cfg", 'GRUB_CMDLINE_LINUX_DEFAULT="iommu=off"\n')
     with pytest.raises(HostError, match=r"update-grub ran, but .* look for a later file"):
         kernel_arguments.ensure(server, WANT)
 
 
-def test_red_hat(server):
+def test_arguments_are_set_on_red_hat(server):
     red_hat(server)
     outcome = kernel_arguments.ensure(server, WANT)
     assert outcome.facts["boot_loader"] == "bls"
@@ -138,7 +138,7 @@ def test_red_hat(server):
     assert server.commands == []
 
 
-def test_red_hat_8_keeps_them_in_the_environment_block(server):
+def test_arguments_are_set_in_the_environment_block_on_red_hat_8(server):
     red_hat(server)
     server.put(f"{boot_loader.ENTRIES}/1-5.14.conf", "title RHEL 8\noptions $kernelopts $tuned_params\n")
     block = "# GRUB Environment Block\nsaved_entry=1\nkernelopts=root=UUID=1 ro iommu=off \nboot_success=1\n"
@@ -151,7 +151,7 @@ def test_red_hat_8_keeps_them_in_the_environment_block(server):
     assert not kernel_arguments.ensure(server, WANT).changed
 
 
-def test_boot_files_behind_links_are_written_where_grub_reads_them(server):
+def test_links_to_boot_files_are_kept_and_their_targets_are_written(server):
     """Links to boot files are kept, and their targets are written.
 
     On RHEL 8 with UEFI, grubenv is a link to a file on the EFI system partition; GRUB would never see a file that
@@ -177,7 +177,7 @@ def test_boot_files_behind_links_are_written_where_grub_reads_them(server):
     assert not kernel_arguments.ensure(server, WANT).changed
 
 
-def test_an_environment_block_that_is_too_small(server):
+def test_an_environment_block_that_is_too_small_is_refused(server):
     red_hat(server)
     block = "# GRUB Environment Block\nkernelopts=root=UUID=1\n"
     server.put(boot_loader.ENVIRONMENT, block + "#" * (1024 - len(block)))
@@ -194,7 +194,7 @@ def test_check_mode_does_nothing(server):
     assert (predicted.before, predicted.after, predicted.facts) == (done.before, done.after, done.facts)
 
 
-def test_an_amd_host_needs_no_argument_to_turn_it_on(server):
+def test_an_amd_host_needs_no_argument_to_turn_on_the_iommu(server):
     debian(server)
     server.put("/proc/cpuinfo", "vendor_id : AuthenticAMD\n\n")
     assert kernel_arguments.ensure(server, {"iommu": "passthrough"}).facts["arguments"] == [
@@ -234,12 +234,12 @@ def test_bad_input_is_refused_before_anything_is_written(server, data, message):
     assert server.effects == []
 
 
-def test_a_host_that_boots_otherwise(server):
+def test_a_host_without_grub_is_refused(server):
     with pytest.raises(HostError, match=r"found neither /etc/default/grub .*this host does not boot with GRUB"):
         kernel_arguments.ensure(server, WANT)
 
 
-def test_a_host_that_boots_otherwise_needs_no_grub_where_nothing_is_wanted(server):
+def test_a_host_without_grub_is_accepted_if_no_arguments_are_wanted(server):
     outcome = kernel_arguments.ensure(server, {})
     assert not outcome.changed
     assert outcome.facts["boot_loader"] is None
@@ -249,7 +249,7 @@ def test_a_host_that_boots_otherwise_needs_no_grub_where_nothing_is_wanted(serve
 
 
 @pytest.mark.parametrize("arrange", [debian, red_hat])
-def test_killed_anywhere(killed_anywhere, arrange):
+def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere, arrange):
     places = killed_anywhere(arrange, lambda server: kernel_arguments.ensure(server, WANT))
     assert places == {debian: 2, red_hat: 4}[arrange]
 
@@ -258,7 +258,7 @@ WORD = st.from_regex(r"[a-z_]{1,6}(=[a-z0-9:,]{0,5})?", fullmatch=True)
 
 
 @given(st.lists(WORD, max_size=8), st.lists(WORD, max_size=4))
-def test_merging_twice_is_merging_once(line, arguments):
+def test_merging_arguments_is_idempotent(line, arguments):
     once = command_line.merged(" ".join(line), arguments, [])
     assert command_line.merged(once, arguments, []) == once
     assert command_line.in_effect(once, arguments, [])
@@ -279,7 +279,7 @@ def test_a_semicolon_is_quoted_for_debians_grub(server):
     assert not kernel_arguments.ensure(server, {"arguments": [ACS]}).facts["reboot_required"]
 
 
-def test_a_quoted_argument_of_another_run_or_of_others_is_replaced(server):
+def test_an_earlier_quoted_argument_is_replaced(server):
     debian(server)
     server.put(boot_loader.DEFAULTS, f"GRUB_CMDLINE_LINUX_DEFAULT='quiet \"{ACS}\"'\nGRUB_CMDLINE_LINUX=''\n")
     kernel_arguments.ensure(server, {"arguments": ["pci=realloc"]})
@@ -300,9 +300,9 @@ def test_a_semicolon_is_quoted_for_red_hats_grub(server):
     assert "pci=" not in (server.read(boot_loader.DEFAULTS) or "")
 
 
-def test_quoted_arguments_of_others_stay_whole():
+def test_quoted_foreign_arguments_are_not_split():
     assert command_line.merged('dyndbg="file a.c +p" quiet', ["iommu=pt"], ["quiet"]) == 'dyndbg="file a.c +p" iommu=pt'
 
 
-def test_dashes_and_underscores_are_the_same_to_the_kernel():
+def test_dashes_and_underscores_in_names_are_equivalent():
     assert command_line.merged("intel-iommu=off x", ["intel_iommu=on"], []) == "x intel_iommu=on"

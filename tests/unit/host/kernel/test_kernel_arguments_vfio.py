@@ -21,19 +21,19 @@ def facts(server, arguments=(), **binding):
     ).facts
 
 
-def test_drivers_of_the_guests_gpus_do_not_load(server):
+def test_drivers_of_guest_gpus_are_blacklisted(server):
     assert facts(server)["arguments"] == [OFF]
     assert facts(server)["drivers_off"] == {"modules": OFF.partition("=")[2].split(","), "reasons": []}
     assert facts(server, keep_drivers_off=False)["arguments"] == []
     assert facts(server, devices=[])["arguments"] == []
 
 
-def test_modules_by_hand_stay_in_the_one_argument_that_counts(server):
+def test_a_manual_module_blacklist_is_merged_into_one_argument(server):
     given = ["module_blacklist=pcspkr,nouveau", "quiet"]
     assert facts(server, given)["arguments"] == ["quiet", "module_blacklist=pcspkr,nouveau,nova_core,nvidia,nvidiafb"]
 
 
-def test_a_vf_that_is_made_later_is_no_error(server):
+def test_a_vf_that_does_not_exist_yet_is_accepted(server):
     assert facts(server, devices=["gpu", VF])["arguments"] == [OFF]
     with pytest.raises(SailloftError, match="no device 10de:9999 on this host"):
         facts(server, devices=["10de:9999"])
@@ -47,7 +47,7 @@ def test_a_vf_that_is_made_later_is_no_error(server):
         ("6.0.0", "1", [OFF]),  # vfio-pci removes the console itself
     ],
 )
-def test_the_firmwares_console_is_kept_off_a_gpu(server, release, boot_vga, arguments):
+def test_the_firmware_console_is_disabled_on_a_guest_gpu_if_needed(server, release, boot_vga, arguments):
     server.put("/proc/sys/kernel/osrelease", f"{release}\n")
     server.put(f"{server.directory(GPU)}/boot_vga", f"{boot_vga}\n")
     assert facts(server)["arguments"] == arguments

@@ -31,7 +31,7 @@ def with_everything(server):
     server.put(irqbalance.PLACES[0], "")
 
 
-def test_all_are_set_and_a_second_run_changes_nothing(server):
+def test_all_settings_are_set_and_a_second_run_changes_nothing(server):
     with_everything(server)
     predicted = kernel_settings.ensure(server, ALL, check=True)
     assert server.effects == []
@@ -55,13 +55,13 @@ def test_all_are_set_and_a_second_run_changes_nothing(server):
     assert not kernel_settings.ensure(server, ALL).changed
 
 
-def test_settings_that_are_not_given_are_left_alone(server):
+def test_settings_that_are_not_given_are_not_changed(server):
     with_everything(server)
     assert not kernel_settings.ensure(server, {}).changed
     assert list(kernel_settings.ensure(server, {"ksm": False}).before) == ["ksm"]
 
 
-def test_a_host_without_them_is_told(server):
+def test_settings_that_the_host_lacks_are_not_applicable(server):
     outcome = kernel_settings.ensure(server, ALL)
     assert not outcome.changed
     assert {name: "not_applicable" in one for name, one in outcome.facts["settings"].items()} == dict.fromkeys(
@@ -77,14 +77,14 @@ def test_a_governor_that_the_driver_lacks_is_not_applicable(server):
     )
 
 
-def test_one_cpu_that_differs_is_seen(server):
+def test_a_single_differing_cpu_is_detected(server):
     with_everything(server)
     kernel_settings.ensure(server, ALL)
     server.put(f"{POLICY}1/scaling_governor", "powersave\n")
     assert kernel_settings.ensure(server, {"governor": "performance"}).before == {"governor": "performance,powersave"}
 
 
-def test_a_value_that_does_not_stay_is_an_error(server):
+def test_a_value_that_is_not_kept_is_an_error(server):
     with_everything(server)
     server.read_only.add(("ksm", 0))
     with pytest.raises(HostError, match=r"ksm is 1 after False was written to /sys/kernel/mm/ksm/run"):
@@ -102,7 +102,7 @@ def test_a_value_that_does_not_stay_is_an_error(server):
         ({"transparent_huge_pages": "sometimes"}, "transparent_huge_pages: 'sometimes' is unknown"),
     ],
 )
-def test_bad_input(server, given, message):
+def test_bad_input_is_refused(server, given, message):
     with pytest.raises(HostError, match=message):
         kernel_settings.ensure(server, {**ALL, **given})
     assert server.effects == []
@@ -125,11 +125,11 @@ def test_irqbalance_is_restarted_with_the_banned_cpus(server):
     assert "systemctl try-restart irqbalance.service" in server.commands
 
 
-def test_programs_that_set_the_same_are_named(server):
+def test_services_that_set_the_same_settings_are_named(server):
     server.link("/etc/systemd/system/multi-user.target.wants/tuned.service", "/usr/lib/systemd/system/tuned.service")
     (line,) = kernel_settings.ensure(server, {}).facts["also_set_by"]
     assert line.startswith("tuned.service is enabled and sets governor")
 
 
-def test_killed_anywhere(killed_anywhere):
+def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere):
     assert killed_anywhere(with_everything, lambda server: kernel_settings.ensure(server, ALL)) > 5

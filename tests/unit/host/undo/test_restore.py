@@ -87,7 +87,7 @@ def settled(state):
     }
 
 
-def test_everything_is_as_before_to_the_byte(server):
+def test_the_restored_host_is_identical_to_the_original(server):
     arrange(server)
     before = settled(server.state())
     apply(server)
@@ -103,7 +103,7 @@ def test_everything_is_as_before_to_the_byte(server):
     assert not restore.ensure(server).changed
 
 
-def test_what_takes_a_reboot_is_told(server):
+def test_changes_that_need_a_reboot_are_reported(server):
     arrange(server)
     apply(server)
     outcome = restore.ensure(server)
@@ -122,7 +122,7 @@ def test_check_mode_changes_nothing(server):
     assert server.state() == state
 
 
-def test_what_was_there_first_is_what_comes_back(server):
+def test_the_first_recorded_value_is_restored(server):
     arrange(server)
     system = record.Remembering(server)
     kernel_settings.ensure(system, {"transparent_huge_pages": "never"})
@@ -133,7 +133,7 @@ def test_what_was_there_first_is_what_comes_back(server):
     assert server.read(kernel_settings.HUGE) == "always"
 
 
-def test_refused_while_guests_run(server):
+def test_restoring_is_refused_while_guests_run(server):
     arrange(server)
     apply(server)
     server.domains = ["train1"]
@@ -142,7 +142,7 @@ def test_refused_while_guests_run(server):
     assert server.exists(persistence.UNIT_FILE)
 
 
-def test_a_file_that_others_have_changed_is_left_and_named(server):
+def test_a_file_that_others_have_changed_is_kept_and_named(server):
     arrange(server)
     apply(server)
     server.put(irqbalance.DROP_IN, "[Service]\n")
@@ -154,7 +154,7 @@ def test_a_file_that_others_have_changed_is_left_and_named(server):
     assert server.read(kernel_settings.KSM) == "1"
 
 
-def test_a_device_that_is_gone_needs_no_restoring(server):
+def test_a_missing_device_is_not_restored(server):
     arrange(server)
     apply(server)
     server.remove("/sys/kernel/mm/ksm/run")
@@ -163,7 +163,7 @@ def test_a_device_that_is_gone_needs_no_restoring(server):
     assert outcome.failed == ""
 
 
-def test_a_host_without_a_record_loses_the_service_alone(server):
+def test_only_the_service_is_removed_on_a_host_without_a_record(server):
     arrange(server)
     persistence.ensure(server, {}, python="/usr/bin/python3")
     before = server.read(boot_loader.DEFAULTS)
@@ -172,13 +172,13 @@ def test_a_host_without_a_record_loses_the_service_alone(server):
     assert server.read(boot_loader.DEFAULTS) == before
 
 
-def test_a_record_that_cannot_be_read_is_one_clear_error(server):
+def test_an_unreadable_record_is_refused(server):
     server.put(record.RECORD, "{")
     with pytest.raises(HostError, match=r"gpu_host_before.json is not JSON"):
         restore.ensure(server)
 
 
-def test_a_kill_leaves_a_record_that_restores_all(make_server):
+def test_a_killed_run_leaves_a_record_that_restores_all_settings(make_server):
     whole = make_server()
     arrange(whole)
     before = settled(whole.state())

@@ -38,7 +38,7 @@ def arrange(server):
         {"count": 2, "drivers_autoprobe": False},
     ],
 )
-def test_vfs_and_their_settings_are_as_before(server, entry):
+def test_vfs_and_their_settings_are_restored(server, entry):
     settings, vfs = arrange(server)
     system = record.Remembering(server)
     ensure(system, server, {"devices": [PF], **entry})
@@ -55,7 +55,7 @@ def test_vfs_and_their_settings_are_as_before(server, entry):
     assert not restore.ensure(server).changed
 
 
-def test_the_switch_of_a_nic_without_vfs(server):
+def test_the_eswitch_mode_of_a_nic_without_vfs_is_restored(server):
     server.eswitches[PF] = "legacy"
     ensure(record.Remembering(server), server, {"devices": [PF], "count": 0, "eswitch_mode": "switchdev"})
     assert server.eswitches == {PF: "switchdev"}
@@ -63,7 +63,7 @@ def test_the_switch_of_a_nic_without_vfs(server):
     assert server.eswitches == {PF: "legacy"}
 
 
-def test_a_setting_that_does_not_come_back_is_named_and_stays_in_the_record(server):
+def test_a_setting_that_cannot_be_restored_is_named_and_kept_in_the_record(server):
     arrange(server)
     ensure(record.Remembering(server), server, {"devices": [PF], "count": 2, "vlan": 9})
 
@@ -76,7 +76,7 @@ def test_a_setting_that_does_not_come_back_is_named_and_stays_in_the_record(serv
     assert [entry["path"] for entry in record.entries(server)] == [PF]
 
 
-def test_a_nic_that_is_gone_needs_no_restoring(server):
+def test_a_missing_nic_is_not_restored(server):
     arrange(server)
     ensure(record.Remembering(server), server, {"devices": [PF], "count": 4})
     server.remove(f"{server.directory(PF)}/sriov_numvfs")

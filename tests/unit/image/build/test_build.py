@@ -68,7 +68,7 @@ def site(tmp_path, monkeypatch):
     return images, setting, requests
 
 
-def test_what_the_cache_has_is_published_once(site):
+def test_an_image_of_cached_layers_is_published_once(site):
     images, setting, requests = site
     said = []
     (first,) = build.build(images, setting, said.append)
@@ -96,7 +96,7 @@ def test_check_mode_publishes_nothing(site):
     assert Store(str(setting.store)).current("node") is None
 
 
-def test_what_a_killed_build_left_is_removed_before_and_after(site):
+def test_leftovers_of_a_killed_build_are_removed(site):
     images, setting, _requests = site
     left = setting.cache / "work/layer-0"
     left.mkdir(parents=True)
@@ -104,7 +104,7 @@ def test_what_a_killed_build_left_is_removed_before_and_after(site):
     assert not left.parent.exists()
 
 
-def test_another_first_stage_or_kernel_is_another_place(site):
+def test_the_path_of_a_first_stage_depends_on_key_init_and_layers(site):
     _images, setting, requests = site
     chain = list(requests.values())
     places = {
@@ -120,7 +120,7 @@ def test_another_first_stage_or_kernel_is_another_place(site):
     assert len(places) == 5
 
 
-def test_the_kernel_is_of_the_highest_layer_that_brings_one(site):
+def test_the_kernel_of_the_highest_layer_with_a_kernel_is_used(site):
     _images, setting, requests = site
     base, top = requests.values()
     assert first_stages.kernel_of("node", setting.cache, [base, top]).request is base
@@ -131,7 +131,7 @@ def test_the_kernel_is_of_the_highest_layer_that_brings_one(site):
     assert not first_stages.has_stage(setting, "key", [replace(base, key="0" * 64), top])
 
 
-def test_a_first_stage_that_is_there_is_not_built_again(site, tmp_path):
+def test_an_existing_first_stage_is_not_built_again(site, tmp_path):
     _images, setting, requests = site
     chain = list(requests.values())
     public = setting.public_key.read_text().splitlines()[1]

@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
 
-def test_what_no_build_wanted_for_long_leaves_the_cache(tmp_path):
+def test_entries_that_are_unused_for_a_long_time_are_removed_from_the_cache(tmp_path):
     long_ago = time.time() - cache.UNUSED_S - 60
     names = ("layers/a", "apt/lists-a", "dnf/rocky-a", "dnf/rocky-b", "apt/archives-debian")
     for name in names:

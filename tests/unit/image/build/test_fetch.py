@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", b"SSH-2.0-OpenSSH_9.2\r\n"])
-def test_a_server_that_breaks_off_or_speaks_otherwise_is_told(answer):
+def test_an_aborted_or_invalid_http_response_is_refused(answer):
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -34,7 +34,7 @@ def test_a_server_that_breaks_off_or_speaks_otherwise_is_told(answer):
         thread.join()
 
 
-def test_an_archive_that_drips_is_given_up():
+def test_a_download_that_exceeds_its_deadline_is_refused():
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -95,7 +95,7 @@ def test_each_url_is_fetched_once():
         urllib.error.URLError("[Errno 2] No such file or directory: '/a'"),
     ],
 )
-def test_what_the_server_does_not_have_is_a_file_that_is_not_found(error):
+def test_a_file_that_the_server_does_not_have_raises_file_not_found_error(error):
     with pytest.raises(FileNotFoundError, match=r"^http://a/x$"):
         Fetcher(failing(error))("http://a/x")
 
@@ -108,7 +108,7 @@ def test_what_the_server_does_not_have_is_a_file_that_is_not_found(error):
         (ValueError("unknown url type"), "cannot be reached: unknown url type"),
     ],
 )
-def test_a_server_that_does_not_answer_is_named(error, words):
+def test_an_unreachable_or_failing_server_is_named(error, words):
     with pytest.raises(ImageError) as refused:
         Fetcher(failing(error))("http://a/x")
     assert str(refused.value) == f"archive http://a/x: {words}; {ADVICE}"

@@ -77,7 +77,7 @@ def made(setting, work, said):
     return first_stages.stage_place(setting, KEY, [REQUEST], REQUEST).read_bytes()
 
 
-def test_it_is_built_once_and_the_same_each_time(setting, tmp_path):
+def test_the_first_stage_is_built_once_and_is_reproducible(setting, tmp_path):
     said = tmp_path / "said"
     assert not first_stages.has_stage(setting, KEY, [REQUEST])
     data = made(setting, tmp_path / "one", said)
@@ -93,7 +93,7 @@ def test_it_is_built_once_and_the_same_each_time(setting, tmp_path):
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
 
 
-def test_what_is_wrong_in_the_namespace_is_told_outside(setting, tmp_path):
+def test_errors_in_the_namespace_are_reported_outside(setting, tmp_path):
     def refused():
         raise ImageError("layer base", "it is broken", "mend it")
 

@@ -101,11 +101,11 @@ def test_two_builds_give_the_same_bytes(family, tmp_path):
     assert digests[0] == digests[1]
 
 
-def test_a_layer_of_nothing_tells_only_what_it_does(family, tmp_path):
+def test_the_progress_of_an_empty_layer_lists_only_its_steps(family, tmp_path):
     assert build(tmp_path, BASE)[2][:-1] == ["layer base: writing the squashfs"]
 
 
-def test_a_layer_of_two_kernels_is_refused(family, tmp_path):
+def test_a_layer_with_two_kernels_is_refused(family, tmp_path):
     files = [File(f"/{name}", content="", owner="0", group="0") for name in ("boot/vmlinuz-6.12", "lib/modules/6.12/x")]
     with pytest.raises(ImageError) as refused:
         build(tmp_path, replace(BASE, files=tuple(files)))
@@ -115,7 +115,7 @@ def test_a_layer_of_two_kernels_is_refused(family, tmp_path):
     assert not (tmp_path / "cache/layers").exists()
 
 
-def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
+def test_a_file_that_changes_during_the_build_is_refused(tmp_path):
     source = tmp_path / "limits"
     source.write_text("one")
     archive = Archive("http://a/debian", ("bookworm",), ("main",), "/keys.gpg")
@@ -132,7 +132,7 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
         layers.content_digests(layer)
 
 
-def test_a_file_that_a_roles_variables_name_is_of_the_layers_key(tmp_path):
+def test_the_digest_of_a_role_depends_on_files_that_its_variables_name(tmp_path):
     """The image has the content of node_identity's public key, and the inventory has only its path."""
     pytest.importorskip("ansible")
     key = tmp_path / "image.pub"
@@ -189,7 +189,7 @@ def test_a_damaged_layer_of_the_cache_is_not_used(tmp_path, name, content):
     assert not list(folder.iterdir())
 
 
-def test_a_user_that_useradd_left_out_of_passwd_is_told(tmp_path):
+def test_a_user_that_is_missing_from_passwd_is_refused(tmp_path):
     """The useradd of an image may write to another database."""
     user = User("ops", authorized_keys=("ssh-ed25519 AAAA ops",))
     with pytest.raises(ImageError) as refused:
@@ -199,7 +199,7 @@ def test_a_user_that_useradd_left_out_of_passwd_is_told(tmp_path):
     )
 
 
-def test_a_file_without_content_and_source_is_told(tmp_path):
+def test_a_file_without_content_and_source_is_refused(tmp_path):
     with pytest.raises(ImageError) as refused:
         tree_contents.apply(
             tmp_path, replace(BASE, files=(File("/etc/limits", owner="0", group="0"),)), lambda argv: ""

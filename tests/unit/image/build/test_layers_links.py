@@ -50,7 +50,7 @@ def layer(**own) -> Layer:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to their owner (make image runs as root)")
-def test_keys_of_users(root, host):
+def test_authorized_keys_are_written_within_the_image(root, host):
     own = link(root, "home/ops/.ssh", host)
     (root / "etc").mkdir()
     (root / "etc/passwd").write_text("ops:x:1000:1000::/home/ops:/bin/bash\n")
@@ -59,14 +59,14 @@ def test_keys_of_users(root, host):
     assert (own / "authorized_keys").read_text() == "ssh-ed25519 AAAA ops\n"
 
 
-def test_apts_sources(root, host):
+def test_sources_of_apt_are_written_within_the_image(root, host):
     own = link(root, "etc/apt/sources.list.d", host)
     debian.install(root, layer(), nothing, {})
     assert list(host.iterdir()) == []
     assert (own / "site.list").read_text() == "deb [signed-by=/keys.gpg] http://a/debian bookworm main\n"
 
 
-def test_what_the_package_managers_leave(root, host):
+def test_leftovers_of_package_managers_are_removed_only_within_the_image(root, host):
     (host / "dnf").mkdir()
     (host / "hashfile.0").touch()
     for path in ("var/cache", "var/lib/ucf"):
@@ -83,13 +83,13 @@ def test_what_the_package_managers_leave(root, host):
     assert not (root / str(host / "var/lib/ucf/hashfile.0").lstrip("/")).exists()
 
 
-def test_rpms_database(root, host):
+def test_the_rpm_database_of_the_build_host_is_not_read(root, host):
     (host / rpm.DATABASE_FILE).touch()
     link(root, "var/lib/rpm", host)
     assert rpm.packages(root, nothing) == []
 
 
-def test_the_builders_caches(root, host, tmp_path):
+def test_caches_of_the_builder_are_mounted_within_the_image(root, host, tmp_path):
     own = link(root, "var/cache", host)
     mounted = []
     with layers.mounted_caches(tmp_path / "cache", root, {"var/cache/dnf": "dnf/state"}, mounted.append):
@@ -98,7 +98,7 @@ def test_the_builders_caches(root, host, tmp_path):
     assert list(host.iterdir()) == []
 
 
-def test_a_cache_that_is_a_link_itself_is_taken_away_again_also_after_a_failure(root, host, tmp_path):
+def test_a_cache_mounted_at_a_link_is_unmounted_after_a_failure(root, host, tmp_path):
     own = link(root, "var/cache/dnf", host)
     mounted = []
     caches = layers.mounted_caches(tmp_path / "cache", root, {"var/cache/dnf": "dnf/state"}, mounted.append)
@@ -108,7 +108,7 @@ def test_a_cache_that_is_a_link_itself_is_taken_away_again_also_after_a_failure(
     assert list(host.iterdir()) == []
 
 
-def test_the_kernel(root, host, tmp_path):
+def test_a_linked_kernel_is_read_within_the_image(root, host, tmp_path):
     (host / "vmlinuz").write_text("the build host's")
     own = link(root, "lib/modules/6.1", host)
     (own / "vmlinuz").write_text("the image's")
@@ -120,7 +120,7 @@ def test_the_kernel(root, host, tmp_path):
     assert (out / layers.VMLINUZ).read_text() == "the image's"
 
 
-def test_a_kernel_in_boot_alone(root, tmp_path):
+def test_a_kernel_that_is_only_in_boot_is_found(root, tmp_path):
     (root / "usr/lib/modules/6.1").mkdir(parents=True)
     (root / "lib").symlink_to("usr/lib")
     (root / "boot").mkdir()

@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifes
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 
-def test_a_listing_of_the_store_that_is_damaged_counts_as_none(tmp_path):
+def test_a_damaged_listing_of_the_store_counts_as_missing(tmp_path):
     image, store = Sample("gpu-node", base=b"base"), Store(str(tmp_path / "store"))
     image.publish(store, tmp_path / "blobs")
     listing = image.manifest.layers[0].listing_sha256
@@ -21,7 +21,7 @@ def test_a_listing_of_the_store_that_is_damaged_counts_as_none(tmp_path):
     assert publish._current(store, image.digest) == (None, {})
 
 
-def test_an_image_that_cannot_be_read_counts_as_none(tmp_path):
+def test_an_unreadable_image_counts_as_missing(tmp_path):
     store = Store(str(tmp_path / "store"))
     assert publish._current(store, None) == (None, {})
     assert publish._current(store, "0" * 64) == (None, {})
@@ -33,7 +33,7 @@ def part(layer, *packages):
     return SimpleNamespace(entry=SimpleNamespace(name=layer), packages=rows)
 
 
-def test_each_package_has_the_layer_that_brought_its_version():
+def test_each_package_has_the_layer_that_installed_its_version():
     parts = [part("base", ("a", "1"), ("b", "1"), ("c", "1")), part("gpu", ("a", "1"), ("b", "2"))]
     assert publish._packages(parts) == (Package("a", "1", "amd64", "base"), Package("b", "2", "amd64", "gpu"))
     again = [*parts, part("top", ("a", "1"), ("b", "2"), ("c", "1"))]

@@ -55,7 +55,7 @@ def collection(tmp_path, monkeypatch):
     return folder
 
 
-def test_the_digest_changes_with_what_the_role_runs_and_with_nothing_else(collection):
+def test_the_digest_depends_only_on_files_that_the_role_may_run(collection):
     first = role_digest.content_digest("acme.site.gpu")
     assert re.fullmatch("[0-9a-f]{64}", first)
     changing = set()
@@ -68,7 +68,7 @@ def test_the_digest_changes_with_what_the_role_runs_and_with_nothing_else(collec
     assert changing == OF_THE_ROLE
 
 
-def test_what_is_no_part_of_a_role_is_left_out_and_rights_and_links_are_not(collection):
+def test_the_digest_excludes_unrelated_files_and_includes_modes_and_links(collection):
     role = collection / "roles/gpu"
     first = role_digest.content_digest("acme.site.gpu")
     for path in ("molecule/x.yml", "tasks/__pycache__/x", "files/x.pyc", ".git/x"):
@@ -83,7 +83,7 @@ def test_what_is_no_part_of_a_role_is_left_out_and_rights_and_links_are_not(coll
     assert len({first, program, linked, role_digest.content_digest("acme.site.gpu")}) == 4
 
 
-def test_a_role_of_the_roles_path_or_of_a_folder(collection, tmp_path):
+def test_roles_are_found_by_the_roles_path_or_by_their_folder(collection, tmp_path):
     for name, text in (("gpu", "- include_role: {name: base}\n"), ("base", "- debug:\n")):
         (tmp_path / "more" / name / "tasks").mkdir(parents=True)
         (tmp_path / "more" / name / "tasks/main.yml").write_text(text)
@@ -102,13 +102,13 @@ def test_a_role_of_the_roles_path_or_of_a_folder(collection, tmp_path):
         ("/nowhere/gpu", r" \(/.*/roles, /.*/more\)"),
     ],
 )
-def test_a_role_that_is_nowhere_is_told_with_where_it_was_looked_for(collection, name, where):
+def test_a_missing_role_is_refused_with_the_searched_paths(collection, name, where):
     what = f"^role {name}: Ansible does not find it{where}; install it on the build host"
     with pytest.raises(ImageError, match=what):
         role_digest.content_digest(name)
 
 
-def test_without_any_roles_path_that_is_said(collection, monkeypatch):
+def test_an_empty_roles_path_is_reported(collection, monkeypatch):
     monkeypatch.setattr(role_digest.ansible_paths, "roles", list)
     with pytest.raises(ImageError, match=r"\(its roles path is empty\)"):
         role_digest.content_digest("none")

@@ -78,7 +78,7 @@ def test_the_play_has_the_roles_in_order_with_values_that_are_not_templated_agai
     assert not Path(argv[-1]).exists()
 
 
-def test_the_play_sees_little_of_the_build_hosts_environment(root, monkeypatch):
+def test_the_play_gets_only_selected_environment_variables_of_the_build_host(root, monkeypatch):
     monkeypatch.setenv("ANSIBLE_LOG_PATH", "/var/log/site.log")
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
     _inventory, _play, (_argv, env) = applied(root, [Role("d")])
@@ -87,7 +87,7 @@ def test_the_play_sees_little_of_the_build_hosts_environment(root, monkeypatch):
     assert env["ANSIBLE_HOME"] == env["ANSIBLE_LOCAL_TEMP"]
 
 
-def test_without_roles_nothing_runs_and_without_python_nothing_can(root):
+def test_nothing_runs_without_roles_and_an_image_without_python_is_refused(root):
     assert applied(root, []) == []
     (root / "usr/bin/python3").unlink()
     with pytest.raises(ImageError) as refused:

@@ -34,7 +34,7 @@ def packed(tree, name) -> bytes:
     return (tree.parent / name).read_bytes()
 
 
-def test_the_same_tree_gives_the_same_bytes_whenever_it_was_written(tree):
+def test_the_same_tree_gives_the_same_bytes_with_other_file_times(tree):
     first = packed(tree, "one")
     os.utime(tree / "etc/motd", (EPOCH + 5_000, EPOCH + 5_000))
     assert packed(tree, "two") == first
@@ -42,14 +42,14 @@ def test_the_same_tree_gives_the_same_bytes_whenever_it_was_written(tree):
     assert packed(tree, "three") != first
 
 
-def test_a_packed_tree_is_what_it_was(tree):
+def test_a_packed_tree_is_unpacked_unchanged(tree):
     packed(tree, "one")
     subprocess.run(["unsquashfs", "-quiet", "-no-progress", "-dest", "out", "one"], cwd=tree.parent, check=True)
     assert (tree.parent / "out/etc/motd").read_bytes() == CONTENT
     assert (tree.parent / "out/etc/motd").stat().st_mtime == EPOCH
 
 
-def test_the_verity_tree_lies_behind_the_data_and_proves_them(tree):
+def test_the_verity_tree_follows_the_data_and_detects_changes(tree):
     data = packed(tree, "one")
     path = tree.parent / "one"
     verity = squashfs.append_verity(path, "ab" * 32, REAL)
@@ -71,7 +71,7 @@ def test_the_verity_tree_lies_behind_the_data_and_proves_them(tree):
     assert not verified()
 
 
-def test_a_veritysetup_that_tells_no_root_hash_is_told(tmp_path):
+def test_output_of_veritysetup_without_a_root_hash_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(
         ImageError, match="layer site: veritysetup printed no root hash: UUID: 1; install cryptsetup-bin"
@@ -79,7 +79,7 @@ def test_a_veritysetup_that_tells_no_root_hash_is_told(tmp_path):
         squashfs.append_verity(tmp_path / "file", "", Tools(answer=lambda argv: "UUID: 1\n"))
 
 
-def test_a_layer_is_mounted_or_unpacked_where_there_is_no_loop_device(tmp_path):
+def test_a_layer_is_mounted_or_unpacked_if_there_is_no_loop_device(tmp_path):
     path, told = tmp_path / "0123456789abcdef/layer.squashfs", []
     mount = ["mount", "-t", "squashfs", "-o", "loop,ro,nodev", str(path)]
     tools = Tools(progress=told.append)
@@ -93,7 +93,7 @@ def test_a_layer_is_mounted_or_unpacked_where_there_is_no_loop_device(tmp_path):
     assert (tmp_path / "two").is_dir()
 
 
-def test_layers_are_mounted_over_each_other(tmp_path):
+def test_layers_are_mounted_as_an_overlay(tmp_path):
     high, low, upper, at, work = (tmp_path / name for name in ("high", "low", "upper", "at", "work"))
     tools = Tools()
     squashfs.mount_overlay([low], None, at, work, tools)
@@ -111,7 +111,7 @@ def test_layers_are_mounted_over_each_other(tmp_path):
     assert work.is_dir()
 
 
-def test_a_file_system_without_overlays_is_told(tmp_path):
+def test_a_file_system_without_support_for_overlayfs_is_refused(tmp_path):
     at = tmp_path / "at"
     tools = Tools(answer=lambda argv: (32, "wrong fs type\n"))
     with pytest.raises(ImageError) as refused:

@@ -53,7 +53,7 @@ def refused(root, answer=lambda argv: "", **own) -> str:
         (User("ops", ("sudo",)), ["usermod", "--shell", "/bin/bash", "--append", "--groups", "sudo", "ops"]),
     ],
 )
-def test_a_user_is_made_or_changed(root, user, command):
+def test_a_user_is_created_or_changed(root, user, command):
     tools = Tools()
     tree_contents.apply(root, replace(SITE, users=(user,)), tools)
     assert tools.ran == [confined(root, ["chroot", str(root), *command])]
@@ -70,11 +70,11 @@ def test_a_user_is_made_or_changed(root, user, command):
         ("\n", "it gave no reason; add passwd to its packages"),
     ],
 )
-def test_a_user_that_cannot_be_made_is_told_with_the_tools_own_words(root, output, said):
+def test_a_user_that_cannot_be_created_is_refused_with_the_message_of_the_tool(root, output, said):
     assert refused(root, lambda argv: (6, output), users=(User("new"),)).startswith(f"layer site: user new: {said}")
 
 
-def test_keys_of_a_user_whose_home_is_not_made_yet(root):
+def test_authorized_keys_are_written_before_the_home_folder_exists(root):
     tree_contents.apply(root, replace(SITE, users=(User("ops", authorized_keys=KEYS),)), Tools())
     keys = root / "home/ops/.ssh/authorized_keys"
     assert keys.read_text() == f"{KEYS[0]}\n{KEYS[1]}\n"
@@ -82,7 +82,7 @@ def test_keys_of_a_user_whose_home_is_not_made_yet(root):
     assert {(path.stat().st_uid, path.stat().st_gid) for path in (keys, keys.parent)} == {(os.getuid(), os.getgid())}
 
 
-def test_keys_leave_a_folder_as_it_is(root):
+def test_writing_authorized_keys_keeps_the_mode_of_an_existing_folder(root):
     folder = root / "home/ops/.ssh"
     folder.mkdir(parents=True)
     folder.chmod(0o750)
@@ -106,7 +106,7 @@ def test_a_file_has_its_content_mode_and_owner(root, tmp_path, own):
     assert {(path.stat().st_uid, path.stat().st_gid) for path in (one, two)} == {(os.getuid(), os.getgid())}
 
 
-def test_a_file_replaces_a_link_and_not_what_it_leads_to(root):
+def test_a_file_replaces_a_link_and_not_the_target_of_the_link(root):
     (root / "etc/other").write_text("other")
     (root / "etc/one").symlink_to("other")
     tree_contents.apply(root, replace(SITE, files=(File("/etc/one", content="one", **OWN),)), Tools())
@@ -114,7 +114,7 @@ def test_a_file_replaces_a_link_and_not_what_it_leads_to(root):
     assert ((root / "etc/one").read_text(), (root / "etc/other").read_text()) == ("one", "other")
 
 
-def test_a_file_that_cannot_be_put_there_is_told(root):
+def test_a_file_that_cannot_be_written_is_refused(root):
     (root / "etc/folder").mkdir()
     told = "layer site: file /etc/folder: is a directory in the image; give the path of a file"
     assert refused(root, files=(File("/etc/folder", content="", **OWN),)) == told
@@ -126,7 +126,7 @@ def test_a_file_that_cannot_be_put_there_is_told(root):
     assert refused(root, files=(File("/a", content="", owner="ops", group="wheel"),)) == told
 
 
-def test_a_link_to_a_folder_is_replaced_as_a_link_to_a_file_is(root):
+def test_a_file_replaces_a_link_to_a_folder(root):
     (root / "etc/one").symlink_to("/etc")
     tree_contents.apply(root, replace(SITE, files=(File("/etc/one", content="one", **OWN),)), Tools())
     assert (root / "etc/one").read_text() == "one"
@@ -148,7 +148,7 @@ def test_services_are_enabled_then_disabled_then_masked(root):
 
 
 @pytest.mark.parametrize(("output", "said"), [("Failed:\nno unit\n", "Failed: / no unit"), ("", "it gave no reason")])
-def test_a_service_that_cannot_be_enabled_is_told_with_systemctls_own_words(root, output, said):
+def test_a_service_that_cannot_be_enabled_is_refused_with_systemctls_message(root, output, said):
     services = Services(enabled=("a.service", "b.service"))
     assert refused(root, lambda argv: (1, output), services=services) == (
         f"layer site: systemctl enable a.service b.service: {said}; "

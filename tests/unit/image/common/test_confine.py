@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and mounts
 
 
 @pytest.mark.parametrize("above", ["/run/..", "../run/.."])
-def test_name_servers_are_written_within_the_image_only(tmp_path, above):
+def test_name_servers_are_written_only_within_the_image(tmp_path, above):
     host = tmp_path / "host"
     host.write_text("the build host's")
     root = tmp_path / "root"
@@ -26,7 +26,7 @@ def test_name_servers_are_written_within_the_image_only(tmp_path, above):
     assert host.read_text() == "the build host's"
 
 
-def test_name_servers_are_there_by_the_links_that_distributions_have(tmp_path):
+def test_name_servers_are_available_through_the_links_of_distributions(tmp_path):
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/resolv.conf").symlink_to("../run/systemd/resolve/stub-resolv.conf")
     command = ["cat", f"{tmp_path}/run/systemd/resolve/stub-resolv.conf"]

@@ -13,17 +13,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_what_json_has_no_number_for_is_refused(number):
+def test_numbers_that_json_cannot_represent_are_refused(number):
     with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
         files.canonical_json({"size": number})
 
 
-def test_canonical_json_is_the_same_whatever_the_order():
+def test_canonical_json_does_not_depend_on_the_order_of_keys():
     assert files.canonical_json({"b": 1, "a": ["é"]}) == b'{\n  "a": [\n    "\\u00e9"\n  ],\n  "b": 1\n}\n'
     assert files.canonical_json({"a": ["é"], "b": 1}) == files.canonical_json({"b": 1, "a": ["é"]})
 
 
-def test_a_file_is_on_the_disk_before_its_name_is_and_the_name_before_it_returns(tmp_path, disk_calls):
+def test_a_file_is_synced_before_it_is_renamed_and_its_folder_afterwards(tmp_path, disk_calls):
     """Otherwise a power loss can leave an empty file under the new name (fsync(2), rename(2))."""
     path, temporary = str(tmp_path / "stable.ipxe"), str(tmp_path / ".stable.ipxe.new")
     files.write_atomic(path, b"new")
@@ -36,7 +36,7 @@ def test_a_file_is_on_the_disk_before_its_name_is_and_the_name_before_it_returns
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o644
 
 
-def test_a_file_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "stable.ipxe"
     path.write_bytes(b"old")
 

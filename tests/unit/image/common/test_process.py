@@ -18,12 +18,12 @@ def test_output_is_shown_line_by_line_and_returned_with_the_status():
     assert (done.returncode, done.stdout, lines) == (3, "one\ntwo\n", ["one", "two"])
 
 
-def test_a_program_that_is_not_there_is_named():
+def test_a_missing_program_is_named():
     with pytest.raises(ImageError, match="no-such-tool: it is not installed on the build host"):
         process.run(["/usr/bin/no-such-tool"])
 
 
-def test_a_fault_ends_the_command_and_all_that_it_started(monkeypatch):
+def test_a_fault_ends_the_command_and_its_child_processes(monkeypatch):
     """The children of the command have the pipe open, too, and would keep it open for a minute."""
     monkeypatch.setattr(process, "CHECK_S", 0.01)
     answers = iter([None, None, SLOW])
@@ -32,6 +32,6 @@ def test_a_fault_ends_the_command_and_all_that_it_started(monkeypatch):
     assert error.value is SLOW
 
 
-def test_a_command_that_ends_before_a_fault_is_as_without(monkeypatch):
+def test_a_command_that_ends_before_the_check_for_faults_succeeds(monkeypatch):
     monkeypatch.setattr(process, "CHECK_S", 30)
     assert process.run(["echo", "done"], fault=lambda: SLOW).stdout == "done\n"

@@ -38,14 +38,14 @@ def layer(*archives: Archive, parent: str | None = None) -> Layer:
     return Layer("base", parent, "debian", "bookworm", "amd64", archives, ("bash",))
 
 
-def test_releases_are_told_by_their_digest():
+def test_releases_are_identified_by_their_digests():
     assert debian.release_digests(layer(MAIN, FLAT), fetch) == {
         "http://a/debian bookworm": hashlib.sha256(RELEASE).hexdigest(),
         "http://b/flat ./": hashlib.sha256(OLDER).hexdigest(),
     }
 
 
-def test_another_release_than_the_pinned_one_is_refused():
+def test_a_release_that_differs_from_the_pinned_digest_is_refused():
     pinned = Archive("http://a/debian", ("bookworm",), ("main",), release_sha256={"bookworm": "0" * 64})
     with pytest.raises(ImageError, match=r"0{64} is pinned"):
         debian.release_digests(layer(pinned), fetch)
@@ -56,7 +56,7 @@ def test_an_archive_without_release_is_refused_with_its_address():
         debian.release_digests(layer(Archive("http://c/debian", ("sid",), ("main",))), fetch)
 
 
-def test_the_newest_release_is_the_images_day():
+def test_the_date_of_the_image_is_that_of_the_newest_release():
     assert debian.source_date_epoch(layer(FLAT, MAIN), fetch) == 1_783_764_997
     assert debian.source_date_epoch(layer(FLAT), fetch) == 1_783_764_997 - 86400
 
@@ -77,7 +77,7 @@ DIGESTS = {"http://a/debian bookworm": hashlib.sha256(RELEASE).hexdigest()}
 SOURCE = "deb [signed-by=/keys.gpg] http://a/debian bookworm main"
 
 
-def test_the_lowest_layer_is_made_by_mmdebstrap(root):
+def test_the_lowest_layer_is_created_with_mmdebstrap(root):
     tools = Tools()
     debian.install(root, layer(MAIN), tools, DIGESTS)
     (command,) = tools.ran
@@ -93,7 +93,7 @@ def test_the_lowest_layer_is_made_by_mmdebstrap(root):
     assert (root / "etc/resolv.conf").is_symlink()
 
 
-def test_a_layer_above_uses_apt_with_its_own_archives_added(root):
+def test_a_higher_layer_uses_apt_with_its_additional_archives(root):
     (root / "etc/apt/sources.list").write_text(f"{SOURCE}\n")
     extra = Archive("http://b/flat", ("./",), release_sha256={"./": hashlib.sha256(OLDER).hexdigest()})
     digests = {**DIGESTS, "http://b/flat ./": hashlib.sha256(OLDER).hexdigest()}
@@ -117,7 +117,7 @@ def test_a_layer_above_uses_apt_with_its_own_archives_added(root):
     assert (root / "etc/apt/sources.list.d/base.list").read_text() == added + "# kept\n"
 
 
-def test_a_layer_above_without_packages_only_gets_its_archives(root):
+def test_a_higher_layer_without_packages_gets_only_its_archives(root):
     tools = Tools()
     debian.install(root, replace(layer(MAIN, parent="below"), packages=()), tools, DIGESTS)
     assert tools.ran == []
@@ -125,7 +125,7 @@ def test_a_layer_above_without_packages_only_gets_its_archives(root):
 
 
 @pytest.mark.parametrize("parent", [None, "below"])
-def test_an_archive_that_changed_meanwhile_is_refused(root, parent):
+def test_an_archive_that_changed_during_the_build_is_refused(root, parent):
     (root / "var/lib/apt/lists/a_debian_InRelease").write_bytes(OLDER)
     with pytest.raises(ImageError, match=r"^archive http://a/debian bookworm: was changed while layer base was built"):
         debian.install(root, layer(MAIN, parent=parent), Tools(), DIGESTS)
@@ -133,13 +133,13 @@ def test_an_archive_that_changed_meanwhile_is_refused(root, parent):
 
 
 @pytest.mark.parametrize("parent", [None, "below"])
-def test_a_package_that_no_archive_has_is_told(root, parent):
+def test_a_package_that_no_archive_has_is_refused(root, parent):
     tools = Tools(answer=lambda argv: (100, "E: Unable to locate package bash\n"))
     with pytest.raises(ImageError, match=r"^layer base: Unable to locate package bash; correct the name"):
         debian.install(root, layer(MAIN, parent=parent), tools, DIGESTS)
 
 
-def test_installed_packages_are_told_by_name_and_architecture(root):
+def test_installed_packages_are_listed_by_name_and_architecture(root):
     said = (
         "installed zlib1g 1.2 amd64\nconfig-files old 1 amd64\ninstalled libc6 2.36 i386\ninstalled libc6 2.36 amd64\n"
     )
@@ -152,7 +152,7 @@ def test_installed_packages_are_told_by_name_and_architecture(root):
     assert tools.ran[0][:3] == ["dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show"]
 
 
-def test_what_apt_leaves_is_removed(root):
+def test_leftovers_of_apt_are_removed(root):
     for path in ("var/lib/dpkg/status", "var/lib/dpkg/status-old", "etc/apt/apt.conf.d/99mmdebstrap"):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).touch()
@@ -162,7 +162,7 @@ def test_what_apt_leaves_is_removed(root):
     assert not (root / "etc/apt/apt.conf.d/99mmdebstrap").exists()
 
 
-def test_the_first_stages_packages_are_unpacked_with_lists_of_their_own(root):
+def test_packages_of_the_first_stage_are_unpacked_with_separate_lists(root):
     tools = Tools()
     assert debian.first_stage_tree(root, layer(MAIN), DIGESTS, tools) == root
     (command,) = tools.ran
@@ -180,14 +180,14 @@ def test_a_release_without_date_is_refused():
         debian.source_date_epoch(layer(MAIN), lambda url: b"Origin: x\n")
 
 
-def test_lists_of_other_releases_lie_elsewhere():
+def test_lists_of_different_releases_are_cached_separately():
     one = layer(MAIN)
     first, second = (debian.caches(one, {"http://a/debian bookworm": digest}) for digest in ("0" * 64, "1" * 64))
     assert first["var/cache/apt/archives"] == second["var/cache/apt/archives"]
     assert first["var/lib/apt/lists"] != second["var/lib/apt/lists"]
 
 
-def test_sources_trust_a_keyring_or_a_pin_and_nothing_else():
+def test_sources_trust_only_a_keyring_or_a_pinned_digest():
     unproven = Archive("http://c/debian", ("sid",), ("main", "contrib"))
     lines = debian._sources((MAIN, FLAT, unproven))
     assert lines == [
@@ -215,7 +215,7 @@ def test_sources_trust_a_keyring_or_a_pin_and_nothing_else():
         ("dpkg: error: No space left on device\nE: Sub-process returned\n", "layer base: no space is left"),
     ],
 )
-def test_apt_is_quoted_and_its_wrapper_is_not(output, said):
+def test_errors_contain_the_message_of_apt_and_not_of_mmdebstrap(output, said):
     error = debian._explained(layer(MAIN), ToolError("layer base", ["mmdebstrap"], output))
     assert str(error).startswith(said)
     assert "mmdebstrap failed" not in str(error)

@@ -37,7 +37,7 @@ def apt(tmp_path):
     return Apt(tmp_path)
 
 
-def test_a_file_that_drips_is_given_up_with_its_name_and_rate(apt):
+def test_a_slow_download_is_refused_with_its_name_and_rate(apt):
     assert apt.passes(WINDOW_S, 1000) is None  # the download began in this window
     assert apt.passes(WINDOW_S / 2, 600) is None
     error = apt.passes(WINDOW_S / 2, 600)
@@ -47,23 +47,23 @@ def test_a_file_that_drips_is_given_up_with_its_name_and_rate(apt):
     )
 
 
-def test_a_file_of_the_least_rate_is_received(apt):
+def test_a_download_at_the_minimum_rate_is_accepted(apt):
     for _second in range(3):
         assert apt.passes(WINDOW_S, LEAST_BYTES_PER_S * WINDOW_S) is None
 
 
-def test_a_file_that_does_not_grow_is_left_to_apt(apt):
+def test_a_file_that_does_not_grow_is_ignored(apt):
     """The file is left over from another run, or waits to be verified, or apt's own timeout ends its download."""
     for _second in range(3):
         assert apt.passes(WINDOW_S) is None
 
 
-def test_small_files_after_each_other_are_received(apt):
+def test_consecutive_downloads_of_small_files_are_accepted(apt):
     for number in range(3):
         assert apt.passes(WINDOW_S, 10, f"{number}.deb") is None
         (apt.partial / f"{number}.deb").rename(apt.partial.parent / f"{number}.deb")
 
 
-def test_a_folder_that_is_not_there_yet_has_no_downloads(tmp_path):
+def test_a_missing_folder_has_no_downloads(tmp_path):
     now = iter([0.0, 2.0 * WINDOW_S])
     assert Downloads("layer base", [tmp_path / "none"], lambda: next(now))() is None

@@ -25,7 +25,7 @@ def test_each_distribution_has_its_family():
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__.rpartition(".")[2])
-def test_a_family_has_all_that_the_contract_names(family):
+def test_a_family_has_all_names_of_the_contract(family):
     assert len(CONTRACT) >= 16
     assert [name for name in CONTRACT if not hasattr(family, name)] == []
     assert all(isinstance(getattr(family, name), tuple) for name in ("ARCHITECTURES", "BUILD_PACKAGES", "TOOLS"))
@@ -36,7 +36,7 @@ def test_all_families_take_the_same_arguments(name):
     assert len({str(inspect.signature(getattr(family, name))) for family in FAMILIES}) == 1
 
 
-def test_no_other_file_names_a_family():
+def test_only_the_registry_imports_the_families():
     """The builder uses the registry, so a new family changes only files in the directory of the families."""
     named = set()
     for path in (ROOT / "plugins").rglob("*.py"):
@@ -49,7 +49,7 @@ def test_no_other_file_names_a_family():
     assert named == set()
 
 
-def test_a_new_distribution_of_a_known_family_is_one_row(monkeypatch):
+def test_a_new_distribution_of_a_known_family_needs_only_one_row(monkeypatch):
     monkeypatch.setattr(registry, "DISTRIBUTIONS", {**registry.DISTRIBUTIONS, "alma": rpm})
     monkeypatch.setattr(
         "ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec.DISTRIBUTIONS",

@@ -63,7 +63,7 @@ def refused(root, layer=BASE, **dnf) -> str:
     return str(error.value)
 
 
-def test_packages_are_installed_from_the_layers_archives_alone(tmp_path, monkeypatch):
+def test_packages_are_installed_only_from_the_archives_of_the_layer(tmp_path, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://proxy")
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "7")
     monkeypatch.setenv("SECRET", "x")
@@ -101,19 +101,19 @@ def test_packages_are_installed_from_the_layers_archives_alone(tmp_path, monkeyp
         ("x", "/var/lib/rpm"),
     ],
 )
-def test_the_database_lies_where_the_release_has_it(tmp_path, suite, place):
+def test_the_database_has_the_path_of_the_release(tmp_path, suite, place):
     dnf = Dnf(tmp_path)
     rpm.install(tmp_path, replace(BASE, suite=suite), Tools(answer=dnf), DIGESTS)
     assert dnf.macros == f"%_dbpath {place}\n"
 
 
-def test_a_layer_without_packages_asks_dnf_for_nothing(tmp_path):
+def test_dnf_does_not_run_for_a_layer_without_packages(tmp_path):
     tools = Tools()
     rpm.install(tmp_path, replace(BASE, packages=()), tools, {})
     assert tools.ran == []
 
 
-def test_metadata_that_changed_meanwhile_is_refused(tmp_path):
+def test_metadata_that_changed_during_the_build_is_refused(tmp_path):
     assert refused(tmp_path, fetched=(LIST, b"other")) == (
         "layer base: http://b/extra/repodata/repomd.xml was changed during the build: dnf did not get the one with "
         f"sha256 {REPOMD}; run again; if the archive changes often, use a snapshot"
@@ -166,7 +166,7 @@ def test_an_archive_that_cannot_be_read_is_named(tmp_path, output, said):
         ("x\nError: conflict\n", "dnf failed: Error: conflict; correct the packages or the archives"),
     ],
 )
-def test_packages_that_cannot_be_installed_are_told(tmp_path, output, said):
+def test_packages_that_cannot_be_installed_are_refused(tmp_path, output, said):
     assert refused(tmp_path, install=(1, output)).startswith(f"layer base: {said}")
 
 
@@ -187,13 +187,13 @@ def test_packages_are_read_from_a_copy_of_the_database(tmp_path, database):
     assert rpm.packages(tmp_path, Tools()) == []
 
 
-def test_a_database_that_rpm_cannot_read_is_told(tmp_path, database):
+def test_a_database_that_rpm_cannot_read_is_refused(tmp_path, database):
     with pytest.raises(ImageError) as error:
         rpm.packages(tmp_path / "root", Tools(answer=lambda argv: (1, "x\nerror: cannot open\n")))
     assert str(error.value) == f"{database}: rpm cannot read it: error: cannot open; build the layer again"
 
 
-def test_what_dnf_and_rpm_leave_is_removed_and_no_data_with_it(tmp_path, database):
+def test_leftovers_of_dnf_and_rpm_are_removed_without_loss_of_data(tmp_path, database):
     (database / "rpmdb.sqlite").unlink()
     connection = sqlite3.connect(database / "rpmdb.sqlite")
     connection.execute("PRAGMA journal_mode=WAL")
@@ -220,7 +220,7 @@ def test_what_dnf_and_rpm_leave_is_removed_and_no_data_with_it(tmp_path, databas
     connection.close()
 
 
-def test_another_metadata_than_the_pinned_one_is_refused():
+def test_metadata_that_differs_from_the_pinned_digest_is_refused():
     with pytest.raises(
         ImageError, match=rf"^layer base: http://b/extra/repodata/repomd.xml has .*, but {REPOMD} is pinned"
     ):
@@ -230,7 +230,7 @@ def test_another_metadata_than_the_pinned_one_is_refused():
     }
 
 
-def test_the_newest_list_is_the_images_day():
+def test_the_date_of_the_image_is_that_of_the_newest_metadata():
     lists = {
         "http://a/9/repodata/repomd.xml": b"<timestamp>5</timestamp><timestamp> 9.75 </timestamp>",
         "http://b/extra/repodata/repomd.xml": b"<timestamp>7</timestamp>",
@@ -240,7 +240,7 @@ def test_the_newest_list_is_the_images_day():
         rpm.source_date_epoch(BASE, lambda url: b"")
 
 
-def test_a_url_without_repository_is_told():
+def test_a_url_without_a_repository_is_refused():
     def fetch(url):
         raise FileNotFoundError(url)
 
@@ -248,7 +248,7 @@ def test_a_url_without_repository_is_told():
         rpm.release_digests(BASE, fetch)
 
 
-def test_metadata_of_other_archives_lie_elsewhere():
+def test_metadata_of_different_archives_are_cached_separately():
     first, second = (rpm.caches(BASE, {"http://a/9": digest}) for digest in ("0", "1"))
     assert first != second
     assert list(first) == ["var/cache/dnf"]
@@ -260,7 +260,7 @@ def releases(keyring) -> dict[str, str]:
     return rpm.release_digests(layer, lambda url: LIST)
 
 
-def test_keys_that_go_into_rpms_database_are_told_by_their_digest(tmp_path):
+def test_the_release_digests_include_the_keyring(tmp_path):
     (tmp_path / "key").write_text("a key")
     assert releases(tmp_path / "key") == {
         "http://a/9/repodata/repomd.xml": hashlib.sha256(LIST).hexdigest(),
@@ -268,6 +268,6 @@ def test_keys_that_go_into_rpms_database_are_told_by_their_digest(tmp_path):
     }
 
 
-def test_a_keyring_that_is_not_there_is_known_before_anything_is_built(tmp_path):
+def test_a_missing_keyring_is_refused(tmp_path):
     with pytest.raises(ImageError, match=r"^layer base: cannot read keyring .*/key for http://a/9: No such file"):
         releases(tmp_path / "key")

@@ -37,7 +37,7 @@ def unpacked(data: bytes, folder: Path) -> Path:
 
 @pytest.mark.skipif(not shutil.which("readelf"), reason="no readelf to compare with")
 @needs_tools
-def test_the_digest_of_the_programs_is_of_their_libraries_too(tmp_path):
+def test_the_digest_of_the_programs_includes_their_libraries(tmp_path):
     for entry in userland.entries(Path("/")):
         place = tmp_path / ("usr/bin/dmsetup" if entry.path == "sbin/dmsetup" else entry.path)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def test_the_digest_of_the_programs_is_of_their_libraries_too(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", PACK)
-def test_modules_are_those_needed_unpacked_with_their_tables(tmp_path, suffix):
+def test_only_needed_modules_are_included_uncompressed_with_their_tables(tmp_path, suffix):
     entries = {entry.path: entry.data for entry in kernel_modules.entries(kernel(tmp_path, suffix), VERSION)}
     folder = f"lib/modules/{VERSION}"
     modules = {path.rpartition("/")[2] for path in entries if path.endswith(".ko")}
@@ -82,7 +82,7 @@ def test_a_damaged_or_missing_module_is_refused(tmp_path, suffix):
         kernel_modules.entries(root, VERSION)
 
 
-def test_a_kernel_that_cannot_do_it_is_refused(tmp_path):
+def test_a_kernel_without_the_needed_modules_is_refused(tmp_path):
     with pytest.raises(ImageError, match=r"kernel 9: has no directory in .*; give the version"):
         kernel_modules.entries(tmp_path, "9")
     for number, (drop, why) in enumerate(
@@ -100,7 +100,7 @@ def test_a_kernel_that_cannot_do_it_is_refused(tmp_path):
 
 
 @needs_tools
-def test_programs_run_with_what_was_taken_along(tmp_path):
+def test_programs_run_with_the_included_libraries(tmp_path):
     there = unpacked(cpio.archive(userland.entries(Path("/")), 0), tmp_path / "out")
     loader = next(there.glob("lib64/ld-linux*"), None) or next(there.glob("lib/ld-linux*"))
     folders = {str(path.parent) for path in there.rglob("lib*.so*")}
@@ -147,7 +147,7 @@ def test_links_are_followed_within_the_tree(tmp_path):
 @pytest.mark.parametrize(
     ("config", "magic"), [("CONFIG_RD_ZSTD=y\n", b"\x28\xb5\x2f\xfd"), ("CONFIG_X=y\n", b"\x1f\x8b")]
 )
-def test_the_first_stage_is_the_same_bytes_each_time(tmp_path, config, magic):
+def test_the_first_stage_is_reproducible(tmp_path, config, magic):
     root = kernel(tmp_path, config=config)
     built = []
     for name in ("one", "two"):
@@ -172,7 +172,7 @@ def test_the_first_stage_is_the_same_bytes_each_time(tmp_path, config, magic):
 
 
 @needs_tools
-def test_minisign_takes_the_key_that_the_first_stage_carries(tmp_path):
+def test_minisign_accepts_the_public_key_in_the_first_stage(tmp_path):
     public, secret, message = (tmp_path / name for name in ("image.pub", "image.key", "message"))
     command = ["minisign", "-G", "-W", "-p", public, "-s", secret]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -185,7 +185,7 @@ def test_minisign_takes_the_key_that_the_first_stage_carries(tmp_path):
     subprocess.run(["minisign", "-V", "-q", "-p", there / "etc/sailloft/image.pub", "-m", message], check=True)
 
 
-def test_a_key_that_is_none_is_refused(tmp_path):
+def test_an_invalid_public_key_is_refused(tmp_path):
     for text in ("", "untrusted comment: x\n", "ssh-ed25519 AAAA", f"{PUBLIC_KEY}\n"):
         with pytest.raises(ImageError, match="public key: not a minisign public key"):
             initramfs.build(tmp_path, VERSION, Path("/"), text, "", 0, tmp_path / "out")

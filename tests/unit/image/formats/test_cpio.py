@@ -52,7 +52,7 @@ def records(data: bytes) -> dict[str, dict[str, int]]:
     return found
 
 
-def test_what_the_headers_say():
+def test_the_headers_contain_the_properties_of_the_entries():
     data = cpio.archive(ENTRIES, epoch=1700000000)
     found = records(data)
     names = ["bin", "bin/sh", "dev", "dev/console", "etc", "etc/name", "init", "TRAILER!!!"]
@@ -69,13 +69,13 @@ def test_what_the_headers_say():
     assert {(entry["owner"], entry["group"], entry["sum"]) for entry in found.values()} == {(0, 0, 0)}
 
 
-def test_the_archive_is_of_whole_blocks_and_the_same_each_time():
+def test_the_archive_is_padded_to_blocks_and_reproducible():
     data = cpio.archive(ENTRIES, epoch=1)
     assert len(data) == 1024  # eight records of 116 to 132 bytes
     assert cpio.archive(reversed(ENTRIES), epoch=1) == data
 
 
-def test_busybox_unpacks_it(tmp_path):
+def test_busybox_unpacks_the_archive(tmp_path):
     entries = [
         cpio.file("a/b/long", b"x" * 1001, executable=True),
         cpio.file("a/empty", b""),
@@ -96,6 +96,6 @@ def test_busybox_unpacks_it(tmp_path):
     }
 
 
-def test_a_path_twice_is_refused():
+def test_a_duplicate_path_is_refused():
     with pytest.raises(ValueError, match="init occurs twice"):
         cpio.archive([*ENTRIES, cpio.folder("init")], epoch=1)

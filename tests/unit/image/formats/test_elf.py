@@ -21,14 +21,14 @@ FILES = [Path("/bin/ls"), Path("/bin/bash"), Path("/usr/bin/busybox"), Path(sys.
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_the_needs_are_those_that_readelf_shows(path):
+def test_loader_and_libraries_are_those_that_readelf_shows(path):
     said = subprocess.run(["readelf", "-ld", "-W", path], capture_output=True, text=True, check=True).stdout
     loader = re.search(r"program interpreter: (\S+)\]", said)
     libraries = tuple(re.findall(r"\(NEEDED\)\s+Shared library: \[(\S+)\]", said))
     assert elf.needs(path.read_bytes()) == elf.Needs(loader[1] if loader else "", libraries)
 
 
-def test_names_are_found_where_the_segment_is_in_the_file():
+def test_names_are_read_at_the_file_offset_of_the_segment():
     """A segment's address can differ from its offset in the file, as in large programs."""
     header = b"\x7fELF\x02\x01".ljust(0x20, b"\0") + struct.pack("<Q", 0x40) + bytes(14) + struct.pack("<HH", 56, 2)
     load = struct.pack("<IIQQQQ", elf.PT_LOAD, 4, 0x100, 0x1300, 0x1300, 0x100).ljust(56, b"\0")
@@ -39,21 +39,21 @@ def test_names_are_found_where_the_segment_is_in_the_file():
     assert elf.needs(data) == elf.Needs("", ("libc.so.6",))
 
 
-def test_a_static_program_needs_nothing():
+def test_a_static_program_needs_no_loader_and_no_libraries():
     assert elf.needs(Path("/usr/bin/busybox").read_bytes()) == elf.Needs("", ())
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"#!/bin/sh\n", b"\x7fELF\x01\x01" + bytes(100), b"\x7fELF\x02\x02" + bytes(100)]
 )
-def test_what_is_no_such_file(data):
+def test_data_that_is_not_a_64_bit_little_endian_elf_file_is_refused(data):
     """Scripts, 32-bit programs and big-endian programs are refused."""
     with pytest.raises(ValueError, match="not a 64-bit little-endian ELF file"):
         elf.needs(data)
 
 
 @pytest.mark.parametrize("length", [6, 0x30, 0x39, 100, 300, 2000, 100000])
-def test_a_file_that_is_cut_short(length):
+def test_a_truncated_file_is_refused(length):
     """A file that ends in its headers, or in the data that they refer to, is not read as one without libraries."""
     data = Path("/bin/ls").read_bytes()
     with pytest.raises(ValueError, match="the file is truncated"):

@@ -42,11 +42,11 @@ TOOL = "0100000200300000003000000000000000000000"
         ("no", "no"),
     ],
 )
-def test_capabilities_are_told_as_getcap_tells_them(value, said):
+def test_capabilities_are_shown_in_the_format_of_getcap(value, said):
     assert file_capabilities.text(value) == said
 
 
-def test_a_change_of_capabilities_alone_is_in_the_diff():
+def test_a_change_of_only_the_capabilities_is_in_the_diff():
     sample = Sample("node", base=b"base")
     file = {"type": "file", "mode": "0755", "owner": 0, "group": 0, "size_bytes": 1, "sha256": "0" * 64}
     before, after = {"/bin/ping": file}, {"/bin/ping": {**file, "capabilities": PING}}
@@ -58,7 +58,7 @@ def test_a_change_of_capabilities_alone_is_in_the_diff():
     os.geteuid() != 0 or not all(shutil.which(tool) for tool in ("mksquashfs", "unsquashfs")),
     reason="only root may give capabilities; needs squashfs-tools (bindep.txt)",
 )
-def test_a_layer_keeps_and_lists_them(tmp_path):
+def test_a_layer_keeps_and_lists_capabilities(tmp_path):
     tree, parent = tmp_path / "tree", tmp_path / "parent"
     for folder in (tree, parent):
         folder.mkdir()

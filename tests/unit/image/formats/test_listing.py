@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import listing
 
 
-def test_every_kind_of_file_with_its_properties(tmp_path):
+def test_every_type_of_file_is_listed_with_its_properties(tmp_path):
     folder = tmp_path / "etc/deep"
     folder.mkdir(parents=True)
     folder.chmod(0o2750)
@@ -47,7 +47,7 @@ def test_every_kind_of_file_with_its_properties(tmp_path):
         (stat.S_IFREG, 0, False),
     ],
 )
-def test_only_overlayfs_own_device_removes_a_file(kind, device, whiteout):
+def test_only_the_whiteout_device_of_overlayfs_removes_a_file(kind, device, whiteout):
     status = SimpleNamespace(st_mode=kind | 0o600, st_rdev=device, st_uid=1, st_gid=2, st_size=0)
     assert listing.is_whiteout(status) == whiteout
     if kind != stat.S_IFREG:

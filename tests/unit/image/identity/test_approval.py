@@ -78,7 +78,7 @@ def version(certificate):
     return body[4] + 1 if body[0] == 0xA0 else 1
 
 
-def test_a_certificate_of_x509_v3_is_of_its_key_and_of_no_other(tpms):
+def test_an_x509_v3_certificate_matches_only_its_key(tpms):
     ek, certificate = tpms["bm01"]
     assert version(certificate) == 3
     assert identity.certificate_of(certificate + b"\xff" * 9) == certificate
@@ -86,13 +86,13 @@ def test_a_certificate_of_x509_v3_is_of_its_key_and_of_no_other(tpms):
     assert identity.certificate_is_of(certificate, tpms["laptop"][0]) is False
 
 
-def test_a_certificate_of_x509_v1_is_of_its_key_too(maker):
+def test_an_x509_v1_certificate_matches_its_key(maker):
     ek, certificate = maker.tpm("old", "")
     assert version(certificate) == 1
     assert identity.certificate_is_of(certificate, ek) is True
 
 
-def test_a_certificate_verifies_against_its_makers_chain_alone(maker, tpms, tmp_path):
+def test_a_certificate_verifies_only_against_the_chain_of_its_manufacturer(maker, tpms, tmp_path):
     _ek, certificate = tpms["bm01"]
     assert tools.verify(certificate, maker.authorities) == ""
     other = Maker(tmp_path / "other")
@@ -104,7 +104,7 @@ def test_a_certificate_verifies_against_its_makers_chain_alone(maker, tpms, tmp_
     assert tools.verify(b"\x30\x03abc", maker.authorities) != ""
 
 
-def test_the_systems_own_authorities_certify_no_tpm(maker, tpms, tmp_path, monkeypatch):
+def test_the_certificate_authorities_of_the_system_are_not_trusted(maker, tpms, tmp_path, monkeypatch):
     """openssl searches the system's directories of certificates unless its options prevent that."""
     other = Maker(tmp_path / "other")
     subprocess.run(["openssl", "rehash", str(maker.folder)], check=True, capture_output=True)
@@ -147,7 +147,7 @@ def test_an_unknown_tpm_is_pending(tpms):
     )
 
 
-def test_what_approves_a_tpm(tpms):
+def test_a_tpm_is_approved_by_fingerprint_enrolled_key_or_certificate(tpms):
     ek, certificate = tpms["bm01"]
     other = tpms["laptop"][0]
     fingerprint = identity.ek_digest(ek)
@@ -160,7 +160,7 @@ def test_what_approves_a_tpm(tpms):
         assert approval.decide("bm01", ek, *given) == Approval(True, fingerprint, why)
 
 
-def test_another_key_than_the_enrolled_one_is_refused_even_with_a_certificate(tpms):
+def test_a_key_other_than_the_enrolled_one_is_refused_even_with_a_certificate(tpms):
     """A laptop with the node's MAC address may also have a TPM with a valid certificate."""
     ek, certificate = tpms["laptop"]
     with pytest.raises(ImageError) as caught:
@@ -178,14 +178,14 @@ def test_a_certificate_of_another_key_is_refused(tpms):
 
 
 @pytest.mark.parametrize("fingerprint", ["", "5d0c", "A" * 64, 7])
-def test_what_is_no_fingerprint_is_refused(tpms, fingerprint):
+def test_an_invalid_fingerprint_is_refused(tpms, fingerprint):
     with pytest.raises(
         ImageError, match="which is not a fingerprint; give the 64 hexadecimal digits that the enrolment"
     ):
         approval.decide("bm01", tpms["bm01"][0], None, None, [fingerprint], None)
 
 
-def test_the_module(maker, tpms, capsys):
+def test_the_module_returns_the_approval_with_reason_and_fingerprint(maker, tpms, capsys):
     def call(**options):
         with patch_module_args(json.loads(json.dumps(options))), pytest.raises(SystemExit):
             node_identity_approval.main()

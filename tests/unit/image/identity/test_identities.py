@@ -59,7 +59,7 @@ def site(tmp_path):
     return Site(tmp_path)
 
 
-def test_bundles_are_made_once(site):
+def test_bundles_are_created_once(site):
     change = site.ensure(TWO, ONE, check=True)
     assert (change.before, change.written, site.files()) == ({}, ("bm01", "bm02"), {})
     assert site.ensure(TWO, ONE) == change
@@ -72,7 +72,7 @@ def test_bundles_are_made_once(site):
     assert b"5ecret" not in before["bm01"]
 
 
-def test_only_what_changed_is_made_again(site, tmp_path):
+def test_only_changed_bundles_are_created_again(site, tmp_path):
     site.ensure(ONE, TWO)
     before = site.files()
     assert site.ensure(given("bm01", 0xA7, "other"), TWO).written == ("bm01",)
@@ -84,7 +84,7 @@ def test_only_what_changed_is_made_again(site, tmp_path):
     assert site.ensure(ONE, TWO, keys=make_keys(tmp_path / "new")).written == ("bm01", "bm02")
 
 
-def test_a_bundle_that_is_none_or_of_another_node_is_made_again(site):
+def test_an_invalid_bundle_or_one_of_another_node_is_created_again(site):
     site.ensure(ONE, TWO)
     folder = Path(site.store.place(IDENTITY))
     (folder / "bm01").write_bytes(site.files()["bm02"])
@@ -98,7 +98,7 @@ def test_a_bundle_that_is_none_or_of_another_node_is_made_again(site):
     assert site.ensure(ONE, TWO).written == ("bm01",)
 
 
-def test_nodes_are_removed_by_name_and_others_are_told(site):
+def test_bundles_are_removed_by_node_name_and_the_others_are_reported(site):
     site.ensure(ONE, TWO)
     left = Path(site.store.place(IDENTITY)) / ".bm03.new"
     left.write_bytes(b"of a run that was killed")
@@ -109,7 +109,7 @@ def test_nodes_are_removed_by_name_and_others_are_told(site):
     assert sorted(site.files()) == ["bm02"]
 
 
-def test_what_contradicts_itself_is_refused_before_anything_is_touched(site):
+def test_contradicting_input_is_refused_before_anything_is_written(site):
     with pytest.raises(ImageError, match="node bm01: its bundle is to be both written and removed"):
         site.ensure(ONE, TWO, removed=["bm01"])
     with pytest.raises(ImageError, match="node bm01: is listed twice"):

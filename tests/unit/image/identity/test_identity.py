@@ -31,14 +31,14 @@ def of_script(name):
     return "".join(shlex.split(re.search(rf"^{name}=((?:'[^']*')|\S+)", SCRIPT, re.MULTILINE)[1]))
 
 
-def test_the_script_and_the_library_mean_the_same():
+def test_the_script_and_the_library_have_the_same_constants():
     assert of_script("format") == identity.FORMAT
     assert of_script("trusted_comment") == identity.TRUSTED_COMMENT
     assert of_script("cipher").split() == list(tools.CIPHER)
     assert int(of_script("limit_bytes")) == identity.LARGEST_BUNDLE_BYTES
 
 
-def test_the_key_that_credentials_are_bound_to_is_no_secret():
+def test_the_key_of_the_credentials_is_derived_from_a_public_text():
     """The private key is the digest of a text that says so, and the public key belongs to this private key."""
     key = base64.b64decode(of_script("activated_key"))
     private = hashlib.sha256(identity.ACTIVATED_KEY_TEXT).digest()
@@ -70,13 +70,13 @@ def test_an_endorsement_key_is_read():
         EK.replace(bytes.fromhex("000300b2"), bytes.fromhex("000300b0"), 1),
     ],
 )
-def test_no_other_key_is_an_endorsement_key(data):
+def test_data_that_is_not_an_endorsement_key_is_refused(data):
     with pytest.raises(ImageError, match="node bm01: not an RSA 2048 endorsement key"):
         identity.read_ek(base64.b64encode(data).decode(), "node bm01")
 
 
 @pytest.mark.parametrize("text", ["@", None, 7, "AAA"])
-def test_what_is_not_base64_is_refused(text):
+def test_text_that_is_not_base64_is_refused(text):
     with pytest.raises(ImageError, match="node bm01: the endorsement key is not base64"):
         identity.read_ek(text, "node bm01")
 
@@ -96,7 +96,7 @@ def test_what_is_not_base64_is_refused(text):
         ({"content": "\ud800"}, "is not UTF-8 text"),
     ],
 )
-def test_a_bad_file_is_refused_without_its_content(change, why):
+def test_an_invalid_file_is_refused_without_showing_its_content(change, why):
     with pytest.raises(ImageError, match=why) as caught:
         identity.read_secrets([{**FILE, **change}], "node bm01")
     assert str(caught.value).startswith("node bm01: ")
@@ -115,12 +115,12 @@ def test_two_files_that_exclude_each_other_are_refused(second, why):
         identity.read_secrets([FILE, {**FILE, **second}], "node bm01")
 
 
-def test_a_payload_has_a_line_a_file():
+def test_a_payload_has_one_line_per_file():
     secrets = identity.read_secrets([FILE, {**FILE, "path": "/a", "content": "", "mode": "640"}], "node bm01")
     assert identity.payload(secrets) == b"0640 root root /a -\n0600 root root /etc/token NWVjcmV0\n"
 
 
-def test_a_digest_is_of_all_that_a_bundle_depends_on():
+def test_the_digest_depends_on_all_inputs_of_a_bundle():
     secrets = identity.read_secrets([FILE], "")
     other = EK[:-1] + b"\0"
     digests = {
@@ -134,14 +134,14 @@ def test_a_digest_is_of_all_that_a_bundle_depends_on():
 
 
 @given(st.binary(max_size=99), st.binary(max_size=99))
-def test_a_bundle_is_read_as_it_was_written(credential, secrets):
+def test_a_rendered_bundle_is_read_back(credential, secrets):
     bundle = identity.Bundle("bm01", "0" * 64, "1" * 64, credential, secrets)
     text = identity.render(bundle)
     assert identity.parse(text + SIGNATURE, "") == (bundle, text, SIGNATURE)
 
 
 @pytest.mark.parametrize("at", range(len(identity.render(BUNDLE).split(b"\n")) - 1))
-def test_another_text_is_no_bundle(at):
+def test_text_that_is_not_a_bundle_is_refused(at):
     lines = identity.render(BUNDLE).split(b"\n")
     lines[at] = b"x" + lines[at]
     for text in (
@@ -155,7 +155,7 @@ def test_another_text_is_no_bundle(at):
 
 
 @given(st.binary(max_size=40))
-def test_no_certificate_is_found_in_anything(data):
+def test_arbitrary_bytes_are_not_accepted_as_a_certificate(data):
     found = identity.certificate_of(data)
     assert found is None or (found[0] == 0x30 and data.startswith(found))
     assert identity.certificate_is_of(data, EK) is False

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity impo
         (lambda: tools.Signer("/nowhere/key", "/nowhere/key.pub", None).sign([b"message"]), "minisign"),
     ],
 )
-def test_a_tool_that_is_missing_is_told_with_its_package(monkeypatch, tmp_path, use, tool):
+def test_a_missing_tool_is_named_with_its_package(monkeypatch, tmp_path, use, tool):
     monkeypatch.setattr(tools, "search_path", lambda: str(tmp_path))
     with pytest.raises(ImageError) as refused:
         use()

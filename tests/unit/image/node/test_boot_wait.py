@@ -36,7 +36,7 @@ def seen(boot_id="new", uptime_s=20.0, state="running"):
         (Reading(why="no route"), "does not answer yet (no route)"),
     ],
 )
-def test_the_phases_of_a_restart(reading, words):
+def test_each_phase_of_a_restart_is_recognized(reading, words):
     elapsed = Elapsed(25, 25)
     assert phase(reading, elapsed, LIMITS) == words
     check("bm01", reading, elapsed, LIMITS)
@@ -65,14 +65,14 @@ def test_the_phases_of_a_restart(reading, words):
         ),
     ],
 )
-def test_the_limits_of_the_wait(reading, at_limit_s, words):
+def test_a_phase_that_exceeds_its_limit_is_refused(reading, at_limit_s, words):
     check("bm01", reading, Elapsed(at_limit_s, at_limit_s), LIMITS)
     with pytest.raises(ImageError) as refused:
         check("bm01", reading, Elapsed(at_limit_s + 1, at_limit_s + 1), LIMITS)
     assert str(refused.value) == words
 
 
-def test_the_queue_of_a_large_wave_uses_up_no_limit():
+def test_time_in_the_queue_of_a_large_wave_does_not_count_towards_limits():
     # Requests to the BMCs of the other nodes took an hour after the restart of this node began.
     check("bm01", seen("old"), Elapsed(3600, 5), LIMITS)
     check("bm01", Reading(why="no route"), Elapsed(3600, 200), LIMITS)

@@ -81,7 +81,7 @@ def read(root, run=None):
     return node_state.read("bm01", run or systemd(), str(root))
 
 
-def test_what_is_read(root):
+def test_the_state_of_a_node_is_read(root):
     state = read(root)
     assert state["image"] == IMAGE.digest
     assert state["reason"] == ""
@@ -94,7 +94,7 @@ def test_what_is_read(root):
     assert state["failed_units"] == []
 
 
-def test_a_host_that_booted_from_its_disk_says_so(root):
+def test_a_host_that_booted_from_its_disk_has_no_image(root):
     (root / "run/sailloft/boot.json").unlink()
     state = read(root)
     assert (state["image"], state["report"]) == (None, None)
@@ -102,25 +102,25 @@ def test_a_host_that_booted_from_its_disk_says_so(root):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "other"}', json.dumps(report(image="x"))])
-def test_a_report_that_is_none_is_an_error(root, text):
+def test_an_invalid_boot_report_is_refused(root, text):
     (root / "run/sailloft/boot.json").write_text(text)
     with pytest.raises(ImageError, match="bm01"):
         read(root)
 
 
-def test_failed_units_and_a_start_that_is_not_over(root):
+def test_failed_units_and_an_unfinished_start_are_read(root):
     failed = "ssh.service loaded failed failed OpenBSD Secure Shell server\ngpu.service loaded failed failed GPUs\n"
     state = read(root, systemd("starting", 0, failed))
     assert state["failed_units"] == ["gpu.service", "ssh.service"]
     assert state["systemd"]["finished_s"] is None
 
 
-def test_a_node_without_systemd(root):
+def test_a_node_without_systemd_is_refused(root):
     with pytest.raises(ImageError, match="bm01: systemctl show failed: not booted with systemd"):
         read(root, lambda command: (1, "", "not booted with systemd\n"))
 
 
-def test_a_kernel_without_verity(root):
+def test_verity_support_of_the_kernel_is_read(root):
     (root / f"lib/modules/{KERNEL}/modules.dep").write_text("kernel/drivers/md/dm-mod.ko:\n")
     assert read(root)["verity_possible"] is False
     (root / "sys/module/dm_verity").mkdir(parents=True)
@@ -137,14 +137,14 @@ def failures(state, gate=None, wanted=None):
     return [claim.claim for claim in proof.claims if claim.holds is False]
 
 
-def test_a_node_that_runs_what_is_wished(root):
+def test_the_proof_of_a_node_with_the_wanted_image_holds(root):
     proof = prove("bm01", request(), Seen(read(root), Gate("nvidia-smi", True)))
     assert proof.holds
     assert proof.counts.not_applicable == 0
     assert any(claim.claim == "the node runs the image that the channel stable names" for claim in proof.claims)
 
 
-def test_a_node_that_booted_by_uefi_has_its_kernels_name_before_the_arguments(root):
+def test_the_kernel_name_before_the_arguments_of_a_uefi_boot_is_accepted(root):
     state = read(root)
     state["arguments"].insert(0, IMAGE.manifest.kernel.sha256)
     assert failures(state) == []
@@ -167,12 +167,12 @@ def test_a_node_that_booted_by_uefi_has_its_kernels_name_before_the_arguments(ro
         ({"systemd": {"state": "starting"}}, "systemd has started everything"),
     ],
 )
-def test_each_claim_fails_for_its_own_difference(root, change, claim):
+def test_each_difference_fails_only_its_claim(root, change, claim):
     (failed,) = failures({**read(root), **change})
     assert failed.startswith(claim)
 
 
-def test_a_unit_that_may_fail_fails_no_proof_and_hides_no_other(root):
+def test_a_unit_that_may_fail_does_not_hide_other_failed_units(root):
     degraded = {**read(root), "systemd": {"state": "degraded"}, "failed_units": ["identity.service"]}
     assert failures(degraded) == ["no unit has failed"]
     excused = request(may_fail=("identity.service",))
@@ -181,7 +181,7 @@ def test_a_unit_that_may_fail_fails_no_proof_and_hides_no_other(root):
     assert failures(both, wanted=excused) == ["no unit has failed (except identity.service)"]
 
 
-def test_layers_are_held_against_the_manifest(root):
+def test_layers_are_compared_with_the_manifest(root):
     state = read(root)
     layers = state["report"]["layers"]
     other = [{**layers[0], "sha256": "0" * 64}, *layers[1:]]
@@ -192,7 +192,7 @@ def test_layers_are_held_against_the_manifest(root):
     ]
 
 
-def test_verity_fails_where_the_kernel_has_it_and_is_left_out_where_not(root):
+def test_missing_verity_fails_only_if_the_kernel_supports_it(root):
     state = read(root)
     layers = [{**layer, "verity": False} for layer in state["report"]["layers"]]
     without = {**state, "report": report(layers=layers)}
@@ -203,7 +203,7 @@ def test_verity_fails_where_the_kernel_has_it_and_is_left_out_where_not(root):
 
 
 @pytest.mark.parametrize("possible", [{"verity_possible": None}, {}])
-def test_a_kernel_of_which_nobody_knows_whether_it_has_verity_fails(root, possible):
+def test_missing_verity_fails_if_the_kernel_support_is_unknown(root, possible):
     state = {name: value for name, value in read(root).items() if name != "verity_possible"}
     layers = [{**layer, "verity": False} for layer in state["report"]["layers"]]
     failed = failures({**state, **possible, "report": report(layers=layers)})
@@ -211,7 +211,7 @@ def test_a_kernel_of_which_nobody_knows_whether_it_has_verity_fails(root, possib
     assert len(failed) == len(layers)
 
 
-def test_without_a_report_the_command_line_is_held_against_nothing(root):
+def test_the_claim_about_the_command_line_fails_without_a_report(root):
     state = read(root)
     assert "the kernel's command line names the image of the report" not in failures(state)
     for report_read in (None, {}, {"layers": state["report"]["layers"]}):
@@ -219,7 +219,7 @@ def test_without_a_report_the_command_line_is_held_against_nothing(root):
         assert "the kernel's command line names the image of the report" in failed
 
 
-def test_a_node_that_does_not_answer_proves_nothing():
+def test_no_claim_holds_for_a_node_that_does_not_answer():
     proof = prove("bm01", request(), Seen())
     assert proof.counts.held == 0
     assert proof.counts.not_applicable == 0
@@ -228,7 +228,7 @@ def test_a_node_that_does_not_answer_proves_nothing():
 @pytest.mark.parametrize(
     "gate", [Gate("check", False, "GPU 3 is gone"), Gate("check", None), Gate("check", False, "healthy")]
 )
-def test_a_health_gate_that_does_not_hold(root, gate):
+def test_a_failed_or_unknown_health_check_fails_its_claim(root, gate):
     assert failures(read(root), gate) == ["the health check passes"]
 
 
@@ -242,7 +242,7 @@ def test_a_health_gate_that_does_not_hold(root, gate):
         (Gate("check", None, "timed out"), None),
     ],
 )
-def test_what_the_health_gate_said_is_seen(root, gate, seen):
+def test_the_result_of_the_health_check_is_the_seen_value(root, gate, seen):
     (claim,) = [
         claim
         for claim in prove("bm01", request(), Seen(read(root), gate)).claims

@@ -31,7 +31,7 @@ def names(root: Path) -> set[str]:
     return {os.fspath(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir() or path.is_symlink()}
 
 
-def test_what_differs_between_builds_or_nodes_goes(tmp_path):
+def test_files_that_differ_between_builds_or_nodes_are_removed(tmp_path):
     root = put(
         tmp_path,
         {
@@ -77,7 +77,7 @@ def test_links_out_of_the_image_are_not_followed(tmp_path):
     assert names(host) == {"keep", "log/keep", "ssh/ssh_host_rsa_key"}
 
 
-def test_passwords_were_not_changed_after_the_archive(tmp_path):
+def test_password_dates_after_the_date_of_the_archive_are_lowered(tmp_path):
     root = put(tmp_path, {"etc/shadow": "root:*:30000:0:99999:7:::\nold:*:100:0:99999:7:::\nnone:*::0:99999:7:::\n"})
     forbidden.normalise(root, EPOCH)
     assert (root / "etc/shadow").read_text().splitlines() == [
@@ -105,7 +105,7 @@ def test_links_are_followed_within_the_image(tmp_path):
     assert file_inside(tmp_path, "/usr/lib") is None
 
 
-def test_what_equals_the_parent_is_not_the_layers_own(tmp_path):
+def test_files_equal_to_those_of_the_parent_are_removed_from_the_layer(tmp_path):
     parent = put(tmp_path / "parent", {"same": "1", "other": "1", "mode": "1", "folder/same": "1", "kept/same": "1"})
     upper = put(tmp_path / "upper", {"same": "1", "other": "2", "mode": "1", "folder/same": "1", "new": "1"})
     put(upper, {"kept/same": "1", "kept/new": "1"})
@@ -117,7 +117,7 @@ def test_what_equals_the_parent_is_not_the_layers_own(tmp_path):
 
 
 @as_root
-def test_whiteouts_stay_where_they_take_something_away(tmp_path):
+def test_whiteouts_are_kept_only_if_they_hide_a_file(tmp_path):
     parent = put(tmp_path / "parent", {"gone": "1", "folder/a": "1", "folder/b": "1"})
     upper = put(tmp_path / "upper", {"folder/b": "1", "fresh/x": "1"})
     for name in ("gone", "never", "fresh/never"):
@@ -140,7 +140,7 @@ def test_whiteouts_stay_where_they_take_something_away(tmp_path):
 
 
 @as_root
-def test_what_an_opaque_folder_hid_stays_hidden_in_its_folders(tmp_path):
+def test_hidden_files_below_an_opaque_folder_become_whiteouts(tmp_path):
     # After `rm -r folder; mkdir -p folder/deep/deeper`, overlayfs marks only the top directory as opaque.
     parent = put(
         tmp_path / "parent", {"folder/deep/gone": "1", "folder/deep/deeper/gone": "1", "folder/deep/same": "1"}
@@ -153,7 +153,7 @@ def test_what_an_opaque_folder_hid_stays_hidden_in_its_folders(tmp_path):
     assert not forbidden._xattr_names(upper / "folder")
 
 
-def test_a_listing_says_what_is_there(tmp_path):
+def test_a_listing_contains_all_files_with_their_properties(tmp_path):
     put(tmp_path, {"etc/x": "abc"})
     (tmp_path / "etc/x").chmod(0o640)
     (tmp_path / "link").symlink_to("etc/x")

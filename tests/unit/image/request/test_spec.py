@@ -56,7 +56,7 @@ IMAGES = {
 CONTENTS = {"/etc/limits": "b" * 64, "sailloft.fleet.gpu_host": "c" * 64}
 
 
-def test_an_image_is_its_layers_lowest_first():
+def test_an_image_lists_its_layers_from_the_lowest():
     images = read_images(IMAGES, LAYERS)
     assert list(images) == ["gpu-node", "plain"]
     image = images["gpu-node"]
@@ -81,7 +81,7 @@ def test_an_image_is_its_layers_lowest_first():
     assert gpu.users[0].groups == ("adm", "sudo")
 
 
-def test_rpm():
+def test_layers_of_rpm_distributions_are_read_or_refused():
     rpm = {
         "distribution": "rocky",
         "suite": "9",
@@ -224,7 +224,7 @@ def image(setting, value):
         (lambda images, layers: images.update({"../x": {"layer": "base"}}), "image '../x': not a valid name"),
     ],
 )
-def test_what_is_refused(change, told):
+def test_invalid_images_and_layers_are_refused(change, told):
     images, layers = copy.deepcopy(IMAGES), copy.deepcopy(LAYERS)
     change(images, layers)
     with pytest.raises(ImageError) as caught:
@@ -239,7 +239,7 @@ def test_what_is_refused(change, told):
     ("images", "layers", "what"),
     [(IMAGES, [LAYERS], "node_image_layers"), ([], LAYERS, "node_image_images"), ([], [], "node_image_layers")],
 )
-def test_images_and_layers_are_dictionaries(images, layers, what):
+def test_images_and_layers_must_be_dictionaries(images, layers, what):
     with pytest.raises(ImageError, match=f"^{what}: not a dictionary; write each by its name"):
         read_images(images, layers)
 
@@ -273,7 +273,7 @@ PLACES = [
 
 
 @given(st.sampled_from(PLACES), JSON)
-def test_whatever_is_given_is_read_or_refused(place, value):
+def test_any_input_is_read_or_refused(place, value):
     layers = copy.deepcopy(LAYERS)
     spot = layers
     for step in place[:-1]:
@@ -313,7 +313,7 @@ def key(change=None, parent="p" * 64, releases=None, contents=None):
         at("site.packages", ["bash"]),
     ],
 )
-def test_what_a_key_does_not_depend_on(change):
+def test_changes_without_effect_on_the_layer_do_not_change_its_key(change):
     assert key(change) == key()
 
 
@@ -339,18 +339,18 @@ def test_what_a_key_does_not_depend_on(change):
         key(contents={**CONTENTS, "sailloft.fleet.gpu_host": "e" * 64}),
     ],
 )
-def test_what_a_key_depends_on(other):
+def test_changes_of_the_layer_change_its_key(other):
     assert other != key()
 
 
-def test_a_file_is_the_same_however_it_was_given():
+def test_content_and_source_of_a_file_give_the_same_key():
     digest = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"  # echo hello | sha256sum
     given_source = at("gpu.files.0", {"path": "/etc/motd", "source": "/srv/motd"})
     assert key(given_source, contents={**CONTENTS, "/etc/motd": digest}) == key()
 
 
 @pytest.mark.parametrize("contents", [{}, {"/etc/limits": "b" * 64}, {**CONTENTS, "/etc/motd": "b" * 64}])
-def test_a_digest_that_is_missing_or_too_many_is_refused(contents):
+def test_missing_or_superfluous_digests_are_refused(contents):
     with pytest.raises(ImageError, match="layer gpu: digests of its files and roles are missing or superfluous"):
         key(contents=contents)
 
@@ -362,7 +362,7 @@ def test_inputs_are_plain_data():
     assert inputs["files"][1]["sha256"] == "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
 
 
-def test_inputs_tell_no_value_that_a_file_or_role_was_given():
+def test_inputs_contain_no_values_of_files_and_roles():
     layer = read_images(IMAGES, LAYERS)["gpu-node"].layers[1]
     told = json.dumps(layer_inputs(layer, CONTENTS))
     assert "gpu_host_iommu" not in told
@@ -371,5 +371,5 @@ def test_inputs_tell_no_value_that_a_file_or_role_was_given():
 
 
 @pytest.mark.parametrize("path", ["/var/cache/debconf/x", "/srv/etc/munge/munge.key", "/var/logs", "/boot/config"])
-def test_what_stays_in_an_image_may_be_a_file(path):
+def test_file_paths_that_are_not_forbidden_are_accepted(path):
     assert key(at("gpu.files.0.path", path)) != key()

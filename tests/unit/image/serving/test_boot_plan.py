@@ -34,7 +34,7 @@ def plan(*nodes, **changed):
         ),
     ],
 )
-def test_limits_grow_with_the_nodes(nodes, own, limits):
+def test_limits_grow_with_the_number_of_nodes(nodes, own, limits):
     assert capacity(nodes, own) == limits
 
 
@@ -54,7 +54,7 @@ def test_networks_have_tags_masks_and_gateways():
     ]
 
 
-def test_files_are_those_that_the_nodes_processors_need():
+def test_boot_files_match_the_architectures_of_the_nodes():
     intel, arm = (
         {"name": "bm01", "address": "10.9.0.11"},
         {"name": "gh01", "address": "10.9.0.12", "architecture": "aarch64"},

@@ -73,7 +73,7 @@ def scripts(store: Store) -> dict[str, str]:
     return channels.node_scripts(store)
 
 
-def test_an_images_script_asks_for_what_lies_beside_it():
+def test_the_script_of_an_image_uses_relative_paths():
     image = a_manifest({})
     text = boot_script.image_script(image, "a" * 64)
     kernel = next(line for line in text.splitlines() if line.startswith("kernel "))
@@ -97,7 +97,7 @@ def command_line(image: manifest.Manifest, digest: str, script: str) -> str:
     return re.sub(r"\$\{([^}]*)\}", lambda match: settings.get(match.group(1), ""), line)
 
 
-def test_command_lines_that_the_kernel_would_cut_are_refused():
+def test_command_lines_that_the_kernel_would_truncate_are_refused():
     image = a_manifest({}, kernel_arguments=("a" * kernel_arguments.MOST_ARGUMENT_BYTES,))
 
     def script(count: int) -> str:
@@ -119,7 +119,7 @@ def refused(call) -> bool:
     return False
 
 
-def test_a_nodes_script_asks_all_servers_and_pauses():
+def test_the_script_of_a_node_tries_all_servers_and_repeats():
     text = boot_script.node_script("node1", "52:54:00:aa:bb:01", "channels/stable.ipxe", SERVERS, ["a=1", "b"], REPORT)
     lines = text.splitlines()
     assert {"set node node1", f"set servers {','.join(SERVERS)}", f"set report {REPORT}", "set node_args a=1 b"} < set(
@@ -132,7 +132,7 @@ def test_a_nodes_script_asks_all_servers_and_pauses():
     assert lines[-1] == "goto again"
 
 
-def test_nodes_begin_at_different_servers_and_pause_differently():
+def test_nodes_start_with_different_servers_and_have_different_pauses():
     texts = [
         boot_script.node_script(f"n{number}", "52:54:00:aa:bb:01", "channels/a.ipxe", SERVERS, []).splitlines()
         for number in range(64)
@@ -172,7 +172,7 @@ def test_nodes_begin_at_different_servers_and_pause_differently():
         ({"kernel_arguments": ["BOOTIF=x"]}, "'BOOTIF=x' is set by its script"),
     ],
 )
-def test_bad_nodes_are_refused_and_nothing_is_touched(store, changed, said):
+def test_invalid_nodes_are_refused_and_no_script_is_changed(store, changed, said):
     node_scripts.ensure(store, [node()], False)
     before = scripts(store)
     with pytest.raises(ImageError, match=said):
@@ -180,7 +180,7 @@ def test_bad_nodes_are_refused_and_nothing_is_touched(store, changed, said):
     assert scripts(store) == before
 
 
-def test_two_nodes_of_one_address_or_name_are_refused(store):
+def test_two_nodes_with_the_same_address_or_name_are_refused(store):
     with pytest.raises(ImageError, match="node other: has the MAC address 52-54-00-aa-bb-01 of node node1"):
         node_scripts.ensure(store, [node(), node(name="other", mac="52-54-00-aa-BB-01")], False)
     with pytest.raises(ImageError, match="node node1: is listed twice"):
@@ -196,7 +196,7 @@ def test_servers_that_the_first_stage_cannot_reach_are_refused(store, url):
         node_scripts.ensure(store, [node(servers=[url])], False)
 
 
-def test_an_image_that_is_not_whole_is_refused(store):
+def test_an_incomplete_image_is_refused(store):
     digest = store.images()[0]
     sha256 = store.manifest(digest).layers[0].sha256
     Path(store.place("blobs", sha256)).unlink()
@@ -211,7 +211,7 @@ def call(store: Store, capsys, check: bool = False, **options) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_module_writes_changes_and_removes(store, capsys):
+def test_the_module_writes_changes_and_removes_scripts(store, capsys):
     digest = store.images()[0]
     nodes = [node(1), node(2, channel=None, digest=digest, kernel_arguments=["debug"])]
     dry = call(store, capsys, check=True, nodes=nodes)
@@ -240,7 +240,7 @@ def test_the_module_writes_changes_and_removes(store, capsys):
     assert "channel absent" in failed["msg"]
 
 
-def test_no_other_nodes_script_is_touched(store):
+def test_scripts_of_other_nodes_are_not_changed(store):
     node_scripts.ensure(store, [node(number) for number in (1, 2, 3)], False)
     before = scripts(store)
     change = node_scripts.ensure(store, [node(2, kernel_arguments=["debug"])], False)
@@ -251,7 +251,7 @@ def test_no_other_nodes_script_is_touched(store):
     assert set(after) == set(before)
 
 
-def test_scripts_are_removed_by_name_alone(store):
+def test_scripts_are_removed_only_by_node_name(store):
     node_scripts.ensure(store, [node(number) for number in (1, 2, 3)], False)
     change = node_scripts.ensure(store, [], False, removed=["node3", "node9"])
     assert (change.written, change.removed) == ({}, ("52-54-00-aa-bb-03",))
@@ -262,14 +262,14 @@ def test_scripts_are_removed_by_name_alone(store):
         node_scripts.ensure(store, [], False, removed=["../x"])
 
 
-def test_a_node_with_another_nic_has_one_script(store):
+def test_the_old_script_is_removed_if_a_node_gets_another_nic(store):
     node_scripts.ensure(store, [node(1), node(2)], False)
     change = node_scripts.ensure(store, [node(1, mac="52:54:00:aa:bb:11")], False)
     assert (list(change.written), change.removed) == (["52-54-00-aa-bb-11"], ("52-54-00-aa-bb-01",))
     assert set(scripts(store)) == {"52-54-00-aa-bb-02", "52-54-00-aa-bb-11"}
 
 
-def test_a_nic_that_another_node_boots_by_is_refused_and_moves_with_both_nodes(store):
+def test_the_mac_address_of_another_node_is_refused_unless_both_nodes_change(store):
     node_scripts.ensure(store, [node(1), node(2)], False)
     before = scripts(store)
     moved = node(1, mac="52:54:00:aa:bb:02")
@@ -326,6 +326,6 @@ def test_a_boot_report_is_read_back():
         (json.dumps({**REPORT_DATA, "writable_bytes": True}), "writable_bytes is True"),
     ],
 )
-def test_what_is_no_boot_report_is_refused(text, said):
+def test_text_that_is_not_a_boot_report_is_refused(text, said):
     with pytest.raises(ImageError, match=said):
         boot_report.load(text, "node n1")

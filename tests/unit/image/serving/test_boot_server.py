@@ -42,7 +42,7 @@ def problems(*nodes, **changed):
         ({"address": "10.9.0.253"}, "node bm02 has the address 10.9.0.253, which is a name server's"),
     ],
 )
-def test_a_node_that_would_get_no_answer_is_named_once(node, said):
+def test_an_invalid_node_is_named_once(node, said):
     found = problems(ONE, {**TWO, **node}, gateway="10.9.0.254", name_servers=["10.9.0.253"])
     assert len(found) == 1
     assert found[0].startswith(said)
@@ -63,7 +63,7 @@ def test_a_node_that_would_get_no_answer_is_named_once(node, said):
         ({"servers": []}, "boot_server_servers is empty"),
     ],
 )
-def test_what_is_wrong_with_the_server_is_said_once(changed, said):
+def test_an_invalid_server_setting_is_named_once(changed, said):
     found = problems(ONE, **changed)
     assert len(found) == 1
     assert found[0].startswith(said)
@@ -194,7 +194,7 @@ def test_a_node_of_another_architecture_is_refused():
     ]
 
 
-def test_all_is_said_at_once():
+def test_all_problems_are_reported_together():
     nodes = [{**ONE, "name": f"bm{at:02}"} for at in range(3)]
     found = problems(*nodes, gateway="router")
     assert len(found) == 3
@@ -210,6 +210,6 @@ def test_good_input_has_no_problem():
     assert problems({"name": "bm01", "mac": ONE["mac"]}, {**TWO, "address": "bm02"}, dhcp="proxy") == []
 
 
-def test_what_are_no_nodes_is_refused():
+def test_input_that_is_not_a_list_of_nodes_is_refused():
     with pytest.raises(AnsibleFilterError, match="not a list of dictionaries"):
         problems("bm01")

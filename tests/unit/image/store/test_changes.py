@@ -51,7 +51,7 @@ NEW_LISTINGS = {
 }
 
 
-def test_what_a_reviewer_reads():
+def test_the_diff_lists_all_changes():
     found = changes(OLD.manifest, NEW.manifest, OLD_LISTINGS, NEW_LISTINGS)
     assert text(found) == [
         f"image gpu-node: {OLD.digest} -> {NEW.digest}",
@@ -79,7 +79,7 @@ def test_what_a_reviewer_reads():
     assert found["bytes"]["new_bytes"] == 9_000_000 + 5_500_000 + 6 + 11
 
 
-def test_the_first_image():
+def test_the_diff_of_the_first_image_lists_additions():
     lines = text(changes(None, OLD.manifest, {}, OLD_LISTINGS))
     assert lines[0] == f"image gpu-node: none -> {OLD.digest}"
     assert "  ~ kernel: none -> 6.1.0-31-cloud-amd64" in lines
@@ -88,7 +88,7 @@ def test_the_first_image():
     assert lines[-1] == "    to fetch if the old image is there: 14.0 MB"
 
 
-def test_another_kernel_and_another_layer():
+def test_changes_of_kernel_and_layers_are_listed():
     new = Sample("gpu-node", kernel=b"another kernel", arguments=["quiet", "console=ttyS0", "iommu=on"], base=b"b")
     lines = text(changes(OLD.manifest, new.manifest, OLD_LISTINGS, {"base": {}}))
     assert "  ~ layers: base gpu -> base" in lines
@@ -97,14 +97,14 @@ def test_another_kernel_and_another_layer():
     assert "  - layer gpu: 5.0 MB" in lines
 
 
-def test_the_same_is_nothing():
+def test_the_diff_of_equal_images_is_empty():
     found = changes(OLD.manifest, OLD.manifest, OLD_LISTINGS, OLD_LISTINGS)
     assert text(found) == []
     assert found["bytes"]["fetch_bytes"] == 0
     assert not any(found["files"].values())
 
 
-def test_many_are_counted():
+def test_files_beyond_the_limit_are_only_counted():
     many = {"base": {f"/usr/{at:05}": file() for at in range(500)}, "gpu": {}}
     lines = text(changes(OLD.manifest, NEW.manifest, {"base": {}, "gpu": {}}, many), shown=3)
     at = lines.index("files: 500 added, 0 removed, 0 changed")
@@ -116,7 +116,7 @@ def test_many_are_counted():
     ]
 
 
-def test_several_versions_of_one_package():
+def test_several_versions_of_one_package_are_listed_separately():
     kernels = [("kernel", version, "x86_64", "base") for version in ("5.14-1", "5.14-2")]
     old = Sample("node", packages=kernels[:1], base=b"1").manifest
     both = Sample("node", packages=kernels, base=b"2").manifest
@@ -127,19 +127,19 @@ def test_several_versions_of_one_package():
     )
 
 
-def test_a_path_does_not_write_lines_of_its_own():
+def test_control_characters_in_a_path_are_escaped():
     odd = {"base": {"/etc/\x1b[2Ja\n+ /b": file()}, "gpu": {}}
     lines = text(changes(OLD.manifest, NEW.manifest, {"base": {}, "gpu": {}}, odd))
     assert "  + '/etc/\\x1b[2Ja\\n+ /b' (layer base, 10 B)" in lines
 
 
-def test_where_a_link_leads_cannot_write_lines_of_its_own_either():
+def test_control_characters_in_a_link_target_are_escaped():
     links = [{"base": {"/etc/x": {**LINK, "target": target}}, "gpu": {}} for target in ("bash", "\x1b[2Ja\n+ /b")]
     lines = text(changes(OLD.manifest, NEW.manifest, *links))
     assert "  ~ /etc/x (layer base): target bash -> '\\x1b[2Ja\\n+ /b'" in lines
 
 
-def test_a_listing_that_is_missing_is_refused():
+def test_a_missing_listing_is_refused():
     with pytest.raises(ImageError, match="the listing of layer gpu is missing"):
         changes(None, OLD.manifest, {}, {"base": {}})
 

@@ -39,7 +39,7 @@ def refused(act, *words):
         assert word in str(caught.value)
 
 
-def test_there_and_back(store):
+def test_a_channel_is_promoted_and_rolled_back(store):
     assert channels.promote(store, "stable", ONE.digest) == (None, Channel("stable", ONE.digest))
     channels.promote(store, "stable", TWO.digest)
     old, new = channels.promote(store, "stable", THREE.digest)
@@ -51,7 +51,7 @@ def test_there_and_back(store):
     refused(lambda: channels.rollback(store, "stable"), "channel stable: has no history")
 
 
-def test_the_file_is_a_script_of_ipxe(store):
+def test_the_file_of_a_channel_is_an_ipxe_script(store):
     channels.promote(store, "stable", ONE.digest)
     channels.promote(store, "stable", TWO.digest)
     text = Path(store.place("channels", "stable.ipxe")).read_text()
@@ -65,7 +65,7 @@ def test_the_file_is_a_script_of_ipxe(store):
     assert third == f"chain ../images/{TWO.digest}/boot.ipxe"
 
 
-def test_rolling_back_from_an_image_goes_back_once(store):
+def test_rolling_back_from_a_given_image_happens_only_once(store):
     for sample in (ONE, TWO, THREE):
         channels.promote(store, "stable", sample.digest)
     assert channels.rollback(store, "stable", THREE.digest)[1].digest == TWO.digest
@@ -73,7 +73,7 @@ def test_rolling_back_from_an_image_goes_back_once(store):
     assert old == new == Channel("stable", TWO.digest, (ONE.digest,))
 
 
-def test_what_is_refused_leaves_the_channels_as_they_were(store):
+def test_a_refused_change_leaves_the_channels_unchanged(store):
     channels.promote(store, "stable", ONE.digest)
     channels.promote(store, "stable", TWO.digest)
     shutil.rmtree(store.place("images", ONE.digest))
@@ -136,7 +136,7 @@ def test_a_channel_that_a_node_follows_is_not_removed(store):
 
 
 @pytest.mark.parametrize("change", ["promote", "rollback", "first"])
-def test_a_kill_at_any_point_leaves_the_old_or_the_new(store, tmp_path, change):
+def test_a_kill_at_any_point_leaves_the_old_or_the_new_channel(store, tmp_path, change):
     def act():
         if change == "rollback":
             channels.rollback(store, "stable", TWO.digest)
@@ -164,7 +164,7 @@ def test_a_kill_at_any_point_leaves_the_old_or_the_new(store, tmp_path, change):
     assert points >= 2
 
 
-def test_a_channel_goes_ten_images_back_and_no_more():
+def test_the_history_of_a_channel_has_at_most_ten_images():
     channel = None
     for at in range(14):
         channel = channels.promoted(channel, "stable", f"{at:064x}")
@@ -190,6 +190,6 @@ def test_history_is_a_stack_of_the_last_ten(steps):
 
 
 @given(DIGESTS, st.lists(DIGESTS, max_size=10))
-def test_what_is_written_is_read(digest, history):
+def test_a_rendered_channel_is_read_back(digest, history):
     channel = Channel("stable", digest, tuple(history))
     assert channels.parse(channels.render(channel), "x") == channel

@@ -44,7 +44,7 @@ def paths(*samples):
     return sorted([*(f"images/{sample.digest}" for sample in samples), *(f"blobs/{name}" for name in own)])
 
 
-def test_what_is_named_stays_and_why(store):
+def test_referenced_images_are_kept_with_their_reasons(store):
     history, stable, pinned, running, nothing, last = IMAGES
     channels.promote(store, "stable", nothing.digest)
     channels.promote(store, "stable", history.digest)
@@ -79,7 +79,7 @@ def test_what_is_named_stays_and_why(store):
     assert garbage.collect(store, [running.digest], 1) == garbage.Garbage((), 0)
 
 
-def test_no_history_and_longer_history(store):
+def test_images_in_the_history_of_the_given_length_are_kept(store):
     for sample in IMAGES[:4]:
         channels.promote(store, "stable", sample.digest)
     assert list(garbage.garbage(store, [], 0).paths) == paths(*IMAGES[:3], IMAGES[4])
@@ -94,7 +94,7 @@ def refused(act, *words):
         assert word in str(caught.value)
 
 
-def test_nothing_is_removed_on_a_guess(store):
+def test_nothing_is_removed_if_input_or_files_are_invalid(store):
     channels.promote(store, "stable", IMAGES[0].digest)
     before = tree(store.path)
     refused(lambda: garbage.collect(store, ["latest"], 1), "'latest' is not a digest")
@@ -110,14 +110,14 @@ def test_nothing_is_removed_on_a_guess(store):
         Path(store.place(path)).write_bytes(whole)
 
 
-def test_a_damaged_image_that_nothing_names_goes(store):
+def test_a_damaged_image_without_references_is_removed(store):
     Path(store.place("images", IMAGES[0].digest, "manifest.json")).write_bytes(b"?")
     garbage.collect(store, [sample.digest for sample in IMAGES[1:]], 0)
     assert IMAGES[0].digest not in store.images()
     require_whole(store)
 
 
-def test_what_a_killed_run_left_goes_and_what_others_put_there_stays(store):
+def test_leftovers_of_a_killed_run_are_removed_and_foreign_files_are_kept(store):
     keep = [sample.digest for sample in IMAGES]
     script(store, "aa", "chain ../channels/stable.ipxe")
     whole = tree(store.path)
@@ -140,7 +140,7 @@ def test_what_a_killed_run_left_goes_and_what_others_put_there_stays(store):
     assert garbage.collect(store, keep, 0) == garbage.Garbage((), 0)
 
 
-def test_a_kill_at_any_point_is_completed_by_the_next_run(store, tmp_path):
+def test_a_run_killed_at_any_point_is_completed_by_the_next_run(store, tmp_path):
     channels.promote(store, "stable", IMAGES[2].digest)
     shutil.copytree(store.path, tmp_path / "start")
 
@@ -172,7 +172,7 @@ def test_a_kill_at_any_point_is_completed_by_the_next_run(store, tmp_path):
         max_size=6,
     )
 )
-def test_what_stays_is_whole_and_what_goes_is_named_by_nothing(rows):
+def test_kept_images_are_complete_and_unreferenced_blobs_are_removed(rows):
     with tempfile.TemporaryDirectory() as folder:
         store = Store(os.path.join(folder, "store"))
         samples = [

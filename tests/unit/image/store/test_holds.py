@@ -63,17 +63,17 @@ def names(store):
         (Scope(whole=True), "the whole store"),
     ],
 )
-def test_what_two_runs_share_excludes_them(scope, what):
+def test_runs_with_a_common_node_channel_or_store_exclude_each_other(scope, what):
     assert holds.shared(scope, ROLLOUT.scope) == what
     assert holds.shared(ROLLOUT.scope, scope) == what
 
 
-def test_a_run_that_only_copies_is_excluded_by_a_hold_of_the_whole_store_alone():
+def test_a_run_that_only_copies_is_excluded_only_by_a_hold_of_the_store():
     assert holds.shared(Scope(), Scope()) == ""
     assert holds.shared(Scope(), Scope(whole=True)) == "the whole store"
 
 
-def test_the_second_run_is_told_who_holds_what_since_when(store):
+def test_the_second_run_is_refused_with_holder_scope_and_start_time(store):
     assert holds.take(store, ROLLOUT) == []
     second = hold("b", "bm02")
     assert holds.take(store, second) == [ROLLOUT]
@@ -85,7 +85,7 @@ def test_the_second_run_is_told_who_holds_what_since_when(store):
     )
 
 
-def test_runs_for_other_nodes_go_on(store):
+def test_runs_for_different_nodes_do_not_exclude_each_other(store):
     before = tree(store.path)
     assert holds.take(store, ROLLOUT) == []
     assert holds.take(store, hold("b", "bm03")) == []
@@ -107,7 +107,7 @@ def test_only_the_named_hold_is_taken_over(store):
     assert names(store) == ["hold-0000000c"]
 
 
-def test_check_mode_tells_and_takes_nothing(store, tmp_path):
+def test_check_mode_reports_conflicts_and_takes_no_hold(store, tmp_path):
     holds.take(store, ROLLOUT)
     before = tree(store.path)
     assert holds.take(store, hold("b", "bm01"), [], check=True) == [ROLLOUT]
@@ -116,7 +116,7 @@ def test_check_mode_tells_and_takes_nothing(store, tmp_path):
     assert holds.take(Store(str(tmp_path / "none")), ROLLOUT, [], check=True) == []
 
 
-def test_nobody_else_reads_who_holds_what(store):
+def test_only_the_owner_can_read_the_holds(store):
     holds.take(store, ROLLOUT)
     assert stat.S_IMODE(os.stat(store.place("holds")).st_mode) == 0o700
 
@@ -134,7 +134,7 @@ def test_a_damaged_hold_is_refused(store, data):
 
 
 @pytest.mark.parametrize("name", ["hold-1", "../nodes", "hold-0000000A", None])
-def test_what_is_no_name_of_a_hold_is_refused(store, name):
+def test_an_invalid_hold_name_is_refused(store, name):
     with pytest.raises(ImageError, match="not a hold name; give it as it was reported, like hold-0123abcd"):
         holds.release(store, name)
     with pytest.raises(ImageError, match="not a hold name"):
@@ -147,7 +147,7 @@ def refused(act, text):
     assert text in str(caught.value)
 
 
-def test_changes_of_what_another_holds_are_refused(store):
+def test_changes_of_nodes_and_channels_held_by_another_run_are_refused(store):
     digest = IMAGE.digest
     row = {"name": "bm01", "mac": "52:54:00:00:00:01", "channel": "stable", "servers": ["http://10.9.0.1"]}
     holds.take(store, ROLLOUT)
@@ -171,7 +171,7 @@ def test_changes_of_what_another_holds_are_refused(store):
     channels.promote(store, "stable", digest, check=True)
 
 
-def test_a_run_whose_hold_was_taken_over_changes_nothing_any_more(store):
+def test_a_run_whose_hold_was_taken_over_is_refused(store):
     holds.take(store, ROLLOUT)
     holds.take(store, hold("b", "bm01"), ["hold-0000000a"])
     row = {"name": "bm02", "mac": "52:54:00:00:00:02", "channel": "stable", "servers": ["http://10.9.0.1"]}
@@ -181,7 +181,7 @@ def test_a_run_whose_hold_was_taken_over_changes_nothing_any_more(store):
     assert channels.node_scripts(store) == {}
 
 
-def test_a_kill_at_any_point_leaves_one_hold_or_both_and_the_next_run_takes_them_over(store, tmp_path):
+def test_holds_of_a_run_killed_at_any_point_are_taken_over_by_the_next_run(store, tmp_path):
     holds.take(store, ROLLOUT)
     start = tmp_path / "start"
     shutil.copytree(store.path, start)
@@ -204,7 +204,7 @@ def test_a_kill_at_any_point_leaves_one_hold_or_both_and_the_next_run_takes_them
     assert points == 4
 
 
-def test_of_many_runs_at_once_one_has_the_hold(store):
+def test_only_one_of_many_concurrent_runs_gets_the_hold(store):
     got = []
 
     def run(number):
@@ -227,7 +227,7 @@ def call(capsys, check=False, **options):
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_module(store, capsys):
+def test_the_module_takes_and_releases_holds_and_reports_conflicts(store, capsys):
     holds.take(store, ROLLOUT)
     found = call(capsys, store=store.path, nodes=["bm02"])
     assert found["failed"] is True
@@ -253,7 +253,7 @@ def ended_process():
     return done.pid
 
 
-def test_only_a_process_of_this_machine_that_is_gone_has_ended():
+def test_only_a_missing_process_of_this_machine_has_ended():
     here = action.this_run()["machine"]
     assert here
     gone = ended_process()
@@ -266,7 +266,7 @@ def test_only_a_process_of_this_machine_that_is_gone_has_ended():
 
 
 @pytest.mark.fleet
-def test_a_play_holds_in_its_own_name_and_takes_over_what_ended_here(store, tmp_path):
+def test_a_play_records_its_holder_and_takes_over_holds_of_ended_runs(store, tmp_path):
     ended = Hold(
         "hold-0000000a",
         Holder("anne", "ctl1", action.this_run()["machine"], ended_process(), "x.yml", "then"),

@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 SAMPLE = Sample("gpu-node", base=b"base", gpu=b"gpu", packages=[("bash", "5.2-1", "amd64", "base")])
 
 
-def test_the_bytes_are_the_agreed_ones():
+def test_the_manifest_has_its_canonical_format():
     raw = json.loads(SAMPLE.bytes)
     assert SAMPLE.bytes == (json.dumps(raw, indent=2, sort_keys=True) + "\n").encode()
     names = "format name distribution suite architecture kernel first_stage kernel_arguments writable_mib layers"
@@ -34,7 +34,7 @@ def test_the_bytes_are_the_agreed_ones():
     assert manifest.load(SAMPLE.bytes, "x") == SAMPLE.manifest
 
 
-def test_its_blobs():
+def test_the_blobs_of_a_manifest_are_listed():
     assert SAMPLE.manifest.blobs() == set(SAMPLE.contents)
     assert sum(SAMPLE.manifest.boot_blobs().values()) == len(b"kernel" + b"first stage" + b"base" + b"gpu")
 
@@ -55,7 +55,7 @@ WAYS = [way for way in ways(json.loads(SAMPLE.bytes)) if "inputs" not in way[:-1
     st.sampled_from(WAYS),
     st.sampled_from(["remove", "add", None, True, -1, 0, 1.5, "", "x", "A" * 64, [], {}, [None], {"x": 1}]),
 )
-def test_whatever_is_not_a_manifest_is_refused(way, value):
+def test_a_changed_manifest_is_refused_or_is_read_back_unchanged(way, value):
     raw = json.loads(SAMPLE.bytes)
     place = raw
     for step in way[:-1]:
@@ -99,7 +99,7 @@ def test_whatever_is_not_a_manifest_is_refused(way, value):
         (lambda raw: raw["packages"][0].update(layer="site"), "package bash belongs to layer site"),
     ],
 )
-def test_what_is_told(change, told):
+def test_an_invalid_manifest_is_refused_with_the_reason(change, told):
     raw = copy.deepcopy(json.loads(SAMPLE.bytes))
     change(raw)
     with pytest.raises(ImageError) as caught:
@@ -108,12 +108,12 @@ def test_what_is_told(change, told):
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[" * 100000, b"null\n", SAMPLE.bytes[:-1], SAMPLE.bytes + b"\n"])
-def test_other_bytes_are_refused(data):
+def test_bytes_that_are_not_a_manifest_are_refused(data):
     with pytest.raises(ImageError, match="x: "):
         manifest.load(data, "x")
 
 
-def test_a_file_is_the_old_or_the_new(tmp_path):
+def test_an_interrupted_write_leaves_the_old_or_the_new_file(tmp_path):
     path = tmp_path / "file"
     files.write_atomic(path, b"old")
     points = 0

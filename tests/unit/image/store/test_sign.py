@@ -10,7 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 
 
-def test_a_public_key_that_is_no_text_is_told(tmp_path):
+def test_a_public_key_that_is_not_text_is_refused(tmp_path):
     (tmp_path / "image.pub").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ImageError, match="is not a minisign public key"):
         sign.read_public_key(tmp_path / "image.pub")

@@ -38,7 +38,7 @@ def refused(act, *words):
         assert word in str(caught.value)
 
 
-def test_what_is_published_is_there(store, tmp_path):
+def test_a_published_image_is_in_the_store(store, tmp_path):
     assert store.images() == [OLD.digest]
     assert store.current("gpu-node") == OLD.digest
     assert store.current("other") is None
@@ -61,7 +61,7 @@ def test_each_blob_is_on_the_disk_before_its_name_is(tmp_path, disk_calls):
     assert synced.issuperset(named)
 
 
-def test_a_second_time_changes_nothing(store, tmp_path):
+def test_publishing_an_image_again_changes_nothing(store, tmp_path):
     before = tree(store.path)
     stamps = {path: path.stat().st_mtime_ns for path in Path(store.path).rglob("*") if path.is_file()}
     OLD.publish(store, tmp_path / "cache")
@@ -69,18 +69,18 @@ def test_a_second_time_changes_nothing(store, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
 
 
-def test_blobs_that_are_there_need_not_be_given(store, tmp_path):
+def test_blobs_that_are_in_the_store_need_not_be_given(store, tmp_path):
     files = NEW.files(tmp_path / "cache")
     store.publish(NEW.bytes, SIGNATURE, BOOT_SCRIPT, {name: files[name] for name in set(files) - set(OLD.contents)})
     require_whole(store)
 
 
-def test_a_new_signature_of_the_same_image_takes_the_place_of_the_old(store):
+def test_a_new_signature_of_the_same_image_replaces_the_old_one(store):
     store.publish(OLD.bytes, b"by another key", BOOT_SCRIPT, {})
     assert store.read(OLD.digest, stores.SIGNATURE) == b"by another key"
 
 
-def test_a_blob_that_was_cut_short_is_mended(store, tmp_path):
+def test_a_truncated_blob_is_replaced(store, tmp_path):
     whole = tree(store.path)
     layer = OLD.manifest.layers[0].sha256
     os.truncate(store.place("blobs", layer), 10)
@@ -89,7 +89,7 @@ def test_a_blob_that_was_cut_short_is_mended(store, tmp_path):
     assert tree(store.path) == whole
 
 
-def test_a_web_server_may_read_all_of_it(tmp_path):
+def test_a_web_server_can_read_all_files_of_the_store(tmp_path):
     umask = os.umask(0o077)
     try:
         store = Store(str(tmp_path / "store"))
@@ -106,7 +106,7 @@ def spoiled(files, name):
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["store", "no store yet"])
-def test_what_is_refused_leaves_all_as_it_was(tmp_path, there):
+def test_a_refused_image_leaves_the_store_unchanged(tmp_path, there):
     store = Store(str(tmp_path / "store"))
     if there:
         OLD.publish(store, tmp_path / "cache")
@@ -131,7 +131,7 @@ def test_what_is_refused_leaves_all_as_it_was(tmp_path, there):
     assert store.path not in map(str, tmp_path.iterdir()) or there
 
 
-def test_a_path_that_is_no_store_is_refused(tmp_path):
+def test_a_path_that_is_not_a_store_is_refused(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "letter").write_text("dear")
@@ -142,7 +142,7 @@ def test_a_path_that_is_no_store_is_refused(tmp_path):
     refused(lambda: Store(str(tmp_path / "nowhere")).images(), "not a store")
 
 
-def test_a_file_system_of_its_own_becomes_a_store(tmp_path):
+def test_an_empty_file_system_with_lost_and_found_becomes_a_store(tmp_path):
     (tmp_path / "store" / "lost+found").mkdir(parents=True)
     store = Store(str(tmp_path / "store"))
     assert OLD.publish(store, tmp_path / "cache") == OLD.digest
@@ -159,7 +159,7 @@ def test_an_image_that_was_changed_is_refused(store):
     refused(lambda: store.manifest("sha256:" + "0" * 64), "not a digest")
 
 
-def test_two_runs_do_not_mix(store, tmp_path, monkeypatch):
+def test_a_second_run_is_refused_while_the_store_is_locked(store, tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "LOCK_WAIT_S", 0.2)
     before = tree(store.path)
     with store.locked():
@@ -168,7 +168,7 @@ def test_two_runs_do_not_mix(store, tmp_path, monkeypatch):
     NEW.publish(store, tmp_path / "cache")
 
 
-def test_a_kill_at_any_point_is_completed_by_the_next_run(tmp_path):
+def test_a_run_killed_at_any_point_is_completed_by_the_next_run(tmp_path):
     store = Store(str(tmp_path / "store"))
     NEW.files(tmp_path / "cache")
 
@@ -203,7 +203,7 @@ def test_a_kill_at_any_point_is_completed_by_the_next_run(tmp_path):
     assert points >= 15
 
 
-def test_a_kill_while_the_first_store_is_made_is_completed_by_the_next_run(tmp_path):
+def test_a_run_killed_while_creating_the_store_is_completed_by_the_next_run(tmp_path):
     store = Store(str(tmp_path / "store"))
 
     def act():
@@ -216,7 +216,7 @@ def test_a_kill_while_the_first_store_is_made_is_completed_by_the_next_run(tmp_p
         assert tree(store.path) == whole
 
 
-def test_a_kill_in_the_middle_of_a_file(store, tmp_path):
+def test_a_run_killed_while_writing_a_file_is_completed_by_the_next_run(store, tmp_path):
     NEW.files(tmp_path / "cache")
     kill_while_writing(100_000, lambda: publish(store, tmp_path))
     assert store.left_behind() != []
@@ -231,7 +231,7 @@ def publish(store, tmp_path):
     store.publish(NEW.bytes, SIGNATURE, BOOT_SCRIPT, {name: tmp_path / "cache" / name for name in NEW.contents})
 
 
-def test_a_write_that_fails_in_the_middle_leaves_all_as_it_was(store, tmp_path):
+def test_a_failed_write_leaves_the_store_unchanged(store, tmp_path):
     NEW.files(tmp_path / "cache")
     before = tree(store.path)
     fail_while_writing(100_000, lambda: refused(lambda: publish(store, tmp_path), "File too large"))
@@ -261,7 +261,7 @@ assert tree(store.path) == before, "the store was touched"
 
 
 @pytest.mark.parametrize("unchecked", [False, True], ids=["told before", "told by the system"])
-def test_a_store_that_is_full(tmp_path, unchecked):
+def test_publishing_into_a_full_store_is_refused(tmp_path, unchecked):
     """The store is on a real file system of 4 MiB, in its own mount namespace."""
     (tmp_path / "full").mkdir()
     script = FULL.format(paths=sys.path, folder=str(tmp_path), unchecked=unchecked)

@@ -35,7 +35,7 @@ def dnsmasq(mode: str, **changed: object) -> str:
 @pytest.mark.parametrize(
     "changed", [{}, {"boot_server_gateway": "10.9.0.254", "boot_server_name_servers": ["10.9.0.2"]}]
 )
-def test_dnsmasq_takes_its_configuration(tmp_path, mode, changed):
+def test_dnsmasq_accepts_its_configuration(tmp_path, mode, changed):
     file = tmp_path / "dnsmasq.conf"
     file.write_text(dnsmasq(mode, **changed))
     subprocess.run([DNSMASQ, "--test", f"--conf-file={file}"], check=True, capture_output=True)
@@ -50,12 +50,12 @@ def test_addresses_are_given_in_full_mode_only():
 
 
 @pytest.mark.parametrize("mode", ["full", "proxy"])
-def test_ipxe_is_told_the_server_besides_the_file(mode):
+def test_ipxe_gets_the_servers_address_with_the_file(mode):
     """iPXE takes no file from a proxy without the server's address; tests/image_boot boots iPXE."""
     assert "dhcp-boot=tag:ipxe,tftp://10.9.0.1/start.ipxe,,10.9.0.1\n" in dnsmasq(mode)
 
 
-def test_ipxe_starts_with_every_server():
+def test_ipxe_tries_every_server_repeatedly():
     text = render("start.ipxe.j2", boot_server_servers=["http://10.9.0.1", "http://10.9.0.2"])
     tries = [line for line in text.splitlines() if line.startswith("chain ")]
     assert [line.split()[-2] for line in tries] == [
@@ -130,14 +130,14 @@ def test_bad_input_is_refused_before_anything_is_touched(tmp_path, changed, said
     ],
 )
 @pytest.mark.fleet
-def test_good_input_is_taken(tmp_path, changed):
+def test_valid_input_is_accepted(tmp_path, changed):
     status, output = checked(tmp_path, changed)
     assert status == 0, output
 
 
 @pytest.mark.parametrize("master", [False, True])
 @pytest.mark.fleet
-def test_a_check_before_there_is_a_store_says_what_would_come(tmp_path, master):
+def test_check_mode_without_a_store_predicts_the_published_images(tmp_path, master):
     if master:
         (tmp_path / "master/images").mkdir(parents=True)
     values = {
@@ -160,7 +160,7 @@ def test_a_check_before_there_is_a_store_says_what_would_come(tmp_path, master):
     ],
 )
 @pytest.mark.fleet
-def test_a_distribution_without_ipxe_for_some_nodes_is_told_with_their_names(tmp_path, family, missing, package):
+def test_nodes_without_an_ipxe_file_for_their_architecture_are_named(tmp_path, family, missing, package):
     paths = yaml.safe_load((ROOT / "roles/boot_server/vars/main.yml").read_text())["__boot_server_ipxe_packages"]
     for places in paths.values():
         for place in places.values():
@@ -192,7 +192,7 @@ def test_a_distribution_without_ipxe_for_some_nodes_is_told_with_their_names(tmp
 
 @pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
 @pytest.mark.fleet
-def test_publishing_to_a_full_disk_names_the_host_and_is_completed_when_there_is_space(tmp_path):
+def test_publishing_to_a_full_disk_fails_and_a_later_run_completes_it(tmp_path):
     """The store is on a real file system of 1 MiB, in its own mount namespace."""
     for folder in ("master/blobs", "master/images", "served"):
         (tmp_path / folder).mkdir(parents=True)
@@ -242,7 +242,7 @@ def test_publishing_to_a_full_disk_names_the_host_and_is_completed_when_there_is
 
 
 @pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
-def test_rsync_gives_up_a_server_that_says_nothing(tmp_path):
+def test_rsync_stops_if_a_server_does_not_answer(tmp_path):
     tasks = yaml.safe_load((ROOT / "roles/boot_server/tasks/publish.yml").read_text())[-1]["block"]
     options = tasks[0]["ansible.posix.synchronize"]["rsync_opts"]
     assert options[-2:] == ["--timeout=60", "--stop-after=60"]
@@ -288,7 +288,7 @@ def test_a_failed_copy_is_explained(result, said):
     assert rsync_failure(result, "boot01", "/srv/sailloft") == f"boot01: {said}, and run again: complete files are kept"
 
 
-def test_the_checks_come_first():
+def test_the_role_checks_its_input_first():
     names, first = yaml.safe_load((ROOT / "roles/boot_server/tasks/main.yml").read_text())[:2]
     assert "sailloft.fleet.role_variables" in names
     assert first["ansible.builtin.import_tasks"] == "check.yml"
@@ -296,7 +296,7 @@ def test_the_checks_come_first():
 
 @pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
 @pytest.mark.fleet
-def test_publishing_mends_a_blob_that_was_cut_short(tmp_path):
+def test_publishing_repairs_a_truncated_blob(tmp_path):
     task = yaml.safe_load((ROOT / "roles/boot_server/tasks/publish.yml").read_text())[-1]["block"][0]
     master, served = tmp_path / "master/blobs", tmp_path / "served/blobs"
     for folder in (master, served):

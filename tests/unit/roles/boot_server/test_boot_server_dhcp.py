@@ -86,7 +86,7 @@ def acknowledged(**fields: str) -> dict:
     return {**common, "said": "", **fields}
 
 
-def test_2500_nodes_boot_at_once_on_three_networks_by_every_firmware(network):
+def test_2500_nodes_with_all_firmwares_boot_at_the_same_time_on_three_networks(network):
     site = Site(2500)
     log = network.dnsmasq(site.configuration(), len(site.nodes))
     found = network.ask(site.clients)["clients"]
@@ -98,7 +98,7 @@ def test_2500_nodes_boot_at_once_on_three_networks_by_every_firmware(network):
     assert "NAK" not in log.read_text()
 
 
-def test_dnsmasqs_own_number_of_leases_would_leave_nodes_without_an_address(network):
+def test_the_default_lease_limit_of_dnsmasq_leaves_nodes_without_an_address(network):
     """The test above would fail if the role did not set the number of leases."""
     site = Site(1020)
     text = site.configuration()
@@ -113,7 +113,7 @@ def test_dnsmasqs_own_number_of_leases_would_leave_nodes_without_an_address(netw
     }
 
 
-def test_nodes_keep_their_addresses_though_dnsmasq_was_restarted(network):
+def test_nodes_keep_their_addresses_after_a_restart_of_dnsmasq(network):
     """dnsmasq keeps no database of leases; the first stage renews its lease while it fetches the image."""
     site = Site(60)
     network.dnsmasq(site.configuration(), len(site.nodes))
@@ -130,28 +130,28 @@ def test_nodes_keep_their_addresses_though_dnsmasq_was_restarted(network):
     assert answer["kind"] == NAK
 
 
-def test_a_stranger_gets_no_answer(network):
+def test_an_unknown_mac_address_gets_no_answer(network):
     site = Site(1)
     network.dnsmasq(site.configuration(), 1)
     strangers = [{**site.clients[0], "mac": "52:54:00:ff:ff:ff", "stages": [stage]} for stage in FIRMWARES]
     assert network.ask(strangers, tries=1)["clients"] == [[{"kind": 0}]] * len(FIRMWARES)
 
 
-def test_every_node_of_the_inventory_has_a_transfer_at_once(network):
+def test_all_nodes_of_the_inventory_can_transfer_at_the_same_time(network):
     site = Site(600)
     log = network.dnsmasq(site.configuration(), len(site.nodes))
     assert network.ask([], transfers=600)["transfers"] == 600
     assert "restricting" not in log.read_text()
 
 
-def test_dnsmasqs_own_number_of_transfers_would_leave_nodes_without_ipxe(network):
+def test_the_default_transfer_limit_of_dnsmasq_leaves_nodes_without_ipxe(network):
     site = Site(600)
     network.dnsmasq(site.configuration().replace("tftp-max=", "#"), len(site.nodes))
     # dnsmasq accepts one more than its limit (TFTP_MAX_CONNECTIONS in its src/config.h is 50).
     assert network.ask([], transfers=600)["transfers"] == 51
 
 
-def test_a_proxy_names_the_file_to_every_firmware_but_those_of_http(network):
+def test_proxy_dhcp_gives_the_boot_file_to_uefi_firmware_and_ipxe(network):
     site = Site(36)
     log = network.dnsmasq(site.configuration(boot_server_dhcp="proxy"), len(site.nodes))
     asks = [

@@ -61,7 +61,7 @@ def server(tmp_path: Path):
     process.wait(10)
 
 
-def test_the_store_is_served_and_nothing_else(server):
+def test_only_the_store_and_boot_files_are_served_and_none_is_writable(server):
     for path in ("/blobs/file", "/images/x/file", "/channels/file", "/nodes/file", "/identity/file"):
         answer = server(path)
         assert (answer.status, answer.content) == (200, CONTENT), path
@@ -90,12 +90,12 @@ def test_the_store_is_served_and_nothing_else(server):
             assert server(path, method).status in (403, 405), (path, method)
 
 
-def test_a_transfer_can_be_gone_on_with(server):
+def test_an_interrupted_transfer_can_be_resumed(server):
     answer = server("/blobs/file", Range="bytes=4990-")
     assert (answer.status, answer.content) == (206, CONTENT[4990:])
 
 
-def test_reports_are_logged_by_field(server, tmp_path):
+def test_the_fields_of_reports_are_logged(server, tmp_path):
     answer = server(
         '/report?event=refused&node=bm01&image=abc&file=blobs/x&wanted=1&seen=2&server=http://a&reason=a%20%22b"'
     )

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 pytestmark = pytest.mark.skipif(not shutil.which("busybox"), reason="no busybox on this machine (bindep.txt)")
 
 
-def test_pauses_double_with_a_jitter_of_their_half(tmp_path):
+def test_pauses_double_each_round_with_a_jitter_of_half_their_length(tmp_path):
     said = shell(tmp_path, "for round in 0 1 2 3 6 40; do pause_ms $round; pause_ms $round; done").split()
     times = list(map(int, said))
     for at, mean_ms in enumerate((1000, 2000, 4000, 8000, 64000, 64000)):
@@ -28,7 +28,7 @@ def test_pauses_double_with_a_jitter_of_their_half(tmp_path):
         assert pair[0] != pair[1]
 
 
-def test_after_the_stated_time_it_reboots(tmp_path):
+def test_the_node_reboots_after_its_deadline(tmp_path):
     script = "restart() { echo rebooting: $1; exit; }; deadline_s=0; pause 0"
     assert re.fullmatch(r"rebooting: no image after [01] s\n", shell(tmp_path, script))
 
@@ -40,12 +40,12 @@ def test_servers_are_shuffled(tmp_path):
     assert all(sorted(order.split()) == ["http://a", "http://b", "http://c"] for order in orders)
 
 
-def test_arguments_are_those_given_first(tmp_path):
+def test_the_first_occurrence_of_an_argument_is_used(tmp_path):
     said = shell(tmp_path, 'echo "$mac $node"; argument absent', "BOOTIF=01-AA-BB-cc-00-11-22 sailloft.node=other *")
     assert said == "aa:bb:cc:00:11:22 n1\n"
 
 
-def test_a_signature_holds_or_does_not(tmp_path):
+def test_a_signature_of_another_key_is_refused(tmp_path):
     for name in ("key", "other"):
         pair = ["-p", tmp_path / f"{name}.pub", "-s", tmp_path / f"{name}.sec"]
         subprocess.run(["minisign", "-G", "-W", *pair], check=True, stdout=subprocess.DEVNULL)
@@ -66,7 +66,7 @@ def test_a_signature_holds_or_does_not(tmp_path):
 
 
 @pytest.mark.parametrize(("turn", "reason"), [("missing", "404"), ("good", "the signature does not hold: ")])
-def test_a_manifest_without_its_signature_is_never_used(tmp_path, serve, turn, reason):
+def test_a_manifest_without_a_valid_signature_is_never_used(tmp_path, serve, turn, reason):
     """The signature is missing or invalid on every server: the manifest is not read, and the node reboots."""
     subprocess.run(
         ["minisign", "-G", "-W", "-p", tmp_path / "key.pub", "-s", tmp_path / "key.sec"],
@@ -124,7 +124,7 @@ def a_manifest() -> manifests.Manifest:
     )
 
 
-def test_the_manifest_is_read_as_it_is_written(tmp_path):
+def test_the_first_stage_reads_the_values_of_a_written_manifest(tmp_path):
     file = tmp_path / "manifest.json"
     file.write_bytes(manifests.dump(a_manifest()))
     script = f"""
@@ -156,7 +156,7 @@ def test_the_manifest_is_read_as_it_is_written(tmp_path):
         ("none", "the image has no /sbin/init; put systemd-sysv into a layer"),
     ],
 )
-def test_an_init_that_cannot_be_started_is_a_failure_before_there_is_no_way_back(tmp_path, kind, said):
+def test_an_init_that_cannot_be_started_fails_before_the_root_is_switched(tmp_path, kind, said):
     (tmp_path / "root/sbin").mkdir(parents=True)
     init = tmp_path / "root/sbin/init"
     if kind in ("good", "ends with an error"):
@@ -179,7 +179,7 @@ def test_an_init_that_cannot_be_started_is_a_failure_before_there_is_no_way_back
     assert told.startswith(f"FAILED: {said}") if said else told == "started\n"
 
 
-def test_the_report_is_read_as_it_is_written(tmp_path):
+def test_the_report_of_the_first_stage_is_read_back(tmp_path):
     script = """
         begin one; begin two; begin ''
         image_name=i writable_mib=2 layer_server=http://a

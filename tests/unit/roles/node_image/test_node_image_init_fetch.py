@@ -29,34 +29,34 @@ def fetched(tmp_path: Path, servers: list[str], settings: str = "", more: str = 
     return said
 
 
-def test_a_good_server_is_asked_once(tmp_path, serve):
+def test_a_good_server_gets_only_one_request(tmp_path, serve):
     behaviour = Behaviour("good")
     url = serve(behaviour)
     assert fetched(tmp_path, [url]) == f"good from {url}\n"
     assert behaviour.asked == [("/blobs/x", 0)]
 
 
-def test_a_cut_transfer_goes_on_at_another_server(tmp_path, serve):
+def test_an_interrupted_transfer_is_resumed_at_another_server(tmp_path, serve):
     first, second = Behaviour("cut"), Behaviour("good")
     urls = [serve(first), serve(second)]
     assert f"good from {urls[1]}" in fetched(tmp_path, urls)
     assert second.asked == [("/blobs/x", 300_000)]
 
 
-def test_a_cut_transfer_goes_on_at_the_same_server_after_a_pause(tmp_path, serve):
+def test_an_interrupted_transfer_is_resumed_at_the_same_server_after_a_pause(tmp_path, serve):
     behaviour = Behaviour("cut", "cut", "good")
     said = fetched(tmp_path, [serve(behaviour)])
     assert [offset for _path, offset in behaviour.asked] == [0, 300_000, 600_000]
     assert said.count("slept") == 2
 
 
-def test_a_server_without_ranges_begins_anew(tmp_path, serve):
+def test_a_transfer_from_a_server_without_ranges_restarts_from_the_beginning(tmp_path, serve):
     behaviour = Behaviour("cut", "good", ranges=False)
     fetched(tmp_path, [serve(behaviour)])
     assert [offset for _path, offset in behaviour.asked] == [0, 300_000]
 
 
-def test_a_stalled_transfer_is_left_for_another_server(tmp_path, serve):
+def test_a_stalled_transfer_is_resumed_at_another_server(tmp_path, serve):
     first, second = Behaviour("stalls"), Behaviour("good")
     urls = [serve(first), serve(second)]
     said = fetched(tmp_path, urls, "window_s=4 progress_s=1")
@@ -66,7 +66,7 @@ def test_a_stalled_transfer_is_left_for_another_server(tmp_path, serve):
     assert second.asked == [("/blobs/x", 100_000)]
 
 
-def test_the_times_are_those_that_the_docs_state(tmp_path):
+def test_the_limits_are_those_that_the_documentation_states(tmp_path):
     said = shell(tmp_path, "echo $window_s $least_bytes_s $patience_s")
     assert said == "20 262144 60\n"
     text = " ".join((INIT.parents[4] / "docs/image-boot.md").read_text().split())
@@ -75,7 +75,7 @@ def test_the_times_are_those_that_the_docs_state(tmp_path):
 
 
 @pytest.mark.parametrize("turn", ["silent", "stalls", "drips", "drips single bytes"])
-def test_a_server_below_the_least_rate_is_left_within_a_window_even_past_the_deadline(tmp_path, serve, turn):
+def test_a_too_slow_server_is_left_within_one_window_even_after_the_deadline(tmp_path, serve, turn):
     """A good server follows a slow one: the node neither waits nor reboots."""
     first, second = Behaviour(turn), Behaviour("good")
     urls = [serve(first), serve(second)]
@@ -95,7 +95,7 @@ def test_a_server_below_the_least_rate_is_left_within_a_window_even_past_the_dea
 
 
 @pytest.mark.parametrize("turn", ["silent", "drips"])
-def test_with_slow_servers_only_the_node_reboots_after_one_round(tmp_path, serve, turn):
+def test_the_node_reboots_after_one_round_if_all_servers_are_too_slow(tmp_path, serve, turn):
     urls = [serve(Behaviour(turn)), serve(Behaviour(turn))]
     script = f"""
         restart() {{ echo "rebooting: $1"; exit; }}
@@ -108,7 +108,7 @@ def test_with_slow_servers_only_the_node_reboots_after_one_round(tmp_path, serve
 
 
 @pytest.mark.parametrize(("turn", "reboots"), [("steady and cut", False), ("steady wrong", True)])
-def test_the_time_of_a_transfer_that_keeps_the_least_rate_does_not_count(tmp_path, serve, turn, reboots):
+def test_transfer_time_at_the_minimum_rate_counts_only_if_the_file_is_refused(tmp_path, serve, turn, reboots):
     """The time counts only if the received file was refused."""
     urls = [serve(Behaviour(turn, "good"))]
     script = f"""
@@ -122,7 +122,7 @@ def test_the_time_of_a_transfer_that_keeps_the_least_rate_does_not_count(tmp_pat
     assert said.endswith("good\n") != reboots
 
 
-def test_a_server_that_would_take_long_is_left_for_another_that_may_be_faster(tmp_path, serve):
+def test_a_slow_server_is_left_only_if_another_server_may_be_faster(tmp_path, serve):
     first, second = Behaviour("steady"), Behaviour("good")
     urls = [serve(first), serve(second)]
     said = fetched(tmp_path, urls, "window_s=2 patience_s=1")
@@ -133,14 +133,14 @@ def test_a_server_that_would_take_long_is_left_for_another_that_may_be_faster(tm
     assert "too slow" not in fetched(tmp_path, [serve(Behaviour("steady"))], "window_s=2 patience_s=1")
 
 
-def test_each_round_asks_half_as_much_down_to_the_least_rate(tmp_path):
+def test_each_round_halves_the_required_rate_down_to_the_minimum(tmp_path):
     several = "servers='http://a http://b'; for round in 0 1 2 3 9 40; do asked_bytes_s $round 600000000; done"
     assert shell(tmp_path, several).split() == ["10000000", "5000000", "2500000", "1250000", "262144", "262144"]
     assert shell(tmp_path, "servers='http://a'; asked_bytes_s 0 600000000") == "262144\n"
     assert shell(tmp_path, "servers='http://a http://b'; asked_bytes_s 0 60") == "262144\n"
 
 
-def test_a_dead_server_and_one_that_has_no_such_file_are_passed_over(tmp_path, serve):
+def test_an_unreachable_server_and_one_without_the_file_are_skipped(tmp_path, serve):
     urls = ["http://127.0.0.1:9", serve(Behaviour("missing")), serve(Behaviour("good"))]
     said = fetched(tmp_path, urls)
     assert "Connection refused" in said
@@ -148,7 +148,7 @@ def test_a_dead_server_and_one_that_has_no_such_file_are_passed_over(tmp_path, s
     assert "slept" not in said
 
 
-def test_the_server_that_was_good_is_asked_first_from_then_on(tmp_path, serve):
+def test_the_last_good_server_is_tried_first(tmp_path, serve):
     urls = ["http://127.0.0.1:9", serve(Behaviour("good"))]
     again = f"fetch blobs/y {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}"
     said = shell(tmp_path, f"servers='{' '.join(urls)}'; {again}; {again}; echo $servers")
@@ -167,7 +167,7 @@ def test_wrong_bytes_are_refused_named_and_reported(tmp_path, serve):
     assert f"&file=blobs/x&wanted={DIGEST}&seen={seen}&server={bad}&reason=sha256%20wanted%20" in path
 
 
-def test_bytes_of_two_servers_that_do_not_fit_name_both(tmp_path, serve):
+def test_wrong_bytes_from_two_servers_name_both_and_are_discarded(tmp_path, serve):
     first, second = Behaviour("cut", "good"), Behaviour("wrong")
     urls = [serve(first), serve(second)]
     said = fetched(tmp_path, urls)
@@ -176,7 +176,7 @@ def test_bytes_of_two_servers_that_do_not_fit_name_both(tmp_path, serve):
     assert [offset for _path, offset in first.asked] == [0, 0]
 
 
-def test_more_bytes_than_a_file_may_have_are_not_taken(tmp_path, serve):
+def test_a_transfer_that_exceeds_the_size_of_its_file_is_refused(tmp_path, serve):
     urls = [serve(Behaviour("endless")), serve(Behaviour("good"))]
     said = fetched(tmp_path, urls)
     assert f"good from {urls[1]}" in said
@@ -187,7 +187,7 @@ def test_more_bytes_than_a_file_may_have_are_not_taken(tmp_path, serve):
 LONGER_LIMIT = f"fetch blobs/x {{folder}}/file {2 * len(CONTENT)} check_digest {DIGEST}; echo good from $server"
 
 
-def test_a_file_that_is_whole_though_its_transfer_broke_is_taken(tmp_path, serve):
+def test_a_complete_file_is_accepted_though_its_transfer_was_interrupted(tmp_path, serve):
     first, second = Behaviour("lingers"), Behaviour("good")
     urls = [serve(first), serve(second)]
     said = shell(tmp_path, f"servers='{' '.join(urls)}'; window_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")
@@ -198,7 +198,7 @@ def test_a_file_that_is_whole_though_its_transfer_broke_is_taken(tmp_path, serve
     assert "REFUSED" not in said
 
 
-def test_a_file_that_is_longer_than_it_should_be_is_begun_anew(tmp_path, serve):
+def test_a_file_that_is_too_long_is_fetched_again(tmp_path, serve):
     first, second = Behaviour("endless", "missing"), Behaviour("good")
     urls = [serve(first), serve(second)]
     said = shell(tmp_path, f"servers='{' '.join(urls)}'; window_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")

@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.plugin_utils import shown_progre
 
 
 @pytest.mark.skipif(not shutil.which("minisign"), reason="no minisign on this machine (bindep.txt)")
-def test_the_keys_are_made_and_their_folder_stays_as_closed_as_it_was(tmp_path):
+def test_the_keys_are_created_and_their_folder_keeps_its_mode(tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     variables = {
@@ -36,7 +36,7 @@ def test_the_keys_are_made_and_their_folder_stays_as_closed_as_it_was(tmp_path):
     assert (tmp_path / "made/image.pub").is_file()
 
 
-def test_a_check_on_a_host_that_has_no_key_yet_says_so_and_makes_nothing(tmp_path):
+def test_check_mode_without_a_key_fails_and_creates_nothing(tmp_path):
     variables = {
         "node_image_signing_key": str(tmp_path / "keys/image.key"),
         "node_image_public_key": str(tmp_path / "keys/image.pub"),
@@ -76,7 +76,7 @@ class Watching(node_image.ActionModule):
         return shown
 
 
-def test_a_build_of_which_nothing_is_heard_any_more_is_not_waited_for(monkeypatch):
+def test_a_build_that_no_longer_reports_is_not_waited_for(monkeypatch):
     looks = []
 
     def sleep(seconds):

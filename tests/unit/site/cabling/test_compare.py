@@ -37,12 +37,12 @@ def kinds(found):
     return [fault.kind for fault in found["faults"]]
 
 
-def test_a_right_cabling():
+def test_correct_cabling_has_no_faults():
     found = compare(PLANNED, view(plugged()))
     assert found == {"faults": [], "right": 32, "wrong": 0, "unread": 0}
 
 
-def test_what_was_not_read_is_not_judged():
+def test_cables_that_were_not_read_are_counted_as_unread():
     assert compare(PLANNED, {}) == {"faults": [], "right": 0, "wrong": 0, "unread": 32}
     found = compare(PLANNED, view(plugged(), without=("gpu01", "leaf1-1")))
     assert found == {"faults": [], "right": 30, "wrong": 0, "unread": 2}
@@ -50,7 +50,7 @@ def test_what_was_not_read_is_not_judged():
 
 @given(st.integers(0, 31))
 @settings(deadline=None)
-def test_a_cable_that_is_missing(at):
+def test_a_missing_cable_is_found(at):
     cables = plugged()
     (one, other) = cables.pop(at)
     found = compare(PLANNED, view(cables))
@@ -61,7 +61,7 @@ def test_a_cable_that_is_missing(at):
 
 @given(st.integers(0, 31), st.integers(0, 31))
 @settings(deadline=None)
-def test_two_cables_whose_ends_were_exchanged(first, second):
+def test_two_exchanged_cables_are_reported_as_swapped(first, second):
     cables = plugged()
     (a, b), (c, d) = cables[first], cables[second]
     if first == second:
@@ -77,7 +77,7 @@ def test_two_cables_whose_ends_were_exchanged(first, second):
     assert (found["right"], found["wrong"]) == (30, 2)
 
 
-def test_three_cables_in_a_ring_are_no_swap():
+def test_three_cables_exchanged_in_a_ring_are_reported_as_wrong():
     cables = plugged()
     (a, b), (c, d), (e, f) = cables[0], cables[5], cables[10]
     cables[0], cables[5], cables[10] = (a, d), (c, f), (e, b)
@@ -88,7 +88,7 @@ def test_three_cables_in_a_ring_are_no_swap():
 
 @given(st.integers(0, 31), st.booleans())
 @settings(deadline=None)
-def test_a_cable_that_one_end_sees(at, first):
+def test_a_cable_that_only_one_end_sees_is_reported_as_one_sided(at, first):
     cables = plugged()
     seen = view(cables)
     blind, sees = cables[at] if first else cables[at][::-1]
@@ -100,7 +100,7 @@ def test_a_cable_that_one_end_sees(at, first):
     )
 
 
-def test_a_cable_in_a_free_port():
+def test_a_cable_in_an_unplanned_port_is_reported_as_wrong():
     cables = plugged()
     one, other = cables[0]
     cables[0] = (one, (other[0], "Ethernet99"))
@@ -111,7 +111,7 @@ def test_a_cable_in_a_free_port():
     )
 
 
-def test_speed():
+def test_a_link_with_another_speed_is_reported():
     speeds = {"gpu02": {"ens1f0np0": 25, "ens1f1np0": 100, "ens2f0np0": -1}}
     found = compare(PLANNED, view(plugged()), speeds)
     assert kinds(found) == ["speed"]
@@ -121,14 +121,14 @@ def test_speed():
     )
 
 
-def test_names_with_a_domain_descriptions_and_strangers():
+def test_domain_names_port_descriptions_and_unknown_devices_cause_no_faults():
     seen = view(plugged())
     seen["gpu01"]["ens1f0np0"] = Neighbour("leaf1-1.example.com", ("etp1", "Ethernet0"))
     seen["gpu01"]["eno1"] = Neighbour("office-switch", ("1",))
     assert compare(PLANNED, seen)["faults"] == []
 
 
-def test_ports_that_their_system_does_not_see():
+def test_ports_that_their_system_does_not_see_are_checked_from_the_other_end():
     ports = {**sites.DATA["models"]["server"]["ports"]["nic"], "lldp": False}
     site = sites.site(models__server__ports__nic=ports)
     cables = plugged()
@@ -146,7 +146,7 @@ def test_ports_that_their_system_does_not_see():
     assert found["unread"] == 15
 
 
-def test_a_link_that_nobody_planned():
+def test_an_unplanned_link_is_found():
     found = compare(PLANNED, view([*plugged(), (("gpu01", "eno9"), ("gpu02", "eno9"))]))
     assert kinds(found) == ["unplanned"]
 
@@ -170,7 +170,7 @@ def blue_vela():
     return sites.example("blue_vela")
 
 
-def test_infiniband(blue_vela):
+def test_faults_of_infiniband_cables_are_found(blue_vela):
     links = infiniband(blue_vela)
     found = compare(planned(blue_vela), {}, None, links)
     others = len(blue_vela.cables) - len(links)

@@ -61,7 +61,7 @@ def read(system, data):
     return {name: tuple(each) for name, each in read_neighbours(system, json.dumps(data)).items()}
 
 
-def test_lldpd():
+def test_neighbours_of_lldpd_are_read():
     for system in ("linux", "sonic", "dell_sonic", "cumulus"):
         assert read(system, LLDPD) == {
             "e1": ("gpu02", ("e2",)),
@@ -71,7 +71,7 @@ def test_lldpd():
     assert read("linux", {"lldp": [{}]}) == {}
 
 
-def test_switch_systems():
+def test_neighbours_of_eos_nxos_and_junos_are_read():
     assert read("eos", EOS) == {"Ethernet1": ("spine1", ("Ethernet2",))}
     for rows in (ROW, [ROW]):
         table = {"TABLE_nbor_detail": {"ROW_nbor_detail": rows}}
@@ -79,7 +79,7 @@ def test_switch_systems():
     assert read("junos", JUNOS) == {"et-0/0/0": ("spine1", ("et-0/0/2",))}
 
 
-def test_the_module_takes_the_systems_with_a_reader():
+def test_the_module_accepts_the_systems_with_a_reader():
     options = yaml.safe_load(cabling_info.DOCUMENTATION)["options"]
     assert options["system"]["choices"] == sorted(READERS)
     assert set(READERS) <= set(SYSTEMS)
@@ -87,13 +87,13 @@ def test_the_module_takes_the_systems_with_a_reader():
 
 @pytest.mark.parametrize("system", READERS)
 @pytest.mark.parametrize("text", ["", "no such command", "[]"])
-def test_what_is_no_table(system, text):
+def test_output_that_is_not_a_neighbour_table_is_refused(system, text):
     with pytest.raises(SiteError, match="neighbours: "):
         read_neighbours(system, text)
 
 
 @pytest.mark.parametrize("system", ["linux", "eos"])
-def test_rows_without_their_names(system):
+def test_rows_without_expected_fields_are_refused(system):
     with pytest.raises(SiteError, match=f"this is not an LLDP table of {system}: KeyError"):
         read(system, {"lldpNeighbors": [{}], "lldp": [{"interface": [{}]}]})
 
@@ -108,7 +108,7 @@ SW     0  2 0x0000000000200000 4x SDR - CA     0  1 0x0000000000100003 ( 'leaf-1
 """
 
 
-def test_infiniband():
+def test_infiniband_links_are_read():
     assert [tuple(link) for link in read_infiniband(SUBNET)] == [
         (("leaf-1", 2), ("node-2 mlx5_0", 1), 10),
         (("leaf-1", 3), ("spine-1", 1), 400),
@@ -134,6 +134,6 @@ def test_infiniband():
         (4, "GDR", 0),
     ],
 )
-def test_the_speed_of_an_infiniband_link(width, rate, gbit_s):
+def test_the_speed_of_an_infiniband_link_is_computed_from_width_and_rate(width, rate, gbit_s):
     line = f"SW     0  1 0x0000000000200001 {width}x {rate} - SW     0  3 0x0000000000200000 ( 'a' - 'b' )"
     assert [link.speed_gbit_s for link in read_infiniband(line)] == [gbit_s]

@@ -50,7 +50,7 @@ def test_the_planned_cables_are_those_of_the_blueprint(name):
     assert all(name in found.interfaces[device] for device, name in cabled)
 
 
-def test_a_port(netbox):
+def test_a_port_has_speed_length_and_peer_from_netbox(netbox):
     wanted = {"speed_gbit_s": 100, "cable_m": 3, "peer": {"host": "gpu01", "port": "mlx5_0"}}
     assert port(netbox) == wanted
     # The ends A and B of the same cable are swapped.
@@ -69,7 +69,7 @@ def test_a_port(netbox):
         (None, "other", 0),
     ],
 )
-def test_speeds(netbox, speed, kind, wanted):
+def test_a_missing_speed_is_taken_from_the_interface_type(netbox, speed, kind, wanted):
     for each in (interface(netbox), interface(netbox, "leaf1-1", "Ethernet0")):
         each.update(speed=speed, type={"value": kind})
     assert port(netbox).get("speed_gbit_s", 0) == wanted
@@ -78,18 +78,18 @@ def test_speeds(netbox, speed, kind, wanted):
 @pytest.mark.parametrize(
     ("length", "unit", "wanted"), [(250, "cm", 3), (10, "ft", 4), (100, "in", 3), (2, "m", 2), (None, None, None)]
 )
-def test_lengths(netbox, length, unit, wanted):
+def test_cable_lengths_are_rounded_up_to_metres(netbox, length, unit, wanted):
     netbox[1][0].update(length=length, length_unit=unit and {"value": unit})
     assert port(netbox).get("cable_m") == wanted
 
 
-def test_the_length_of_a_way_through_patch_panels_is_not_known(netbox):
+def test_the_length_of_a_path_through_patch_panels_is_unknown(netbox):
     for each in (interface(netbox), interface(netbox, "leaf1-1", "Ethernet0")):
         each["link_peers"] = [{"id": 900, "device": {"id": 90, "name": "panel"}, "name": "1"}]
     assert port(netbox) == {"speed_gbit_s": 100, "peer": {"host": "gpu01", "port": "mlx5_0"}}
 
 
-def test_what_is_no_link_of_the_fabric_is_none_of_its_ports(netbox):
+def test_links_outside_the_fabric_are_omitted_from_its_ports(netbox):
     switches, hosts = SWITCHES - {"spine1"}, HOSTS - {"gpu01"}
     found = roce_variables(read_links(*netbox), switches, hosts)
     peers = [each["peer"] for one in found.values() for each in one.get("roce_switch_ports", {}).values()]
@@ -104,17 +104,17 @@ def test_what_is_no_link_of_the_fabric_is_none_of_its_ports(netbox):
     assert port(netbox, "leaf1-1", "Ethernet4")
 
 
-def test_a_cable_with_several_far_ends_is_told(netbox):
+def test_a_cable_with_several_far_ends_is_reported_as_left_out(netbox):
     far = interface(netbox)["connected_endpoints"]
     far.append(interface(netbox, "gpu02")["connected_endpoints"][0])
     assert read_links(*netbox)["left_out"] == ["gpu01 ens1f0np0: its cable has 2 far ends"]
 
 
-def test_a_device_without_a_name_is_told(netbox):
+def test_a_device_without_a_name_is_reported_as_left_out(netbox):
     interface(netbox)["device"]["name"] = None
     assert read_links(*netbox)["left_out"] == ["a device ens1f0np0: a device on its cable has no name"]
 
 
-def test_what_is_no_answer_of_netbox():
+def test_a_response_without_an_expected_field_is_refused():
     with pytest.raises(SiteError, match=r"NetBox: its response has no 'device'; check that the URL"):
         read_links([{"id": 1}], [])

@@ -13,19 +13,19 @@ def found(site):
     return [finding for promise in site.blueprint.promises for finding in check_fabric(site, promise)]
 
 
-def test_what_is_declared_holds():
+def test_the_declarations_of_the_examples_hold():
     assert found(sites.site()) == []
     assert found(sites.example("vela")) == []
     assert found(sites.example("blue_vela")) == []
 
 
-def test_oversubscription():
+def test_oversubscription_beyond_the_declared_ratio_is_found():
     (finding,) = found(sites.site(links__uplink__each=1))
     assert finding.offender == "leaf[1-2]-[1-2]"
     assert finding.message == "400 Gbit/s below and 200 above are 2.00 to 1, but fabric declares 1"
 
 
-def test_ports_of_a_nic_at_one_switch():
+def test_ports_of_a_nic_at_the_same_switch_are_found():
     ports = {"down": {"names": "Ethernet[0:31]", "speed_gbit_s": 100}, "up": {"names": "Up[0:7]", "speed_gbit_s": 100}}
     (finding, *_more) = found(
         sites.site(devices__leaf__count=1, models__leaf__ports=ports, checks__fabric={"nic_ports_apart": True})
@@ -34,7 +34,7 @@ def test_ports_of_a_nic_at_one_switch():
     assert finding.offender == "gpu[01-04]"
 
 
-def test_rail_alignment():
+def test_a_switch_without_rail_alignment_is_found():
     (one, other) = found(sites.site(checks__fabric={"rail_aligned": True}))
     assert (one.offender, other.offender) == ("leaf[1-2]-1", "leaf[1-2]-2")
     assert "connected to the ports mlx5_0, mlx5_2 of its nodes" in one.message

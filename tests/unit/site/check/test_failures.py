@@ -58,7 +58,7 @@ def losses(site):
 
 @given(sites.blueprints())
 @settings(deadline=None, max_examples=40)
-def test_single_failures_are_survived_as_declared(data):
+def test_survived_failures_agree_with_a_search_of_the_graph(data):
     site = expand(read({**data, "checks": {}}))
     whole = connected(site, site.cables)
     held = losses(site)
@@ -67,12 +67,12 @@ def test_single_failures_are_survived_as_declared(data):
         assert (not found(promised)) == (whole and survives), lost
 
 
-def test_what_the_papers_sites_declare_holds():
+def test_the_declared_failures_of_the_examples_are_survived():
     for name in ("vela", "blue_vela", "small"):
         assert found(sites.example(name)) == []
 
 
-def test_a_loss_is_told_with_those_that_it_cuts_off():
+def test_a_loss_is_reported_with_the_hosts_that_it_cuts_off():
     one_leaf = {"names": "Down[0:31]", "speed_gbit_s": 100}
     site = sites.site(devices__leaf__count=1, models__leaf__ports__down=one_leaf, checks__fabric={"survives": ["leaf"]})
     assert [str(finding) for finding in found(site)] == [
@@ -81,21 +81,21 @@ def test_a_loss_is_told_with_those_that_it_cuts_off():
     ]
 
 
-def test_the_only_spine():
+def test_the_loss_of_the_only_spine_is_found():
     site = sites.site(devices__spine__count=1, checks__fabric={"survives": ["spine"]})
     (finding,) = found(site)
     assert finding.offender == "spine1"
     assert finding.rule == "any one spine lost"
 
 
-def test_a_single_nic():
+def test_the_loss_of_a_single_nic_is_found():
     site = sites.site(models__server__ports__nic__nic_ports=4, checks__fabric={"survives": ["nic"]})
     (finding,) = found(site)
     assert finding.offender == "gpu[01-04]"
     assert finding.message == "without its NIC nic 0 it is cut off from fabric"
 
 
-def test_hosts_that_are_apart_from_the_start():
+def test_hosts_that_are_not_connected_without_a_failure_are_found():
     site = sites.site(links__uplink=None, checks__fabric={"survives": ["nic"]})
     (finding,) = found(site)
     assert (finding.rule, finding.offender) == ("all hosts connected", "gpu[03-04]")

@@ -13,7 +13,7 @@ RACK = "blocks__rack__"
 SERVER = "models__server__"
 
 
-def test_the_small_site_holds():
+def test_the_small_site_has_no_findings():
     assert list(check_racks(sites.site())) == []
     assert list(check_lengths(sites.site())) == []
 
@@ -36,17 +36,17 @@ def test_the_small_site_holds():
         ),
     ],
 )
-def test_racks(changes, rule, message):
+def test_unit_and_power_faults_of_racks_are_found(changes, rule, message):
     (finding,) = check_racks(sites.site(**changes))
     assert (finding.rule, finding.offender, finding.message) == (rule, "rack-[1-2]", message)
 
 
-def test_power_without_limits_or_second_supply():
+def test_power_without_limits_or_a_second_supply_has_no_findings():
     assert list(check_racks(sites.site(**{RACK + "supplies": None}))) == []
     assert list(check_racks(sites.site(**{RACK + "supplies": 1, RACK + "supply_watts": 13000}))) == []
 
 
-def test_velas_racks_survive_a_failed_supply_by_their_brake_alone():
+def test_vela_racks_survive_a_failed_supply_only_with_their_power_brake():
     site = sites.example("vela")
     assert list(check_racks(site)) == []
     text = (sites.PROJECT / "inventories/vela/blueprint.yml").read_text()
@@ -55,7 +55,7 @@ def test_velas_racks_survive_a_failed_supply_by_their_brake_alone():
     assert finding.message.startswith("36750 W after the power brake")
 
 
-def test_cables_that_are_too_long():
+def test_too_long_cables_are_found():
     (finding,) = check_lengths(sites.site(links__uplink__medium="dac"))
     assert finding.rule == "cable length"
     assert finding.offender == "leaf2-1 Ethernet16 - spine1 Ethernet16"

@@ -12,11 +12,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.site imp
 
 
 @pytest.mark.parametrize("name", ["vela", "blue_vela", "small"])
-def test_the_examples_hold(name):
+def test_the_examples_have_no_findings(name):
     assert check(sites.example(name)) == []
 
 
-def test_every_rule_is_tried():
+def test_every_rule_is_checked():
     site = sites.site(
         devices__leaf__unit=16, links__uplink__medium="dac", links__uplink__each=1, checks__fabric__rail_aligned=True
     )

@@ -10,7 +10,7 @@ import sites
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 
 
-def test_a_network_for_each_rack_and_port():
+def test_each_rack_and_port_has_its_own_network():
     site = sites.site()
     assert site.devices["gpu01"].addresses == {
         "management": "10.0.0.11",
@@ -24,19 +24,19 @@ def test_a_network_for_each_rack_and_port():
     assert site.devices["gpu04"].addresses["rail-3"] == "10.1.7.2"
 
 
-def test_ipv6():
+def test_ipv6_addresses_are_assigned():
     site = sites.site(networks__management={"network": "fd00:10::/64", "gateway": 1})
     assert site.devices["gpu04"].addresses["management"] == "fd00:10::e"
 
 
-def test_networks_beyond_the_last_address():
+def test_networks_beyond_the_address_space_are_refused():
     with pytest.raises(
         SiteError, match=r"networks\.rail\.network: 8 networks from 255\.255\.254\.0/24 on exceed the address space"
     ):
         sites.site(networks__rail__network="255.255.254.0/24")
 
 
-def test_a_device_outside_the_block_of_its_network():
+def test_a_device_outside_the_block_of_its_network_is_refused():
     with pytest.raises(
         SiteError, match=r"devices\.spine\.addresses\.lan: spine1 is not in a rack, but lan has a network for each"
     ):

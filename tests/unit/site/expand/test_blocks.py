@@ -10,7 +10,7 @@ import sites
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 
 
-def test_racks_stand_in_rows():
+def test_racks_are_placed_in_rows():
     racks = sites.site(floor={"racks_per_row": 2, "rack_width_m": 0.8, "row_pitch_m": 3}).racks
     assert [(rack.name, rack.row, rack.x_m, rack.y_m) for rack in racks] == [
         ("network-1", 0, 0.0, 0),
@@ -21,7 +21,7 @@ def test_racks_stand_in_rows():
     assert [rack.row for rack in racks] == [0, 1, 2]
 
 
-def test_numbers_run_over_the_site():
+def test_rack_numbers_are_consecutive_over_the_site():
     blocks = {"su": {"count": 2}, "network": {"units": 42}, "rack": {"inside": "su", "count": 2, "units": 42}}
     site = sites.site(blocks=blocks, links=None, checks=None)
     racks = [rack for rack in site.racks if rack.spec.name == "rack"]

@@ -20,7 +20,7 @@ def ends(site, device, rule=""):
     }
 
 
-def test_port_i_goes_to_switch_i_modulo_their_count():
+def test_port_i_is_connected_to_switch_i_modulo_their_count():
     assert ends(sites.site(), "gpu02") == {
         "mlx5_0": "leaf1-1 Ethernet8",
         "mlx5_1": "leaf1-2 Ethernet8",
@@ -29,7 +29,7 @@ def test_port_i_goes_to_switch_i_modulo_their_count():
     }
 
 
-def test_each_to_each():
+def test_each_upper_switch_is_connected_to_each_lower_switch():
     assert ends(sites.site(), "spine2") == {
         "Ethernet0": "leaf1-1 Ethernet24",
         "Ethernet4": "leaf1-1 Ethernet28",
@@ -49,20 +49,20 @@ def test_planes_divide_the_upper_switches():
         assert uppers == {f"spine{leaf.index + 1}"}
 
 
-def test_links_among_devices_of_one_kind_are_there_once():
+def test_links_between_devices_of_one_kind_are_created_once():
     among = {"from": "leaf", "ports": "up", "to": "leaf", "to_ports": "up", "each": 2, "medium": "dac"}
     site = sites.site(links__uplink=among, checks=None)
     assert ends(site, "leaf2-1", "uplink") == {port: f"leaf2-2 {port}" for port in ("Ethernet16", "Ethernet20")}
 
 
-def test_a_switch_must_be_in_the_block():
+def test_a_switch_outside_the_block_is_refused():
     with pytest.raises(
         SiteError, match=r"links\.back\.from: spine1 is not in a rack, but each leaf is; place it in one"
     ):
         sites.site(links__back={"from": "spine", "ports": "down", "to": "leaf", "to_ports": "down", "medium": "dac"})
 
 
-def test_lengths():
+def test_cable_lengths_are_computed_from_the_positions_of_devices():
     site = sites.site()
     # gpu01 is in units 1 to 8, leaf1-1 in unit 40: 35.5 units of 44.45 mm, and one metre of slack.
     cable = site.devices["gpu01"].cables["mlx5_0"]
@@ -75,5 +75,5 @@ def test_lengths():
 @pytest.mark.parametrize(
     ("route", "stock", "length"), [(2.1, (1, 2, 3), 3), (3, (1, 2, 3), 3), (3.1, (1, 2, 3), 4), (2.2, (), 3)]
 )
-def test_lengths_that_are_sold(route, stock, length):
+def test_a_route_gets_the_next_stock_length(route, stock, length):
     assert stocked_m(route, stock) == length

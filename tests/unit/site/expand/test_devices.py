@@ -10,7 +10,7 @@ import sites
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 
 
-def test_a_mistake_in_a_count_is_told_before_the_devices_are_made():
+def test_too_many_devices_are_refused_before_they_are_created():
     with pytest.raises(SiteError) as refused:
         sites.site(devices__node__count=200_001)
     assert str(refused.value) == ("devices.node.count: 400002 devices exceed the maximum of 400000; correct the counts")

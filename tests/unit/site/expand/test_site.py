@@ -36,7 +36,7 @@ def hold(site):
 
 @given(sites.blueprints())
 @settings(deadline=None)
-def test_generated_sites(data):
+def test_generated_sites_meet_the_invariants_and_are_reproducible(data):
     site = expand(read(data))
     hold(site)
     again = expand(read(data))
@@ -47,7 +47,7 @@ def test_generated_sites(data):
 
 @given(sites.blueprints())
 @settings(deadline=None)
-def test_a_site_that_grows_keeps_what_it_has(data):
+def test_a_site_that_grows_keeps_its_existing_devices_and_cables(data):
     before = expand(read(data))
     more = {**data, "blocks": {**data["blocks"], "rack": {**data["blocks"]["rack"], "count": 9}}}
     more["devices"]["node"].pop("total")
@@ -65,11 +65,11 @@ def test_a_site_that_grows_keeps_what_it_has(data):
 
 
 @pytest.mark.parametrize("name", ["vela", "blue_vela", "small"])
-def test_the_examples(name):
+def test_the_examples_meet_the_invariants(name):
     hold(sites.example(name))
 
 
-def test_vela_is_the_papers():
+def test_the_vela_example_matches_the_paper():
     site = sites.example("vela")
     assert len(site.by_kind["gpu_hosts"]) == 219
     assert len(site.by_kind["gpu_hosts"]) * 8 == 1752
@@ -85,7 +85,7 @@ def test_vela_is_the_papers():
         assert spines == {f"spine-00{number}": 2 for number in range(1, 5)}
 
 
-def test_blue_vela_is_the_papers():
+def test_the_blue_vela_example_matches_the_paper():
     site = sites.example("blue_vela")
     assert len(site.by_kind["nodes"]) == 4 * 128
     assert set(Counter(node.rack.numbers["su"] for node in site.by_kind["nodes"]).values()) == {32}

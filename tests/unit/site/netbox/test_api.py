@@ -75,7 +75,7 @@ def test_a_request_writes_100_objects_at_most():
 
 
 @pytest.mark.parametrize(("token", "sent"), [("abc", "Token abc"), ("nbt_abc.def", "Bearer nbt_abc.def")])
-def test_tokens(token, sent):
+def test_each_kind_of_token_has_its_authorization_header(token, sent):
     asked = {}
 
     def opened(_url, **others):
@@ -95,7 +95,7 @@ def test_tokens(token, sent):
         (502, "<html>", "this is not a response of NetBox; see NetBox's log"),
     ],
 )
-def test_what_a_reading_is_refused_with(status, body, wanted):
+def test_the_error_of_a_refused_read_has_the_cause_and_the_next_step(status, body, wanted):
     found = told(lambda: answering(status, body).read("dcim/sites"))
     assert found == f"NetBox: {URL}/api/dcim/sites/: HTTP Error {status}: Refused: {wanted}"
 
@@ -108,18 +108,18 @@ def test_what_a_reading_is_refused_with(status, body, wanted):
         ('{"position": ["U1 is occupied"]}', "one of a to b: position: U1 is occupied"),
     ],
 )
-def test_what_an_object_is_refused_with(body, wanted):
+def test_the_error_of_a_refused_write_names_the_object_and_the_cause(body, wanted):
     found = told(lambda: answering(400, body).write("POST", "dcim/sites", [("a", {}), ("b", {})]))
     assert found.endswith(f"HTTP Error 400: Refused: {wanted}; change the blueprint or NetBox")
 
 
 @pytest.mark.parametrize("body", ["<html>", "[]", "{}"])
-def test_what_is_no_answer_of_netbox(body):
+def test_a_response_that_is_not_from_netbox_is_refused(body):
     found = told(lambda: answering(200, body).read("dcim/sites"))
     assert found == f"NetBox: {URL}/api/dcim/sites/: this is not a response of NetBox; check the URL"
 
 
-def test_a_netbox_that_is_not_reached():
+def test_an_unreachable_netbox_is_reported_with_the_next_step():
     found = told(lambda: api(open_url, url="http://127.0.0.1:9").read("dcim/sites"))
     assert "Connection refused" in found
     assert found.endswith("; check the URL, and that NetBox is running and reachable from this machine")
@@ -155,7 +155,7 @@ def own_certificate(tmp_path):
     server.server_close()
 
 
-def test_a_certificate_that_is_not_trusted(own_certificate, monkeypatch):
+def test_an_untrusted_certificate_is_refused(own_certificate, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     found = told(lambda: api(open_url, url=own_certificate).read("dcim/sites"))
     assert "CERTIFICATE_VERIFY_FAILED" in found

@@ -10,7 +10,7 @@ import sites
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.objects import Ref, netbox, slug
 
 
-def test_objects():
+def test_a_site_is_converted_to_netbox_objects():
     found = netbox(sites.site(), "Various makers")
     assert found["sites"] == {("test",): {"name": "test", "slug": "test"}}
     assert found["manufacturers"] == {("various-makers",): {"name": "Various makers", "slug": "various-makers"}}
@@ -44,7 +44,7 @@ def test_objects():
 
 
 @pytest.mark.parametrize("name", ["small", "vela", "blue_vela"])
-def test_each_object_refers_to_those_before_it(name):
+def test_each_object_refers_only_to_earlier_objects(name):
     found = netbox(sites.example(name), "various")
     before = set()
     for kind, objects in found.items():
@@ -59,12 +59,12 @@ def test_each_object_refers_to_those_before_it(name):
         before |= {Ref(kind, key) for key in objects}
 
 
-def test_ports_that_a_system_does_not_see_are_for_management():
+def test_ports_that_a_system_does_not_see_are_management_only():
     found = netbox(sites.example("small"), "various")["interfaces"]
     assert {name for (_device, name), each in found.items() if each.get("mgmt_only")} == {"bmc"}
 
 
-def test_addresses_are_at_the_interfaces_that_have_them():
+def test_addresses_are_assigned_to_their_interfaces():
     found = netbox(sites.site(), "various")
     assert found["addresses"]["10.1.1.1",] == {
         "address": "10.1.1.1/24",
@@ -86,7 +86,7 @@ def test_addresses_are_at_the_interfaces_that_have_them():
     assert netbox(sites.example("small"), "various")["interfaces"]["gpu01", "bmc"]["type"] == "1000base-t"
 
 
-def test_an_address_of_ipv6():
+def test_an_ipv6_address_is_the_primary_ip6():
     found = netbox(sites.site(networks__management__network="fd00::/64"), "various")
     assert found["addresses"]["fd00::b",]["address"] == "fd00::b/64"
     assert found["primary_addresses"]["gpu01",] == {"primary_ip6": Ref("addresses", ("fd00::b",))}
@@ -99,7 +99,7 @@ def test_each_end_of_a_cable_is_an_interface_and_each_other_interface_is_virtual
     assert len(set(ends)) == len(ends)
 
 
-def test_slugs():
+def test_a_slug_is_lower_case_with_hyphens():
     assert slug("GPU server, 8 x H100") == "gpu-server-8-x-h100"
 
 
@@ -122,7 +122,7 @@ def test_slugs():
         (800, "smf", True, "infiniband-xdr"),
     ],
 )
-def test_the_type_of_an_interface_is_netboxs_word_for_its_speed(speed_gbit_s, medium, infiniband, kind):
+def test_the_netbox_type_of_an_interface_is_selected_by_its_speed(speed_gbit_s, medium, infiniband, kind):
     site = sites.site(
         models__leaf__ports__up__speed_gbit_s=speed_gbit_s,
         models__spine__ports__down__speed_gbit_s=speed_gbit_s,
@@ -142,6 +142,6 @@ def test_the_type_of_an_interface_is_netboxs_word_for_its_speed(speed_gbit_s, me
     ("medium", "kind"),
     [("dac", "dac-passive"), ("aoc", "aoc"), ("mmf", "mmf"), ("smf", "smf"), ("own", None)],
 )
-def test_a_cable_of_a_site_s_own_medium_has_no_type(medium, kind):
+def test_a_cable_has_the_netbox_type_of_its_medium_if_the_medium_is_known(medium, kind):
     site = sites.site(links__uplink__medium=medium, media={"own": {"most_m": {100: 90}}})
     assert {cable.get("type") for cable in netbox(site, "various")["cables"].values()} == {"dac-passive", kind}

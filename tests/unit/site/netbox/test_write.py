@@ -47,7 +47,7 @@ def test_all_objects_are_written_and_a_second_run_changes_nothing():
 
 
 @pytest.mark.parametrize("name", ["small", "vela"])
-def test_requests_are_few(name):
+def test_the_number_of_requests_is_limited(name):
     box, site = netbox_api.NetBox(), sites.example(name)
     objects = sum(map(len, netbox(site, "various").values()))
     netbox_api.write(box, site)
@@ -57,7 +57,7 @@ def test_requests_are_few(name):
     assert len(box.asked) < 20 + objects / 500
 
 
-def test_a_check_of_an_empty_netbox_says_what_a_run_does():
+def test_check_mode_on_an_empty_netbox_predicts_the_run():
     box, site = netbox_api.NetBox(), sites.site()
     checked = netbox_api.write(box, site, check=True)
     assert not any(box.paths.values())
@@ -69,7 +69,7 @@ def test_a_check_of_an_empty_netbox_says_what_a_run_does():
     assert checked["diff"]["before"] == ""
 
 
-def test_what_differs_is_changed_and_what_a_blueprint_does_not_have_stays(box):
+def test_differing_values_are_changed_and_values_outside_the_blueprint_are_kept(box):
     device = named(box, "dcim/devices", "gpu01")
     device.update(position=20.0, serial="S1")
     named(box, "dcim/devices", "leaf1-1")["rack"] = dict(named(box, "dcim/devices", "leaf2-1")["rack"])
@@ -93,7 +93,7 @@ def test_what_differs_is_changed_and_what_a_blueprint_does_not_have_stays(box):
     assert changes(netbox_api.write(box, sites.site())) == {}
 
 
-def test_a_site_that_grows():
+def test_a_site_that_grows_adds_objects_and_keeps_the_existing_ones():
     links = {**sites.DATA["links"]["uplink"], "each": 1}
     box = netbox_api.filled(sites.site(links__uplink=links))
     before = {path: [each["id"] for each in objects] for path, objects in box.paths.items()}
@@ -106,7 +106,7 @@ def test_a_site_that_grows():
     assert all({each["id"] for each in objects} >= set(before[path]) for path, objects in box.paths.items())
 
 
-def test_two_sites_have_racks_and_devices_of_the_same_names(box):
+def test_two_sites_may_have_racks_and_devices_of_the_same_names(box):
     other = sites.site(site="other", networks__management__network="10.2.0.0/24", networks__rail__network="10.3.0.0/24")
     found = changes(netbox_api.write(box, other))
     kinds = {"sites", "racks", "prefixes", "devices", "interfaces", "addresses", "primary_addresses", "cables"}
@@ -120,14 +120,14 @@ def test_the_ends_of_a_cable_may_be_exchanged(box):
     assert changes(netbox_api.write(box, sites.site())) == {}
 
 
-def test_an_address_with_another_length_of_prefix_is_changed(box):
+def test_an_address_with_another_prefix_length_is_changed(box):
     address = next(each for each in box.paths["ipam/ip-addresses"] if each["address"] == "10.0.0.11/24")
     address["address"] = "10.0.0.11/32"
     assert changes(netbox_api.write(box, sites.site())) == {"addresses": (0, 1)}
     assert address["address"] == "10.0.0.11/24"
 
 
-def test_interfaces_that_netbox_makes_from_the_type_of_a_device(box, monkeypatch):
+def test_interfaces_that_netbox_creates_from_a_device_type_are_updated(box, monkeypatch):
     """NetBox makes the interfaces of a type when it makes a device: they are read after the devices are written."""
     box, write = netbox_api.NetBox(), netbox_api.NetBox._write
 
@@ -142,7 +142,7 @@ def test_interfaces_that_netbox_makes_from_the_type_of_a_device(box, monkeypatch
     assert found["objects"]["interfaces"]["updated"] == 1
 
 
-def test_an_interface_with_another_cable_is_told(box):
+def test_an_interface_with_another_cable_is_refused(box):
     cables = box.paths["dcim/cables"]
     one, other = cables[:2]
     one["b_terminations"], other["b_terminations"] = other["b_terminations"], one["b_terminations"]
@@ -161,19 +161,19 @@ def test_an_interface_with_another_cable_is_told(box):
         netbox_api.write(box, sites.site())
 
 
-def test_an_object_that_is_there_twice_is_told(box):
+def test_a_duplicate_object_is_refused(box):
     box.paths["dcim/devices"].append({**named(box, "dcim/devices", "gpu02"), "id": 99})
     with pytest.raises(SiteError, match="NetBox: it has devices gpu02 twice; remove or rename one of them in NetBox"):
         netbox_api.write(box, sites.site())
 
 
-def test_objects_that_a_blueprint_does_not_have_may_be_there_twice_or_without_a_name(box):
+def test_objects_outside_the_blueprint_may_be_duplicate_or_unnamed(box):
     for number in (98, 99):
         box.paths["dcim/devices"].append({**named(box, "dcim/devices", "gpu02"), "id": number, "name": None})
     assert changes(netbox_api.write(box, sites.site())) == {}
 
 
-def test_what_is_no_answer_of_netbox(box):
+def test_a_response_without_an_expected_field_is_refused(box):
     del named(box, "dcim/devices", "gpu01")["position"]
     with pytest.raises(SiteError, match="NetBox: its response has no 'position'; check that the URL is a NetBox URL"):
         netbox_api.write(box, sites.site())

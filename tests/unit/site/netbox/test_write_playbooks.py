@@ -76,7 +76,7 @@ def play(folder, url, playbook, *arguments, **environment):
     return ansible_playbook("-i", folder, f"playbooks/{playbook}", *given, no_proxy="127.0.0.1", **environment)
 
 
-def test_a_site_is_written(site, tmp_path):
+def test_a_site_is_written_to_netbox_once(site, tmp_path):
     file = tmp_path / "blueprint.yml"
     file.write_text(sites.TEXT)
     box = netbox_api.NetBox()
@@ -138,7 +138,7 @@ def test_the_playbooks_have_the_ports_of_the_blueprint(netbox, site, tmp_path):
 
 
 @pytest.mark.long  # it depends only on the ports, which the previous test checks
-def test_the_switches_get_the_configuration_that_they_get_from_the_blueprint(netbox, tmp_path):
+def test_switches_get_the_same_configuration_from_netbox_as_from_the_blueprint(netbox, tmp_path):
     folder, (_box, url) = tmp_path / "site", netbox
     other = tmp_path / "blueprint"
     (other / "group_vars").mkdir(parents=True)
@@ -157,7 +157,7 @@ def test_the_switches_get_the_configuration_that_they_get_from_the_blueprint(net
 
 
 @pytest.mark.long
-def test_cables_are_held_against_netbox(netbox, tmp_path):
+def test_cables_are_compared_with_netbox(netbox, tmp_path):
     folder, (_box, url) = tmp_path / "site", netbox
     tool = tmp_path / "lldpcli"
     seen = {"ens1f0np0": ("leaf1-1", "Ethernet0"), "ens1f1np0": ("leaf1-2", "Ethernet0")}
@@ -176,7 +176,7 @@ def test_cables_are_held_against_netbox(netbox, tmp_path):
     assert "swap the ends of the cables gpu01 ens2f0np0 - leaf1-1 Ethernet4 and gpu01 ens2f1np0" in output
 
 
-def test_a_token_that_may_not_read(netbox, tmp_path):
+def test_a_token_without_read_permission_is_reported(netbox, tmp_path):
     status, output = play(tmp_path / "site", netbox[1], "netbox_links.yml", "-e", "netbox_token=other")
     assert status == 2
     assert "HTTP Error 403" in output

@@ -9,11 +9,11 @@ import sites
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.difference import difference
 
 
-def test_nothing_differs():
+def test_equal_sites_have_no_differences():
     assert difference(sites.site(), sites.site()) == []
 
 
-def test_a_fifth_scalable_unit():
+def test_an_added_scalable_unit_gives_only_additions():
     text = (sites.PROJECT / "inventories/blue_vela/blueprint.yml").read_text()
     text = text.replace("pod: {count: 4,", "pod: {count: 1,")
     after = text.replace("su: {inside: pod, count: 4}", "su: {inside: pod, count: 5}").replace("ib[1:32]", "ib[1:40]")
@@ -34,7 +34,7 @@ def test_a_fifth_scalable_unit():
     assert not [line for line in lines if line.startswith(("remove", "move", "change", "replace"))]
 
 
-def test_what_moves():
+def test_moved_devices_and_changed_addresses_are_listed():
     lines = difference(sites.site(), sites.site(devices__leaf__unit=30, networks__management__network="10.5.0.0/24"))
     assert lines[:4] == [
         "change the addresses of 4 node: gpu[01-04]",
@@ -46,6 +46,6 @@ def test_what_moves():
     assert "spare 8 cable dac 100G 3 m" in lines
 
 
-def test_what_goes():
+def test_removed_devices_and_cables_are_listed():
     lines = difference(sites.site(), sites.site(devices__node__total=3))
     assert lines[:3] == ["remove 1 node: gpu04", "remove 4 cables of fabric", "spare 4 cable dac 100G 2.5 m"]

@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.inventory import inventory
 
 
-def test_groups():
+def test_groups_have_their_children_and_variables():
     groups = inventory(sites.site())["groups"]
     assert groups["test"]["children"] == ["node", "leaf", "spine"]
     assert groups["roce_switches"]["children"] == ["leaf", "spine"]
@@ -20,7 +20,7 @@ def test_groups():
     assert groups["node"]["vars"] == {"ansible_user": "root"}
 
 
-def test_spares_are_spread_evenly_and_stay_when_the_site_grows():
+def test_spares_are_distributed_evenly_and_kept_when_the_site_grows():
     def spares(**changes):
         hosts = inventory(sites.site(**changes))["hosts"]
         return {name for name, host in hosts.items() if host["vars"].get("site_spare")}
@@ -37,7 +37,7 @@ def test_spares_are_spread_evenly_and_stay_when_the_site_grows():
     assert "node_boot_spare" not in hosts["spine2"]["vars"]
 
 
-def test_variables_of_a_host():
+def test_a_host_has_its_place_addresses_and_links_as_variables():
     hosts = inventory(sites.site())["hosts"]
     assert hosts["gpu02"]["group"] == "node"
     variables = hosts["gpu02"]["vars"]
@@ -57,7 +57,7 @@ def test_variables_of_a_host():
     }
 
 
-def test_virtual_machines_are_with_their_host():
+def test_virtual_machines_have_the_place_of_their_host():
     vms = {"runs_on": "node", "name": "vm{n}", "groups": ["gpu_guests"], "addresses": {"management": 51}}
     found = inventory(sites.site(devices__vms=vms))
     assert found["hosts"]["vm3"] == {
@@ -89,7 +89,7 @@ def test_nodes_boot_from_the_nearest_servers():
     assert "boot_server_subnets" not in hosts["boot1"]["vars"]
 
 
-def test_a_server_boots_the_networks_behind_relays():
+def test_a_boot_server_serves_the_networks_behind_relays():
     hosts = inventory(sites.example("blue_vela"))["hosts"]
     assert hosts["boot-2-1"]["vars"]["boot_server_address"] == "10.100.1.11"
     assert hosts["boot-2-1"]["vars"]["boot_server_gateway"] == "10.100.1.1"
@@ -99,7 +99,7 @@ def test_a_server_boots_the_networks_behind_relays():
     assert hosts["node-0129"]["vars"]["node_boot_server_urls"] == ["http://10.100.1.11", "http://10.100.1.12"]
 
 
-def test_the_fabric_accepts_the_links():
+def test_the_roce_modules_accept_the_links():
     """The modules of the RoCE policy accept both ends of each link, and each length has a row of the ASIC."""
     for name in ("vela", "small"):
         hosts = {name: each["vars"] for name, each in inventory(sites.example(name))["hosts"].items()}

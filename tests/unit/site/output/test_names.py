@@ -25,7 +25,7 @@ def test_every_address_has_one_name():
     assert len({line.split()[0] for line in lines}) == len({line.split()[1] for line in lines}) == len(lines)
 
 
-def test_nodes_are_as_the_boot_server_takes_them():
+def test_the_node_list_is_valid_for_the_boot_server():
     nodes = json.loads(boot_nodes_file(sites.site()))
     assert nodes == [{"name": f"gpu0{at}", "address": f"10.0.0.1{at}"} for at in range(1, 5)]
     served = [{**node, "mac": f"52:54:00:00:00:0{at}", "architecture": "x86_64"} for at, node in enumerate(nodes)]

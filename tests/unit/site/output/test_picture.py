@@ -33,7 +33,7 @@ def test_a_large_site_is_folded():
     assert len(picture(sites.example("blue_vela"))) < 40_000
 
 
-def test_everything_is_inside():
+def test_all_boxes_are_within_the_view_box():
     for name in ("small", "vela", "blue_vela"):
         root = ET.fromstring(picture(sites.example(name)))
         _x, _y, width, height = (float(number) for number in root.get("viewBox").split())
@@ -45,7 +45,7 @@ def test_everything_is_inside():
             assert y + float(each.get("height")) <= height
 
 
-def test_no_text_is_over_another_one():
+def test_no_texts_overlap():
     for name in ("small", "vela", "blue_vela"):
         root = ET.fromstring(picture(sites.example(name)))
         places = sorted((float(each.get("x")), float(each.get("y"))) for each in root.iter(f"{SVG}text"))
@@ -53,7 +53,7 @@ def test_no_text_is_over_another_one():
         assert [one for one, other in zip(places, places[1:]) if one[0] == other[0] and other[1] - one[1] < 9] == []
 
 
-def test_a_fabric_stands_below_the_racks_with_each_text_at_its_place():
+def test_a_fabric_is_drawn_below_the_racks_with_its_texts_in_place():
     root = ET.fromstring(picture(sites.site()))
     places = {each.text: (float(each.get("x")), float(each.get("y"))) for each in root.iter(f"{SVG}text")}
     racks = [each for each in root.iter(f"{SVG}rect") if each.get("fill") == "none"]

@@ -18,7 +18,7 @@ def test_leaves_that_nodes_share_are_one_switch():
     ]
 
 
-def test_rails_pods_and_cores():
+def test_rails_pods_and_cores_are_three_layers_of_switches():
     site = sites.example("blue_vela")
     lines = topology_conf(site, compute_fabric(site)).splitlines()
     assert lines[1] == "SwitchName=layer1-1 Nodes=node-[0001-0032]"
@@ -31,6 +31,6 @@ def test_rails_pods_and_cores():
     ]
 
 
-def test_a_site_of_one_layer():
+def test_a_site_with_one_layer_has_one_switch():
     assert topology_conf(sites.example("small"), "fabric").splitlines()[1:] == ["SwitchName=layer1-1 Nodes=gpu[01-04]"]
     assert compute_fabric(sites.site(links=None, checks=None)) == ""

@@ -12,7 +12,7 @@ import sites
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.tables import bill_of_materials, cable_list
 
 
-def test_the_cable_list():
+def test_the_cable_list_has_one_row_per_cable():
     rows = list(csv.DictReader(io.StringIO(cable_list(sites.site()))))
     assert len(rows) == 16 + 16
     assert len({row["label"] for row in rows}) == 32
@@ -34,7 +34,7 @@ def test_the_cable_list():
     }
 
 
-def test_the_bill_of_materials():
+def test_the_bill_of_materials_counts_racks_devices_and_cables():
     assert bill_of_materials(sites.site()).splitlines() == [
         "category,item,count",
         'rack,"network, 42 units",1',

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.media import MEDIA
 
 
-def test_lengths_that_are_sold_reach_no_further_than_the_medium():
+def test_stock_lengths_do_not_exceed_the_reach_of_the_medium():
     for medium in MEDIA.values():
         assert list(medium.stock_m) == sorted(set(medium.stock_m))
         assert medium.stock_m[-1] <= max(medium.most_m.values()), medium.name
@@ -41,7 +41,7 @@ STOCK_M = {
 
 
 @pytest.mark.parametrize("name", MEDIA)
-def test_each_medium_reaches_as_far_as_its_standard_and_is_sold_in_these_lengths(name):
+def test_each_medium_has_the_reach_of_its_standard_and_its_stock_lengths(name):
     speeds = sorted({speed for limits in LIMITS_M.values() for speed in limits})
     assert {speed: MEDIA[name].limit_m(speed) for speed in speeds} == {
         speed: LIMITS_M[name].get(speed) for speed in speeds

@@ -19,11 +19,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.ranges
         ("et-0/0/[0:1]:[0:1]", ["et-0/0/0:0", "et-0/0/0:1", "et-0/0/1:0", "et-0/0/1:1"]),
     ],
 )
-def test_ranges(text, names):
+def test_ranges_are_expanded_to_names(text, names):
     assert list(expand(text)) == names
 
 
 @pytest.mark.parametrize("text", ["swp[3:1]", "swp[1:3:0]", "swp[a:b]", "swp[1]", "swp[1:99999]", "p[1:99][1:99]"])
-def test_what_is_no_range(text):
+def test_an_invalid_range_is_refused(text):
     with pytest.raises(ValueError, match=r"range|bracket|names"):
         expand(text)

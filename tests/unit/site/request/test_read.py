@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read i
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import RackSpec
 
 
-def test_the_whole_is_read():
+def test_a_complete_blueprint_is_read():
     blueprint = read(sites.DATA)
     assert list(blueprint.kinds) == ["node", "leaf", "spine"]
     assert blueprint.kinds["node"].model.ports["nic"].interfaces == ("ens1f0np0", "ens1f1np0", "ens2f0np0", "ens2f1np0")
@@ -125,7 +125,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("old", "new", "told"), ERRORS.values(), ids=ERRORS)
-def test_errors(old, new, told):
+def test_each_error_names_the_line_and_the_cause(old, new, told):
     assert old in sites.TEXT
     with pytest.raises(SiteError) as caught:
         sites.from_text(sites.TEXT.replace(old, new, 1), "site.yml")
@@ -156,7 +156,7 @@ def test_errors(old, new, told):
         ({"networks__management__gateway": 256}, "networks.management.gateway: 10.0.0.0/24 has no address 256; use "),
     ],
 )
-def test_errors_of_blocks_and_networks(changes, told):
+def test_invalid_blocks_and_networks_are_refused(changes, told):
     with pytest.raises(SiteError) as caught:
         read(sites.changed(**changes))
     assert str(caught.value).startswith(told)
@@ -185,7 +185,7 @@ def test_numbers_have_limits(setting, least, most):
         assert str(caught.value).startswith(setting.replace("__", "."))
 
 
-def test_what_a_floor_leaves_out():
+def test_omitted_settings_of_a_floor_have_defaults():
     floor = read(sites.changed(floor={})).floor
     assert (floor.racks_per_row, floor.rack_width_m, floor.row_pitch_m, floor.tray_m, floor.slack_m) == (
         10,
@@ -200,13 +200,13 @@ def test_a_rack_without_supplies_has_no_limits():
     assert read(sites.changed(blocks__network={"units": 42})).blocks["network"].rack == RackSpec(42, 0, 0, 0, 0)
 
 
-def test_a_tag_of_ansible_is_no_error():
+def test_yaml_tags_of_ansible_are_accepted():
     vault = "\n      password: !vault |\n        $ANSIBLE_VAULT;1.1;AES256\n        33\n      name: !unsafe '{{'"
     text = sites.TEXT.replace("{ansible_user: root}", vault)
     assert "gpu01" in sites.from_text(text).devices
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", "word", "a: b: c", "\t"])
-def test_no_blueprint_at_all(text):
+def test_text_that_is_not_a_blueprint_is_refused(text):
     with pytest.raises(SiteError):
         sites.from_text(text, "site.yml")

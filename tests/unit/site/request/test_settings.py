@@ -24,6 +24,6 @@ def test_an_error_names_the_line_of_the_nearest_setting_around_it(path, where):
     assert Source("site.yml", {(): 1, ("blocks",): 4, ("blocks", "rack"): 6}).where(path) == where
 
 
-def test_without_lines_or_a_file_there_is_less_to_name():
+def test_an_unknown_line_or_file_is_omitted_from_the_place():
     assert Source("site.yml").where(("blocks",)) == "site.yml"
     assert Source().where(("blocks",)) == ""

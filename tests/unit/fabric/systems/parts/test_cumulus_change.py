@@ -55,7 +55,7 @@ def apart(node: Any) -> Any:
 
 @pytest.mark.parametrize("running", FOREIGN)
 @pytest.mark.parametrize("changes", [{}, {"pfc": (), "headroom": (None,) * 8, "watchdog": None}])
-def test_remediation_makes_the_wanted_of_what_is_there_and_leaves_the_rest(running, changes):
+def test_remediation_reaches_the_wanted_settings_and_keeps_other_settings(running, changes):
     wanted = reference(**changes)
     patch = cumulus.remediation(as_text(running), wanted)
     after = apply(patch, apart(running))
@@ -77,7 +77,7 @@ def test_remediation_makes_the_wanted_of_what_is_there_and_leaves_the_rest(runni
         ("own", None, []),
     ],
 )
-def test_a_port_that_rewrites_dscps_is_seen_and_stops(profile, rewrite, rewritten):
+def test_rewriting_of_dscps_is_detected_and_turned_off(profile, rewrite, rewritten):
     tree = tree_of(reference())
     flag = {"rewrite": rewrite} if rewrite else {}
     tree["qos"]["remark"] = {profile: {**flag, "switch-priority": {"3": {"dscp": 10}}}}
@@ -92,13 +92,13 @@ def test_a_port_that_rewrites_dscps_is_seen_and_stops(profile, rewrite, rewritte
         assert after == tree
 
 
-def test_the_words_of_later_releases_are_no_difference():
+def test_keywords_of_later_releases_are_not_a_difference():
     text = cumulus.render(reference()).replace('"enable"', '"enabled"').replace('"on"', '"enabled"')
     assert cumulus.parse(text, "leaf1") == reference()
     assert cumulus.remediation(text, reference()) == ""
 
 
-def test_remediation_of_a_change_removes_only_our_own_profile_and_what_it_has_besides():
+def test_remediation_removes_only_our_old_profile_and_extra_settings():
     before = reference()
     after = reference(ip_mtu_bytes=9000, queues=tuple(
         each and replace(each, ecn=each.ecn and Ecn(1, 2, 3)) for each in before.ports["swp1"].queues

@@ -135,7 +135,7 @@ STARTS = {
 
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("mode", ["lossless", "lossy"])
-def test_remediation_ends_at_what_is_wanted(start, mode):
+def test_remediation_reaches_the_wanted_settings(start, mode):
     wanted = dell({"classes": {"roce": {"mode": mode}}})
     running = json.dumps(STARTS[start])
     done = after(running, dell_sonic.remediation(running, wanted))
@@ -146,7 +146,7 @@ def test_remediation_ends_at_what_is_wanted(start, mode):
 
 
 @pytest.mark.parametrize("start", ["nothing", "an older policy", "ours, edited"])
-def test_what_was_stopped_after_any_step_is_completed(start):
+def test_remediation_interrupted_after_any_step_is_completed(start):
     wanted = dell()
     running = json.dumps(STARTS[start])
     steps = json.loads(dell_sonic.remediation(running, wanted))
@@ -157,7 +157,7 @@ def test_what_was_stopped_after_any_step_is_completed(start):
         assert held(dell_sonic.parse(done, "leaf1")) == held(wanted), steps[end]
 
 
-def test_a_port_that_rewrites_dscps_is_seen_and_stops():
+def test_rewriting_of_dscps_is_detected_and_turned_off():
     config = json.loads(text_of(dell()))
     config["qos_maps"]["fwd_group_dscp_maps"] = [{"name": "fd", "entries": [{"fwd_group": "3", "dscp": 10}]}]
     config["qos_interfaces"][0]["qos_maps"]["fwd_group_dscp"] = "fd"
@@ -169,20 +169,20 @@ def test_a_port_that_rewrites_dscps_is_seen_and_stops():
     assert json.loads(done)["qos_maps"]["fwd_group_dscp_maps"] == config["qos_maps"]["fwd_group_dscp_maps"]
 
 
-def test_an_entry_of_a_map_without_what_it_maps_is_refused():
+def test_a_map_entry_without_a_dscp_is_refused():
     config = json.loads(text_of(dell()))
     del config["qos_maps"]["dscp_maps"][0]["entries"][3]["dscp"]
     with pytest.raises(FabricError, match="an entry has no dscp"):
         dell_sonic.remediation(json.dumps(config), dell())
 
 
-def test_nothing_is_sent_where_it_means_the_same():
+def test_nothing_is_sent_if_the_settings_are_equivalent():
     assert dell_sonic.remediation(text_of(dell()), dell()) == ""
     assert dell_sonic.remediation(json.dumps(by_hand()), dell()) == ""
     assert dell_sonic.remediation(dell_sonic.render(dell()), dell()) == ""
 
 
-def test_remediation_sends_only_what_differs_and_keeps_what_a_module_would_default():
+def test_remediation_sends_differences_and_values_that_modules_would_reset():
     config = json.loads(text_of(dell(cable_m=5)))
     config["interfaces"][1]["mtu"] = 1500
     config["qos_interfaces"][0]["pfc"].update(watchdog_detect_time=400, watchdog_action="alert")
@@ -199,7 +199,7 @@ def test_remediation_sends_only_what_differs_and_keeps_what_a_module_would_defau
     ]
 
 
-def test_what_another_port_uses_stays():
+def test_objects_that_another_port_uses_are_kept():
     config = json.loads(text_of(dell(OLD, ports=["Eth1/1", "Eth1/9"])))
     running = json.dumps(config)
     wanted = dell(ports=["Eth1/1"])

@@ -40,7 +40,7 @@ STARTS = {
 
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("wanted", [REFERENCE, LOSSY], ids=["lossless", "lossy"])
-def test_remediation_ends_at_what_is_wanted(start, wanted):
+def test_remediation_reaches_the_wanted_settings(start, wanted):
     running = (
         STARTS[start]
         .replace("interface Ethernet1/9\nsystem qos\n^\n", "^\n")
@@ -65,7 +65,7 @@ def test_remediation_leads_from_any_policy_to_any_other(first, second):
 
 @pytest.mark.parametrize("wanted", [REFERENCE, LOSSY], ids=["lossless", "lossy"])
 @pytest.mark.parametrize("start", ["nothing", "an older policy"])
-def test_what_was_stopped_after_any_line_is_completed(start, wanted):
+def test_remediation_interrupted_after_any_line_is_completed(start, wanted):
     running = STARTS[start]
     sent = nxos.remediation(running, wanted).splitlines()
     for end in range(len(sent)):
@@ -75,7 +75,7 @@ def test_what_was_stopped_after_any_line_is_completed(start, wanted):
         assert {port: read.ports[port] for port in PORTS} == held(wanted).ports, sent[end]
 
 
-def test_hier_config_would_send_the_same_lines_in_another_order():
+def test_hier_config_sends_the_same_lines_in_another_order():
     """hier_config sends our lines, but does not know what NX-OS refuses: it removes objects that are still in use."""
     hier_config = pytest.importorskip("hier_config")
     driver = told(hier_config)
@@ -110,7 +110,7 @@ def test_remediation_sends_only_what_differs():
     ]
 
 
-def test_an_object_of_ours_goes_when_nothing_uses_it_and_others_stay():
+def test_our_unused_objects_are_removed_and_other_objects_are_kept():
     left = re.findall(r"policy-map type qos sailloft\S+", nxos.render(OLD))[0]
     text = nxos.render(REFERENCE) + nxos.render(OLD).split("system qos", maxsplit=1)[0] + "policy-map type qos MINE\n"
     lines = nxos.remediation(text, REFERENCE).splitlines()

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
 
 
-def test_from_sonics_default_to_the_reference():
+def test_a_patch_leads_from_sonics_default_to_the_reference():
     config = default_config()
     after = apply(config, switch("sonic", list(PORTS)))
     for table in ("DEVICE_METADATA", "VERSIONS", "LOOPBACK_INTERFACE", "CABLE_LENGTH", "BUFFER_POOL", "PORT"):
@@ -40,7 +40,7 @@ def test_from_sonics_default_to_the_reference():
     assert "Ethernet0|4" not in after["BUFFER_PG"]  # its headroom is free for others
 
 
-def test_what_is_rendered_and_merged_onto_an_image_without_qos_needs_no_patch():
+def test_an_image_with_the_merged_rendered_configuration_needs_no_patch():
     """The keys of the image are removed before, because `config load` merges entries."""
     wanted = switch("sonic", list(PORTS))
     config = default_config()
@@ -53,7 +53,7 @@ def test_what_is_rendered_and_merged_onto_an_image_without_qos_needs_no_patch():
 
 
 @pytest.mark.parametrize("policy", [None, LOSSY], ids=["lossless", "lossy"])
-def test_an_old_image_keeps_its_form(policy):
+def test_an_old_image_keeps_references_in_brackets(policy):
     config = with_brackets(default_config())
     wanted = replace(switch("sonic", list(PORTS), policy), ecmp_fields=None)
     after = apply(config, wanted)
@@ -67,7 +67,7 @@ def test_an_old_image_keeps_its_form(policy):
 
 @given(policies(), policies(), st.booleans())
 @settings(deadline=None, max_examples=20)
-def test_from_any_policy_to_any(before, after, old):
+def test_patches_lead_from_any_policy_to_any_other(before, after, old):
     config = default_config()
     if old:
         config = with_brackets(config)
@@ -81,7 +81,7 @@ def test_from_any_policy_to_any(before, after, old):
         assert own == {name for name in straight.get(table, {}) if name.startswith("SAILLOFT_")}
 
 
-def test_what_a_former_policy_left_goes_and_what_others_added_stays():
+def test_objects_of_an_earlier_policy_are_removed_and_foreign_ones_are_kept():
     config = apply(default_config(), switch("sonic", list(PORTS)))
     config["WRED_PROFILE"]["theirs"] = dict(config["WRED_PROFILE"]["AZURE_LOSSLESS"])
     config["PORT_QOS_MAP"]["Ethernet0"]["scheduler"] = "scheduler.0"  # the shaper of a port
@@ -101,7 +101,7 @@ def test_what_a_former_policy_left_goes_and_what_others_added_stays():
     }
 
 
-def test_a_port_that_is_no_longer_wanted_loses_what_was_ours_and_others_are_left():
+def test_our_settings_are_removed_only_from_a_port_that_is_no_longer_wanted():
     config = apply(default_config(), switch("sonic", ["Ethernet0", "Ethernet4"]))
     after = apply(config, switch("sonic", ["Ethernet0"]))
     assert "Ethernet4" not in after["PORT_QOS_MAP"]
@@ -114,7 +114,7 @@ def test_a_port_that_is_no_longer_wanted_loses_what_was_ours_and_others_are_left
         assert all(config[table][key] == after[table][key] for key in of_port)
 
 
-def test_one_port_of_a_key_of_several_is_taken_out():
+def test_one_port_is_removed_from_a_key_of_several_ports():
     config = with_brackets(default_config())
     wanted = replace(switch("sonic", ["Ethernet0"]), ecmp_fields=None)
     after = apply(config, wanted)
@@ -122,7 +122,7 @@ def test_one_port_of_a_key_of_several_is_taken_out():
     assert sonic.parse(json.dumps(after), "leaf1").ports["Ethernet8"] == before.ports["Ethernet8"]
 
 
-def test_a_port_that_rewrites_dscps_is_seen_and_stops():
+def test_rewriting_of_dscps_is_detected_and_turned_off():
     config = default_config()
     config["TC_TO_DSCP_MAP"] = {"AZURE": {"3": "10"}}
     config["PORT_QOS_MAP"]["Ethernet4"]["tc_to_dscp_map"] = "AZURE"
@@ -131,7 +131,7 @@ def test_a_port_that_rewrites_dscps_is_seen_and_stops():
     apply(config, switch("sonic", list(PORTS)))
 
 
-def test_from_lossless_to_lossy_headroom_and_watchdog_go():
+def test_a_change_to_lossy_removes_headroom_and_watchdog():
     config = apply(default_config(), switch("sonic", list(PORTS)))
     after = apply(config, switch("sonic", list(PORTS), LOSSY))
     assert after["PORT_QOS_MAP"]["Ethernet0"]["pfc_enable"] == ""
@@ -152,14 +152,14 @@ def test_no_table_is_left_empty(watchdogs):
     assert "PFC_WD" not in after
 
 
-def test_the_watchdog_polls_often_enough():
+def test_the_poll_interval_of_the_watchdog_is_lowered_if_needed():
     config = default_config()
     config["PFC_WD"]["GLOBAL"]["POLL_INTERVAL"] = "400"
     after = apply(config, switch("sonic", list(PORTS), watchdog=Watchdog(300, 200, "drop")))
     assert after["PFC_WD"]["GLOBAL"] == {"POLL_INTERVAL": "200"}
 
 
-def test_the_hash_keeps_foreign_fields_and_loses_what_would_override_it():
+def test_the_hash_keeps_foreign_fields_and_loses_overriding_fields():
     config = default_config()
     config["SWITCH_HASH"] = {
         "GLOBAL": {
@@ -202,7 +202,7 @@ def drifts(config):
                     yield f"{table}|{key}|{field} changed", changed
 
 
-def test_each_setting_of_ours_that_drifts_is_mended():
+def test_each_changed_setting_of_ours_is_corrected():
     wanted = switch("sonic", ["Ethernet0"])
     config = apply(default_config(), wanted)
     count = 0
@@ -220,14 +220,14 @@ def test_each_setting_of_ours_that_drifts_is_mended():
     assert count > 150
 
 
-def test_a_range_goes_by_a_patch_of_its_own_before_its_parts_come():
+def test_a_range_is_removed_in_a_separate_patch_before_its_parts_are_added():
     first, second = patches(default_config(), switch("sonic", list(PORTS)))
     assert {"op": "remove", "path": "/BUFFER_PG/Ethernet0|3-4"} in first
     assert {each["op"] for each in first} == {"remove"}
     assert "/BUFFER_PG/Ethernet0|3" in [each["path"] for each in second]
 
 
-def test_the_same_input_the_same_patch():
+def test_the_same_input_gives_the_same_patch():
     wanted = switch("sonic", list(PORTS))
     one, other = (json.dumps(patch(default_config(), wanted)) for _time in range(2))
     assert one == other
@@ -235,7 +235,7 @@ def test_the_same_input_the_same_patch():
     assert json.loads(json.dumps(patch(turned, wanted))) == json.loads(one)
 
 
-def test_names_with_a_slash_are_pointed_to():
+def test_slashes_in_names_are_escaped_in_json_pointers():
     """Ports may have names such as Eth1/1, whose slash is escaped in a pointer (RFC 6901)."""
     ports = ("Eth1/1", "Eth1/2~a")
     apply(default_config(ports), switch("sonic", list(ports)))

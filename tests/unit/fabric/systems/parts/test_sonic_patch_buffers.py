@@ -35,7 +35,7 @@ def test_a_platforms_profile_of_lossy_queues_is_kept_and_used():
     }
 
 
-def test_a_platform_that_maps_priorities_to_groups_gets_them_all():
+def test_all_priorities_are_mapped_on_a_platform_that_maps_them_to_groups():
     config = default_config()
     config["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"] = {"AZURE": {"3": "3", "4": "4"}}
     for port in PORTS:
@@ -46,7 +46,7 @@ def test_a_platform_that_maps_priorities_to_groups_gets_them_all():
     assert "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP" not in apply(default_config(), switch("sonic", list(PORTS)))
 
 
-def test_headroom_is_each_groups_own_where_the_pool_holds_none():
+def test_headroom_is_added_to_the_groups_size_if_the_pool_has_none():
     config = default_config()
     del config["BUFFER_POOL"]["ingress_lossless_pool"]["xoff"]
     after = apply(config, switch("sonic", list(PORTS)))
@@ -66,7 +66,7 @@ def test_headroom_is_each_groups_own_where_the_pool_holds_none():
         ("tomahawk5", (400, 5), True, ("8636", "0", "425958", "3556")),
     ],
 )
-def test_a_profile_is_written_as_its_vendor_has_it(asic, line, pools, written):
+def test_a_profile_is_written_with_the_values_of_its_vendor(asic, line, pools, written):
     config = default_config()
     if not pools:
         del config["BUFFER_POOL"]["ingress_lossless_pool"]["xoff"]
@@ -91,7 +91,7 @@ def pooled(pools, **changes):
 OWN = {"xoff": None}
 
 
-def test_pools_as_planned():
+def test_pools_as_large_as_planned_are_accepted():
     shared = Pools(32_689_152, 2_058_240)
     assert pooled(shared)["BUFFER_PG"]["Ethernet0|3"]
     assert pooled(shared, xoff="2058241", size="32689153")
@@ -114,7 +114,7 @@ def test_pools_as_planned():
         ),
     ],
 )
-def test_other_pools_than_those_that_were_planned_with(pools, changes, why):
+def test_pools_that_do_not_match_the_plan_are_refused(pools, changes, why):
     with pytest.raises(FabricError) as refused:
         pooled(pools, **changes)
     assert str(refused.value) == (

@@ -23,7 +23,7 @@ LACKING = [
 
 
 @pytest.mark.parametrize(("path", "said"), LACKING)
-def test_what_the_image_lacks_is_said_with_the_next_step(path, said):
+def test_a_missing_object_of_the_image_is_named_with_a_remedy(path, said):
     config = default_config()
     del config[path[0]][path[1]]
     del config["BUFFER_QUEUE"]
@@ -33,21 +33,21 @@ def test_what_the_image_lacks_is_said_with_the_next_step(path, said):
     assert refused.value.remedy
 
 
-def test_what_sonic_cannot_hold_is_refused_before_it_is_handed_out():
+def test_settings_that_sonic_cannot_represent_are_refused():
     qos = switch("sonic", list(PORTS)).ports["Ethernet0"]
     queues = (Queue(False, 10), Queue(False, 20), *qos.queues[2:])  # 80% together with the 50% of queue 3
     with pytest.raises(FabricError, match="leaf1: Ethernet0: SONiC would not hold queues as wanted"):
         patch(default_config(), switch("sonic", list(PORTS), queues=queues))
 
 
-def test_what_could_not_be_read_afterwards_is_refused():
+def test_a_patch_whose_result_could_not_be_read_is_refused():
     config = default_config()
     del config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]  # group 4, which no class uses, refers to it
     with pytest.raises(FabricError, match=r"leaf1: BUFFER_PG\|Ethernet0\|4: profile refers to"):
         patch(config, switch("sonic", list(PORTS)))
 
 
-def test_a_cable_is_not_sonics_to_hold():
+def test_the_cable_length_does_not_change_the_patch():
     without, told = (patch(default_config(), switch("sonic", list(PORTS), cable_m=metres)) for metres in (None, 30))
     assert told == without != []
 
@@ -65,6 +65,6 @@ def test_a_static_pool_is_refused():
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"QUEUE": []}', '{"QUEUE": {"Ethernet0|3": "x"}}'])
-def test_what_is_no_configuration_is_refused(text):
+def test_text_that_is_not_a_configuration_is_refused(text):
     with pytest.raises(FabricError, match="leaf1: "):
         sonic.remediation(text, switch("sonic", list(PORTS)))
