@@ -63,7 +63,7 @@ options:
     type: path
 requirements:
   - mmdebstrap, squashfs-tools, cryptsetup-bin, minisign, zstd
-  - dnf, rpm, busybox-static and dmsetup for RHEL and Rocky
+  - dnf, rpm, busybox-static and dmsetup for images of RPM packages
   - cyclonedx-python-lib (Python)
 attributes:
   check_mode:

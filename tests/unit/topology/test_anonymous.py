@@ -59,7 +59,7 @@ BY_PLACE = (
 
 
 @pytest.mark.parametrize("name", [*BY_PLACE, "enp3s0f0npf0vf11", "ens3f1d1"])
-def test_names_by_place_and_number_stay(name):
+def test_network_names_from_location_or_number_are_kept(name):
     assert names(anonymous(named(net=[name]))) == {"net": [name]}
 
 
@@ -87,7 +87,7 @@ def test_names_by_place_and_number_stay(name):
         ),
     ],
 )
-def test_other_names_by_place_and_number_stay_too(kind, name):
+def test_rdma_and_block_names_from_location_or_number_are_kept(kind, name):
     assert names(anonymous(named(**{kind: [name]}))) == {kind: [name]}
 
 
@@ -108,13 +108,13 @@ def test_other_names_by_place_and_number_stay_too(kind, name):
         ("block", "eth0"),
     ],
 )
-def test_names_that_hold_more_are_numbered_anew(kind, name):
+def test_identifying_names_are_replaced_by_numbered_names(kind, name):
     host = named(**{kind: [name]})
     assert names(anonymous(host)) == {kind: [f"{kind}-1"]}
     assert names(host) == {kind: [name]}, "the host itself is left as it is"
 
 
-def test_one_name_becomes_one_name_and_two_become_two():
+def test_equal_names_map_to_one_name_and_different_names_to_different_ones():
     host = named(net=["net-1", "acme-a", "eth0", "acme-b", "acme-a"])
     assert names(anonymous(host))["net"] == ["net-1", "net-2", "eth0", "net-3", "net-2"]
     assert names(anonymous(named(net=["acme-a", "net-1", "net-3"])))["net"] == ["net-2", "net-1", "net-3"]
@@ -141,7 +141,7 @@ def test_one_name_becomes_one_name_and_two_become_two():
         ("a reason that is new here, for acme", "is in use by the host"),
     ],
 )
-def test_why_the_host_uses_a_device_is_said_without_places(reason, left):
+def test_reasons_for_host_use_are_kept_without_identifying_details(reason, left):
     host = server()
     host.function("0000:13:00.0").used_by_host = [reason, reason]
     seen = anonymous(host)
@@ -149,7 +149,7 @@ def test_why_the_host_uses_a_device_is_said_without_places(reason, left):
     assert anonymous(seen) == seen
 
 
-def test_only_arguments_that_decide_something_here_stay():
+def test_only_listed_kernel_arguments_are_kept():
     host = server()
     host.kernel_arguments = [
         "BOOT_IMAGE=/vmlinuz-acme", f"root=UUID={UUID}", "ro", "intel_iommu=on", "iommu=pt", "hugepagesz=1G",
@@ -162,7 +162,7 @@ def test_only_arguments_that_decide_something_here_stay():
     ]  # fmt: skip
 
 
-def test_what_is_written_holds_no_number_of_one_machine():
+def test_a_written_recording_contains_no_identifiers_of_the_machine():
     host = named(net=[f"enx{MAC}"], rdma=[f"rocex{GUID}"])
     host.functions[2].used_by_host = ["has the address 2001:db8::5054:ff:fe12:3456", "holds the swap space /dev/acme"]
     host.kernel_arguments = ["intel_iommu=on", f"root=UUID={UUID}", "ip=10.1.2.3", "password=s3cret"]

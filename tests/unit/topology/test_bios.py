@@ -44,7 +44,7 @@ def claims(seen, tables=None, with_nic=True):
     return bios.claims(bios.Subject(seen, "hv01", nics, nics, "no NIC is asked for", tables))
 
 
-def test_a_host_with_all_settings_on():
+def test_all_claims_hold_for_a_host_with_all_settings_on():
     found = claims(host())
     assert list(found) == list(bios.CLAIMS)
     every = [claim for name in NAMES for claim in found[name]]
@@ -57,7 +57,7 @@ def test_a_host_with_all_settings_on():
 
 
 @pytest.mark.parametrize(("seen", "holds"), [("vmx", True), ("svm", True), ("kvm", False), (None, False)])
-def test_a_processor_with_extensions(seen, holds):
+def test_the_extensions_claim_holds_only_with_vmx_or_svm(seen, holds):
     (claim,) = claims(replace(host(), cpu=Cpu(virtualization=seen)))["extensions"]
     assert (claim.seen, claim.holds) == (seen, holds)
     assert ("turn on VT-x (Intel) or SVM (AMD) in the BIOS" in claim.reason) is not holds
@@ -67,12 +67,12 @@ def test_a_processor_with_extensions(seen, holds):
     ("kind", "tables", "seen"),
     [("intel", None, "intel"), ("other", ["DMAR"], "DMAR"), (None, ["IVRS"], "IVRS"), (None, [], None)],
 )
-def test_an_iommu_that_runs_or_is_described(kind, tables, seen):
+def test_the_iommu_claim_holds_if_the_iommu_runs_or_has_an_acpi_table(kind, tables, seen):
     (claim,) = claims(replace(host(), iommu=Iommu(kind)), tables)["iommu"]
     assert (claim.seen, claim.holds) == (seen, seen is not None)
 
 
-def test_interrupts_that_are_not_remapped():
+def test_the_claim_fails_if_interrupts_are_not_remapped():
     (claim,) = claims(replace(host(), iommu=Iommu("intel", None, False)))["interrupt_remapping"]
     assert (claim.holds, claim.reason) == (False, "turn on interrupt remapping (x2APIC) in the BIOS")
     (claim,) = claims(replace(host(), iommu=Iommu(None, None, None)))["interrupt_remapping"]
@@ -82,7 +82,7 @@ def test_interrupts_that_are_not_remapped():
     )
 
 
-def test_ports_without_acs():
+def test_the_acs_claim_fails_for_ports_without_acs_or_unread_config_space():
     seen = host()
     root, upstream, down, _nic = seen.functions
     root.acs, down.acs = None, None
@@ -99,7 +99,7 @@ def test_ports_without_acs():
     assert len(claims(seen)["acs"]) == 2
 
 
-def test_nothing_to_claim_is_told():
+def test_a_claim_without_devices_gives_the_reason():
     found = claims(host(), with_nic=False)
     (acs,), (sriov,) = found["acs"], found["sriov"]
     assert (acs.holds, acs.reason) == (None, "no GPU or NIC is behind a port")
@@ -107,7 +107,7 @@ def test_nothing_to_claim_is_told():
 
 
 @pytest.mark.parametrize("sriov", [None, Sriov(0, 0)])
-def test_a_nic_without_virtual_functions(sriov):
+def test_the_sriov_claim_fails_for_a_nic_without_virtual_functions(sriov):
     seen = host()
     seen.functions[-1].sriov = sriov
     (claim,) = claims(seen)["sriov"]

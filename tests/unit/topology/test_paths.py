@@ -69,30 +69,30 @@ def two_levels() -> Host:
         ("0000:40:00.0", "0000:80:00.0", "SYS"),
     ],
 )
-def test_path_classes(two_levels, one, other, wanted):
+def test_path_classes_are_symmetric_and_depend_on_the_common_ancestor(two_levels, one, other, wanted):
     assert path_class(two_levels, one, other) == wanted
     assert path_class(two_levels, other, one) == wanted
     assert wanted in PATH_CLASSES
 
 
-def test_two_functions_below_a_root_port(two_levels):
+def test_two_functions_below_one_root_port_are_pix(two_levels):
     two_levels.functions.append(function("0000:0b:00.1", "0000:00:02.0", "pci0000:00", "nic"))
     assert path_class(two_levels, "0000:0b:00.0", "0000:0b:00.1") == "PIX"
 
 
-def test_beside_a_lower_switch_is_on_the_upper_one(two_levels):
+def test_a_device_beside_a_lower_switch_belongs_to_the_upper_switch(two_levels):
     # NCCL counts both switches on the path: the lower one, and the upper one, below one port of which both devices are.
     two_levels.functions.append(function("0000:03:00.1", "0000:02:00.0", "pci0000:00", "nic"))
     assert path_class(two_levels, "0000:03:00.1", "0000:05:00.0") == "PXB"
     assert path_class(two_levels, "0000:03:00.1", "0000:0a:00.0") == "PIX"
 
 
-def test_a_function_has_its_own_node(two_levels):
+def test_the_node_of_a_function_overrides_that_of_its_root_complex(two_levels):
     two_levels.function("0000:40:00.0").numa_node = 1
     assert path_class(two_levels, "0000:40:00.0", "0000:80:00.0") == "NODE"
 
 
-def test_unknown_nodes_are_not_one_node(two_levels):
+def test_unknown_nodes_are_equal_only_on_a_host_with_one_node(two_levels):
     for root_complex in two_levels.root_complexes:
         root_complex.numa_node = None
     assert path_class(two_levels, "0000:40:00.0", "0000:80:00.0") == "SYS"
@@ -100,19 +100,19 @@ def test_unknown_nodes_are_not_one_node(two_levels):
     assert path_class(two_levels, "0000:40:00.0", "0000:80:00.0") == "NODE"
 
 
-def test_roles_are_inferred_where_config_space_is_short(two_levels):
+def test_port_roles_are_inferred_if_the_port_type_is_unknown(two_levels):
     roles = [port_role(two_levels, step.address) for step in two_levels.path("0000:05:00.0")]
     assert roles == ["root_port", *["switch_upstream", "switch_downstream"] * 2, None]
 
 
-def test_a_known_role_is_not_inferred(two_levels):
+def test_a_known_port_role_is_not_replaced_by_an_inferred_one(two_levels):
     two_levels.function("0000:01:00.0").port_type = "pcie_to_pci_bridge"
     assert port_role(two_levels, "0000:01:00.0") == "pcie_to_pci_bridge"
     # A bridge below a conventional bridge is another one: there are two on the way.
     assert port_role(two_levels, "0000:02:00.0") == "switch_upstream"
 
 
-def test_the_recorded_server_with_two_plx_switches(recording):
+def test_path_classes_of_the_recorded_server_with_two_plx_switches(recording):
     host = recording("supermicro-4029gp-ve")
     assert path_class(host, "0000:1b:00.0", "0000:1e:00.0") == "PIX"
     assert path_class(host, "0000:1b:00.0", "0000:1a:00.0") == "PIX"
@@ -120,7 +120,7 @@ def test_the_recorded_server_with_two_plx_switches(recording):
     assert path_class(host, "0000:60:00.0", "0000:60:00.1") == "PIX"
 
 
-def test_the_recorded_emulated_server(recording):
+def test_path_classes_of_the_recorded_emulated_server(recording):
     host = recording("emulated-gpu-server")
     assert path_class(host, "0000:13:00.0", "0000:14:00.0") == "PIX"
     assert path_class(host, "0000:13:00.0", "0000:15:00.0") == "PHB"
@@ -128,20 +128,20 @@ def test_the_recorded_emulated_server(recording):
     assert path_class(host, "0000:13:00.0", "0000:83:00.0") == "SYS"
 
 
-def test_the_recorded_dgx2_with_two_levels_of_switches(recording):
+def test_path_classes_of_the_recorded_dgx2_with_two_levels_of_switches(recording):
     host = recording("nvidia-dgx2")
     gpus = [function.address for function in host.functions if function.kind == "gpu"]
     classes = [path_class(host, gpus[0], gpu) for gpu in gpus]
     assert classes == ["X", "PIX", "PXB", "PXB", *["NODE"] * 4, *["SYS"] * 8]
 
 
-def test_unknown_address(two_levels):
+def test_an_unknown_address_is_refused(two_levels):
     for one, other in (("0000:ff:00.0", "0000:05:00.0"), ("0000:ff:00.0", "0000:ff:00.0")):
         with pytest.raises(TopologyError, match=r"no PCI function 0000:ff:00\.0"):
             path_class(two_levels, one, other)
 
 
-def test_pairs_have_names_and_stand_once(recording):
+def test_each_pair_of_devices_is_listed_once_by_name(recording):
     devices = {"nic0": "0000:14:00.0", "gpu0": "0000:13:00.0", "gpu1": "0000:83:00.0"}
     assert pairs(recording("emulated-gpu-server"), devices) == {
         ("gpu0", "gpu1"): "SYS",
@@ -150,7 +150,7 @@ def test_pairs_have_names_and_stand_once(recording):
     }
 
 
-def test_fidelity():
+def test_fidelity_is_the_share_of_pairs_with_equal_path_classes():
     host = {("a", "b"): "PIX", ("a", "c"): "SYS", ("b", "c"): "NODE"}
     found = fidelity(host, {("a", "b"): "PIX", ("a", "c"): "PHB", ("b", "c"): "NODE"})
     assert (found.total, found.equal, found.share) == (3, 2, pytest.approx(2 / 3))
@@ -158,11 +158,11 @@ def test_fidelity():
     assert fidelity({}, {}).share == 1.0
 
 
-def test_fidelity_of_different_devices():
+def test_fidelity_is_refused_if_a_pair_is_on_one_side_only():
     with pytest.raises(TopologyError, match=r"\('a', 'c'\) is on one side only"):
         fidelity({("a", "b"): "PIX", ("a", "c"): "SYS"}, {("a", "b"): "PIX"})
 
 
 @given(st.dictionaries(st.tuples(st.text(), st.text()), st.sampled_from(sorted(PATH_CLASSES))))
-def test_fidelity_with_itself_is_whole(classes):
+def test_the_fidelity_of_a_topology_with_itself_is_one(classes):
     assert fidelity(classes, dict(classes)).share == 1.0

@@ -12,7 +12,7 @@ def chosen(*names):
     return [function.address for function in selectors.select(gpu_vm.host(), list(names), "here")]
 
 
-def test_by_kind_vendor_and_address():
+def test_devices_are_selected_by_kind_vendor_and_address():
     gpus = ["0000:13:00.0", "0000:83:00.0"]
     assert chosen("gpu") == gpus
     assert chosen("10de:2330") == gpus
@@ -25,12 +25,12 @@ def test_kinds_and_vendors_may_match_nothing():
 
 
 @pytest.mark.parametrize("name", ["15b3:101b", "0000:16:00.0"])
-def test_a_device_may_not(name):
+def test_a_model_or_address_that_matches_no_device_is_refused(name):
     with pytest.raises(selectors.SelectorError, match=f"here: no device {name} on this host; see the functions"):
         chosen(name)
 
 
 @pytest.mark.parametrize("name", ["gpus", "", "15b3", "3b:00", "0000:3b:00.9", "*:*"])
-def test_what_is_no_selector(name):
+def test_an_invalid_selector_is_refused(name):
     with pytest.raises(selectors.SelectorError, match=rf"is not a kind, .*; use one of {', '.join(selectors.KINDS)},"):
         chosen(name)

@@ -54,7 +54,7 @@ def test_a_node_without_gpus_is_measured_with_host_memory():
     assert {one["gpu"] for one in rails.of_node(host)} == {None}
 
 
-def test_the_pcie_copy_is_held_against_the_link():
+def test_pcie_copies_are_compared_with_the_link_rate():
     host = board()
     output = printed.nvbandwidth(gpus(host)[:2], [55.1, 27.0])
     claims = judge.claims(judge.of_nvbandwidth(ran(output), host))
@@ -68,14 +68,14 @@ def test_the_pcie_copy_is_held_against_the_link():
     assert "NVLink" in claims[2].reason
 
 
-def test_a_narrow_link_is_named_as_the_cause():
+def test_a_narrow_link_is_reported_as_the_cause():
     host = board()
     host.function(gpus(host)[0]).link.width = 8
     (claim, *_others) = judge.claims(judge.of_nvbandwidth(ran(printed.nvbandwidth(gpus(host)[:1], [27.0])), host))
     assert f"the link of {gpus(host)[0]} has 8 of 16 lanes" in claim.reason
 
 
-def test_an_unknown_link_is_not_judged():
+def test_copies_over_an_unknown_link_are_measured_but_not_judged():
     host = board()
     host.function(gpus(host)[0]).link = None
     claims = judge.claims(judge.of_nvbandwidth(ran(printed.nvbandwidth(gpus(host)[:1], [55.0], None)), host))
@@ -86,7 +86,7 @@ def test_an_unknown_link_is_not_judged():
 @pytest.mark.parametrize(
     ("gbit_s", "port", "holds"), [(394.2, 400.0, True), (200.0, 400.0, False), (394.2, None, None), (99.0, 100.0, True)]
 )
-def test_a_rail_is_held_against_its_port(gbit_s, port, holds):
+def test_a_rail_is_compared_with_the_rate_of_its_port(gbit_s, port, holds):
     host = board()
     run = ran(printed.perftest(gbit_s), port_gbit_s=port, gpu_memory=True)
     (claim,) = judge.claims([judge.of_rail(run, rail(host), (host, host), ("cause; remedy: x",))])
@@ -95,7 +95,7 @@ def test_a_rail_is_held_against_its_port(gbit_s, port, holds):
     assert ("cause; remedy: x" in claim.reason) == (holds is False)
 
 
-def test_a_rail_with_a_slower_pcie_link_is_held_against_that():
+def test_a_rail_with_a_slower_pcie_link_is_compared_with_that_link():
     host = board()
     for address in (rail(host)["client"]["gpu"], rail(host)["client"]["nic"]):
         host.function(address).link.max_speed_gt_s = 16.0
@@ -105,7 +105,7 @@ def test_a_rail_with_a_slower_pcie_link_is_held_against_that():
     assert "PCIe link of" in result.basis
 
 
-def test_host_memory_has_no_cause_of_gpudirect():
+def test_a_rail_with_host_memory_has_no_gpudirect_causes():
     run = ran(printed.perftest(100.0), port_gbit_s=400.0, gpu_memory=False)
     result = judge.of_rail(run, rail(board()), (board(), board()), ("cause",))
     assert result.causes == ()
@@ -113,13 +113,13 @@ def test_host_memory_has_no_cause_of_gpudirect():
 
 
 @pytest.mark.parametrize(("bus", "holds"), [(48.0, True), (27.0, False)])
-def test_the_collective_is_held_against_all_ports(bus, holds):
+def test_the_collective_is_compared_with_the_rate_of_all_ports(bus, holds):
     # The figures are from NVIDIA/nccl#949: a node with two ports of 200 Gbit/s.
     (claim,) = judge.claims([judge.of_nccl(ran(printed.nccl(bus)), 50.0, ("cause",), "all_reduce_perf")])
     assert claim.holds is holds
 
 
-def test_a_loss_of_what_trees_reach_is_shown_by_the_baseline():
+def test_the_baseline_shows_a_loss_that_is_within_the_port_limit():
     # The figures are from NVIDIA/nccl-tests#380: a node with four ports of 400 Gbit/s, with 320 GB/s on bare metal and
     # 180 in VMs.
     result = judge.of_nccl(ran(printed.nccl(180.0)), 200.0, ("cause",), "all_reduce_perf")
@@ -128,13 +128,13 @@ def test_a_loss_of_what_trees_reach_is_shown_by_the_baseline():
     assert "56% of the baseline's 320.00 GB/s" in compared.reason
 
 
-def test_wrong_values_are_no_measurement():
+def test_a_result_with_wrong_values_is_not_a_measurement():
     (claim,) = judge.claims([judge.of_nccl(ran(printed.nccl(wrong=1)), 400.0, (), "all_reduce_perf")])
     assert claim.holds is None
     assert "1 wrong values" in claim.reason
 
 
-def test_an_absent_tool_is_not_measured_and_never_held():
+def test_results_of_an_absent_tool_are_not_measured_and_not_judged():
     host = board()
     results = [
         *judge.of_nvbandwidth(ABSENT, host),
@@ -147,7 +147,7 @@ def test_an_absent_tool_is_not_measured_and_never_held():
         assert claim.reason == "not measured: x is not installed"
 
 
-def test_the_worst_is_first():
+def test_the_worst_results_are_listed_first():
     host = board()
     results = [
         judge.of_rail(ran(printed.perftest(gbit), port_gbit_s=400.0), rail(host, number), (host, host), ())
@@ -170,7 +170,7 @@ def test_the_worst_is_first():
     ]
 
 
-def test_a_guest_is_held_against_the_baseline_of_the_server():
+def test_a_guest_is_compared_with_the_baseline_of_the_server():
     host = board()
     before = judge.claims(judge.of_nvbandwidth(ran(printed.nvbandwidth(gpus(host)[:2], [55.0, 55.0], 391.0)), host))
     results = judge.of_nvbandwidth(ran(printed.nvbandwidth(gpus(host)[:2], [54.0, 51.0], 200.0)), host)
@@ -186,7 +186,7 @@ def test_a_guest_is_held_against_the_baseline_of_the_server():
 
 
 @pytest.mark.parametrize(("guest", "purpose"), [(True, VIRTUAL_MACHINES), (False, BARE_METAL)])
-def test_causes_are_of_the_purpose(guest, purpose):
+def test_known_causes_depend_on_the_purpose(guest, purpose):
     assert judge.known_causes(board(purpose), guest) == ()
     other = BARE_METAL if guest else VIRTUAL_MACHINES
     causes = judge.known_causes(board(other), guest)
@@ -195,18 +195,18 @@ def test_causes_are_of_the_purpose(guest, purpose):
     assert all(cause.startswith("ACS of port") and remedy in cause for cause in causes)
 
 
-def test_without_the_hypervisor_nothing_is_known_of_causes():
+def test_a_guest_without_hypervisor_data_has_no_known_causes():
     assert judge.known_causes(None, guest=True) == ()
 
 
-def test_a_link_with_all_its_lanes_is_no_cause():
+def test_a_link_with_all_its_lanes_is_not_reported_as_a_cause():
     host = board()
     (claim, *_others) = judge.claims(judge.of_nvbandwidth(ran(printed.nvbandwidth(gpus(host)[:1], [27.0])), host))
     assert claim.holds is False
     assert "lanes" not in claim.reason
 
 
-def test_a_baseline_is_of_the_numbers_of_an_acceptance():
+def test_a_baseline_has_only_the_measured_rates_of_an_acceptance():
     of = judge.LAYER
     before = [
         Claim(of, "a", {"at least GB/s": 1}, {"GB/s": "48.5"}, True, "x"),

@@ -12,17 +12,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance
 GPUS = ["0000:1b:00.0", "0000:43:00.0"]
 
 
-def test_perftest_in_its_units():
+def test_perftest_rates_are_converted_from_their_units():
     assert outputs.perftest_gb_per_s(printed.perftest(394.2)) == pytest.approx(49.275)
     # This is the output without --report_gbits.
     assert outputs.perftest_gb_per_s(printed.perftest(1000.0, "MiB/sec")) == pytest.approx(1.048576)
 
 
-def test_nccl_s_bus_bandwidth_is_that_of_the_largest_size():
+def test_the_nccl_bus_bandwidth_is_that_of_the_largest_size():
     assert outputs.nccl_bus_gb_per_s(printed.nccl(478.1)) == 478.1
 
 
-def test_rows_of_nccl_tests_before_they_had_a_root_are_no_results():
+def test_rows_of_nccl_tests_without_a_root_column_are_refused():
     """The eighth word in the output of NVIDIA/nccl-tests#107 is the error, which would be read as 0 GB/s."""
     row = (
         "  1310720000     327680000     float     sum   1135943    1.15    1.15  1e-06   1133850    1.16    1.16  1e-06"
@@ -31,13 +31,13 @@ def test_rows_of_nccl_tests_before_they_had_a_root_are_no_results():
         outputs.nccl_bus_gb_per_s(f"{row}\n# Out of bounds values : 0 OK\n")
 
 
-def test_slow_copies_count_and_only_those_that_were_not_made_do_not():
+def test_slow_copies_are_read_and_copies_that_were_not_made_are_omitted():
     read = outputs.nvbandwidth_copies(printed.nvbandwidth(GPUS, [0.4, 0.0]))
     found = [copy for copy in read.copies if copy.test == "host_to_device_memcpy_ce"]
     assert found == [outputs.Copy("host_to_device_memcpy_ce", 0, 0, 0.4)]
 
 
-def test_nvbandwidth_s_cells_belong_to_gpus():
+def test_nvbandwidth_cells_are_assigned_to_gpus():
     read = outputs.nvbandwidth_copies("warning\n" + printed.nvbandwidth(GPUS, [55.1, 27.2]))
     assert read.gpus == tuple(GPUS)
     assert outputs.Copy("host_to_device_memcpy_ce", 0, 1, 27.2) in read.copies
@@ -64,12 +64,12 @@ def test_nvbandwidth_s_cells_belong_to_gpus():
         (outputs.nvbandwidth_copies, printed.nvbandwidth(GPUS, [1.0, 2.0]).replace('"1.0"', '"fast"'), "not what"),
     ],
 )
-def test_half_an_output_is_no_number(read, text, why):
+def test_incomplete_or_erroneous_output_is_refused(read, text, why):
     with pytest.raises(outputs.UnreadableError, match=re.escape(why)):
         read(text)
 
 
-def test_an_error_of_the_tool_is_told_as_it_is():
+def test_a_missing_pci_address_is_reported_as_the_error():
     with pytest.raises(outputs.UnreadableError) as error:
         outputs.nvbandwidth_copies(printed.nvbandwidth(["x"], [1.0]))
     assert str(error.value).startswith("no PCI address in ")

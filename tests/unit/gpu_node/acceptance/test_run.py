@@ -24,18 +24,18 @@ def test_a_tool_is_found_in_the_given_folders_first(tmp_path):
     assert run.find("tool", []) is None
 
 
-def test_only_what_it_printed_to_stdout_is_judged(tmp_path):
+def test_the_output_has_only_the_standard_output_of_the_tool(tmp_path):
     done = run.run("tool", [tool(tmp_path, "echo result; echo noise >&2"), "x"], 10)
     assert (done.status, done.reason, done.output) == (run.MEASURED, "", "result\n")
 
 
-def test_a_failure_says_its_last_lines(tmp_path):
+def test_a_failure_reports_the_last_lines_of_the_tool(tmp_path):
     done = run.run("tool", [tool(tmp_path, "echo a; echo 'no device' >&2; exit 3")], 10)
     assert done.status == run.NOT_MEASURED
     assert done.reason == "it failed (3): a; no device"
 
 
-def test_at_its_limit_it_ends_with_all_its_processes(tmp_path):
+def test_a_tool_is_stopped_with_all_its_processes_at_the_time_limit(tmp_path):
     note = tmp_path / "pid"
     done = run.run("tool", [tool(tmp_path, f"sleep 60 & echo $! > {note}; wait")], 0.3)
     assert done.status == run.NOT_MEASURED
@@ -53,7 +53,7 @@ def test_at_its_limit_it_ends_with_all_its_processes(tmp_path):
     pytest.fail(f"process {child} is left")
 
 
-def test_a_client_waits_for_its_server(tmp_path, monkeypatch):
+def test_a_client_is_retried_until_its_server_accepts(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "PAUSE_S", 0.01)
     count = tmp_path / "count"
     refused = 'echo "Couldn\'t connect to b:1" >&2; exit 1'
@@ -65,6 +65,6 @@ def test_a_client_waits_for_its_server(tmp_path, monkeypatch):
     assert count.read_text() == "x\n"
 
 
-def test_help_may_fail(tmp_path):
+def test_help_output_is_read_even_if_the_tool_fails(tmp_path):
     assert run.answer(tool(tmp_path, "echo --use_cuda_bus_id; exit 1"), "--help") == "--use_cuda_bus_id\n"
     assert run.answer(os.fspath(tmp_path / "none"), "--help") == ""

@@ -68,7 +68,7 @@ def changes(node):
 SETTINGS = {"mig_off": True, "clocks_mhz": [1980, 1980], "ring_entries": 8192, "rails_on_one_subnet": True}
 
 
-def test_check_mode_predicts_and_the_second_run_changes_nothing(tmp_path):
+def test_check_mode_predicts_the_changes_and_a_second_run_changes_nothing(tmp_path):
     node = Loaded(tmp_path)
     node.mig = ["Enabled", "Enabled"]
     settings = boot.read(SETTINGS)
@@ -84,13 +84,13 @@ def test_check_mode_predicts_and_the_second_run_changes_nothing(tmp_path):
     assert not boot.ensure(node, settings).changed
 
 
-def test_a_nic_with_smaller_rings_gets_its_most(tmp_path):
+def test_a_nic_with_smaller_rings_gets_its_maximum_sizes(tmp_path):
     node = Loaded(tmp_path, most=4096)
     assert boot.ensure(node, boot.read(SETTINGS)).facts["rings"] == {"p0": {"RX": 4096, "TX": 8192}}
     assert not boot.ensure(node, boot.read(SETTINGS)).changed
 
 
-def test_mig_of_a_busy_gpu_is_pending_and_no_change_again(tmp_path):
+def test_mig_of_a_busy_gpu_is_pending_and_not_changed_again(tmp_path):
     node = Loaded(tmp_path)
     node.mig, node.busy = ["Enabled", "Enabled"], True
     first = boot.ensure(node, boot.read({}))
@@ -101,13 +101,13 @@ def test_mig_of_a_busy_gpu_is_pending_and_no_change_again(tmp_path):
     assert second.pending == first.pending
 
 
-def test_a_gpu_without_mig_is_left_alone(tmp_path):
+def test_a_gpu_without_mig_is_not_changed(tmp_path):
     node = Loaded(tmp_path)
     node.mig = ["[N/A]", "[N/A]"]
     assert not boot.ensure(node, boot.read({})).changed
 
 
-def test_clocks_are_locked_again_after_the_driver_was_loaded_anew(tmp_path):
+def test_clocks_are_locked_again_after_the_driver_is_reloaded(tmp_path):
     node = Loaded(tmp_path)
     settings = boot.read({"clocks_mhz": [1000, 1980]})
     assert boot.ensure(node, settings).changed
@@ -118,14 +118,14 @@ def test_clocks_are_locked_again_after_the_driver_was_loaded_anew(tmp_path):
     assert boot.ensure(node, settings).before == {"locked clocks, MHz": None}
 
 
-def test_without_the_driver_its_settings_wait_for_the_boot(tmp_path):
+def test_driver_settings_are_pending_if_the_driver_is_not_loaded(tmp_path):
     done = boot.ensure(Node(tmp_path), boot.read({"clocks_mhz": [1, 2]}))
     assert not done.changed
     assert done.pending == [gpus.NOT_LOADED]
     assert not done.failed
 
 
-def test_what_fails_keeps_nothing_else_from_being_done(tmp_path):
+def test_a_failed_setting_does_not_prevent_other_settings(tmp_path):
     node = Loaded(tmp_path)
     node.most = "none"
     done = boot.ensure(node, boot.read(SETTINGS))
@@ -136,7 +136,7 @@ def test_what_fails_keeps_nothing_else_from_being_done(tmp_path):
     assert "ethtool is not installed" in boot.ensure(broken, boot.read({"ring_entries": 1})).failed
 
 
-def test_at_boot_it_is_tried_until_the_driver_is_there(tmp_path):
+def test_settings_are_retried_at_boot_until_the_driver_is_loaded(tmp_path):
     node = Loaded(tmp_path)
     os.rename(node.path("/proc/driver"), node.path("/proc/late"))
     waits = []
@@ -152,7 +152,7 @@ def test_at_boot_it_is_tried_until_the_driver_is_there(tmp_path):
     assert "locked clocks, MHz: None -> [1980, 1980]" in said
 
 
-def test_at_boot_a_failure_is_reported_after_a_minute(tmp_path):
+def test_a_failure_at_boot_is_reported_after_a_minute(tmp_path):
     node = Node(tmp_path)
     node.write("/sys/class/net/p0/device/vendor", "0x15b3\n")
     waited = []
@@ -170,12 +170,12 @@ def test_at_boot_a_failure_is_reported_after_a_minute(tmp_path):
         ({"rings": 1}, "unknown setting 'rings'"),
     ],
 )
-def test_a_mistake_is_refused(settings, why):
+def test_invalid_settings_are_refused(settings, why):
     with pytest.raises(RequestError, match=why):
         boot.read(settings)
 
 
-def test_what_is_left_out_turns_mig_off_and_nothing_else():
+def test_default_settings_turn_mig_off_and_sizes_and_clocks_are_bounded():
     assert boot.read({}) == boot.Settings(True, [], 0, False)
     assert boot.read({"ring_entries": 0, "clocks_mhz": []}) == boot.Settings(True, [], 0, False)
     most = {"ring_entries": 65536, "clocks_mhz": [1, 10000]}
@@ -192,12 +192,12 @@ def test_the_unit_runs_the_saved_settings_after_the_persistence_daemon():
     assert "nvidia-persistenced.service" in text.split("After=")[1].split("\n")[0]
 
 
-def test_an_answer_of_ethtool_without_sizes_is_an_error():
+def test_ethtool_output_without_ring_sizes_is_an_error():
     with pytest.raises(rings.HostError, match="no ring sizes"):
         rings.read("netlink error: Operation not supported\n", "p0")
 
 
-def test_rings_are_set_unless_it_is_check_mode(tmp_path):
+def test_rings_are_set_except_in_check_mode(tmp_path):
     node = Loaded(tmp_path)
     assert rings.ensure(node, 4096, check=True).changed
     assert node.sizes == {"RX": 1024, "TX": 1024}
@@ -205,7 +205,7 @@ def test_rings_are_set_unless_it_is_check_mode(tmp_path):
     assert node.sizes == {"RX": 4096, "TX": 4096}
 
 
-def test_mig_of_an_idle_gpu_is_off_at_once(tmp_path):
+def test_mig_of_an_idle_gpu_is_turned_off_immediately(tmp_path):
     node = Loaded(tmp_path)
     node.mig = ["Enabled", "Enabled"]
     done = boot.ensure(node, boot.read({}))
@@ -213,7 +213,7 @@ def test_mig_of_an_idle_gpu_is_off_at_once(tmp_path):
     assert done.pending == []
 
 
-def test_a_boot_without_settings_says_what_to_do(tmp_path, capsys):
+def test_a_boot_without_saved_settings_fails_with_the_next_step(tmp_path, capsys):
     missing = str(tmp_path / "gpu_node.json")
     assert boot.main([missing]) == 1
     assert capsys.readouterr().err == f"there is no {missing}: run the role gpu_node again\n"

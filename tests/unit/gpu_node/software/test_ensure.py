@@ -19,7 +19,7 @@ def files(node):
     return {str(path): path.read_bytes() for path in Path(node.root).rglob("*") if path.is_file()}
 
 
-def test_check_mode_writes_nothing_and_says_what_the_run_writes(tmp_path):
+def test_check_mode_writes_nothing_and_predicts_the_run(tmp_path):
     node = Node(tmp_path)
     before = files(node)
     predicted = ensure.ensure(node, {"repositories": [ARCHIVE]}, in_image=False, check=True)
@@ -32,7 +32,7 @@ def test_check_mode_writes_nothing_and_says_what_the_run_writes(tmp_path):
     assert not again.facts["archives_changed"]
 
 
-def test_the_archive_is_signed_by_its_key_alone(tmp_path):
+def test_the_apt_source_trusts_only_the_key_of_the_archive(tmp_path):
     node = Node(tmp_path)
     ensure.ensure(node, {"repositories": [ARCHIVE]}, in_image=False)
     key = "/etc/apt/keyrings/sailloft-cuda.asc"
@@ -40,7 +40,7 @@ def test_the_archive_is_signed_by_its_key_alone(tmp_path):
     assert Path(node.path(key)).read_text() == KEY
 
 
-def test_dnf_checks_the_packages_and_has_the_branch_s_stream(tmp_path):
+def test_dnf_verifies_packages_and_uses_the_stream_of_the_branch(tmp_path):
     node = Node(tmp_path, "rhel9")
     ensure.ensure(node, {"repositories": [ARCHIVE], "driver": "580.173.02"}, in_image=False)
     text = node.read("/etc/yum.repos.d/sailloft-cuda.repo")
@@ -48,7 +48,7 @@ def test_dnf_checks_the_packages_and_has_the_branch_s_stream(tmp_path):
     assert "stream=580-open\n" in node.read("/etc/dnf/modules.d/nvidia-driver.module")
 
 
-def test_what_is_not_wanted_any_more_goes(tmp_path):
+def test_files_that_are_no_longer_wanted_are_removed(tmp_path):
     node = Node(tmp_path)
     ensure.ensure(node, {"repositories": [ARCHIVE], "rails_on_one_subnet": True}, in_image=False)
     done = ensure.ensure(node, {"memlock_unlimited": False}, in_image=False)
@@ -60,7 +60,7 @@ def test_what_is_not_wanted_any_more_goes(tmp_path):
     assert not any(node.exists(path) for path in gone)
 
 
-def test_absent_removes_every_file_and_names_the_packages(tmp_path):
+def test_absent_removes_every_file_and_lists_the_packages_to_remove(tmp_path):
     node = Node(tmp_path)
     before = files(node)
     done = ensure.ensure(node, {"repositories": [ARCHIVE], "rails_on_one_subnet": True}, in_image=False)
@@ -72,7 +72,7 @@ def test_absent_removes_every_file_and_names_the_packages(tmp_path):
     assert not ensure.remove(node, in_image=False).changed
 
 
-def test_only_packages_in_other_versions_are_installed(tmp_path):
+def test_only_missing_packages_and_packages_of_other_versions_are_installed(tmp_path):
     node = Node(tmp_path)
     every = ensure.ensure(node, {}, in_image=False).facts["install"]
     assert "nvidia-kernel-open-dkms=595.91.07*" in every
@@ -101,7 +101,7 @@ def test_only_packages_in_other_versions_are_installed(tmp_path):
         ("3.1", "3.10.0-1", False),
     ],
 )
-def test_a_version_is_met_by_any_revision_of_it(wanted, there, same):
+def test_any_revision_of_the_wanted_version_is_accepted(wanted, there, same):
     assert packages.Package("x", wanted).is_installed({"x": there}) is same
 
 
@@ -129,7 +129,7 @@ def test_modules_of_another_driver_count_as_missing(tmp_path):
         ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.173.02  Mon Jan  1\n", 8, True, "580.173.02"),
     ],
 )
-def test_a_reboot_is_for_the_driver_that_does_not_run(tmp_path, text, gpus, required, loaded):
+def test_a_reboot_is_required_if_gpus_exist_and_the_driver_is_not_loaded(tmp_path, text, gpus, required, loaded):
     node = Node(tmp_path, gpus=gpus)
     if text:
         node.write("/proc/driver/nvidia/version", text + "GCC version:  gcc 12\n")
@@ -160,7 +160,7 @@ def test_every_installed_package_of_the_driver_is_pinned(tmp_path):
         ({"components": ["main"]}, "a flat archive"),
     ],
 )
-def test_an_archive_that_cannot_be_trusted_or_written_is_refused(tmp_path, change, why):
+def test_an_invalid_or_untrusted_archive_is_refused(tmp_path, change, why):
     node = Node(tmp_path)
     before = files(node)
     with pytest.raises(RequestError, match=re.escape(why)):
@@ -179,12 +179,12 @@ def test_fingerprints_may_be_written_as_gpg_shows_them(tmp_path):
     ("settings", "why"),
     [({"driver": "1.2.3"}, "1.2.3 is not in the table"), ({"extra_packages": ["a=1"]}, "not the name of a package")],
 )
-def test_a_mistake_in_the_request_is_refused(tmp_path, settings, why):
+def test_an_invalid_request_is_refused(tmp_path, settings, why):
     with pytest.raises(RequestError, match=why):
         ensure.ensure(Node(tmp_path), settings, in_image=False)
 
 
-def test_only_the_drivers_pin_takes_what_belongs_to_the_driver(tmp_path):
+def test_only_the_pin_of_the_driver_matches_driver_packages(tmp_path):
     node = Node(tmp_path)
     ensure.ensure(node, {"storage": True}, in_image=False)
     pins = dict(re.findall(r"Package: (.*)\nPin: version (.*)\n", node.read(PINS)))
@@ -192,7 +192,7 @@ def test_only_the_drivers_pin_takes_what_belongs_to_the_driver(tmp_path):
     assert len(pins) == 3
 
 
-def test_each_rail_answers_for_its_own_address_only(tmp_path):
+def test_each_rail_answers_arp_only_for_its_own_address(tmp_path):
     node = Node(tmp_path)
     ensure.ensure(node, {"rails_on_one_subnet": True}, in_image=False)
     lines = node.read("/etc/sysctl.d/60-sailloft-gpu-node.conf").splitlines()
@@ -204,5 +204,5 @@ def test_each_rail_answers_for_its_own_address_only(tmp_path):
 
 
 @pytest.mark.parametrize(("gpus", "notes"), [(0, ["this machine has no NVIDIA GPU"]), (8, [])])
-def test_a_machine_without_gpu_is_named(tmp_path, gpus, notes):
+def test_a_machine_without_a_gpu_has_a_note(tmp_path, gpus, notes):
     assert ensure.ensure(Node(tmp_path, gpus=gpus), {}, in_image=False).facts["notes"] == notes

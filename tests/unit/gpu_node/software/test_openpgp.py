@@ -27,7 +27,7 @@ def test_the_fingerprint_is_the_one_that_gpg_shows():
         (KEY.replace("=W6oG\n", "").replace("mDME", "mP8E"), "ends within a packet|without length|no packet"),
     ],
 )
-def test_what_is_no_whole_key_is_refused(key, why):
+def test_an_incomplete_or_invalid_key_is_refused(key, why):
     with pytest.raises(openpgp.KeyFormatError, match=why):
         openpgp.fingerprints(key)
 
@@ -51,7 +51,7 @@ def armored(data):
         (b"\x18\x00\x00", "it is damaged: no packet where one begins"),
     ],
 )
-def test_a_damaged_packet_is_named(data, why):
+def test_a_damaged_packet_is_refused_with_the_reason(data, why):
     with pytest.raises(openpgp.KeyFormatError, match=f"^{why}$"):
         openpgp.fingerprints(armored(data))
 
@@ -59,14 +59,14 @@ def test_a_damaged_packet_is_named(data, why):
 @pytest.mark.parametrize(
     "head", [b"\x98\xff", b"\x99\x00\xff", b"\x9a\x00\x00\x00\xff", b"\xc6\xc0\x3f", b"\xc6\xff\x00\x00\x00\xff"]
 )
-def test_every_form_of_a_length_gives_the_same_key(head):
+def test_every_length_encoding_gives_the_same_fingerprint(head):
     body = b"\x04" + bytes(254)
     wanted = hashlib.sha1(b"\x99\x00\xff" + body).hexdigest().upper()
     assert openpgp.fingerprints(armored(head + body)) == [wanted]
 
 
 @pytest.mark.parametrize("head", [b"\x98\xbf", b"\xc6\xbf"])
-def test_a_short_key_in_both_formats(head):
+def test_a_short_key_is_read_in_both_packet_formats(head):
     """191 octets are the longest with a one-octet length in the new format; a packet of another kind follows."""
     body = b"\x04" + bytes(190)
     wanted = hashlib.sha1(b"\x99\x00\xbf" + body).hexdigest().upper()

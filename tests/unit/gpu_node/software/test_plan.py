@@ -43,7 +43,7 @@ def names(made):
         ("rhel9", {}, ["kernel-devel-5.14.0-570.el9.x86_64", "kmod-nvidia-open-dkms=595.91.07"]),
     ],
 )
-def test_the_driver_by_distribution(tmp_path, system, settings, driver):
+def test_driver_packages_depend_on_distribution_and_settings(tmp_path, system, settings, driver):
     made = planned(Node(tmp_path, system), **settings)
     assert set(driver) <= set(names(made))
     assert made.kernels == (SYSTEMS[system][2],)
@@ -51,7 +51,7 @@ def test_the_driver_by_distribution(tmp_path, system, settings, driver):
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.driver)
 @pytest.mark.parametrize("system", ["debian12", "ubuntu2404", "rhel9"])
-def test_all_parts_have_the_versions_of_the_row(tmp_path, system, release):
+def test_all_packages_have_the_versions_of_the_release(tmp_path, system, release):
     made = planned(Node(tmp_path, system, nvswitches=4), driver=release.driver, storage=True)
     versions = {package.name: package.version for package in made.packages if package.version}
     fabric = [name for name in versions if "fabric" in name]
@@ -76,7 +76,7 @@ def test_all_parts_have_the_versions_of_the_row(tmp_path, system, release):
         (0, False, "nvlink5", "nvlink5"),
     ],
 )
-def test_fabric_manager_is_for_boards_with_switches(tmp_path, nvswitches, in_image, asked, fabric):
+def test_fabric_manager_depends_on_the_setting_and_detected_nvswitches(tmp_path, nvswitches, in_image, asked, fabric):
     node = Node(tmp_path, nvswitches=nvswitches)
     node.write("/lib/modules/6.1.0-31-amd64/kernel/x.ko", "")
     made = planned(node, in_image, fabric=asked)
@@ -86,7 +86,7 @@ def test_fabric_manager_is_for_boards_with_switches(tmp_path, nvswitches, in_ima
     assert bool(made.notes) == (in_image and asked == "auto")
 
 
-def test_an_image_gets_modules_for_each_kernel_that_it_has(tmp_path):
+def test_an_image_gets_modules_for_each_installed_kernel(tmp_path):
     node = Node(tmp_path)
     node.write("/lib/modules/6.1.0-40-amd64/kernel/x.ko", "")
     # A package that was removed left this file behind.
@@ -106,14 +106,14 @@ def test_an_image_gets_modules_for_each_kernel_that_it_has(tmp_path):
         ("rocky8", {}, "kernel 4.18.0-553.el8_10.x86_64 has no dma-buf", "peermem"),
     ],
 )
-def test_what_no_vendor_supports_is_refused_with_what_to_take(tmp_path, system, settings, why, remedy):
+def test_an_unsupported_combination_is_refused_with_an_alternative(tmp_path, system, settings, why, remedy):
     with pytest.raises(RequestError) as error:
         planned(Node(tmp_path, system), **settings)
     assert why in str(error.value)
     assert remedy in str(error.value).split(why)[1]
 
 
-def test_all_refusals_come_at_once(tmp_path):
+def test_all_refusals_are_reported_together(tmp_path):
     with pytest.raises(RequestError, match=r"needs DOCA.*no DOCA-Host|no DOCA-Host.*DCGM|DCGM.*needs DOCA"):
         planned(Node(tmp_path, "debian13"), gpudirect="peermem")
 
@@ -137,26 +137,26 @@ def test_secure_boot_needs_signed_modules(tmp_path, settings, why):
         ("ubuntu2404", {"modules": "precompiled"}, "6.8.0-60-generic"),
     ],
 )
-def test_signed_modules_go_with_secure_boot(tmp_path, system, settings, kernel):
+def test_signed_modules_are_accepted_with_secure_boot(tmp_path, system, settings, kernel):
     assert planned(Node(tmp_path, system, secure_boot=True), **settings).kernels == (kernel,)
 
 
 @pytest.mark.parametrize(("system", "version"), [("ubuntu2404", "3.1"), ("rhel9", "3.1"), ("rhel10", "3.4.1")])
-def test_doca_is_the_one_for_the_distribution(tmp_path, system, version):
+def test_the_doca_version_is_the_one_for_the_distribution(tmp_path, system, version):
     made = planned(Node(tmp_path, system), rdma="doca", gpudirect="peermem")
     assert f"doca-ofed={version}" in names(made)
     assert "rdma-core" not in names(made)
     assert "nvidia-peermem\n" in made.files["/etc/modules-load.d/sailloft-gpu-node.conf"]
 
 
-def test_a_distribution_that_is_in_no_row_is_refused(tmp_path):
+def test_a_distribution_that_is_not_in_the_table_is_refused(tmp_path):
     node = Node(tmp_path)
     node.write("/etc/os-release", "ID=fedora\nVERSION_ID=42\n")
     with pytest.raises(HostError, match="fedora 42 is not in the table"):
         planned(node)
 
 
-def test_another_architecture_is_refused(tmp_path):
+def test_an_unsupported_architecture_is_refused(tmp_path):
     machine = replace(observe(Node(tmp_path), False), architecture="aarch64")
     with pytest.raises(RequestError, match="this machine is aarch64"):
         plan.make(request.read({}), machine)
@@ -187,12 +187,12 @@ def test_the_same_input_gives_the_same_plan(tmp_path):
         ("rhel9", {"driver": "580.173.02"}, ["nvidia-fabric-manager=580.173.02", "libnvidia-nscq=580.173.02"]),
     ],
 )
-def test_fabric_manager_by_distribution_and_branch(tmp_path, system, settings, fabric):
+def test_fabric_manager_packages_depend_on_distribution_and_branch(tmp_path, system, settings, fabric):
     made = planned(Node(tmp_path, system, nvswitches=4), **settings)
     assert [name for name in names(made) if "fabric" in name or "nscq" in name] == fabric
 
 
-def test_where_nothing_is_precompiled_only_dkms_is_left(tmp_path):
+def test_dkms_is_the_only_remedy_if_no_modules_are_precompiled(tmp_path):
     with pytest.raises(RequestError) as error:
         planned(Node(tmp_path, "debian12"), modules="precompiled")
     assert "set gpu_node_modules: dkms" in str(error.value)
@@ -205,6 +205,6 @@ def test_an_image_without_a_kernel_is_refused(tmp_path):
     assert "the image has no kernel to build modules for: add a kernel to a layer below" in str(error.value)
 
 
-def test_the_version_of_a_kernel():
+def test_the_kernel_version_is_parsed_from_the_release():
     assert plan.kernel_version("6.8.0-60-generic") == (6, 8)
     assert plan.kernel_version("custom") == (0, 0)

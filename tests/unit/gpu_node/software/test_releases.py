@@ -9,7 +9,7 @@ import re
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.releases import BY_DRIVER, RELEASES
 
 
-def test_each_release_is_there_once_with_all_versions_and_its_source():
+def test_each_release_is_listed_once_with_all_versions_and_its_source():
     assert len(BY_DRIVER) == len(RELEASES)
     for release in RELEASES:
         assert re.fullmatch(r"\d{3}\.\d+\.\d+", release.driver)
@@ -19,12 +19,12 @@ def test_each_release_is_there_once_with_all_versions_and_its_source():
         assert release.branch == int(release.driver[:3])
 
 
-def test_parts_of_one_matrix_are_the_same_in_all_its_rows():
+def test_releases_of_one_matrix_have_equal_dcgm_and_nvidia_fs_versions():
     by_matrix: dict[str, set[tuple[str, str]]] = {}
     for release in RELEASES:
         by_matrix.setdefault(release.source.split(",")[1], set()).add((release.dcgm, release.nvidia_fs))
     assert [len(parts) for parts in by_matrix.values()] == [1] * len(by_matrix)
 
 
-def test_the_default_is_recommended():
+def test_the_default_release_is_recommended():
     assert "recommended" in RELEASES[0].source

@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software i
         ("rocky", "10.0", "dnf", 580, True, False),
     ],
 )
-def test_what_nvidia_supports_on_each_distribution(name, version, packages, first_branch, dcgm, has_streams):
+def test_each_distribution_has_the_properties_nvidia_supports(name, version, packages, first_branch, dcgm, has_streams):
     system = systems.find(name, version)
     assert (system.packages, system.first_branch, system.dcgm, system.has_streams) == (
         packages,
@@ -35,7 +35,7 @@ def test_what_nvidia_supports_on_each_distribution(name, version, packages, firs
     )
 
 
-def test_signed_modules_are_in_ubuntus_archive_by_kernel_and_branch():
+def test_only_ubuntu_has_precompiled_modules_by_kernel_and_branch():
     assert {system.shown: dict(system.precompiled) for system in systems.SYSTEMS if system.precompiled} == {
         "ubuntu 22.04": {(5, 15): (580, 595), (6, 8): (580, 595)},
         "ubuntu 24.04": {(6, 8): (580, 595)},
@@ -43,7 +43,7 @@ def test_signed_modules_are_in_ubuntus_archive_by_kernel_and_branch():
     }
 
 
-def test_doca_is_for_minor_releases():
+def test_doca_versions_are_listed_by_minor_release():
     assert {system.shown: system.doca for system in systems.SYSTEMS if system.doca} == {
         "ubuntu 24.04": (("3.1", ("",)),),
         "ubuntu 26.04": (("3.4.1", ("",)),),
@@ -53,5 +53,5 @@ def test_doca_is_for_minor_releases():
 
 
 @pytest.mark.parametrize(("name", "version"), [("rhel", "1"), ("rhel", "80"), ("fedora", "42"), ("ubuntu", "22.10")])
-def test_a_release_in_no_row_is_none(name, version):
+def test_a_release_that_is_not_in_the_table_is_not_found(name, version):
     assert systems.find(name, version) is None

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_keys import layer_key
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import DISTRIBUTIONS
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8Zk0 admin@site"
@@ -123,7 +124,7 @@ def image(setting, value):
     [
         (
             at("base.distribution", "slackware"),
-            "layer base: distribution 'slackware' is unknown; valid values: debian",
+            f"layer base: distribution 'slackware' is unknown; valid values: {', '.join(sorted(DISTRIBUTIONS))}",
         ),
         (at("base.distribution", ["debian"]), "layer base: distribution ['debian'] is not text"),
         (at("base.suite", 12), "layer base: suite 12 is not text; give text, in quotes"),

@@ -57,7 +57,7 @@ def apart(one, other) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_same_host_gives_the_same_bytes(recording, name):
+def test_the_picture_of_a_host_is_deterministic(recording, name):
     first = picture(recording(name), name)
     assert picture(recording(name), name) == first
     ElementTree.fromstring(first)
@@ -73,7 +73,7 @@ def test_every_gpu_and_nic_has_one_box(recording, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_boxes_are_inside_and_apart(recording, name):
+def test_boxes_are_inside_their_parents_and_do_not_overlap(recording, name):
     svg = picture(recording(name), name)
     nodes, complexes = rectangles(svg, "sl-node"), rectangles(svg, "sl-complex")
     devices, paper = rectangles(svg, "sl-device", "sl-passed"), rectangles(svg, "sl-paper")
@@ -86,7 +86,7 @@ def test_boxes_are_inside_and_apart(recording, name):
             assert all(apart(box, other) for other in boxes[index + 1 :])
 
 
-def test_passed_through_devices_stand_out_and_say_where_they_are(recording):
+def test_passed_through_devices_are_highlighted_with_their_guest_address(recording):
     host = recording("emulated-gpu-server")
     svg = picture(host, "hv01", {"0000:13:00.0": "0000:21:00.0", "0000:15:10.0": "0000:22:00.0"})
     assert len(rectangles(svg, "sl-passed")) == 2 + 1  # and the sample in the legend
@@ -97,7 +97,7 @@ def test_passed_through_devices_stand_out_and_say_where_they_are(recording):
     assert "VF 15:10.2" not in shown
 
 
-def test_host_and_guest_beside_each_other(recording):
+def test_host_and_guest_are_drawn_side_by_side(recording):
     host = recording("emulated-gpu-server")
     svg = side_by_side(host, host, {"0000:13:00.0": "0000:83:00.0"})
     shown = texts(svg)
@@ -110,7 +110,7 @@ def test_host_and_guest_beside_each_other(recording):
     assert svg == side_by_side(host, host, {"0000:13:00.0": "0000:83:00.0"})
 
 
-def test_the_words_of_a_tree(recording):
+def test_the_picture_shows_nodes_ports_acs_drivers_and_links_as_text(recording):
     shown = texts(picture(recording("emulated-gpu-server"), "hv01"))
     for text in (
         "NUMA node 0",
@@ -127,7 +127,7 @@ def test_the_words_of_a_tree(recording):
         assert text in shown
 
 
-def test_ports_with_nothing_of_interest_are_one_note(recording):
+def test_ports_without_relevant_devices_are_counted_as_other_functions(recording):
     shown = texts(picture(recording("llnl-corona"), "corona"))
     assert "40:08.2" not in shown
     assert "2 other functions" in shown
@@ -135,7 +135,7 @@ def test_ports_with_nothing_of_interest_are_one_note(recording):
     assert "no driver" not in shown
 
 
-def test_text_is_escaped(recording):
+def test_special_and_control_characters_in_text_are_escaped(recording):
     host = recording("emulated-gpu-server")
     host.function("0000:14:00.0").driver = "<script>&\"'\x00"
     host.function("0000:14:00.0").interfaces = {"net": ["a<b>"]}
@@ -153,7 +153,7 @@ def test_text_is_escaped(recording):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_detail_of_a_real_host_is_cut(recording, name):
+def test_no_detail_of_a_real_host_is_truncated(recording, name):
     host = recording(name)
     for node in host.numa_nodes:
         node.huge_pages = [HugePages(2 << 20, 64, 64), HugePages(1 << 30, 1000, 1000)]
@@ -165,7 +165,7 @@ def test_no_detail_of_a_real_host_is_cut(recording, name):
     assert any("1000 huge pages of 1 GiB" in text for text in shown)
 
 
-def test_a_word_that_is_too_long_is_cut_and_whole_in_its_tooltip(recording):
+def test_an_overlong_word_is_truncated_and_complete_in_the_tooltip(recording):
     host = recording("emulated-gpu-server")
     host.function("0000:14:00.0").driver = "d" * 500
     svg = picture(host, "c" * 500)
@@ -175,7 +175,7 @@ def test_a_word_that_is_too_long_is_cut_and_whole_in_its_tooltip(recording):
     assert "d" * 500 in titles
 
 
-def test_a_legend_says_what_the_colours_of_this_picture_mean(recording):
+def test_the_legend_explains_only_the_colours_in_the_picture(recording):
     host = recording("emulated-gpu-server")
     svg = side_by_side(host, host, {"0000:13:00.0": "0000:83:00.0"})
     for text in ("GPU", "NIC", "passed through, with its address on the other side", "in use: by the host itself"):
@@ -187,7 +187,7 @@ def test_a_legend_says_what_the_colours_of_this_picture_mean(recording):
     assert "GPU" not in texts(picture(Host([NumaNode(0, [0], [[0]], 0)], [], []), "no device"))
 
 
-def test_keys_of_a_legend_share_a_row_while_there_is_room():
+def test_legend_entries_that_fit_are_in_one_row():
     kinds = ("gpu", "nic", "nvme")
     functions = [
         Function(f"0000:00:0{number}.0", "pci0000:00", None, 0, 0, 0, kind, "endpoint")
@@ -205,14 +205,14 @@ def legend(svg):
     return every[[item.text for item in every].index("GPU") :]
 
 
-def test_nothing_is_fetched_from_elsewhere(recording):
+def test_the_picture_loads_no_external_resources(recording):
     svg = picture(recording("emulated-gpu-server"), "hv01")
     assert re.findall(r"https?://[^\"]+", svg) == ["http://www.w3.org/2000/svg"]
     assert "@import" not in svg
     assert "url(" not in svg
 
 
-def test_every_style_is_there_in_light_and_dark(recording):
+def test_every_style_is_defined_for_light_and_dark_mode(recording):
     svg = picture(recording("emulated-gpu-server"), "hv01", {"0000:13:00.0": "0000:21:00.0"})
     light, dark = svg.split("@media (prefers-color-scheme:dark)")
     coloured = (
@@ -231,12 +231,12 @@ def test_every_style_is_there_in_light_and_dark(recording):
         assert f".{style}{{" in dark
 
 
-def test_a_host_without_anything(recording):
+def test_a_host_without_cpus_memory_and_devices_is_drawn(recording):
     host = Host([NumaNode(0, [], [], 0)], [], [])
     assert texts(picture(host, "empty")) == ["empty", "NUMA node 0", "no CPUs · no memory"]
 
 
-def test_an_address_of_another_domain_is_written_whole():
+def test_addresses_include_the_domain_if_there_are_two_domains():
     functions = [
         Function(f"{domain}:00:00.0", f"pci{domain}:00", None, 0x030200, 0x10DE, 0, "gpu", "endpoint")
         for domain in ("0000", "0001")
@@ -248,7 +248,7 @@ def test_an_address_of_another_domain_is_written_whole():
     assert "CPUs 0 · 1 TiB" in shown
 
 
-def test_nodes_that_only_functions_know_are_drawn(recording):
+def test_nodes_known_only_from_functions_are_drawn(recording):
     host = copy.deepcopy(recording("emulated-gpu-server"))
     del host.numa_nodes[1]
     assert [block.title for block in Blocks(host, {}, "guest").build()] == [
@@ -258,7 +258,7 @@ def test_nodes_that_only_functions_know_are_drawn(recording):
     ]
 
 
-def test_huge_pages_are_told():
+def test_a_node_shows_its_allocated_huge_pages():
     node = NumaNode(0, [0, 1, 2, 8], [], 3 << 29, huge_pages=[HugePages(2 << 20, 0, 0), HugePages(1 << 30, 4, 4)])
     assert "CPUs 0-2,8 · 1.5 GiB · 4 huge pages of 1 GiB" in texts(picture(Host([node], [], []), "h"))
 
@@ -271,7 +271,7 @@ def test_any_text_gives_well_formed_xml(caption, driver, other_side):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_device_says_is_within_its_box(recording, name):
+def test_the_text_of_a_device_is_inside_its_box(recording, name):
     host = recording(name)
     gpus = [item.address for item in host.functions if item.kind == "gpu"]
     seen = 0
@@ -292,7 +292,7 @@ def test_what_a_device_says_is_within_its_box(recording, name):
     assert seen >= len(gpus) > 0
 
 
-def test_a_long_detail_goes_on_in_the_next_line(recording):
+def test_a_long_detail_is_wrapped_to_the_next_line(recording):
     host = recording("emulated-gpu-server")
     gpu = host.function("0000:13:00.0")
     gpu.driver, gpu.iommu_group = "d" * 40, 7
@@ -309,7 +309,7 @@ def test_a_long_detail_goes_on_in_the_next_line(recording):
     assert others[0][0].startswith("group 7 · ")
 
 
-def test_boxes_of_a_style_have_the_same_corners_the_larger_the_rounder(recording):
+def test_the_corner_radius_is_constant_per_style_and_larger_for_larger_boxes(recording):
     corners = {}
     for item in ElementTree.fromstring(picture(recording("emulated-gpu-server"), "hv01")).iter(f"{SVG}rect"):
         corners.setdefault(item.get("class"), set()).add(item.get("rx"))
@@ -318,11 +318,11 @@ def test_boxes_of_a_style_have_the_same_corners_the_larger_the_rounder(recording
     }  # fmt: skip
 
 
-def test_nothing_takes_no_room():
+def test_an_empty_stack_has_no_height():
     assert _stack([], 0, 0, 100) == ([], 0)
 
 
-def test_a_tooltip_has_what_was_read_of_a_device():
+def test_a_tooltip_lists_the_properties_that_were_read_of_a_device():
     function = Function(
         "0000:00:01.0", "pci0000:00", None, 0x020700, 0x15B3, 0x1021, "nic", "endpoint", driver="mlx5_core",
         numa_node=0, iommu_group=7, link=Link(16.0, 8, 32.0, 16), max_read_request_bytes=4096, ats=Ats(True, 0),

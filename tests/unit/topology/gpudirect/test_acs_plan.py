@@ -25,7 +25,7 @@ def above(host, kind):
 
 @pytest.mark.parametrize("switch", [servers.BROADCOM, servers.MICROCHIP], ids=["Broadcom", "Microchip"])
 @pytest.mark.parametrize(("gpus", "nics"), [(1, 1), (2, 1), (2, 2), (1, 3)])
-def test_hgx_boards_in_virtual_machines(switch, gpus, nics):
+def test_the_masks_of_hgx_boards_for_virtual_machines(switch, gpus, nics):
     host = servers.hgx(switch, gpus, nics)
     found = masks(servers.apply_plan(host, VIRTUAL_MACHINES))
     assert {found[port] for port in above(host, "nic")} == {("nic_port", "1x111x1")}
@@ -38,14 +38,14 @@ def test_hgx_boards_in_virtual_machines(switch, gpus, nics):
 
 
 @pytest.mark.parametrize(("gpus", "nics"), [(1, 1), (2, 2)])
-def test_hgx_boards_on_bare_metal(gpus, nics):
+def test_the_masks_of_hgx_boards_on_bare_metal(gpus, nics):
     host = servers.hgx(gpus=gpus, nics=nics, ats=False)
     found = masks(servers.apply_plan(host, BARE_METAL))
     assert {mask for _role, mask in found.values()} == {"xx000x0"}
     assert above(host, "nvme") <= set(found)
 
 
-def test_only_ports_on_the_paths_of_what_is_passed_through():
+def test_the_plan_has_only_ports_on_the_paths_of_passed_through_devices():
     host = servers.hgx()
     gpu, nic = (next(item for item in host.functions if item.kind == kind) for kind in ("gpu", "nic"))
     found = masks(AcsPlan(host, [gpu, nic], VIRTUAL_MACHINES))
@@ -56,7 +56,7 @@ def test_only_ports_on_the_paths_of_what_is_passed_through():
     }
 
 
-def test_a_nic_that_shares_no_switch_with_a_gpu_keeps_the_kernels_default():
+def test_a_nic_without_a_gpu_on_its_switch_keeps_the_kernel_default():
     host = servers.hgx()
     nic = next(item for item in host.functions if item.kind == "nic")
     other = [item for item in host.functions if item.kind == "gpu"][-1]
@@ -64,7 +64,7 @@ def test_a_nic_that_shares_no_switch_with_a_gpu_keeps_the_kernels_default():
     assert {mask for _role, mask in found.values()} == {"xx111x1"}
 
 
-def test_switches_in_two_levels_turn_at_the_upper_one():
+def test_the_upper_of_two_switch_levels_redirects_the_traffic():
     """The NIC's and the GPU's switches are below a third, and only its ports redirect the traffic between them."""
     build = servers.Build()
     to_nics, to_gpus = build.switch(build.root(0), 2)
@@ -78,7 +78,7 @@ def test_switches_in_two_levels_turn_at_the_upper_one():
     assert masks(plan)[nic_port.address] == masks(plan)[gpu_port.address] == ("other_port", "xx111x1")
 
 
-def test_virtual_functions_are_behind_the_port_of_their_function():
+def test_virtual_functions_use_the_port_of_their_physical_function():
     host = servers.hgx()
     pf = next(item for item in host.functions if item.kind == "nic")
     vf = servers.Build().device(host.function(pf.parent), servers.CX7, "nic", ats=True, function=1)
@@ -89,7 +89,7 @@ def test_virtual_functions_are_behind_the_port_of_their_function():
     assert masks(plan)[pf.parent] == ("nic_port", "1x111x1")
 
 
-def test_a_data_direct_function_and_a_nic_on_one_switch():
+def test_a_data_direct_function_changes_the_gpu_port_but_not_the_nic_port():
     """The GPU's port gets the rule for data-direct, and the NIC's port keeps its own."""
     build = servers.Build()
     to_dma, to_nic, to_gpu = build.switch(build.root(0), 3, servers.CX_SWITCH)
@@ -102,7 +102,7 @@ def test_a_data_direct_function_and_a_nic_on_one_switch():
     assert [port.mask.text for port in plan.ports if port.role == "root_port"] == ["xx111x0"]
 
 
-def test_gpus_without_nics_on_bare_metal_reach_each_other_below_their_switch():
+def test_gpus_without_nics_communicate_below_their_switch_on_bare_metal():
     plan = servers.apply_plan(servers.pcie_cards(), BARE_METAL)
     assert {port.mask.text for port in plan.ports} == {"xx000x0"}
     plan = servers.apply_plan(servers.pcie_cards(), VIRTUAL_MACHINES)
@@ -117,7 +117,7 @@ def test_gpus_without_nics_on_bare_metal_reach_each_other_below_their_switch():
         (lambda nic, gpu: setattr(gpu, "iommu_group", None), "are different"),
     ],
 )
-def test_what_is_expected_of_ats_and_groups(change, what):
+def test_checks_require_ats_and_different_iommu_groups(change, what):
     host = servers.hgx()
     plan = servers.apply_plan(host, VIRTUAL_MACHINES)
     assert all(check.holds for check in plan.checks())
@@ -129,7 +129,7 @@ def test_what_is_expected_of_ats_and_groups(change, what):
     assert nic.address in failed.what
 
 
-def test_unread_config_space_is_neither_present_nor_absent():
+def test_a_capability_in_unread_config_space_is_unknown():
     host = servers.hgx()
     nic = next(item for item in host.functions if item.kind == "nic")
     nic.ats, nic.config_bytes = None, 256
@@ -137,6 +137,6 @@ def test_unread_config_space_is_neither_present_nor_absent():
     assert [(check.seen, check.holds) for check in plan.checks() if check.holds is None] == [(None, None)]
 
 
-def test_nothing_passed_through_is_no_port():
+def test_the_plan_is_empty_without_passed_through_devices():
     plan = AcsPlan(servers.hgx(), [], VIRTUAL_MACHINES)
     assert (plan.ports, plan.checks()) == ([], [])

@@ -26,7 +26,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_tool_accepts_the_plan(name, tmp_path):
+def test_rdma_topo_accepts_the_plan(name, tmp_path):
     build, purpose, arguments = CASES[name]
     host = build()
     plan = servers.apply_plan(host, purpose)
@@ -36,7 +36,7 @@ def test_the_tool_accepts_the_plan(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_tool_refuses_one_flipped_bit(name, tmp_path):
+def test_rdma_topo_and_the_mask_refuse_one_flipped_bit(name, tmp_path):
     """The bits are all those that the rules name, on each port, one at a time."""
     build, purpose, arguments = CASES[name]
     host = build()
@@ -52,7 +52,7 @@ def test_the_tool_refuses_one_flipped_bit(name, tmp_path):
             acs.control ^= 1 << bit
 
 
-def test_ats_and_groups_are_refused_where_the_tool_refuses_them(tmp_path):
+def test_wrong_groups_and_missing_ats_are_refused_as_by_rdma_topo(tmp_path):
     host = servers.inline(True)
     plan = servers.apply_plan(host, VIRTUAL)
     nic, gpu = plan.nics[0], plan.gpus[0]
@@ -66,7 +66,7 @@ def test_ats_and_groups_are_refused_where_the_tool_refuses_them(tmp_path):
     assert [check.seen for check in plan.checks() if not check.holds] == ["absent"]
 
 
-def test_a_data_direct_function_in_a_group_of_its_own_is_refused(tmp_path):
+def test_a_data_direct_function_in_another_group_than_its_gpu_is_refused(tmp_path):
     host = servers.dma_direct()
     plan = servers.apply_plan(host, VIRTUAL)
     host.function(plan.gpus[0]).iommu_group = 99

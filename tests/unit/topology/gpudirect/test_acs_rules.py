@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
 )
 
 
-def test_a_mask_says_which_bits_are_on_off_and_left():
+def test_a_mask_defines_which_bits_are_set_cleared_and_unchanged():
     mask = Mask("1x111x0")
     assert (mask.on, mask.off) == (0x5C, 0x01)
     assert mask.applied(0x03, 0x7F) == 0x5E
@@ -23,22 +23,22 @@ def test_a_mask_says_which_bits_are_on_off_and_left():
     assert mask.lacking(0x1F) == 0x40
 
 
-def test_the_published_value_and_the_kernels():
+def test_masks_give_the_published_value_and_the_kernel_default():
     assert Mask("1x111x1").applied(0, 0x7F) == 0x5D
     assert KERNEL_DEFAULT.applied(0, 0x7F) == 0x1D
 
 
 @pytest.mark.parametrize("text", ["", "111111", "11111111", "1x111y1", "0x5d"])
-def test_anything_else_is_no_mask(text):
+def test_invalid_mask_text_is_refused(text):
     with pytest.raises(ValueError, match="is not a mask of seven ACS bits"):
         Mask(text)
 
 
-def test_each_row_is_there_once():
+def test_each_role_has_one_rule():
     assert len(BY_ROLE) == len(RULES)
 
 
-def test_translated_requests_are_never_blocked_nor_peers_filtered():
+def test_no_rule_changes_translation_blocking_or_egress_control():
     """No row changes translation blocking (bit 1) or egress control (bit 5)."""
     for rule in RULES:
         for mask in (rule.virtual_machines, rule.bare_metal):

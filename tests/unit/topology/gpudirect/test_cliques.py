@@ -28,7 +28,7 @@ def with_host_bridges(host, device):
 
 
 @pytest.mark.parametrize("below_switch", [True, False])
-def test_gpus_of_a_node_on_a_processor_that_routes(below_switch):
+def test_gpus_of_one_node_are_a_clique_if_the_processor_routes_p2p(below_switch):
     host = servers.pcie_cards(below_switch=below_switch)
     gpus = [item.address for item in host.functions if item.kind == "gpu"]
     found = find(host)
@@ -42,7 +42,7 @@ def test_gpus_of_a_node_on_a_processor_that_routes(below_switch):
     ("device", "below_switch", "count"),
     [(0x09A2, True, 2), (0x09A2, False, 2), (0x2F00, True, 2), (0x2F00, False, 0), (0x1234, True, 0), (None, True, 0)],
 )
-def test_intels_host_bridges_by_the_kernels_table(device, below_switch, count):
+def test_intel_host_bridges_route_as_in_the_kernels_table(device, below_switch, count):
     build = servers.pcie_cards(servers.SAPPHIRE_RAPIDS, servers.INTEL_ROOT, below_switch)
     found = find(with_host_bridges(build, device))
     assert len(found.cliques) == count
@@ -50,14 +50,14 @@ def test_intels_host_bridges_by_the_kernels_table(device, below_switch, count):
         assert "the host bridge above is not known to route between its ports" in found.notes[0]
 
 
-def test_the_host_bridge_of_the_gpus_own_root_complex_decides():
+def test_the_host_bridge_of_the_gpus_root_complex_determines_the_clique():
     host = with_host_bridges(servers.pcie_cards(servers.SAPPHIRE_RAPIDS, servers.INTEL_ROOT), 0x2F00)
     gpus = [item.address for item in host.functions if item.kind == "gpu"]
     host.functions[-1].device_id = 0x1234  # the id of the second node's host bridge, which the table does not have
     assert [clique.gpus for clique in find(host).cliques] == [tuple(gpus[:2])]
 
 
-def test_below_a_switch_without_redirection_the_host_bridge_does_not_matter():
+def test_the_host_bridge_is_ignored_below_a_switch_without_redirection():
     """All devices of a switch without ACS go to one virtual machine, as one group."""
     host = servers.pcie_cards(servers.SAPPHIRE_RAPIDS, servers.INTEL_ROOT)
     for item in host.functions:
@@ -66,7 +66,7 @@ def test_below_a_switch_without_redirection_the_host_bridge_does_not_matter():
     assert len(find(host).cliques) == 2
 
 
-def test_egress_control_forbids_it():
+def test_egress_control_prevents_a_clique():
     host = servers.pcie_cards()
     gpu = next(item for item in host.functions if item.kind == "gpu")
     host.function(gpu.parent).acs.control |= 0x20
@@ -75,27 +75,27 @@ def test_egress_control_forbids_it():
     assert f"ACS egress control is on at port {gpu.parent}" in found.notes[0]
 
 
-def test_an_older_or_unknown_processor_gets_none():
+def test_an_older_or_unknown_processor_has_no_cliques():
     host = servers.pcie_cards()
     for model in ("AMD Opteron(tm) Processor 6386 SE", None):
         host.cpu.model = model
         assert find(host).cliques == ()
 
 
-def test_unknown_nodes_are_not_one_node():
+def test_gpus_with_unknown_nodes_are_in_no_clique():
     host = servers.pcie_cards(below_switch=False)
     for item in (*host.functions, *host.root_complexes):
         item.numa_node = None
     assert find(host).cliques == ()
 
 
-def test_nvlink_boards_need_none_and_say_so():
+def test_nvlink_boards_have_no_clique_and_a_note_with_the_reason():
     found = find(servers.hgx())
     assert found.cliques == ()
     assert found.notes == ("no GPUDirect P2P clique: NVLink joins the GPUs of this host's NVSwitch board",)
 
 
-def test_other_gpus_a_single_one_and_functions_beside_it_are_in_none():
+def test_a_single_gpu_and_gpus_of_other_vendors_are_in_no_clique():
     host = servers.pcie_cards()
     gpus = [item for item in host.functions if item.kind == "gpu"]
     assert find(host, gpus[:1]) == cliques.Cliques(())

@@ -33,7 +33,7 @@ def found(host, **more):
 
 
 @pytest.mark.parametrize("name", THREADS)
-def test_after_the_roles_no_known_cause_is_left(name):
+def test_all_pairs_are_direct_after_tuning(name):
     host = THREADS[name]()
     # Before the tuning, each NIC's port has the kernel's default; ``tuned`` predicts the state after it.
     assert {pair.verdict for pair in found(host)} == {"slow"}
@@ -76,7 +76,7 @@ def fewer_lanes(host):
         (fewer_lanes, "has 8 of 16 lanes", 2),
     ],
 )
-def test_each_cause_is_found_first_with_cost_and_remedy(breaks, what, severity):
+def test_the_pair_with_a_cause_is_listed_first_with_cost_and_remedy(breaks, what, severity):
     host = tuned(servers.hgx())
     breaks(host)
     worst, *others = found(host)
@@ -88,7 +88,7 @@ def test_each_cause_is_found_first_with_cost_and_remedy(breaks, what, severity):
     assert {pair.verdict for pair in others} == {"direct"}
 
 
-def test_a_flat_guest_and_small_pages_are_causes():
+def test_a_flat_guest_topology_and_small_pages_are_causes():
     host = tuned(servers.hgx())
     pairs = found(host, guest_paths={}, huge_pages=False)
     assert {pair.guest_path for pair in pairs} == {"not known"}
@@ -101,13 +101,13 @@ def test_a_flat_guest_and_small_pages_are_causes():
     assert [cause.severity for cause in found(host, huge_pages=False)[0].causes] == [1]
 
 
-def test_root_ports_only_are_never_direct():
+def test_pairs_without_a_shared_switch_are_not_direct():
     pairs = found(servers.numa(servers.INTEL_ROOT))
     assert {pair.causes[0].what for pair in pairs} == {"GPU and NIC share no switch on the host (NODE)"}
     assert {pair.causes[0].severity for pair in pairs} == {1}
 
 
-def test_the_text_names_each_cause_once():
+def test_the_text_has_a_summary_and_lists_each_cause_once():
     host = servers.hgx()
     said = outlook.lines(found(host))
     assert said[0] == "GPUDirect: 0 of 8 pairs of GPU and NIC are direct, 63 GB/s by their links"
@@ -127,7 +127,7 @@ def rows_of(pairs):
     return [dict(zip(cells[0], row)) for row in cells[1:]]
 
 
-def test_the_table_has_what_was_read_the_worst_first():
+def test_the_table_shows_the_settings_read_with_the_worst_pair_first():
     host = tuned(servers.hgx())
     bad = next(item for item in host.functions if item.kind == "nic" and item.numa_node == 1)
     bad.ats, bad.max_read_request_bytes, bad.relaxed_ordering = None, 512, False
@@ -141,7 +141,7 @@ def test_the_table_has_what_was_read_the_worst_first():
         assert row == {**said, **on, "GPU": row["GPU"], "NIC": row["NIC"]}
 
 
-def test_the_table_of_a_plan_has_what_the_roles_set():
+def test_the_table_of_a_plan_shows_the_settings_after_tuning():
     host = servers.hgx()
     for item in host.functions:
         if item.kind == "nic":
@@ -150,7 +150,7 @@ def test_the_table_of_a_plan_has_what_the_roles_set():
     assert {(row["ACS"], row["MaxReadReq"]) for row in rows_of(found(host, tuned=True))} == {("1011101", "4096")}
 
 
-def test_the_table_says_what_is_not_known_and_what_is_not_needed():
+def test_the_table_marks_unknown_and_unneeded_settings():
     host = tuned(servers.hgx())
     for item in host.functions:
         item.config_bytes, item.acs, item.link = 64, None, None
@@ -165,7 +165,7 @@ def test_the_table_says_what_is_not_known_and_what_is_not_needed():
     assert {row["ATS"] for row in rows_of(bare)} == {"-"}
 
 
-def test_a_port_without_acs_has_none():
+def test_the_table_shows_none_for_a_port_without_acs():
     host = tuned(servers.hgx())
     nic = next(item for item in host.functions if item.kind == "nic")
     host.function(nic.parent).acs = None
@@ -175,7 +175,7 @@ def test_a_port_without_acs_has_none():
 @pytest.mark.parametrize(
     ("speed", "width", "rate"), [(8.0, 16, 15.75), (16.0, 16, 31.5), (64.0, 16, 121.0), (5.0, 4, 2.0)]
 )
-def test_rates_of_links(speed, width, rate):
+def test_the_link_rate_is_computed_from_speed_and_width(speed, width, rate):
     host = tuned(servers.hgx())
     for item in host.functions:
         if item.kind == "nic":

@@ -37,7 +37,7 @@ def gpus(host: Host) -> list[str]:
         ({"8086:10c9": False}, GPUS),
     ],
 )
-def test_the_inventory_adds_and_takes_away(host, says, wanted):
+def test_the_inventory_adds_and_removes_accelerators(host, says, wanted):
     assert [item.address for item in host.functions if item.vendor_id == 0x1234] == [CONSOLE]
     before = {item.address: item.kind for item in host.functions if item.address not in (*GPUS, CONSOLE)}
     recognise(host, says)
@@ -46,7 +46,7 @@ def test_the_inventory_adds_and_takes_away(host, says, wanted):
 
 
 @pytest.mark.parametrize("says", [{"gpu": True}, {"10de": True}, {"10de:23": True}, {"*:*": True}, {"10de:2330": "no"}])
-def test_what_is_no_model_is_refused(host, says):
+def test_an_invalid_accelerator_entry_is_refused(host, says):
     ((name, value),) = says.items()
     with pytest.raises(TopologyError) as error:
         recognise(host, says)
@@ -55,7 +55,7 @@ def test_what_is_no_model_is_refused(host, says):
     )
 
 
-def test_a_nic_that_is_named_is_refused(host):
+def test_a_nic_listed_as_an_accelerator_is_refused(host):
     nic = host.function("0000:14:00.0")
     name = f"{nic.vendor_id:04x}:{nic.device_id:04x}"
     with pytest.raises(TopologyError) as error:
@@ -64,7 +64,7 @@ def test_a_nic_that_is_named_is_refused(host):
     assert str(error.value).endswith(") has class 020000 and kind nic, which is not an accelerator; leave it out")
 
 
-def test_models(host):
+def test_devices_are_grouped_by_model_and_sorted_by_address(host):
     assert models([host.function(address) for address in (GPUS[1], CONSOLE, GPUS[0])]) == {
         "1234:1111": [CONSOLE],
         "1af4:1043": GPUS,

@@ -24,17 +24,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
         (Cpu(), None),
     ],
 )
-def test_the_architecture_is_what_was_read_or_follows_from_an_x86_vendor(cpu: Cpu, wanted: str | None) -> None:
+def test_the_architecture_is_as_read_or_inferred_from_an_x86_vendor(cpu: Cpu, wanted: str | None) -> None:
     assert architecture(cpu) == wanted
 
 
 @pytest.mark.parametrize("name", ["ppc64le", "ppc64", "aarch64", "i686", "riscv64"])
-def test_another_architecture_is_refused_by_its_name(name: str) -> None:
+def test_an_unsupported_architecture_is_refused_by_name(name: str) -> None:
     assert unsupported(Cpu(name)) == (
         f"the processor of this host is {name}, but GPU virtual machines are supported on x86_64 only"
     )
 
 
-def test_x86_64_and_what_nothing_is_known_of_are_not_refused() -> None:
+def test_x86_64_and_unknown_architectures_are_not_refused() -> None:
     assert unsupported(Cpu("x86_64")) is None
     assert unsupported(Cpu()) is None

@@ -186,7 +186,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_no_machine_has_is_named(data, name):
+def test_an_impossible_topology_is_refused_with_the_reason(data, name):
     spoil, words = BROKEN[name]
     spoil(data)
     with pytest.raises(TopologyError) as caught:
@@ -219,7 +219,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_what_is_odd_but_true_passes(data, name):
+def test_an_unusual_but_possible_topology_is_accepted(data, name):
     if name == "a bridge that was given no bus":
         drop("0000:14:00.0")(data)
     ODD[name](data)
@@ -228,7 +228,7 @@ def test_what_is_odd_but_true_passes(data, name):
 
 @pytest.mark.parametrize("place", ["numa_nodes", "root_complexes", "functions"])
 @pytest.mark.parametrize("value", [None, 1, "text", {"a": 1}, [None], [1], ["text"], [[]], [{}]])
-def test_parts_of_another_shape(data, place, value):
+def test_parts_of_a_wrong_type_are_refused(data, place, value):
     data[place] = value
     with pytest.raises(TopologyError, match=r"not a complete topology|contradicts itself"):
         Host.from_dict(data)

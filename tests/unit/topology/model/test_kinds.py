@@ -68,6 +68,6 @@ NVIDIA, AMD, MELLANOX, INTEL, HABANA, NEC, VIRTIO = 0x10DE, 0x1002, 0x15B3, 0x80
         (0x088000, NVIDIA, 0x0000, "other"),
     ],
 )
-def test_kinds(class_code, vendor_id, device_id, wanted):
+def test_the_kind_is_derived_from_class_and_ids(class_code, vendor_id, device_id, wanted):
     assert kind(class_code, vendor_id, device_id) == wanted
     assert wanted in NAMES

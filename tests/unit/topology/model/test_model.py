@@ -14,20 +14,20 @@ def host(recording) -> Host:
     return recording("emulated-gpu-server")
 
 
-def test_there_and_back_through_json(host):
+def test_a_host_is_unchanged_after_a_json_round_trip(host):
     again = Host.from_dict(json.loads(json.dumps(host.to_dict())))
     assert again == host
     assert json.dumps(again.to_dict()) == json.dumps(host.to_dict())
 
 
 @pytest.mark.parametrize("data", [{}, {"format": "sailloft-topology/0"}, None, [], "text"])
-def test_another_format(data):
+def test_data_without_the_current_format_is_refused(data):
     with pytest.raises(TopologyError, match=r"not a topology: .*sailloft-topology/1"):
         Host.from_dict(data)
 
 
 @pytest.mark.parametrize("key", ["numa_nodes", "root_complexes", "functions"])
-def test_a_missing_part(host, key):
+def test_a_topology_without_a_required_part_is_refused(host, key):
     data = host.to_dict()
     del data[key]
     with pytest.raises(TopologyError, match=f"not a complete topology: '{key}'"):
@@ -35,14 +35,14 @@ def test_a_missing_part(host, key):
 
 
 @pytest.mark.parametrize("distances", [[10, 20], {0: 10}, "10"])
-def test_an_object_that_is_none(host, distances):
+def test_distances_that_are_not_an_object_are_refused(host, distances):
     data = host.to_dict()
     data["numa_nodes"][0]["distances"] = distances
     with pytest.raises(TopologyError, match=r"distances.* is .*, expected an object"):
         Host.from_dict(data)
 
 
-def test_unknown_keys(host):
+def test_unknown_keys_are_refused(host):
     data = host.to_dict()
     data["functions"][0]["colour"] = "green"
     with pytest.raises(TopologyError, match=r"0000:00:00\.0\) has unknown keys \['colour'\]"):
@@ -53,7 +53,7 @@ def test_unknown_keys(host):
         Host.from_dict(data)
 
 
-def test_nested_parts_have_their_types(host):
+def test_nested_parts_are_read_into_their_types(host):
     again = Host.from_dict(json.loads(json.dumps(host.to_dict())))
     physical = again.function("0000:15:00.0")
     assert physical.sriov.vf_bars[0].size_bytes == 16384
@@ -62,7 +62,7 @@ def test_nested_parts_have_their_types(host):
     assert again.function("0000:13:00.0").ats.enabled is False
 
 
-def test_ansibles_own_numbers_and_texts_are_numbers_and_texts(host):
+def test_subclasses_of_int_and_str_are_accepted_but_bool_is_not_an_int(host):
     class Number(int):
         pass
 
@@ -78,7 +78,7 @@ def test_ansibles_own_numbers_and_texts_are_numbers_and_texts(host):
         Host.from_dict(data)
 
 
-def test_the_way_down(host):
+def test_the_path_of_a_device_lists_the_bridges_above_it_first(host):
     assert [step.address for step in host.path("0000:13:00.0")] == [
         "0000:10:00.0",
         "0000:11:00.0",
@@ -87,24 +87,24 @@ def test_the_way_down(host):
     ]
 
 
-def test_a_loop_is_seen(host):
+def test_a_loop_in_the_path_is_an_error(host):
     host.function("0000:10:00.0").parent = "0000:13:00.0"
     with pytest.raises(TopologyError, match="is above itself"):
         host.path("0000:13:00.0")
 
 
-def test_a_parent_that_is_not_there(host):
+def test_a_missing_parent_in_the_path_is_an_error(host):
     host.function("0000:12:00.0").parent = "0000:ff:00.0"
     with pytest.raises(TopologyError, match=r"no PCI function 0000:ff:00\.0"):
         host.path("0000:13:00.0")
 
 
-def test_an_unknown_function(host):
+def test_an_unknown_function_is_an_error(host):
     with pytest.raises(TopologyError, match=r"no PCI function 0000:ff:00\.0 on this host"):
         host.function("0000:ff:00.0")
 
 
-def test_members_of_a_group(host):
+def test_the_members_of_an_iommu_group_are_found(host):
     group = host.function("0000:13:00.0").iommu_group
     assert [member.address for member in host.group_members(group)] == ["0000:12:00.0", "0000:13:00.0"]
     assert host.group_members(9999) == []
@@ -114,7 +114,7 @@ def test_members_of_a_group(host):
     ("own", "of_complex", "nodes", "wanted"),
     [(1, 0, 2, 1), (None, 0, 2, 0), (None, None, 2, None), (None, None, 1, 0), (0, None, 1, 0)],
 )
-def test_the_node_of_a_device_is_its_own_or_its_root_complexs_or_the_only_one(host, own, of_complex, nodes, wanted):
+def test_the_numa_node_defaults_to_that_of_the_root_complex_or_the_only_node(host, own, of_complex, nodes, wanted):
     gpu = host.function("0000:13:00.0")
     gpu.numa_node = own
     next(item for item in host.root_complexes if item.name == gpu.root_complex).numa_node = of_complex

@@ -49,7 +49,7 @@ def xml(version: str = "2.0") -> str:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_machine(version):
+def test_a_machine_is_read_from_the_2_x_and_3_x_formats(version):
     host = read_hwloc(xml(version))
     first, second = host.numa_nodes
     assert (first.cpus, first.siblings, first.memory_bytes) == ([0, 2], [[0, 2]], 1024)
@@ -76,12 +76,12 @@ def test_a_machine(version):
     ("text", "bits"),
     [("0x00000001", [0]), ("0x80000001", [0, 31]), ("0x1,,0x2", [1, 64]), ("0x0", []), ("", []), ("0x00000100", [8])],
 )
-def test_bitmaps(text, bits):
+def test_bitmaps_are_parsed(text, bits):
     assert bitmap(text) == bits
 
 
 @pytest.mark.parametrize("text", ["0xf...f", "1", "0x", "0x123456789", "0x1;0x2", "0xg", "0x1" + "," * 2048])
-def test_malformed_bitmaps(text):
+def test_malformed_bitmaps_are_refused(text):
     with pytest.raises(TopologyError, match="is not a finite hwloc bitmap"):
         bitmap(text)
 
@@ -109,7 +109,7 @@ def test_malformed_bitmaps(text):
         ('osdev_type="2"', 'osdev_type="net"', "OSDev object: osdev_type is 'net', not a number"),
     ],
 )
-def test_malformed_xml(old, new, message):
+def test_malformed_xml_is_refused(old, new, message):
     assert old in xml()
     with pytest.raises(TopologyError, match=message):
         read_hwloc(xml().replace(old, new, 1))
@@ -120,7 +120,7 @@ def test_malformed_xml(old, new, message):
     # The first bit of the kind means that the distances are the kernel's.
     [('kind="5"', 'kind="6"'), ('indexing="os"', 'indexing="gp"'), ('name="NUMALatency"', 'name="Mine"')],
 )
-def test_distances_that_are_not_the_kernel_s_are_not_taken(old, new):
+def test_distances_that_are_not_from_the_kernel_are_ignored(old, new):
     assert old in xml()
     assert [node.distances for node in read_hwloc(xml().replace(old, new)).numa_nodes] == [{}, {}]
 
@@ -156,7 +156,7 @@ OLD = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-def test_a_machine_of_the_1_x_format():
+def test_a_machine_is_read_from_the_1_x_format():
     host = read_hwloc(OLD)
     first, second = host.numa_nodes
     # CPU 1 is offline.
@@ -178,12 +178,12 @@ def test_a_machine_of_the_1_x_format():
         ('<latency value="2.100000"/>', ""),
     ],
 )
-def test_matrices_of_the_1_x_format_that_may_be_of_something_else_are_not_taken(old, new):
+def test_ambiguous_or_malformed_matrices_of_the_1_x_format_are_ignored(old, new):
     assert old in OLD
     assert [node.distances for node in read_hwloc(OLD.replace(old, new)).numa_nodes] == [{}, {}]
 
 
-def test_a_machine_without_numa_in_the_1_x_format():
+def test_the_1_x_format_gives_one_node_without_numa_and_two_machines_are_refused():
     text = """<topology><object type="System"><object type="Machine" cpuset="0x00000003" local_memory="4096">
     <object type="Core"><object type="PU" os_index="0"/></object><object type="PU" os_index="1"/>
     </object></object></topology>"""
@@ -221,7 +221,7 @@ def node(number: int, cpuset: str, more: str = "") -> str:
         ),
     ],
 )
-def test_nodes_that_share_cpus(nodes, cpus):
+def test_shared_cpus_are_assigned_to_one_node(nodes, cpus):
     bridge = (
         '<object type="Group" nodeset="0x00000007"><object type="Bridge" bridge_type="0-1" bridge_pci="0000:[3a-3b]"/>'
         "</object>"
@@ -234,7 +234,7 @@ def test_nodes_that_share_cpus(nodes, cpus):
     assert [item.numa_node for item in host.root_complexes] == [owners[0] if len(owners) == 1 else None]
 
 
-def test_an_address_that_is_there_twice_is_read_where_it_is_on_the_bus_of_its_bridge():
+def test_a_duplicate_address_is_read_only_on_the_bus_of_its_bridge():
     stray = (
         '<object type="PCIDev" pci_busid="0001:00:02.0" pci_type="0200 [8086:1572] [8086:0000] 01">'
         '<object type="OSDev" name="eth0" osdev_type="2"/></object>'
@@ -252,13 +252,13 @@ def test_an_address_that_is_there_twice_is_read_where_it_is_on_the_bus_of_its_br
     assert read_hwloc(xml()).notes == []
 
 
-def test_objects_in_objects_without_end():
+def test_too_deeply_nested_objects_are_refused():
     deep = '<object type="Group">' * 5000 + "</object>" * 5000
     with pytest.raises(TopologyError, match="its objects are nested deeper than those of any machine"):
         read_hwloc(xml().replace("</object>\n  <distances2", f"{deep}</object>\n  <distances2"))
 
 
-def test_a_function_below_no_host_bridge():
+def test_a_function_that_is_not_below_a_host_bridge_is_refused():
     stray = '<object type="PCIDev" pci_busid="0000:01:00.0" pci_type="0200 [8086:1572] [8086:0000] 01"/>'
     with pytest.raises(TopologyError, match=r"0000:01:00\.0 is not below a host bridge"):
         read_hwloc(xml().replace("</object>\n  <distances2", f"{stray}</object>\n  <distances2"))

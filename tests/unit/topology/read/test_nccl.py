@@ -55,7 +55,7 @@ subsystem_device="0x1d25" link_speed="32.0 GT/s PCIe" link_width="16">
 """
 
 
-def test_what_is_read() -> None:
+def test_an_nccl_dump_is_read_with_nodes_devices_and_links() -> None:
     host = read_nccl(DUMP)
     assert host.source == "nccl"
     assert (host.cpu.architecture, host.cpu.vendor) == ("x86_64", "GenuineIntel")
@@ -95,14 +95,14 @@ def test_path_classes_are_those_that_nccl_computes() -> None:
     assert path_class(host, gpu, "0000:98:00.0") == "SYS"
 
 
-def test_a_node_that_the_kernel_does_not_know() -> None:
+def test_a_numa_node_of_minus_1_is_read_as_unknown() -> None:
     host = read_nccl(DUMP.replace('numaid="1"', 'numaid="-1"').replace("</system>", '<cpu numaid="2"/></system>'))
     assert [node.id for node in host.numa_nodes] == [0, 2]
     assert host.function("0000:98:00.0").numa_node is None
     assert path_class(host, "0000:18:00.0", "0000:98:00.0") == "SYS"
 
 
-def test_what_no_machine_has_is_refused() -> None:
+def test_an_impossible_topology_is_refused() -> None:
     """NCCL accepts the file, but the host read from it would have each CPU of node 1 twice."""
     text = DUMP.replace('affinity="0000000e,000000f0"', 'affinity="0000000e,000000ff"')
     check_nccl(text)
@@ -112,7 +112,7 @@ def test_what_no_machine_has_is_refused() -> None:
         read_nccl(DUMP.replace("0000:98:00.0", "0000:98:20.0"))
 
 
-def test_the_kind_is_of_what_is_below_where_there_is_no_class() -> None:
+def test_the_kind_is_derived_from_the_elements_below_if_the_class_is_missing() -> None:
     host = read_nccl(DUMP.replace(' class="0x030200"', "").replace(' class="0x020700"', ""))
     assert host.function("0000:18:00.0").kind == "gpu"
     assert host.function("0000:19:00.0").kind == "nic"
@@ -188,7 +188,7 @@ ATTRIBUTES = " ".join(f'a{number}="1"' for number in range(9))
         ("        </nic>\n", "        </nic>\n        <nic/>\n", "several <nic>"),
     ],
 )
-def test_what_nccl_would_not_take(was: str, becomes: str, said: str) -> None:
+def test_a_file_that_nccl_would_reject_or_misread_is_refused(was: str, becomes: str, said: str) -> None:
     assert was in DUMP
     text = DUMP.replace(was, becomes)
     with pytest.raises(TopologyError) as error:
@@ -226,7 +226,7 @@ RCCL_DUMP = """\
 """
 
 
-def test_rccl_s_file_is_read() -> None:
+def test_an_rccl_file_is_read() -> None:
     host = read_nccl(RCCL_DUMP)
     assert [(item.address, item.kind, item.parent) for item in host.functions] == [
         ("0000:c1:00.0", "bridge", None),
@@ -240,7 +240,7 @@ def test_rccl_s_file_is_read() -> None:
     assert (host.source, host.notes) == ("nccl", [])
 
 
-def test_nccl_itself_would_not_read_rccl_s_file() -> None:
+def test_an_rccl_file_fails_the_nccl_check() -> None:
     with pytest.raises(TopologyError) as error:
         check_nccl(RCCL_DUMP)
     assert (
@@ -262,14 +262,14 @@ def test_nccl_itself_would_not_read_rccl_s_file() -> None:
         ('version="2"', 'version="1"', "line 7: NCCL does not know <xgmi> below <gpu> and skips it"),
     ],
 )
-def test_what_rccl_would_not_take(was: str, becomes: str, said: str) -> None:
+def test_a_file_that_rccl_would_reject_or_misread_is_refused(was: str, becomes: str, said: str) -> None:
     assert was in RCCL_DUMP
     with pytest.raises(TopologyError) as error:
         read_nccl(RCCL_DUMP.replace(was, becomes, 1))
     assert said in str(error.value)
 
 
-def test_the_most_that_rccl_reads() -> None:
+def test_a_file_beyond_the_limits_of_rccl_is_refused() -> None:
     cpus = "".join(f'<cpu numaid="{number}">{devices(500, number)}</cpu>' for number in range(1, 17))
     rest = f'<cpu numaid="17">{devices(8191 - 13 - 16 - 8000 - 1, 17)}</cpu>'
     most = RCCL_DUMP.replace("</system>", f"{cpus}{rest}</system>")
@@ -281,7 +281,7 @@ def test_the_most_that_rccl_reads() -> None:
         read_nccl(RCCL_DUMP.replace("</system>", f"{wide}</system>"))
 
 
-def test_of_devices_with_one_address_the_first_is_read_and_the_other_named() -> None:
+def test_the_first_device_of_a_duplicate_address_is_read_and_the_other_is_noted() -> None:
     text = DUMP.replace('busid="0000:98:00.0"', 'busid="0000:18:00.0"')
     with pytest.raises(TopologyError) as error:
         check_nccl(text)
@@ -303,7 +303,7 @@ def test_of_devices_with_one_address_the_first_is_read_and_the_other_named() -> 
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a topology", '{"format": 1}'])
-def test_what_is_no_topology_at_all(text: str) -> None:
+def test_text_that_is_not_a_topology_is_refused(text: str) -> None:
     with pytest.raises(TopologyError):
         read_nccl(text)
 
@@ -318,12 +318,12 @@ def test_what_is_no_topology_at_all(text: str) -> None:
         (' familyid="6" modelid="143"', ""),
     ],
 )
-def test_what_nccl_takes(was: str, becomes: str) -> None:
+def test_unusual_files_that_nccl_accepts_pass_the_check(was: str, becomes: str) -> None:
     assert was in DUMP
     check_nccl(DUMP.replace(was, becomes))
 
 
-def test_the_most_that_nccl_reads() -> None:
+def test_a_file_beyond_the_limits_of_nccl_is_refused() -> None:
     check_nccl(FULL)
     with pytest.raises(TopologyError, match="more than 255 elements"):
         check_nccl(FULL.replace("</system>", '<cpu numaid="7"/></system>'))
@@ -344,7 +344,7 @@ SHIPPED = {
 
 @pytest.mark.skipif(not ORIGINALS, reason="SAILLOFT_RECORDINGS names no directory with the originals")
 @pytest.mark.parametrize("name", SHIPPED)
-def test_files_that_clouds_ship(name: str) -> None:
+def test_cloud_vendor_files_have_the_expected_devices_and_path_classes(name: str) -> None:
     text = (Path(ORIGINALS or "") / "topology" / name).read_text(encoding="utf-8")
     check_nccl(text)
     host = read_nccl(text)
@@ -367,7 +367,7 @@ RECORDINGS = Path(__file__).parents[3] / "recordings/nccl"
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_the_guests_of_clouds(name: str) -> None:
+def test_recorded_cloud_guests_have_the_expected_path_classes(name: str) -> None:
     host = read_recording(str(RECORDINGS / f"{name}.json"))
     devices = {item.address: item.address for item in host.functions if item.kind in ("gpu", "nic")}
     assert Counter(pairs(host, devices).values()) == RECORDED[name][1]

@@ -22,7 +22,7 @@ ORIGINALS = os.environ.get("SAILLOFT_RECORDINGS")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_recording_is_whole_and_named(path):
+def test_every_recording_is_complete_and_has_machine_and_source(path):
     recording = json.loads(path.read_text(encoding="utf-8"))
     assert set(recording) == {"machine", "source", "topology"}
     assert recording["machine"]
@@ -35,13 +35,13 @@ def test_every_recording_is_whole_and_named(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_recording_is_as_it_would_be_written_now(path):
+def test_every_recording_equals_the_output_of_the_current_writer(path):
     recording = json.loads(path.read_text(encoding="utf-8"))
     topology = json.loads(recordings.write_recording(read_recording(str(path))))
     assert recordings.render({**recording, "topology": topology}) + "\n" == path.read_text(encoding="utf-8")
 
 
-def test_the_supermicro_with_vector_engines(recording):
+def test_facts_of_the_recorded_supermicro_with_vector_engines(recording):
     host = recording("supermicro-4029gp-ve")
     assert Counter(function.kind for function in host.functions) == {"bridge": 17, "gpu": 8, "nic": 4}
     assert [node.memory_bytes for node in host.numa_nodes] == [49075843072, 50708443136]
@@ -55,7 +55,7 @@ def test_the_supermicro_with_vector_engines(recording):
             assert function.bars[0].size_bytes == 64 << 30
 
 
-def test_the_emulated_server(recording):
+def test_facts_of_the_recorded_emulated_server(recording):
     host = recording("emulated-gpu-server")
     assert [function.address for function in host.functions if function.kind == "gpu"] == [
         "0000:13:00.0",
@@ -87,7 +87,7 @@ MACHINES = {
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_machines_read_from_hwloc(recording, name):
+def test_hwloc_recordings_have_the_expected_device_counts(recording, name):
     host = recording(name)
     count = Counter(function.kind for function in host.functions)
     found = (count["gpu"], count["nic"], count["nvswitch"], len(host.root_complexes), len(host.numa_nodes))
@@ -107,21 +107,21 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_machines_read_from_forms_that_are_hard_to_read(recording, name):
+def test_recordings_in_unusual_forms_have_the_expected_counts(recording, name):
     host = recording(f"forms/{name}")
     count = Counter(function.kind for function in host.functions)
     cpus = [len(node.cpus) for node in host.numa_nodes]
     assert (count["gpu"], count["nic"], len(host.root_complexes), cpus, len(host.notes)) == FORMS[name]
 
 
-def test_a_gpu_of_the_class_of_displays_is_one_where_the_inventory_says_so(recording):
+def test_display_class_devices_listed_in_the_inventory_are_gpus(recording):
     """MI50 and Radeon Pro VII have the same device number, and these four have the display class."""
     host = recording("forms/hwloc-1-epyc")
     recognise(host, {"1002:66a1": True})
     assert [function.kind for function in host.functions].count("gpu") == 4
 
 
-def test_the_speed_of_a_link_without_a_stated_limit_is_read(recording):
+def test_a_link_speed_without_a_maximum_is_read(recording):
     links = [function.link for function in recording("forms/sys-without-link-speeds-r910").functions if function.link]
     assert {(link.speed_gt_s, link.max_speed_gt_s) for link in links} == {(5.0, None), (2.5, None), (8.0, None)}
 

@@ -79,7 +79,7 @@ def test_a_tar_is_read_as_the_directory_in_it(built, tmp_path, pack, arcname):
     assert read_recording(written(tmp_path, pack(packed(root, arcname)))) == host
 
 
-def test_a_directory_is_read_by_itself_and_from_the_one_above(built, tmp_path):
+def test_a_recording_directory_is_read_directly_and_from_its_parent(built, tmp_path):
     root, host = built
     assert read_recording(str(root)) == host
     above = tmp_path / "above"
@@ -89,7 +89,7 @@ def test_a_directory_is_read_by_itself_and_from_the_one_above(built, tmp_path):
     assert read_recording(str(above)) == host
 
 
-def test_json_is_read_alone_and_under_its_key(built, tmp_path):
+def test_json_is_read_directly_and_under_the_topology_key(built, tmp_path):
     root, host = built
     text = write_recording(host)
     (node,) = host.numa_nodes
@@ -104,7 +104,7 @@ def test_json_is_read_alone_and_under_its_key(built, tmp_path):
     assert read_recording(written(tmp_path, json.dumps({"changed": False, "topology": host.to_dict()}))) == host
 
 
-def test_xml_is_told_by_its_root_element(tmp_path):
+def test_xml_formats_are_distinguished_by_the_root_element(tmp_path):
     assert read_recording(written(tmp_path, "\ufeff\n" + HWLOC.partition("\n")[2])).source == "hwloc"
     assert read_recording(written(tmp_path, HWLOC)).numa_nodes[0].memory_bytes == 1024
     assert read_recording(written(tmp_path, NCCL)).source == "nccl"
@@ -151,7 +151,7 @@ WHOLE = json.dumps({"format": "sailloft-topology/1", "numa_nodes": [], "root_com
         ("<topology version='1.0'/>", "is not hwloc XML 1.x, 2.x or 3.x of a machine; write it with lstopo"),
     ],
 )
-def test_what_is_no_recording_is_refused_by_name_with_the_next_step(tmp_path, content, said):
+def test_an_invalid_recording_is_refused_with_its_path_and_the_next_step(tmp_path, content, said):
     path = written(tmp_path, content)
     with pytest.raises(TopologyError) as error:
         read_recording(path)
@@ -159,7 +159,7 @@ def test_what_is_no_recording_is_refused_by_name_with_the_next_step(tmp_path, co
     assert said in str(error.value)
 
 
-def test_nul_characters_behind_the_end_are_left_out(built, tmp_path):
+def test_nul_characters_after_the_end_are_ignored(built, tmp_path):
     _root, host = built
     assert read_recording(written(tmp_path, json.dumps(host.to_dict()) + "\n\0\0")) == host
 
@@ -170,7 +170,7 @@ def no_recording(path: object) -> str:
     return str(error.value)
 
 
-def test_a_path_that_cannot_be_one():
+def test_an_invalid_path_is_refused():
     assert no_recording("/tmp/a\0b") == (
         f"'/tmp/a\\x00b' cannot be read: a path cannot contain a NUL character; a recording is {recordings.FORMS}"
     )
@@ -179,7 +179,7 @@ def test_a_path_that_cannot_be_one():
     )
 
 
-def test_what_is_neither_a_file_nor_a_directory_is_refused_before_it_is_opened(tmp_path, monkeypatch):
+def test_a_pipe_device_or_socket_is_refused_before_it_is_opened(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     assert no_recording(tmp_path / "pipe") == f"{tmp_path}/pipe is a pipe; a recording is {recordings.FORMS}"
     assert no_recording("/dev/zero") == f"/dev/zero is a device; a recording is {recordings.FORMS}"
@@ -189,7 +189,7 @@ def test_what_is_neither_a_file_nor_a_directory_is_refused_before_it_is_opened(t
     assert no_recording("socket") == f"socket is a socket; a recording is {recordings.FORMS}"
 
 
-def test_a_file_that_is_larger_than_any_recording(tmp_path):
+def test_a_file_larger_than_the_limit_is_refused(tmp_path):
     path = tmp_path / "huge.json"
     with path.open("wb") as stream:
         stream.write(b"{" + b" " * archives.HEAD_BYTES)
@@ -199,7 +199,7 @@ def test_a_file_that_is_larger_than_any_recording(tmp_path):
     )
 
 
-def test_a_path_that_is_missing_and_a_directory_of_something_else_are_refused(tmp_path):
+def test_a_missing_path_and_directories_with_no_or_two_recordings_are_refused(tmp_path):
     with pytest.raises(TopologyError, match="No such file or directory; a recording is"):
         read_recording(str(tmp_path / "none"))
     with pytest.raises(TopologyError, match="holds no sys"):
@@ -233,7 +233,7 @@ FILE, DIRECTORY, LINK = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE
         [("sys", FILE, "x"), ("sys/file", FILE, "y")],
     ],
 )
-def test_a_tar_that_leads_out_of_its_tree_or_holds_something_else_is_refused(tmp_path, members):
+def test_a_tar_with_paths_outside_its_tree_or_invalid_members_is_refused(tmp_path, members):
     path = written(tmp_path, tar_of(*members))
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(TopologyError) as error:
@@ -243,7 +243,7 @@ def test_a_tar_that_leads_out_of_its_tree_or_holds_something_else_is_refused(tmp
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_links_as_the_kernel_has_them_stay_links(tmp_path):
+def test_relative_links_inside_the_tree_are_unpacked_as_links(tmp_path):
     archive = tar_of(("sys/a/b/file", FILE, "x"), ("sys/c/link", LINK, "../a/b"), ("sys/top", LINK, "."))
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -253,7 +253,7 @@ def test_links_as_the_kernel_has_them_stay_links(tmp_path):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress], ids=["tar", "gz", "bz2", "xz"])
-def test_a_tar_that_is_cut_short_is_refused_wherever_it_is_cut(built, tmp_path, pack):
+def test_a_tar_truncated_at_any_point_is_refused(built, tmp_path, pack):
     whole = pack(packed(built[0]))
     # The last quarter of a plain tar may be only the padding of its last block.
     end = len(packed(built[0]).rstrip(b"\0")) if pack is bytes else len(whole)
@@ -265,7 +265,7 @@ def test_a_tar_that_is_cut_short_is_refused_wherever_it_is_cut(built, tmp_path, 
 
 
 @pytest.mark.parametrize("kept", [0, 256], ids=["before a file", "within its header"])
-def test_a_tar_that_is_cut_where_all_before_is_whole_is_refused(built, tmp_path, kept):
+def test_a_tar_truncated_after_a_complete_file_is_refused(built, tmp_path, kept):
     root, host = built
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
@@ -277,14 +277,14 @@ def test_a_tar_that_is_cut_where_all_before_is_whole_is_refused(built, tmp_path,
         read_recording(written(tmp_path, stream.getvalue()[: start + kept]))
 
 
-def test_a_tar_that_is_damaged_in_a_header_is_refused(built, tmp_path):
+def test_a_tar_with_a_damaged_header_is_refused(built, tmp_path):
     content = bytearray(packed(built[0]))
     content[len(content) // 2 // 512 * 512 : len(content) // 2 // 512 * 512 + 512] = b"\xff" * 512
     with pytest.raises(TopologyError, match="given"):
         read_recording(written(tmp_path, bytes(content)))
 
 
-def test_size_and_number_are_bounded(built, tmp_path, monkeypatch):
+def test_the_size_and_number_of_files_in_a_tar_are_limited(built, tmp_path, monkeypatch):
     path = written(tmp_path, gzip.compress(packed(built[0])))
     monkeypatch.setattr(archives, "LIMIT_MEMBERS", 5)
     with pytest.raises(TopologyError, match="more than 5 files"):
@@ -302,7 +302,7 @@ def test_size_and_number_are_bounded(built, tmp_path, monkeypatch):
     ],
     ids=["a sparse file", "a size that nothing follows"],
 )
-def test_a_file_that_is_more_than_what_lies_in_the_tar_is_refused_before_it_is_read(tmp_path, claimed):
+def test_a_tar_member_with_an_excessive_declared_size_is_refused_before_reading(tmp_path, claimed):
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
         member = tarfile.TarInfo("sys/file")
@@ -325,7 +325,7 @@ def test_a_sparse_file_is_refused_by_name(tmp_path):
         read_recording(written(tmp_path, stream.getvalue()))
 
 
-def test_what_is_wrong_in_a_tar_is_named_by_its_place_in_the_tar(built, tmp_path):
+def test_an_error_in_a_tar_names_the_path_in_the_tar(built, tmp_path):
     root, _host = built
     (root / "sys/devices/system/node/node0/cpulist").write_text("x\n")
     path = written(tmp_path, packed(root))

@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs
 # -- processors, memory, kernel
 
 
-def test_an_empty_machine_is_a_machine(machine):
+def test_a_machine_without_pci_functions_is_read(machine):
     host = machine.read()
     assert (host.functions, host.root_complexes) == ([], [])
     assert [node.id for node in host.numa_nodes] == [0]
@@ -24,12 +24,12 @@ def test_an_empty_machine_is_a_machine(machine):
     assert (host.iommu.kind, host.iommu.default_domain, host.iommu.interrupt_remapping) == (None, None, None)
 
 
-def test_no_sys_there(tmp_path):
+def test_a_missing_sys_is_refused(tmp_path):
     with pytest.raises(TopologyError, match=f"{tmp_path}/sys/devices/system has no cpu or node directory"):
         read_host(str(tmp_path))
 
 
-def test_nodes_with_siblings_huge_pages_and_distances(machine):
+def test_nodes_are_read_with_siblings_huge_pages_and_distances(machine):
     machine.node(0, "0-1,4-5", 2048, "10 21")
     machine.node(1, "2-3,6-7", 4096, "21 10")
     for cpu in range(8):
@@ -45,7 +45,7 @@ def test_nodes_with_siblings_huge_pages_and_distances(machine):
     assert second.huge_pages == [HugePages(2 << 20, 16, 16), HugePages(1 << 30, 4, 3)]
 
 
-def test_nodes_without_cpus_or_memory_are_legal(machine):
+def test_nodes_without_cpus_or_memory_are_accepted(machine):
     machine.node(1, "", 4096)
     machine.node(2, "2", 0)
     nodes = machine.read().numa_nodes
@@ -68,7 +68,7 @@ def test_a_kernel_without_numa_has_one_node(tmp_path, machine):
     assert (node.id, node.cpus, node.memory_bytes, node.memory_free_bytes) == (0, [0, 1, 2, 3], 2 << 20, 1 << 20)
 
 
-def test_missing_and_malformed_huge_pages(machine):
+def test_missing_and_malformed_huge_pages_are_refused(machine):
     top = "sys/devices/system/node/node0/hugepages/hugepages-2048kB"
     machine.write(f"{top}/nr_hugepages", "many")
     with pytest.raises(TopologyError, match=f"{machine.root}/{top}/nr_hugepages: 'many' is not a number"):
@@ -81,12 +81,12 @@ def test_missing_and_malformed_huge_pages(machine):
 @pytest.mark.parametrize(
     ("text", "numbers"), [("", []), ("\n", []), ("0\n", [0]), ("0-3,8", [0, 1, 2, 3, 8]), ("7,1", [7, 1])]
 )
-def test_kernel_lists(text, numbers):
+def test_kernel_lists_are_parsed(text, numbers):
     assert parse_list(text, "path") == numbers
 
 
 @pytest.mark.parametrize("text", [",", "1,", "1-", "-1", "1 2", "0x1", "0-65536", "0-40000," * 2 + "1", "9" * 5000])
-def test_malformed_kernel_lists(text):
+def test_malformed_kernel_lists_are_refused(text):
     with pytest.raises(TopologyError, match=r"^path: "):
         parse_list(text, "path")
 
@@ -107,13 +107,13 @@ def test_malformed_kernel_lists(text):
         ("", None, None, None),
     ],
 )
-def test_processors(machine, cpuinfo, architecture, virtualization, bits):
+def test_architecture_virtualization_and_address_bits_are_read(machine, cpuinfo, architecture, virtualization, bits):
     machine.write("proc/cpuinfo", cpuinfo)
     cpu = machine.read().cpu
     assert (cpu.architecture, cpu.virtualization, cpu.physical_address_bits) == (architecture, virtualization, bits)
 
 
-def test_the_second_processor_is_not_mixed_into_the_first(machine):
+def test_only_the_first_processor_is_read(machine):
     machine.write("proc/cpuinfo", "vendor_id : GenuineIntel\nflags : fpu\n\nvendor_id : Other\nflags : vmx\n")
     assert machine.read().cpu.vendor == "GenuineIntel"
     assert machine.read().cpu.virtualization is None
@@ -124,7 +124,7 @@ def test_kernel_arguments_keep_quoted_blanks(machine):
     assert machine.read().kernel_arguments == ["ro", 'dyndbg="file a.c +p"', 'root="x y"', "quiet"]
 
 
-def test_kernel_release(machine):
+def test_the_kernel_release_is_read_from_osrelease_or_else_from_version(machine):
     machine.write("proc/version", "Linux version 6.1.0-18-amd64 (someone) #1 SMP\n")
     assert machine.read().kernel_release == "6.1.0-18-amd64"
     machine.write("proc/sys/kernel/osrelease", "6.1.0-20-amd64\n")
@@ -135,7 +135,7 @@ def test_kernel_release(machine):
 
 
 @pytest.mark.parametrize(("name", "kind"), [("dmar0", "intel"), ("ivhd12", "amd"), ("smmu3.0x1", "other")])
-def test_iommu_kinds(machine, name, kind):
+def test_the_iommu_kind_is_derived_from_the_device_name(machine, name, kind):
     machine.write(f"sys/class/iommu/{name}/uevent", "")
     assert machine.read().iommu.kind == kind
 
@@ -143,7 +143,7 @@ def test_iommu_kinds(machine, name, kind):
 @pytest.mark.parametrize(
     ("types", "domain"), [(["identity", "identity"], "identity"), (["DMA-FQ", "identity"], "mixed"), ([], None)]
 )
-def test_default_domains(machine, types, domain):
+def test_the_default_domain_is_derived_from_the_types_of_the_groups(machine, types, domain):
     for number, text in enumerate(types):
         machine.write(f"sys/kernel/iommu_groups/{number}/type", f"{text}\n")
     assert machine.read().iommu.default_domain == domain
@@ -159,7 +159,7 @@ def test_default_domains(machine, types, domain):
         (["GICv3"], None),
     ],
 )
-def test_interrupt_remapping(machine, chips, remapped):
+def test_interrupt_remapping_is_derived_from_the_interrupt_chip_names(machine, chips, remapped):
     for number, chip in enumerate(chips):
         machine.write(f"sys/kernel/irq/{number}/chip_name", f"{chip}\n")
     assert machine.read().iommu.interrupt_remapping is remapped
@@ -168,13 +168,13 @@ def test_interrupt_remapping(machine, chips, remapped):
 # -- the whole
 
 
-def test_the_same_machine_gives_the_same_content(machine):
+def test_two_reads_of_one_machine_give_equal_content(machine):
     machine.pci("pci0000:3a/0000:3a:00.0", "60400")
     machine.pci(GPU, "30200")
     assert machine.read().to_dict() == machine.read().to_dict()
 
 
-def test_there_and_back(recording):
+def test_recorded_hosts_are_unchanged_after_a_dictionary_round_trip(recording):
     for name in ("emulated-gpu-server", "supermicro-4029gp-ve"):
         host = recording(name)
         assert Host.from_dict(host.to_dict()) == host

@@ -46,7 +46,7 @@ def two_switches(machine):
 
 
 @pytest.mark.parametrize("tree", [True, False], ids=["with the tree", "by the buses"])
-def test_folders_in_place_of_links(two_switches, tree):
+def test_directories_copied_instead_of_links_give_the_same_host(two_switches, tree):
     machine = two_switches
     host = machine.read()
     assert [function.parent for function in host.functions] == [
@@ -76,7 +76,7 @@ def test_folders_in_place_of_links(two_switches, tree):
         assert len(machine.read().notes) == 1
 
 
-def test_folders_of_bridges_in_a_circle(machine):
+def test_copied_bridges_in_a_loop_are_refused(machine):
     machine.pci("pci0000:01/0000:01:00.0", "60400", config=config(64, x0e=0x01, x19=2, x1a=2))
     machine.pci("pci0000:02/0000:02:00.0", "60400", config=config(64, x0e=0x01, x19=1, x1a=1))
     followed(machine)
@@ -86,7 +86,7 @@ def test_folders_of_bridges_in_a_circle(machine):
         machine.read()
 
 
-def test_a_function_of_which_little_was_copied(machine):
+def test_a_partly_copied_function_is_read_from_the_files_that_exist(machine):
     top = machine.pci("pci0000:00/0000:00:01.0", class_="")
     for name in ("uevent", "numa_node", "class_"):
         (machine.root / top / name).unlink()
@@ -108,31 +108,31 @@ def test_a_function_of_which_little_was_copied(machine):
     assert machine.read().notes == []
 
 
-def test_a_group_that_was_copied_as_a_folder_is_not_known(machine):
+def test_an_iommu_group_copied_as_a_directory_is_unknown(machine):
     top = machine.pci("pci0000:00/0000:00:01.0")
     machine.write(f"{top}/iommu_group/type", "DMA\n")
     assert machine.one().iommu_group is None
 
 
-def test_link_files_of_an_older_kernel(machine):
+def test_a_link_without_width_and_maximum_files_is_read(machine):
     machine.pci("pci0000:00/0000:00:01.0", current_link_speed="8 GT/s")
     assert machine.one().link == Link(8.0, None, None, None)
 
 
-def test_vfs_without_their_number(machine):
+def test_vfs_are_counted_if_sriov_numvfs_is_missing(machine):
     pf = machine.pci("pci0000:00/0000:00:01.0", sriov_totalvfs="4")
     machine.link(f"{pf}/virtfn0", machine.pci("pci0000:00/0000:00:02.0"))
     assert (machine.read().functions[0].sriov.now, machine.read().functions[0].sriov.total) == (1, 4)
 
 
-def test_a_nul_behind_a_value(machine):
+def test_a_nul_after_a_value_is_ignored(machine):
     machine.write("sys/devices/system/node/node0/cpulist", b"0-1\n\0")
     machine.pci("pci0000:00/0000:00:01.0", numa_node=b"0\n\0")
     assert machine.read().numa_nodes[0].cpus == [0, 1]
     assert machine.one().numa_node == 0
 
 
-def test_a_node_with_the_mask_of_its_cpus_alone(machine):
+def test_cpus_are_read_from_cpumap_if_cpulist_is_missing(machine):
     (machine.root / "sys/devices/system/node/node0/cpulist").unlink()
     machine.write("sys/devices/system/node/node0/cpumap", "2,00000003\n")
     assert machine.read().numa_nodes[0].cpus == [0, 1, 33]
@@ -141,7 +141,7 @@ def test_a_node_with_the_mask_of_its_cpus_alone(machine):
         machine.read()
 
 
-def test_a_kernel_without_numa_and_without_the_list_of_cpus(machine):
+def test_cpus_are_found_without_numa_nodes_and_without_the_online_list(machine):
     shutil.rmtree(machine.root / "sys/devices/system/node")
     (machine.root / "sys/devices/system/cpu/online").unlink()
     machine.write("proc/meminfo", "MemTotal: 4 kB\n")
@@ -150,7 +150,7 @@ def test_a_kernel_without_numa_and_without_the_list_of_cpus(machine):
     assert machine.read().numa_nodes[0].cpus == [0, 10]
 
 
-def test_distances_of_a_node_beside_one_that_is_offline(machine):
+def test_distances_to_offline_nodes_are_ignored(machine):
     machine.write("sys/devices/system/node/possible", "0-1\n")
     machine.write("sys/devices/system/node/node0/distance", "10 21\n")
     assert machine.read().numa_nodes[0].distances == {"0": 10}

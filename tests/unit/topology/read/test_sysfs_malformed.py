@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
         ("cpu/cpu1/topology/thread_siblings_list", "0", r"thread_siblings_list: \[0\] does not include CPU 1"),
     ],
 )
-def test_malformed_nodes(machine, path, text, message):
+def test_malformed_numa_node_files_are_refused(machine, path, text, message):
     machine.write(f"sys/devices/system/{path}", text)
     with pytest.raises(TopologyError, match=message):
         machine.read()
@@ -33,20 +33,20 @@ def test_malformed_nodes(machine, path, text, message):
 # -- bad input: each error names the path
 
 
-def test_vfs_that_are_not_all_there(machine):
+def test_fewer_vfs_than_sriov_numvfs_are_refused(machine):
     machine.pci("pci0000:00/0000:00:01.0", sriov_totalvfs="4", sriov_numvfs="2")
     with pytest.raises(TopologyError, match=r"0000:00:01\.0/sriov_numvfs says 2, but 0 VFs are there; read again"):
         machine.read()
 
 
 @pytest.mark.parametrize("length", [0, 1, 63, 100, 255, 300, 4095])
-def test_truncated_config_space(machine, length):
+def test_truncated_config_space_is_refused(machine, length):
     machine.pci("pci0000:00/0000:00:01.0", config=bytes(length))
     with pytest.raises(TopologyError, match=r"0000:00:01\.0/config: config space is truncated"):
         machine.read()
 
 
-def test_config_space_with_a_loop(machine):
+def test_a_loop_in_the_capability_list_is_refused(machine):
     machine.pci("pci0000:00/0000:00:01.0", config=config(256, x06=0x10, x34=0x40, x40=0x01, x41=0x40))
     with pytest.raises(TopologyError, match=r"0000:00:01\.0/config: the capability list loops at 0x40"):
         machine.read()
@@ -55,27 +55,27 @@ def test_config_space_with_a_loop(machine):
 @pytest.mark.parametrize(
     "uevent", ["", "PCI_CLASS=30200\n", "PCI_CLASS=x\nPCI_ID=10DE:2330\n", "PCI_CLASS=1\nPCI_ID=1\n"]
 )
-def test_malformed_identity(machine, uevent):
+def test_a_uevent_without_a_usable_class_and_id_is_refused(machine, uevent):
     top = machine.pci("pci0000:00/0000:00:01.0")
     machine.write(f"{top}/uevent", uevent)
     with pytest.raises(TopologyError, match=r"0000:00:01\.0/uevent has no usable PCI_CLASS"):
         machine.read()
 
 
-def test_a_function_that_went_away(machine):
+def test_a_function_without_a_uevent_is_refused(machine):
     machine.pci("pci0000:00/0000:00:01.0")
     (machine.root / "sys/devices/pci0000:00/0000:00:01.0/uevent").unlink()
     with pytest.raises(TopologyError, match=r"0000:00:01\.0/uevent is missing"):
         machine.read()
 
 
-def test_malformed_node_of_a_function(machine):
+def test_a_malformed_numa_node_of_a_function_is_refused(machine):
     machine.pci("pci0000:00/0000:00:01.0", numa_node="one")
     with pytest.raises(TopologyError, match=r"0000:00:01\.0/numa_node: 'one' is not a number"):
         machine.read()
 
 
-def test_what_is_no_function_among_the_devices(machine):
+def test_a_device_entry_that_is_not_a_pci_function_is_refused(machine):
     machine.link("sys/bus/pci/devices/0000:00:01.0", "sys/devices/platform/0000:00:01.0")
     with pytest.raises(TopologyError, match="not below a pciDDDD:BB"):
         machine.read()
@@ -85,7 +85,7 @@ def test_what_is_no_function_among_the_devices(machine):
         machine.read()
 
 
-def test_nodes_that_share_cpus_are_an_error_that_names_the_path(machine):
+def test_numa_nodes_with_a_shared_cpu_are_refused_with_the_path(machine):
     machine.node(1, "1-2")
     with pytest.raises(TopologyError) as error:
         machine.read()
@@ -95,7 +95,7 @@ def test_nodes_that_share_cpus_are_an_error_that_names_the_path(machine):
     )
 
 
-def test_a_pipe_in_place_of_a_file_makes_nobody_wait(machine):
+def test_a_pipe_instead_of_a_file_is_refused_without_blocking(machine):
     path = machine.root / "proc/cmdline"
     path.unlink()
     os.mkfifo(path)
@@ -107,7 +107,7 @@ def test_a_pipe_in_place_of_a_file_makes_nobody_wait(machine):
     )
 
 
-def test_a_socket_in_place_of_a_file(machine, monkeypatch):
+def test_a_socket_instead_of_a_file_is_refused(machine, monkeypatch):
     path = machine.root / "proc/cmdline"
     path.unlink()
     monkeypatch.chdir(path.parent)  # the path of a socket must be short
@@ -119,7 +119,7 @@ def test_a_socket_in_place_of_a_file(machine, monkeypatch):
 
 
 @pytest.mark.parametrize("group", ["none", "²"])
-def test_a_group_that_is_no_number(machine, group):
+def test_an_iommu_group_that_is_not_a_number_is_refused(machine, group):
     top = machine.pci("pci0000:00/0000:00:01.0")
     machine.link(f"{top}/iommu_group", f"sys/kernel/iommu_groups/{group}")
     with pytest.raises(TopologyError, match=f"iommu_group leads to '{group}'"):

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 # -- the PCI tree
 
 
-def test_the_tree_from_the_links(machine):
+def test_the_pci_tree_is_read_from_the_links(machine):
     machine.pci("pci0000:3a/0000:3a:00.0", "60400")
     machine.pci(GPU, "30200")
     machine.pci("pci0000:3a/0000:3a:01.0", "20000")
@@ -45,7 +45,7 @@ def test_functions_are_sorted_by_number_and_not_by_text(machine):
     ]
 
 
-def test_a_root_complex_below_a_volume_management_device(machine):
+def test_a_root_complex_below_a_volume_management_device_is_read(machine):
     machine.pci("pci0000:00/0000:00:0e.0", "10400")
     machine.pci("pci0000:00/0000:00:0e.0/pci10000:00/10000:00:02.0", "60400")
     machine.pci("pci0000:00/0000:00:0e.0/pci10000:00/10000:00:02.0/10000:01:00.0", "10802")
@@ -55,30 +55,30 @@ def test_a_root_complex_below_a_volume_management_device(machine):
     assert host.function("10000:01:00.0").root_complex == "pci10000:00"
 
 
-def test_a_root_complex_below_a_bus_of_its_own(machine):
+def test_a_root_complex_below_a_vmbus_device_is_read(machine):
     machine.pci("LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/47505500-0001/pci0001:00/0001:00:00.0", "30200")
     assert machine.one().root_complex == "pci0001:00"
 
 
-def test_an_empty_root_complex_is_there(machine):
+def test_an_empty_root_complex_is_listed(machine):
     machine.pci("pci0000:3a/0000:3a:00.0")
     machine.write("sys/devices/pci0000:d7/uevent", "")
     assert machine.read().root_complexes[1] == RootComplex("pci0000:d7", 0, 0xD7, None)
 
 
-def test_a_root_complex_with_functions_on_two_nodes_has_none(machine):
+def test_a_root_complex_with_functions_on_two_nodes_has_no_node(machine):
     machine.pci("pci0000:00/0000:00:01.0", numa_node="0")
     machine.pci("pci0000:00/0000:00:02.0", numa_node="1")
     assert machine.read().root_complexes[0].numa_node is None
 
 
-def test_no_node_is_none(machine):
+def test_a_numa_node_of_minus_1_is_read_as_none(machine):
     machine.pci("pci0000:00/0000:00:01.0", numa_node="-1\n")
     assert machine.one().numa_node is None
     assert machine.read().root_complexes[0].numa_node is None
 
 
-def test_a_bridge_missing_from_the_listing_is_read_from_its_place(machine):
+def test_a_bridge_missing_from_the_listing_is_read_from_the_device_tree(machine):
     machine.pci("pci0000:3a/0000:3a:00.0", "60400")
     machine.pci(GPU, "30200")
     (machine.root / "sys/bus/pci/devices/0000:3a:00.0").unlink()
@@ -86,7 +86,7 @@ def test_a_bridge_missing_from_the_listing_is_read_from_its_place(machine):
     assert len(machine.read().functions) == 2
 
 
-def test_driver_and_group(machine):
+def test_the_driver_and_the_iommu_group_are_read(machine):
     top = machine.pci("pci0000:00/0000:00:01.0")
     machine.write(f"{top}/uevent", "DRIVER=vfio-pci\nPCI_CLASS=30200\nPCI_ID=10DE:2330\n")
     machine.link(f"{top}/iommu_group", "sys/kernel/iommu_groups/17")
@@ -94,7 +94,7 @@ def test_driver_and_group(machine):
     assert (function.driver, function.iommu_group, function.subsystem_vendor_id) == ("vfio-pci", 17, None)
 
 
-def test_bars(machine):
+def test_bars_are_read_with_size_kind_width_and_prefetchability(machine):
     resource = """\
 0x0000383fe0000000 0x0000383fe0ffffff 0x000000000014220c
 0x0000000000000000 0x0000000000000000 0x0000000000000000
@@ -114,33 +114,33 @@ def test_bars(machine):
     ]
 
 
-def test_a_rom_is_bar_6_and_a_bridges_windows_are_none(machine):
+def test_a_rom_is_bar_6_and_bridge_windows_are_not_bars(machine):
     lines = ["0x0 0x0 0x0"] * 6 + ["0xfe000000 0xfe0fffff 0x46200"] + ["0x0 0x0 0x0"] * 6 + ["0x1000 0x1fff 0x101"]
     machine.pci("pci0000:00/0000:00:01.0", resource="\n".join(lines))
     assert machine.one().bars == [Bar(6, 1 << 20, "memory", 32, True)]
 
 
-def test_low_flag_bits_are_not_the_kind(machine):
+def test_the_low_flag_bits_do_not_determine_the_bar_kind(machine):
     # Bit 0 of a ROM's flags means that it is enabled; a line with only that bit, or without an end address, is no BAR.
     lines = ["0x1000 0x1fff 0x1", "0x0 0x0 0x40200", *["0x0 0x0 0x0"] * 4, "0xfe000000 0xfe0fffff 0x46201"]
     machine.pci("pci0000:00/0000:00:01.0", resource="\n".join(lines))
     assert machine.one().bars == [Bar(6, 1 << 20, "memory", 32, True)]
 
 
-def test_a_readable_config_space_is_believed_above_the_files(machine):
+def test_a_readable_config_space_has_precedence_over_the_link_files(machine):
     files = {"current_link_speed": "8.0 GT/s", "current_link_width": "8", "max_link_speed": "8.0 GT/s"}
     machine.pci("pci0000:00/0000:00:01.0", config=config(256), **files, max_link_width="8")
     assert (machine.one().config_bytes, machine.one().link) == (256, None)
 
 
 @pytest.mark.parametrize("line", ["0x0 0x0", "0x0 0x0 zero", "0x2000 0x1fff 0x200"])
-def test_malformed_bars(machine, line):
+def test_malformed_bars_are_refused(machine, line):
     machine.pci("pci0000:00/0000:00:01.0", resource=f"{line}\n")
     with pytest.raises(TopologyError, match=r"0000:00:01\.0/resource: line 1"):
         machine.read()
 
 
-def test_links_from_files_where_config_space_is_short(machine):
+def test_links_are_read_from_files_if_config_space_is_short(machine):
     machine.pci(
         "pci0000:00/0000:00:01.0",
         config=config(64),
@@ -153,18 +153,18 @@ def test_links_from_files_where_config_space_is_short(machine):
     assert machine.one().config_bytes == 64
 
 
-def test_an_unknown_link_is_none(machine):
+def test_unknown_link_values_are_read_as_none(machine):
     files = {"current_link_speed": "Unknown", "current_link_width": "0", "max_link_speed": "8 GT/s"}
     machine.pci("pci0000:00/0000:00:01.0", **files, max_link_width="63")
     assert machine.one().link == Link(None, None, 8.0, 63)
 
 
-def test_bus_numbers_of_a_bridge(machine):
+def test_the_bus_numbers_of_a_bridge_are_read(machine):
     machine.pci("pci0000:00/0000:00:01.0", "60400", config=config(64, x0e=0x81, x19=0x3B, x1a=0x41))
     assert (machine.one().secondary_bus, machine.one().subordinate_bus) == (0x3B, 0x41)
 
 
-def test_registers_of_a_live_looking_function(machine):
+def test_the_capability_registers_of_a_function_are_read(machine):
     data = bytearray(config(4096, x06=0x10, x34=0x60, x60=0x10, x62=0x02, x68=0x37, x69=0x59))
     data[0x100:0x108] = bytes.fromhex("0d000115 5f001d00")
     data[0x150:0x158] = bytes.fromhex("0f000100 00000580")
@@ -177,7 +177,7 @@ def test_registers_of_a_live_looking_function(machine):
     assert (function.ats.enabled, function.ats.smallest_translation_unit) == (True, 5)
 
 
-def test_a_vf_does_as_its_physical_function(machine):
+def test_settings_of_the_physical_function_are_not_read_from_a_vf(machine):
     pf = machine.pci("pci0000:00/0000:00:01.0", sriov_totalvfs="4", sriov_numvfs="1")
     vf = machine.pci(
         "pci0000:00/0000:00:02.0", config=config(4096, x06=0x10, x34=0x60, x60=0x10, x62=0x02, x68=0x37, x69=0x59)
@@ -197,7 +197,7 @@ def test_vfs_are_in_the_order_of_their_index(machine):
     assert machine.read().functions[0].sriov.vfs == [f"0000:00:{index + 2:02x}.0" for index in range(11)]
 
 
-def test_size_of_one_vf_bar(machine):
+def test_the_size_of_one_vf_bar_is_computed_from_total_vfs(machine):
     lines = ["0x0 0x0 0x0"] * 7 + ["0xc000000000 0xc000ffffff 0x14220c"] + ["0x0 0x0 0x0"] * 5
     data = bytearray(config(4096))
     data[0x100:0x104] = bytes.fromhex("10000100")
@@ -209,7 +209,7 @@ def test_size_of_one_vf_bar(machine):
     assert machine.one().sriov.vf_bars == []
 
 
-def test_a_device_that_is_gone_from_the_bus_is_still_listed(machine):
+def test_a_device_that_does_not_respond_is_still_listed(machine):
     machine.pci("pci0000:00/0000:00:01.0", "30200", config=b"\xff" * 4096)
     function = machine.one()
     assert (function.kind, function.config_bytes, function.port_type) == ("gpu", 0, None)

@@ -49,15 +49,15 @@ def stack(machine, name: str, numbers: str, *below: str) -> None:
     machine.link(f"sys/dev/block/{numbers}", top)
 
 
-def test_nothing_is_used(nic):
+def test_an_unused_nic_is_not_in_use_by_the_host(nic):
     assert (nic.one().interfaces, nic.one().used_by_host) == ({"net": ["eno1"]}, [])
 
 
-def test_partitions_are_not_listed(disk):
+def test_partitions_are_not_listed_as_interfaces(disk):
     assert (disk.one().interfaces, disk.one().used_by_host) == ({"block": ["nvme0n1"]}, [])
 
 
-def test_objects_of_a_virtio_and_of_an_infiniband_function(machine):
+def test_interfaces_of_virtio_and_infiniband_functions_are_found(machine):
     top = machine.pci("pci0000:00/0000:00:03.0")
     machine.interface("net", "ens3", f"{top}/virtio1")
     other = machine.pci("pci0000:00/0000:00:04.0", "20700")
@@ -69,12 +69,12 @@ def test_objects_of_a_virtio_and_of_an_infiniband_function(machine):
 # -- file systems and swap
 
 
-def test_a_mounted_partition(disk):
+def test_a_disk_with_a_mounted_partition_is_in_use(disk):
     mounts(disk, "27 1 259:2 / / rw,noatime shared:1 - ext4 /dev/nvme0n1p2 rw")
     assert disk.one().used_by_host == ["holds the mounted file system /"]
 
 
-def test_bind_mounts_are_one_file_system(disk):
+def test_bind_mounts_are_reported_as_one_file_system(disk):
     mounts(
         disk,
         "27 1 259:2 /a /var/lib/containers/1 rw - xfs /dev/nvme0n1p2 rw",
@@ -84,19 +84,19 @@ def test_bind_mounts_are_one_file_system(disk):
     assert disk.one().used_by_host == ["holds the mounted file system /srv", "holds the mounted file system /boot"]
 
 
-def test_a_file_system_on_lvm_on_raid(disk):
+def test_a_disk_below_a_file_system_on_lvm_on_raid_is_in_use(disk):
     stack(disk, "md0", "9:0", "nvme0n1p1")
     stack(disk, "dm-3", "253:3", "md0")
     mounts(disk, "27 1 253:3 / / rw - ext4 /dev/mapper/vg-root rw")
     assert disk.one().used_by_host == ["holds the mounted file system /"]
 
 
-def test_a_stack_that_is_not_mounted(disk):
+def test_a_disk_below_an_unmounted_block_device_is_in_use(disk):
     stack(disk, "dm-0", "253:0", "nvme0n1p1")
     assert disk.one().used_by_host == ["is part of the block device dm-0"]
 
 
-def test_btrfs_over_several_devices(disk):
+def test_all_devices_of_a_btrfs_file_system_are_in_use(disk):
     for name in ("nvme0n1p1", "nvme0n1p2"):
         disk.link(f"sys/fs/btrfs/5f-uuid/devices/{name}", f"sys/class/block/{name}")
     other = disk.pci("pci0000:00/0000:00:02.0", "10802")
@@ -106,19 +106,19 @@ def test_btrfs_over_several_devices(disk):
     assert [function.used_by_host for function in disk.read().functions] == [["holds the mounted file system /"]] * 2
 
 
-def test_a_mapped_source_without_a_device_number(disk):
+def test_a_mapped_mount_source_without_a_device_number_is_resolved(disk):
     stack(disk, "dm-0", "253:0", "nvme0n1p1")
     disk.link("dev/mapper/vg-data", "dev/dm-0")
     mounts(disk, "27 1 0:31 / /data rw - btrfs /dev/mapper/vg-data rw")
     assert disk.one().used_by_host == ["holds the mounted file system /data"]
 
 
-def test_mounts_of_no_block_device(disk):
+def test_mounts_without_a_block_device_are_ignored(disk):
     mounts(disk, "22 27 0:20 / /sys rw shared:7 - sysfs sysfs rw", "23 27 0:44 / /net rw - nfs4 server:/x rw")
     assert disk.one().used_by_host == []
 
 
-def test_a_disk_below_another_bus(machine):
+def test_a_controller_is_in_use_if_a_usb_disk_below_it_is_mounted(machine):
     top = machine.pci("pci0000:00/0000:00:14.0", "c0330")
     path = f"{top}/usb1/1-1/1-1:1.0/host0/target0:0:0/0:0:0:0"
     machine.interface("block", "sda", path)
@@ -127,7 +127,7 @@ def test_a_disk_below_another_bus(machine):
     assert machine.one().used_by_host == ["holds the mounted file system /"]
 
 
-def test_nvme_with_native_multipath(machine):
+def test_all_controllers_of_a_multipath_nvme_disk_are_in_use(machine):
     tops = [machine.pci(f"pci0000:00/0000:00:0{number}.0", "10802") for number in (1, 2)]
     subsystem = "sys/devices/virtual/nvme-subsystem/nvme-subsys0"
     for number, top in enumerate(tops):
@@ -142,7 +142,7 @@ def test_nvme_with_native_multipath(machine):
         assert function.used_by_host == ["holds the mounted file system /"]
 
 
-def test_swap(disk):
+def test_a_disk_with_swap_space_is_in_use(disk):
     disk.write("proc/swaps", SWAP_HEAD + "/dev/nvme0n1p2\tpartition\t1\t0\t-2\n/nvme0n1\tfile\t1\t0\t-3\n/dev/x\n")
     assert disk.one().used_by_host == ["holds the swap space /dev/nvme0n1p2"]
 
@@ -150,7 +150,7 @@ def test_swap(disk):
 @pytest.mark.parametrize(
     "line", ["", "27 1 259:2 / / rw ext4 /dev/nvme0n1p2 rw", "27 1 259:2 - ext4", "27 1 9:1 / / -"]
 )
-def test_malformed_mounts(disk, line):
+def test_malformed_mounts_are_refused(disk, line):
     mounts(disk, "27 1 0:20 / /sys rw - sysfs sysfs rw", line)
     with pytest.raises(TopologyError, match=r"proc/self/mountinfo: .* is not a line of mountinfo"):
         disk.read()
@@ -159,14 +159,14 @@ def test_malformed_mounts(disk, line):
 # -- networks
 
 
-def test_the_default_route_and_its_network(nic):
+def test_a_nic_with_the_default_route_and_its_network_is_in_use(nic):
     nic.write(
         "proc/net/route", ROUTE_HEAD + route("eno1", "00000000", "00000000") + route("eno1", "0002000A", "00FFFFFF")
     )
     assert nic.one().used_by_host == ["carries the default route", "carries the route to 10.0.2.0/24"]
 
 
-def test_the_ipv6_default_route(nic):
+def test_a_nic_with_the_ipv6_default_route_is_in_use(nic):
     zeros = "0" * 32
     line = f"{{}} {zeros} 00 fe80{zeros[4:]} 00000400 00000001 00000000 00400003 {{}}\n"
     network = "20010db8" + zeros[8:]
@@ -176,14 +176,14 @@ def test_the_ipv6_default_route(nic):
     assert nic.one().used_by_host == ["carries the IPv6 default route"]
 
 
-def test_addresses_but_not_those_that_every_interface_has(nic):
+def test_global_ipv6_addresses_are_reported_but_link_local_ones_are_not(nic):
     nic.write("proc/net/if_inet6", "fe80000000000000505400fffe123456 02 40 20 80 eno1\n")
     assert nic.one().used_by_host == []
     nic.write("proc/net/if_inet6", "20010db8000000000000000000000007 02 40 00 00 eno1\n")
     assert nic.one().used_by_host == ["has the address 2001:db8::7"]
 
 
-def test_a_bond_below_a_vlan_below_a_bridge(nic):
+def test_a_route_of_a_bridge_is_followed_through_vlan_and_bond_to_the_nic(nic):
     for name in ("bond0", "bond0.7", "br0"):
         nic.write(f"sys/devices/virtual/net/{name}/uevent", "")
         nic.link(f"sys/class/net/{name}", f"sys/devices/virtual/net/{name}")
@@ -198,20 +198,20 @@ def test_a_bond_below_a_vlan_below_a_bridge(nic):
     ]
 
 
-def test_a_file_among_the_interfaces(nic):
+def test_a_file_among_the_interfaces_is_ignored(nic):
     nic.write("sys/class/net/bonding_masters", "bond0\n")
     assert nic.one().interfaces == {"net": ["eno1"]}
 
 
 @pytest.mark.parametrize("line", ["eno1", route("eno1", "0002", "x"), route("eno1", "000200000A", "00FFFFFF")])
-def test_malformed_routes(nic, line):
+def test_malformed_routes_are_refused(nic, line):
     nic.write("proc/net/route", ROUTE_HEAD + line)
     with pytest.raises(TopologyError, match=r"proc/net/route: .* is not a route"):
         nic.read()
 
 
 @pytest.mark.parametrize("line", ["fe80 02 40", "x 02 40 00 80 eno1"])
-def test_malformed_addresses(nic, line):
+def test_malformed_addresses_are_refused(nic, line):
     nic.write("proc/net/if_inet6", f"{line}\n")
     with pytest.raises(TopologyError, match=r"proc/net/if_inet6: .* is not an address"):
         nic.read()

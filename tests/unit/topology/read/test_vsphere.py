@@ -29,7 +29,7 @@ def seen(host: Host, **more) -> dict:
 
 
 @pytest.mark.parametrize("name", [*SERVERS, "lab"])
-def test_a_recorded_server_is_read_back_as_far_as_the_api_tells(name, tmp_path):
+def test_a_recorded_server_is_read_back_with_all_attributes_of_the_api(name, tmp_path):
     host = lab() if name == "lab" else recording(name)
     result = seen(host)
     found = Host.from_dict(result["topology"])
@@ -59,7 +59,7 @@ def test_passthrough_is_read():
     assert (gpu.passthrough.capable, gpu.passthrough.active) == (True, False)
 
 
-def test_a_host_without_numa_has_one_node_and_cores_of_neighbours():
+def test_a_host_without_numa_has_one_node_with_adjacent_threads_as_siblings():
     info = SimpleNamespace(numCpuThreads=4, numCpuCores=2)
     features = [SimpleNamespace(level=-0x7FFFFFF8, eax="0000:0000:0000:0000:0011:0000:0011:0100")]
     package = SimpleNamespace(vendor="amd", description="EPYC", cpuFeature=[])
@@ -72,5 +72,5 @@ def test_a_host_without_numa_has_one_node_and_cores_of_neighbours():
     assert "the host reports nothing about passthrough" in " ".join(host.notes)
 
 
-def test_the_recordings_are_there():
+def test_the_recordings_exist():
     assert all((RECORDINGS / f"{name}.json").is_file() for name in SERVERS)
