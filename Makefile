@@ -36,10 +36,10 @@ install := install --quiet --no-compile
 packages:
 	@roles/lab/files/install-packages bindep.txt
 
-.venv/.runtime: requirements.txt | packages
+.venv/.runtime: requirements.txt roles/lab/files/requirements.txt | packages
 	@echo "making the virtual environment in .venv"
 	python3 -m venv .venv
-	$(bin)/pip $(install) -r requirements.txt
+	$(bin)/pip $(install) -r roles/lab/files/requirements.txt
 	touch $@
 
 .venv/.tests: requirements-dev.txt .venv/.runtime

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 import jsonpatch
+from inventories import inventory
 from roce_path import nic
 from sonic_configs import default_config
 from switches import OWN_ASICS, PORTS
@@ -17,7 +18,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.polic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
-from inventories import inventory
 
 LOSSY = {"classes": {"roce": {"mode": "lossy"}}}
 

@@ -18,6 +18,7 @@ GROUPS = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["action_groups"
 SHARED = {
     "fabric": {"asics", "hosts", "policy", "switches"},
     "libvirt": {"accelerators", "gpu_module_ids", "topology", "uri"},
+    "netbox": {"netbox_token", "netbox_url", "validate_certs"},
     "proof": {"name", "path"},
     "store": {"store"},
     "vsphere": {"ca_path", "cluster", "hostname", "password", "port", "username", "validate_certs"},
@@ -60,7 +61,7 @@ def test_the_modules_of_a_group_share_its_options(group):
     assert set.intersection(*map(options, GROUPS[group])) >= SHARED[group]
 
 
-@pytest.mark.parametrize("group", ["fabric", "store"])
+@pytest.mark.parametrize("group", sorted(SHARED))
 def test_a_group_has_every_module_with_its_options(group):
     every = {path.stem for path in (ROOT / "plugins/modules").glob("*.py")}
     assert {module for module in every if options(module) >= SHARED[group]} == set(GROUPS[group])

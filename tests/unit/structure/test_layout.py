@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -65,15 +66,9 @@ TESTS = sorted(UNIT.rglob("test_*.py"))
 IMPORTS = {path: imported(path) for path in (*PLUGINS.rglob("*.py"), *TESTS)}
 
 
-def closure(path: Path) -> set[Path]:
-    """Return the files that a file imports, directly or indirectly."""
-    found: set[Path] = set()
-    ahead = [path]
-    while ahead:
-        for other in IMPORTS[ahead.pop()] - found:
-            found.add(other)
-            ahead.append(other)
-    return found
+def package(file: Path) -> str:
+    """Return the package of the library that a file belongs to; "" for a file outside of the library."""
+    return file.relative_to(LIBRARY).parts[0] if LIBRARY in file.parents else ""
 
 
 def test_pytest_recurses_into_every_folder_with_tests(pytestconfig):
@@ -92,12 +87,29 @@ def test_a_test_file_is_named_after_the_file_that_it_tests(test):
 
 
 def test_each_file_of_the_library_has_a_test():
-    """A test is named after each file, or imports it, directly or through other files."""
-    every = {path: imported(path) for path in (ROOT / "tests").rglob("*.py")}
-    reached = set().union(*every.values(), *(closure(file) for found in every.values() for file in found))
-    for file in FILES:
-        named = (UNIT / file.parent.relative_to(LIBRARY)).glob(f"test_{file.stem}*.py")
-        assert file in reached or list(named), f"{file.relative_to(ROOT)} has no test"
+    """A test is named after each file, or its directory's tests import it, or a file of its package with a test does."""
+    by_folder: dict[Path, set[Path]] = {}
+    for test in TESTS:
+        for folder in (test.parent, *test.parent.parents):
+            by_folder.setdefault(folder, set()).update(IMPORTS[test])
+
+    def tested(file: Path) -> bool:
+        mirror = UNIT / file.parent.relative_to(LIBRARY)
+        own = any(named_after(test, {file.stem}) for test in mirror.glob("test_*.py"))
+        return own or file in by_folder.get(mirror, set())
+
+    files = [file for file in FILES if file.read_text(encoding="utf-8").strip()]
+    through = {other for file in files if tested(file) for other in IMPORTS[file] if package(other) == package(file)}
+    assert [str(file.relative_to(LIBRARY)) for file in files if not tested(file) and file not in through] == []
+
+
+@pytest.mark.parametrize("kind", ["action", "callback", "filter", "inventory", "modules"])
+def test_each_plugin_is_used(kind):
+    """A test, a scenario, or a role or playbook that they run names each plugin."""
+    places = [path for top in ("tests", "molecule", "roles", "playbooks") for path in (ROOT / top).rglob("*")]
+    texts = [path.read_text(encoding="utf-8") for path in places if path.suffix in (".py", ".yml", ".j2")]
+    words = set(re.findall(r"\w+", "\n".join(texts)))
+    assert {path.stem for path in (PLUGINS / kind).glob("*.py")} - words == set()
 
 
 def test_each_folder_of_the_library_has_tests():

@@ -36,7 +36,7 @@ def test_drift_is_plain_data() -> None:
     ]
 
 
-def test_a_host_on_which_there_is_no_plan_any_more() -> None:
+def test_drift_reports_that_the_request_can_no_longer_be_planned() -> None:
     made = host()
     gone("0000:14:00.0")(made)
     found = converge.drifted(domain(), made, None, "virtual machine vm1: no PCI function 0000:14:00.0 on this host")
@@ -46,7 +46,7 @@ def test_a_host_on_which_there_is_no_plan_any_more() -> None:
     ]
 
 
-def test_what_the_planner_refuses_comes_with_the_other_problems() -> None:
+def test_a_refusal_of_the_planner_is_reported_with_the_other_problems() -> None:
     specs = parse_specs([request(gpus={"count": 3})])
     with pytest.raises(RefusedError) as caught:
         converge._planned(lab(), specs, hypervisor(networks={}), {}, False)
@@ -56,7 +56,7 @@ def test_what_the_planner_refuses_comes_with_the_other_problems() -> None:
     ]
 
 
-def test_the_record_alone_is_defined_again_and_needs_no_restart() -> None:
+def test_a_difference_in_the_record_is_defined_again_without_a_restart() -> None:
     made = plan()
     old = observed(made, running=True)
     old.inactive_xml = old.inactive_xml.replace('node="0"', 'node="1"')
@@ -69,7 +69,7 @@ def test_the_record_alone_is_defined_again_and_needs_no_restart() -> None:
     assert [item.path for item in differences(wanted, more)] == ["metadata/sailloft:plan/sailloft:device[0000:99:00.0]"]
 
 
-def test_the_proof_says_drift_in_words() -> None:
+def test_the_proof_describes_drift_and_lists_other_differences() -> None:
     inactive = DEFINED.replace("vcpu='0' cpuset='1'", "vcpu='0' cpuset='2'").replace(
         "<log file=", "<log append='on' file=", 1
     )

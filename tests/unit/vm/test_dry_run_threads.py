@@ -61,12 +61,12 @@ def of_gpudirect(tree):
     return lines
 
 
-def test_every_thread_is_here():
+def test_each_recording_of_a_thread_is_tested():
     assert sorted(THREADS) == NAMES
 
 
 @pytest.mark.parametrize("name", THREADS)
-def test_it_says_what_it_is_and_is_of_the_threads_size(name):
+def test_a_recording_names_its_source_and_has_the_devices_of_its_thread(name):
     whole = json.loads((RECORDINGS / "threads" / f"{name}.json").read_text(encoding="utf-8"))
     assert whole["source"].startswith("the thread gives ")
     assert "made up: " in whole["source"]
@@ -75,7 +75,7 @@ def test_it_says_what_it_is_and_is_of_the_threads_size(name):
 
 
 @pytest.mark.parametrize("name", THREADS)
-def test_before_the_roles_the_causes_are_found_and_what_the_roles_do_not_set_in_config_space_is_shown(name):
+def test_causes_are_found_before_the_roles_run_and_missing_ats_is_reported(name):
     host = as_recorded(f"threads/{name}")
     _gpus, _nics, pairs, rate = THREADS[name]
     found = outlook.pairs(host, devices(host))
@@ -98,7 +98,7 @@ def test_before_the_roles_the_causes_are_found_and_what_the_roles_do_not_set_in_
 
 
 @pytest.mark.parametrize("name", THREADS)
-def test_after_the_roles_the_plan_is_free_of_every_known_cause(name):
+def test_the_plan_has_no_known_cause_after_the_roles_have_run(name):
     host = with_gpu_hosts(as_recorded(f"threads/{name}"))
     _gpus, _nics, pairs, rate = THREADS[name]
     assert {pair.verdict for pair in outlook.pairs(host, devices(host))} == {"direct"}
@@ -115,7 +115,7 @@ def test_after_the_roles_the_plan_is_free_of_every_known_cause(name):
 
 
 @pytest.mark.parametrize("name", THREADS)
-def test_the_kernel_sets_acs_of_the_nics_ports_itself(name):
+def test_the_kernel_argument_sets_acs_of_the_ports_of_nics(name):
     host = as_recorded(f"threads/{name}")
     decision = acs_argument.decide(AcsPlan(host, devices(host), VIRTUAL_MACHINES), "")
     ports = {function.parent for function in host.functions if function.kind == "nic"}

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import jsonpatch
 import pytest
+from inventories import no_headroom
 from proof_requests import params
 from roce_path import at
 from sonic_configs import default_config
@@ -25,7 +26,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
-from inventories import no_headroom
 
 
 def _headroom(qos, **changes):

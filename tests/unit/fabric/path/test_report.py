@@ -9,6 +9,7 @@ from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
+from inventories import inventory, no_headroom
 from roce_path import nic
 from switches import OWN_ASICS, PORTS
 
@@ -18,7 +19,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.polic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
-from inventories import inventory, no_headroom
 
 PATHS = [{"source": {"host": "gpu1", "nic": "mlx5_0"}, "destination": {"host": "gpu2", "nic": "mlx5_0"}}]
 

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset im
         ([1, 2, 4, 5, 7], "1-2,4-5,7"),
     ],
 )
-def test_ranges(numbers, text):
+def test_sets_are_formatted_as_ranges_and_parsed_back(numbers, text):
     assert format_set(numbers) == text
     assert parse_set(text) == sorted(set(numbers))
 
@@ -30,12 +30,12 @@ def test_any_set_is_read_back(numbers):
     assert parse_set(format_set(numbers)) == sorted(numbers)
 
 
-def test_libvirts_exclusions_are_removed_wherever_they_stand():
+def test_exclusions_are_removed_at_any_position():
     assert parse_set("^2, 0-3,8 ,^8,") == [0, 1, 3]
     assert parse_set("0-7,^2-5") == [0, 1, 6, 7]
 
 
 @pytest.mark.parametrize("text", ["a", "1-b", "1-2-3", "^"])
-def test_what_is_no_set_is_refused(text):
+def test_text_that_is_not_a_set_is_refused(text):
     with pytest.raises(ValueError, match="invalid literal"):
         parse_set(text)

@@ -54,12 +54,12 @@ OTHERS = (
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_version(version: str) -> None:
+def test_names_of_q35_versions_are_accepted(version: str) -> None:
     assert machine_type.is_version(version)
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_another_machine(other: str) -> None:
+def test_other_machine_names_are_not_q35_versions(other: str) -> None:
     assert not machine_type.is_version(other)
 
 
@@ -75,7 +75,7 @@ def defined(machine: str, running: bool = False, **changes: Any) -> ObservedDoma
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_second_run_does_nothing(version: str) -> None:
+def test_a_second_run_takes_no_action_with_the_same_or_a_newer_qemu(version: str) -> None:
     """The host has the QEMU of that version, or a newer one."""
     for host in (on_host(version), on_host(version, "pc-q35-99.0")):
         have = defined(version, running=True)
@@ -86,21 +86,21 @@ def test_a_second_run_does_nothing(version: str) -> None:
         assert (decision.actions, decision.differences, decision.live_differences) == ([], [], [])
 
 
-def test_the_alias_is_what_it_stands_for_when_the_domain_is_made() -> None:
+def test_a_new_domain_gets_the_version_that_the_alias_q35_resolves_to() -> None:
     assert plan(hypervisor=on_host("pc-q35-noble", "pc-q35-8.2")).machine == "pc-q35-8.2"
     assert 'machine="pc-q35-8.2"' in render(plan(hypervisor=on_host("pc-q35-8.2")))
     # Without a connection to libvirt the alias stays, and libvirt resolves it.
     assert 'machine="q35"' in render(plan())
 
 
-def test_another_change_leaves_the_version() -> None:
+def test_a_change_of_another_setting_keeps_the_version() -> None:
     have = defined("pc-q35-8.2", running=True)
     made = plan(hypervisor=on_host("pc-q35-8.2", "pc-q35-10.0", domain=have), vcpus=2)
     assert 'machine="pc-q35-8.2"' in render(made)
     assert not [item for item in differences(render(made), have.inactive_xml) if "machine" in item.path]
 
 
-def test_a_newer_version_is_told_and_not_taken() -> None:
+def test_a_note_reports_a_newer_version_and_the_domain_keeps_its_version() -> None:
     told = (
         "the virtual machine keeps machine type pc-q35-8.2; a new one would get pc-q35-10.0 on this host; machine: "
         "pc-q35-10.0 changes it, and the guest's hardware with it, at the next start"
@@ -118,7 +118,7 @@ def test_a_newer_version_is_told_and_not_taken() -> None:
         assert [note for note in made.notes if "machine" in note] == []
 
 
-def test_a_pinned_version_is_taken_at_the_next_start() -> None:
+def test_a_pinned_version_is_defined_and_needs_a_restart() -> None:
     have = defined("pc-q35-8.2", running=True)
     made = plan(hypervisor=on_host("pc-q35-8.2", "pc-q35-10.0", domain=have), machine="pc-q35-10.0")
     decision = decide(made.name, "running", have, render(made), made.spec.uuid, True, allow_restart=False)
@@ -145,7 +145,7 @@ def test_a_version_that_qemu_lacks_is_refused(pinned: str, domain: str | None, w
     ]
 
 
-def test_a_version_that_has_fewer_vcpus() -> None:
+def test_the_vcpu_limit_is_that_of_the_machine_version() -> None:
     old_and_new = Accelerator(4096, ["efi"], "pc-q35-10.0", {"pc-q35-7.2": 2, "pc-q35-8.2": 0, "pc-q35-10.0": 4096})
     host = hypervisor(accelerators={"kvm": old_and_new})
     assert plan(hypervisor=host).to_dict()["vcpus"] == 4
@@ -155,12 +155,12 @@ def test_a_version_that_has_fewer_vcpus() -> None:
 
 
 @pytest.mark.parametrize("machine", ["pc", "pc-i440fx-7.2", "pc-q35-8.2\n", "PC-Q35-8.2", ""])
-def test_a_setting_that_is_no_version(machine: str) -> None:
+def test_a_machine_setting_that_is_not_a_q35_version_is_refused(machine: str) -> None:
     with pytest.raises(DomainError, match="virtual machine gpu-vm: machine "):
         parse_specs([request(machine=machine)])
 
 
-def test_what_nobody_asked_for_is_a_warning() -> None:
+def test_an_unknown_element_of_the_definition_is_a_warning() -> None:
     have = defined("pc-q35-8.2", running=True)
     have.inactive_xml = have.inactive_xml.replace("</devices>", "</devices><later>x</later>")
     made = plan(hypervisor=on_host("pc-q35-8.2", domain=have))

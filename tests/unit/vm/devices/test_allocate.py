@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 
-def test_what_stays_free_is_whole() -> None:
+def test_gpus_are_packed_so_that_complete_nodes_remain_free() -> None:
     # Three single GPUs: two are on one switch and one is on the next, so that a whole node remains free.
     got = together(big(), *(small(name, 1) for name in "abc"))
     assert sorted(chain.from_iterable(got.values())) == ["0000:13:00.0", "0000:14:00.0", "0000:23:00.0"]
@@ -34,7 +34,7 @@ def test_what_stays_free_is_whole() -> None:
     ]
 
 
-def test_all_gpus_of_a_host_in_any_sizes() -> None:
+def test_all_gpus_of_a_host_are_allocated_for_any_mix_of_sizes() -> None:
     for sizes in ((4, 2, 1, 1), (2, 2, 2, 2), (4, 4), (3, 1, 4), (2, 1, 2, 3), (5, 3), (1,) * 8):
         requests = [small(f"vm-{at}", size, vcpus=2 if size > 4 else 1) for at, size in enumerate(sizes)]
         got = plan_domains(big(), parse_specs(requests))
@@ -62,7 +62,7 @@ def test_all_gpus_of_a_host_in_any_sizes() -> None:
         ("aws-g4dn-metal", (1, 1, 2, 4)),
     ],
 )
-def test_recorded_machines(name: str, sizes: tuple[int, ...]) -> None:
+def test_recorded_hosts_allocate_gpus_on_the_fewest_nodes(name: str, sizes: tuple[int, ...]) -> None:
     host = recording(name)
     requests = [small(f"vm-{at}", size, pin_cpus=False) for at, size in enumerate(sizes)]
     got = plan_domains(host, parse_specs(requests))
@@ -76,7 +76,7 @@ def test_recorded_machines(name: str, sizes: tuple[int, ...]) -> None:
         assert len(nodes) == fewest
 
 
-def test_all_together_are_too_many() -> None:
+def test_requests_that_fit_one_by_one_but_not_together_are_refused() -> None:
     with pytest.raises(DomainError) as caught:
         plan_domains(big(), parse_specs([small("a", 6, vcpus=8), small("b", 3)]))
     assert "virtual machines a (6 GPUs), b (3 GPUs): each fits on this host" in str(caught.value)
@@ -90,7 +90,7 @@ def test_all_together_are_too_many() -> None:
     assert f"virtual machines {names}: this host has enough for each, but not" in str(caught.value)
 
 
-def test_a_nic_that_only_one_is_near_to_is_left_to_it() -> None:
+def test_nics_are_chosen_for_all_machines_together() -> None:
     host = big()
     # Two NICs are on a's switch, and b can only use the second of them.
     extra = endpoint("0000:16:00.0", "0000:12:02.0", "pci0000:10", "nic", numa_node=0)
@@ -111,7 +111,7 @@ def test_a_nic_that_only_one_is_near_to_is_left_to_it() -> None:
     assert got["c"] == ["0000:83:00.0", "0000:85:00.0"]
 
 
-def test_the_only_near_nic_goes_to_who_has_no_other() -> None:
+def test_a_near_nic_is_assigned_to_the_machine_that_has_no_other() -> None:
     host = big()
     # One more NIC is in front of both switches of node 0 (PHB to each), as near to a as the only NIC on b's switch.
     port = "0000:10:05.0"
@@ -125,14 +125,14 @@ def test_the_only_near_nic_goes_to_who_has_no_other() -> None:
     assert together(host, a, b) == {"a": ["0000:13:00.0", "0000:19:00.0"], "b": ["0000:23:00.0", "0000:25:00.0"]}
 
 
-def test_who_wants_a_nic_gets_the_gpu_beside_it() -> None:
+def test_a_request_with_a_nic_gets_the_gpu_beside_the_nic() -> None:
     host = recording("llnl-corona")
     with_nic = small("z", 1, pin_cpus=False, nics={"per_gpu": 1, "functions": "pf"})
     got = together(host, with_nic, small("a", 1, pin_cpus=False), small("b", 4, pin_cpus=False))
     assert got["z"] == ["0000:c3:00.0", "0000:c4:00.0"]
 
 
-def test_nics_that_a_domain_has_it_keeps() -> None:
+def test_a_domain_keeps_its_nics() -> None:
     host = big()
     named = small("a", 0) | {"gpus": {"addresses": ["0000:13:00.0"]}, "nics": {"addresses": ["0000:85:00.0"]}}
     first = plan_domains(host, parse_specs([named]))[0]
@@ -149,7 +149,7 @@ def pages(host: Host, *free_gib: int) -> Host:
     return host
 
 
-def test_a_switch_without_its_ports_is_a_place() -> None:
+def test_the_nearest_nic_is_found_below_switches_without_ports() -> None:
     """NCCL's files have such switches. The NIC on the GPU's own switch is nearer than the one on the switch above."""
     name = "pci0000:10"
     top = bridge("0000:11:00.0", None, name, "switch_upstream")
@@ -166,7 +166,7 @@ def test_a_switch_without_its_ports_is_a_place() -> None:
     assert got == {"a": ["0000:21:00.0", "0000:22:00.0"], "b": ["0000:31:00.0", "0000:32:00.0"]}
 
 
-def test_two_that_do_not_fit_a_node_together_are_on_two() -> None:
+def test_two_machines_are_on_two_nodes_if_one_node_lacks_memory_for_both() -> None:
     a, b = (small(name, 1) | {"memory_mib": 20 * 1024} for name in "ab")
     nodes = {
         item.name: item.chosen.gpus[0].numa_node for item in plan_domains(pages(big(), 32, 32), parse_specs([a, b]))
@@ -187,7 +187,7 @@ def test_two_that_do_not_fit_a_node_together_are_on_two() -> None:
     assert [item.chosen.gpus[0].numa_node for item in both] == [0, 1]
 
 
-def test_two_that_take_what_cpus_are_left_are_on_two_nodes() -> None:
+def test_two_machines_without_a_vcpu_number_are_on_two_nodes() -> None:
     requests = [small(name, 1) | {"vcpus": None} for name in "ab"]
     got = plan_domains(big(), parse_specs(requests))
     assert [item.chosen.gpus[0].numa_node for item in got] == [0, 1]

@@ -15,21 +15,21 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 
-def test_counts_take_the_nearest() -> None:
+def test_counts_select_the_nearest_devices() -> None:
     chosen = addresses(plan())
     assert chosen == [
         f"0000:{address}" for address in ("13:00.0", "14:00.0", "15:10.0", "83:00.0", "84:00.0", "85:10.0")
     ]
 
 
-def test_the_nic_beside_the_gpu_comes_before_any_other() -> None:
+def test_the_nic_beside_the_gpu_is_preferred() -> None:
     host = big()
     requested = small("a", 0, nics={"per_gpu": 1, "functions": "pf"})
     requested["gpus"] = {"addresses": ["0000:23:00.0"]}
     assert addresses(plan_domains(host, parse_specs([requested]))[0]) == ["0000:23:00.0", "0000:25:00.0"]
 
 
-def test_gpus_of_one_switch_go_together_and_the_fuller_place_fills_first() -> None:
+def test_gpus_are_packed_by_switch_in_any_order_of_the_requests() -> None:
     requests = [small("a", 1), small("b", 2), small("c", 1), small("d", 4)]
     wanted = {
         "a": ["0000:93:00.0"],
@@ -43,13 +43,13 @@ def test_gpus_of_one_switch_go_together_and_the_fuller_place_fills_first() -> No
         assert {plan.name: addresses(plan) for plan in plans} == wanted
 
 
-def test_more_than_a_node_has_takes_whole_places() -> None:
+def test_a_request_larger_than_a_node_fills_a_node_and_then_a_switch() -> None:
     got = addresses(plan_domains(big(), parse_specs([small("a", 6, vcpus=8)]))[0])
     assert got[:4] == ["0000:13:00.0", "0000:14:00.0", "0000:23:00.0", "0000:24:00.0"]
     assert got[4:] == ["0000:83:00.0", "0000:84:00.0"]
 
 
-def test_what_a_domain_has_it_keeps() -> None:
+def test_an_existing_domain_keeps_its_devices_and_cpus() -> None:
     host = big()
     named = small("b", 0) | {"gpus": {"addresses": ["0000:23:00.0", "0000:24:00.0"]}}
     first, second = plan_domains(host, parse_specs([small("a", 1), named]))
@@ -74,7 +74,7 @@ def test_what_a_domain_has_it_keeps() -> None:
     ]
 
 
-def test_one_that_grows_does_not_move_the_others() -> None:
+def test_a_domain_that_gets_more_gpus_does_not_move_the_others() -> None:
     host = big()
     first, second = plan_domains(host, parse_specs([small("a", 1), small("b", 2)]))
     there = hypervisor(domains={"a": observed(first), "b": observed(second)})
@@ -88,7 +88,7 @@ def test_one_that_grows_does_not_move_the_others() -> None:
     assert addresses(plan_domains(host, parse_specs([named, taking]), there)[1]) == [addresses(second)[0]]
 
 
-def test_another_domains_devices_and_cpus_are_left_to_it() -> None:
+def test_devices_and_cpus_of_another_domain_are_not_assigned() -> None:
     other = plan(name="other", gpus={"addresses": ["0000:13:00.0"]}, nics={}, memory_mib=1024, vcpus=1)
     there = hypervisor(domains={"other": observed(other)})
     with pytest.raises(DomainError) as caught:
@@ -102,29 +102,29 @@ def test_another_domains_devices_and_cpus_are_left_to_it() -> None:
     assert beside.processors.cells[0].cpus == [2]
 
 
-def test_unknown_address() -> None:
+def test_an_unknown_address_is_refused() -> None:
     with pytest.raises(DomainError, match=r"no PCI function 0000:77:00.0 on this host"):
         plan(gpus={"addresses": ["77:00.0"]})
 
 
-def test_more_gpus_than_there_are() -> None:
+def test_more_gpus_than_the_host_has_are_refused() -> None:
     with pytest.raises(DomainError, match="requests 3 GPUs, but only 2 of this host's 2 are free; request fewer"):
         plan(gpus={"count": 3})
 
 
-def test_a_device_that_the_host_uses() -> None:
+def test_a_device_that_the_host_uses_is_refused() -> None:
     with pytest.raises(
         DomainError, match=r"0000:00:02.0 cannot be assigned: the host itself uses it .holds the mounted"
     ):
         plan(nvme={"addresses": ["00:02.0"]})
 
 
-def test_a_bridge_is_no_device() -> None:
+def test_a_bridge_is_refused_as_a_device() -> None:
     with pytest.raises(DomainError, match=r"0000:12:00.0 cannot be assigned: it is a bridge"):
         plan(nvme={"addresses": ["12:00.0"]})
 
 
-def test_a_group_with_a_foreign_member() -> None:
+def test_a_device_is_refused_if_the_host_uses_another_of_its_group() -> None:
     host = lab()
     known = host.by_address()
     known["0000:15:10.0"].iommu_group = known["0000:14:00.0"].iommu_group
@@ -141,7 +141,7 @@ def test_a_group_with_a_foreign_member() -> None:
     assert "0000:15:10.0" in addresses(plan(host, nics={"addresses": ["0000:15:10.0"]}))
 
 
-def test_two_tenants_never_share_a_group() -> None:
+def test_two_virtual_machines_never_share_a_group() -> None:
     host = lab()
     known = host.by_address()
     known["0000:15:10.2"].iommu_group = known["0000:15:10.0"].iommu_group
@@ -155,18 +155,18 @@ def test_two_tenants_never_share_a_group() -> None:
         plan_domains(host, parse_specs(requests))
 
 
-def test_a_physical_function_whose_vfs_are_given_away() -> None:
+def test_a_physical_function_is_refused_if_one_of_its_vfs_is_assigned() -> None:
     with pytest.raises(DomainError, match=r"its virtual function 0000:15:10.0 belongs to virtual machine gpu-vm"):
         plan(nics={"addresses": ["0000:15:00.0", "0000:15:10.0"]})
 
 
-def test_nics_near_no_gpu() -> None:
+def test_nics_per_gpu_without_a_gpu_are_refused() -> None:
     with pytest.raises(
         DomainError, match=r"nics.per_gpu selects NICs near the virtual machine's GPUs, but it has none"
     ):
         plan(gpus={}, nics={"per_gpu": 1})
 
 
-def test_too_few_virtual_functions() -> None:
+def test_more_virtual_functions_than_are_free_are_refused() -> None:
     with pytest.raises(DomainError, match="requests 6 virtual functions, but only 4 of this host's 4 are free"):
         plan(nics={"per_gpu": 3})

@@ -30,7 +30,7 @@ def one_group(host: Host, *members: str, acs: Acs | None = None) -> Host:
     return host
 
 
-def test_a_group_goes_as_a_whole() -> None:
+def test_all_gpus_of_a_group_are_assigned_together() -> None:
     host = one_group(big(), "0000:13:00.0", "0000:14:00.0")
     assert together(host, small("a", 2))["a"] == ["0000:13:00.0", "0000:14:00.0"]
     got = together(host, small("a", 1), small("b", 1), small("c", 2))
@@ -71,7 +71,7 @@ def test_two_virtual_machines_behind_ports_without_acs_are_refused() -> None:
         plan_domains(host, parse_specs(named))
 
 
-def test_no_nic_of_a_group_in_which_another_has_a_device() -> None:
+def test_a_nic_is_not_chosen_from_a_group_of_another_machine() -> None:
     host = one_group(big(), "0000:13:00.0", "0000:15:00.0")
     nics = {"per_gpu": 1, "functions": "pf"}
     a = small("a", 0) | {"gpus": {"addresses": ["0000:13:00.0"]}}
@@ -86,7 +86,7 @@ def test_no_nic_of_a_group_in_which_another_has_a_device() -> None:
     assert {got["b"][1], got["c"][1]} in ({"0000:15:00.0", "0000:95:00.0"}, {"0000:25:00.0", "0000:95:00.0"})
 
 
-def test_a_gpu_is_not_chosen_where_that_would_take_the_last_nics() -> None:
+def test_a_gpu_is_not_chosen_if_its_group_contains_the_last_free_nic() -> None:
     host = big()
     for gone in ("0000:85:00.0", "0000:95:00.0", "0000:25:00.0"):
         host.by_address()[gone].used_by_host = ["carries a route"]
@@ -98,7 +98,7 @@ def test_a_gpu_is_not_chosen_where_that_would_take_the_last_nics() -> None:
     assert got["a"] != ["0000:13:00.0"]
 
 
-def test_who_has_a_device_of_a_group_may_have_the_others() -> None:
+def test_a_machine_may_have_several_devices_of_one_group() -> None:
     nics = {"per_gpu": 1, "functions": "pf"}
     host = one_group(big(), "0000:13:00.0", "0000:15:00.0")
     gpu = small("a", 0, nics=nics) | {"gpus": {"addresses": ["0000:13:00.0"]}}
@@ -108,7 +108,7 @@ def test_who_has_a_device_of_a_group_may_have_the_others() -> None:
 
 
 @pytest.mark.parametrize("gpu", ["0000:13:00.0", "0000:14:00.0"])
-def test_the_gpu_whose_group_has_the_only_nic_goes_to_who_wants_that(gpu: str) -> None:
+def test_the_gpu_in_the_group_of_the_only_nic_is_assigned_with_that_nic(gpu: str) -> None:
     host = one_group(big(), gpu, "0000:15:00.0")
     for gone in ("0000:25:00.0", "0000:85:00.0", "0000:95:00.0"):
         host.by_address()[gone].used_by_host = ["carries a route"]
@@ -116,7 +116,7 @@ def test_the_gpu_whose_group_has_the_only_nic_goes_to_who_wants_that(gpu: str) -
     assert got["a"] == [gpu, "0000:15:00.0"]
 
 
-def test_what_one_gives_up_another_may_have_at_once() -> None:
+def test_a_device_that_one_machine_releases_is_available_in_the_same_call() -> None:
     host = big()
     first = plan_domains(host, parse_specs([small("a", 2)]))[0]
     there = hypervisor(domains={"a": observed(first)})

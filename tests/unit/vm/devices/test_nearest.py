@@ -30,14 +30,14 @@ def device(path, node=0, address="0000:13:00.0", **more):
     return Device(address, path, node, **more)
 
 
-def test_one_of_a_farther_class_is_worse_than_64_nearer_ones():
+def test_one_device_of_a_farther_class_costs_more_than_64_nearer_ones():
     """The other devices of the farther choice have the least possible cost."""
     costs = [cost(WANT, device(PATHS[reach])) for reach in (PIX, PXB, PHB, NODE, SYS)]
     for near, far in zip(costs, costs[1:]):
         assert 64 * near < far + 63 * costs[0]
 
 
-def test_of_equal_classes_the_nearer_node_and_then_the_common_bridges_count():
+def test_equal_classes_are_ordered_by_node_distance_and_common_bridges():
     far = [cost(WANT, device(PATHS[SYS], node)) for node in (0, 1, 2)]
     assert far == sorted(far)
     assert far[1] - far[0] == 11
@@ -49,17 +49,17 @@ def test_of_equal_classes_the_nearer_node_and_then_the_common_bridges_count():
     assert cost(deep, device((*HERE[:3], "12:01.0", "14:00.0"))) - near == 1 << 8
 
 
-def test_devices_without_an_iommu_group_do_not_belong_together():
+def test_devices_without_an_iommu_group_do_not_form_a_group():
     """A device that a virtual machine keeps has no group, and neither has the one that another gets."""
     kept, free = device(PATHS[PIX], holder="a"), device(PATHS[PXB], address="0000:14:00.0")
     assert assign([WANT, Want("b", HERE, DISTANCES)], [kept, free]) == [kept.address, free.address]
 
 
-def test_a_want_anywhere_costs_nothing():
+def test_a_want_without_a_place_costs_nothing():
     assert cost(Want("a", None), device(PATHS[SYS])) == 0
 
 
-def test_the_nearest_of_several():
+def test_the_reach_of_several_paths_is_that_of_the_nearest():
     assert nearest.reach(HERE, [PATHS[SYS], PATHS[PXB], PATHS[NODE]]) == PXB
     assert nearest.reach(HERE, []) == SYS
 
@@ -68,7 +68,7 @@ def devices_of(*paths, **more):
     return [device(path, address=f"0000:{at:02x}:00.0", **more) for at, path in enumerate(paths)]
 
 
-def test_a_device_that_is_held_stays_and_one_of_another_is_not_taken():
+def test_a_held_device_is_kept_and_a_device_of_another_is_not_assigned():
     near, far = devices_of(PATHS[PIX], PATHS[SYS])
     assert assign([WANT], [far, near]) == [near.address]
     held = device(far.path, 1, far.address, holder="a")
@@ -92,7 +92,7 @@ def test_no_two_machines_share_a_group():
     assert assign([WANT, other], [held, two, three]) == [three.address, one.address]
 
 
-def test_the_search_among_groups_ends(monkeypatch):
+def test_the_search_for_groups_ends_after_the_maximum_number_of_tries(monkeypatch):
     other = Want("b", HERE, DISTANCES)
     devices = [device(HERE, address=f"0000:{at}3:00.0", group=group) for at, group in ((1, 5), (2, 5), (3, 6))]
     monkeypatch.setattr(nearest, "TRIES", 1)
@@ -105,7 +105,7 @@ def test_the_search_among_groups_ends(monkeypatch):
     st.lists(st.sampled_from(list(PATHS.values())), max_size=4),
     st.lists(st.sampled_from(list(PATHS.values())), max_size=5),
 )
-def test_the_sum_is_the_least(wants, paths):
+def test_the_assignment_has_the_least_total_cost(wants, paths):
     asked = [Want(f"vm-{at}", path, DISTANCES) for at, path in enumerate(wants)]
     devices = devices_of(*paths)
     known = {item.address: item for item in devices}
@@ -117,7 +117,7 @@ def test_the_sum_is_the_least(wants, paths):
         assert sum(cost(want, known[address]) for want, address in zip(asked, found)) == min(sums)
 
 
-def test_a_table_without_columns_for_its_rows_has_no_solution():
+def test_a_table_without_a_column_for_each_row_has_no_solution():
     assert nearest._least([[1], [2]]) is None
     assert nearest._least([[nearest.NEVER, 1], [nearest.NEVER, 1]]) is None
     assert nearest._least([[1, 5], [1, 9]]) == [1, 0]
@@ -125,5 +125,5 @@ def test_a_table_without_columns_for_its_rows_has_no_solution():
 
 
 @pytest.mark.parametrize("reach", PATHS)
-def test_each_path_is_of_its_class(reach):
+def test_the_class_of_each_path_is_found(reach):
     assert nearest.reach(HERE, [PATHS[reach]]) == reach

@@ -36,7 +36,7 @@ def fabric_notes(plan: DomainPlan) -> str:
 
 
 @pytest.mark.parametrize("board", nvswitch_boards.BOARDS, ids=lambda board: board.name)
-def test_tables(board: nvswitch_boards.Board) -> None:
+def test_partitions_of_each_board_cover_its_gpus_and_are_nested(board: nvswitch_boards.Board) -> None:
     assert Counter(len(members) for members in board.partitions.values()) == SIZES[board.name]
     assert sorted(board.partitions) == list(range(len(board.partitions)))
     everything = set(board.partitions[0])
@@ -55,7 +55,7 @@ def test_tables(board: nvswitch_boards.Board) -> None:
         )
 
 
-def test_the_partitions_of_the_users_guide() -> None:
+def test_the_tables_have_the_partitions_of_the_users_guide() -> None:
     hopper = next(board for board in nvswitch_boards.BOARDS if board.nvswitch_device == 0x22A3)
     assert [hopper.partitions[number] for number in (1, 2, 3, 4, 5, 6, 7, 14)] == [
         (1, 2, 3, 4), (5, 6, 7, 8), (1, 3), (2, 4), (5, 7), (6, 8), (1,), (8,),
@@ -70,7 +70,7 @@ def test_the_partitions_of_the_users_guide() -> None:
     ]  # fmt: skip
 
 
-def test_recognised() -> None:
+def test_boards_are_recognised_by_their_gpus_and_nvswitches() -> None:
     found = nvswitch_boards.recognise(hgx())
     assert found is not None
     assert (found.board.name, found.sizes, len(found.nvswitches)) == ("HGX H100 or H200", [1, 2, 4, 8], 4)
@@ -85,22 +85,22 @@ def test_recognised() -> None:
 
 
 @pytest.mark.parametrize("name", ["llnl-lassen", "aws-g4dn-metal", "llnl-corona", "emulated-gpu-server"])
-def test_no_board(name: str) -> None:
+def test_no_board_is_recognised_on_hosts_without_one(name: str) -> None:
     assert nvswitch_boards.recognise(recording(name)) is None
 
 
-def test_no_board_without_nvswitches() -> None:
+def test_gpus_without_nvswitches_are_not_a_board() -> None:
     assert nvswitch_boards.recognise(hgx(switches=0)) is None
 
 
-def test_a_board_that_is_not_in_the_table() -> None:
+def test_a_note_reports_nvswitches_of_an_unknown_board() -> None:
     host = hgx(gpu=0x9999)
     assert nvswitch_boards.recognise(host) is None
     assert "NVSwitches of an unknown board" in "".join(plans(host, vm("a", 2))["a"].notes)
     assert not any("unknown board" in note for note in plans(host, vm("a", 1))["a"].notes)
 
 
-def test_all_gpus_take_the_nvswitches() -> None:
+def test_a_machine_with_all_gpus_gets_the_nvswitches() -> None:
     host = hgx()
     plan = plans(host, vm("a", 8))["a"]
     assert [item.address for item in plan.chosen.nvswitches] == [f"0000:0{bus}:00.0" for bus in range(4, 8)]
@@ -121,7 +121,7 @@ def test_a_service_vm_keeps_the_nvswitches() -> None:
     assert "must activate partition 0 (GPU physical id 1, 2, 3, 4, 5, 6, 7, 8)" in fabric_notes(plan)
 
 
-def test_nvswitches_that_cannot_be_had() -> None:
+def test_all_gpus_are_refused_if_an_nvswitch_cannot_be_assigned() -> None:
     host = hgx()
     switch = next(item for item in host.functions if item.kind == "nvswitch")
     other = next(item for item in host.functions if item.kind == "bridge")
@@ -130,7 +130,7 @@ def test_nvswitches_that_cannot_be_had() -> None:
         plans(host, vm("a", 8))
 
 
-def test_some_gpus_are_a_partition() -> None:
+def test_some_gpus_of_a_board_are_assigned_as_a_partition() -> None:
     host = hgx()
     got = plans(host, vm("a", 1), vm("b", 2), vm("c", 4), vm("d", 1))
     address = gpus(host)
@@ -144,7 +144,7 @@ def test_some_gpus_are_a_partition() -> None:
     assert all(plan.chosen.nvswitches == [] for plan in got.values())
 
 
-def test_a_small_one_leaves_the_larger_partition_whole() -> None:
+def test_a_small_request_leaves_a_larger_partition_free() -> None:
     host = hgx()
     for names in ("abc", "cab"):
         got = plans(host, *(vm(name, 1) for name in names), vm("big", 4))
@@ -158,7 +158,7 @@ def test_a_small_one_leaves_the_larger_partition_whole() -> None:
     assert fabric.partition(pair) is not None
 
 
-def test_given_ids_come_before_the_order_on_the_bus() -> None:
+def test_given_ids_override_the_order_of_addresses() -> None:
     host = hgx()
     # This is a server whose first GPUs on the bus are modules 5 to 8.
     ids = dict(zip(gpus(host), (6, 8, 5, 7, 2, 4, 1, 3)))
@@ -177,19 +177,19 @@ def test_given_ids_come_before_the_order_on_the_bus() -> None:
         (lambda ids: ids.update({"0000:13:00.0": 2}), "an id is listed twice"),
     ],
 )
-def test_ids_that_do_not_fit(change: Any, message: str) -> None:
+def test_ids_that_do_not_match_the_board_are_refused(change: Any, message: str) -> None:
     ids = {address: number for number, address in enumerate(gpus(hgx()), 1)}
     change(ids)
     with pytest.raises(DomainError, match=message):
         nvswitch_boards.recognise(hgx(), ids)
 
 
-def test_ids_without_a_board() -> None:
+def test_ids_without_a_board_are_refused() -> None:
     with pytest.raises(DomainError, match="no known NVSwitch board; leave it out"):
         nvswitch_boards.recognise(recording("llnl-lassen"), {"0004:04:00.0": 1})
 
 
-def test_ids_as_ansible_gives_them() -> None:
+def test_module_ids_are_parsed_from_strings_and_invalid_ones_are_refused() -> None:
     assert parse_module_ids({"1B:00.0": "3"}) == {"0000:1b:00.0": 3}
     assert parse_module_ids(None) == {}
     for wrong in ({"gpu0": 1}, {"0000:1b:00.0": "three"}):
@@ -197,7 +197,7 @@ def test_ids_as_ansible_gives_them() -> None:
             parse_module_ids(wrong)
 
 
-def test_sizes_that_no_partition_has() -> None:
+def test_a_number_of_gpus_that_no_partition_has_is_refused() -> None:
     with pytest.raises(DomainError) as caught:
         plans(hgx(), vm("a", 3))
     assert (
@@ -211,7 +211,7 @@ def test_sizes_that_no_partition_has() -> None:
     assert chosen(named["b"]) == gpus(host)[4:]
 
 
-def test_partitions_that_are_taken() -> None:
+def test_a_request_without_a_free_partition_is_refused() -> None:
     host = hgx()
     spread = vm("a", 0, gpus={"addresses": [gpus(host)[0], gpus(host)[7]]})
     with pytest.raises(DomainError) as caught:
@@ -222,7 +222,7 @@ def test_partitions_that_are_taken() -> None:
     )
 
 
-def test_one_that_grows_grows_into_a_partition() -> None:
+def test_a_domain_that_gets_more_gpus_gets_a_partition_with_its_own_gpu() -> None:
     host = hgx()
     before = plans(host, vm("a", 0, gpus={"addresses": [gpus(host)[1]]}))["a"]
     there = hypervisor(domains={"a": observed(before)})
@@ -234,7 +234,7 @@ def test_one_that_grows_grows_into_a_partition() -> None:
         plans(host, vm("a", 2), hypervisor=there)
 
 
-def test_two_that_exist_and_are_no_partition_are_left_as_they_are() -> None:
+def test_existing_gpus_that_are_not_a_partition_are_kept() -> None:
     host = hgx()
     before = plans(host, vm("a", 0, gpus={"addresses": gpus(host)[:2]}))["a"]
     plan = plans(host, vm("a", 2), vm("b", 4), hypervisor=hypervisor(domains={"a": observed(before)}))
@@ -242,7 +242,7 @@ def test_two_that_exist_and_are_no_partition_are_left_as_they_are() -> None:
     assert "are not a Fabric Manager partition" in fabric_notes(plan["a"])
 
 
-def test_a_gpu_is_missing() -> None:
+def test_a_board_with_a_missing_gpu_needs_module_ids() -> None:
     host = hgx()
     lost = gpus(host)[2]
     host.functions = [item for item in host.functions if item.address != lost]
@@ -257,7 +257,7 @@ def test_a_gpu_is_missing() -> None:
     assert sorted(ids[address] for address in chosen(got["a"])) == [2, 4]
 
 
-def test_the_dgx2_filled_in_every_size() -> None:
+def test_all_gpus_of_a_dgx2_are_allocated_for_any_mix_of_sizes() -> None:
     host = recording("nvidia-dgx2")
     fabric = nvswitch_boards.recognise(host)
     assert fabric is not None

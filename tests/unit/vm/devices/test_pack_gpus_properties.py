@@ -113,7 +113,7 @@ def devices(plan: DomainPlan) -> set[str]:
 
 @settings(max_examples=300, deadline=None)
 @given(small_hosts(), requests())
-def test_whatever_can_be_is_found_and_no_group_is_shared(host: Host, asked: list[dict[str, Any]]) -> None:
+def test_a_plan_is_found_if_one_exists_and_no_group_is_shared(host: Host, asked: list[dict[str, Any]]) -> None:
     possible = next(assignments(host, asked), None)
     try:
         plans = plan_domains(host, parse_specs(asked))
@@ -133,7 +133,7 @@ def test_whatever_can_be_is_found_and_no_group_is_shared(host: Host, asked: list
 
 @settings(max_examples=100, deadline=None)
 @given(small_hosts(groups=False), requests())
-def test_nothing_is_spread_less(host: Host, asked: list[dict[str, Any]]) -> None:
+def test_no_other_allocation_has_a_smaller_spread(host: Host, asked: list[dict[str, Any]]) -> None:
     asked = [{**request, "nics": {"per_gpu": 0}} for request in asked]
     try:
         plans = plan_domains(host, parse_specs(asked))
@@ -145,7 +145,9 @@ def test_nothing_is_spread_less(host: Host, asked: list[dict[str, Any]]) -> None
 
 @settings(max_examples=100, deadline=None)
 @given(small_hosts(), requests(), st.randoms(use_true_random=False))
-def test_the_order_of_things_changes_nothing(host: Host, asked: list[dict[str, Any]], random: Any) -> None:
+def test_the_order_of_host_items_and_requests_does_not_change_the_plan(
+    host: Host, asked: list[dict[str, Any]], random: Any
+) -> None:
     def outcome(host: Host, asked: list[dict[str, Any]]) -> Any:
         try:
             return {plan.name: render(plan) for plan in plan_domains(host, parse_specs(asked))}
@@ -180,7 +182,7 @@ def questions(draw: st.DrawFn) -> tuple[list[Unit], list[Request]]:
 
 @settings(max_examples=500, deadline=None)
 @given(questions())
-def test_what_was_asked_before_changes_nothing(question: tuple[list[Unit], list[Request]]) -> None:
+def test_earlier_calls_of_choose_do_not_change_its_result(question: tuple[list[Unit], list[Request]]) -> None:
     units, requests = question
     asked = Packing(units, [], {})
     for request in requests:
@@ -191,7 +193,9 @@ def test_what_was_asked_before_changes_nothing(question: tuple[list[Unit], list[
 
 @settings(max_examples=100, deadline=None)
 @given(small_hosts(), requests(), requests())
-def test_nobody_moves_what_exists(host: Host, first: list[dict[str, Any]], more: list[dict[str, Any]]) -> None:
+def test_new_requests_do_not_move_existing_machines(
+    host: Host, first: list[dict[str, Any]], more: list[dict[str, Any]]
+) -> None:
     try:
         there = plan_domains(host, parse_specs(first))
     except DomainError:
@@ -211,7 +215,9 @@ def test_nobody_moves_what_exists(host: Host, first: list[dict[str, Any]], more:
     st.permutations(range(1, 9)),
     st.sets(st.integers(0, 7), max_size=3),
 )
-def test_partitions_against_trying_everything(sizes: list[int], ids: list[int], taken: set[int]) -> None:
+def test_partitions_are_refused_only_if_an_exhaustive_search_finds_none(
+    sizes: list[int], ids: list[int], taken: set[int]
+) -> None:
     host = hgx()
     module_ids = dict(zip(gpus(host), ids))
     fabric = recognise(host, module_ids)
@@ -241,7 +247,7 @@ def test_partitions_against_trying_everything(sizes: list[int], ids: list[int], 
 
 @settings(deadline=None)
 @given(st.integers(1, 4), st.integers(0, 2), st.data())
-def test_the_assignment_problem(rows: int, more: int, data: st.DataObject) -> None:
+def test_the_hungarian_method_finds_the_least_cost(rows: int, more: int, data: st.DataObject) -> None:
     prices = st.sampled_from([0, 1, 2, 3, 5, 8, 1 << 40, NEVER])
     table = [[data.draw(prices) for _column in range(rows + more)] for _row in range(rows)]
     picks = _hungarian(table)
@@ -254,7 +260,7 @@ def test_the_assignment_problem(rows: int, more: int, data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("sizes", [(16,), (8, 8), (8, 4, 2, 2), (4, 4, 4, 4), (3, 5, 2, 6), (7, 9), (1,) * 16])
-def test_sixteen_gpus_without_any_symmetry_stay_bounded(sizes: tuple[int, ...]) -> None:
+def test_sixteen_gpus_without_symmetry_are_all_allocated(sizes: tuple[int, ...]) -> None:
     functions = []
     for number in range(16):
         root = f"pci0000:{number * 8:02x}"

@@ -39,14 +39,14 @@ def named(found: list[Drift], text: str) -> Drift:
     return found[0]
 
 
-def test_a_good_domain_has_none() -> None:
+def test_a_domain_that_matches_its_plan_and_host_has_no_drift() -> None:
     assert drift(host(), DEFINED, LIVE, wanted_of(WANTED)) == []
     assert drift(host(), DEFINED, None, wanted_of(WANTED)) == []
     assert drift(host(), DEFINED, LIVE) == []
     assert drift(host(), RECORD.sub("", DEFINED)) == []
 
 
-def test_the_wanted_domain_of_a_plan_is_the_one_of_its_xml() -> None:
+def test_wanted_of_a_plan_equals_wanted_of_its_xml() -> None:
     made = plan(**REQUEST)
     wanted, read = Wanted.of(made, render(made)), wanted_of(render(made))
     assert wanted.places == read.places
@@ -146,7 +146,9 @@ def two_cpus_change_node(on: Host) -> None:
         (two_cpus_change_node, "vCPUs are not on the node of their memory: vCPU 0 on node 1, memory on 0", "socket"),
     ],
 )
-def test_the_host_has_changed(change: Callable[[Host], None], text: str, consequence: str) -> None:
+def test_a_change_of_the_host_is_reported_with_its_consequence(
+    change: Callable[[Host], None], text: str, consequence: str
+) -> None:
     made = host()
     change(made)
     # The record of the link is removed: another test covers the capability of a link.
@@ -156,7 +158,7 @@ def test_the_host_has_changed(change: Callable[[Host], None], text: str, consequ
     assert consequence in item.consequence
 
 
-def test_two_of_a_model_that_moved_keep_their_order() -> None:
+def test_two_moved_devices_of_one_model_are_matched_in_address_order() -> None:
     made = host()
     renumbered("0000:13:00.0", "0000:16:00.0")(made)
     renumbered("0000:83:00.0", "0000:86:00.0")(made)
@@ -166,13 +168,13 @@ def test_two_of_a_model_that_moved_keep_their_order() -> None:
     ]
 
 
-def test_without_a_record_a_device_is_just_gone() -> None:
+def test_a_moved_device_is_reported_as_gone_if_there_is_no_record() -> None:
     made = host()
     renumbered("0000:13:00.0", "0000:16:00.0")(made)
     named(drift(made, RECORD.sub("", DEFINED)), "device 0000:13:00.0 is gone from the host")
 
 
-def test_a_domain_that_does_not_run_may_have_its_devices_unbound_and_needs_free_pages() -> None:
+def test_a_stopped_domain_needs_free_pages_but_no_bound_devices() -> None:
     made = host()
     changed("0000:13:00.0", driver=None)(made)
     assert drift(made, DEFINED, None, wanted_of(WANTED)) == []
@@ -184,7 +186,7 @@ def test_a_domain_that_does_not_run_may_have_its_devices_unbound_and_needs_free_
     named(drift(made, DEFINED), "NUMA node 1 has 255 free huge pages of 2 MiB, the virtual machine needs 256")
 
 
-def test_a_foreign_driver_in_the_group() -> None:
+def test_another_device_in_the_iommu_group_is_reported() -> None:
     made = host()
     group = made.function("0000:13:00.0").iommu_group
     changed("0000:15:00.0", iommu_group=group)(made)
@@ -197,7 +199,7 @@ def test_a_foreign_driver_in_the_group() -> None:
     assert drift(made, RECORD.sub("", DEFINED)) == []
 
 
-def test_a_link_that_can_do_less_than_when_it_was_planned() -> None:
+def test_a_link_that_supports_less_than_when_planned_is_reported() -> None:
     planned = DEFINED.replace('link="2.5 GT/s x1"', 'link="32 GT/s x16"', 1)
     item = named(drift(host(), planned), "the link of GPU 0000:13:00.0 supports 2.5 GT/s x1 now, 32 GT/s x16 when")
     assert item.where == ["host"]
@@ -208,7 +210,7 @@ def move(on: Host, address: str, parent: str, node: int) -> None:
     changed(address, parent=parent, root_complex=above.root_complex, numa_node=node)(on)
 
 
-def test_a_device_in_another_slot() -> None:
+def test_a_device_in_another_slot_is_reported_with_changed_distances() -> None:
     made = host()
     move(made, "0000:14:00.0", "0000:10:01.0", 0)
     found = drift(made, DEFINED, LIVE)
@@ -228,7 +230,7 @@ def test_a_device_in_another_slot() -> None:
     assert any(path.startswith("metadata/") for item in against for path in item.paths)
 
 
-def test_a_device_on_another_node_and_a_few_pairs_of_many() -> None:
+def test_a_device_on_another_node_is_reported_with_the_first_changed_pairs() -> None:
     made = host()
     move(made, "0000:14:00.0", "0000:80:01.0", 1)
     found = drift(made, DEFINED)
@@ -242,7 +244,7 @@ def test_a_device_on_another_node_and_a_few_pairs_of_many() -> None:
     ]
 
 
-def test_the_host_comes_first_and_the_same_is_said_once() -> None:
+def test_drift_of_the_host_comes_first_and_equal_items_are_merged() -> None:
     def item(what: str, where: str) -> Drift:
         return Drift(what, [where], "c", "r", [f"{where}/{what}"])
 
@@ -312,7 +314,7 @@ def edited(old: str, new: str) -> str:
         ),
     ],
 )
-def test_the_definition_is_not_the_plan(old: str, new: str, text: str, path: str) -> None:
+def test_a_definition_that_differs_from_the_plan_is_reported(old: str, new: str, text: str, path: str) -> None:
     by_hand = edited(old, new)
     found = [item for item in drift(host(), by_hand, None, wanted_of(WANTED)) if item.where != ["host"]]
     item = named([item for item in found if not re.match(r"(GPU|NIC|VF|\d+ more)", item.what)], text)
@@ -327,13 +329,13 @@ def test_the_definition_is_not_the_plan(old: str, new: str, text: str, path: str
         assert "restart" in both[0].remedy
 
 
-def test_a_device_that_the_plan_does_not_give() -> None:
+def test_a_device_that_is_not_in_the_plan_is_reported() -> None:
     smaller = render(plan(**{**REQUEST, "nics": {"per_gpu": 1, "addresses": ["0000:14:00.0"]}}))
     found = drift(host(), DEFINED, None, wanted_of(smaller))
     assert any("the domain has NIC 0000:84:00.0, which the plan does not give it" in item.what for item in found)
 
 
-def test_a_flat_guest() -> None:
+def test_a_flat_guest_is_drift_if_the_plan_has_switches() -> None:
     flat = render(plan(**REQUEST, mirror_topology=False))
     found = drift(host(), flat, None, wanted_of(WANTED))
     assert words(found) == [
@@ -352,13 +354,13 @@ def test_a_flat_guest() -> None:
     assert drift(host(), flat, None, wanted_of(flat)) == []
 
 
-def test_memory_from_anywhere_without_a_plan() -> None:
+def test_memory_that_is_not_bound_is_reported_without_a_plan() -> None:
     loose = edited("<numatune>.*</numatune>", "")
     item = named(drift(host(), loose), "memory of guest cell 0-1 is not bound strictly to a host node")
     assert item.where == ["defined"]
 
 
-def test_a_device_whose_root_complex_tells_its_node_has_not_moved() -> None:
+def test_a_device_with_the_node_of_its_root_complex_has_not_moved() -> None:
     server = host()
     server.function("0000:13:00.0").numa_node = None
     made, flat = (render(plan(server, **REQUEST, mirror_topology=mirror)) for mirror in (True, False))
@@ -367,7 +369,7 @@ def test_a_device_whose_root_complex_tells_its_node_has_not_moved() -> None:
     assert pair in words(drift(server, flat, None, wanted_of(made)))
 
 
-def test_xml_that_is_none() -> None:
+def test_invalid_xml_is_refused() -> None:
     with pytest.raises(DomainError, match="virsh dumpxml"):
         drift(host(), "<domain")
 
@@ -375,7 +377,7 @@ def test_xml_that_is_none() -> None:
 @pytest.mark.parametrize(
     "name", ["aws-g4dn-metal", "llnl-corona", "llnl-lassen", "llnl-tioga", "nvidia-dgx2", "supermicro-4029gp-ve"]
 )
-def test_whole_servers(name: str) -> None:
+def test_a_flat_guest_of_a_recorded_server_has_at_most_10_items_of_drift(name: str) -> None:
     server = recording(name)
     gpus = [item.address for item in server.functions if item.kind == "gpu"]
     for function in server.functions:

@@ -53,7 +53,9 @@ def domain(of: Any = PLAN, running: bool = False, **changes: Any) -> ObservedDom
         ("running", domain(autostart=False, running=False), ["autostart", "start"]),
     ],
 )
-def test_actions(state: str, have: ObservedDomain | None, actions: list[str]) -> None:
+def test_actions_follow_from_the_state_and_the_domain(
+    state: str, have: ObservedDomain | None, actions: list[str]
+) -> None:
     decision = chosen(state, have)
     assert decision.actions == actions
     assert decision.changed == bool(actions)
@@ -61,7 +63,7 @@ def test_actions(state: str, have: ObservedDomain | None, actions: list[str]) ->
 
 
 @pytest.mark.parametrize("state", ["present", "running"])
-def test_what_runs_changes_only_by_a_restart_that_is_allowed(state: str) -> None:
+def test_a_running_domain_changes_only_by_an_allowed_restart(state: str) -> None:
     have = domain(OTHER, running=True)
     told = chosen(state, have)
     assert (told.actions, told.restart_required) == (["define"], True)
@@ -75,13 +77,13 @@ def test_what_runs_changes_only_by_a_restart_that_is_allowed(state: str) -> None
     assert chosen(state, have, allow_restart=True).actions == ["stop", "start"]
 
 
-def test_autostart_can_be_taken_away() -> None:
+def test_autostart_can_be_disabled() -> None:
     assert chosen("present", domain(), autostart=False).actions == ["no_autostart"]
     assert chosen("present", domain(autostart=False), autostart=False).actions == []
 
 
 @pytest.mark.parametrize("state", ["present", "running", "stopped", "absent"])
-def test_somebody_elses_domain_is_left_alone(state: str) -> None:
+def test_a_domain_with_another_uuid_is_refused(state: str) -> None:
     have = domain(uuid="00000000-0000-0000-0000-000000000000")
     with pytest.raises(
         DomainError, match="virtual machine gpu-vm: libvirt has a domain of this name with another uuid"
@@ -90,12 +92,12 @@ def test_somebody_elses_domain_is_left_alone(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["present", "running", "stopped"])
-def test_without_the_wanted_xml_nothing_is_decided(state: str) -> None:
+def test_a_missing_wanted_xml_is_an_error(state: str) -> None:
     with pytest.raises(ValueError, match=rf"^domain gpu-vm: state {state} needs the wanted XML$"):
         decide(PLAN.name, state, None, None, PLAN.spec.uuid, True, False)
 
 
-def test_disks_are_made_from_their_base_and_removed_only_when_asked() -> None:
+def test_disks_are_created_from_their_base_and_removed_only_on_request() -> None:
     disks = [{"path": "/a", "base": "/base"}, {"path": "/mine"}]
     spec = parse_specs([{"name": "a", "disks": disks}])[0]
     assert disk_actions(spec, "running", {"/a"}, []) == ["make_disks"]

@@ -37,21 +37,21 @@ class Respawn:
         (False, "/usr/bin/python3", False, []),
     ],
 )
-def test_the_interpreter_with_libvirts_binding_takes_over(monkeypatch, missing, found, before, started):
+def test_the_module_restarts_with_the_interpreter_that_has_the_binding(monkeypatch, missing, found, before, started):
     monkeypatch.setattr(client, "libvirt", None if missing else object())
     respawn = Respawn(found, before)
     client.run_with_binding(respawn)
     assert respawn.started == started
 
 
-def test_capabilities() -> None:
+def test_an_accelerator_is_read_from_the_domain_capabilities() -> None:
     with_ovmf = client.accelerator(CAPABILITIES.format("<value>efi</value>"), {"pc-q35-7.2": 255})
     assert (with_ovmf.max_vcpus, with_ovmf.firmwares, with_ovmf.machine) == (288, ["bios", "efi"], "pc-q35-7.2")
     assert with_ovmf.machines == {"pc-q35-7.2": 255}
     assert client.accelerator(CAPABILITIES.format(""), {}).firmwares == ["bios"]
 
 
-def test_machines_of_q35_are_those_of_the_hosts_architecture() -> None:
+def test_only_q35_machines_of_x86_64_are_read() -> None:
     capabilities = """<capabilities><guest><arch name='i686'><machine maxCpus='8'>pc-q35-1.0</machine></arch></guest>
 <guest><arch name='x86_64'><machine maxCpus='288'>pc-q35-8.2</machine><machine canonical='pc-q35-9.0'>q35</machine>
 <machine maxCpus='255'>pc-i440fx-8.2</machine><domain type='kvm'><machine>pc-q35-rhel9.4.0</machine></domain></arch>
@@ -59,7 +59,7 @@ def test_machines_of_q35_are_those_of_the_hosts_architecture() -> None:
     assert client.q35_machines(capabilities) == {"pc-q35-8.2": 288, "pc-q35-rhel9.4.0": 0}
 
 
-def test_hugetlbfs_mounts() -> None:
+def test_huge_page_sizes_are_read_from_mounts_and_meminfo() -> None:
     mounts = """proc /proc proc rw 0 0
 hugetlbfs /dev/hugepages hugetlbfs rw,relatime 0 0
 none /dev/hugepages-1G hugetlbfs rw,relatime,pagesize=1024M 0 0
@@ -71,19 +71,19 @@ none /dev/hugepages-16M hugetlbfs rw,pagesize=16384K 0 0
     assert client.default_huge_page_mib("MemTotal: 1 kB\n") == 0
 
 
-def test_without_the_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_binding_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "libvirt", None)
     with pytest.raises(DomainError, match="Python binding is missing on this host; install python3-libvirt"):
         client.Client()
 
 
-def test_hints_say_what_to_do() -> None:
+def test_known_errors_of_libvirt_have_a_hint() -> None:
     assert "restart it after mounting" in client._hint("Unable to find any usable hugetlbfs mount for 1048576 KiB")
     assert "host driver" in client._hint("vfio 0000:13:00.0: group 16 is not viable")
     assert client._hint("cgroup trouble") == ""
 
 
-def test_a_domain_that_is_being_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_client_waits_for_a_domain_that_is_starting(monkeypatch: pytest.MonkeyPatch) -> None:
     libvirt = client.libvirt
     starting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]
     domain = Domain([starting, starting, [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED]])

@@ -89,14 +89,16 @@ def connection(driver: Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_what_libvirt_makes_of_a_definition(connection: Connection, name: str) -> None:
+def test_a_definition_does_not_differ_after_libvirt_stores_it(connection: Connection, name: str) -> None:
     xml = render(PLANS[name]())
     domain = connection.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
     assert differences(xml, domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)) == []
 
 
 @pytest.mark.parametrize("firmware", ["bios", "efi"])
-def test_what_libvirt_tells_of_a_running_domain(connection: Connection, firmware: str, tmp_path: Path) -> None:
+def test_the_xml_of_a_running_domain_does_not_differ_from_its_plan(
+    connection: Connection, firmware: str, tmp_path: Path
+) -> None:
     """The domain has no host devices or pinned memory, which this machine may lack."""
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", tmp_path / "base", "8M"], check=True)
     overlay = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", tmp_path / "base", "-F", "qcow2", tmp_path / "disk"]
@@ -164,7 +166,7 @@ def test_a_second_run_changes_nothing(connection: Connection, tmp_path: Path) ->
         assert second["domains"][0]["xml"] == first["domains"][0]["xml"]
 
 
-def test_the_machine_of_a_domain_outlives_other_changes(connection: Connection, tmp_path: Path) -> None:
+def test_a_domain_keeps_its_machine_version_after_other_changes(connection: Connection, tmp_path: Path) -> None:
     client = Client()
     seen = client.observe([])
     client.close()

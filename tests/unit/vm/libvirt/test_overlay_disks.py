@@ -20,7 +20,7 @@ def spec(tmp_path: Path, **more: object) -> DomainSpec:
     return DomainSpec("a", disks=[Disk(str(tmp_path / "a.qcow2"), base=str(tmp_path / "base.qcow2"), **more)])
 
 
-def test_the_command() -> None:
+def test_the_command_has_the_base_and_an_optional_size() -> None:
     disk = Disk("/a", base="/base", base_format="raw", size_mib=20)
     assert overlay_disks.command(disk, "/a.part") == [
         "qemu-img", "create", "-q", "-f", "qcow2", "-b", "/base", "-F", "raw", "/a.part", "20M",
@@ -47,7 +47,7 @@ def test_an_overlay_is_made_once_and_removed(tmp_path: Path) -> None:
 
 
 @needs_qemu_img
-def test_a_base_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_base_image_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DomainError, match=r"virtual machine a: disk .*a.qcow2 cannot be created: .*base.qcow2"):
         overlay_disks.make(spec(tmp_path))
     assert not (tmp_path / "a.qcow2").exists()

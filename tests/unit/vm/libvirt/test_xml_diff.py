@@ -26,7 +26,7 @@ def paths(found: list[Any]) -> dict[str, tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("name", ["inactive", "live"])
-def test_what_libvirt_adds_is_no_difference(name: str) -> None:
+def test_additions_of_libvirt_are_not_differences(name: str) -> None:
     assert differences(wanted(), libvirts(name)) == []
 
 
@@ -68,17 +68,17 @@ def test_what_libvirt_adds_is_no_difference(name: str) -> None:
         ),
     ],
 )
-def test_every_setting_is_a_difference(name: str, changes: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_a_change_of_each_setting_is_a_difference(name: str, changes: dict[str, Any], expected: dict[str, Any]) -> None:
     found = paths(differences(wanted(**changes), libvirts(name)))
     assert expected.items() <= found.items(), found
 
 
-def test_a_missing_thing_is_said_once() -> None:
+def test_a_missing_element_is_one_difference() -> None:
     found = differences(wanted(disks=[{"path": "/a"}]), libvirts("inactive"))
     assert [item.path for item in found if item.path.startswith("devices/disk")] == ["devices/disk[vda]"]
 
 
-def test_what_somebody_added_by_hand() -> None:
+def test_manual_additions_are_differences() -> None:
     by_hand = libvirts("inactive").replace(
         "</devices>",
         "<disk type='file' device='disk'><source file='/x'/><target dev='vdz' bus='virtio'/></disk></devices>",
@@ -136,12 +136,14 @@ def test_an_addition_that_changes_the_machine_is_undone(addition: tuple[str, str
         (("<topology sockets", "<topology books='1' sockets"), ["cpu/topology/@books"]),
     ],
 )
-def test_an_addition_that_may_be_libvirts_is_told_and_left(addition: tuple[str, str], expected: list[str]) -> None:
+def test_an_addition_that_may_be_libvirts_is_reported_as_unknown(
+    addition: tuple[str, str], expected: list[str]
+) -> None:
     found = differences(wanted(), libvirts("live").replace(*addition, 1))
     assert [item.path for item in found if item.unknown] == expected
 
 
-def test_two_of_which_one_is_there() -> None:
+def test_the_number_and_order_of_qemu_arguments_are_compared() -> None:
     """QEMU's arguments are a list: their number and their order matter."""
     two = ("-device", "a"), ("-device", "b")
 
@@ -164,7 +166,7 @@ def test_two_of_which_one_is_there() -> None:
     ]
 
 
-def test_an_interface_whose_network_leads_to_a_bridge() -> None:
+def test_an_interface_of_a_bridged_network_does_not_differ_while_it_runs() -> None:
     """libvirt reports it as an interface of type bridge while the domain runs (virDomainNetDefFormat)."""
     asked = wanted(interfaces=[{"source": "rails"}])
     source = "<source network='rails' portid='5d6a' bridge='br-rails'/><target dev='vnet0'/>"
@@ -175,7 +177,7 @@ def test_an_interface_whose_network_leads_to_a_bridge() -> None:
     }
 
 
-def test_the_machines_version_is_libvirts() -> None:
+def test_any_q35_version_is_accepted_unless_one_is_requested() -> None:
     for version in ("pc-q35-10.0", "pc-q35-rhel9.4.0", "pc-q35-noble", "pc-q35-jammy-hpb"):
         assert differences(wanted(), libvirts("inactive").replace("pc-q35-7.2", version)) == []
         assert differences(wanted(machine=version), libvirts("inactive").replace("pc-q35-7.2", version)) == []
@@ -186,7 +188,7 @@ def test_the_machines_version_is_libvirts() -> None:
     assert paths(differences(wanted(), other)) == {"os/type/@machine": ("q35", "pc-i440fx-7.2")}
 
 
-def test_a_running_domain_tells_its_firmware_by_the_image() -> None:
+def test_the_firmware_of_a_running_domain_is_read_from_its_image() -> None:
     image = "<loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE_4M.fd</loader></os>"
     running = libvirts("live").replace("</os>", image)
     assert "os/@firmware" not in paths(differences(wanted(firmware="efi"), running))
@@ -197,7 +199,7 @@ def test_a_running_domain_tells_its_firmware_by_the_image() -> None:
     assert list(paths(differences(wanted(firmware="efi"), secure))) == ["os/firmware"]
 
 
-def test_the_diff_has_both_sides() -> None:
+def test_the_diff_shows_values_before_and_after() -> None:
     lines = side_by_side(differences(wanted(vcpus=4, lock_memory=False), libvirts("inactive")))
     assert "vcpu = 4\n" in lines["after"]
     assert "vcpu = 2\n" in lines["before"]
@@ -205,7 +207,7 @@ def test_the_diff_has_both_sides() -> None:
     assert "locked" not in lines["after"]
 
 
-def test_holdings_as_libvirt_writes_them() -> None:
+def test_holdings_are_read_from_libvirts_xml() -> None:
     held = holdings(libvirts("inactive"))
     assert held.devices == [
         f"0000:{address}" for address in ("13:00.0", "14:00.0", "15:10.0", "83:00.0", "84:00.0", "85:10.0")

@@ -76,14 +76,14 @@ STATEMENTS = {name: (statements(asked), statements(there)) for name, (asked, the
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_nothing_differs_at_first(name: str) -> None:
+def test_a_matching_domain_has_no_difference(name: str) -> None:
     assert differences(*PAIRS[name]) == []
 
 
 @pytest.mark.parametrize("name", PAIRS)
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_one_change_is_named(name: str, pick: st.DataObject) -> None:
+def test_the_differences_name_a_changed_element(name: str, pick: st.DataObject) -> None:
     wanted_xml, have_xml = PAIRS[name]
     root = ET.fromstring(have_xml)
     element = pick.draw(st.sampled_from(list(root.iter())))

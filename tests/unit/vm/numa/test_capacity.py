@@ -19,11 +19,11 @@ def spec(**given):
     return found
 
 
-def test_without_virtual_machines_all_cpus_are_there():
+def test_all_cpus_are_available_without_virtual_machines():
     assert capacities(HOST, [], [], set()) == {(CPUS, 0): 4}
 
 
-def test_a_core_of_the_host_is_kept_and_one_with_a_taken_thread_is_not_there():
+def test_kept_cores_and_cores_with_a_used_thread_are_not_counted():
     kept = [spec(vcpus=2, host_cores_per_node=1)]
     assert capacities(HOST, kept, [], set())[CPUS, 0] == 2
     assert capacities(HOST, kept, [], {3})[CPUS, 0] == 0
@@ -37,7 +37,7 @@ def test_a_core_of_the_host_is_kept_and_one_with_a_taken_thread_is_not_there():
         ({"huge_page_mib": 0, "strict_memory": False}, set()),
     ],
 )
-def test_memory_counts_where_pages_are_reserved_or_nodes_are_binding(given, kinds):
+def test_memory_counts_if_it_is_in_huge_pages_or_bound_to_nodes(given, kinds):
     wanted = spec(vcpus=2, **given)
     room = capacities(HOST, [wanted], [], set())
     assert {kind for kind, _node in room if kind != CPUS} == kinds
@@ -45,5 +45,5 @@ def test_memory_counts_where_pages_are_reserved_or_nodes_are_binding(given, kind
 
 
 @pytest.mark.parametrize(("free", "wants"), [(8, 5), (9, 5), (2, 2), (0, 1)])
-def test_without_a_number_of_vcpus_it_asks_for_more_than_half_of_the_largest_node(free, wants):
+def test_a_machine_without_a_vcpu_number_needs_over_half_of_the_largest_node(free, wants):
     assert (CPUS, wants) in asked(spec(), {(CPUS, 0): free, (CPUS, 1): 0})

@@ -18,7 +18,7 @@ def threaded() -> Host:
     return host
 
 
-def test_cells_follow_the_devices() -> None:
+def test_cells_are_on_the_nodes_of_the_devices() -> None:
     cells = plan().processors.cells
     assert [(cell.id, cell.host_node, cell.memory_mib, cell.vcpus, cell.cpus) for cell in cells] == [
         (0, 0, 1024, [0, 1], [1, 2]),
@@ -29,20 +29,20 @@ def test_cells_follow_the_devices() -> None:
     assert [(cell.id, cell.host_node, cell.memory_mib) for cell in only] == [(0, 1, 2048)]
 
 
-def test_siblings_stand_together() -> None:
+def test_vcpus_on_sibling_threads_are_adjacent() -> None:
     processors = plan(threaded(), vcpus=8).processors
     assert processors.threads == 2
     assert [cell.cpus for cell in processors.cells] == [[1, 17, 2, 18], [5, 21, 6, 22]]
     assert processors.kept_cpus == [0, 4, 16, 20]
 
 
-def test_an_odd_number_takes_a_core_each_first() -> None:
+def test_an_odd_number_of_vcpus_per_cell_uses_one_thread_per_core() -> None:
     processors = plan(threaded(), vcpus=6).processors
     assert processors.threads == 1
     assert [cell.cpus for cell in processors.cells] == [[1, 2, 3], [5, 6, 7]]
 
 
-def test_vcpus_default_to_what_is_left() -> None:
+def test_vcpus_default_to_the_remaining_cpus() -> None:
     assert sum(len(cell.vcpus) for cell in plan(vcpus=None).processors.cells) == 6
     assert sum(len(cell.vcpus) for cell in plan(vcpus=None, host_cores_per_node=2).processors.cells) == 4
     host = lab()
@@ -53,7 +53,7 @@ def test_vcpus_default_to_what_is_left() -> None:
     assert sum(len(cell.vcpus) for cell in plan(host, vcpus=None, guest_iommu=True).processors.cells) == 288
 
 
-def test_a_node_without_cpus_or_memory_is_served_by_the_nearest() -> None:
+def test_a_device_on_a_node_without_cpus_or_memory_gets_the_nearest_cell() -> None:
     host = lab()
     host.numa_nodes[1].memory_bytes = 0
     got = plan(host, vcpus=2)
@@ -62,7 +62,7 @@ def test_a_node_without_cpus_or_memory_is_served_by_the_nearest() -> None:
     assert {expander.cell for expander in got.root.expanders} == {0}
 
 
-def test_a_device_on_no_known_node() -> None:
+def test_a_device_on_an_unknown_node_gets_no_cell_and_a_note() -> None:
     host = lab()
     for item in host.functions:
         if item.address == "0000:83:00.0":
@@ -94,6 +94,6 @@ def test_a_device_on_no_known_node() -> None:
         ({"vcpus": None, "host_cores_per_node": 4}, "no CPU is left on NUMA node 0"),
     ],
 )
-def test_one_clear_error(changes: dict[str, object], message: str) -> None:
+def test_memory_and_vcpus_that_cannot_be_provided_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(DomainError, match=f"virtual machine gpu-vm: .*{message}"):
         plan(**changes)

@@ -66,7 +66,7 @@ def nodes_of(plan: DomainPlan) -> list[int]:
     return [cell.host_node for cell in plan.processors.cells]
 
 
-def test_devices_of_no_known_node_fill_every_node() -> None:
+def test_machines_with_devices_on_unknown_nodes_are_spread_over_all_nodes() -> None:
     plans = planned(server(), *(wanted(number) for number in range(8)))
     # Virtual machines can use 94 threads of a node: four machines of 20 each.
     assert Counter(tuple(nodes_of(plan)) for plan in plans) == {(0,): 4, (1,): 4}
@@ -79,14 +79,14 @@ def test_devices_of_no_known_node_fill_every_node() -> None:
         assert {plan.name: nodes_of(plan) for plan in again} == {plan.name: nodes_of(plan) for plan in plans}
 
 
-def test_one_that_fits_no_node_is_on_several() -> None:
+def test_a_machine_that_does_not_fit_one_node_is_on_several() -> None:
     (plan,) = planned(server(), wanted(gpus={"count": 8}, vcpus=160, memory_mib=1024 * 1024))
     assert nodes_of(plan) == [0, 1]
     (plan,) = planned(server(nodes=8, cores=12, gib=140), wanted(gpus={"count": 8}, vcpus=40, memory_mib=200 * 1024))
     assert nodes_of(plan) == [0, 1]
 
 
-def test_without_a_number_it_takes_every_node_or_its_share() -> None:
+def test_a_machine_without_a_vcpu_number_gets_all_nodes_or_its_share() -> None:
     (plan,) = planned(server(), wanted(gpus={"count": 8}, vcpus=None, memory_mib=1024 * 1024))
     assert nodes_of(plan) == [0, 1]
     assert plan.to_dict()["vcpus"] == 188
@@ -95,7 +95,7 @@ def test_without_a_number_it_takes_every_node_or_its_share() -> None:
     assert [plan.to_dict()["vcpus"] for plan in plans] == [94, 94]
 
 
-def test_what_exists_stays_on_its_nodes() -> None:
+def test_an_existing_machine_keeps_its_nodes() -> None:
     (before,) = planned(server(), wanted(numa_nodes=[1]), hypervisor=hypervisor())
     assert nodes_of(before) == [1]
     there = hypervisor(domains={before.name: observed(before)})
@@ -108,7 +108,7 @@ def test_what_exists_stays_on_its_nodes() -> None:
     assert nodes_of(planned(host, wanted(), hypervisor=there)[0]) == [0]
 
 
-def test_nodes_that_are_asked_for_bind_the_choice_of_gpus() -> None:
+def test_requested_nodes_limit_the_choice_of_gpus() -> None:
     host = server(nodes=4, gpus=(0, 0, 2, 2), cores=12)
     first, second = planned(
         host,
@@ -135,12 +135,12 @@ def test_nodes_that_are_asked_for_bind_the_choice_of_gpus() -> None:
         (["x"], r"numa_nodes \['x'\] is neither"),
     ],
 )
-def test_nodes_that_cannot_be(numa_nodes: list[object], message: str) -> None:
+def test_invalid_nodes_are_refused(numa_nodes: list[object], message: str) -> None:
     with pytest.raises(DomainError, match=message):
         planned(server(nodes=1), wanted(numa_nodes=numa_nodes))
 
 
-def test_gpus_on_half_of_the_nodes_reach_all_memory_and_threads() -> None:
+def test_numa_nodes_all_adds_cells_on_nodes_without_a_gpu() -> None:
     host = server(nodes=8, gpus=(0, 0, 2, 2, 4, 4, 6, 6), cores=12, gib=192)
     (plan,) = planned(host, wanted(gpus={"count": 8}, vcpus=None, memory_mib=4 * 160 * 1024))
     assert nodes_of(plan) == [0, 2, 4, 6]
@@ -155,7 +155,7 @@ def test_gpus_on_half_of_the_nodes_reach_all_memory_and_threads() -> None:
     assert not any("out of its reach" in note for note in plan.notes)
 
 
-def test_the_limit_of_vcpus_is_said_with_what_lifts_it() -> None:
+def test_a_note_reports_the_vcpu_limit_and_the_setting_that_raises_it() -> None:
     host = server(gpus=(0, 1), cores=96)
     able = hypervisor(accelerators={"kvm": Accelerator(max_vcpus=4096, firmwares=["efi"], machine="pc-q35-9.0")})
     want = wanted(gpus={"count": 2}, vcpus=None, memory_mib=1024 * 1024)
@@ -182,7 +182,7 @@ def test_the_limit_of_vcpus_is_said_with_what_lifts_it() -> None:
     assert "92 hardware threads of its nodes are unused: a guest can have at most 288 vCPUs here" in plan.notes
 
 
-def test_nodes_that_are_unlike_are_said() -> None:
+def test_a_note_reports_unused_threads_of_unequal_nodes() -> None:
     host = server(gpus=(0, 1), cores=8)
     host.numa_nodes[1].siblings = host.numa_nodes[1].siblings[:6]
     host.numa_nodes[1].cpus = sorted(cpu for core in host.numa_nodes[1].siblings for cpu in core)
@@ -201,7 +201,7 @@ def test_nodes_that_are_unlike_are_said() -> None:
     st.integers(0, 2),
     st.booleans(),
 )
-def test_every_thread_of_the_host_is_accounted_for(
+def test_the_share_counts_every_thread_of_the_host(
     nodes: int, places: list[int | None], cores: int, kept: int, everywhere: bool
 ) -> None:
     gpus = tuple(None if place is None else place % nodes for place in places)
@@ -236,7 +236,7 @@ def test_every_thread_of_the_host_is_accounted_for(
         ),
     ],
 )
-def test_more_memory_than_the_node_has(memory_mib: int, message: str) -> None:
+def test_more_memory_than_the_nodes_have_is_refused(memory_mib: int, message: str) -> None:
     with pytest.raises(DomainError) as caught:
         planned(server(gpus=(0,), gib=45), wanted(memory_mib=memory_mib))
     assert str(caught.value) == message
@@ -244,7 +244,7 @@ def test_more_memory_than_the_node_has(memory_mib: int, message: str) -> None:
         planned(server(gpus=(0,), gib=45), wanted(memory_mib=memory_mib, strict_memory=False))
 
 
-def test_more_memory_than_all_together_have() -> None:
+def test_machines_that_together_need_too_much_memory_are_refused() -> None:
     host = server(gpus=(0, 0, 0, 0, 1, 1, 1, 1))
     requests = [wanted(at, memory_mib=400 * 1024) for at in range(8)]
     plans = planned(host, *requests)

@@ -19,7 +19,7 @@ NUMA_MAPS = f"""559d5c000000 default file=/usr/bin/qemu-system-x86_64 mapped=120
 """
 
 
-def test_huge_pages_by_size_policy_and_node() -> None:
+def test_huge_pages_are_counted_by_size_policy_and_node() -> None:
     assert memory_map(NUMA_MAPS) == [
         {"page_bytes": 2097152, "policy": "bind:0", "pages_by_node": {"0": 255, "1": 1}},
         {"page_bytes": 2097152, "policy": "bind:1", "pages_by_node": {"1": 256}},
@@ -27,7 +27,7 @@ def test_huge_pages_by_size_policy_and_node() -> None:
     assert memory_map("7f00 default anon=1 N0=1 kernelpagesize_kB=4\n") == []
 
 
-def test_a_process(tmp_path: Path) -> None:
+def test_the_facts_of_a_qemu_process_are_read(tmp_path: Path) -> None:
     task = tmp_path / "proc" / "42" / "task"
     for thread, (name, cpus) in {
         "42": ("qemu-system-x86", "0,4"),
@@ -50,13 +50,13 @@ def test_a_process(tmp_path: Path) -> None:
     assert len(facts["memory"]) == 2
 
 
-def test_no_process(tmp_path: Path) -> None:
+def test_no_facts_are_read_if_there_is_no_process(tmp_path: Path) -> None:
     assert read("vm1", str(tmp_path), str(tmp_path)) is None
     (tmp_path / "vm1.pid").write_text("42\n")
     assert read("vm1", str(tmp_path), str(tmp_path)) is None
 
 
-def test_acceleration() -> None:
+def test_acceleration_is_read_from_the_arguments() -> None:
     assert is_accelerated(["qemu", "-accel", "kvm"])
     assert is_accelerated(["qemu", "-machine", "q35,accel=kvm"])
     assert not is_accelerated(["qemu", "-accel", "tcg", "-name", "kvm"])

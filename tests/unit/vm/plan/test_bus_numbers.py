@@ -20,11 +20,11 @@ def switch(leaves: int) -> Port:
 
 
 @pytest.mark.parametrize("leaves", [1, 2, 16])
-def test_a_switch_of_l_leaves_needs_l_plus_3(leaves: int) -> None:
+def test_a_switch_with_n_leaves_needs_n_plus_3_buses(leaves: int) -> None:
     assert bus_numbers.needed(switch(leaves)) == leaves + 3
 
 
-def test_expanders_count_for_themselves() -> None:
+def test_buses_of_expanders_are_not_counted_for_the_root_bus() -> None:
     root = Port(pci_tree.ROOT, ports=[Port(pci_tree.ROOT_PORT, slot=2), switch(2), switch(4)])
     assert bus_numbers.needed(root) == 2
     bus_numbers.assign("a", root)
@@ -32,7 +32,7 @@ def test_expanders_count_for_themselves() -> None:
     assert [expander.last_bus for expander in root.expanders] == [36, 70]
 
 
-def test_numbers_are_what_the_firmware_gave() -> None:
+def test_bus_numbers_equal_those_that_seabios_assigned() -> None:
     """The addresses were read with "info pci" from QEMU 7.2 with SeaBIOS in the lab, and with lspci in the guest."""
     got = {item["host_address"]: item["guest_address"] for item in plan().to_dict()["devices"]}
     assert got == {
@@ -45,7 +45,7 @@ def test_numbers_are_what_the_firmware_gave() -> None:
     }
 
 
-def test_they_move_together_where_space_is_short() -> None:
+def test_expander_buses_are_closer_together_if_numbers_are_scarce() -> None:
     root = Port(pci_tree.ROOT, ports=[switch(25) for _number in range(8)])
     bus_numbers.assign("a", root)
     assert [expander.bus for expander in root.expanders] == [4, 32, 60, 88, 116, 144, 172, 200]
@@ -60,14 +60,14 @@ def test_one_bus_too_many_is_refused() -> None:
         bus_numbers.assign("a", root)
 
 
-def test_a_wrong_assignment_does_not_pass_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlapping_bus_ranges_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bus_numbers, "_starts", lambda root, spacing: [8, 11])
     root = Port(pci_tree.ROOT, ports=[switch(2), switch(2)])
     with pytest.raises(DomainError, match="buses 8-12 of pci run into bus 11"):
         bus_numbers.assign("a", root)
 
 
-def test_a_whole_plan_that_does_not_fit_says_so() -> None:
+def test_a_plan_that_needs_too_many_buses_is_refused() -> None:
     functions = []
     complexes = [RootComplex(f"pci{domain:04x}:00", domain, 0, 0) for domain in range(10)]
     for domain, root_complex in enumerate(complexes):

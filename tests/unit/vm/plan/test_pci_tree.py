@@ -46,7 +46,7 @@ def below(*functions: Function, **changes: object) -> tuple[object, list[str], t
     )
 
 
-def test_the_hosts_tree_without_what_carries_nothing() -> None:
+def test_the_tree_mirrors_the_host_without_unused_ports() -> None:
     root = plan(gpus={"addresses": ["13:00.0"]}, nics={"addresses": ["15:10.0"]}, vcpus=2).root
     assert [shape(port) for port in root.expanders] == [
         (
@@ -69,7 +69,7 @@ def test_the_hosts_tree_without_what_carries_nothing() -> None:
     ]
 
 
-def test_nested_switches_and_unknown_port_types() -> None:
+def test_nested_switches_are_mirrored_with_known_or_unknown_port_types() -> None:
     chain = [("0000:10:00.0", None)]
     chain += [(f"0000:1{step + 1}:00.0", f"0000:1{step}:00.0") for step in range(4)]
     for types in (
@@ -116,14 +116,14 @@ def switch_with(ports: int) -> list[Function]:
     return above
 
 
-def test_a_switch_has_32_ports_at_most() -> None:
+def test_a_switch_has_at_most_32_ports() -> None:
     _expander, [(_root_port, [(_upstream, ports, _none)], _no_endpoints)], _nothing = below(*switch_with(32))[0]
     assert len(ports) == 32
     with pytest.raises(DomainError, match=r"more than 32 ports below 0000:11:00\.0; assign fewer devices to it"):
         below(*switch_with(33))
 
 
-def test_the_guests_own_root_bus_has_48_devices_at_most() -> None:
+def test_the_root_bus_of_the_guest_has_at_most_48_devices() -> None:
     def disks(count: int) -> pci_tree.Port:
         names = [{"path": f"/dev/vg/{number}", "format": "raw"} for number in range(count)]
         # The serial port and the interface are beside them.
@@ -136,7 +136,7 @@ def test_the_guests_own_root_bus_has_48_devices_at_most() -> None:
         disks(47)
 
 
-def test_the_ports_of_the_predicted_guest_have_the_ids_of_qemus() -> None:
+def test_ports_of_the_predicted_guest_have_qemus_ids() -> None:
     guest = predict(plan(gpus={"addresses": ["13:00.0"]}, vcpus=2))
     assert {(port.port_type, port.vendor_id, port.device_id) for port in guest.functions if port.kind == "bridge"} == {
         ("root_port", 0x1B36, 0x000C),
@@ -145,7 +145,7 @@ def test_the_ports_of_the_predicted_guest_have_the_ids_of_qemus() -> None:
     }
 
 
-def test_functions_of_one_device_stay_one_device() -> None:
+def test_functions_of_one_device_are_on_one_port() -> None:
     port = bridge("0000:10:00.0", None, NAME, "root_port")
     nics = [endpoint(f"0000:11:00.{number}", port.address, NAME, "nic") for number in range(8)]
     got, notes, fidelity = below(port, *nics)
@@ -153,7 +153,7 @@ def test_functions_of_one_device_stay_one_device() -> None:
     assert (notes, fidelity) == ([], (28, 28))
 
 
-def test_more_functions_than_a_port_carries() -> None:
+def test_more_than_8_functions_of_a_root_port_get_a_switch() -> None:
     port = bridge("0000:10:00.0", None, NAME, "root_port")
     nics = [endpoint(f"0000:11:{number // 8:02x}.{number % 8}", port.address, NAME, "nic") for number in range(17)]
     got, notes, fidelity = below(port, *nics)
@@ -166,7 +166,7 @@ def test_more_functions_than_a_port_carries() -> None:
     assert fidelity == (136, 136)
 
 
-def test_more_functions_than_a_switchs_port_carries() -> None:
+def test_more_than_8_functions_of_a_switch_port_get_several_ports() -> None:
     up = bridge("0000:11:00.0", "0000:10:00.0", NAME, "switch_upstream")
     down = bridge("0000:12:00.0", up.address, NAME, "switch_downstream")
     nics = [endpoint(f"0000:13:{number // 8:02x}.{number % 8}", down.address, NAME, "nic") for number in range(10)]
@@ -177,7 +177,7 @@ def test_more_functions_than_a_switchs_port_carries() -> None:
 
 
 @pytest.mark.parametrize("functions", [1, 9])
-def test_a_function_beside_a_switch(functions: int) -> None:
+def test_a_function_beside_a_switch_gets_a_port_of_that_switch(functions: int) -> None:
     up = bridge("0000:11:00.0", "0000:10:00.0", NAME, "switch_upstream")
     down = bridge("0000:12:00.0", up.address, NAME, "switch_downstream")
     beside = [
@@ -197,7 +197,7 @@ def test_a_function_beside_a_switch(functions: int) -> None:
     assert fidelity[0] == fidelity[1]
 
 
-def test_a_function_beside_a_lower_switch_goes_beside_it_on_the_upper_one() -> None:
+def test_a_function_beside_a_lower_switch_gets_a_port_of_the_upper_switch() -> None:
     chain = [bridge("0000:10:00.0", None, NAME, "root_port")]
     for bus, role in enumerate(["upstream", "downstream", "upstream", "downstream"], 0x11):
         chain.append(bridge(f"0000:{bus:02x}:00.0", chain[-1].address, NAME, f"switch_{role}"))
@@ -211,7 +211,7 @@ def test_a_function_beside_a_lower_switch_goes_beside_it_on_the_upper_one() -> N
     assert fidelity == (3, 3)
 
 
-def test_two_switches_behind_one_root_port() -> None:
+def test_two_switches_behind_one_root_port_are_below_an_added_switch() -> None:
     port = bridge("0000:10:00.0", None, NAME, "root_port")
     functions = [port]
     for number in range(2):
@@ -226,7 +226,7 @@ def test_two_switches_behind_one_root_port() -> None:
     assert fidelity == (1, 1)
 
 
-def test_what_hangs_on_no_port_gets_one() -> None:
+def test_a_device_without_a_port_gets_one() -> None:
     up = bridge("0000:11:00.0", "0000:10:00.0", NAME, "switch_upstream")
     got, notes, fidelity = below(
         bridge("0000:10:00.0", None, NAME, "root_port"),
@@ -249,7 +249,7 @@ def test_what_hangs_on_no_port_gets_one() -> None:
     assert fidelity == (3, 3)
 
 
-def test_switches_without_the_ports_above_them() -> None:
+def test_switches_without_downstream_ports_are_mirrored_with_ports() -> None:
     """A switch in NCCL's files is its upstream port, and the devices behind it are directly below."""
     top = bridge("0000:11:00.0", None, NAME, "switch_upstream")
     inner = bridge("0000:12:00.0", top.address, NAME, "switch_upstream")
@@ -268,7 +268,7 @@ def test_switches_without_the_ports_above_them() -> None:
     assert fidelity == (3, 3)
 
 
-def test_a_bridge_that_no_guest_has() -> None:
+def test_a_bridge_that_a_guest_cannot_have_is_left_out() -> None:
     odd = bridge("0000:11:00.0", "0000:10:00.0", NAME, "pcie_to_pci_bridge")
     got, notes, _fidelity = below(
         bridge("0000:10:00.0", None, NAME, "root_port"), odd, endpoint("0000:12:00.0", odd.address, NAME, "nic")
@@ -277,7 +277,7 @@ def test_a_bridge_that_no_guest_has() -> None:
     assert notes == ["bridge 0000:11:00.0 (pcie_to_pci_bridge) is left out: a guest has no such bridge at this place"]
 
 
-def test_the_flat_guest_for_comparison() -> None:
+def test_a_flat_guest_has_all_devices_on_its_root_bus() -> None:
     got = plan(mirror_topology=False)
     assert got.root.expanders == []
     assert len(got.root.ports) == 9
@@ -288,7 +288,7 @@ def test_the_flat_guest_for_comparison() -> None:
     assert (fidelity.equal, fidelity.total) == (4, 15)
 
 
-def test_the_guest_as_it_must_see_itself() -> None:
+def test_the_predicted_guest_has_the_planned_nodes_and_paths() -> None:
     guest = predict(plan())
     assert {node.id: node.cpus for node in guest.numa_nodes} == {0: [0, 1], 1: [2, 3]}
     nic = guest.function("0000:24:00.0")

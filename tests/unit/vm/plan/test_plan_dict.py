@@ -26,14 +26,14 @@ def there_and_back(of: DomainPlan) -> DomainPlan:
 
 
 @pytest.mark.parametrize("made", [*PLANS.values(), lambda: gpu_vm.planned(gpu_vm.host())], ids=[*PLANS, "by hand"])
-def test_a_plan_comes_back_whole(made: Callable[[], DomainPlan]) -> None:
+def test_a_plan_is_equal_after_conversion_to_json_and_back(made: Callable[[], DomainPlan]) -> None:
     plan = made()
     assert there_and_back(plan) == plan
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(host=hosts())
-def test_a_plan_of_any_host_comes_back_whole(host: Host) -> None:
+def test_a_plan_of_any_host_is_equal_after_conversion_to_json_and_back(host: Host) -> None:
     try:
         (plan,) = plan_domains(host, parse_specs(whole(host)))
     except DomainError:
@@ -44,21 +44,21 @@ def test_a_plan_of_any_host_comes_back_whole(host: Host) -> None:
 @pytest.mark.parametrize(
     "missing", ["request", "cells", "devices", "physical_address_bits", "pci_tree", "share", "mmio", "notes"]
 )
-def test_half_a_plan_is_refused(missing: str) -> None:
+def test_an_incomplete_plan_is_refused(missing: str) -> None:
     data = gpu_vm.plan()
     del data[missing]
     with pytest.raises(DomainError, match=f"not a complete plan: KeyError.'{missing}'"):
         DomainPlan.from_dict(data, gpu_vm.host())
 
 
-def test_devices_that_are_not_in_the_tree_are_refused() -> None:
+def test_devices_that_differ_from_those_of_the_tree_are_refused() -> None:
     data = gpu_vm.plan()
     data["devices"].pop()
     with pytest.raises(DomainError, match="its devices differ from those of its pci_tree"):
         DomainPlan.from_dict(data, gpu_vm.host())
 
 
-def test_a_request_that_cannot_be_is_refused_as_one_of_the_users() -> None:
+def test_an_invalid_request_in_a_plan_is_refused_like_a_users_request() -> None:
     data = gpu_vm.plan()
     data["request"]["huge_page_mib"] = 3
     with pytest.raises(DomainError, match="huge_page_mib 3 is not a huge page size"):

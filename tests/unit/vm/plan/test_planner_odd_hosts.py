@@ -18,7 +18,7 @@ GPUS = {"addresses": ["0000:13:00.0", "0000:83:00.0"]}
 NOTHING = {"nics": {}, "disks": [], "interfaces": []}
 
 
-def test_a_device_that_fell_off_the_bus_is_not_given_away() -> None:
+def test_a_device_that_does_not_answer_is_not_assigned() -> None:
     host = lab()
     # The reader reports this for a listed function whose config space cannot be read.
     host.function("0000:13:00.0").config_bytes = 0
@@ -32,14 +32,14 @@ def test_a_device_that_fell_off_the_bus_is_not_given_away() -> None:
     assert gpu.address == "0000:83:00.0"
 
 
-def test_where_no_config_space_was_read_no_device_is_dead() -> None:
+def test_devices_are_assigned_if_no_config_space_was_read() -> None:
     host = lab()
     for function in host.functions:
         function.config_bytes = 0
     assert len(plan(host, gpus={"count": 2}, **NOTHING).chosen.gpus) == 2
 
 
-def test_a_pci_domain_of_more_than_four_digits() -> None:
+def test_a_pci_domain_with_five_digits_is_rendered() -> None:
     # Linux numbers the domains below an Intel VMD like this.
     host = lab()
     host.root_complexes.append(RootComplex("pci10000:e0", 0x10000, 0xE0, 1))
@@ -48,7 +48,7 @@ def test_a_pci_domain_of_more_than_four_digits() -> None:
     assert 'domain="0x10000" bus="0xe1"' in render(got)
 
 
-def test_nodes_that_are_a_gpus_own_memory_become_no_cell() -> None:
+def test_nodes_of_gpu_memory_do_not_become_cells() -> None:
     host = recording("llnl-lassen")
     # The kernel shows the memory of each V100 as a node without CPUs.
     host.numa_nodes += [NumaNode(number, [], [], 16 * GIB) for number in (252, 253, 254, 255)]
@@ -58,7 +58,7 @@ def test_nodes_that_are_a_gpus_own_memory_become_no_cell() -> None:
     assert got.fidelity.share == 1
 
 
-def test_a_device_on_a_node_of_memory_alone_is_served_by_the_nearest_and_the_plan_says_so() -> None:
+def test_a_device_on_a_node_without_cpus_gets_the_nearest_cell_and_a_note() -> None:
     host = lab()
     host.numa_nodes.append(NumaNode(2, [], [], GIB, distances={"0": 40, "1": 20, "2": 10}))
     host.function("0000:13:00.0").numa_node = 2
@@ -70,7 +70,7 @@ def test_a_device_on_a_node_of_memory_alone_is_served_by_the_nearest_and_the_pla
     assert any("NUMA node 2 of 0000:13:00.0 has no CPUs or no memory" in note for note in got.notes)
 
 
-def test_a_root_complex_with_devices_of_several_nodes_gets_that_of_most() -> None:
+def test_a_root_complex_with_several_nodes_gets_the_node_of_most_devices() -> None:
     host = lab()
     host.function("0000:13:00.0").numa_node = 1
     nics = {"addresses": ["0000:14:00.0", "0000:15:10.0"], "per_gpu": 0}
@@ -90,7 +90,7 @@ def test_a_root_complex_with_devices_of_several_nodes_gets_that_of_most() -> Non
 
 
 @pytest.mark.parametrize("unknown", ["0000:13:00.0", "0000:14:00.0"])
-def test_one_device_without_a_node_does_not_take_it_from_its_neighbours(unknown: str) -> None:
+def test_a_device_without_a_node_does_not_change_the_node_of_its_neighbours(unknown: str) -> None:
     host = lab()
     host.function(unknown).numa_node = None
     next(item for item in host.root_complexes if item.name == "pci0000:10").numa_node = None
@@ -100,7 +100,7 @@ def test_one_device_without_a_node_does_not_take_it_from_its_neighbours(unknown:
     assert any(f"does not report which NUMA node {unknown} is on; in the guest it is on" in note for note in got.notes)
 
 
-def test_a_device_whose_root_complex_tells_its_node_has_it_in_plan_and_record() -> None:
+def test_a_device_without_a_node_gets_that_of_its_root_complex() -> None:
     host = lab()
     host.function("0000:83:00.0").numa_node = None
     assert [item.numa_node for item in host.root_complexes if item.name == "pci0000:80"] == [1]
@@ -113,7 +113,7 @@ def test_a_device_whose_root_complex_tells_its_node_has_it_in_plan_and_record() 
     }
 
 
-def test_bars_that_are_not_known_are_said() -> None:
+def test_a_note_reports_unknown_bars() -> None:
     host = lab()
     host.function("0000:13:00.0").bars = []
     (note,) = (note for note in plan(host, gpus=GPUS, **NOTHING).notes if "BARs" in note)
@@ -123,7 +123,7 @@ def test_bars_that_are_not_known_are_said() -> None:
     assert not any("does not contain the BARs" in note for note in plan(gpus=GPUS, **NOTHING).notes)
 
 
-def test_more_32_bit_bars_than_lie_below_4_gib() -> None:
+def test_32_bit_bars_that_do_not_fit_below_4_gib_are_refused() -> None:
     host = lab()
     host.function("0000:13:00.0").bars = [Bar(0, GIB, "memory", 32, False)]
     with pytest.raises(DomainError, match=r"memory space below 4 GiB.*gpu 0000:13:00\.0 \(1024 MiB\) needs most of it"):

@@ -107,7 +107,7 @@ def planned(host: Host, requests: list[dict[str, Any]]) -> list[DomainPlan]:
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(hosts(), st.sampled_from([whole, shared]))
-def test_every_plan(host: Host, requests: Any) -> None:
+def test_every_plan_meets_the_invariants_and_is_reproducible(host: Host, requests: Any) -> None:
     plans = planned(host, requests(host))
     invariants(plans, host)
     again = planned(Host.from_dict(json.loads(json.dumps(host.to_dict()))), requests(host))
@@ -137,7 +137,7 @@ def calls(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("shape", ["wide", "deep"])
-def test_twice_the_devices_cost_at_most_four_times(shape: str) -> None:
+def test_the_cost_of_planning_grows_at_most_quadratically(shape: str) -> None:
     def machine(size: int) -> Host:
         functions: list[Function] = []
         root = RootComplex("pci0000:10", 0, 0x10, 0)
@@ -173,7 +173,7 @@ def leaves(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_a_truncated_or_spoilt_recording_gives_one_error_or_a_plan(pick: st.DataObject) -> None:
+def test_a_damaged_recording_gives_an_error_or_a_valid_plan(pick: st.DataObject) -> None:
     data = lab().to_dict()
     way = pick.draw(st.sampled_from(leaves(data)[1:]))
     inner: Any = data
@@ -194,10 +194,10 @@ def test_a_truncated_or_spoilt_recording_gives_one_error_or_a_plan(pick: st.Data
 
 
 @given(st.sets(st.integers(0, 300)))
-def test_sets_go_there_and_back(numbers: set[int]) -> None:
+def test_sets_are_formatted_and_parsed_back(numbers: set[int]) -> None:
     assert parse_set(format_set(numbers)) == sorted(numbers)
 
 
-def test_sets_as_libvirt_writes_them() -> None:
+def test_sets_are_written_and_read_in_libvirts_format() -> None:
     assert format_set([8, 0, 1, 2]) == "0-2,8"
     assert parse_set("0-3,^2, 8") == [0, 1, 3, 8]

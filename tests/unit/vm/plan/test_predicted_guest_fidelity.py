@@ -49,12 +49,12 @@ def whole(host: Host, **changes: object) -> DomainPlan:
     return plan(host, memory_mib=4 * 1024, vcpus=None, **requests, **changes)
 
 
-def test_every_recording_is_here() -> None:
+def test_every_recording_is_tested() -> None:
     assert set(RECORDED) == {path.stem for path in RECORDINGS.glob("*.json")}
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_whole_server_keeps_every_pair(name: str) -> None:
+def test_a_guest_with_all_devices_keeps_the_class_of_every_pair(name: str) -> None:
     host = recording(name)
     got = whole(host)
     # NVSwitches are passed through as well, but have no path class.
@@ -99,12 +99,12 @@ CLOUDS = {
 }
 
 
-def test_every_cloud_is_here() -> None:
+def test_every_recording_of_a_cloud_is_tested() -> None:
     assert set(CLOUDS) == {path.stem for path in RECORDINGS.glob("nccl/*.json")}
 
 
 @pytest.mark.parametrize("name", CLOUDS)
-def test_a_clouds_guest_keeps_every_pair_that_its_file_tells_apart(name: str) -> None:
+def test_a_guest_of_a_cloud_server_keeps_the_class_of_every_pair(name: str) -> None:
     """NCCL's files have no root complexes: there is one per NUMA node, and PHB also stands for NODE."""
     host, cloud = recording(f"nccl/{name}"), CLOUDS[name]
     share = cloud.cpus // len(host.numa_nodes)
@@ -130,7 +130,7 @@ def test_a_clouds_guest_keeps_every_pair_that_its_file_tells_apart(name: str) ->
     assert inside == pairs(host, addresses)
 
 
-def test_the_guest_of_rccl_s_model_keeps_every_pair() -> None:
+def test_a_guest_of_the_rccl_model_keeps_the_class_of_every_pair() -> None:
     """Eight MI300X each have a NIC behind two levels of switches; RCCL's file has no memory, here 2 TiB."""
     host = recording("rccl/mi300x-8")
     for node in host.numa_nodes:
@@ -147,7 +147,7 @@ def places(got: DomainPlan) -> dict[str, str]:
     return {device["host_address"]: device["guest_address"] for device in got.to_dict()["devices"]}
 
 
-def test_the_flat_guest_shows_what_it_loses() -> None:
+def test_a_flat_guest_reports_the_pairs_that_differ() -> None:
     fidelity = whole(recording("nvidia-dgx2"), mirror_topology=False).to_dict()["fidelity"]
     assert (fidelity["total"], fidelity["equal"]) == (120, 0)
     assert fidelity["differences"][0] == {
@@ -157,14 +157,14 @@ def test_the_flat_guest_shows_what_it_loses() -> None:
     }
 
 
-def test_power_has_a_pci_domain_for_each_root_complex_and_the_guest_one_for_all() -> None:
+def test_a_guest_of_a_host_with_several_pci_domains_has_one_domain() -> None:
     got = whole(recording("llnl-lassen"))
     hosts = {device["host_address"].split(":")[0] for device in got.to_dict()["devices"]}
     assert hosts == {"0000", "0003", "0004", "0005", "0033", "0035"}
     assert {function.address.split(":")[0] for function in predict(got).functions} == {"0000"}
 
 
-def test_the_ports_have_the_ids_that_qemus_report() -> None:
+def test_predicted_ports_have_the_ids_of_qemus_ports() -> None:
     got = whole(recording("supermicro-4029gp-ve"))
 
     def ids() -> set[tuple[str | None, int, int, int]]:

@@ -23,7 +23,7 @@ def server(pages=()):
     return host
 
 
-def test_everything_that_can_be_given_away():
+def test_the_request_contains_all_devices_that_can_be_assigned():
     request = whole_host(server())
     assert request["gpus"] == {"addresses": ["0000:13:00.0", "0000:83:00.0"]}
     # A port with VFs provides the first of them; the NIC with the default route is not passed through.
@@ -31,7 +31,7 @@ def test_everything_that_can_be_given_away():
     assert request["nvme"] == {"addresses": []}
 
 
-def test_it_is_on_every_node_with_cpus_and_memory():
+def test_the_request_uses_every_node_with_cpus_and_memory():
     host = machines.recording("llnl-tioga")
     request = whole_host(host)
     assert request["numa_nodes"] == ["all"]
@@ -44,7 +44,7 @@ def test_it_is_on_every_node_with_cpus_and_memory():
     assert whole_host(host)["memory_mib"] == request["memory_mib"]
 
 
-def test_a_device_in_a_group_with_one_that_stays_stays_too():
+def test_devices_that_share_a_group_with_a_host_device_are_not_requested():
     host = server()
     host.function("0000:00:03.0").iommu_group = 99  # carries the default route
     host.function("0000:14:00.0").iommu_group = 99
@@ -65,12 +65,12 @@ def test_a_device_in_a_group_with_one_that_stays_stays_too():
         ([HugePages(2 * MIB, 64, 64), HugePages(GIB, 1, 1)], 1024, 2 * 2048),
     ],
 )
-def test_the_memory_is_what_is_in_huge_pages_or_most_of_it(pages, page_mib, memory_mib):
+def test_the_memory_is_all_huge_pages_or_most_of_the_nodes_memory(pages, page_mib, memory_mib):
     request = whole_host(server(pages))
     assert (request["huge_page_mib"], request["memory_mib"]) == (page_mib, memory_mib)
 
 
-def test_a_small_host_gets_small_pages():
+def test_a_host_with_little_memory_gets_2_mib_pages():
     host = server()
     for node in host.numa_nodes:
         node.memory_bytes = 1024 * MIB
@@ -91,7 +91,7 @@ def test_a_host_whose_memory_is_not_known_is_refused():
         whole_host(host)
 
 
-def test_a_host_without_a_gpu_to_give_is_refused_with_the_reasons_of_its_gpus():
+def test_a_host_without_an_available_gpu_is_refused_with_the_reasons():
     host = server()
     for address in ("0000:13:00.0", "0000:83:00.0"):
         host.function(address).used_by_host = ["holds swap space"]

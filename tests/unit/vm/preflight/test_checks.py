@@ -59,11 +59,11 @@ def warned(message: str, *arguments: Any, **more: Any) -> None:
     assert re.search(message, str(found[0])), str(found[0])
 
 
-def test_all_well() -> None:
+def test_a_plan_without_problems_has_no_findings() -> None:
     assert run(plan()) == []
 
 
-def test_gpus_of_several_models_are_said_where_a_number_is_asked_for() -> None:
+def test_a_gpu_count_on_a_host_with_several_models_is_a_warning() -> None:
     host = tuned()
     host.function("0000:83:00.0").device_id = 0x1044
     warned(
@@ -89,7 +89,7 @@ def test_a_host_whose_architecture_is_not_known_is_refused() -> None:
     )
 
 
-def test_everything_is_found_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     there = hypervisor(hugetlbfs_mib=[], networks={}, libvirt_version=(7, 0, 0))
     with pytest.raises(RefusedError) as caught:
         run([plan(), plan(name="other")], None, there)
@@ -103,14 +103,14 @@ def test_everything_is_found_at_once() -> None:
     assert len(caught.value.findings) == 10
 
 
-def test_huge_pages_that_a_node_has_not() -> None:
+def test_missing_huge_pages_of_a_node_are_refused() -> None:
     host = lab()
     host.numa_nodes[1].huge_pages = [HugePages(GIB, 1, 0)]
     refused("needs 1 huge pages of 1024 MiB on NUMA node 1, which has 0 free: .*; reserve more", plan(), host)
     run(plan(), host, starting=False)
 
 
-def test_huge_pages_of_a_size_that_there_is_not() -> None:
+def test_huge_pages_of_an_unavailable_size_are_refused() -> None:
     refused(
         "needs 512 huge pages of 2 MiB on NUMA node 0, which has 0 free",
         plan(huge_page_mib=2),
@@ -119,7 +119,7 @@ def test_huge_pages_of_a_size_that_there_is_not() -> None:
     )
 
 
-def test_two_at_once_count_together() -> None:
+def test_huge_pages_of_two_machines_are_added() -> None:
     one = request(name="a", gpus={"addresses": ["13:00.0"]}, nics={}, memory_mib=1024, vcpus=1)
     two = request(name="b", gpus={}, nics={"addresses": ["15:10.0"]}, memory_mib=1024, vcpus=1)
     plans = plan_domains(lab(), parse_specs([one, two]))
@@ -128,39 +128,39 @@ def test_two_at_once_count_together() -> None:
     )
 
 
-def test_ordinary_memory_that_a_node_has_not() -> None:
+def test_missing_ordinary_memory_of_a_node_is_refused() -> None:
     host = lab()
     host.numa_nodes[0].memory_free_bytes = 1000 * MIB
     refused("needs 1024 MiB on NUMA node 0, which has 1000 MiB free", plan(huge_page_mib=0), host)
     run(plan(huge_page_mib=0, strict_memory=False), host)
 
 
-def test_a_restart_has_its_own_memory_back() -> None:
+def test_memory_of_a_machine_that_restarts_counts_as_free() -> None:
     host = lab()
     host.numa_nodes[0].huge_pages = [HugePages(GIB, 1, 0)]
     refused("has 0 free", plan(), host)
     run(plan(), host, stopping={"gpu-vm"})
 
 
-def test_no_hugetlbfs() -> None:
+def test_a_missing_hugetlbfs_mount_is_refused() -> None:
     refused("no hugetlbfs is mounted for pages of 1024 MiB", plan(), None, hypervisor(hugetlbfs_mib=[2]))
 
 
-def test_no_iommu() -> None:
+def test_devices_without_an_iommu_group_are_refused() -> None:
     host = lab()
     for function in host.functions:
         function.iommu_group = None
     refused("0000:13:00.0 is in no IOMMU group: the host's IOMMU is off", plan(host), host)
 
 
-def test_a_foreign_member_that_came_since() -> None:
+def test_a_new_member_of_an_iommu_group_is_refused() -> None:
     host = lab()
     made = plan(host)
     host.by_address()["0000:15:00.0"].iommu_group = host.by_address()["0000:15:10.0"].iommu_group
     refused(r"0000:15:10.0: its IOMMU group \d+ also holds 0000:15:00.0 \(driver igb\)", made, host)
 
 
-def test_a_device_in_a_domain_that_still_runs_with_it() -> None:
+def test_a_device_of_another_running_domain_is_refused() -> None:
     other = plan(name="other", gpus={"addresses": ["13:00.0"]}, nics={}, memory_mib=1024, vcpus=1)
     let_go = plan(name="other", gpus={}, nics={"addresses": ["15:10.2"]}, memory_mib=1024, vcpus=1)
     domain = observed(let_go, running=True)
@@ -176,13 +176,13 @@ def test_a_device_in_a_domain_that_still_runs_with_it() -> None:
     run(plan(), None, there, starting=False)
 
 
-def test_networks() -> None:
+def test_missing_and_inactive_networks_are_refused() -> None:
     refused("libvirt has no network default: existing networks: lan", plan(), None, hypervisor(networks={"lan": True}))
     refused("network default is not active: .*; start it", plan(), None, hypervisor(networks={"default": False}))
     run(plan(interfaces=[{"type": "bridge", "source": "br0"}, {"type": "user"}]), None, hypervisor(networks={}))
 
 
-def test_files_that_are_not_there() -> None:
+def test_missing_files_are_refused() -> None:
     there = hypervisor(missing_paths=["/var/lib/libvirt/images/gpu-vm.qcow2"])
     refused("/var/lib/libvirt/images/gpu-vm.qcow2 does not exist on this host", plan(), None, there)
     run(plan(), None, there, paths_may_come=True)
@@ -191,20 +191,20 @@ def test_files_that_are_not_there() -> None:
     refused("/base.qcow2 does not exist", overlay, None, hypervisor(missing_paths=["/base.qcow2"]))
 
 
-def test_firmware_that_is_not_installed() -> None:
+def test_missing_firmware_is_refused() -> None:
     bios = Accelerator(288, ["bios"], "pc-q35-7.2", {"pc-q35-7.2": 288})
     there = hypervisor(accelerators={"kvm": bios})
     refused("firmware efi is not available on this host: .*; install OVMF", plan(), None, there)
     run(plan(firmware="bios"), None, there)
 
 
-def test_a_libvirt_that_is_too_old() -> None:
+def test_a_libvirt_that_is_too_old_is_refused() -> None:
     old = hypervisor(libvirt_version=(8, 6, 0))
     refused(r"physical_address_bits \(maxphysaddr\) needs libvirt 8.7.0, this host has 8.6.0", plan(), None, old)
     run(plan(physical_address_bits="off"), None, old)
 
 
-def test_the_accelerator() -> None:
+def test_an_unavailable_accelerator_or_too_many_address_bits_are_refused() -> None:
     qemu = Accelerator(288, ["bios", "efi"], "pc-q35-7.2", {"pc-q35-7.2": 288})
     emulating = hypervisor(accelerators={"qemu": qemu})
     assert plan(hypervisor=emulating).accelerator == "qemu"
@@ -245,11 +245,13 @@ def test_the_accelerator() -> None:
         ),
     ],
 )
-def test_versions(changes: dict[str, Any], libvirt: tuple, qemu: tuple, message: str) -> None:
+def test_a_feature_that_libvirt_or_qemu_lacks_is_refused(
+    changes: dict[str, Any], libvirt: tuple, qemu: tuple, message: str
+) -> None:
     refused(message, plan(**changes), None, hypervisor(libvirt_version=libvirt, qemu_version=qemu))
 
 
-def test_what_an_ancient_host_lacks() -> None:
+def test_all_features_that_an_old_host_lacks_are_reported() -> None:
     with pytest.raises(RefusedError) as caught:
         run(plan(guest_iommu=True), None, hypervisor(libvirt_version=(1, 3, 3), qemu_version=(2, 5, 0)))
     text = str(caught.value)
@@ -269,14 +271,14 @@ def test_what_an_ancient_host_lacks() -> None:
     assert "hot plug" not in str(caught.value)
 
 
-def test_a_device_that_the_host_took_into_use_since() -> None:
+def test_a_device_that_the_host_began_to_use_is_refused() -> None:
     host = lab()
     made = plan(host)
     host.by_address()["0000:14:00.0"].used_by_host = ["carries the default route"]
     refused("0000:14:00.0 is in use by the host: carries the default route; free it on the host", made, host)
 
 
-def test_a_group_says_which_port_lacks_acs() -> None:
+def test_the_reason_names_the_port_without_acs() -> None:
     host = lab()
     made = plan(host)
     host.by_address()["0000:15:00.0"].iommu_group = host.by_address()["0000:13:00.0"].iommu_group
@@ -287,7 +289,7 @@ def test_a_group_says_which_port_lacks_acs() -> None:
     assert finding.remedy.startswith("assign that device to the same virtual machine")
 
 
-def test_two_virtual_machines_in_one_group() -> None:
+def test_two_virtual_machines_in_one_group_are_refused() -> None:
     host = lab()
     one = plan(host, name="a", gpus={"addresses": ["13:00.0"]}, nics={}, memory_mib=1024, vcpus=1)
     two = plan(host, name="b", gpus={}, nics={"addresses": ["85:10.0"]}, memory_mib=1024, vcpus=1)
@@ -296,7 +298,7 @@ def test_two_virtual_machines_in_one_group() -> None:
     refused("its IOMMU group 77 also holds .*, which belongs to virtual machine", [one, two], host)
 
 
-def test_acs_that_is_weakened_between_two_virtual_machines() -> None:
+def test_weakened_acs_between_two_virtual_machines_is_refused() -> None:
     host = lab()
     port = host.by_address()["0000:10:00.0"]
     port.acs = Acs(0x5F, 0x5D)
@@ -313,7 +315,7 @@ def test_acs_that_is_weakened_between_two_virtual_machines() -> None:
     refused(message, [one], host, hypervisor(domains={"b": observed(two)}))
 
 
-def test_ats_without_effect() -> None:
+def test_ats_without_effect_is_a_warning() -> None:
     host = tuned()
     for function in host.functions:
         function.ats = None
@@ -332,20 +334,20 @@ def test_ats_without_effect() -> None:
     assert run(plan(host), host) == []
 
 
-def test_address_bits_that_are_not_known() -> None:
+def test_unknown_address_bits_are_a_warning() -> None:
     host = tuned()
     host.cpu.physical_address_bits = None
     warned("physical address bits are not known: whether a window of 32 GiB", plan(host), host)
 
 
-def test_strict_memory_that_a_node_has_not_even_when_nothing_starts() -> None:
+def test_strict_memory_above_that_of_a_node_is_refused_even_if_nothing_starts() -> None:
     host = lab()
     host.numa_nodes[1].memory_bytes = 1023 * MIB
     refused("strict_memory binds 1024 MiB to NUMA node 1, which has 1023 MiB", plan(host), host, starting=False)
     run(plan(host, strict_memory=False), host, starting=False)
 
 
-def test_what_cannot_be_planned_is_a_finding_too() -> None:
+def test_an_error_of_the_planner_is_a_finding() -> None:
     with pytest.raises(DomainError) as caught:
         plan(physical_address_bits="46")
     finding = unplannable(caught.value)

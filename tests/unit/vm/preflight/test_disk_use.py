@@ -52,7 +52,7 @@ def vm(name: str, *disks: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"name": name, "disks": list(disks), **more}
 
 
-def test_a_disk_that_is_a_base() -> None:
+def test_a_disk_that_is_also_a_base_image_is_refused() -> None:
     own = vm("a", {"path": "/img/a", "base": "/img/a"})
     assert said(own) == ["a: the base image /img/a is also its own disk"]
     # The order does not matter, nor which virtual machine has which disk.
@@ -65,11 +65,11 @@ def test_a_disk_that_is_a_base() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"read_only": True}])
-def test_a_disk_that_is_listed_twice(more: dict[str, Any]) -> None:
+def test_a_disk_that_is_listed_twice_is_refused(more: dict[str, Any]) -> None:
     assert said(vm("a", {"path": "/img/a", **more}, {"path": "/img/a", **more})) == ["a: disk /img/a is listed twice"]
 
 
-def test_a_disk_of_two_virtual_machines() -> None:
+def test_a_writable_disk_of_two_virtual_machines_is_refused() -> None:
     one, other = vm("a", {"path": "/img/x"}), vm("b", {"path": "/img/x"})
     assert said(one, other) == ["b: disk /img/x is also virtual machine a's disk"]
     read = {"path": "/img/x", "read_only": True}
@@ -77,7 +77,7 @@ def test_a_disk_of_two_virtual_machines() -> None:
     assert said(vm("a", read), vm("b", read)) == []
 
 
-def test_what_else_would_write_into_a_file() -> None:
+def test_conflicts_with_a_console_log_kernel_or_partial_file_are_refused() -> None:
     base = vm("a", {"path": "/img/a", "base": "/img/base"})
     assert said(base, vm("b", console_log="/img/base")) == [
         "b: console_log /img/base is also virtual machine a's base image"
@@ -94,7 +94,7 @@ def test_what_else_would_write_into_a_file() -> None:
     assert said(vm("a", console_log="/dev/null"), vm("b", console_log="/dev/null")) == []
 
 
-def test_other_spellings_of_one_file(tmp_path: Path) -> None:
+def test_conflicts_are_found_for_links_to_the_same_file(tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.touch()
     (tmp_path / "link").symlink_to(base)
@@ -118,13 +118,13 @@ def other_domain(name: str, *disks: dict[str, Any], running: bool = False, **mor
     return observed(plan(name=name, disks=list(disks), gpus={}, nics={}, vcpus=2, **more), running)
 
 
-def test_a_file_that_both_descriptions_of_a_domain_have_is_used_once_and_a_pools_volume_is_no_file() -> None:
+def test_a_file_in_both_xmls_is_counted_once_and_a_pool_volume_is_ignored() -> None:
     volume = "<disk><source pool='p' volume='v'/></disk>"
     xml = f"<domain><devices><disk><source file='/img/x'/></disk>{volume}</devices></domain>"
     assert list(disk_use.uses_of_domain("a", xml, None, xml)) == [disk_use.Use("a", "/img/x", disk_use.DISK, True)]
 
 
-def test_disks_of_domains_that_are_not_listed() -> None:
+def test_disks_of_unlisted_domains_are_checked() -> None:
     db = other_domain("db", {"path": "/img/db"}, {"path": "/img/tools.iso", "read_only": True, "format": "raw"})
     assert said(vm("a", {"path": "/img/db"}), domains=(db,)) == ["a: disk /img/db is also virtual machine db's disk"]
     assert said(vm("a", {"path": "/img/a", "base": "/img/db"}), domains=(db,)) == [
@@ -139,7 +139,7 @@ def test_disks_of_domains_that_are_not_listed() -> None:
 
 
 @needs_qemu_img
-def test_a_base_that_only_an_image_knows(tmp_path: Path) -> None:
+def test_base_images_of_unlisted_domains_are_read_from_the_images(tmp_path: Path) -> None:
     """A domain that is not listed has an overlay of an overlay of the golden image."""
     golden = image(tmp_path / "golden")
     image(tmp_path / "middle", base="golden")
@@ -154,12 +154,12 @@ def test_a_base_that_only_an_image_knows(tmp_path: Path) -> None:
 
 @needs_qemu_img
 @pytest.mark.parametrize("name", ["nbd://host/x", "json:{}"])
-def test_a_base_that_is_no_file(tmp_path: Path, name: str) -> None:
+def test_a_base_that_is_not_a_file_is_ignored(tmp_path: Path, name: str) -> None:
     path = image(tmp_path / "disk", base=name)
     assert disk_files.observe([path])[path].base is None
 
 
-def test_files_that_are_no_images(tmp_path: Path) -> None:
+def test_damaged_images_and_other_files_are_read_without_an_error(tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(b"QFI\xfb")
     (tmp_path / "spoilt").write_bytes(b"QFI\xfb" + b"\xff" * 100)
     (tmp_path / "loop").write_bytes(b"QFI\xfb" + (3).to_bytes(4, "big") + (20).to_bytes(8, "big") + b"\0\0\0\4loop")
@@ -169,21 +169,21 @@ def test_files_that_are_no_images(tmp_path: Path) -> None:
     assert [file.exists for file in found.values()] == [True, True, True, False, True]
 
 
-def test_a_disk_that_moves_while_its_virtual_machine_runs() -> None:
+def test_a_disk_of_a_running_virtual_machine_is_refused_for_another() -> None:
     have = other_domain("b", {"path": "/img/x"}, running=True)
     moved = vm("a", {"path": "/img/x"}), vm("b", {"path": "/img/y"})
     assert said(*moved, domains=(have,)) == ["a: disk /img/x is still in the running virtual machine b"]
     assert said(*moved, domains=(have,), stopping={"b"}) == []
 
 
-def test_a_link_to_nowhere_is_not_replaced(tmp_path: Path) -> None:
+def test_a_disk_that_is_a_dangling_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "disk").symlink_to("/nowhere/disk")
     assert said(vm("a", {"path": str(tmp_path / "disk"), "base": "/img/base"})) == [
         f"a: disk {tmp_path / 'disk'} is a symbolic link to /nowhere/disk, which does not exist"
     ]
 
 
-def test_the_modules_refuse() -> None:
+def test_checks_and_dry_run_refuse_a_disk_that_is_its_own_base_image() -> None:
     disks = [{"path": "/img/a", "base": "/img/a"}]
     text = (
         "virtual machine gpu-vm: the base image /img/a is also its own disk: every disk created from a base is "
@@ -208,13 +208,13 @@ class TestRemoval:
         answers = {spec.name: disk_use.removable(spec, specs, found) for spec in specs}
         return {name: (gone, [f"{item.what}: {item.why}" for item in kept]) for name, (gone, kept) in answers.items()}
 
-    def test_an_overlay_goes_and_its_base_stays(self, tmp_path: Path) -> None:
+    def test_an_overlay_is_removed_and_its_base_is_kept(self, tmp_path: Path) -> None:
         base, over = image(tmp_path / "base"), image(tmp_path / "over", tmp_path / "base")
         own = image(tmp_path / "own")
         specs = parse_specs([vm("a", {"path": over, "base": base}, {"path": own}, {"path": f"{over}2", "base": base})])
         assert self.kept(specs) == {"a": ([over], [])}
 
-    def test_a_base_stays_whatever_a_spec_says(self, tmp_path: Path) -> None:
+    def test_a_base_image_is_never_removed(self, tmp_path: Path) -> None:
         base = image(tmp_path / "base")
         over = image(tmp_path / "over", tmp_path / "base")
         (tmp_path / "link").symlink_to(base)
@@ -228,7 +228,7 @@ class TestRemoval:
             "a": ([], [f"disk {over} is kept: it is the base image of virtual machine db"])
         }
 
-    def test_what_was_not_made_here_stays(self, tmp_path: Path) -> None:
+    def test_files_that_were_not_created_here_are_kept(self, tmp_path: Path) -> None:
         base, other = image(tmp_path / "base"), image(tmp_path / "other")
         plain = image(tmp_path / "plain")
         (tmp_path / "raw").write_bytes(b"\0" * 4096)
@@ -248,14 +248,16 @@ class TestRemoval:
         )
         assert Path(other).exists()
 
-    def test_what_another_domain_uses_stays(self, tmp_path: Path) -> None:
+    def test_a_disk_that_another_domain_uses_is_kept(self, tmp_path: Path) -> None:
         base, over = image(tmp_path / "base"), image(tmp_path / "over", tmp_path / "base")
         specs = parse_specs([vm("a", {"path": over, "base": base})])
         why = f"disk {over} is kept: it is disk of virtual machine db"
         assert self.kept(specs, other_domain("db", {"path": over})) == {"a": ([], [why])}
         assert self.kept(specs, other_domain("db", {"path": over, "read_only": True})) == {"a": ([], [why])}
 
-    def test_the_run_removes_what_check_mode_says(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_run_removes_the_disks_that_check_mode_reports(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         base, over = image(tmp_path / "base"), image(tmp_path / "over", tmp_path / "base")
         golden = image(tmp_path / "golden")
 

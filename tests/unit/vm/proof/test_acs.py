@@ -20,7 +20,7 @@ def failed(found):
     return [claim.claim for claim in found if claim.holds is False]
 
 
-def test_a_server_as_it_should_be():
+def test_a_correct_server_fails_no_claim():
     found = acs.ports_and_groups(evidence())
     assert failed(found) == []
     (claim,) = [claim for claim in found if NIC_PORT in claim.claim]
@@ -30,7 +30,7 @@ def test_a_server_as_it_should_be():
 
 @pytest.mark.parametrize("port", [NIC_PORT, GPU_PORT, "0000:10:01.0"])
 @pytest.mark.parametrize("bit", [0, 2, 3, 4])
-def test_each_isolating_bit_of_each_port_counts(port, bit):
+def test_each_missing_isolation_bit_of_a_port_fails_its_claim(port, bit):
     found = claims(lambda host: setattr(host.function(port).acs, "control", 0x5D & ~(1 << bit)))
     (name,) = failed(found)
     assert port in name
@@ -40,7 +40,7 @@ def test_the_kernels_default_is_enough_for_the_port_of_a_gpu():
     assert failed(claims(lambda host: setattr(host.function(GPU_PORT).acs, "control", 0x1D))) == []
 
 
-def test_a_port_that_cannot_pass_translated_requests_is_told_with_its_cost():
+def test_a_port_without_direct_translated_p2p_is_reported_with_its_cost():
     def change(host):
         host.function(NIC_PORT).acs.capability, host.function(NIC_PORT).acs.control = 0x1F, 0x1D
 

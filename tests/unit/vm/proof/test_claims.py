@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence i
 )
 
 
-def test_a_server_with_everything_proves_every_layer():
+def test_complete_evidence_proves_claims_of_every_layer():
     claims = prove(evidence())
     assert failed(claims) == []
     assert {claim.layer for claim in claims if claim.holds} == {
@@ -54,7 +54,7 @@ def test_the_difference_of_a_topology_file_is_shown():
     ]
 
 
-def test_fidelity_is_measured_and_names_the_pairs_that_differ():
+def test_the_fidelity_claim_names_the_pairs_that_differ():
     one = evidence()
     (claim,) = found(prove(one), "(fidelity)")
     assert (claim.wanted, claim.seen, claim.holds) == ("6 of 6", "6 of 6", True)
@@ -72,7 +72,7 @@ def test_fidelity_is_measured_and_names_the_pairs_that_differ():
     assert all("not there in the guest" in line for line in claim.seen[1:])
 
 
-def test_a_guest_that_was_not_read_fails_every_claim_about_it_and_loses_none():
+def test_a_guest_that_was_not_read_fails_all_its_claims_and_omits_none():
     whole, without = prove(evidence()), prove(replace(evidence(), **UNREAD))
     assert [claim.claim for claim in whole] == [claim.claim for claim in without]
     for before, after in zip(whole, without):
@@ -82,7 +82,7 @@ def test_a_guest_that_was_not_read_fails_every_claim_about_it_and_loses_none():
             assert after == before
 
 
-def test_a_domain_that_was_not_read_fails_every_claim_about_it_and_loses_none():
+def test_a_domain_that_was_not_read_fails_all_its_claims_and_omits_none():
     whole, without = prove(evidence()), prove(replace(evidence(), running=Running()))
     assert [claim.claim for claim in whole] == [claim.claim for claim in without]
     for before, after in zip(whole, without):
@@ -90,13 +90,13 @@ def test_a_domain_that_was_not_read_fails_every_claim_about_it_and_loses_none():
             assert (after.holds, after.seen) == (False, None), after
 
 
-def test_a_domain_that_does_not_run_is_not_taken_for_one_without_pages():
+def test_huge_page_claims_fail_if_the_domain_has_no_memory_map():
     one = evidence()
     one.running.memory = []
     assert all(claim.holds is False for claim in found(prove(one), "lies in huge pages"))
 
 
-def test_a_host_without_connectx_has_no_firmware_claim_that_passes():
+def test_firmware_claims_are_not_applicable_without_a_connectx_nic():
     one = evidence()
     for each in one.host.functions:
         if each.vendor_id == 0x15B3:
@@ -116,7 +116,7 @@ def test_a_port_that_has_no_acs_by_design_is_not_applicable():
     assert "XIO3130" in claim.reason
 
 
-def test_a_device_without_ats_is_not_applicable_unless_firmware_can_hide_it():
+def test_the_ats_claim_of_a_gpu_without_the_capability_is_not_applicable():
     one = evidence()
     gpu = function(one.host, "0000:13:00.0")
     gpu.ats, gpu.config_bytes = None, 4096
@@ -126,7 +126,7 @@ def test_a_device_without_ats_is_not_applicable_unless_firmware_can_hide_it():
 
 
 @pytest.mark.parametrize("size_bytes", [0, 64, 256])
-def test_ats_that_could_not_be_read_is_not_taken_for_none(size_bytes):
+def test_the_ats_claim_fails_if_config_space_was_not_read_completely(size_bytes):
     one = evidence()
     gpu = function(one.host, "0000:13:00.0")
     gpu.ats, gpu.config_bytes = None, size_bytes
@@ -137,7 +137,7 @@ def test_ats_that_could_not_be_read_is_not_taken_for_none(size_bytes):
     assert claim.reason == f"only {size_bytes} bytes of its config space were read: read the host as root"
 
 
-def test_a_bridge_that_could_not_be_read_is_a_port_that_fails():
+def test_the_acs_claim_fails_for_a_bridge_that_could_not_be_read():
     one = evidence()
     port = function(one.host, "0000:12:00.0")
     port.acs, port.port_type, port.config_bytes = None, None, 64
@@ -146,21 +146,21 @@ def test_a_bridge_that_could_not_be_read_is_a_port_that_fails():
     assert found(claims, "switch port 0000:12:00.0 has")[0].seen is None
 
 
-def test_a_conventional_bridge_is_no_port():
+def test_a_conventional_pci_bridge_has_no_claim():
     one = evidence()
     port = function(one.host, "0000:12:00.0")
     port.acs, port.port_type, port.config_bytes = None, None, 256
     assert not [claim for claim in prove(one) if "0000:12:00.0" in claim.claim]
 
 
-def test_memory_windows_that_were_not_read_on_either_side_do_not_hold():
+def test_the_bar_claim_fails_if_no_bars_were_read():
     one = evidence()
     function(one.host, "0000:13:00.0").bars = []
     function(one.guest, "0000:23:00.0").bars = []
     assert failed(prove(one)) == ["GPU 0000:13:00.0 has all its memory windows in the guest (BAR sizes)"]
 
 
-def test_a_guest_with_one_device_has_no_pair_to_claim():
+def test_the_fidelity_claim_of_a_guest_with_one_device_is_not_applicable():
     one = evidence()
     one.planned.root.ports.pop()
     one.planned.root.ports[0].ports[0].ports[0].ports.pop()
@@ -168,12 +168,12 @@ def test_a_guest_with_one_device_has_no_pair_to_claim():
     assert (claim.holds, claim.reason) == (None, "vm1 has fewer than two devices, so no pair of them")
 
 
-def test_a_domain_that_was_not_compared_is_not_as_planned():
+def test_a_domain_that_was_not_compared_is_a_difference():
     for key, kind in (("differences", "defined"), ("live_differences", "running")):
         assert differences_of_domain({**gpu_vm.domain(), key: None}) == [f"{kind}: it was not compared with its plan"]
 
 
-def test_both_ports_of_a_nic_have_the_firmware_of_the_first():
+def test_two_ports_of_a_nic_have_one_set_of_firmware_claims():
     one = evidence()
     second = copy.deepcopy(function(one.host, "0000:14:00.0"))
     second.address, second.sriov = "0000:14:00.7", None
@@ -201,7 +201,7 @@ def test_a_read_only_register_is_not_applicable_only_if_pci_tuning_reports_it():
 @pytest.mark.parametrize(
     ("on_hypervisor", "name"), [("0000:13:00.0", "GPU 0000:13:00.0"), ("0000:14:00.0", "VF 0000:14:00.1")]
 )
-def test_vfios_copy_of_a_read_only_register_is_no_proof(on_hypervisor, name):
+def test_the_guests_value_of_a_read_only_register_is_not_proof(on_hypervisor, name):
     one = evidence()
     one.host_settings.read_only = [on_hypervisor]
     (claim,) = found(prove(one), f"MaxReadReq of {name} in the guest")

@@ -192,7 +192,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_what_is_broken_fails_its_claims_and_no_others(name):
+def test_each_fault_fails_its_claims_and_no_others(name):
     breaks, words = BREAKS[name]
     one = evidence()
     breaks(one)

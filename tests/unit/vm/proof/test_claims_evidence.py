@@ -25,14 +25,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence i
 )
 
 
-def test_a_plan_for_another_host_is_one_clear_error():
+def test_a_plan_for_another_host_is_refused():
     other = gpu_vm.host()
     other.functions = [item for item in other.functions if item.address != "0000:13:00.0"]
     with pytest.raises(TopologyError, match=r"no PCI function 0000:13:00\.0"):
         DomainPlan.from_dict(gpu_vm.plan(), other)
 
 
-def test_firmware_that_waits_for_a_reboot_does_not_hold():
+def test_a_firmware_setting_that_needs_a_reboot_fails_its_claim():
     result = gpu_vm.firmware()
     result["devices"]["0000:84:00.0"] = {
         **result["devices"]["0000:84:00.0"],
@@ -47,7 +47,7 @@ def test_firmware_that_waits_for_a_reboot_does_not_hold():
     )
 
 
-def test_firmware_that_the_module_would_change_does_not_hold():
+def test_a_firmware_setting_that_the_module_would_change_fails_its_claim():
     result = gpu_vm.firmware()
     result["diff"]["after"] = {"0000:84:00.0 MAX_ACC_OUT_READ": "64"}
     claims = prove(replace(evidence(), nic_firmware=firmware_of_result(result)))
@@ -58,20 +58,20 @@ def test_firmware_that_the_module_would_change_does_not_hold():
 @pytest.mark.parametrize(
     "result", [{}, {"outcomes": 1}, {"diff": {"after": {}}}, {"devices": [], "diff": {"after": {}}}]
 )
-def test_a_result_of_something_else_is_refused(read, result):
+def test_a_result_of_another_module_is_refused(read, result):
     with pytest.raises(ProofError, match="not a result of"):
         read(result)
 
 
 @pytest.mark.parametrize("missing", ["arguments", "accelerated", "memory", "pinning", "emulator_cpus"])
-def test_half_a_process_is_refused(missing):
+def test_incomplete_facts_of_a_process_are_refused(missing):
     process = gpu_vm.process()
     del process[missing]
     with pytest.raises(ProofError, match=missing):
         Running.of_process(process)
 
 
-def test_a_domain_that_is_gone_stopped_or_otherwise_does_not_pass_for_the_planned_one():
+def test_a_missing_stopped_or_different_domain_is_not_as_planned():
     assert differences_of_domain(gpu_vm.domain()) == []
     assert differences_of_domain({**gpu_vm.domain(), "exists": False}) is None
     stopped = {**gpu_vm.domain(), "process": None, "state": "shutoff", "live_differences": None}
@@ -86,14 +86,14 @@ def test_a_domain_that_is_gone_stopped_or_otherwise_does_not_pass_for_the_planne
         differences_of_domain(without)
 
 
-def test_proving_changes_nothing_that_was_read():
+def test_prove_does_not_change_the_evidence():
     one = evidence()
     before = copy.deepcopy(one)
     prove(one)
     assert one == before
 
 
-def test_qemus_two_notations_read_the_same():
+def test_both_notations_of_qemu_options_are_read():
     assert qemu_options(["-object", '{"qom-type":"x","id":"a","prealloc":true,"host-nodes":[0,1],"size":5}']) == [
         ("object", {"qom-type": "x", "id": "a", "prealloc": "on", "host-nodes": "0,1", "size": "5"})
     ]

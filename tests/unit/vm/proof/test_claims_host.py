@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence i
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import Interface
 
 
-def test_a_driver_that_another_gpu_of_the_host_needs_is_not_kept_off():
+def test_the_driver_claim_is_not_applicable_if_the_host_needs_the_driver():
     one = evidence()
     one.host_settings = replace(one.host_settings, modules_off=[], modules_that_may_load=["nvidia may load: a reason"])
     one.host.kernel_arguments.clear()
@@ -27,7 +27,7 @@ def test_a_driver_that_another_gpu_of_the_host_needs_is_not_kept_off():
     assert [claim.holds for claim in found(prove(one), "no driver of the host takes")] == [False, False]
 
 
-def test_kernel_settings_that_are_left_alone_or_missing_are_not_applicable():
+def test_kernel_settings_that_are_unset_or_unsupported_are_not_applicable():
     one = evidence()
     one.host_settings.kernel_settings = {"governor": {"wanted": "performance", "not_applicable": "no cpufreq"}}
     (claim,) = found(prove(one), "frequency governor")
@@ -64,14 +64,14 @@ SLOWER = {
 }
 
 
-def test_settings_for_speed_are_claimed_if_they_are_asked_for():
+def test_requested_speed_settings_have_claims():
     claims = {claim.claim for claim in prove(with_speed_settings())} - {claim.claim for claim in prove(evidence())}
     assert len(claims) == 10  # two for cells, four for devices, and one each for the others
     assert failed(prove(with_speed_settings())) == []
 
 
 @pytest.mark.parametrize("there", SLOWER)
-def test_a_setting_for_speed_that_qemu_does_not_have_fails(there):
+def test_a_speed_setting_that_qemu_lacks_fails_its_claim(there):
     instead, words = SLOWER[there]
     one = with_speed_settings()
     assert any(there in text for text in one.running.qemu_arguments)
@@ -81,7 +81,7 @@ def test_a_setting_for_speed_that_qemu_does_not_have_fails(there):
     assert all(words in name for name in names)
 
 
-def test_rhels_machines_have_48_address_bits_at_most():
+def test_rhel_machine_types_have_at_most_48_address_bits():
     one = evidence()
     one.planned.machine = "pc-q35-rhel9.4.0"
     assert [claim.seen for claim in found(prove(one), "host-phys-bits") if claim.holds is False] == [52]
@@ -89,7 +89,7 @@ def test_rhels_machines_have_48_address_bits_at_most():
     assert failed(prove(one)) == []
 
 
-def test_a_reset_that_is_known_to_fail_is_named():
+def test_a_reset_that_is_known_to_fail_is_not_applicable_with_a_reason():
     one = evidence()
     one.host_settings.reset_failures["0000:13:00.0"] = "flr is known to fail"
     (claim,) = found(prove(one), "can be reset between guests")
@@ -100,7 +100,7 @@ def test_a_reset_that_is_known_to_fail_is_named():
     )
 
 
-def test_another_read_request_that_is_asked_for_is_what_is_wanted():
+def test_a_requested_max_read_request_is_the_wanted_value():
     one = evidence()
     one.host_settings.max_read_request_bytes["0000:13:00.0"] = 2048
     assert failed(prove(one)) == ["MaxReadReq of GPU 0000:13:00.0"]
@@ -108,7 +108,7 @@ def test_another_read_request_that_is_asked_for_is_what_is_wanted():
     assert failed(prove(one)) == []
 
 
-def test_tcg_has_no_address_bits_to_pass_through():
+def test_the_address_bits_claim_is_not_applicable_under_tcg():
     one = evidence()
     one.running.accelerated = False
     one.guest.cpu.physical_address_bits = 40
@@ -117,7 +117,7 @@ def test_tcg_has_no_address_bits_to_pass_through():
     assert "TCG" in claim.reason
 
 
-def test_not_knowing_whether_it_is_tcg_excuses_nothing():
+def test_the_address_bits_claim_fails_if_the_accelerator_is_unknown():
     one = evidence()
     one.running.accelerated = None
     one.guest.cpu.physical_address_bits = 40
@@ -133,7 +133,7 @@ def test_not_knowing_whether_it_is_tcg_excuses_nothing():
         (None, False),
     ],
 )
-def test_a_planned_guest_iommu_serves_ats(argument, holds):
+def test_a_planned_guest_iommu_must_have_a_device_iotlb(argument, holds):
     one = evidence()
     one.planned.spec.guest_iommu = True
     if argument:
@@ -148,7 +148,7 @@ def test_host_settings_that_were_not_read_fail():
     ]
 
 
-def test_what_the_inventory_leaves_alone_is_not_applicable():
+def test_claims_about_unset_settings_are_not_applicable():
     one = evidence()
     one.host_settings.acs_ports.remove("0000:12:01.0")
     one.nccl, one.nccl_topology = {}, ""
@@ -174,7 +174,7 @@ def test_what_the_inventory_leaves_alone_is_not_applicable():
         assert {claim.holds for claim in found(claims, words)} == {None}, words
 
 
-def test_what_tuning_was_refused_fails_and_is_not_taken_for_left_alone():
+def test_settings_that_lockdown_refused_fail_their_claims():
     """Kernel lockdown prevents writes that the inventory requests; gpu_host_boot reports them."""
     result = gpu_vm.on_host()
     port, gpu = "0000:12:01.0", "0000:13:00.0"
@@ -198,7 +198,7 @@ def test_what_tuning_was_refused_fails_and_is_not_taken_for_left_alone():
     )
 
 
-def test_what_failed_before_it_chose_devices_is_unknown_and_excuses_nothing():
+def test_claims_fail_if_tuning_failed_before_it_chose_devices():
     result = gpu_vm.on_host()
     result["failures"] = ["pci_tuning: 0000:13:00.0 is gone; read the host again"]
     result["outcomes"]["pci_tuning"] = {}
@@ -218,7 +218,7 @@ def test_what_failed_before_it_chose_devices_is_unknown_and_excuses_nothing():
     ]
 
 
-def test_planned_address_bits_that_are_a_number_are_compared_with_it():
+def test_a_planned_number_of_address_bits_is_compared_with_the_guests():
     one = evidence()
     one.planned.address_bits_mode, one.planned.address_bits = "emulate", 46
     assert failed(prove(one)) == ["the guest has its planned physical address bits"]

@@ -27,7 +27,7 @@ def test_each_gpu_with_its_nearest_nic_is_direct():
     }
 
 
-def test_a_slow_pair_comes_first_with_cost_and_remedy_and_never_holds():
+def test_a_slow_pair_comes_first_with_cause_and_remedy_and_does_not_hold():
     worst, other = claims(lambda one: setattr(one.host.function("0000:82:01.0").acs, "control", 0x1D))
     assert (worst.holds, other.holds) == (None, True)
     assert PAIRS[1][1] in worst.claim
@@ -35,12 +35,12 @@ def test_a_slow_pair_comes_first_with_cost_and_remedy_and_never_holds():
     assert "remedy: gpu_host_acs: auto" in worst.reason
 
 
-def test_a_guest_that_was_not_read_is_not_direct():
+def test_pairs_fail_if_the_guest_was_not_read():
     found = gpudirect.pairs(replace(evidence(), guest=None))
     assert {(claim.holds, claim.seen) for claim in found} == {(False, None)}
 
 
-def test_a_device_that_the_guest_does_not_see_is_not_direct():
+def test_a_pair_with_a_device_missing_in_the_guest_is_not_direct():
     def change(one):
         place = one.planned.guest_addresses()[PAIRS[0][1]]
         one.guest.functions = [item for item in one.guest.functions if item.address != place]
@@ -48,5 +48,5 @@ def test_a_device_that_the_guest_does_not_see_is_not_direct():
     assert [claim.holds for claim in claims(change)] == [None, True]
 
 
-def test_without_a_gpu_there_is_no_pair():
+def test_there_is_no_pair_without_a_gpu():
     assert claims(lambda one: one.planned.chosen.by_setting.update(gpus=[])) == []

@@ -18,7 +18,7 @@ FILES = Path(__file__).parent / "xml"
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_whole_file(name: str) -> None:
+def test_the_xml_equals_the_stored_file(name: str) -> None:
     xml = render(PLANS[name]())
     file = FILES / f"{name}.xml"
     if os.environ.get("SAILLOFT_WRITE_XML"):
@@ -27,7 +27,7 @@ def test_whole_file(name: str) -> None:
     assert render(PLANS[name]()) == xml
 
 
-def test_every_address_is_given_once() -> None:
+def test_every_pci_address_and_controller_index_is_unique() -> None:
     for make in PLANS.values():
         root = ET.fromstring(render(make()))
         places = [
@@ -39,13 +39,13 @@ def test_every_address_is_given_once() -> None:
         assert len(set(indexes)) == len(indexes)
 
 
-def test_the_window_of_ovmf_is_said_only_where_its_own_may_be_too_small() -> None:
+def test_the_ovmf_window_is_set_only_if_the_default_may_be_too_small() -> None:
     assert "X-PciMmio64Mb,string=1048576" in render(whole_server())
     assert "X-PciMmio64Mb" not in render(plan())
     assert "X-PciMmio64Mb" not in render(plan(firmware="bios", mmio_window_mib=65536))
 
 
-def test_more_than_255_vcpus_have_extended_interrupt_mode() -> None:
+def test_more_than_255_vcpus_enable_extended_interrupt_mode() -> None:
     host = lab()
     for at, node in enumerate(host.numa_nodes):
         node.siblings = [[cpu] for cpu in range(at * 256, at * 256 + 256)]
@@ -53,6 +53,6 @@ def test_more_than_255_vcpus_have_extended_interrupt_mode() -> None:
     assert 'eim="on"' not in render(plan(host, vcpus=254, guest_iommu=True))
 
 
-def test_disks_are_named_past_z() -> None:
+def test_disks_after_vdz_have_names_with_two_letters() -> None:
     xml = render(plan(disks=[{"path": f"/disk-{number}"} for number in range(28)]))
     assert [f'dev="vd{letters}"' in xml for letters in ("a", "z", "aa", "ab", "ac")] == [True, True, True, True, False]

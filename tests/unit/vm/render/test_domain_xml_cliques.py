@@ -47,7 +47,7 @@ def properties(xml):
 
 
 @needs_schema
-def test_each_gpu_has_its_clique_by_its_alias():
+def test_the_clique_of_each_gpu_is_set_by_its_alias():
     plan = planned(servers.pcie_cards())
     xml = render(plan)
     aliases = {item.get("name") for item in ET.fromstring(xml).iterfind("devices/hostdev/alias")}
@@ -60,13 +60,13 @@ def test_each_gpu_has_its_clique_by_its_alias():
     assert_valid(xml)
 
 
-def test_without_cliques_there_is_neither_alias_nor_override():
+def test_a_plan_without_cliques_has_no_alias_and_no_override():
     for plan in (planned(servers.pcie_cards(), gpudirect_cliques=False), planned(servers.pcie_cards(), count=1)):
         xml = render(plan)
         assert (properties(xml), ET.fromstring(xml).find("devices/hostdev/alias")) == ({}, None)
 
 
-def test_the_plan_says_why_gpus_are_in_none():
+def test_a_note_gives_the_reason_why_gpus_are_in_no_clique():
     assert [note for note in planned(servers.pcie_cards()).notes if "they are on different NUMA nodes" in note]
 
 
@@ -78,14 +78,14 @@ def test_the_plan_says_why_gpus_are_in_none():
         ("<qemu:override>", '<qemu:override><qemu:device alias="ua-x"/>', "qemu:override/qemu:device[ua-x]"),
     ],
 )
-def test_a_definition_that_differs_is_seen(old, new, path):
+def test_a_changed_clique_or_alias_is_a_difference(old, new, path):
     xml = render(planned(servers.pcie_cards()))
     assert old in xml
     assert [item for item in differences(xml, xml.replace(old, new, 1)) if path in item.path and not item.unknown]
     assert differences(xml, xml) == []
 
 
-def test_one_that_is_missing_or_left_over_is_seen():
+def test_missing_or_additional_cliques_are_differences():
     with_it, without = (render(planned(servers.pcie_cards(), gpudirect_cliques=on)) for on in (True, False))
     assert "qemu:override" in [item.path for item in differences(with_it, without)]
     (left_over,) = [item for item in differences(without, with_it) if not item.unknown and "qemu" in item.path]
@@ -107,7 +107,7 @@ def test_the_proof_reads_the_cliques_of_the_running_guest():
     assert {seen for _wanted, seen, _holds in claimed(plan, None)} == {None}
 
 
-def test_hidden_kvm_makes_a_clique_worthless():
+def test_clique_claims_fail_if_kvm_is_hidden_from_the_guest():
     plan = planned(servers.pcie_cards())
     found = claimed(plan, ["-cpu", "host,kvm=off"])
     assert {(seen, holds) for _wanted, seen, holds in found} == {
@@ -115,7 +115,7 @@ def test_hidden_kvm_makes_a_clique_worthless():
     }
 
 
-def test_drift_says_what_a_missing_approval_means():
+def test_drift_of_a_clique_has_its_consequence():
     row = next(row for row in ROWS if re.fullmatch(row.pattern, "qemu:override/qemu:device[ua-x]"))
     assert re.fullmatch(row.pattern, "devices/hostdev[0000:03:00.0]/alias/@name")
     assert row.consequence == "GPUs without NVLink reach each other through memory"

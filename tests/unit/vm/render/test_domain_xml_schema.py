@@ -101,7 +101,7 @@ def test_every_setting_is_tried() -> None:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(REQUESTS, st.booleans())
-def test_what_is_accepted_is_valid(asked: dict[str, Any], asked_libvirt: bool) -> None:
+def test_the_xml_of_an_accepted_request_is_valid(asked: dict[str, Any], asked_libvirt: bool) -> None:
     try:
         (made,) = plan_domains(lab(), parse_specs([asked]), hypervisor() if asked_libvirt else None)
     except DomainError:
@@ -112,7 +112,7 @@ def test_what_is_accepted_is_valid(asked: dict[str, Any], asked_libvirt: bool) -
     assert differences(xml, xml) == []
 
 
-def test_virt_xml_validate_agrees(tmp_path: Path) -> None:
+def test_virt_xml_validate_accepts_valid_and_refuses_invalid_xml(tmp_path: Path) -> None:
     """The tool is libvirt's own validator."""
     (made,) = plan_domains(lab(), parse_specs([{"name": "gpu-vm", "memory_mib": 2048, "gpus": {"count": 2}}]))
     (tmp_path / "good.xml").write_text(render(made), encoding="utf-8")

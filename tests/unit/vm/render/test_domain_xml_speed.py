@@ -29,7 +29,7 @@ def xml(**given):
     return render(plan)
 
 
-def test_without_them_the_xml_has_none_of_their_elements():
+def test_the_xml_has_no_elements_of_unset_speed_settings():
     root = ET.fromstring(xml())
     for path in ("clock", "features/kvm", "memoryBacking/allocation", "devices/rng", "devices/hostdev/rom"):
         assert root.find(path) is None, path
@@ -49,7 +49,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_each_is_in_the_xml_and_a_difference_in_both_directions(setting):
+def test_each_speed_setting_is_in_the_xml_and_compared_in_both_directions(setting):
     value, path, attributes = SETTINGS[setting]
     with_it = xml(**{setting: value})
     assert ET.fromstring(with_it).find(path).attrib == attributes
@@ -58,7 +58,7 @@ def test_each_is_in_the_xml_and_a_difference_in_both_directions(setting):
     assert acted_on(differences(xml(), with_it))
 
 
-def test_ports_of_other_devices_stay_where_they_are_with_an_rng():
+def test_an_rng_does_not_change_the_addresses_of_disks():
     of_disks = [
         [disk.find("address").attrib for disk in ET.fromstring(one).findall("devices/disk")]
         for one in (xml(), xml(rng=True))
@@ -66,7 +66,7 @@ def test_ports_of_other_devices_stay_where_they_are_with_an_rng():
     assert of_disks[0] == of_disks[1]
 
 
-def test_cache_and_io_of_disks():
+def test_cache_and_io_of_disks_are_in_the_xml():
     disks = [
         {"path": "/a", "cache": "none", "io": "io_uring"},
         {"path": "/dev/vg/b", "format": "raw", "cache": "directsync"},
@@ -92,6 +92,6 @@ def test_cache_and_io_of_disks():
         ({"interfaces": [{"source": "a", "queues": 0}]}, "queues 0 is not valid"),
     ],
 )
-def test_what_cannot_be_together_is_refused(given, message):
+def test_invalid_or_conflicting_settings_are_refused(given, message):
     with pytest.raises(DomainError, match=message):
         parse_specs([{**PLAIN, **given}])

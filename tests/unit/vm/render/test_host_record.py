@@ -26,7 +26,7 @@ def functions(**of_gpu):
     return {item.address: item for item in (replace(root, iommu_group=3), port, gpu, other, vf)}
 
 
-def test_a_record_has_the_path_and_the_others_of_its_group():
+def test_a_record_has_the_path_and_the_other_members_of_the_group():
     known = functions()
     found = host_record.record(known, GPU, 1)
     assert (found.path, found.group, found.node, found.kind) == (f"{NAME} {ROOT} {PORT}", OTHER, "1", "gpu")
@@ -36,7 +36,7 @@ def test_a_record_has_the_path_and_the_others_of_its_group():
     assert host_record.record(functions(), GPU).node == ""
 
 
-def test_functions_without_a_group_are_of_none():
+def test_the_record_of_a_function_without_a_group_has_no_members():
     found = host_record.record(functions(), VF)
     assert (found.group, found.kind) == ("", "VF")
 
@@ -49,7 +49,7 @@ def test_a_loop_or_a_gap_ends_the_path():
     assert host_record.record(known, GPU).path == f"{NAME} {PORT}"
 
 
-def test_a_link_is_what_both_ends_can_do():
+def test_the_limit_of_a_link_is_what_both_ends_support():
     known = functions()
     slow = Link(None, None, 16.0, 8)
     known[PORT].link = slow
@@ -69,12 +69,12 @@ def test_a_link_is_what_both_ends_can_do():
     assert host_record.link_limit(known, known[GPU]) == (None, None)
 
 
-def test_a_link_that_is_not_known_has_no_words():
+def test_the_text_of_an_unknown_link_is_empty():
     assert host_record.link_words(2.5, 1) == "2.5 GT/s x1"
     assert host_record.link_words(None, 16) == host_record.link_words(16.0, None) == ""
 
 
-def test_what_is_written_comes_back():
+def test_records_are_read_back_from_the_xml():
     host, domain = lab(), ET.Element("domain")
     host_record.write(domain, host, [])
     assert len(domain) == 0

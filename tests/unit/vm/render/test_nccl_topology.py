@@ -65,7 +65,7 @@ def switch(*behind: tuple[Function, Link | None], link: Link | None = GEN5) -> l
     return functions
 
 
-def test_a_whole_file() -> None:
+def test_the_file_has_the_guests_tree_with_the_hosts_links() -> None:
     gpu = endpoint("0000:13:00.0", None, NAME, link=GEN5)
     pf = endpoint("0000:14:00.0", None, NAME, "nic", link=NARROW)
     drive = endpoint("0000:15:00.0", None, NAME, "nvme", link=GEN4)
@@ -85,7 +85,7 @@ def test_a_whole_file() -> None:
     )
 
 
-def test_under_emulation_nccl_asks_the_guest_for_its_processor() -> None:
+def test_the_file_of_an_emulated_guest_does_not_name_the_processor() -> None:
     planned = plan(accelerator="qemu")
     assert 'arch="' in render(plan(), lab())
     assert 'arch="' not in render(planned, lab())
@@ -93,7 +93,7 @@ def test_under_emulation_nccl_asks_the_guest_for_its_processor() -> None:
 
 
 @pytest.mark.parametrize("vendor", ['a" numaid="7', "A vendor of its own", "x" * 300])
-def test_a_vendor_that_nccl_does_not_know_is_left_to_it(vendor: str) -> None:
+def test_a_vendor_that_nccl_does_not_know_is_left_out(vendor: str) -> None:
     host = lab()
     host.cpu.vendor = vendor
     text = render(plan(host), host)
@@ -101,7 +101,7 @@ def test_a_vendor_that_nccl_does_not_know_is_left_to_it(vendor: str) -> None:
     assert " vendor=" not in "".join(line for line in text.splitlines() if "<cpu" in line)
 
 
-def test_a_virtual_function_has_the_link_of_its_physical_one() -> None:
+def test_a_virtual_function_has_the_link_of_its_physical_function() -> None:
     pf = endpoint("0000:14:00.0", None, NAME, "nic", link=NARROW)
     functions = switch((pf, GEN5))
     down = functions[-1].parent
@@ -124,25 +124,25 @@ def test_a_virtual_function_has_the_link_of_its_physical_one() -> None:
         (Link(None, None, 2.5, 1), GEN5, 'link_speed="2.5 GT/s PCIe" link_width="1"'),
     ],
 )
-def test_links(device: Link | None, port: Link | None, text: str) -> None:
+def test_the_maximum_link_of_a_device_is_written(device: Link | None, port: Link | None, text: str) -> None:
     planned, host = of(switch((endpoint("0000:13:00.0", None, NAME, link=device), port)))
     assert f'<pci busid="0000:23:00.0" class="0x030200" {text}/>' in render(planned, host)
 
 
-def test_a_device_right_below_an_upstream_port_has_its_own_link() -> None:
+def test_a_device_directly_below_an_upstream_port_has_its_own_link() -> None:
     """The link of an upstream port in NCCL's files is the one above the switch."""
     up = replace(bridge("0000:11:00.0", None, NAME, "switch_upstream"), link=GEN4)
     planned, host = of([up, endpoint("0000:12:00.0", up.address, NAME, link=GEN5)])
     assert 'class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"/>' in render(planned, host)
 
 
-def test_the_port_above_counts_where_its_config_space_was_not_read() -> None:
+def test_a_port_of_unknown_type_limits_the_link_below_it() -> None:
     port = replace(bridge("0000:10:00.0", None, NAME, None), link=GEN4)
     planned, host = of([port, endpoint("0000:11:00.0", port.address, NAME, link=GEN5)])
     assert 'class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16"/>' in render(planned, host)
 
 
-def test_devices_of_one_root_port_share_it() -> None:
+def test_functions_of_one_root_port_are_below_one_bridge() -> None:
     port = replace(bridge("0000:10:00.0", None, NAME, "root_port"), link=GEN4)
     nics = [endpoint(f"0000:11:00.{number}", port.address, NAME, "nic", link=GEN5) for number in range(2)]
     planned, host = of([port, *nics], gpus={})
@@ -151,18 +151,18 @@ def test_devices_of_one_root_port_share_it() -> None:
     assert list(classes(planned, text)[1].values()) == ["PIX"]
 
 
-def test_nothing_but_gpus_and_nics_and_what_is_above_them() -> None:
+def test_the_file_has_only_gpus_and_nics_and_the_bridges_above_them() -> None:
     drive = endpoint("0000:13:00.0", None, NAME, "nvme")
     planned, host = of(switch((drive, None)))
     assert render(planned, host).splitlines()[1:] == ['<system version="1">', "</system>"]
 
 
-def test_who_gets_a_file() -> None:
+def test_a_guest_gets_a_file_only_if_it_has_a_gpu() -> None:
     assert for_guest(plan(), lab()) == render(plan(), lab())
     assert for_guest(plan(gpus={}, nics={"addresses": ["0000:14:00.0"]}, vcpus=2), lab()) is None
 
 
-def test_a_flat_guest() -> None:
+def test_devices_of_a_flat_guest_are_on_its_only_node_or_on_no_node() -> None:
     """A flat guest's devices are on no node; with one cell, that cell is the only possible node."""
     planned = plan(mirror_topology=False)
     text = render(planned, lab())
@@ -173,7 +173,7 @@ def test_a_flat_guest() -> None:
     assert '<cpu numaid="0" affinity="00000003"' in render(one, lab())
 
 
-def test_more_cpus_than_a_word_holds() -> None:
+def test_an_affinity_mask_of_more_than_32_cpus_is_read_back() -> None:
     host = recording("llnl-corona")
     gpus = [item.address for item in host.functions if item.kind == "gpu"]
     planned = plan(host, gpus={"addresses": gpus}, nics={}, vcpus=80, memory_mib=8192)
@@ -182,7 +182,7 @@ def test_more_cpus_than_a_word_holds() -> None:
     assert len(nodes) == 2
 
 
-def test_more_than_nccl_reads_is_a_warning_and_no_file() -> None:
+def test_a_topology_too_large_for_nccl_is_a_warning_and_has_no_file() -> None:
     functions = [bridge("0000:10:00.0", None, NAME, "root_port"), endpoint("0000:20:00.0", "0000:10:00.0", NAME)]
     for slot in range(1, 30):
         port = f"0000:10:{slot:02x}.0"
@@ -223,7 +223,7 @@ def test_more_than_nccl_reads_is_a_warning_and_no_file() -> None:
     ],
 )
 @pytest.mark.parametrize("limit", [2, 255])
-def test_a_nic_without_rdma_is_left_out_where_there_are_too_many(
+def test_a_nic_without_rdma_is_left_out_if_there_are_too_many_elements(
     monkeypatch: pytest.MonkeyPatch, own: Any, of_port: Any, inside: bool, limit: int
 ) -> None:
     monkeypatch.setattr(nccl_topology, "MAX_ELEMENTS", limit)
@@ -238,7 +238,7 @@ def test_a_nic_without_rdma_is_left_out_where_there_are_too_many(
     assert places["0000:13:00.0"] in there
 
 
-def test_nothing_is_left_out_of_as_many_as_nccl_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_out_up_to_the_maximum_number_of_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     host = lab()
     host.function("0000:15:00.0").interfaces = {"net": ["eth0"]}
     planned = plan(host, gpus={"addresses": ["0000:13:00.0"]}, nics={"addresses": ["0000:15:10.0"]}, vcpus=2)
@@ -254,7 +254,7 @@ def test_nothing_is_left_out_of_as_many_as_nccl_reads(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.json")), ids=lambda path: path.stem)
-def test_every_recorded_server_as_one_guest(path: Any) -> None:
+def test_the_file_of_each_recorded_server_has_the_planned_path_classes(path: Any) -> None:
     host = recording(path.stem)
     gpus = sum(item.kind == "gpu" for item in host.functions)
     nics = [
@@ -273,7 +273,7 @@ def test_every_recorded_server_as_one_guest(path: Any) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(hosts())
-def test_every_plan(host: Host) -> None:
+def test_the_file_of_every_plan_has_the_planned_path_classes(host: Host) -> None:
     planned = plan_domains(host, parse_specs(whole(host)))[0]
     # NCCL reads 255 elements; a GPU needs at least 8, a NIC at least 3.
     devices = [function.kind for function in planned.chosen.all()]
@@ -292,7 +292,7 @@ def test_every_plan(host: Host) -> None:
         assert theirs[pair] == word
 
 
-def test_the_modules_return_it() -> None:
+def test_the_modules_return_the_file() -> None:
     requests = [request(), {"name": "without", "memory_mib": 1024, "vcpus": 1}]
     first, second = (returned_of(planned, lab()) for planned in plan_domains(lab(), parse_specs(requests)))
     assert first["nccl_topology"] == render(plan(), lab())

@@ -17,7 +17,7 @@ def text(host, **changes):
     return plan, "\n".join(show("gpu17", [plan], host))
 
 
-def test_the_lab_as_a_tree():
+def test_the_plan_of_the_lab_is_shown_as_a_tree():
     host = machines.lab()
     host.function("0000:13:00.0").link = Link(32.0, 16, 32.0, 16)
     host.function("0000:83:00.0").link = Link(None, None, None, None)
@@ -50,7 +50,7 @@ node 1 keeps CPUs 4,7, 1.9 GiB"""
     )
 
 
-def test_a_flat_guest_says_which_pairs_it_loses():
+def test_a_flat_guest_is_shown_with_a_pair_that_differs():
     plan, shown = text(machines.lab(), mirror_topology=False)
     assert "root complex pci0000:00, the guest's own" in shown
     assert plan.fidelity.equal < plan.fidelity.total
@@ -59,7 +59,7 @@ def test_a_flat_guest_says_which_pairs_it_loses():
     assert f"{' and '.join(first['pair'])}: {first['host']} on the host, {first['guest']} in the guest" in shown
 
 
-def test_addresses_are_whole_where_the_host_has_several_domains():
+def test_addresses_include_the_domain_if_the_host_has_several_domains():
     host = machines.recording("llnl-lassen")
     plan = machines.plan(host, gpus={"count": 1}, nics={}, memory_mib=2048)
     shown = "\n".join(show("lassen", [plan], host))
@@ -67,7 +67,7 @@ def test_addresses_are_whole_where_the_host_has_several_domains():
     assert f"GPU {device['guest_address']}, host {device['host_address']}" in shown
 
 
-def test_what_a_recording_does_not_know_is_said():
+def test_information_that_a_recording_lacks_is_listed():
     host = machines.recording("nvidia-dgx2")
     plan = machines.plan(host, gpus={"count": 1}, nics={}, memory_mib=2048, vcpus=1)
     last = show("dgx2", [plan], host)[-1]
@@ -85,11 +85,11 @@ def test_what_a_recording_does_not_know_is_said():
         (0, 0, "fidelity: no two devices to compare"),
     ],
 )
-def test_only_all_pairs_are_100_percent(total, equal, said):
+def test_fidelity_is_100_percent_only_if_all_pairs_are_equal(total, equal, said):
     assert fidelity_line(Fidelity(total, equal)) == said
 
 
-def test_the_outlook_of_gpudirect_follows_the_notes():
+def test_the_text_contains_the_outlook_of_gpudirect():
     _plan, shown = text(machines.lab())
     first = "GPUDirect: 0 of 2 pairs of GPU and NIC are direct"
     (line,) = [line for line in shown.splitlines() if line.startswith("GPUDirect:")]
@@ -99,7 +99,7 @@ def test_the_outlook_of_gpudirect_follows_the_notes():
     assert "has no ACS: GPU and NIC are in one IOMMU group" in shown
 
 
-def test_a_flat_guest_is_slower():
+def test_a_flat_guest_is_shown_with_the_cause_and_the_remedy():
     _plan, shown = text(machines.lab(), mirror_topology=False)
     assert "GPU and NIC share a switch on the host (PIX), but in the guest they are" in shown
     assert "remedy: mirror_topology: true" in shown

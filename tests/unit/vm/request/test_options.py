@@ -9,7 +9,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options 
 )
 
 
-def test_the_module_restarts_and_removes_nothing_unasked():
+def test_the_module_does_not_restart_or_remove_by_default():
     options = gpu_domain_options("qemu:///system")
     assert {name: option.get("default") for name, option in options.items()} == {
         "domains": None,

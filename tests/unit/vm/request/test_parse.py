@@ -21,17 +21,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 )
 
 
-def test_addresses_are_made_whole() -> None:
+def test_pci_addresses_are_completed_and_lower_case() -> None:
     spec = parse_specs([{"name": "a", "gpus": {"addresses": ["3B:00.0", "0000:5e:00.1"]}}])[0]
     assert spec.gpus.addresses == ["0000:3b:00.0", "0000:5e:00.1"]
 
 
-def test_none_is_not_given() -> None:
+def test_a_setting_that_is_none_has_its_default() -> None:
     spec = parse_specs([{"name": "a", "vcpus": None, "gpus": None, "disks": None, "huge_page_mib": None}])[0]
     assert (spec.vcpus, spec.gpus.count, spec.disks, spec.huge_page_mib) == (None, 0, [], 1024)
 
 
-def test_uuid_and_macs_come_from_the_name() -> None:
+def test_uuid_and_macs_are_derived_from_the_name() -> None:
     one, other = parse_specs([{"name": name, "interfaces": [{"type": "user"}] * 2} for name in ("a", "b")])
     again = parse_specs([{"name": "a", "interfaces": [{"type": "user"}] * 2}])[0]
     assert (again.uuid, again.mac(0), again.mac(1)) == (one.uuid, one.mac(0), one.mac(1))
@@ -161,7 +161,7 @@ def disk(**settings: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_one_clear_error(asked: dict[str, Any], message: str | None) -> None:
+def test_an_invalid_setting_is_refused_with_one_message(asked: dict[str, Any], message: str | None) -> None:
     with pytest.raises(DomainError) as caught:
         parse_specs([asked])
     if message is None:
@@ -173,7 +173,7 @@ def test_one_clear_error(asked: dict[str, Any], message: str | None) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", None, 3, "", "-a", "a/b", "a" * 65, "\ud800"])
-def test_a_name(name: Any) -> None:
+def test_an_invalid_name_is_refused(name: Any) -> None:
     with pytest.raises(DomainError) as caught:
         parse_specs([{"name": name}])
     assert str(caught.value) == (
@@ -182,7 +182,7 @@ def test_a_name(name: Any) -> None:
     )
 
 
-def test_what_is_no_virtual_machine() -> None:
+def test_an_entry_that_is_not_a_dictionary_is_refused() -> None:
     with pytest.raises(
         DomainError, match=r"^'gpu01' is not a virtual machine; write a dictionary of settings for each$"
     ):
@@ -205,7 +205,7 @@ def test_the_setting_of_each_kind_of_device_is_a_field() -> None:
 
 
 @pytest.mark.parametrize(("key", "number"), [("3b:00.0", "1\u00b2"), ("3b:00.0", -1), ("3b.0", 1), (600.0, 1)])
-def test_module_ids(key: Any, number: Any) -> None:
+def test_module_ids_are_parsed_and_invalid_ones_are_refused(key: Any, number: Any) -> None:
     with pytest.raises(DomainError) as caught:
         parse_module_ids({key: number})
     assert str(caught.value) == (
@@ -214,12 +214,12 @@ def test_module_ids(key: Any, number: Any) -> None:
     assert parse_module_ids({"3B:00.0": "1", "0000:3c:00.0": 2}) == {"0000:3b:00.0": 1, "0000:3c:00.0": 2}
 
 
-def test_a_name_is_listed_once() -> None:
+def test_a_name_that_is_listed_twice_is_refused() -> None:
     with pytest.raises(DomainError, match="virtual machine a: listed twice"):
         parse_specs([{"name": "a"}, {"name": "b"}, {"name": "a"}])
 
 
-def test_a_device_is_given_once() -> None:
+def test_a_device_that_is_assigned_twice_is_refused() -> None:
     address = "0000:3b:00.0"
     with pytest.raises(DomainError, match=f"virtual machine a: PCI device {address} is assigned to it twice"):
         parse_specs([{"name": "a", "gpus": {"addresses": [address]}, "nics": {"addresses": ["3b:00.0"]}}])
@@ -227,7 +227,7 @@ def test_a_device_is_given_once() -> None:
         parse_specs([{"name": name, "gpus": {"addresses": [address]}} for name in "ab"])
 
 
-def test_a_mac_is_given_once() -> None:
+def test_a_mac_that_is_used_twice_is_refused() -> None:
     interface = {"type": "user", "mac": "52:54:00:00:00:01"}
     with pytest.raises(DomainError, match="virtual machine b: MAC 52:54:00:00:00:01 is already used by a"):
         parse_specs([{"name": name, "interfaces": [interface]} for name in "ab"])

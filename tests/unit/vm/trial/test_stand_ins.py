@@ -105,7 +105,7 @@ def down(of: DomainPlan, host: str) -> str:
     return next(f"port{port.index}" for port in of.root.walk() if port.host == host)
 
 
-def test_all_as_planned_is_no_finding() -> None:
+def test_a_guest_as_planned_has_no_finding() -> None:
     for of in (requested(), plan(), plan(lab(), mirror_topology=False)):
         assert stand_ins.compare(of, enumerated(of)) == []
 
@@ -185,7 +185,7 @@ def test_each_fault_is_a_finding(break_it: Callable[[DomainPlan, list[dict[str, 
         assert re.search(text, finding), finding
 
 
-def test_further_bars_are_at_free_functions() -> None:
+def test_stand_ins_of_further_bars_use_free_functions() -> None:
     bars = [
         Bar(0, 16 * MIB, "memory", 64, True),
         Bar(2, 64 * GIB, "memory", 64, True),
@@ -203,14 +203,14 @@ def test_further_bars_are_at_free_functions() -> None:
     assert "ivshmem-plain,id=bar1-0000-21-00.0,bus=port5,addr=0x0.0x1" in text
 
 
-def test_an_io_bar_is_stood_in_for() -> None:
+def test_a_device_with_an_io_bar_has_a_stand_in() -> None:
     of = requested(machine([Bar(2, 64 * GIB, "memory", 64, True), Bar(5, 128, "io", 32, False)]))
     assert f"pci-testdev,id=hostdev-0000-21-00.0,bus=port5,addr=0x0.0x0,membar={64 * GIB}" in stand_ins.arguments(
         of, "bios", "x"
     )
 
 
-def test_the_arguments_are_the_plan() -> None:
+def test_the_arguments_contain_the_planned_tree() -> None:
     of = requested()
     words = stand_ins.arguments(of, "efi", "/a,b.fd")
     assert "pxb-pcie,id=port2,bus=pcie.0,addr=0x8.0x0,bus_nr=32,numa_node=0" in words
@@ -225,14 +225,14 @@ def test_the_arguments_are_the_plan() -> None:
     assert bios[bios.index("-bios") + 1] == "x"
 
 
-def test_no_more_address_bits_than_the_guest_has() -> None:
+def test_the_address_bits_do_not_exceed_those_of_the_guest() -> None:
     assert stand_ins.address_bits(requested()) == 40
     for bits in ("41", "42", "46"):
         of = requested(machine([Bar(2, 256 * GIB, "memory", 64, True)]), physical_address_bits=bits)
         assert stand_ins.address_bits(of) == of.window.window_bytes.bit_length() <= int(bits)
 
 
-def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_firmware_image_or_qemu_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boot, "IMAGES", {"bios": (str(tmp_path / "bios.bin"),), "efi": (str(tmp_path / "no"),)})
     with pytest.raises(DomainError, match=r"gpu-vm: no image of firmware efi .*/no; install ovmf"):
         boot.run(requested())
@@ -241,13 +241,15 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         boot.run(requested(), "bios", "no-such-qemu")
 
 
-def test_each_place_that_was_looked_at_is_named_once() -> None:
+def test_each_path_of_a_firmware_image_is_listed_once() -> None:
     for places in boot.IMAGES.values():
         assert len(set(places)) == len(places)
 
 
 @pytest.mark.parametrize("answer", ["", '{"QMP": ', "no JSON\n"])
-def test_a_qemu_that_ends_in_the_middle_of_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+def test_a_qemu_that_ends_during_an_answer_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
     script = tmp_path / "qemu"
     script.write_text(
         f"#!{sys.executable}\n"
@@ -264,7 +266,7 @@ def test_a_qemu_that_ends_in_the_middle_of_a_word(tmp_path: Path, monkeypatch: p
         boot.run(requested(), qemu_binary=str(script))
 
 
-def test_a_qemu_that_ends_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_has_the_message_of_a_qemu_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "qemu"
     script.write_text("#!/bin/sh\necho 'phys-bits too low' >&2\nexit 1\n")
     script.chmod(0o755)

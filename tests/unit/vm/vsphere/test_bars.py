@@ -27,11 +27,11 @@ def gpu(device_id: int, *sizes: int):
         ([gpu(0x1234, 64 * GIB)] * 2, 256),
     ],
 )
-def test_it_is_the_power_of_two_above_the_sum(gpus, gib):
+def test_the_mmio_space_is_a_power_of_two_above_the_sum_of_the_bars(gpus, gib):
     assert mmio_gib(gpus) == gib
 
 
-def test_a_gpu_that_nothing_tells_of_is_named():
+def test_a_gpu_with_unknown_bars_is_named():
     assert unknown([gpu(0x1234), gpu(0x2330), gpu(0x1234, GIB)]) == ["0000:3b:00.0"]
 
 
@@ -69,5 +69,5 @@ MEMORY_GB = {
 }
 
 
-def test_each_bar_of_the_table_is_the_memory_up_to_the_next_power_of_two():
+def test_bars_in_the_table_are_the_memory_rounded_up_to_a_power_of_two():
     assert {device: 1 << (memory - 1).bit_length() for device, memory in MEMORY_GB.items()} == LARGE_BAR_GIB

@@ -35,7 +35,7 @@ def text(config: dict[str, Any], target: Any = None, version: str = V8, have: di
     return SerializeToStr(builder.build(config, have, "store"), version=version)
 
 
-def test_every_setting_is_in_it():
+def test_the_spec_contains_every_setting():
     spec = text(wanted())
     for part in (
         "<version>vmx-21</version>",
@@ -53,7 +53,7 @@ def test_every_setting_is_in_it():
         assert part in spec, part
 
 
-def test_both_threads_of_a_core_are_one_reservation():
+def test_two_threads_of_a_core_reserve_the_frequency_of_one_core():
     host = server()
     for node in host.numa_nodes:
         node.cpus = list(range(node.id * 8, node.id * 8 + 8))
@@ -65,7 +65,7 @@ def test_both_threads_of_a_core_are_one_reservation():
     assert "<simultaneousThreads>2</simultaneousThreads>" in text({**config, "devices": [], "networks": []})
 
 
-def test_an_old_version_drops_without_an_error_what_is_refused_before():
+def test_settings_that_an_old_version_would_drop_are_refused():
     config = wanted()
     assert "virtualNuma" not in text(config, version=V7)
     found = versions.missing("train", config, (7, 0))
@@ -74,7 +74,7 @@ def test_an_old_version_drops_without_an_error_what_is_refused_before():
     assert versions.missing("train", config, (8, 0, 0, 1)) == []
 
 
-def test_older_virtual_hardware_without_virtual_numa_is_warned_of():
+def test_virtual_hardware_without_virtual_numa_is_a_warning():
     older = wanted(vsphere={"hardware_version": "vmx-19"})
     [found] = versions.missing("train", older, (8, 0, 3, 0))
     assert (found.severity, found.why.split(": ")[0]) == (
@@ -110,7 +110,7 @@ def test_a_device_group_is_added_in_one_request():
         text(wanted(nics={}, vsphere={"device_group": "Nvidia:8@nvlink"}), target)
 
 
-def test_what_is_equal_is_not_in_it():
+def test_the_spec_omits_settings_that_are_equal():
     config = wanted()
     spec = text(config, have=config)
     assert "numCPUs" not in spec
@@ -118,7 +118,7 @@ def test_what_is_equal_is_not_in_it():
     assert "VirtualPCIPassthrough" not in spec
 
 
-def test_more_vcpus_than_an_iommu_less_guest_has_need_interrupt_remapping():
+def test_interrupt_remapping_enables_the_virtual_iommu():
     assert "<vvtdEnabled>true</vvtdEnabled>" in text(wanted(interrupt_remapping=True))
     assert "vvtdEnabled" not in text(wanted())
 
@@ -132,13 +132,13 @@ def test_more_vcpus_than_an_iommu_less_guest_has_need_interrupt_remapping():
         ({"vcpus": 8, "networks": ["x"]}, ["vcpus", "networks"]),
     ],
 )
-def test_differences_are_told_setting_by_setting(change, paths):
+def test_each_setting_that_differs_is_one_difference(change, paths):
     config = wanted()
     found = [item["path"] for item in differences({**config, **change}, config)]
     assert found == (paths if paths is not None else [f"extra.{key}" for key in config["extra"]])
 
 
-def test_a_larger_disk_and_one_more_are_no_difference():
+def test_a_larger_or_additional_disk_is_not_a_difference():
     config = wanted()
     assert differences(config, {**config, "disks_mib": [99999, 1]}) == []
 
@@ -162,7 +162,7 @@ def disk(size_kib: int) -> Any:
     return vim.vm.device.VirtualDisk(key=2000, unitNumber=0, controllerKey=1000, capacityInKB=size_kib)
 
 
-def test_networks_of_standard_and_distributed_switches_have_their_own_backing():
+def test_standard_and_distributed_networks_have_different_backings():
     spec = present(card("other"), disk(20 << 20))
     assert spec.count("<operation>edit</operation>") == spec.count("<operation>add</operation>") == 1
     assert "<deviceName>flat</deviceName>" in spec
@@ -171,7 +171,7 @@ def test_networks_of_standard_and_distributed_switches_have_their_own_backing():
     assert "<deviceName>spread</deviceName>" not in spec
 
 
-def test_a_network_card_that_is_right_is_not_touched():
+def test_a_correct_network_card_is_not_changed():
     assert "<operation>edit</operation>" not in present(card("flat"), disk(20 << 20))
 
 

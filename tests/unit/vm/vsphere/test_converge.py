@@ -37,7 +37,7 @@ def seen(vcenter: VCenter, *domains) -> dict:
     return {row["name"]: row for row in found}
 
 
-def test_a_virtual_machine_is_made_as_planned_and_the_second_run_changes_nothing(vcenter):
+def test_a_machine_is_created_as_planned_and_the_second_run_changes_nothing(vcenter):
     first = run(vcenter, vm(), state="running")
     row = first["domains"][0]
     assert (first["changed"], row["actions"], row["state"]) == (True, ["create", "power_on"], "running")
@@ -61,7 +61,7 @@ def test_a_virtual_machine_is_made_as_planned_and_the_second_run_changes_nothing
     assert (again["changed"], again["diff"], again["domains"][0]["differences"]) == (False, [], [])
 
 
-def test_what_others_reserve_later_does_not_fail_a_run_without_a_change(vcenter):
+def test_later_reservations_of_others_do_not_fail_a_run_without_changes(vcenter):
     mine = vm(memory_mib=786432)
     run(vcenter, mine, state="running")
     with Session(Login.of(params(vcenter))) as opened:
@@ -81,7 +81,7 @@ def test_what_others_reserve_later_does_not_fail_a_run_without_a_change(vcenter)
         run(vcenter, {**mine, "memory_mib": 790528}, state="running", allow_restart=True)
 
 
-def test_one_that_is_not_there_is_read_with_its_plan_and_host_or_the_reason(vcenter):
+def test_info_of_a_missing_machine_has_its_plan_and_host_or_the_reason(vcenter):
     found = info({**params(vcenter), "domains": [vm()], "names": []})
     row = found["domains"][0]
     assert (row["exists"], row["state"], row["host"], row["unplanned"]) == (False, "absent", "esx01", None)
@@ -115,7 +115,7 @@ def test_a_change_needs_power_off_and_is_made_only_if_allowed(vcenter):
     assert not run(vcenter, more, state="running", allow_restart=True)["changed"]
 
 
-def test_stopped_absent_and_planned(vcenter):
+def test_states_stopped_absent_and_planned_take_their_actions_once(vcenter):
     assert not run(vcenter, vm(), state="planned")["changed"]
     assert seen(vcenter) == {}
     run(vcenter, vm(), state="running")
@@ -126,7 +126,7 @@ def test_stopped_absent_and_planned(vcenter):
     assert seen(vcenter) == {}
 
 
-def test_devices_are_taken_away_and_settings_of_ours_removed(vcenter):
+def test_devices_and_managed_settings_are_removed(vcenter):
     run(vcenter, vm())
     run(vcenter, vm(gpus={"count": 0}, nics={"per_gpu": 0}, strict_memory=False))
     have = seen(vcenter)["train"]["configuration"]
@@ -154,13 +154,13 @@ def test_a_virtual_machine_without_a_host_gets_one_and_keeps_it(vcenter):
     assert (again["changed"], again["domains"][0]["host"]) == (False, "esx01")
 
 
-def test_a_virtual_machine_is_not_made_again_on_another_host(vcenter):
+def test_a_request_for_another_host_of_an_existing_machine_is_refused(vcenter):
     run(vcenter, vm(gpus={}, nics={}))
     with pytest.raises(DomainError, match=r"it is on host esx01, but vsphere\.host is esx02; move it with vCenter"):
         run(vcenter, vm(gpus={}, nics={}, vsphere={"host": "esx02"}))
 
 
-def test_guests_with_tools_are_asked_to_shut_down_and_those_that_do_not_are_powered_off(monkeypatch):
+def test_guests_that_cannot_or_do_not_shut_down_are_powered_off(monkeypatch):
     """Guests are made up here, because the simulator has none."""
     monkeypatch.setattr(converging, "POLL_S", 0.01)
     asked: list[str] = []
@@ -180,7 +180,7 @@ def test_guests_with_tools_are_asked_to_shut_down_and_those_that_do_not_are_powe
     ]  # fmt: skip
 
 
-def test_a_suspended_virtual_machine_goes_on_or_is_powered_off(vcenter):
+def test_a_suspended_virtual_machine_is_resumed_or_powered_off(vcenter):
     for state, action in (("running", "power_on"), ("stopped", "power_off")):
         run(vcenter, vm(), state="running")
         with Session(Login.of(params(vcenter))) as opened:
@@ -191,7 +191,7 @@ def test_a_suspended_virtual_machine_goes_on_or_is_powered_off(vcenter):
         assert seen(vcenter)["train"]["state"] == state
 
 
-def test_virtual_hardware_is_kept_and_upgraded_where_asked_for(vcenter):
+def test_virtual_hardware_is_upgraded_only_on_request(vcenter):
     run(vcenter, vm(vsphere={"hardware_version": "vmx-20"}), state="running")
     again = run(vcenter, vm(), state="running")
     assert (again["changed"], again["restart_required"]) == (False, False)
@@ -202,7 +202,7 @@ def test_virtual_hardware_is_kept_and_upgraded_where_asked_for(vcenter):
     assert seen(vcenter)["train"]["configuration"]["hardware_version"] == "vmx-21"
 
 
-def test_a_host_in_maintenance_mode_gets_nothing(vcenter):
+def test_a_host_in_maintenance_mode_is_refused(vcenter):
     with Session(Login.of(params(vcenter))) as opened:
         [host] = Site(opened).chosen(["esx01"])
         opened.wait({"": ("", opened.own(host.reference).EnterMaintenanceMode_Task(0, False))}, 10)
@@ -211,7 +211,7 @@ def test_a_host_in_maintenance_mode_gets_nothing(vcenter):
     assert "CreateVM_Task" not in vcenter.requests()
 
 
-def test_a_gpu_whose_bars_nothing_tells_needs_a_window(vcenter, monkeypatch):
+def test_a_gpu_with_unknown_bars_needs_mmio_window_mib(vcenter, monkeypatch):
     monkeypatch.setattr(bars, "LARGE_BAR_GIB", {})
     with pytest.raises(RefusedError, match=r"the BARs of 0000:13:00\.0, 0000:83:00\.0 are not known"):
         run(vcenter, vm())
@@ -226,7 +226,7 @@ def test_dynamic_devices_are_chosen_by_model(vcenter):
     assert not run(vcenter, vm(vsphere={"passthrough": "dynamic"}), state="running")["changed"]
 
 
-def test_a_device_group_is_made_kept_and_taken_away(vcenter):
+def test_a_device_group_is_added_kept_and_removed(vcenter):
     grouped = vm(vsphere={"device_group": "Nvidia:2@nvlink"})
     assert run(vcenter, grouped, state="running")["domains"][0]["actions"] == ["create", "power_on"]
     have = seen(vcenter)["train"]["configuration"]
@@ -242,7 +242,7 @@ def test_a_device_group_is_made_kept_and_taken_away(vcenter):
     assert not run(vcenter, vm())["changed"]
 
 
-def test_everything_is_read_in_one_request(vcenter):
+def test_a_run_reads_all_properties_in_one_request(vcenter):
     run(vcenter, vm())
     vcenter.forget()
     run(vcenter, vm())
@@ -270,7 +270,7 @@ def test_everything_is_read_in_one_request(vcenter):
         ({"vsphere": {"wrong": "x"}}, "unknown settings"),
     ],
 )
-def test_what_would_fail_is_refused_before_anything_is_sent(vcenter, change, words):
+def test_requests_that_would_fail_are_refused_before_a_change(vcenter, change, words):
     if words is None:
         assert run(vcenter, vm(**change))["domains"][0]["plan"]["configuration"]["threads_per_core"] == 1
         return
@@ -279,14 +279,14 @@ def test_what_would_fail_is_refused_before_anything_is_sent(vcenter, change, wor
     assert "CreateVM_Task" not in vcenter.requests()
 
 
-def test_a_wrong_password_is_said_without_it(vcenter):
+def test_the_error_of_a_wrong_password_does_not_contain_it(vcenter):
     with pytest.raises(DomainError, match="refuses user") as caught:
         run(vcenter, vm(), password="another secret")
     assert "another secret" not in str(caught.value)
     assert PASSWORD not in str(caught.value)
 
 
-def test_an_unknown_certificate_is_refused_unless_told(vcenter):
+def test_an_untrusted_certificate_is_refused_unless_validation_is_off(vcenter):
     with pytest.raises(DomainError, match="is not trusted"):
         run(vcenter, vm(), ca_path=None)
     assert run(vcenter, vm(), ca_path=None, validate_certs=False)["changed"]
@@ -300,7 +300,7 @@ def test_an_expired_session_is_renewed(vcenter):
     assert list(seen(vcenter)) == ["train"]
 
 
-def test_a_connection_that_is_lost_in_mid_task_is_made_again(vcenter):
+def test_reading_is_repeated_after_a_connection_is_lost_during_a_task(vcenter):
     vcenter.rule("CreateVM_Task", "delay", milliseconds=4000)
     vcenter.rule("RetrievePropertiesEx", "drop", contains="Task", times=2)
     said: list[str] = []
@@ -309,7 +309,7 @@ def test_a_connection_that_is_lost_in_mid_task_is_made_again(vcenter):
     assert any(line.startswith("train: create: ") for line in said)
 
 
-def test_a_lost_answer_is_no_second_virtual_machine(vcenter):
+def test_a_lost_answer_does_not_create_a_second_virtual_machine(vcenter):
     vcenter.rule("CreateVM_Task", "drop", after=True)
     with pytest.raises(DomainError, match="it is not known whether vCenter did it; run the play again"):
         run(vcenter, vm())
@@ -317,7 +317,7 @@ def test_a_lost_answer_is_no_second_virtual_machine(vcenter):
     assert list(seen(vcenter)) == ["train"]
 
 
-def test_a_task_that_fails_is_told_in_vcenters_words_and_ours(vcenter):
+def test_the_error_of_a_task_has_vcenters_message_and_an_explanation(vcenter):
     vcenter.rule("PowerOnVM_Task", "task_fault", fault="InsufficientMemoryResourcesFault", message="Not enough memory.")
     with pytest.raises(DomainError, match=r"power on: Not enough memory.*above the memory that the host has free"):
         run(vcenter, vm(), state="running")
@@ -325,13 +325,13 @@ def test_a_task_that_fails_is_told_in_vcenters_words_and_ours(vcenter):
     assert run(vcenter, vm(), state="running")["domains"][0]["actions"] == ["power_on"]
 
 
-def test_what_vcenter_accepts_and_does_not_keep_is_an_error(vcenter, monkeypatch):
+def test_a_setting_that_vcenter_accepts_but_does_not_keep_is_an_error(vcenter, monkeypatch):
     monkeypatch.setattr(config_spec, "OWNED", ())
     with pytest.raises(DomainError, match=r"train: extra\.pciPassthru\.use64bitMMIO is None, wanted 'TRUE'"):
         run(vcenter, vm())
 
 
-def test_two_plays_at_once_make_one_virtual_machine(vcenter):
+def test_two_concurrent_plays_create_one_virtual_machine(vcenter):
     vcenter.rule("CreateVM_Task", "delay", milliseconds=500)
     with ThreadPoolExecutor(2) as pool:
         plays = [pool.submit(run, vcenter, vm()) for _number in range(2)]
@@ -349,7 +349,7 @@ def test_disks_that_fit_one_by_one_and_not_together_are_refused():
             run(small, one, two)
 
 
-def test_an_old_api_is_refused_where_it_would_drop_a_setting():
+def test_a_setting_that_an_old_api_lacks_is_omitted_or_refused():
     with serving(site(esxi(server(), "esx01", version="8.0.3"), api_version="7.0.0.0")) as old:
         # By default, settings that this API does not have are omitted, and a warning says so.
         planned = run(old, vm(), state="planned")

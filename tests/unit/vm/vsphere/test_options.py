@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options 
 )
 
 
-def test_the_password_is_hidden_and_comes_from_the_environment_where_the_task_has_none():
+def test_the_password_is_not_logged_and_falls_back_to_the_environment():
     marker = object()
     options = with_environment(LOGIN, marker)
     assert options["password"] == {"type": "str", "no_log": True, "fallback": (marker, ["VMWARE_PASSWORD"])}

@@ -28,7 +28,7 @@ def of_host(wanted: dict[str, Any], others: dict[str, Any]) -> list[str]:
     return [item.what for item in preflight.of_host("esx01", server(), 2000, wanted, others, {})]
 
 
-def test_a_cpu_reservation_above_the_cores_of_the_host():
+def test_cpu_reservations_above_the_frequency_of_the_host_are_reported():
     """The emulated server has eight threads of 2,000 MHz."""
     assert of_host({"train": row(cpu_reservation_mhz=16000)}, {}) == []
     assert of_host({"train": row(cpu_reservation_mhz=10000)}, {"other": row(cpu_reservation_mhz=8000)}) == [
@@ -36,7 +36,7 @@ def test_a_cpu_reservation_above_the_cores_of_the_host():
     ]
 
 
-def test_memory_that_running_ones_beside_the_request_reserve():
+def test_memory_reservations_of_other_machines_are_counted():
     half = row(memory_reservation_mib=600 << 10)
     assert of_host({"train": half}, {}) == []
     assert of_host({"train": half}, {"other": half}) == [
@@ -44,7 +44,7 @@ def test_memory_that_running_ones_beside_the_request_reserve():
     ]
 
 
-def test_nvswitches_are_a_warning_only_where_gpus_are_passed_through():
+def test_nvswitches_are_a_warning_only_if_gpus_are_passed_through():
     host = server()
     gpus = [item for item in host.functions if item.kind == "gpu"]
     switch = replace(gpus[0], kind="nvswitch", address="0000:99:00.0")
@@ -62,7 +62,7 @@ def test_nvswitches_are_a_warning_only_where_gpus_are_passed_through():
     assert said([], [*host.functions, switch]) == []
 
 
-def test_each_setting_has_an_effect_on_vsphere_or_a_reason_why_not():
+def test_each_setting_has_an_effect_on_vsphere_or_a_reason():
     library = Path(preflight.__file__).parents[1]
     # The code that makes a virtual machine on vSphere: its own, and the choice of devices, nodes, CPUs and memory.
     texts = [file.read_text() for name in ("vsphere", "devices", "numa") for file in (library / name).rglob("*.py")]

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session 
 STATES = vim.TaskInfo.State
 
 
-def test_a_session_that_is_refused_again_right_after_its_login_is_an_error():
+def test_a_session_that_is_refused_after_a_new_login_is_an_error():
     """A vCenter that refuses every session must not be called forever."""
     asked, logins = [], []
     session = Session.__new__(Session)
@@ -49,7 +49,7 @@ def waiting(monkeypatch, **states: str) -> tuple[Session, dict[str, tuple[str, A
     return session, {name: (f"{name}: power on", SimpleNamespace(_moId=name)) for name in states}, told
 
 
-def test_each_task_that_failed_is_told(monkeypatch):
+def test_each_failed_task_is_reported(monkeypatch):
     session, tasks, _told = waiting(monkeypatch, one=STATES.error, two=STATES.success, three=STATES.error)
     with pytest.raises(DomainError) as error:
         session.wait(tasks, 10)
@@ -58,13 +58,13 @@ def test_each_task_that_failed_is_told(monkeypatch):
     assert "two" not in str(error.value)
 
 
-def test_tasks_are_not_waited_for_longer_than_the_limit(monkeypatch):
+def test_the_session_waits_for_tasks_only_up_to_the_limit(monkeypatch):
     session, tasks, _told = waiting(monkeypatch, one=STATES.running, two=STATES.success, three=STATES.queued)
     with pytest.raises(DomainError, match=r"^one: power on, three: power on: vCenter is still working on it after 0 s"):
         session.wait(tasks, 0)
 
 
-def test_a_task_of_which_vcenter_says_nothing_is_told_to_run(monkeypatch):
+def test_tasks_without_progress_are_reported_as_running(monkeypatch):
     session, tasks, told = waiting(monkeypatch, one=STATES.running, two=STATES.running)
     monkeypatch.setattr(sessions, "TELL_S", -1)
     with pytest.raises(DomainError):

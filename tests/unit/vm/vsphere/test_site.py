@@ -15,7 +15,7 @@ def reference(name: str) -> SimpleNamespace:
     return SimpleNamespace(_moId=name)
 
 
-def test_a_virtual_machine_is_made_in_the_datacenter_of_its_cluster():
+def test_a_virtual_machine_is_created_in_the_datacenter_of_its_cluster():
     site = object.__new__(Site)
     site.session = SimpleNamespace(own=lambda item: item)
     site._rows = {
@@ -45,7 +45,7 @@ def test_a_virtual_machine_is_made_in_the_datacenter_of_its_cluster():
         (None, False, "is in a state that vCenter does not report"),
     ],
 )
-def test_on_which_hosts_nothing_can_be_changed_now(state, maintenance, why):
+def test_hosts_that_cannot_be_changed_have_a_reason(state, maintenance, why):
     """A host whose state was not read counts as missing."""
     given = {"runtime.connectionState": state, "runtime.inMaintenanceMode": maintenance}
     assert Esxi("esx01", None, "gpus", given).unusable == why

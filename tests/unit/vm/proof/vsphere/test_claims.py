@@ -52,7 +52,7 @@ def failed(claims: list[Claim]) -> list[str]:
     return [claim.claim for claim in claims if claim.holds is False]
 
 
-def test_everything_holds_or_is_not_applicable_with_reason_and_cost(whole):
+def test_claims_hold_or_are_not_applicable_with_reason_and_cost(whole):
     claims = prove(whole)
     assert failed(claims) == []
     assert len([claim for claim in claims if claim.holds]) > 30
@@ -126,7 +126,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_break_fails_its_claims_and_no_others(whole, name):
+def test_each_fault_fails_its_claims_and_no_others(whole, name):
     breaks, words = BREAKS[name]
     breaks(whole)
     found = failed(prove(whole))
@@ -135,14 +135,14 @@ def test_a_break_fails_its_claims_and_no_others(whole, name):
         assert any(word in claim for claim in found), (word, found)
 
 
-def test_a_device_group_is_claimed_where_it_was_asked_for(whole):
+def test_a_requested_device_group_has_a_claim(whole):
     whole.plan.configuration["device_group"] = "Nvidia:2@nvlink"
     assert failed(prove(whole)) == ["the devices are a device group"]
     config(whole, device_group="Nvidia:2@nvlink")
     assert failed(prove(whole)) == []
 
 
-def test_a_guest_that_was_not_read_is_never_held(whole):
+def test_claims_about_the_guest_do_not_hold_if_it_was_not_read(whole):
     before = [claim.claim for claim in prove(whole) if claim.holds]
     whole.guest = whole.guest_settings = whole.nccl_settings = whole.nccl_topology_file = None
     claims = {claim.claim: claim for claim in prove(whole)}
@@ -151,7 +151,7 @@ def test_a_guest_that_was_not_read_is_never_held(whole):
     assert "GPU 0000:13:00.0 is in the guest" in failed(list(claims.values()))
 
 
-def test_devices_whose_slots_are_not_known_are_not_taken_for_each_other(whole):
+def test_devices_with_unknown_slots_fail_their_claims(whole):
     whole.ways = {}
     found = failed(prove(whole))
     # There are two GPUs and two virtual functions, each two of one model.
@@ -159,7 +159,7 @@ def test_devices_whose_slots_are_not_known_are_not_taken_for_each_other(whole):
     assert "the guest's NCCL topology file is the plan's" in found
 
 
-def test_a_virtual_machine_that_is_not_there_fails(read, whole):
+def test_a_missing_virtual_machine_fails_its_claims(read, whole):
     domain = {**read["domains"][0], "exists": False, "configuration": None, "ways": {}, "state": "absent"}
     evidence = Evidence.of_domain("esx01", whole.host.to_dict(), domain)
     claims = prove(evidence)

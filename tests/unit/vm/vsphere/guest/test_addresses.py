@@ -26,11 +26,11 @@ WAYS = {GPUS[0]: ["15.1", "00.0"], GPUS[1]: ["15.0", "00.0"]}
         (160, {4: 160}, None),
     ],
 )
-def test_a_slot_number_is_a_way(slot, bridges, steps):
+def test_a_slot_number_is_converted_to_a_path(slot, bridges, steps):
     assert way(slot, bridges) == steps
 
 
-def test_devices_are_at_the_end_of_their_ways():
+def test_devices_are_located_by_their_paths():
     host = server()
     gpus = [host.function(address) for address in GPUS]
     inside = guest(host, WAYS)
@@ -42,7 +42,7 @@ def test_devices_are_at_the_end_of_their_ways():
     assert locate(gpus[1:], {}, guest(host, alone)) == {GPUS[1]: "0000:03:00.0"}
 
 
-def test_a_way_that_ends_at_another_model_or_twice_at_one_device_is_not_believed():
+def test_paths_to_another_model_or_to_one_device_twice_are_ignored():
     host = server()
     gpus = [host.function(address) for address in GPUS]
     inside = guest(host, WAYS)

@@ -61,7 +61,7 @@ def test_gpu_and_nic_of_one_switch_are_below_one_switch():
     assert text(host, guest(host, WAYS), *reversed(WAYS)) == found
 
 
-def test_a_device_alone_below_its_switch_has_none():
+def test_a_switch_with_only_one_device_is_left_out():
     host = gpu_vm.host()
     found = text(host, guest(host, WAYS), "0000:13:00.0", "0000:84:00.1")
     assert found is not None
@@ -69,7 +69,7 @@ def test_a_device_alone_below_its_switch_has_none():
     assert found.count("<pci ") == 2
 
 
-def test_a_node_that_the_guest_does_not_tell_is_that_of_the_plan_if_it_has_it():
+def test_an_unknown_guest_node_is_the_planned_one_if_the_guest_has_it():
     host, addresses = gpu_vm.host(), list(WAYS)
     inside = guest(host, WAYS)
     for function in inside.functions:
@@ -79,7 +79,7 @@ def test_a_node_that_the_guest_does_not_tell_is_that_of_the_plan_if_it_has_it():
     assert 'numaid="-1"' in text(host, inside, *addresses)
 
 
-def test_a_node_that_the_guest_tells_counts_for_more_than_the_plan():
+def test_a_node_that_the_guest_reports_overrides_the_plan():
     host, addresses = gpu_vm.host(), list(WAYS)
     inside = guest(host, WAYS)
     for function in inside.functions:
@@ -90,12 +90,12 @@ def test_a_node_that_the_guest_tells_counts_for_more_than_the_plan():
 
 
 @pytest.mark.parametrize("addresses", [["0000:14:00.1"], []])
-def test_without_a_gpu_there_is_no_file(addresses):
+def test_a_guest_without_a_gpu_has_no_file(addresses):
     host = gpu_vm.host()
     assert text(host, guest(host, WAYS), *addresses) is None
 
 
-def test_without_the_address_of_one_device_there_is_no_file():
+def test_there_is_no_file_if_the_address_of_a_device_is_unknown():
     host = gpu_vm.host()
     inside = guest(host, {address: way for address, way in WAYS.items() if address != "0000:84:00.1"})
     assert text(host, inside, *WAYS) is None

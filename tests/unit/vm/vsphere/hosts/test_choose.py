@@ -41,14 +41,14 @@ def chosen(site: Site, asked, full: tuple[str, ...] = ()) -> dict[str, str]:
     return {name: host.name for name, host in choose(asked, site, plan, {}).items()}
 
 
-def test_the_largest_comes_first_and_each_takes_the_tightest_host():
+def test_the_largest_machine_is_placed_first_on_the_smallest_sufficient_host():
     site = cluster({"a": 2, "b": 1, "c": 2})
     # vm1 needs both GPUs of a host and is placed first; vm0 gets the only GPU of b, and vm2 gets c.
     assert chosen(site, requests(1, 2, 1)) == {"vm1": "a", "vm0": "b", "vm2": "c"}
     assert chosen(site, list(reversed(requests(1, 2, 1)))) == {"vm1": "a", "vm0": "b", "vm2": "c"}
 
 
-def test_a_host_on_which_nothing_can_be_planned_is_passed_over():
+def test_a_host_without_a_possible_plan_is_skipped():
     site = cluster({"a": 1, "b": 2}, c={})
     assert chosen(site, requests(1), full=("a",)) == {"vm0": "b"}
     with pytest.raises(DomainError, match=r"no host of the cluster has room for it \(a: no memory is left"):
@@ -57,12 +57,12 @@ def test_a_host_on_which_nothing_can_be_planned_is_passed_over():
         chosen(site, requests(3))
 
 
-def test_a_host_in_maintenance_gets_none():
+def test_a_host_in_maintenance_mode_is_not_chosen():
     site = cluster({"a": 1, "b": 2}, a={"runtime.inMaintenanceMode": True})
     assert chosen(site, requests(1)) == {"vm0": "b"}
 
 
-def test_a_named_host_and_that_of_an_existing_virtual_machine_are_kept():
+def test_named_hosts_and_hosts_of_existing_machines_are_kept():
     site = cluster({"a": 2, "b": 1})
     site.machines["vm0"] = SimpleNamespace(host="a")
     named = parse([vm("vm2", gpus={"count": 1}, vsphere={"host": "b"})])

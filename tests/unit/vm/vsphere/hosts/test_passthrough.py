@@ -42,7 +42,7 @@ def enable(
     )
 
 
-def test_what_the_host_can_is_applied_now_in_one_request(vcenter):
+def test_passthrough_is_applied_without_a_reboot_in_one_request(vcenter):
     predicted = enable(vcenter, check=True)
     done = enable(vcenter)
     assert predicted == done
@@ -56,7 +56,7 @@ def test_what_the_host_can_is_applied_now_in_one_request(vcenter):
     assert (again["changed"], again["diff"]) == (False, [])
 
 
-def test_another_host_needs_a_reboot_and_gets_it_only_if_allowed(vcenter):
+def test_a_host_that_needs_a_reboot_is_rebooted_only_if_allowed(vcenter):
     first = enable(vcenter, hosts=["esx02"])
     assert (first["changed"], first["reboot_required"]) == (True, True)
     waiting = enable(vcenter, hosts=["esx02"])
@@ -79,7 +79,7 @@ def test_a_host_with_running_virtual_machines_is_not_rebooted(vcenter):
     assert "UpdatePassthruConfig" not in vcenter.requests()
 
 
-def test_a_virtual_machine_that_is_started_during_another_reboot_is_not_lost():
+def test_a_host_is_not_rebooted_if_a_machine_started_on_it_during_the_run():
     described = [esxi(server(), name, active=False, apply_now=False) for name in ("esx01", "esx02")]
 
     def start(line: str) -> None:
@@ -103,7 +103,7 @@ def test_a_host_in_maintenance_mode_stays_in_it(vcenter):
     assert "ExitMaintenanceMode_Task" not in requests
 
 
-def test_a_host_that_does_not_come_back_is_told(vcenter, monkeypatch):
+def test_a_host_that_is_not_back_after_its_reboot_is_an_error(vcenter, monkeypatch):
     monkeypatch.setattr(passthrough, "POLL_S", 0)
     monkeypatch.setattr(passthrough, "_boot", lambda _name, _session: (None, "notResponding"))
     told: list[str] = []
@@ -112,14 +112,14 @@ def test_a_host_that_does_not_come_back_is_told(vcenter, monkeypatch):
     assert "host esx02: it is not back yet, its state is notResponding" in told
 
 
-def test_virtual_functions(vcenter):
+def test_virtual_functions_are_enabled_once(vcenter):
     nic = entry("0000:14:00.0", passthrough=False, virtual_functions=2)
     done = enable(vcenter, nic)
     assert done["hosts"][0]["changes"][0]["after"] == {"passthrough": False, "virtual_functions": 2}
     assert not enable(vcenter, nic)["changed"]
 
 
-def test_a_run_costs_few_requests(vcenter):
+def test_a_run_reads_the_inventory_once_and_once_more_after_changes(vcenter):
     """The inventory is read once, its changes once more, and virtual functions only if the request concerns them."""
     enable(vcenter)
     assert vcenter.requests()["RetrievePropertiesEx"] == 2
@@ -132,25 +132,25 @@ def test_a_run_costs_few_requests(vcenter):
     assert vcenter.requests()["QueryConfigTarget"] == 1
 
 
-def test_a_virtual_function_is_not_set_as_one_of_its_nics(vcenter):
+def test_the_device_class_nic_does_not_include_virtual_functions(vcenter):
     """The functions of both NICs have passthrough, but the NICs do not."""
     assert not enable(vcenter, entry("nic", passthrough=False))["changed"]
 
 
-def test_a_nic_of_which_a_running_virtual_machine_has_a_function_is_left_alone(vcenter):
+def test_a_nic_with_a_function_in_a_running_virtual_machine_is_not_changed(vcenter):
     enable(vcenter)
     run(vcenter, vm(), state="running")
     with pytest.raises(DomainError, match=r"running virtual machine train has 0000:1[45]:..\.."):
         enable(vcenter, entry("nic", passthrough=False, virtual_functions=0))
 
 
-def test_of_a_vendor_the_capable_devices_count(vcenter):
+def test_a_vendor_pattern_matches_only_capable_devices(vcenter):
     done = enable(vcenter, entry("10de:*", "8086:*", virtual_functions=3, passthrough=False))
     changed = [item["address"] for item in done["hosts"][0]["changes"]]
     assert changed == ["0000:14:00.0", "0000:15:00.0", "0000:84:00.0", "0000:85:00.0"]
 
 
-def test_a_device_of_a_running_virtual_machine_is_left_alone(vcenter):
+def test_a_device_of_a_running_virtual_machine_is_not_changed(vcenter):
     enable(vcenter)
     run(vcenter, vm(nics={}), state="running")
     with pytest.raises(DomainError, match=r"running virtual machine train has 0000:13:00\.0"):
@@ -165,13 +165,13 @@ def test_a_device_of_a_running_virtual_machine_is_left_alone(vcenter):
         (entry("0000:14:00.0", virtual_functions=1000), "is not capable of SR-IOV"),
     ],
 )
-def test_what_a_host_cannot_is_refused(vcenter, wanted, words):
+def test_settings_that_a_host_does_not_support_are_refused(vcenter, wanted, words):
     with pytest.raises(SailloftError, match=words):
         enable(vcenter, wanted)
     assert "UpdatePassthruConfig" not in vcenter.requests()
 
 
-def test_a_refusal_is_told_in_vcenters_words(vcenter):
+def test_the_error_has_the_message_of_vcenter(vcenter):
     vcenter.rule("UpdatePassthruConfig", "fault", fault="HostConfigFault", message="Device is owned by the vmkernel.")
     with pytest.raises(DomainError, match=r"Device is owned by the vmkernel.*shows what it supports"):
         enable(vcenter)
