@@ -87,7 +87,7 @@ def test_a_test_file_is_named_after_the_file_that_it_tests(test):
 
 
 def test_each_file_of_the_library_has_a_test():
-    """A test is named after each file, or its directory's tests import it, or a file of its package with a test does."""
+    """A test is named after each file, or tests of its directory import it, or a tested file of its package does."""
     by_folder: dict[Path, set[Path]] = {}
     for test in TESTS:
         for folder in (test.parent, *test.parent.parents):
