@@ -107,9 +107,12 @@ gpu_memory:
 """
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import run
 
 
@@ -121,6 +124,30 @@ def port_gbit_s(device: str) -> float | None:
     except OSError:
         return None
     return float(found[1]) if found else None
+
+
+def measure(given: Mapping[str, Any], check: bool) -> dict[str, Any]:
+    """Run the tool and return its result; in check mode and without the tool, say that nothing was measured."""
+    tool, program = given["tool"], run.find(given["tool"], given["paths"])
+    more: dict[str, Any] = {}
+    if given["device"]:
+        more = {"port_gbit_s": port_gbit_s(given["device"]), "gpu_memory": False}
+    if program is None:
+        return {**run.Done(tool, run.NOT_MEASURED, f"{tool} is not installed", [], "", 0).to_dict(), **more}
+    argv = [*given["launcher"], program, *given["arguments"]]
+    if given["device"]:
+        argv += ["-d", given["device"]]
+        knows = run.answer(str(program), "--help") if given["gpu"] else ""
+        if "--use_cuda_bus_id" in knows:
+            argv += [f"--use_cuda_bus_id={given['gpu']}"]
+            argv += ["--use_cuda_dmabuf"] if "--use_cuda_dmabuf" in knows else []
+            more["gpu_memory"] = True
+        argv += [given["server"]] if given["server"] else []
+    if check:
+        return {**run.Done(tool, run.NOT_MEASURED, "check mode", argv, "", 0).to_dict(), **more}
+    # The server starts at the same time as the client, on another machine, so the client retries.
+    retry_s = 20 if given["server"] else 0
+    return {**run.run(tool, argv, given["limit_seconds"], retry_s).to_dict(), **more}
 
 
 def main() -> None:
@@ -140,30 +167,7 @@ def main() -> None:
         required_if=[("tool", "ib_write_bw", ["device"])],
         supports_check_mode=True,
     )
-    given = module.params
-    tool = given["tool"]
-    program = run.find(tool, given["paths"])
-    more = {}
-    if given["device"]:
-        more = {"port_gbit_s": port_gbit_s(given["device"]), "gpu_memory": False}
-    if program is None:
-        module.exit_json(
-            changed=False, **run.Done(tool, run.NOT_MEASURED, f"{tool} is not installed", [], "", 0).to_dict(), **more
-        )
-    argv = [*given["launcher"], program, *given["arguments"]]
-    if given["device"]:
-        argv += ["-d", given["device"]]
-        knows = run.answer(str(program), "--help") if given["gpu"] else ""
-        if "--use_cuda_bus_id" in knows:
-            argv += [f"--use_cuda_bus_id={given['gpu']}"]
-            argv += ["--use_cuda_dmabuf"] if "--use_cuda_dmabuf" in knows else []
-            more["gpu_memory"] = True
-        argv += [given["server"]] if given["server"] else []
-    if module.check_mode:
-        module.exit_json(changed=False, **run.Done(tool, run.NOT_MEASURED, "check mode", argv, "", 0).to_dict(), **more)
-    # The server starts at the same time as the client, on another machine, so the client retries.
-    retry_s = 20 if given["server"] else 0
-    module.exit_json(changed=False, **run.run(tool, argv, given["limit_seconds"], retry_s).to_dict(), **more)
+    finish(module, lambda: measure(module.params, module.check_mode))
 
 
 if __name__ == "__main__":

@@ -55,8 +55,8 @@ left_out:
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.netbox import read_links
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import ARGUMENTS, Api
 
 
@@ -68,11 +68,7 @@ def main() -> None:
     )
     api = Api(module.params, open_url)
     query = [("site", module.params["netbox_site"])] if module.params["netbox_site"] else []
-    try:
-        found = read_links(api.read("dcim/interfaces", query), api.read("dcim/cables", query))
-    except SiteError as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(changed=False, **found)
+    finish(module, lambda: read_links(api.read("dcim/interfaces", query), api.read("dcim/cables", query)))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 
 
@@ -41,6 +42,7 @@ def write(path: str, text: str, private: bool = False) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
+        sync_directory(folder)
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.drift import drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.host import no_plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.plan import Wanted

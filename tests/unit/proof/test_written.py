@@ -54,4 +54,8 @@ def test_only_private_files_are_restricted_to_their_owner(tmp_path):
 def test_a_file_is_on_the_disk_before_its_name_is(tmp_path, disk_calls):
     write(str(tmp_path / "gpu01.txt"), "held")
     temporary = str(tmp_path / ".gpu01.txt.new")
-    assert disk_calls == [("fsync", temporary, b"held"), ("replace", temporary, str(tmp_path / "gpu01.txt"))]
+    assert disk_calls == [
+        ("fsync", temporary, b"held"),
+        ("replace", temporary, str(tmp_path / "gpu01.txt")),
+        ("fsync", str(tmp_path), None),
+    ]

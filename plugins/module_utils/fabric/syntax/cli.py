@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterable
+from typing import Any, Protocol
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import DSCPS, PortQos, Switch
@@ -192,6 +193,32 @@ def wanted_classes(switch: Switch, port: str, qos: PortQos) -> list[int]:
 def same(seen: PortQos, wanted: PortQos, not_held: Collection[str]) -> bool:
     """Return true where two ports are alike in all fields except ``not_held``."""
     return all(getattr(seen, name) == value for name, value in vars(wanted).items() if name not in not_held)
+
+
+class Parsed(Protocol):
+    """A parsed configuration."""
+
+    ports: dict[str, Any]
+    ecmp_fields: tuple[str, ...]
+
+    def port_qos(self, port: str) -> PortQos: ...
+
+
+def switch_of(model: Parsed, name: str, system: str) -> Switch:
+    """Return the switch of a parsed configuration; ports that are alike share one object. Raises FabricError."""
+    seen: dict[PortQos, PortQos] = {}
+    ports = {port: model.port_qos(port) for port in model.ports}
+    return Switch(name, system, {port: seen.setdefault(qos, qos) for port, qos in ports.items()}, model.ecmp_fields)
+
+
+def is_as_wanted(model: Parsed, port: str, qos: PortQos, not_held: Collection[str]) -> bool:
+    """Return true where ``port`` has the wanted settings; a port that cannot be understood has not."""
+    if port not in model.ports:
+        return False
+    try:
+        return same(model.port_qos(port), qos, not_held)
+    except FabricError:
+        return False
 
 
 def padded(values: dict[int, int], length: int) -> tuple[int | None, ...]:

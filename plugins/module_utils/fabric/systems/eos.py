@@ -47,9 +47,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
     OWN_NAME,
     Line,
+    is_as_wanted,
     numbers,
     own_name,
-    same,
+    switch_of,
     unlike,
     wanted_classes,
 )
@@ -87,10 +88,7 @@ def render(switch: Switch) -> str:
 
 def parse(text: str, name: str) -> Switch:
     """Parse all Ethernet ports and port channels of a running configuration. Raises FabricError if it is invalid."""
-    model = Model(text, name)
-    seen: dict[PortQos, PortQos] = {}
-    ports = {port: model.port_qos(port) for port in model.ports}
-    return Switch(name, SYSTEM, {port: seen.setdefault(qos, qos) for port, qos in ports.items()}, model.ecmp_fields)
+    return switch_of(Model(text, name), name, SYSTEM)
 
 
 def remediation(running: str, wanted: Switch) -> str:
@@ -109,7 +107,7 @@ def remediation(running: str, wanted: Switch) -> str:
     ports: list[str] = []
     used = {own.get(PROFILE) for port, own in model.ports.items() if port not in wanted.ports}
     for port, name in plan.attached.items():
-        if _is_so(model, port, wanted.ports[port]):
+        if is_as_wanted(model, port, wanted.ports[port], NOT_HELD):
             used.add(model.ports[port].get(PROFILE))
             continue
         used.add(name)
@@ -281,16 +279,6 @@ def _seconds(time_ms: int) -> str:
 
 def _settings(name: str, lines: list[str]) -> Settings:
     return settings_of("\n".join([f"qos profile {name}", *lines]))
-
-
-def _is_so(model: Model, port: str, qos: PortQos) -> bool:
-    if port not in model.ports:
-        return False
-    try:
-        seen = model.port_qos(port)
-    except FabricError:  # what cannot be understood is replaced
-        return False
-    return same(seen, qos, NOT_HELD)
 
 
 def _adopt(model: Model, switch: Switch, plan: _Wanted) -> list[str]:

@@ -54,11 +54,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     Model,
     Settings,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import own_name, unlike, wanted_classes
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
+    is_as_wanted,
+    own_name,
+    switch_of,
+    unlike,
+    wanted_classes,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.nxos_change import (
     NOT_HELD,
     Tree,
-    is_as_wanted,
     kind_and_name,
     leftovers,
     lines_of,
@@ -125,10 +130,7 @@ def render(switch: Switch) -> str:
 
 def parse(text: str, name: str) -> Switch:
     """Parse all Ethernet ports and port channels of a running configuration. Raises FabricError if it is invalid."""
-    model = Model(text, name)
-    seen: dict[PortQos, PortQos] = {}
-    ports = {port: model.port_qos(port) for port in model.ports}
-    return Switch(name, SYSTEM, {port: seen.setdefault(qos, qos) for port, qos in ports.items()}, model.ecmp_fields)
+    return switch_of(Model(text, name), name, SYSTEM)
 
 
 def remediation(running: str, wanted: Switch) -> str:
@@ -146,7 +148,7 @@ def _remedy(plan: _Wanted, model: Model, wanted: Switch) -> list[str]:
     lines: list[str] = []
     if wanted.ecmp_fields and model.ecmp_fields != ECMP_FIELDS:
         lines.append(LOAD_SHARING)
-    if all(is_as_wanted(model, port, qos) for port, qos in wanted.ports.items()):
+    if all(is_as_wanted(model, port, qos, NOT_HELD) for port, qos in wanted.ports.items()):
         places = [model.system, *model.ports.values()]
         return lines + leftovers(model, set().union(*(model.names_of(place) for place in places)))
     lines += [line for line in plan.watchdog_lines() if line not in _watchdog_lines(model.watchdog_on, model.watchdog)]

@@ -1,6 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Fingerprints of armored OpenPGP public keys, without GnuPG. Pure.
+"""Fingerprints of armored OpenPGP public keys. Pure.
+
+GnuPG is not used: a node or a chroot of an image may not have it before the repository whose key this is.
 
 Source: RFC 9580, section 6 for armor, 4.2 for packets, 5.5.2.2 and 5.5.4.2 for version 4 keys and their fingerprints
 (SHA-1 over 0x99, the length in two octets, and the packet's body).

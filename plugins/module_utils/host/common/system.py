@@ -13,6 +13,7 @@ import stat
 import subprocess
 import tempfile
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, KernelRefusedError
 
 # The most links that Linux follows in one path: include/linux/namei.h, MAXSYMLINKS.
@@ -126,7 +127,7 @@ class System:
             except BaseException:
                 os.unlink(temporary)
                 raise
-            _sync_folder(folder)
+            sync_directory(folder)
         except OSError as error:
             raise HostError(
                 f"cannot write {path}: {error.strerror}", "check whether its file system is full or read-only"
@@ -194,12 +195,3 @@ def _take_over(target: str, handle: int) -> None:
     # A file system without extended attributes (the EFI system partition's) has no context to keep.
     with contextlib.suppress(OSError):
         os.setxattr(handle, SELINUX, os.getxattr(target, SELINUX))
-
-
-def _sync_folder(path: str) -> None:
-    """Wait until the directory's entries are on the disk: only then does a rename survive a power loss."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

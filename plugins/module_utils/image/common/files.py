@@ -11,6 +11,8 @@ import os
 import re
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
+
 CHUNK_BYTES = 1 << 20
 # A hexadecimal sha256 without a prefix; images, blobs and keys are named by it.
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -60,7 +62,7 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     except OSError:
         remove_if_there(temporary)
         raise
-    sync_folder(os.path.dirname(temporary))
+    sync_directory(os.path.dirname(temporary))
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
@@ -76,12 +78,3 @@ def remove_if_there(path: str | os.PathLike[str]) -> None:
     """Remove a file if it exists. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         os.remove(path)
-
-
-def sync_folder(path: str | os.PathLike[str]) -> None:
-    """Wait until the directory's entries are on the disk, so that a rename survives a power loss. Raises OSError."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

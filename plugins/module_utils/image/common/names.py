@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
 
@@ -51,6 +52,5 @@ def checked_node(name: Any) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the names for a message, shortened because a fleet may have too many for one message."""
-    more = len(names) - LISTED
-    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
+    """Return the names for a message, at most LISTED of them."""
+    return some(names, LISTED)

@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""An initramfs archive in the newc form (Linux Documentation/driver-api/early-userspace/buffer-format.rst)."""
+"""An initramfs archive in the newc form (Linux Documentation/driver-api/early-userspace/buffer-format.rst).
+
+GNU cpio is not used: it stores the inode numbers and times of its input, so its archives are not reproducible.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 """The loader and the shared libraries that a program needs to start, from its ELF headers.
 
 Constants and layout: System V ABI, chapters 4 and 5 (``/usr/include/elf.h``). Only 64-bit little-endian files are
-supported, since all machines that the images are for use them.
+supported, since all machines that the images are for use them. ldd is not used: it runs the program's loader with the
+libraries of the build host.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 The kernel keeps them in the extended attribute security.capability, as struct vfs_cap_data or vfs_ns_cap_data, in
 little-endian words of 32 bits. The first word has revision and flags; words of the permitted and of the inheritable set
 follow alternately; in revision 3 the last word is the user of their namespace. Source: Linux'
-include/uapi/linux/capability.h.
+include/uapi/linux/capability.h. getcap is not used: it is one process for each file, and prints no users of namespaces.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     make_folder,
     remove_if_there,
-    sync_folder,
     write_atomic,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_node
@@ -189,4 +189,4 @@ def _apply(store: Store, bundles: Mapping[str, bytes], removed: Sequence[str]) -
         for name in removed:
             remove_if_there(os.path.join(folder, name))
         if removed:
-            sync_folder(folder)
+            sync_directory(folder)

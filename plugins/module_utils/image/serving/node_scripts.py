@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     make_folder,
     remove_if_there,
-    sync_folder,
     write_atomic,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_node, listed
@@ -164,4 +164,4 @@ def _apply(store: Store, change: Change) -> None:
             write_atomic(os.path.join(folder, mac + SUFFIX), text.encode("ascii"))
         for mac in change.removed:
             remove_if_there(os.path.join(folder, mac + SUFFIX))
-        sync_folder(folder)
+        sync_directory(folder)

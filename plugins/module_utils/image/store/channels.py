@@ -13,11 +13,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     DIGEST,
     make_folder,
-    sync_folder,
     write_atomic,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import (
@@ -206,7 +206,7 @@ def remove(store: Store, name: str, check: bool = False, hold: str = "") -> Chan
         if old is not None and not check:
             with store.reported():
                 os.remove(path_of(store, name))
-                sync_folder(store.place(CHANNELS))
+                sync_directory(store.place(CHANNELS))
         return old
 
 

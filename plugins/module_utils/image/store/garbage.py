@@ -8,8 +8,9 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sync_folder, temporary_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import temporary_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_digest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import BLOBS, IMAGES, Store
@@ -89,7 +90,7 @@ def collect(store: Store, keep: Iterable[str], history: int, hold: str = "") -> 
             for path in images:
                 os.rename(store.place(path), temporary_of(store.place(path)))
             if images:
-                sync_folder(store.place(IMAGES))
+                sync_directory(store.place(IMAGES))
             for path in found.paths:
                 if os.path.dirname(path) == BLOBS and os.path.lexists(store.place(path)):
                     os.remove(store.place(path))

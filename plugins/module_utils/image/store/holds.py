@@ -16,11 +16,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     canonical_json,
     remove_if_there,
-    sync_folder,
     write_atomic,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import (
@@ -186,7 +186,7 @@ def take(store: Store, hold: Hold, taken_over: Iterable[str] = (), check: bool =
                 for other in there:
                     if other.name in over:
                         remove_if_there(os.path.join(folder, other.name + SUFFIX))
-                sync_folder(folder)
+                sync_directory(folder)
         return found
 
 
@@ -199,7 +199,7 @@ def release(store: Store, name: str) -> bool:
         there = os.path.lexists(path)
         if there:
             remove_if_there(path)
-            sync_folder(store.place(HOLDS))
+            sync_directory(store.place(HOLDS))
             if not os.listdir(store.place(HOLDS)):
                 os.rmdir(store.place(HOLDS))
         return there

@@ -25,13 +25,13 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     CHUNK_BYTES,
     DIGEST,
     make_folder,
     remove_if_there,
-    sync_folder,
     temporary_of,
     write_atomic,
     write_synced,
@@ -217,26 +217,26 @@ class Store:
                     make_folder(temporary_of(image))
                     for file, data in files.items():
                         write_synced(os.path.join(temporary_of(image), file), data)
-                    sync_folder(temporary_of(image))
+                    sync_directory(temporary_of(image))
                 write_synced(temporary_of(current), f"{digest}\n".encode())
                 for sha256 in blobs:
                     blob = self.place(BLOBS, sha256)
                     if not os.path.lexists(blob):
                         done.append(blob)
                     os.replace(temporary_of(blob), blob)
-                sync_folder(self.place(BLOBS))
+                sync_directory(self.place(BLOBS))
                 if there:
                     for file, data in files.items():
                         if not _holds(os.path.join(image, file), data):
                             write_atomic(os.path.join(image, file), data)
                 else:
                     os.rename(temporary_of(image), image)
-                    sync_folder(self.place(IMAGES))
+                    sync_directory(self.place(IMAGES))
                 if _holds(current, f"{digest}\n".encode()):
                     os.remove(temporary_of(current))
                 else:
                     os.replace(temporary_of(current), current)
-                    sync_folder(self.place(CURRENT))
+                    sync_directory(self.place(CURRENT))
         except BaseException:
             if not os.path.isdir(image):
                 for blob in done:

@@ -18,9 +18,3 @@ def name(function: Function) -> str:
 def label(kind: str, address: str) -> str:
     """Return the name of a function that is known by kind and address only."""
     return f"{'VF' if kind == 'VF' else KINDS.get(kind, 'device')} {address}"
-
-
-def some(items: list[str], at_most: int = 3) -> str:
-    """Return the first items and the number of the others: "a, b, c and 5 more"."""
-    rest = len(items) - at_most
-    return ", ".join(items[:at_most]) + (f" and {rest} more" if rest > 0 else "")

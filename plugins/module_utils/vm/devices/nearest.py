@@ -4,7 +4,7 @@
 
 Every GPU has its wants. The sum of the distances is minimal: first the fewest devices on another NUMA node, then on
 another root complex, and so on. If every want can have its nearest device, nothing else is computed. Otherwise this is
-the assignment problem (Hungarian method, O(wants^2 * devices)).
+the assignment problem (Hungarian method, O(wants^2 * devices)). SciPy has it, but is not on the hosts.
 """
 
 from __future__ import annotations

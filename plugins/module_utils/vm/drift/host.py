@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import port_role
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label, name, some
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label, name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings, foreign_member
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import HOST, Drift

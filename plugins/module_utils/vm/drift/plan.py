@@ -8,9 +8,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label, some
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import DEFINED, RUNNING, Drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.read_xml import Definition
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import Difference

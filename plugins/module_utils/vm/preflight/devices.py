@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import PCI_ACS_DT
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import VIRTUAL_MACHINES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import models
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import MAX_ELEMENTS
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name, some
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
     ACS_PORTS,
     ISOLATING_ACS,

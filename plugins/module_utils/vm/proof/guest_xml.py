@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name, some
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.cells import Cell
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.qemu_command_line import Options, qemu_options

@@ -1,13 +1,15 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Compute the lines that change objects and ports of an NX-OS configuration. Sources: ``nxos``."""
+"""Compute the lines that change objects and ports of an NX-OS configuration. Sources: systems/nxos.py.
+
+hier_config is not used: it compares texts, and would replace what already means the same under other names. A test
+compares the two.
+"""
 
 from __future__ import annotations
 
 import re
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos import (
     INPUT,
     OUTPUT,
@@ -15,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     Model,
     Settings,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, Line, same
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, Line
 
 NOT_HELD = {
     "headroom": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed",
@@ -29,16 +31,6 @@ Tree = dict[str, "Tree"]
 
 def lines_of(tree: Tree, depth: int = 0) -> list[str]:
     return [line for head, under in tree.items() for line in (" " * depth + head, *lines_of(under, depth + 2))]
-
-
-def is_as_wanted(model: Model, port: str, qos: PortQos) -> bool:
-    if port not in model.ports:
-        return False
-    try:
-        seen = model.port_qos(port)
-    except FabricError:  # what cannot be understood is replaced
-        return False
-    return same(seen, qos, NOT_HELD)
 
 
 def kind_and_name(head: str) -> tuple[str, str]:

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import Request

@@ -1,0 +1,13 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Lists in messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def some(items: Sequence[str], at_most: int = 3) -> str:
+    """Return the first items and the number of the others: "a, b, c and 5 more". A fleet has too many for a message."""
+    more = len(items) - at_most
+    return ", ".join(items[:at_most]) + (f" and {more} more" if more > 0 else "")
