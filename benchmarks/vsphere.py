@@ -144,19 +144,19 @@ class Figures(NamedTuple):
     requests: float
     seconds: float
     peer_requests: float
-    peer_seconds: float
+    peer_s: float
 
     def __str__(self) -> str:
         return (
             f"{self.requests:.0f} requests and {self.seconds:.1f} s; the peer {self.peer_requests:.0f} requests and "
-            f"{self.peer_seconds:.1f} s: 1/{self.peer_requests / self.requests:.1f} of the requests, "
-            f"1/{self.peer_seconds / self.seconds:.1f} of the time"
+            f"{self.peer_s:.1f} s: 1/{self.peer_requests / self.requests:.1f} of the requests, "
+            f"1/{self.peer_s / self.seconds:.1f} of the time"
         )
 
     @property
     def met(self) -> bool:
         """Return True if requests and seconds are both at most the target's share of the peer's."""
-        return self.peer_requests >= TARGET * self.requests and self.peer_seconds >= TARGET * self.seconds
+        return self.peer_requests >= TARGET * self.requests and self.peer_s >= TARGET * self.seconds
 
 
 def passthrough(hosts: int, rounds: int, folder: str) -> list[Figures]:

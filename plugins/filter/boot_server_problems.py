@@ -59,7 +59,7 @@ options:
     description: The port of nginx.
     type: int
     default: 80
-  lease_seconds:
+  lease_s:
     description: The duration of a DHCP lease in seconds.
     type: int
     default: 43200

@@ -15,7 +15,7 @@ author:
 description:
   - Runs C(nvbandwidth), C(all_reduce_perf) of nccl-tests or C(ib_write_bw) of perftest, if it is installed, and returns
     its output. M(sailloft.fleet.gpu_acceptance_proof) judges the result.
-  - A tool that is absent, fails, or does not end within O(limit_seconds) is "not measured", with the reason; the module
+  - A tool that is absent, fails, or does not end within O(limit_s) is "not measured", with the reason; the module
     does not fail. C(timeout) ends the tool and its processes even if this module is killed.
   - With C(--check) nothing is run.
 options:
@@ -39,7 +39,7 @@ options:
     type: list
     elements: str
     default: []
-  limit_seconds:
+  limit_s:
     description: The time limit in seconds.
     type: int
     default: 300
@@ -147,7 +147,7 @@ def measure(given: Mapping[str, Any], check: bool) -> dict[str, Any]:
         return {**run.Done(tool, run.NOT_MEASURED, "check mode", argv, "", 0).to_dict(), **more}
     # The server starts at the same time as the client, on another machine, so the client retries.
     retry_s = 20 if given["server"] else 0
-    return {**run.run(tool, argv, given["limit_seconds"], retry_s).to_dict(), **more}
+    return {**run.run(tool, argv, given["limit_s"], retry_s).to_dict(), **more}
 
 
 def main() -> None:
@@ -159,7 +159,7 @@ def main() -> None:
             "paths": {"type": "list", "elements": "path", "default": []},
             "launcher": words,
             "arguments": words,
-            "limit_seconds": {"type": "int", "default": 300},
+            "limit_s": {"type": "int", "default": 300},
             "device": {"type": "str"},
             "gpu": {"type": "str"},
             "server": {"type": "str"},

@@ -74,7 +74,7 @@ def of_gpu_vm(of: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             "accelerators": of["gpu_vm_accelerators"],
             "state": of["gpu_vm_state"],
             "allow_restart": of["gpu_vm_allow_restart"],
-            "shutdown_timeout_s": of["gpu_vm_shutdown_timeout_seconds"],
+            "shutdown_timeout_s": of["gpu_vm_shutdown_timeout_s"],
             "remove_disks": of["gpu_vm_remove_disks"],
         }
     }

@@ -22,7 +22,7 @@ QEMU = re.compile(r"qemu-system-\w+|qemu-kvm|kvm")
 KVM_MACHINE = "anon_inode:kvm-vm"
 # "list" without "--all" lists every active domain, running or paused.
 LIST_ACTIVE = ["virsh", "--readonly", "--connect", "qemu:///system", "list", "--name"]
-PATIENCE_SECONDS = 30
+PATIENCE_S = 30
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def name_of(arguments: list[str]) -> str | None:
 
 def _domains(system: System) -> list[str] | None:
     try:
-        listed = system.run(LIST_ACTIVE, timeout_seconds=PATIENCE_SECONDS)
+        listed = system.run(LIST_ACTIVE, timeout_s=PATIENCE_S)
     except HostError:
         return None  # not installed, not started, or no answer: only the processes count
     return [line.strip() for line in listed.splitlines() if line.strip()]

@@ -16,8 +16,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic.ensure import ensure
 
-PATIENCE_SECONDS = 60
-PAUSE_SECONDS = 2
+PATIENCE_S = 60
+PAUSE_S = 2
 
 
 def apply(
@@ -25,12 +25,12 @@ def apply(
 ) -> str:
     """Bring the NICs to ``settings``; return why that failed, "" if it did not."""
     why = ""
-    for _attempt in range(PATIENCE_SECONDS // PAUSE_SECONDS):
+    for _attempt in range(PATIENCE_S // PAUSE_S):
         try:
             outcome = ensure(system, settings)
         except HostError as error:
             why = str(error)
-            wait(PAUSE_SECONDS)
+            wait(PAUSE_S)
             continue
         for name, after in outcome.after.items():
             say(f"{name}: {outcome.before[name]} -> {after}")

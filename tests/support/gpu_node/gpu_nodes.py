@@ -73,7 +73,7 @@ class Node(System):
         """Return the architecture."""
         return "x86_64"
 
-    def run(self, argv: list[str], stdin: str | None = None, timeout_seconds: float | None = None) -> str:
+    def run(self, argv: list[str], stdin: str | None = None, timeout_s: float | None = None) -> str:
         """Answer as the command does."""
         self.ran.append(argv)
         if argv[0] == "dpkg-query":

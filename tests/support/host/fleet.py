@@ -25,7 +25,7 @@ SERVER = {
     "guests": [],  # the list of names for each successive read; the last one is repeated
     "firmware_boots": 0,  # boots until firmware has shown and applied all settings
     "firmware_failures": [],
-    "answers_after_seconds": 0,
+    "answers_after_s": 0,
     "does_not_come_up": False,
 }
 STAND_IN = """#!/usr/bin/python
@@ -69,7 +69,7 @@ finish(changed=changed, restart_required=False, findings=[], domains=[])
 """,
     "bios_info": "finish(claims=[], missing=[])",
     "kernel_arguments": """
-time.sleep(state["answers_after_seconds"])
+time.sleep(state["answers_after_s"])
 changed, state["written"] = not state["written"], True
 pending = ["the running kernel was not started with iommu=pt: reboot"] if state["needs_reboot"] else []
 acs = {"argument": None, "reason": None, "not_taken": []}

@@ -136,7 +136,7 @@ class Server(ServerTree):
         self._effect(f"remove {path}")
         super().remove(path)
 
-    def run(self, argv: list[str], stdin: str | None = None, timeout_seconds: float | None = None) -> str:
+    def run(self, argv: list[str], stdin: str | None = None, timeout_s: float | None = None) -> str:
         self.commands.append(" ".join(argv))
         if argv[0] == "virsh":
             if self.domains is None:

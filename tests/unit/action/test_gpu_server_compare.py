@@ -147,7 +147,7 @@ def test_the_packages_are_those_of_the_role_unless_it_installs_none():
             "gpu_vm_accelerators": {"1002:744c": True},
             "gpu_vm_state": "stopped",
             "gpu_vm_allow_restart": True,
-            "gpu_vm_shutdown_timeout_seconds": 5,
+            "gpu_vm_shutdown_timeout_s": 5,
             "gpu_vm_remove_disks": True,
         },
     ],

@@ -88,4 +88,4 @@ def test_a_command_that_exceeds_its_timeout_is_an_error():
     with pytest.raises(
         HostError, match=r"^'sleep 60' did not finish in 0.2 s; find out what it waits for, and run again$"
     ):
-        System().run(["sleep", "60"], timeout_seconds=0.2)
+        System().run(["sleep", "60"], timeout_s=0.2)

@@ -26,10 +26,10 @@ class Host(System):
         assert path == "/etc/os-release"
         return self.release
 
-    def run(self, argv, stdin=None, timeout_seconds=None):
+    def run(self, argv, stdin=None, timeout_s=None):
         self.commands.append(argv)
         if argv[0] not in self.answers:
-            return super().run(argv, stdin, timeout_seconds)
+            return super().run(argv, stdin, timeout_s)
         if isinstance(self.answers[argv[0]], HostError):
             raise self.answers[argv[0]]
         return self.answers[argv[0]]

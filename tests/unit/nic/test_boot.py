@@ -54,7 +54,7 @@ def test_a_boot_without_the_nic_fails_after_one_minute(host):
 
 def test_a_failed_boot_prints_the_reason_to_stderr(tmp_path, monkeypatch, capsys):
     """The boot program runs on this machine, which has no such device."""
-    monkeypatch.setattr(boot, "PATIENCE_SECONDS", boot.PAUSE_SECONDS)  # one try
+    monkeypatch.setattr(boot, "PATIENCE_S", boot.PAUSE_S)  # one try
     saved = tmp_path / "roce_host.json"
     assert boot.main([str(saved)]) == 1
     assert capsys.readouterr() == ("", f"there is no {saved}: run the role roce_host again\n")

@@ -61,7 +61,7 @@ def test_a_host_with_guests_is_not_rebooted_and_its_guests_are_named(tmp_path):
 
 
 def test_a_guest_that_starts_before_the_reboot_is_found_and_stops_later_batches(tmp_path):
-    fleet = Fleet(tmp_path, a={**DUE, "guests": [[], ["late"]], "answers_after_seconds": 3}, b=DUE)
+    fleet = Fleet(tmp_path, a={**DUE, "guests": [[], ["late"]], "answers_after_s": 3}, b=DUE)
     status, output = fleet.play()
     assert status == 2
     assert failed(output) == ["a"]

@@ -45,7 +45,7 @@ def ensure(system: System, mig_off: bool, clocks_mhz: list[int], check: bool = F
 def _modes(system: System) -> dict[str, tuple[str, str]]:
     """Return MIG's current and pending mode by GPU: Enabled, Disabled or [N/A]."""
     found = {}
-    for line in system.run(QUERY, timeout_seconds=TIMEOUT_S).splitlines():
+    for line in system.run(QUERY, timeout_s=TIMEOUT_S).splitlines():
         words = [word.strip() for word in line.split(",")]
         if len(words) != 3:
             raise HostError(f"nvidia-smi: expected a GPU and its MIG modes, found {line.strip()!r}")
@@ -59,7 +59,7 @@ def _mig_off(system: System, modes: dict[str, tuple[str, str]], outcome: Outcome
         if modes[gpu][1] == "Enabled":
             outcome.differ(f"{gpu} MIG", "Enabled", "Disabled")
             if not check:
-                system.run(["nvidia-smi", "-i", gpu, "-mig", "0"], timeout_seconds=TIMEOUT_S)
+                system.run(["nvidia-smi", "-i", gpu, "-mig", "0"], timeout_s=TIMEOUT_S)
     left = modes if check or not on else _modes(system)
     for gpu in on:
         if left[gpu][0] == "Enabled":
@@ -84,7 +84,7 @@ def _lock(system: System, gpus: list[str], clocks_mhz: list[int], outcome: Outco
         return
     for gpu in gpus:
         limits = f"--lock-gpu-clocks={clocks_mhz[0]},{clocks_mhz[1]}"
-        system.run(["nvidia-smi", "-i", gpu, limits], timeout_seconds=TIMEOUT_S)
+        system.run(["nvidia-smi", "-i", gpu, limits], timeout_s=TIMEOUT_S)
     system.replace(NOTE, (json.dumps(wanted, sort_keys=True) + "\n").encode())
 
 

@@ -29,14 +29,14 @@ def ensure(system: System, entries: int, check: bool = False) -> Outcome:
     for name in system.names(INTERFACES):
         if system.read(f"{INTERFACES}/{name}/device/vendor") != MELLANOX or _is_representor(system, name):
             continue
-        most, now = read(system.run(["ethtool", "-g", name], timeout_seconds=TIMEOUT_S), name)
+        most, now = read(system.run(["ethtool", "-g", name], timeout_s=TIMEOUT_S), name)
         wanted = {ring: min(entries, most[ring]) for ring in RINGS if ring in most}
         differing = {ring: size for ring, size in wanted.items() if now.get(ring) != size}
         for ring, size in differing.items():
             outcome.differ(f"{name} {ring} ring", now.get(ring), size)
         if differing and not check:
             arguments = [word for ring, size in differing.items() for word in (ring.lower(), str(size))]
-            system.run(["ethtool", "-G", name, *arguments], timeout_seconds=TIMEOUT_S)
+            system.run(["ethtool", "-G", name, *arguments], timeout_s=TIMEOUT_S)
         sizes[name] = wanted
     outcome.facts["rings"] = sizes
     return outcome

@@ -18,8 +18,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host import concern
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
-PATIENCE_SECONDS = 60
-PAUSE_SECONDS = 2
+PATIENCE_S = 60
+PAUSE_S = 2
 
 
 def apply(
@@ -28,7 +28,7 @@ def apply(
     """Apply all of ``settings`` and return the failures, one error per concern."""
     left = concerns.checked(settings)
     errors: dict[str, str] = {}
-    for _attempt in range(PATIENCE_SECONDS // PAUSE_SECONDS):
+    for _attempt in range(PATIENCE_S // PAUSE_S):
         errors = {}
         for concern, given in left.items():
             try:
@@ -44,7 +44,7 @@ def apply(
         left = {concern: left[concern] for concern in errors}
         if not left:
             break
-        wait(PAUSE_SECONDS)
+        wait(PAUSE_S)
     return list(errors.values())
 
 

@@ -159,18 +159,18 @@ class System:
                 f"cannot remove {path}: {error.strerror}", "check whether its file system is read-only"
             ) from error
 
-    def run(self, argv: list[str], stdin: str | None = None, timeout_seconds: float | None = None) -> str:
+    def run(self, argv: list[str], stdin: str | None = None, timeout_s: float | None = None) -> str:
         """Run a command and return its output. Raises HostError with the command and its error message."""
         environment = {**os.environ, "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         try:
             done = subprocess.run(
-                argv, input=stdin, capture_output=True, text=True, env=environment, check=False, timeout=timeout_seconds
+                argv, input=stdin, capture_output=True, text=True, env=environment, check=False, timeout=timeout_s
             )
         except FileNotFoundError as error:
             raise HostError(f"{argv[0]} is not installed on this host", "install its package first") from error
         except subprocess.TimeoutExpired as error:
             raise HostError(
-                f"'{' '.join(argv)}' did not finish in {timeout_seconds} s", "find out what it waits for, and run again"
+                f"'{' '.join(argv)}' did not finish in {timeout_s} s", "find out what it waits for, and run again"
             ) from error
         if done.returncode != 0:
             said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()

@@ -82,7 +82,7 @@ class Remembering(System):
         """Remove a file without recording it: only files of the role are removed."""
         self.inner.remove(path)
 
-    def run(self, argv: list[str], stdin: str | None = None, timeout_seconds: float | None = None) -> str:
+    def run(self, argv: list[str], stdin: str | None = None, timeout_s: float | None = None) -> str:
         """Record the state that a command will change, then run it."""
         if argv[:2] == ["driverctl", "set-override"] or argv[:2] == ["driverctl", "unset-override"]:
             path = f"{vfio_binding.OVERRIDES}/pci-{argv[2]}"
@@ -94,7 +94,7 @@ class Remembering(System):
             self._note(kind="mount", path=argv[-1])
         if argv[:1] == ["mstconfig"] and "set" in argv:
             self._note_firmware(argv[2], [word.partition("=")[0] for word in argv[argv.index("set") + 1 :]])
-        return self.inner.run(argv, stdin, timeout_seconds)
+        return self.inner.run(argv, stdin, timeout_s)
 
     def _note_firmware(self, address: str, names: list[str]) -> None:
         seen = nic_firmware.query(self.inner, address)

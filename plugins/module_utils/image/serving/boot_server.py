@@ -46,7 +46,7 @@ class Server:
     subnets: tuple[Any, ...] = ()
     interface: str = "eth0"
     http_port: int = 80
-    lease_seconds: int = 43200
+    lease_s: int = 43200
     store_dir: str = "/srv/sailloft"
     tftp_dir: str = "/srv/tftp"
 
@@ -80,7 +80,7 @@ def _of_server(server: Server) -> tuple[list[str], Network | None]:
     found: list[str] = [
         *_value("boot_server_interface", _matching, server.interface, _INTERFACE, "name one interface, like eth1"),
         *_value("boot_server_http_port", values.whole, server.http_port, 1, 65535),
-        *_value("boot_server_lease_seconds", values.whole, server.lease_seconds, LEAST_LEASE_S, MOST_LEASE_S),
+        *_value("boot_server_lease_s", values.whole, server.lease_s, LEAST_LEASE_S, MOST_LEASE_S),
         *_value("boot_server_store_dir", _folder, server.store_dir),
         *_value("boot_server_tftp_dir", _folder, server.tftp_dir),
     ]

@@ -24,9 +24,9 @@ except ImportError:
 
 # Pauses before the attempts to read again over a lost connection, 30 s in total. A vCenter that restarts its service
 # takes longer: the task then fails.
-RETRY_SECONDS = (1, 2, 4, 8, 15)
+RETRY_S = (1, 2, 4, 8, 15)
 # Tasks are read again after these pauses, the last one repeated: one request for all of them.
-POLL_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
+POLL_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 # After this time without progress of a task, a line says that it still runs.
 TELL_S = 10
 # The most objects of one answer: vCenter pages larger answers (RetrieveOptions.maxObjects).
@@ -140,7 +140,7 @@ class Session:
     def _again(self, read: Callable[[], Any]) -> Any:
         """Return the result of ``read``; retry it after a lost connection or an expired session."""
         why: Exception = ConnectionError()
-        for pause in (0, *RETRY_SECONDS):
+        for pause in (0, *RETRY_S):
             time.sleep(pause)
             try:
                 if isinstance(why, vim.fault.NotAuthenticated):
@@ -263,7 +263,7 @@ class Session:
                         f"{names}: vCenter is still working on it after {limit_s} s",
                         "check its tasks, then run the play again",
                     )
-                time.sleep(POLL_SECONDS[min(at, len(POLL_SECONDS) - 1)])
+                time.sleep(POLL_S[min(at, len(POLL_S) - 1)])
                 at += 1
         if len(faults) == 1:
             raise faults[0]

@@ -42,7 +42,7 @@ class Loaded(Node):
         for name in boot.ARP:
             self.write("/proc/sys/" + name.replace(".", "/"), "0\n")
 
-    def run(self, argv, stdin=None, timeout_seconds=None):
+    def run(self, argv, stdin=None, timeout_s=None):
         if argv[0] == "nvidia-smi":
             self.ran.append(argv)
             if argv == gpus.QUERY:
@@ -58,7 +58,7 @@ class Loaded(Node):
             assert argv[2] == "p0"
             self.sizes.update({ring.upper(): int(size) for ring, size in zip(argv[3::2], argv[4::2])})
             return ""
-        return super().run(argv, stdin, timeout_seconds)
+        return super().run(argv, stdin, timeout_s)
 
 
 def changes(node):

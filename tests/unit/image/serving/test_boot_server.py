@@ -166,8 +166,8 @@ def test_a_node_outside_of_all_networks_or_at_a_gateways_address_is_refused(addr
         ({"http_port": 0}, "boot_server_http_port: 0 is not valid, use a whole number from 1 to 65535"),
         ({"http_port": 65536}, "boot_server_http_port: 65536 is not valid, use a whole number from 1 to 65535"),
         (
-            {"lease_seconds": 119},
-            "boot_server_lease_seconds: 119 is not valid, use a whole number from 120 to 4294967294",
+            {"lease_s": 119},
+            "boot_server_lease_s: 119 is not valid, use a whole number from 120 to 4294967294",
         ),
         ({"store_dir": "srv"}, "boot_server_store_dir: 'srv' is not an absolute path, begin it with '/'"),
         (

@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site imp
 
 @pytest.fixture
 def vcenter(monkeypatch) -> Iterator[VCenter]:
-    monkeypatch.setattr(session, "RETRY_SECONDS", (0.1, 0.1, 0.1))
+    monkeypatch.setattr(session, "RETRY_S", (0.1, 0.1, 0.1))
     described = site(esxi(server(), "esx01"), esxi(server(), "esx02", active=False, version="7.0.3"))
     with serving(described) as served:
         yield served

@@ -45,7 +45,7 @@ def waiting(monkeypatch, **states: str) -> tuple[Session, dict[str, tuple[str, A
     session = Session.__new__(Session)
     session.tell = told.append
     session._infos = lambda _tasks: infos
-    monkeypatch.setattr(sessions, "POLL_SECONDS", (0,))
+    monkeypatch.setattr(sessions, "POLL_S", (0,))
     return session, {name: (f"{name}: power on", SimpleNamespace(_moId=name)) for name in states}, told
 
 
