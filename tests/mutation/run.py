@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Change the library one small mistake at a time and count how many the unit tests notice: run.py [--folder FOLDER] ...
+"""Change the library one small mistake at a time and count how many the unit tests notice: run.py [--directory PATH].
 
 A seed draws the mistakes at random: a run can be repeated, and another seed draws other mistakes. Each mistake is made
 in a copy of the checkout, and tests run on the copy until one fails: first those named after the file, then those of
@@ -284,7 +284,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--each", type=int, default=20, help="mutants a directory")
     parser.add_argument(
-        "--folder",
+        "--directory",
         action="append",
         help=f"of {LIBRARY}, as PACKAGE or PACKAGE/DIRECTORY, or {', '.join(OTHERS)}; all packages by default",
     )
@@ -305,7 +305,7 @@ def main() -> int:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target, follow_symlinks=False)
         tests = leads(root)
-        for folder in options.folder or packages:
+        for folder in options.directory or packages:
             place = root / ("plugins" if folder in OTHERS else LIBRARY) / folder
             every = [
                 mutant
