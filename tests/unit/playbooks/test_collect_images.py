@@ -11,8 +11,7 @@ from fleet_machines import boot
 from fleet_site import NEW, OLD, Fleet, needs_root
 from image_samples import Sample, require_whole, tree
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, retained
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 # Images that only a node runs, that only the inventory names, that a channel had long ago, and that nobody needs.
@@ -141,8 +140,3 @@ def test_a_limit_that_leaves_out_nodes_is_refused(site):
     assert status != 0
     assert "--limit leaves out bm02" in " ".join(output.split())
     assert site.trees() == before
-
-
-def test_an_invalid_pinned_digest_is_refused():
-    with pytest.raises(ImageError, match=r"^node bm01: 'stable' is not a digest"):
-        retained.kept([retained.Node("bm01", pinned="stable")], [], [])

@@ -14,7 +14,6 @@ from gpu_vm import evidence
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.qemu_command_line import qemu_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.claims import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
@@ -91,14 +90,3 @@ def test_prove_does_not_change_the_evidence():
     before = copy.deepcopy(one)
     prove(one)
     assert one == before
-
-
-def test_both_notations_of_qemu_options_are_read():
-    assert qemu_options(["-object", '{"qom-type":"x","id":"a","prealloc":true,"host-nodes":[0,1],"size":5}']) == [
-        ("object", {"qom-type": "x", "id": "a", "prealloc": "on", "host-nodes": "0,1", "size": "5"})
-    ]
-    assert qemu_options(["-cpu", "host,migratable=on,x,path=a,,b", "-S", "-overcommit", "mem-lock=off"]) == [
-        ("cpu", {"model": "host", "migratable": "on", "x": "on", "path": "a,b"}),
-        ("overcommit", {"mem-lock": "off"}),
-    ]
-    assert qemu_options(None) is None
