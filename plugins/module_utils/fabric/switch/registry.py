@@ -6,6 +6,7 @@ A system has a module of ``systems`` with the names below, a reader in ``running
 role ``roce_switch``, and a row in ``SYSTEMS``. All texts are in the system's own format. All functions are pure: the
 same input gives the same bytes. Examples: systems/eos.py, running/eos.py and tasks/eos; for a system without its own
 rollback, tasks/linux and ``restoration`` of systems/linux.py; for ``SAVES_WITH_CHANGE``, junos.
+``syntax/cli.py`` reads and refuses lines, nested or not.
 
 Required names of the module:
 
@@ -16,11 +17,13 @@ decides it itself); ``{}`` if it holds all.
 begins with a valid name that ends in a number, which the tests use.
 ``render(switch) -> str``: the configuration of a planned switch; only what concerns QoS.
 ``parse(text, name) -> Switch``: a running configuration (all of it or only its QoS) in the same terms, whoever wrote
-it; FabricError if the text is not a configuration of this system. ``parse(render(switch), switch.name)`` is
-``switch``, without NOT_HELD.
+it; FabricError if the text is not a configuration of this system. An empty text is one only where a switch without QoS
+shows nothing; ``read.yml`` must then fail if its command failed. ``parse(render(switch), switch.name)`` is ``switch``,
+without NOT_HELD.
 ``remediation(running, wanted) -> str``: the change from a running configuration to ``wanted``; "" where nothing
-differs. It removes only what is this project's or contradicts the policy; ports that are not in ``wanted`` stay as they
-are, and ``ecmp_fields`` None changes nothing. FabricError if ``running`` cannot be read.
+differs. It removes only what is this project's or contradicts the policy, as does each setting of a wanted port that
+the policy does not have. Ports that are not in ``wanted`` stay as they are, and ``ecmp_fields`` None changes nothing.
+FabricError if ``running`` cannot be read.
 
 Optional names, with the meaning of their absence in parentheses:
 
@@ -45,16 +48,16 @@ policy can change; "" where nothing differs (the system has a rollback of its ow
 Files in ``roles/roce_switch/tasks/SYSTEM``; errors begin with the name of the switch and end with the next step:
 
 ``read.yml``: sets ``roce_switch_running`` to the text for ``parse``, in check mode too, and changes nothing. It reports
-an unreachable switch once, and reports no secrets of a configuration: a task whose output may contain secrets has
-``no_log`` and ``failed_when: false``, and the task after it fails with the cause. That task is ``was_read.yml`` of the
-role, which needs ``__roce_switch_reached`` (the result of ``sailloft.fleet.reached``), ``__roce_switch_shown`` and
-``__roce_switch_was_read``: see eos/read.yml.
-``apply.yml``: sends ``__roce_switch_change``, the text of ``remediation`` (``__roce_switch_lines``: its lines without
-indentation), and saves it. It is applied completely or not at all if the system can do that; otherwise the role
-restores the backup after a failure. In a ``rescue``, ``__roce_switch_cause`` is the cause. A system with a rollback of
-its own records the state before the run's first change in ``__roce_switch_restore_point``.
-``restore.yml``: returns to ``__roce_switch_restore_point``, if it is set, and saves; with ``restoration``, it includes
-``restore/computed.yml`` of the role.
+an unreachable switch once. Only where the output may contain secrets, the task that reads it has ``no_log`` and
+``failed_when: false``, and the task after it imports ``was_read.yml`` of the role, which reports the cause: see
+eos/read.yml; linux/read.yml simply fails.
+``apply.yml``: sends ``__roce_switch_change``, the text of ``remediation`` or ``restoration`` (``__roce_switch_lines``:
+its lines without indentation), and saves it. It is applied completely or not at all if the system can do that;
+otherwise the role restores the backup after a failure. A failed task is enough: the role adds the switch and the task
+to its error. In a ``rescue``, ``__roce_switch_cause`` is the cause. A system with a rollback of its own records the
+state before the run's first change in ``__roce_switch_restore_point``.
+``restore.yml``: returns to ``__roce_switch_restore_point``, if it is set, and saves; with ``restoration``, it only
+includes ``restore/computed.yml`` of the role, which runs ``apply.yml`` with the text of ``restoration``.
 ``save.yml``: saves the running configuration, which an interrupted run may have changed without saving.
 """
 
