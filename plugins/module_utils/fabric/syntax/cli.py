@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read configurations of lines, nested as EOS and NX-OS print them or flat, into a tree; and what both need to render them."""
+"""Read configurations of lines, nested as EOS and NX-OS print them or flat, and what both need to render them."""
 
 from __future__ import annotations
 
