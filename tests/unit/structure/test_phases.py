@@ -1,12 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The phases of `make test`: in parallel or in sequence, with failures named and counted, on a made-up Makefile."""
+"""The phases of `make test`, in parallel or in sequence, on a made-up Makefile; and a run of pytest with a skip."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,16 @@ def test_no_shared_test_file_contains_the_marker_fleet():
     shared = sorted((PHASES.parent / "support").rglob("*.py"))
     assert shared
     assert [path for path in shared if "mark.fleet" in path.read_text()] == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"), [("no qemu on this machine", 1), ("SAILLOFT_SONIC_YANG names no directory", 0)]
+)
+def test_a_run_with_an_unexpected_skip_fails(tmp_path, reason, status):
+    shutil.copy(PHASES.with_name("conftest.py"), tmp_path)
+    test = f"import pytest\n\n\ndef test_a():\n    pytest.skip({reason!r})\n\n\ndef test_b():\n    pass\n"
+    (tmp_path / "test_skips.py").write_text(test)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout
+    assert (f"test_skips.py::test_a: Skipped: {reason}" in done.stdout) == bool(status)
