@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -29,6 +29,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import read
 
 Planned = dict[str, "tuple[Nic, dict[str, str]]"]
+# In iproute2 before 6.2, dcb takes the acknowledgement of its first request for the answer to its second. If the clock's
+# second changed between the two, it ends with this error, although the kernel got the request (iproute2 d0e02f35).
+STALE_ANSWER = "Protocol error"
+TRIES = 3
 
 
 def settings(policy: dict[str, Any], nics: dict[str, Any], rdma_class: str | None) -> dict[str, Any]:
@@ -99,10 +103,11 @@ def _bring(system: System, seen: dict[str, Seen], whole: Planned, check: bool, s
         done: list[str] = []
         for name, (wanted, _cannot) in want.items():
             todo = to_write[name]
-            for step in todo:
-                if step is todo[-1] and step.setting == "pfc" and len(todo) > 1:
+            for at, step in enumerate(todo):
+                later = {each.setting for each in todo[at:]}
+                if step.setting == "pfc" and at > 0:  # the first step may remove PFC
                     # A driver may refuse a buffer or queue without an error; its priority must then stay lossy.
-                    _check_kept(name, wanted, read.read(system, [name])[name], done, but="pfc")
+                    _check_kept(name, wanted, read.read(system, [name])[name], done, later)
                 _write(system, name, step, done)
         seen = read.read(system, list(want))
         for name, (wanted, _cannot) in want.items():
@@ -141,10 +146,21 @@ def _write(system: System, name: str, step: Step, done: list[str]) -> None:
 
 def _writers(step: Step) -> Callable[[System, str, Step], object]:
     if step.argv:
-        return lambda system, _name, step: system.run(list(step.argv))
+        return _run_tool
     if step.path:
         return lambda system, _name, step: system.poke(step.path, step.text)
     return _write_connections
+
+
+def _run_tool(system: System, _name: str, step: Step) -> None:
+    """Run the step's command, again if it took the answer to an earlier request for its own."""
+    for attempt in range(1, TRIES + 1):
+        try:
+            system.run(list(step.argv))
+            return
+        except HostError as error:
+            if STALE_ANSWER not in error.cause or attempt == TRIES:
+                raise
 
 
 def _write_connections(system: System, name: str, step: Step) -> None:
@@ -157,9 +173,9 @@ def _write_connections(system: System, name: str, step: Step) -> None:
         system.poke(path, step.text)
 
 
-def _check_kept(name: str, wanted: Nic, seen: Seen, done: list[str], but: str = "") -> None:
-    """Check that the written settings read back: dcb does not report a driver's refusal (seen with iproute2 6.1)."""
-    left = {field: values for field, values in differences(wanted, seen).items() if field != but}
+def _check_kept(name: str, wanted: Nic, seen: Seen, done: list[str], later: Collection[str] = ()) -> None:
+    """Check that the settings read back, except those written ``later``: dcb before 6.2 reports no driver's refusal."""
+    left = {field: values for field, values in differences(wanted, seen).items() if field not in later}
     if left:
         field, (now, then) = next(iter(left.items()))
         raise HostError(

@@ -42,7 +42,10 @@ class Dcb:
 
     def change(self, thing: str, verb: str, words: list[str]) -> None:
         if (thing, verb) == ("dcbx", "set"):
-            self.dcbx = dict.fromkeys(words, True)
+            self.dcbx = {word.replace("-", "_"): True for word in words}
+            return
+        if (thing, verb) == ("app", "flush"):
+            self.app = []
             return
         at = ""
         for word in words:

@@ -190,6 +190,18 @@ def test_dcbx_is_taken_over_from_firmware_and_willing_interfaces(host):
     assert not bring(system).changed
 
 
+def test_a_nic_without_dcb_settings_is_restored(host):
+    system = host()
+    system.dcb["ens1np0"].dcbx = {"lld_managed": True, "ieee": True}
+    before = {"mlx5_0": ensure.shown(read.read(system, ["mlx5_0"])["mlx5_0"])}
+    assert (before["mlx5_0"]["trust"], before["mlx5_0"]["dcbx_by_host"]) == ("pcp", False)
+    bring(system)
+    assert ensure.restore(system, before).changed
+    assert system.dcb["ens1np0"].app == []
+    assert system.dcb["ens1np0"].dcbx == {"lld_managed": True, "ieee": True}
+    assert not ensure.restore(system, before).changed
+
+
 # mlnx_qos
 
 

@@ -166,3 +166,34 @@ def test_a_driver_without_dcb_is_distinguished_from_a_missing_tool(host):
     with pytest.raises(HostError, match=r"cannot have trust: its driver has no DCB"):
         bring(system)
     assert read.read(system, ["mlx5_0"])["mlx5_0"].cannot["buffer_bytes"] == "its driver has no DCB"
+
+
+def stale(system, monkeypatch, times):
+    """Let the first ``times`` of `dcb ets set` end as if dcb had read an earlier answer; the settings are applied."""
+    run, failed = system.run, []
+
+    def once(argv, stdin=None):
+        said = run(argv, stdin)
+        if argv[:3] == ["dcb", "ets", "set"] and len(failed) < times:
+            failed.append(argv)
+            raise HostError(f"'{' '.join(argv)}' failed (1): Attribute write: Protocol error", "see its output")
+        return said
+
+    monkeypatch.setattr(system, "run", once)
+    return failed
+
+
+def test_dcb_is_run_again_if_it_took_an_earlier_answer_for_its_own(host, monkeypatch):
+    system = host()
+    failed = stale(system, monkeypatch, 2)
+    assert bring(system).changed
+    assert len(failed) == 2
+    assert not bring(system).changed
+
+
+def test_dcb_is_run_three_times_at_most(host, monkeypatch):
+    system = host()
+    failed = stale(system, monkeypatch, 9)
+    with pytest.raises(HostError, match=r"mlx5_0: queues was refused: .*Protocol error"):
+        bring(system)
+    assert len(failed) == 3

@@ -179,9 +179,19 @@ def set_buffers(interface: str, sizes: Octet, priority_to_buffer: Octet) -> list
     ]
 
 
+def unmap_dscps(interface: str) -> list[list[str]]:
+    """Remove all mappings of DSCPs: a driver trusts DSCP where it has any."""
+    return [["dcb", "app", "flush", "dev", interface, "dscp-prio"]]
+
+
 def take_over(interface: str) -> list[list[str]]:
     """Give DCBX to the host instead of the firmware."""
     return [["dcb", "dcbx", "set", "dev", interface, "host", "ieee"]]
+
+
+def hand_back(interface: str) -> list[list[str]]:
+    """Give DCBX to the firmware. mlx5 refuses this form, and the tool has no other (Linux, mlx5e_dcbnl_setdcbx)."""
+    return [["dcb", "dcbx", "set", "dev", interface, "lld-managed", "ieee"]]
 
 
 def _pairs(items: Iterable[tuple[int, object]]) -> list[str]:

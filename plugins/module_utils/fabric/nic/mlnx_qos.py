@@ -108,9 +108,19 @@ def set_buffers(interface: str, sizes: Octet, priority_to_buffer: Octet) -> list
     return [[*command, "--buffer_size", _list(sizes)], [*command, "--prio2buffer", _list(priority_to_buffer)]]
 
 
+def unmap_dscps(interface: str) -> list[list[str]]:
+    """Trust the priority of VLAN tags instead of DSCP."""
+    return [["mlnx_qos", "-i", interface, "--trust", "pcp"]]
+
+
 def take_over(interface: str) -> list[list[str]]:
     """Give DCBX to the host instead of the firmware."""
     return [["mlnx_qos", "-i", interface, "-d", "os"]]
+
+
+def hand_back(interface: str) -> list[list[str]]:
+    """Give DCBX to the firmware."""
+    return [["mlnx_qos", "-i", interface, "-d", "fw"]]
 
 
 def _list(values: Iterable[object]) -> str:

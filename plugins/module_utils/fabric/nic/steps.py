@@ -37,8 +37,14 @@ class Tool(Protocol):
     def set_buffers(self, interface: str, sizes: Octet, priority_to_buffer: Octet, /) -> list[list[str]]:
         """Set the buffers' sizes in bytes, and the buffer of each priority."""
 
+    def unmap_dscps(self, interface: str, /) -> list[list[str]]:
+        """Trust no DSCP."""
+
     def take_over(self, interface: str, /) -> list[list[str]]:
         """Give DCBX to the host instead of the firmware."""
+
+    def hand_back(self, interface: str, /) -> list[list[str]]:
+        """Give DCBX to the firmware."""
 
 
 TOOLS: dict[str, Tool] = {"dcb": dcb, "mlnx_qos": mlnx_qos}
@@ -92,7 +98,9 @@ def steps(seen: Seen, wanted: Nic) -> list[Step]:
     willing = bool(seen.dcb and seen.dcb.willing) and "dcbx_by_host" in differing
     if differing & {"queues", "priority_to_class"} or willing:
         commands("queues", _tool(seen).set_queues(interface, wanted))
-    if differing & {"dscp_to_priority", "trust"}:
+    if "trust" in differing and wanted.trust == "pcp":
+        commands("trust", _tool(seen).unmap_dscps(interface))
+    elif differing & {"dscp_to_priority", "trust"}:
         commands(
             "dscp_to_priority", _tool(seen).map_dscps(interface, _dscps_to_map(seen, wanted, "trust" in differing))
         )
@@ -107,6 +115,9 @@ def steps(seen: Seen, wanted: Nic) -> list[Step]:
         written.append(Step("forced_tos", path=path, text=str(-1 if wanted.forced_tos is None else wanted.forced_tos)))
     if "pfc" in differing and staying != wanted.pfc:
         commands("pfc", _tool(seen).set_pfc(interface, wanted.pfc, wanted.cable_m or seen.nic.cable_m))
+    if "dcbx_by_host" in differing and wanted.dcbx_by_host is False:
+        # A restored NIC: the last step, because some drivers refuse it.
+        commands("dcbx_by_host", _tool(seen).hand_back(interface))
     return written
 
 

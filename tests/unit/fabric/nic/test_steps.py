@@ -110,6 +110,24 @@ def test_a_change_of_trust_maps_every_dscp():
     assert command.count(":") == 64
 
 
+@pytest.mark.parametrize(
+    ("tool", "command"),
+    [("dcb", "dcb app flush dev eth0 dscp-prio"), ("mlnx_qos", "mlnx_qos -i eth0 --trust pcp")],
+)
+def test_a_nic_without_mappings_is_restored_by_removing_them(tool, command):
+    before = replace(NEW, trust="pcp", dscp_to_priority=(None,) * 64)
+    assert written(NEW, before, tool) == [("trust", command)]
+
+
+@pytest.mark.parametrize(
+    ("tool", "command"),
+    [("dcb", "dcb dcbx set dev eth0 lld-managed ieee"), ("mlnx_qos", "mlnx_qos -i eth0 -d fw")],
+)
+def test_dcbx_is_handed_back_to_the_firmware_after_all_other_settings(tool, command):
+    assert written(NEW, replace(NEW, dcbx_by_host=False), tool) == [("dcbx_by_host", command)]
+    assert written(NEW, replace(OLD, pfc=(5,)), tool)[-1] == ("dcbx_by_host", command)
+
+
 def test_a_willing_scheduler_is_set_with_dcbx():
     now = replace(NEW, dcbx_by_host=False)
     assert [setting for setting, _command in written(now, NEW, willing=True)] == ["dcbx_by_host", "queues"]
