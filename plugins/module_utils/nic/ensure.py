@@ -29,8 +29,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import read
 
 Planned = dict[str, "tuple[Nic, dict[str, str]]"]
-# In iproute2 before 6.2, dcb takes the acknowledgement of its first request for the answer to its second. If the clock's
-# second changed between the two, it ends with this error, although the kernel got the request (iproute2 d0e02f35).
+# In iproute2 before 6.2, dcb takes the acknowledgement of its first request for the answer to its second. If the clock
+# ticked in between, it ends with this error, although the kernel got the request (iproute2 d0e02f35).
 STALE_ANSWER = "Protocol error"
 TRIES = 3
 
