@@ -69,9 +69,7 @@ def _by_port(site: Site, rule: LinkRule, device: Device, others: list[Device]) -
 
 
 def _ports(site: Site, device: Device, group: str) -> PortGroup:
-    if device.kind.model is None:
-        raise AssertionError("the blueprint was read without its check")
-    return device.kind.model.ports[group]
+    return device.model.ports[group]
 
 
 def _next(site: Site, rule: LinkRule, device: Device, group: PortGroup) -> str:
@@ -117,9 +115,7 @@ def route_m(site: Site, a: Device, b: Device) -> float:
 
 
 def _top_m(rack: Block, tray_m: float) -> float:
-    if rack.spec is None or rack.spec.rack is None:
-        raise AssertionError("the blueprint was read without its check")
-    return rack.spec.rack.units * UNIT_M + tray_m
+    return rack.rack_spec.units * UNIT_M + tray_m
 
 
 def stocked_m(route_m: float, stock_m: tuple[float, ...]) -> float:

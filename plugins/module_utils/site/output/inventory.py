@@ -138,7 +138,7 @@ class _Boot:
         ahead = [block]
         while ahead:
             inner = ahead.pop()
-            if inner.spec and inner.spec.name == per:
+            if inner.kind == per:
                 found.append(inner.numbers[per] - 1)
             else:
                 ahead += inner.children
