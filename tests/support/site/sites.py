@@ -76,7 +76,7 @@ def changed(**changes: Any) -> dict[str, Any]:
         if value is None:
             place.pop(last)
         else:
-            place[last] = value
+            place[last] = copy.deepcopy(value)
     return data
 
 

@@ -89,8 +89,6 @@ def _next(site: Site, rule: LinkRule, device: Device, group: PortGroup) -> str:
 
 def _connect(site: Site, rule: LinkRule, a: Device, a_port: str, b: Device, b_port: str, group: PortGroup) -> None:
     cable = Cable(rule, len(site.cables) + 1, a, a_port, b, b_port, group.speed_gbit_s)
-    if a is b:
-        raise _error(site, rule, "", f"{a.name} would be connected to itself", "name another kind of device")
     cable.route_m = route_m(site, a, b)
     cable.length_m = stocked_m(cable.route_m, rule.medium.stock_m)
     a.cables[a_port] = b.cables[b_port] = cable

@@ -75,8 +75,7 @@ def _placed(blueprint: Blueprint, kind: Kind, model: Model, blocks: Mapping[str,
 
 
 def _virtual(kind: Kind, hosts: list[Device]) -> list[Device]:
-    known = (*NUMBERS, *hosts[0].rack.numbers) if hosts else NUMBERS
-    label = template(kind.label, known)
+    label = template(kind.label, (*NUMBERS, *hosts[0].rack.numbers))
     devices = []
     for host in hosts:
         name = label({**host.rack.numbers, "n": host.number, "i": host.index + 1})

@@ -89,7 +89,7 @@ class Device:
     @property
     def height_m(self) -> float:
         """Return the height of the device's middle above the rack's foot."""
-        return (self.unit - 1 + (self.kind.model.units if self.kind.model else 0) / 2) * UNIT_M
+        return (self.unit - 1 + self.model.units / 2) * UNIT_M
 
 
 class Cable:

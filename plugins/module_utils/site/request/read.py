@@ -144,7 +144,7 @@ def _read_network(name: str, given: Section, blocks: Mapping[str, BlockSpec]) ->
 def _known(given: Section, setting: str, default: Any, known: tuple[str, ...]) -> str:
     value = given.text(setting, *(() if default is None else (default,)))
     if value and value not in known:
-        raise given.error(f"{value!r} is unknown", f"valid values: {', '.join(known)}", setting)
+        raise given.error(f"{value!r} is unknown", f"valid values: {', '.join(known) or 'none'}", setting)
     return value
 
 
