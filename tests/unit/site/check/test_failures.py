@@ -136,8 +136,8 @@ def test_the_loss_of_a_switch_that_joins_two_parts_is_found():
 
 
 def test_a_fabric_without_hosts_survives_every_failure():
-    uplink = {**sites.DATA["links"]["uplink"], "fabric": "core"}
-    assert found(sites.site(links__uplink=uplink, checks={"core": {"survives": ["spine"]}})) == []
+    peers = {"from": "leaf", "ports": "up", "to": "leaf", "to_ports": "up", "each": 1, "medium": "dac"}
+    assert found(sites.site(links__uplink=peers, checks={"uplink": {"survives": ["leaf", "nic"]}})) == []
 
 
 def test_one_host_survives_only_failures_that_leave_it_a_switch():

@@ -4,10 +4,32 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import sites
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.objects import Ref, netbox, slug
+
+
+def shown(value):
+    """Return a field's value as text: a reference is KIND/KEY."""
+    if isinstance(value, list):
+        return [shown(each) for each in value]
+    return f"{value.kind}/{value}" if isinstance(value, Ref) else value
+
+
+def test_the_objects_of_a_site_equal_the_stored_file():
+    """A change of the objects shows as a diff of files. SAILLOFT_WRITE_SITES=1 writes the file again."""
+    lines = [
+        f"{kind} {Ref(kind, key) if kind != 'cables' else key}: "
+        + json.dumps({name: shown(value) for name, value in fields.items()})
+        for kind, objects in netbox(sites.harbour(), "Makers & Co.").items()
+        for key, fields in objects.items()
+    ]
+    text = "".join(f"{line}\n" for line in lines)
+    assert text == sites.stored(Path(__file__).parent / "harbour/objects.txt", text)
 
 
 def test_a_site_is_converted_to_netbox_objects():
