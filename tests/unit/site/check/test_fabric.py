@@ -81,6 +81,9 @@ def test_ports_of_a_nic_at_the_same_switch_are_found():
         "(rule: ports of a NIC at different switches)"
         for nic in (0, 1)
     ]
+    one = {"blocks__rack__count": 1, "devices__node__total": 1, "models__server__ports__nic__names": "mlx5_[0:1]"}
+    interfaces = {"models__server__ports__nic__interfaces": None, "networks__rail__count": 2}
+    assert [line.partition(":")[0] for line in found(sites.site(**PORTS, **apart, **one, **interfaces))] == ["gpu01"]
     # Cards with one port have none to keep apart.
     assert found(sites.site(**PORTS, **apart, models__server__ports__nic__nic_ports=1)) == []
 

@@ -15,10 +15,12 @@ from urllib.error import HTTPError
 import netbox_api
 import pytest
 import sites
+import yaml
 from ansible.module_utils.urls import open_url
 
+from ansible_collections.sailloft.fleet.plugins.doc_fragments.netbox import ModuleDocFragment
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import Api
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import ARGUMENTS, Api
 
 URL = "https://netbox.example.com"
 
@@ -40,6 +42,15 @@ def told(call):
     with pytest.raises(SiteError) as error:
         call()
     return str(error.value)
+
+
+def test_the_options_are_those_of_the_documentation():
+    documented = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
+    for each in documented.values():
+        del each["description"]
+    # A token is not shown; the documentation has no such option.
+    documented["netbox_token"]["no_log"] = True
+    assert documented == ARGUMENTS
 
 
 def test_all_pages_are_read():

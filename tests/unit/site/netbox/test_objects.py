@@ -22,14 +22,17 @@ def shown(value):
 
 def test_the_objects_of_a_site_equal_the_stored_file():
     """A change of the objects shows as a diff of files. SAILLOFT_WRITE_SITES=1 writes the file again."""
-    lines = [
-        f"{kind} {Ref(kind, key) if kind != 'cables' else key}: "
-        + json.dumps({name: shown(value) for name, value in fields.items()})
+    found = {
+        f"{kind} {' - '.join(map(' '.join, key)) if kind == 'cables' else Ref(kind, key)}": fields
         for kind, objects in netbox(sites.harbour(), "Makers & Co.").items()
         for key, fields in objects.items()
+    }
+    rows = [
+        f"{json.dumps(name)}: {json.dumps({field: shown(value) for field, value in fields.items()})}"
+        for name, fields in found.items()
     ]
-    text = "".join(f"{line}\n" for line in lines)
-    assert text == sites.stored(Path(__file__).parent / "harbour/objects.txt", text)
+    text = "{\n" + ",\n".join(rows) + "\n}\n"
+    assert text == sites.stored(Path(__file__).parent / "harbour/objects.json", text)
 
 
 def test_a_site_is_converted_to_netbox_objects():

@@ -82,6 +82,7 @@ def test_differing_values_are_changed_and_values_outside_the_blueprint_are_kept(
     found = netbox_api.write(box, sites.site(), check=True)
     wanted = {"devices": (0, 2), "primary_addresses": (0, 1), "interfaces": (0, 1), "cables": (0, 1)}
     assert changes(found) == wanted
+    assert found["objects"]["devices"] == {"created": 0, "updated": 2, "same": 8}
     assert device["position"] == 20.0
     assert found["diff"] == {
         "before": "devices gpu01 position: 20\ndevices leaf1-1 rack: rack-2\n"

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 import sites
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.picture import picture
 
+# SAILLOFT_WRITE_SITES=1 writes the files again.
+FILES = Path(__file__).parent / "harbour"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -125,3 +128,29 @@ def test_links_among_kinds_in_a_ring_are_drawn():
         "one: 4 \u00d7 100G aoc": (146, 30),
         "other: 4 \u00d7 100G aoc": (146, 76),
     }
+
+
+def many_racks(racks):
+    """Return the small site with so many racks, one of them for the network, and one server missing in the last."""
+    return sites.site(
+        blocks__rack__count=racks - 1,
+        devices__node__total=2 * racks - 3,
+        models__spine__ports__down__names="Ethernet[0:99]",
+    )
+
+
+def test_the_picture_of_many_racks_equals_the_stored_file():
+    text = picture(many_racks(13))
+    assert text == sites.stored(FILES / "many_racks.svg", text)
+
+
+@pytest.mark.parametrize(
+    ("racks", "names"),
+    [
+        (12, ["network-1", *(f"rack-{at}" for at in range(1, 12))]),
+        (13, ["network-1", "11 \u00d7 rack-[1-11]", "rack-12"]),
+    ],
+)
+def test_racks_with_equal_contents_are_drawn_once_from_13_racks_on(racks, names):
+    bold = [line for line in picture(many_racks(racks)).splitlines() if 'font-weight="bold"' in line]
+    assert [line.partition("<title>")[2].partition("<")[0] for line in bold] == [*names, "fabric"]
