@@ -74,7 +74,7 @@ REFUSED = [
             {"media": {"own": {"most_m": 5, "stock_m": stock}}},
             f"media.own.stock_m: {stock!r} is not a list of lengths; write it like [1, 2, 3, 5]",
         )
-        for stock in (5, [1, "2"], [0], [1, -1])
+        for stock in (5, [1, "2"], [0], [1, -1], [True])
     ),
     # Kinds of devices.
     ({"devices__Box": BOX}, f"devices.Box: not a valid name; {NAME}"),
