@@ -130,27 +130,31 @@ def test_links_among_kinds_in_a_ring_are_drawn():
     }
 
 
-def many_racks(racks):
-    """Return the small site with so many racks, one of them for the network, and one server missing in the last."""
+def many_racks(racks, servers):
+    """Return the small site with so many racks, one of them for the network, and so many servers in the first ones."""
     return sites.site(
         blocks__rack__count=racks - 1,
-        devices__node__total=2 * racks - 3,
+        devices__node__total=servers,
         models__spine__ports__down__names="Ethernet[0:99]",
     )
 
 
 def test_the_picture_of_many_racks_equals_the_stored_file():
-    text = picture(many_racks(13))
+    text = picture(many_racks(13, 23))
     assert text == sites.stored(FILES / "many_racks.svg", text)
 
 
 @pytest.mark.parametrize(
-    ("racks", "names"),
+    ("racks", "servers", "headings", "devices"),
     [
-        (12, ["network-1", *(f"rack-{at}" for at in range(1, 12))]),
-        (13, ["network-1", "11 \u00d7 rack-[1-11]", "rack-12"]),
+        (12, 22, ["network-1", *(f"rack-{at}" for at in range(1, 12))], [f"gpu{at:02}" for at in range(1, 23)]),
+        (13, 24, ["network-1", "12 \u00d7 rack-[1-12]"], ["node", "node"]),
+        (13, 4, ["network-1", "2 \u00d7 rack-[1-2]", "10 \u00d7 rack-[3-12]"], ["node", "node"]),
+        (13, 3, ["network-1", "rack-1", "rack-2", "10 \u00d7 rack-[3-12]"], ["gpu01", "gpu02", "gpu03"]),
     ],
 )
-def test_racks_with_equal_contents_are_drawn_once_from_13_racks_on(racks, names):
-    bold = [line for line in picture(many_racks(racks)).splitlines() if 'font-weight="bold"' in line]
-    assert [line.partition("<title>")[2].partition("<")[0] for line in bold] == [*names, "fabric"]
+def test_racks_with_equal_contents_are_drawn_once_from_13_racks_on(racks, servers, headings, devices):
+    found = list(ET.fromstring(picture(many_racks(racks, servers))).iter(f"{SVG}text"))
+    assert [each.text for each in found if each.get("font-weight") == "bold"] == [*headings, "fabric"]
+    shown = [each.text.partition(": ")[2] for each in found if each.text.endswith(", server")]
+    assert shown == [f"{device}, server" for device in devices]
