@@ -11,7 +11,7 @@ from bisect import bisect_left
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import UNIT_M, Block, Cable, Device, Site
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import SITE, LinkRule, PortGroup
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import LinkRule, PortGroup
 
 
 def lay_cables(site: Site) -> None:
@@ -34,8 +34,6 @@ def lay_cables(site: Site) -> None:
 
 def _shared(site: Site, rule: LinkRule, device: Device, per: str) -> int:
     """Return the number of the block in which ``device`` finds the devices that its links go to."""
-    if per == SITE:
-        return 1
     number = device.block.numbers.get(per) or device.rack.numbers.get(per)
     if number is None:
         raise _error(site, rule, "from", f"{device.name} is not in a {per}, but each {rule.to} is", "place it in one")
