@@ -45,7 +45,7 @@ def _folded(names: list[str]) -> list[str]:
         number = ranges[0] if len(numbers) == 1 else f"[{','.join(ranges)}]"
         ends.setdefault(f"{number}{after}", []).append(before)
     for end, befores in ends.items():
-        plain += [before + end for before in (_folded(befores) if len(befores) > 1 else befores)]
+        plain += [before + end for before in _folded(befores)]
     return sorted(plain)
 
 

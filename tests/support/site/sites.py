@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def changed(**changes: Any) -> dict[str, Any]:
         if value is None:
             place.pop(last)
         else:
-            place[last] = value
+            place[last] = copy.deepcopy(value)
     return data
 
 
@@ -96,6 +97,22 @@ def example(name: str) -> Site:
     """Return the site of inventories/NAME."""
     file = PROJECT / "inventories" / name / "blueprint.yml"
     return from_text(file.read_text(encoding="utf-8"), str(file.relative_to(PROJECT)))
+
+
+def harbour(*changes: tuple[str, str]) -> Site:
+    """Return the site of harbour.yml, which uses every feature, with texts replaced."""
+    text = (Path(__file__).parent / "harbour.yml").read_text(encoding="utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return from_text(text, "harbour.yml")
+
+
+def stored(file: Path, text: str) -> str:
+    """Return the text of an expected file; with SAILLOFT_WRITE_SITES=1, write it first."""
+    if os.environ.get("SAILLOFT_WRITE_SITES"):
+        file.write_text(text, encoding="utf-8")
+    return file.read_text(encoding="utf-8")
 
 
 @st.composite

@@ -24,9 +24,7 @@ def check_fabric(site: Site, promise: Promise) -> Iterator[Finding]:
 
 def nic_of(device: Device, group: str, port: str) -> tuple[str, int]:
     """Return the card of a port: its group of ports, and its number in the group."""
-    if device.kind.model is None:
-        raise AssertionError("the blueprint was read without its check")
-    ports = device.kind.model.ports[group]
+    ports = device.model.ports[group]
     return group, ports.names.index(port) // ports.nic_ports
 
 

@@ -69,7 +69,7 @@ def check_failures(site: Site, promise: Promise) -> Iterator[Finding]:
                     "any one NIC lost", fold(hosts), f"without {name} it is cut off from {promise.fabric}", where
                 )
             continue
-        points = _articulation_points(fabric.switches)
+        points = articulation_points(fabric.switches)
         for device in site.by_kind[lost]:
             name = device.name
             if name in points:
@@ -112,19 +112,17 @@ def _parts(graph: Graph, without: str) -> dict[str, int]:
 def _apart(before: Mapping[str, Reach], changed: Mapping[str, Reach], counts: Counter[Reach]) -> list[str]:
     """Return the hosts that do not reach all others; ``changed`` replaces what these hosts reached ``before``."""
     now = Counter(counts)
-    for host in changed:
-        if host in before:
-            now[before[host]] -= 1
+    now.subtract(before[host] for host in changed if host in before)
     now.update(changed.values())
-    kinds = [reach for reach, count in now.items() if count > 0]
-    if all(one & other for at, one in enumerate(kinds) for other in (kinds[at:] if len(kinds) > 1 else kinds)):
+    kinds = list(+now)
+    if all(one & other for at, one in enumerate(kinds) for other in kinds[at:]):
         return []
     # The hosts that are cut off are those with no part in common with the majority.
     main = max(kinds, key=lambda reach: (now[reach], len(reach)))
     return sorted(host for host, reach in {**before, **changed}.items() if not reach & main)
 
 
-def _articulation_points(graph: Graph) -> set[str]:
+def articulation_points(graph: Graph) -> set[str]:
     """Return the switches whose loss splits a part of the graph (Tarjan 1972, without recursion)."""
     order: dict[str, int] = {}
     low: dict[str, int] = {}

@@ -9,27 +9,23 @@ from collections.abc import Iterator
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import RackSpec
 
 
 def check_racks(site: Site) -> Iterator[Finding]:
     """Return the findings about units and power of the racks; racks with the same fault are one finding."""
     faults: dict[tuple[str, str, str], list[str]] = {}
     for rack in site.racks:
-        if rack.spec is None or rack.spec.rack is None:
-            raise AssertionError("the blueprint was read without its check")
-        for rule, message in (*_units(rack, rack.spec.rack), *_power(rack, rack.spec.rack)):
-            faults.setdefault((rule, message, rack.spec.name), []).append(rack.name)
+        for rule, message in (*_units(rack), *_power(rack)):
+            faults.setdefault((rule, message, rack.kind), []).append(rack.name)
     for (rule, message, block), racks in faults.items():
         yield Finding(rule, fold(racks), message, site.blueprint.where("blocks", block))
 
 
-def _units(rack: Block, spec: RackSpec) -> Iterator[tuple[str, str]]:
+def _units(rack: Block) -> Iterator[tuple[str, str]]:
+    spec = rack.rack_spec
     used: dict[int, str] = {}
     for device in rack.devices:
-        if device.kind.model is None:
-            raise AssertionError("the blueprint was read without its check")
-        for unit in range(device.unit, device.unit + device.kind.model.units):
+        for unit in range(device.unit, device.unit + device.model.units):
             if unit > spec.units:
                 yield (
                     "rack units",
@@ -42,10 +38,11 @@ def _units(rack: Block, spec: RackSpec) -> Iterator[tuple[str, str]]:
                 break
 
 
-def _power(rack: Block, spec: RackSpec) -> Iterator[tuple[str, str]]:
+def _power(rack: Block) -> Iterator[tuple[str, str]]:
+    spec = rack.rack_spec
     if not spec.supplies:
         return
-    models = [device.kind.model for device in rack.devices if device.kind.model]
+    models = [device.model for device in rack.devices]
     watts, capped = sum(model.watts for model in models), sum(model.capped_watts for model in models)
     whole = spec.supplies * spec.supply_watts
     if watts > whole:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Device, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import (
-    SITE,
     AddressSpec,
     Blueprint,
     Network,
@@ -67,7 +66,7 @@ def give_addresses(site: Site) -> None:
             ranks: Counter[int] = Counter()
             ports = kind.model.ports[address.ports].names if kind.model and address.ports else ("",)
             for device in site.by_kind[kind.name]:
-                block = 0 if network.per == SITE else _block_number(site, device, network) - 1
+                block = _block_number(site, device, network) - 1
                 offset = address.first + ranks[block]
                 ranks[block] += 1
                 for port in range(len(ports)):

@@ -29,7 +29,7 @@ def expand_blocks(blueprint: Blueprint) -> tuple[Block, dict[str, list[Block]], 
 
     def fill(parent: Block) -> None:
         nonlocal row, column
-        for spec in inner[parent.spec.name if parent.spec else SITE]:
+        for spec in inner[parent.kind]:
             for index in range(spec.count):
                 numbers[spec.name] += 1
                 number = numbers[spec.name]
@@ -68,6 +68,6 @@ def _check_count(blueprint: Blueprint) -> None:
 
 def racks_in(block: Block, kind: str) -> list[Block]:
     """Return the racks of a kind in a block, which may be such a rack itself."""
-    if block.spec and block.spec.name == kind:
+    if block.kind == kind:
         return [block]
     return [rack for child in block.children for rack in racks_in(child, kind)]

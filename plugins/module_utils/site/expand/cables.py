@@ -11,7 +11,7 @@ from bisect import bisect_left
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import UNIT_M, Block, Cable, Device, Site
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import SITE, LinkRule, PortGroup
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import LinkRule, PortGroup
 
 
 def lay_cables(site: Site) -> None:
@@ -34,8 +34,6 @@ def lay_cables(site: Site) -> None:
 
 def _shared(site: Site, rule: LinkRule, device: Device, per: str) -> int:
     """Return the number of the block in which ``device`` finds the devices that its links go to."""
-    if per == SITE:
-        return 1
     number = device.block.numbers.get(per) or device.rack.numbers.get(per)
     if number is None:
         raise _error(site, rule, "from", f"{device.name} is not in a {per}, but each {rule.to} is", "place it in one")
@@ -69,9 +67,7 @@ def _by_port(site: Site, rule: LinkRule, device: Device, others: list[Device]) -
 
 
 def _ports(site: Site, device: Device, group: str) -> PortGroup:
-    if device.kind.model is None:
-        raise AssertionError("the blueprint was read without its check")
-    return device.kind.model.ports[group]
+    return device.model.ports[group]
 
 
 def _next(site: Site, rule: LinkRule, device: Device, group: PortGroup) -> str:
@@ -91,8 +87,6 @@ def _next(site: Site, rule: LinkRule, device: Device, group: PortGroup) -> str:
 
 def _connect(site: Site, rule: LinkRule, a: Device, a_port: str, b: Device, b_port: str, group: PortGroup) -> None:
     cable = Cable(rule, len(site.cables) + 1, a, a_port, b, b_port, group.speed_gbit_s)
-    if a is b:
-        raise _error(site, rule, "", f"{a.name} would be connected to itself", "name another kind of device")
     cable.route_m = route_m(site, a, b)
     cable.length_m = stocked_m(cable.route_m, rule.medium.stock_m)
     a.cables[a_port] = b.cables[b_port] = cable
@@ -117,9 +111,7 @@ def route_m(site: Site, a: Device, b: Device) -> float:
 
 
 def _top_m(rack: Block, tray_m: float) -> float:
-    if rack.spec is None or rack.spec.rack is None:
-        raise AssertionError("the blueprint was read without its check")
-    return rack.spec.rack.units * UNIT_M + tray_m
+    return rack.rack_spec.units * UNIT_M + tray_m
 
 
 def stocked_m(route_m: float, stock_m: tuple[float, ...]) -> float:

@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.blocks 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Device
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.names import HOST_NAME, template
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read import DEVICES_MAX, NUMBERS
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import SITE, Blueprint, Kind
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import SITE, Blueprint, Kind, Model
 
 
 def expand_devices(
@@ -22,7 +22,7 @@ def expand_devices(
     devices: dict[str, Device] = {}
     by_kind: dict[str, list[Device]] = {}
     for kind in blueprint.kinds.values():
-        own = _virtual(kind, by_kind[kind.on]) if kind.on else _placed(blueprint, kind, blocks)
+        own = _placed(blueprint, kind, kind.model, blocks) if kind.model else _virtual(kind, by_kind[kind.on])
         by_kind[kind.name] = own
         for device in own:
             other = devices.setdefault(device.name, device)
@@ -46,9 +46,7 @@ def expand_devices(
     return devices, by_kind
 
 
-def _placed(blueprint: Blueprint, kind: Kind, blocks: Mapping[str, list[Block]]) -> list[Device]:
-    if kind.model is None:
-        raise AssertionError("the blueprint was read without its check")
+def _placed(blueprint: Blueprint, kind: Kind, model: Model, blocks: Mapping[str, list[Block]]) -> list[Device]:
     total = min(kind.count * len(blocks[kind.per]), kind.total)
     if total > DEVICES_MAX:
         raise SiteError(
@@ -68,7 +66,7 @@ def _placed(blueprint: Blueprint, kind: Kind, blocks: Mapping[str, list[Block]])
             rack = racks[at]
             number = len(devices) + 1
             name = label({**rack.numbers, **block.numbers, "n": number, "i": index + 1})
-            unit = kind.unit + used[at] * kind.model.units
+            unit = kind.unit + used[at] * model.units
             used[at] += 1
             device = Device(kind, name, number, index, block, rack, unit)
             devices.append(device)
@@ -77,8 +75,7 @@ def _placed(blueprint: Blueprint, kind: Kind, blocks: Mapping[str, list[Block]])
 
 
 def _virtual(kind: Kind, hosts: list[Device]) -> list[Device]:
-    known = (*NUMBERS, *hosts[0].rack.numbers) if hosts else NUMBERS
-    label = template(kind.label, known)
+    label = template(kind.label, (*NUMBERS, *hosts[0].rack.numbers))
     devices = []
     for host in hosts:
         name = label({**host.rack.numbers, "n": host.number, "i": host.index + 1})

@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import (
+    SITE,
     BlockSpec,
     Blueprint,
     Kind,
     LinkRule,
+    Model,
     Network,
+    RackSpec,
 )
 
 UNIT_M = 0.04445  # EIA-310: 1.75 inches
@@ -21,19 +24,27 @@ UNIT_M = 0.04445  # EIA-310: 1.75 inches
 class Block:
     """A block of the site, such as a pod, a row or a rack. Numbers begin at 1 and count over the whole site."""
 
-    __slots__ = ("children", "devices", "name", "numbers", "parent", "row", "spec", "x_m", "y_m")
+    __slots__ = ("children", "devices", "kind", "name", "numbers", "parent", "row", "spec", "x_m", "y_m")
 
     def __init__(self, spec: BlockSpec | None, parent: Block | None, number: int, name: str) -> None:
         self.spec = spec
         self.parent = parent
         self.name = name
+        self.kind = spec.name if spec else SITE
         self.children: list[Block] = []
         # The numbers of this block and of the blocks around it, by kind of block.
-        self.numbers: dict[str, int] = {**(parent.numbers if parent else {}), spec.name if spec else "site": number}
+        self.numbers: dict[str, int] = {**(parent.numbers if parent else {}), self.kind: number}
         # These are for a rack: its devices, its row, and the middle of its front.
         self.devices: list[Device] = []
         self.row = 0
         self.x_m = self.y_m = 0.0
+
+    @property
+    def rack_spec(self) -> RackSpec:
+        """Return the properties of this block, which must be a rack."""
+        if self.spec is None or self.spec.rack is None:
+            raise AssertionError(f"{self.name} is no rack")
+        return self.spec.rack
 
 
 class Device:
@@ -63,6 +74,13 @@ class Device:
         return f"Device({self.name})"
 
     @property
+    def model(self) -> Model:
+        """Return the type of this device, which must not be a virtual machine."""
+        if self.kind.model is None:
+            raise AssertionError(f"{self.name} is a virtual machine")
+        return self.kind.model
+
+    @property
     def spare(self) -> bool:
         """Return True for a spare. Spares are spread evenly, and existing spares stay spares when the site grows."""
         percent = self.kind.spare_percent
@@ -71,7 +89,7 @@ class Device:
     @property
     def height_m(self) -> float:
         """Return the height of the device's middle above the rack's foot."""
-        return (self.unit - 1 + (self.kind.model.units if self.kind.model else 0) / 2) * UNIT_M
+        return (self.unit - 1 + self.model.units / 2) * UNIT_M
 
 
 class Cable:

@@ -92,9 +92,7 @@ def netbox(site: Site, manufacturer: str) -> Objects:
             (slug(kind.name),): {"name": kind.name, "slug": slug(kind.name), "vm_role": False} for kind in physical
         },
         "racks": {
-            (rack.name,): {"name": rack.name, "site": at_site, "u_height": rack.spec.rack.units}
-            for rack in site.racks
-            if rack.spec and rack.spec.rack
+            (rack.name,): {"name": rack.name, "site": at_site, "u_height": rack.rack_spec.units} for rack in site.racks
         },
         "prefixes": {
             (str(subnet),): {
@@ -121,11 +119,9 @@ def netbox(site: Site, manufacturer: str) -> Objects:
 
 
 def _device(at_site: Ref, device: Device) -> dict[str, Any]:
-    if device.kind.model is None:
-        raise AssertionError("the blueprint was read without its check")
     return {
         "name": device.name,
-        "device_type": Ref("device_types", (slug(device.kind.model.name),)),
+        "device_type": Ref("device_types", (slug(device.model.name),)),
         "role": Ref("device_roles", (slug(device.kind.name),)),
         "site": at_site,
         "rack": Ref("racks", (device.rack.name,)),
@@ -161,9 +157,7 @@ def _interface(device: Device, port: str, cable: Cable) -> dict[str, Any]:
 
 
 def _group(device: Device, port: str) -> PortGroup:
-    if device.kind.model is None:
-        raise AssertionError("the blueprint was read without its check")
-    return next(group for group in device.kind.model.ports.values() if port in group.names)
+    return next(group for group in device.model.ports.values() if port in group.names)
 
 
 def _at(device: Device, network: str) -> str:

@@ -104,7 +104,7 @@ class _Boot:
             self._serve(device, variables)
         elif NODES in (kind.name, *kind.groups):
             for server in self.servers:
-                number = 1 if server.per == SITE else device.rack.numbers.get(server.per)
+                number = device.rack.numbers.get(server.per)
                 if server.serves in device.addresses and number in self.urls[server.name]:
                     urls = self.urls[server.name][number]
                     variables["node_boot_server_urls"] = urls
@@ -138,7 +138,7 @@ class _Boot:
         ahead = [block]
         while ahead:
             inner = ahead.pop()
-            if inner.spec and inner.spec.name == per:
+            if inner.kind == per:
                 found.append(inner.numbers[per] - 1)
             else:
                 ahead += inner.children

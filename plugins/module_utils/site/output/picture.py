@@ -23,7 +23,7 @@ def picture(site: Site) -> str:
     """Return the SVG. The same site always produces the same text."""
     colours = {kind: COLOURS[at % len(COLOURS)] for at, kind in enumerate(site.blueprint.kinds)}
     racks = _groups(site)
-    height = max((_units(rack) for rack, _names in racks), default=0) * UNIT + 50
+    height = max(rack.rack_spec.units for rack, _names in racks) * UNIT + 50
     fabrics = sorted({rule.fabric for rule in site.blueprint.links})
     parts = [_rack(rack, names, LEFT + at * (WIDTH + GAP), height, colours) for at, (rack, names) in enumerate(racks)]
     top = height + 40
@@ -41,12 +41,6 @@ def picture(site: Site) -> str:
     )
 
 
-def _units(rack: Block) -> int:
-    if rack.spec is None or rack.spec.rack is None:
-        raise AssertionError("the blueprint was read without its check")
-    return rack.spec.rack.units
-
-
 def _groups(site: Site) -> list[tuple[Block, list[str]]]:
     """Return the racks to draw, each with the names of all racks that look the same."""
     if len(site.racks) <= RACKS_MAX:
@@ -58,13 +52,13 @@ def _groups(site: Site) -> list[tuple[Block, list[str]]]:
     return list(alike.values())
 
 
-def _text(x: float, y: float, text: str, longest: int = 60, weight: str = "normal") -> str:
+def _text(x: float, y: float, text: str, longest: int, weight: str = "normal") -> str:
     shown = text if len(text) <= longest else f"{text[: longest - 1]}\u2026"
     return f'<text x="{x:g}" y="{y:g}" font-weight="{weight}">{escape(shown)}<title>{escape(text)}</title></text>\n'
 
 
 def _rack(rack: Block, names: list[str], x: int, bottom: int, colours: dict[str, str]) -> str:
-    units = _units(rack)
+    units = rack.rack_spec.units
     many = f"{len(names)} \u00d7 " if len(names) > 1 else ""
     parts = [_text(x, bottom - units * UNIT - 6, many + fold(names), 36, "bold")]
     parts.append(
@@ -72,16 +66,14 @@ def _rack(rack: Block, names: list[str], x: int, bottom: int, colours: dict[str,
         'fill="none" stroke="#333"/>\n'
     )
     for device in sorted(rack.devices, key=lambda device: device.unit):
-        if device.kind.model is None:
-            raise AssertionError("the blueprint was read without its check")
-        height = device.kind.model.units * UNIT
+        height = device.model.units * UNIT
         y = bottom - (device.unit - 1) * UNIT - height
         parts.append(
             f'<rect x="{x + 2}" y="{y + 1}" width="{WIDTH - 4}" height="{height - 2}" '
             f'fill="{colours[device.kind.name]}"/>\n'
         )
         name = device.kind.name if len(names) > 1 else device.name
-        parts.append(_text(x + 6, y + height / 2 + 3, f"{device.unit}: {name}, {device.kind.model.name}", 34))
+        parts.append(_text(x + 6, y + height / 2 + 3, f"{device.unit}: {name}, {device.model.name}", 34))
     return "".join(parts)
 
 

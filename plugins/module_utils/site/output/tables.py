@@ -57,9 +57,7 @@ def materials(site: Site) -> Counter[tuple[str, str]]:
     """Return the count of each (category, item)."""
     count: Counter[tuple[str, str]] = Counter()
     for rack in site.racks:
-        if rack.spec is None or rack.spec.rack is None:
-            raise AssertionError("the blueprint was read without its check")
-        count["rack", f"{rack.spec.name}, {rack.spec.rack.units} units"] += 1
+        count["rack", f"{rack.kind}, {rack.rack_spec.units} units"] += 1
     for device in site.devices.values():
         if device.kind.model:
             count["device", device.kind.model.part] += 1

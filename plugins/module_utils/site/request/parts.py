@@ -79,7 +79,8 @@ def read_media(given: Section) -> Mapping[str, Medium]:
         else:
             by_speed = {0.0: section.number("most_m", least=0.1, most=100_000)}
         stock = section.data.get("stock_m", [])
-        if not isinstance(stock, list) or not all(isinstance(each, (int, float)) and each > 0 for each in stock):
+        # Python's True is a number, too.
+        if not isinstance(stock, list) or not all(type(each) in (int, float) and each > 0 for each in stock):
             raise section.error(f"{stock!r} is not a list of lengths", "write it like [1, 2, 3, 5]", "stock_m")
         media[name] = Medium(name, tuple(sorted(stock)), by_speed)
     return media

@@ -18,8 +18,9 @@ def expand(text: str) -> tuple[str, ...]:
     parts = RANGE.split(text)
     fixed, choices = parts[0::4], []
     for first, last, step in zip(parts[1::4], parts[2::4], parts[3::4]):
-        numbers = range(int(first), int(last) + 1, int(step or 1) or 1)
-        if not numbers or (step and not int(step)):
+        every = int(step or 1)
+        numbers = range(int(first), int(last) + 1, every) if every else ()
+        if not numbers:
             raise ValueError(f"the range [{first}:{last}{':' + step if step else ''}] is empty")
         choices.append([str(value).zfill(len(first)) for value in numbers])
     count = 1

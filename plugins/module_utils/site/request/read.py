@@ -144,7 +144,7 @@ def _read_network(name: str, given: Section, blocks: Mapping[str, BlockSpec]) ->
 def _known(given: Section, setting: str, default: Any, known: tuple[str, ...]) -> str:
     value = given.text(setting, *(() if default is None else (default,)))
     if value and value not in known:
-        raise given.error(f"{value!r} is unknown", f"valid values: {', '.join(known)}", setting)
+        raise given.error(f"{value!r} is unknown", f"valid values: {', '.join(known) or 'none'}", setting)
     return value
 
 
@@ -237,7 +237,8 @@ def _read_address(name: str, given: Section, networks: Mapping[str, NetworkSpec]
 
 def _read_link(name: str, given: Section, kinds: Mapping[str, Kind], media: Mapping[str, Medium]) -> LinkRule:
     given.only("from", "ports", "to", "to_ports", "each", "planes", "medium", "fabric", "roce", "infiniband")
-    physical = tuple(kind.name for kind in kinds.values() if kind.model)
+    models = {kind.name: kind.model for kind in kinds.values() if kind.model}
+    physical = tuple(models)
     froms = given.texts("from", None)
     if not froms:
         raise given.error("from is missing", "name the kinds of devices at which the link begins")
@@ -267,15 +268,13 @@ def _read_link(name: str, given: Section, kinds: Mapping[str, Kind], media: Mapp
     if rule.roce and rule.infiniband:
         raise given.error("a link cannot be both RoCE and InfiniBand", "remove one of them", "infiniband")
     for kind, ports, setting in (*((each, rule.ports, "ports") for each in froms), (to, rule.to_ports, "to_ports")):
-        model = kinds[kind].model
-        if model is None:
-            raise AssertionError("the blueprint was read without its check")
+        model = models[kind]
         if ports not in model.ports:
             raise given.error(
                 f"{model.name} has no ports {ports!r}", f"valid values: {', '.join(model.ports) or 'none'}", setting
             )
-    speeds = {kind: kinds[kind].model.ports[rule.ports].speed_gbit_s for kind in froms}  # type: ignore[union-attr]
-    far = kinds[to].model.ports[rule.to_ports].speed_gbit_s  # type: ignore[union-attr]
+    speeds = {kind: models[kind].ports[rule.ports].speed_gbit_s for kind in froms}
+    far = models[to].ports[rule.to_ports].speed_gbit_s
     for kind, speed in speeds.items():
         if speed != far:
             raise given.error(

@@ -24,8 +24,6 @@ class Source:
 
     def where(self, path: tuple[str, ...]) -> str:
         """Return "FILE:LINE" of a setting or of the nearest one around it; empty without a file."""
-        if not self.file:
-            return ""
         for end in range(len(path), -1, -1):
             if path[:end] in self.lines:
                 return f"{self.file}:{self.lines[path[:end]]}"

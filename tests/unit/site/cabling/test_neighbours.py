@@ -85,17 +85,93 @@ def test_the_module_accepts_the_systems_with_a_reader():
     assert set(READERS) <= set(SYSTEMS)
 
 
+def lldpd_row(chassis, port):
+    return {"lldp": [{"interface": [{"name": "e1", "chassis": chassis, "port": port}]}]}
+
+
+NAME = [{"name": [{"value": "leaf1"}]}]
+
+
+@pytest.mark.parametrize(
+    ("chassis", "port", "neighbour"),
+    [
+        (NAME, [{"id": [{"type": "ifname", "value": "p1"}], "descr": [{"value": "to a"}]}], ("leaf1", ("p1", "to a"))),
+        (NAME, [{"id": [{"type": "mac", "value": "1a:00"}], "descr": [{"value": "to a"}]}], ("leaf1", ("to a",))),
+        (NAME, [{"id": [{"type": "mac", "value": "1a:00"}]}], ("leaf1", ())),
+        (NAME, [{"id": [{"type": "ifname"}]}], ("leaf1", ())),
+        (NAME, [{}], ("leaf1", ())),
+        (NAME, None, ("leaf1", ())),
+        (NAME, ["p1"], ("leaf1", ())),
+        # Other versions write a single element without a list.
+        ({"name": {"value": "leaf1"}}, {"id": {"type": "local", "value": 7}}, ("leaf1", ("7",))),
+        ([], [{"id": [{"type": "local", "value": "p1"}]}], ("", ("p1",))),
+    ],
+)
+def test_a_neighbour_of_lldpd_has_the_names_that_it_reports(chassis, port, neighbour):
+    assert read("linux", lldpd_row(chassis, port)) == {"e1": neighbour}
+
+
+@pytest.mark.parametrize(
+    ("row", "neighbours"),
+    [
+        (ROW, {"Ethernet1/1": ("spine1", ("Ethernet2", "to leaf1"))}),
+        ({**ROW, "l_port_id": "Ethernet1/2"}, {"Ethernet1/2": ("spine1", ("Ethernet2", "to leaf1"))}),
+        ({**ROW, "l_port_id": "mgmt0"}, {"mgmt0": ("spine1", ("Ethernet2", "to leaf1"))}),
+        ({"l_port_id": "Eth1/10/1", "port_id": "", "port_desc": "x"}, {"Ethernet1/10/1": ("", ("x",))}),
+        ({"l_port_id": "Eth1/1"}, {"Ethernet1/1": ("", ())}),
+        ([], {}),
+        ("", {}),
+        (None, {}),
+    ],
+)
+def test_neighbours_of_nxos_have_the_whole_names_of_ports(row, neighbours):
+    assert read("nxos", {"TABLE_nbor_detail": {"ROW_nbor_detail": row}}) == neighbours
+
+
+def test_a_table_without_neighbours_is_empty():
+    for system, table in {"nxos": {}, "eos": {"lldpNeighbors": []}, "junos": {}, "linux": {"lldp": []}}.items():
+        assert read(system, table) == {}
+    assert read("nxos", {"TABLE_nbor_detail": None}) == {}
+
+
+def test_a_neighbour_of_junos_may_have_other_fields():
+    row = {
+        "lldp-local-interface": [{"data": "et-0/0/1"}],
+        "lldp-remote-port-description": [{"data": "to leaf1"}, {"data": "more"}],
+    }
+    other = {"lldp-local-port-id": {"data": "et-0/0/2"}, "lldp-remote-system-name": ["text"], "lldp-remote-port-id": []}
+    table = {"lldp-neighbors-information": [{"lldp-neighbor-information": [row, other]}]}
+    assert read("junos", table) == {"et-0/0/1": ("", ("to leaf1",)), "et-0/0/2": ("", ())}
+
+
+NOT_JSON = "not JSON: Expecting value: line 1 column 1 (char 0); provide the complete output of the command"
+NO_TABLE = "'list' object has no attribute 'get'"
+
+
 @pytest.mark.parametrize("system", READERS)
-@pytest.mark.parametrize("text", ["", "no such command", "[]"])
-def test_output_that_is_not_a_neighbour_table_is_refused(system, text):
-    with pytest.raises(SiteError, match="neighbours: "):
-        read_neighbours(system, text)
+def test_output_that_is_not_a_neighbour_table_is_refused(system):
+    what = "lldpcli's output" if READERS[system] is READERS["linux"] else "the table"
+    for text in ("", "no such command"):
+        with pytest.raises(SiteError) as refused:
+            read_neighbours(system, text)
+        assert str(refused.value) == f"neighbours: {what} is {NOT_JSON}"
+    with pytest.raises(SiteError) as refused:
+        read_neighbours(system, "[]")
+    assert str(refused.value) == (
+        f'neighbours: this is not an LLDP table of {system}: AttributeError("{NO_TABLE}"); '
+        "provide the complete output of the command"
+    )
 
 
-@pytest.mark.parametrize("system", ["linux", "eos"])
-def test_rows_without_expected_fields_are_refused(system):
-    with pytest.raises(SiteError, match=f"this is not an LLDP table of {system}: KeyError"):
-        read(system, {"lldpNeighbors": [{}], "lldp": [{"interface": [{}]}]})
+@pytest.mark.parametrize(("system", "field"), [("linux", "name"), ("eos", "port"), ("nxos", "l_port_id")])
+def test_rows_without_expected_fields_are_refused(system, field):
+    table = {"lldpNeighbors": [{}], "lldp": [{"interface": [{}]}], "TABLE_nbor_detail": {"ROW_nbor_detail": [{}]}}
+    with pytest.raises(SiteError) as refused:
+        read(system, table)
+    assert str(refused.value) == (
+        f"neighbours: this is not an LLDP table of {system}: KeyError('{field}'); "
+        "provide the complete output of the command"
+    )
 
 
 # The output of ibnetdiscover 44.0 -p for a subnet in ibsim.

@@ -8,7 +8,7 @@ import pytest
 import sites
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.cables import stocked_m
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.cables import route_m, stocked_m
 
 
 def ends(site, device, rule=""):
@@ -55,25 +55,113 @@ def test_links_between_devices_of_one_kind_are_created_once():
     assert ends(site, "leaf2-1", "uplink") == {port: f"leaf2-2 {port}" for port in ("Ethernet16", "Ethernet20")}
 
 
+def refused(**changes):
+    with pytest.raises(SiteError) as caught:
+        sites.site(**changes)
+    return str(caught.value)
+
+
 def test_a_switch_outside_the_block_is_refused():
-    with pytest.raises(
-        SiteError, match=r"links\.back\.from: spine1 is not in a rack, but each leaf is; place it in one"
-    ):
-        sites.site(links__back={"from": "spine", "ports": "down", "to": "leaf", "to_ports": "down", "medium": "dac"})
+    back = {"from": "spine", "ports": "down", "to": "leaf", "to_ports": "down", "medium": "dac"}
+    assert refused(links__back=back) == ("links.back.from: spine1 is not in a rack, but each leaf is; place it in one")
 
 
-def test_cable_lengths_are_computed_from_the_positions_of_devices():
-    site = sites.site()
-    # gpu01 is in units 1 to 8, leaf1-1 in unit 40: 35.5 units of 44.45 mm, and one metre of slack.
-    cable = site.devices["gpu01"].cables["mlx5_0"]
-    assert (cable.route_m, cable.length_m) == (2.58, 3)
-    # Unit 40 (of 42) to unit 1 of the next rack: 2.5 units up, 41.5 units down, and twice half a metre to the tray.
-    cable = site.devices["leaf1-1"].cables["Ethernet16"]
-    assert (cable.route_m, cable.length_m) == (round(44 * 0.04445 + 2 * 0.5 + 0.6 + 1, 2), 5)
+def test_a_block_without_the_other_kind_is_refused():
+    assert refused(devices__leaf__total=2) == "links.fabric.to: gpu03 has no leaf in its rack; place one there"
+
+
+@pytest.mark.parametrize(("planes", "spines"), [(1, 2), (1, 3), (2, 2), (2, 4), (4, 4)])
+def test_each_plane_has_the_same_number_of_upper_switches(planes, spines):
+    ports = {"models__leaf__ports__up__names": "Up[0:15]", "models__spine__ports__down__names": "Down[0:15]"}
+    site = sites.site(**ports, devices__spine__count=spines, links__uplink__planes=planes)
+    for leaf in site.by_kind["leaf"]:
+        uppers = [cable.b.name for cable in leaf.cables.values() if cable.rule.name == "uplink"]
+        first, each = leaf.index % planes * (spines // planes), spines // planes
+        assert uppers == [f"spine{at + 1}" for at in range(first, first + each) for _twice in range(2)]
+
+
+@pytest.mark.parametrize(("planes", "spines"), [(2, 1), (2, 3), (3, 4), (4, 2)])
+def test_upper_switches_that_do_not_divide_into_planes_are_refused(planes, spines):
+    assert refused(devices__spine__count=spines, links__uplink__planes=planes) == (
+        f"links.uplink.planes: {spines} spine cannot be divided into {planes} equal planes; correct either number"
+    )
+
+
+def test_ports_of_several_rules_are_taken_in_order_until_they_are_exhausted():
+    again = {"from": "node", "ports": "nic", "to": "leaf", "to_ports": "down", "medium": "dac"}
+    told = "add a node, or use a model with more ports"
+    assert refused(links__again=again) == (
+        f"links.again: ports exhausted: gpu01 has 4 ports nic, all used by fabric; {told}"
+    )
+    more = {"models__spine__ports__down__names": "Ethernet[0:9]", "links__uplink__each": 1}
+    extra = {**sites.DATA["links"]["uplink"], "each": 1}
+    site = sites.site(**more, links__extra=extra)
+    assert ends(site, "leaf1-1", "extra") == {"Ethernet24": "spine1 Ethernet4", "Ethernet28": "spine2 Ethernet4"}
+    assert refused(**more, links__extra={**extra, "each": 2}) == (
+        "links.extra: ports exhausted: leaf1-1 has 4 ports up, all used by extra, fabric, uplink; "
+        "add a leaf, or use a model with more ports"
+    )
+
+
+def test_cables_are_numbered_over_the_site_and_have_the_speed_of_their_ports():
+    cables = sites.harbour().cables
+    assert [cable.number for cable in cables] == list(range(1, 105))
+    assert {cable.rule.name: cable.speed_gbit_s for cable in cables} == {
+        "rails": 400,
+        "rise": 400,
+        "cross": 400,
+        "pairs": 100,
+        "partners": 100,
+        "infiniband": 400,
+        "lan": 25,
+        "bmc_lan": 1,
+    }
+
+
+FLOOR = {"racks_per_row": 2, "rack_width_m": 0.75, "row_pitch_m": 3, "tray_m": 0.5, "slack_m": 1.25}
 
 
 @pytest.mark.parametrize(
-    ("route", "stock", "length"), [(2.1, (1, 2, 3), 3), (3, (1, 2, 3), 3), (3.1, (1, 2, 3), 4), (2.2, (), 3)]
+    ("one", "other", "route"),
+    [
+        # In one rack: the difference of the heights, and the slack.
+        ("leaf1-1", "leaf1-2", 1.25 + 1 * 0.04445),
+        ("gpu01", "leaf1-1", 1.25 + 35.5 * 0.04445),
+        # rack-1 is beside network-1, and both have 42 units: unit 40 is 2.5 units below the top, unit 1 41.5.
+        ("leaf1-1", "spine1", 1.25 + 44 * 0.04445 + 2 * 0.5 + 0.75),
+        ("spine1", "leaf1-1", 1.25 + 44 * 0.04445 + 2 * 0.5 + 0.75),
+        # rack-2 is behind network-1.
+        ("leaf2-1", "spine1", 1.25 + 44 * 0.04445 + 2 * 0.5 + 3),
+        ("leaf2-1", "leaf1-1", 1.25 + 5 * 0.04445 + 2 * 0.5 + 0.75 + 3),
+    ],
+)
+def test_the_route_of_a_cable_goes_over_the_tray_and_along_the_rows(one, other, route):
+    site = sites.site(floor=FLOOR)
+    assert route_m(site, site.devices[one], site.devices[other]) == round(route, 2)
+
+
+def test_the_route_between_racks_of_different_heights_has_the_difference_of_their_trays():
+    site = sites.site(floor=FLOOR, blocks__network__units=30)
+    # Down from unit 1 of 30: 29.5 units; the trays are 12 units apart.
+    route = 1.25 + (2.5 + 29.5 + 12) * 0.04445 + 2 * 0.5 + 0.75
+    assert route_m(site, site.devices["leaf1-1"], site.devices["spine1"]) == round(route, 2)
+    assert route_m(site, site.devices["spine1"], site.devices["leaf1-1"]) == round(route, 2)
+
+
+@pytest.mark.parametrize(
+    ("route", "stock", "length"),
+    [
+        (2.1, (1, 2, 3), 3),
+        (3, (1, 2, 3), 3),
+        (3.1, (1, 2, 3), 4),
+        (4, (1, 2, 3), 4),
+        (4.01, (1, 2, 3), 5),
+        (0.5, (1, 2, 3), 1),
+        (1, (1, 2, 3), 1),
+        (2.2, (), 3),
+        (2, (), 2),
+        (1.01, (), 2),
+    ],
 )
 def test_a_route_gets_the_next_stock_length(route, stock, length):
     assert stocked_m(route, stock) == length

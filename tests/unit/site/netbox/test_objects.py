@@ -4,10 +4,35 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import sites
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.objects import Ref, netbox, slug
+
+
+def shown(value):
+    """Return a field's value as text: a reference is KIND/KEY."""
+    if isinstance(value, list):
+        return [shown(each) for each in value]
+    return f"{value.kind}/{value}" if isinstance(value, Ref) else value
+
+
+def test_the_objects_of_a_site_equal_the_stored_file():
+    """A change of the objects shows as a diff of files. SAILLOFT_WRITE_SITES=1 writes the file again."""
+    found = {
+        f"{kind} {' - '.join(map(' '.join, key)) if kind == 'cables' else Ref(kind, key)}": fields
+        for kind, objects in netbox(sites.harbour(), "Makers & Co.").items()
+        for key, fields in objects.items()
+    }
+    rows = [
+        f"{json.dumps(name)}: {json.dumps({field: shown(value) for field, value in fields.items()})}"
+        for name, fields in found.items()
+    ]
+    text = "{\n" + ",\n".join(rows) + "\n}\n"
+    assert text == sites.stored(Path(__file__).parent / "harbour/objects.json", text)
 
 
 def test_a_site_is_converted_to_netbox_objects():

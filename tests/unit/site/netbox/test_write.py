@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from urllib.parse import unquote
+
 import netbox_api
 import pytest
 import sites
@@ -79,6 +82,7 @@ def test_differing_values_are_changed_and_values_outside_the_blueprint_are_kept(
     found = netbox_api.write(box, sites.site(), check=True)
     wanted = {"devices": (0, 2), "primary_addresses": (0, 1), "interfaces": (0, 1), "cables": (0, 1)}
     assert changes(found) == wanted
+    assert found["objects"]["devices"] == {"created": 0, "updated": 2, "same": 8}
     assert device["position"] == 20.0
     assert found["diff"] == {
         "before": "devices gpu01 position: 20\ndevices leaf1-1 rack: rack-2\n"
@@ -155,10 +159,75 @@ def test_an_interface_with_another_cable_is_refused(box):
         "leaf1-2 Ethernet0 has the cable fabric-000001 in NetBox, but fabric-000002 is planned; "
         "remove these cables in NetBox"
     )
-    for cable in cables:
-        cable["b_terminations"] = cable["b_terminations"] * 2
-    with pytest.raises(SiteError, match="and 56 others; remove these cables in NetBox"):
+
+
+@pytest.mark.parametrize(("pairs", "more"), [(2, ""), (3, "; and 4 others")])
+def test_up_to_eight_interfaces_with_another_cable_are_listed(box, pairs, more):
+    cables = box.paths["dcim/cables"]
+    for one, other in zip(cables[: 2 * pairs : 2], cables[1 : 2 * pairs : 2]):
+        one["b_terminations"], other["b_terminations"] = other["b_terminations"], one["b_terminations"]
+    with pytest.raises(SiteError) as told:
         netbox_api.write(box, sites.site())
+    text = str(told.value)
+    assert text.count("has the cable") == 8
+    assert text.endswith(f"but fabric-000004 is planned{more}; remove these cables in NetBox")
+
+
+def test_a_cable_to_a_patch_panel_takes_no_interface_of_the_site(box):
+    # Its ends are a port of the panel, with the id of an interface that has a planned cable, and another interface.
+    spare = {**box.paths["dcim/interfaces"][0], "id": 900, "name": "spare", "cable": None}
+    box.paths["dcim/interfaces"].append(spare)
+    ends = [{"object_type": "dcim.frontport", "object_id": 1}], [{"object_type": "dcim.interface", "object_id": 900}]
+    cable = {**box.paths["dcim/cables"][0], "id": 901, "a_terminations": ends[0], "b_terminations": ends[1]}
+    box.paths["dcim/cables"].append(cable)
+    assert changes(netbox_api.write(box, sites.site())) == {}
+
+
+def test_each_kind_is_read_with_the_fields_that_are_compared():
+    """SAILLOFT_WRITE_SITES=1 writes the expected queries again."""
+    box, asked = netbox_api.filled(sites.site()), []
+    opened = box.open_url
+
+    def recorded(url, **others):
+        asked.append(f"{others['method']} {unquote(url.partition('/api/')[2])}\n")
+        return opened(url, **others)
+
+    box.open_url = recorded
+    assert not netbox_api.write(box, sites.site())["changed"]
+    text = "".join(asked)
+    assert text == sites.stored(Path(__file__).parent / "harbour/queries.txt", text)
+
+
+def test_a_new_site_is_written_kind_by_kind_in_few_requests():
+    box = netbox_api.NetBox()
+    netbox_api.write(box, sites.site())
+    kinds = ["sites", "manufacturers", "device-types", "device-roles", "racks"]
+    assert box.asked == [
+        *((method, f"dcim/{kind}") for kind in kinds for method in ("GET", "POST")),
+        *(
+            (method, path)
+            for path in ("ipam/prefixes", "dcim/devices", "dcim/interfaces")
+            for method in ("GET", "POST")
+        ),
+        *(("GET", "ipam/ip-addresses"), ("POST", "ipam/ip-addresses")),
+        # The primary addresses of the devices.
+        ("PATCH", "dcim/devices"),
+        *(("GET", "dcim/cables"), ("POST", "dcim/cables")),
+    ]
+
+
+def test_check_mode_predicts_the_changes_of_a_site_that_grows():
+    links = {**sites.DATA["links"]["uplink"], "each": 1}
+    grown = sites.site(links__uplink=links, blocks__rack={**sites.DATA["blocks"]["rack"], "count": 3})
+    checked = netbox_api.write(netbox_api.filled(sites.site(links__uplink=links)), grown, check=True)
+    done = netbox_api.write(netbox_api.filled(sites.site(links__uplink=links)), grown)
+    assert (checked["objects"], checked["diff"]["after"]) == (done["objects"], done["diff"]["after"])
+    assert done["objects"]["devices"] == {"created": 4, "updated": 0, "same": 10}
+    assert done["objects"]["primary_addresses"] == {"created": 0, "updated": 4, "same": 10}
+    after = done["diff"]["after"].splitlines()
+    assert "devices gpu05 primary_ip4: 10.0.0.15" in after
+    assert "cables fabric-000017 a_terminations: gpu05 ens1f0np0" in after
+    assert not any("gpu04" in line for line in after)
 
 
 def test_a_duplicate_object_is_refused(box):

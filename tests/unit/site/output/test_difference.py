@@ -4,9 +4,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import sites
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.difference import difference
+
+# SAILLOFT_WRITE_SITES=1 writes the files again.
+FILES = Path(__file__).parent / "harbour"
 
 
 def test_equal_sites_have_no_differences():
@@ -49,3 +54,20 @@ def test_moved_devices_and_changed_addresses_are_listed():
 def test_removed_devices_and_cables_are_listed():
     lines = difference(sites.site(), sites.site(devices__node__total=3))
     assert lines[:3] == ["remove 1 node: gpu04", "remove 4 cables of fabric", "spare 4 cable dac 100G 2.5 m"]
+
+
+def test_every_kind_of_difference_is_listed():
+    before = sites.harbour(
+        ("total: 7", "total: 6"),
+        ("watts: 50.5", "watts: 40"),
+        ("unit: 12, count: 2", "unit: 13, count: 2"),
+        ("backbone: 5", "backbone: 7"),
+        (
+            "ports: lan, to: lan_switch, to_ports: lan, medium: aoc",
+            "ports: lan, to: lan_switch, to_ports: lan, medium: dac",
+        ),
+        ("  partners: {from", "  mates: {from"),
+    )
+    text = "".join(f"{line}\n" for line in difference(before, sites.harbour()))
+    text += "and back:\n" + "".join(f"{line}\n" for line in difference(sites.harbour(), before))
+    assert text == sites.stored(FILES / "difference.txt", text)

@@ -4,12 +4,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import sites
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.inventory import inventory
+
+# SAILLOFT_WRITE_SITES=1 writes the files again.
+FILES = Path(__file__).parent / "harbour"
 
 
 def test_groups_have_their_children_and_variables():
@@ -110,3 +116,12 @@ def test_the_roce_modules_accept_the_links():
         }
         specs = read_switches(switches, {name: variables.get("roce_host_nics") for name, variables in hosts.items()})
         assert len(plan(read_policy(None), specs)) == len(switches)
+
+
+def test_the_inventory_equals_the_stored_file():
+    found = inventory(sites.harbour())
+    rows = [
+        f"{json.dumps(name)}: {json.dumps(each)}" for part in ("groups", "hosts") for name, each in found[part].items()
+    ]
+    text = "{\n" + ",\n".join(rows) + "\n}\n"
+    assert text == sites.stored(FILES / "inventory.json", text)

@@ -41,3 +41,8 @@ def test_neighbours_have_the_names_of_the_systems_and_are_symmetric():
         for name, (far, far_name) in interfaces.items():
             assert ports[far][far_name] == [device, name]
     assert interface(site.devices["gpu01"], "mlx5_3") == "ens2f1np0"
+
+
+def test_a_hosts_file_without_a_domain_has_one_name_in_each_line():
+    text = hosts_file(sites.site(domain=None))
+    assert text.splitlines()[:2] == ["10.0.0.11 gpu01", "10.1.0.1 gpu01-rail-0"]

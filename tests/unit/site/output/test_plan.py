@@ -4,9 +4,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 import sites
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.plan import plan
+
+# Whole files: a change of an output shows as a diff of files. SAILLOFT_WRITE_SITES=1 writes them again.
+FILES = Path(__file__).parent / "harbour"
+PLAN = plan(sites.harbour(), sites.harbour())
 
 
 def test_the_same_blueprint_gives_the_same_bytes():
@@ -37,3 +44,14 @@ def test_the_same_blueprint_gives_the_same_bytes():
 def test_findings_are_plain_data():
     (finding,) = plan(sites.site(links__uplink__each=1))["findings"]
     assert finding["rule"] == "oversubscription"
+
+
+@pytest.mark.parametrize("name", PLAN["files"])
+def test_a_file_of_the_plan_equals_the_stored_file(name):
+    assert PLAN["files"][name] == sites.stored(FILES / name, PLAN["files"][name])
+
+
+def test_the_summary_and_the_findings_equal_the_stored_file():
+    text = "".join(f"{line}\n" for line in [*PLAN["summary"], *PLAN["broken_rules"]])
+    assert text == sites.stored(FILES / "summary.txt", text)
+    assert PLAN["difference"] == []
