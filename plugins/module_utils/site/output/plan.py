@@ -51,7 +51,7 @@ def summary(site: Site) -> list[str]:
         lines.append(f"{len(devices)} {kind.name}: {fold(device.name for device in devices)}")
         spares = [device.name for device in devices if device.spare]
         if spares:
-            lines.append(f"{len(spares)} of them are spares: {fold(spares)}")
+            lines.append(f"{len(spares)} of them {'is a spare' if len(spares) == 1 else 'are spares'}: {fold(spares)}")
     lengths: dict[tuple[str, str], list[float]] = {}
     for cable in site.cables:
         lengths.setdefault((cable.rule.name, cable.rule.medium.name), []).append(cable.length_m)
