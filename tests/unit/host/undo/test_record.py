@@ -147,8 +147,12 @@ def test_an_object_is_recorded_once_with_its_first_state(system, server):
         system.poke(f"/sys/bus/pci/devices/{PF}/sriov_numvfs", count)
     system.poke(f"/sys/bus/pci/devices/{NIC}/sriov_numvfs", "1")
     seen = [(entry["kind"], entry["path"], entry.get("offset")) for entry in record.entries(server)]
-    assert seen == [("text", KSM, None), ("register", CONFIG, 4), ("register", CONFIG, 5), ("vfs", PF, None)] + [
-        ("vfs", NIC, None)
+    assert seen == [
+        ("text", KSM, None),
+        ("register", CONFIG, 4),
+        ("register", CONFIG, 5),
+        ("vfs", PF, None),
+        ("vfs", NIC, None),
     ]
     assert record.entries(server)[0]["text"] == "1"
 
