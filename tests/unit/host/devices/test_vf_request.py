@@ -38,7 +38,7 @@ def refused(host, *entries):
             {"count": 2, "drivers_autoprobe": False, "eswitch_mode": "switchdev", "derive_addresses": True},
             VfRequest(2, False, "switchdev", True, {}),
         ),
-        ({"count": 2, "drivers_autoprobe": True, "vlan": 0}, VfRequest(2, True, None, False, {0: {"vlan": 0}, 1: {"vlan": 0}})),
+        ({"count": 1, "drivers_autoprobe": True, "vlan": 0}, VfRequest(1, True, None, False, {0: {"vlan": 0}})),
         (
             {"count": 3, "vlan": 4094, "vfs": [{"index": 2, "vlan": 5}, {"index": 0, "trust": True}]},
             VfRequest(3, None, None, False, {0: {"vlan": 4094, "trust": True}, 1: {"vlan": 4094}, 2: {"vlan": 5}}),
@@ -50,8 +50,14 @@ def refused(host, *entries):
             VfRequest(1, None, "legacy", False, {0: {"link_state": "auto"}}),
         ),
         # 0 is no limit, and both rates may be the same.
-        ({"count": 1, "min_tx_mbps": 9, "max_tx_mbps": 0}, VfRequest(1, None, None, False, {0: {"min_tx_mbps": 9, "max_tx_mbps": 0}})),
-        ({"count": 1, "min_tx_mbps": 9, "max_tx_mbps": 9}, VfRequest(1, None, None, False, {0: {"min_tx_mbps": 9, "max_tx_mbps": 9}})),
+        (
+            {"count": 1, "min_tx_mbps": 9, "max_tx_mbps": 0},
+            VfRequest(1, None, None, False, {0: {"min_tx_mbps": 9, "max_tx_mbps": 0}}),
+        ),
+        (
+            {"count": 1, "min_tx_mbps": 9, "max_tx_mbps": 9},
+            VfRequest(1, None, None, False, {0: {"min_tx_mbps": 9, "max_tx_mbps": 9}}),
+        ),
         ({"count": 1, "min_tx_mbps": 9}, VfRequest(1, None, None, False, {0: {"min_tx_mbps": 9}})),
         ({"count": 1, "max_tx_mbps": 1}, VfRequest(1, None, None, False, {0: {"max_tx_mbps": 1}})),
         (
@@ -59,7 +65,7 @@ def refused(host, *entries):
             VfRequest(1, None, None, False, {0: {"max_tx_mbps": 2147483647}}),
         ),
     ],
-)  # fmt: skip
+)
 def test_settings_are_read_with_their_defaults(host, entry, request_):
     assert wanted(host, **entry) == request_
 
