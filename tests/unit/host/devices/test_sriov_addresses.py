@@ -10,6 +10,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import sriov, vf_addresses
 
 PF, OTHER = "0000:15:00.0", "0000:14:00.0"
+PF_MAC = "b8:3f:d2:9e:10:04"
+# The bytes before the port GUID are flags, the queue pair's number and the subnet; they change.
+PORT = "00:00:10:29:fe:80:00:00:00:00:00:00:b8:3f:d2:03:00:9e:10:04"
 DERIVED = {"devices": ["nic"], "count": 2, "derive_addresses": True}
 
 
@@ -116,12 +119,6 @@ def test_two_vfs_with_one_guid_are_refused(server):
 def test_an_invalid_guid_is_refused(server, guid):
     with pytest.raises(HostError, match="is not a GUID; write eight bytes"):
         ensure(server, {"devices": [PF], "count": 1, "vfs": [{"index": 0, "port_guid": guid}]})
-
-
-# The formula.
-
-PF_MAC = "b8:3f:d2:9e:10:04"
-PORT = "00:00:10:29:fe:80:00:00:00:00:00:00:b8:3f:d2:03:00:9e:10:04"
 
 
 def test_addresses_match_the_documented_formula():
