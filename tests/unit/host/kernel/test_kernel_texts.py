@@ -172,12 +172,17 @@ def test_computed_arguments_come_before_others_and_once(server):
 
 def test_an_acs_argument_by_hand_takes_precedence(server):
     server.put(boot_loader.DEFAULTS, "")
-    by_port = {"devices": ["gpu", "nic"], "purpose": "virtual_machines"}
-    server.put("/proc/sys/kernel/osrelease", "6.8.0\n")
-    facts = kernel_arguments.ensure(server, {"acs_by_port": by_port}, check=True).facts
-    by_hand = kernel_arguments.ensure(server, {"acs_by_port": by_port, "arguments": [ACS]}, check=True).facts
+    server.put("/proc/sys/kernel/osrelease", "6.15.0\n")
+    # The downstream port of the NIC gets the root port's ACS capability.
+    root, port = (f"{server.directory(address)}/config" for address in ("0000:10:00.0", "0000:12:01.0"))
+    server.put(port, server.read_bytes(port)[:0x100] + server.read_bytes(root)[0x100:])
+    given = {"acs_by_port": {"devices": ["gpu", "nic"], "purpose": "virtual_machines"}}
+    assert kernel_arguments.ensure(server, given, check=True).facts["arguments"] == [
+        "pci=config_acs=1x111x1@0000:12:01.0"
+    ]
+    by_hand = kernel_arguments.ensure(server, {**given, "arguments": [ACS]}, check=True).facts
     assert by_hand["acs"] == {"argument": None, "reason": None, "not_taken": []}
-    assert (facts["arguments"], by_hand["arguments"]) == ([], [ACS])
+    assert by_hand["arguments"] == [ACS]
 
 
 def test_a_host_without_proc_is_refused(server):
