@@ -209,3 +209,40 @@ def test_every_other_program_is_named_with_what_it_sets(server):
             ("power-profiles-daemon", "governor"),
         )
     ]
+
+
+@pytest.mark.parametrize("cpus", ["0", "2-47", "2-47,50-95", "12345", "0,1,2"])
+def test_lists_of_cpus_are_accepted(cpus):
+    assert kernel_settings.wanted({"irqbalance_banned_cpus": cpus}) == {"irqbalance_banned_cpus": cpus}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"idle_exit_latency_us_max": 0},
+            "idle_exit_latency_us_max: 0 is not valid; use a whole number from 1 to ",
+        ),
+        ({"idle_exit_latency_us_max": 1000001}, "idle_exit_latency_us_max: 1000001 is not valid"),
+        ({"irqbalance_banned_cpus": "1,"}, "irqbalance_banned_cpus: '1,' is not a list of CPUs; write it like "),
+        ({"irqbalance_banned_cpus": "123456"}, "irqbalance_banned_cpus: '123456' is not a list of CPUs"),
+        ({"turbo": True}, "unknown setting 'turbo'; valid settings: avic, governor, idle_exit_latency_us_max, "),
+        ({"ksm": 1}, "ksm: 1 is not valid"),
+        ({"numa_balancing": "no"}, "numa_balancing: 'no' is not valid"),
+        ({"avic": "on"}, "avic: 'on' is not valid"),
+    ],
+)
+def test_a_wrong_kernel_setting_is_refused(given, message):
+    with pytest.raises(HostError) as error:
+        kernel_settings.wanted(given)
+    assert str(error.value).startswith(f"kernel_settings: {message}")
+
+
+def test_settings_are_in_a_fixed_order_with_their_limits():
+    given = {"ksm": True, "idle_exit_latency_us_max": 1000000, "governor": "x"}
+    assert list(kernel_settings.wanted(given).items()) == [
+        ("governor", "x"),
+        ("idle_exit_latency_us_max", 1000000),
+        ("ksm", True),
+    ]
+    assert kernel_settings.wanted({"idle_exit_latency_us_max": 1}) == {"idle_exit_latency_us_max": 1}
