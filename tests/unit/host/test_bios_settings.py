@@ -129,3 +129,25 @@ def test_a_host_of_another_architecture_can_be_read_and_is_refused_by_the_role(s
         "bios_info: the processor of this host is aarch64, but GPU virtual machines are supported on x86_64 only; "
         "the host can still be read and recorded"
     )
+
+
+def test_all_missing_settings_are_named_together(server):
+    server.put("/proc/cpuinfo", "processor : 0\nvendor_id : GenuineIntel\nflags : fpu\n\n")
+    os.unlink(server.path("/sys/firmware/acpi/tables/DMAR"))
+    os.unlink(server.path("/sys/class/iommu/dmar0"))
+    both = refused(server, "extensions", "iommu")
+    assert [part.split(":")[0] for part in both.split("; ")[:2]] == [
+        "the processor's virtualization extensions are on",
+        "the firmware describes an IOMMU (DMAR or IVRS table)",
+    ]
+    assert len(both.split("; ")) == 4
+    assert observe(server, ["acs", "sriov"]).facts["missing"]
+
+
+def test_a_vf_and_a_nic_without_pci_express_do_not_count_as_nics(server):
+    server.poke("/sys/bus/pci/devices/0000:15:00.0/sriov_numvfs", "1")
+    claims = [claim["claim"] for claim in observe(server).facts["claims"]]
+    assert [claim.split(" has ")[0] for claim in claims if "SR-IOV" in claim] == [
+        "NIC 0000:14:00.0",
+        "NIC 0000:15:00.0",
+    ]

@@ -89,3 +89,83 @@ def test_a_command_that_exceeds_its_timeout_is_an_error():
         HostError, match=r"^'sleep 60' did not finish in 0.2 s; find out what it waits for, and run again$"
     ):
         System().run(["sleep", "60"], timeout_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("guest", "words"),
+    [
+        (Guest("db1", 7, "kvm", True), "db1 (process 7)"),
+        (Guest("db1", 7, "kvm", None), "db1 (process 7)"),
+        (Guest("db1", 7, "kvm", False), "db1 (process 7), which libvirt does not know"),
+        (Guest("db1", None, "libvirt", True), "db1"),
+        (Guest(None, 7, "kvm", None), "a machine of kvm (process 7)"),
+    ],
+)
+def test_a_guest_is_named_in_words(guest, words):
+    assert str(guest) == words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["kvm", "-name", "db1"], "db1"),
+        (["kvm", "-name", "guest=db1,debug-threads=on"], "db1"),
+        (["kvm", "-name", "db1,process=x"], "db1"),
+        (["kvm", "-name"], None),
+        (["kvm", "--name", "db1"], None),
+        (["kvm", "-m", "1", "-name", "db1", "-S"], "db1"),
+        ([], None),
+    ],
+)
+def test_the_name_is_read_from_the_command_line(arguments, name):
+    assert guests.name_of(arguments) == name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["kvm"], True),
+        (["qemu-kvm", "-M", "q35"], True),
+        (["qemu-system-x86_64", "-M", "none"], False),
+        (["qemu-system-x86_64", "-machine", "none,accel=kvm"], False),
+        (["qemu-system-x86_64", "-machine", "q35,x=none"], True),
+        (["qemu-system-x86_64", "-cpu", "none"], True),
+        (["qemu-system-x86_64-x"], False),
+        (["my-kvm"], False),
+    ],
+)
+def test_a_program_is_a_machine_by_its_name_and_machine_type(server, arguments, found):
+    process(server, 7, arguments)
+    assert [guest.process for guest in guests.read(server)] == [7] * found
+
+
+def test_guests_are_sorted_by_name_and_process_with_their_facts(server):
+    server.domains = ["b", "c"]
+    process(server, 9, ["kvm", "-name", "b"])
+    process(server, 8, ["kvm"])
+    process(server, 7, ["kvm"])
+    process(server, "self", ["kvm", "-name", "not-a-number"])
+    facts = guests.observe(server).facts
+    names = ("name", "process", "program", "known_to_libvirt")
+    assert facts["guests"] == [
+        dict(zip(names, row))
+        for row in [
+            (None, 7, "kvm", False),
+            (None, 8, "kvm", False),
+            ("b", 9, "kvm", True),
+            ("c", None, "libvirt", True),
+        ]
+    ]
+    assert server.commands == ["virsh --readonly --connect qemu:///system list --name"]
+
+
+def test_a_process_that_ended_has_no_arguments(server, monkeypatch):
+    assert guests.arguments_of(server, "7") == []
+    process(server, 7, ["kvm", "", "-S"])
+    assert guests.arguments_of(server, "7") == ["kvm", "", "-S"]
+
+    def refused(_path):
+        raise HostError("cannot read", "")
+
+    monkeypatch.setattr(server, "read_bytes", refused)
+    assert guests.arguments_of(server, "7") == []

@@ -99,3 +99,24 @@ def test_an_unknown_family_is_refused_only_if_packages_are_requested():
     assert missing(host) == []
     with pytest.raises(HostError, match="does not name a distribution whose packages are known"):
         missing(host, installed={"Debian": ["ovmf"]})
+
+
+def test_missing_packages_and_stopped_sockets_are_shown_with_their_states():
+    said = "ActiveState=inactive\nUnitFileState=disabled\n\nActiveState=active\nUnitFileState=enabled\n"
+    listed = "a config-files\na half-installed\nb installed\n"
+    host = Host(RELEASES["Debian"][1], **{"dpkg-query": listed, "systemctl": said})
+    given = {"installed": {"Debian": ["a", "b", "c"]}, "sockets": {"Debian": SOCKETS}}
+    outcome = packages.observe(host, given)
+    assert outcome.before == {"a": ["config-files", "half-installed"], "c": [], SOCKETS[0]: "inactive disabled"}
+    assert outcome.after == {"a": "installed", "c": "installed", SOCKETS[0]: "active enabled"}
+    assert host.commands == [
+        ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\\n", "a", "b", "c"],
+        ["systemctl", "show", "--property=ActiveState,UnitFileState", *SOCKETS],
+    ]
+
+
+@pytest.mark.parametrize("given", [{}, {"installed": {"RedHat": ["a"]}}, {"sockets": {"Debian": []}}])
+def test_no_command_runs_if_nothing_is_wanted_of_this_family(given):
+    host = Host(RELEASES["Debian"][1])
+    assert missing(host, **given) == []
+    assert host.commands == []

@@ -136,7 +136,7 @@ class System:
     def _followed(self, path: str) -> str:
         """Return the path below ``root`` of the file that ``path`` names, links followed. Raises HostError."""
         there = self.path(path)
-        for _link in range(LINKS_MAX):
+        for _link in range(LINKS_MAX + 1):
             if not os.path.islink(there):
                 return there
             named = os.readlink(there)

@@ -48,7 +48,7 @@ class Setting:
     name: str  # a key of SETTINGS
     value: Any  # for acs: the names of the bits to turn on (all others off), or a Mask
     by_address: bool  # the device was named by its address, so it must have the setting
-    allow_less_isolation: bool
+    allow_less_isolation: bool | None  # None for a Mask: the table of its ports decides
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def wanted(data: Any, host: Host | None) -> tuple[dict[str, dict[str, Setting]],
         acs = acs_ports.wanted(HostSettings("pci_tuning.acs_by_port", given.data["acs_by_port"]), host)
     for port in acs.ports if acs else []:
         # The table decides which ports may be less isolated; acs_ports.wanted has checked the devices of guests.
-        result[port.address] = {"acs": Setting("acs", port.mask, False, True)}
+        result[port.address] = {"acs": Setting("acs", port.mask, False, None)}
     for entry in given.parts("settings"):
         entry.only("devices", *SETTINGS, "allow_less_isolation")
         entry.need("devices")

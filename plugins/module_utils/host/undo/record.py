@@ -126,7 +126,7 @@ class Remembering(System):
         self.inner.replace(RECORD, as_bytes(noted))
 
 
-def _key(entry: dict[str, Any]) -> tuple[str, str, int]:
+def _key(entry: dict[str, Any]) -> tuple[str, str, int | None]:
     # A binding is the same object, whether driverctl or this code writes its file.
     kind = "file" if entry["kind"] == "override" else entry["kind"]
-    return kind, os.path.normpath(entry["path"]), entry.get("offset", 0)
+    return kind, os.path.normpath(entry["path"]), entry.get("offset")

@@ -7,10 +7,13 @@ from __future__ import annotations
 import importlib
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import host_module
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 MODULES = {
@@ -44,3 +47,74 @@ def test_modules_that_write_refuse_a_host_that_is_not_x86(name, check, monkeypat
 
 def test_the_machine_is_that_of_the_running_kernel():
     assert System().machine() == os.uname().machine
+
+
+class Module:
+    """The part of an AnsibleModule that ends it."""
+
+    _name = "hugepages"
+
+    def exit_json(self, **result):
+        raise SystemExit(json.dumps(result))
+
+    def fail_json(self, **result):
+        raise SystemExit(json.dumps({"failed": True, **result}))
+
+
+def ended(finish, *arguments):
+    with pytest.raises(SystemExit) as end:
+        finish(Module(), *arguments)
+    return json.loads(end.value.code)
+
+
+@pytest.fixture
+def image(monkeypatch):
+    monkeypatch.setenv("debian_chroot", "image")
+
+
+@pytest.mark.usefixtures("image")
+def test_a_module_that_changes_the_running_kernel_is_refused_in_an_image():
+    assert ended(host_module.finish_on_host, pytest.fail)["msg"] == (
+        "hugepages: this is the root of an image, and the running kernel is that of the build host: nothing was "
+        "changed; leave this call out in an image, or use gpu_host_boot with now: false"
+    )
+    assert ended(host_module.finish_on_gpu_host, System(), pytest.fail)["failed"]
+    outcome = Outcome({"a": 1}, {"a": 2}, {"fact": 3}, ["later"])
+    assert ended(host_module.finish_on_host, lambda: outcome, False) == {
+        "changed": True,
+        "diff": {"before": {"a": 1}, "after": {"a": 2}},
+        "pending": ["later"],
+        "fact": 3,
+    }
+
+
+def test_a_live_host_is_changed(monkeypatch):
+    monkeypatch.setattr(host_module, "in_chroot", lambda: False)
+    monkeypatch.setattr(System, "machine", lambda _system: "x86_64")
+    assert ended(host_module.finish_on_gpu_host, System(), Outcome)["changed"] is False
+    assert ended(host_module.finish_on_host, lambda: Outcome(failed="no"))["msg"] == "no"
+
+
+@pytest.mark.parametrize(
+    ("ours", "first", "chroot"),
+    [((1, 2), (1, 2), False), ((1, 2), (1, 3), True), ((1, 2), (3, 2), True), ((1, 2), None, False)],
+)
+def test_an_image_is_recognized_by_the_root_of_process_1(monkeypatch, ours, first, chroot):
+    def stat(path):
+        device, inode = {"/": ours, "/proc/1/root/.": first}[path] or (None, None)
+        if device is None:
+            raise PermissionError(path)
+        return SimpleNamespace(st_dev=device, st_ino=inode)
+
+    monkeypatch.delenv("debian_chroot", raising=False)
+    monkeypatch.setattr(host_module.os, "stat", stat)
+    assert host_module.in_chroot() is chroot
+
+
+def test_outcomes_are_combined_in_order():
+    one = Outcome({"a": 1}, {"a": 2}, {"x": 1}, ["p"], "one")
+    two = Outcome({"b": 1}, {"b": 2}, {"y": 1}, ["q"], "two")
+    assert one.and_then(two) == Outcome({"a": 1, "b": 1}, {"a": 2, "b": 2}, {"x": 1, "y": 1}, ["p", "q"], "one; two")
+    assert one.and_then(Outcome()) == one
+    assert (one.to_result()["failed"], one.to_result()["msg"]) == (True, "one")
+    assert not Outcome({"a": 1}, {"a": 1}).changed

@@ -2,12 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, KernelRefusedError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System, refusal
 
 
 @pytest.fixture
@@ -132,3 +133,100 @@ def test_commands_return_their_output_and_failures_are_named(system):
         system.run(["sh", "-c", "echo no >&2; exit 3"])
     with pytest.raises(HostError, match=r"no-such-tool is not installed on this host"):
         system.run(["no-such-tool"])
+
+
+@pytest.mark.parametrize(
+    ("data", "offset", "what"),
+    [(b"1", 0, "'1'"), (b"\x01\x02", 2, "0x201 at offset 0x2"), (b"\x01", 1, "0x1 at offset 0x1")],
+)
+def test_a_refused_write_is_shown_as_text_or_as_a_register(data, offset, what):
+    assert refusal("/x", data, offset, "no") == f"the kernel refused to write {what} to /x: no"
+
+
+def test_a_refused_write_has_the_number_of_its_error(system):
+    with pytest.raises(KernelRefusedError) as refused:
+        system.poke("/sys/x", "1")
+    assert refused.value.errno == errno.ENOENT
+
+
+@pytest.mark.parametrize(("offset", "call"), [(0, "write"), (4, "pwrite")])
+def test_a_write_that_the_kernel_accepts_only_in_part_is_an_error(system, tmp_path, monkeypatch, offset, call):
+    (tmp_path / "a").write_bytes(b"12345678")
+    monkeypatch.setattr(os, call, lambda *_arguments: 1)
+    with pytest.raises(HostError) as refused:
+        system.poke_bytes("/a", b"abc", offset)
+    assert str(refused.value) == "the kernel accepted only 1 of 3 bytes for /a; see the kernel's log"
+
+
+def test_a_handle_is_closed_after_a_write(system, tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"")
+    closed = []
+    close = os.close
+    monkeypatch.setattr(os, "close", lambda handle: closed.append(handle) or close(handle))
+    system.poke("/a", "1")
+    assert len(closed) == 1
+
+
+def test_what_cannot_be_read_written_or_removed_is_named(system, tmp_path):
+    (tmp_path / "folder").mkdir()
+    read = "cannot read /folder: Is a directory; run as root, and look at its file system"
+    for call, message in (
+        (lambda: system.read("/folder"), read),
+        (lambda: system.read_bytes("/folder"), read),
+        (
+            lambda: system.replace("/folder", b""),
+            "cannot write /folder: Is a directory; check whether its file system is full or read-only",
+        ),
+        (
+            lambda: system.remove("/folder"),
+            "cannot remove /folder: Is a directory; check whether its file system is read-only",
+        ),
+    ):
+        with pytest.raises(HostError) as refused:
+            call()
+        assert str(refused.value) == message
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_texts_are_stripped_and_names_are_sorted(system, tmp_path):
+    for name in ("b", "a", "c"):
+        (tmp_path / name).write_bytes(b" x\xff \n")
+    assert (system.read("/a"), system.read_bytes("a")) == ("x\ufffd", b" x\xff \n")
+    assert system.names("/") == ["a", "b", "c"]
+    assert (system.names("/a"), system.read("/a/b"), system.read_bytes("/a/b")) == ([], None, None)
+    (tmp_path / "d").symlink_to("drivers/vfio-pci")
+    assert system.link_name("/d") == "vfio-pci"
+    assert [system.exists(path) for path in ("/a", "/d", "/e")] == [True, True, False]
+
+
+def test_as_many_links_are_followed_as_linux_follows(system, tmp_path):
+    (tmp_path / "0").write_bytes(b"old")
+    for number in range(1, 42):
+        (tmp_path / str(number)).symlink_to(str(number - 1))
+    assert [(tmp_path / name).exists() for name in ("40", "41")] == [True, False]
+    system.replace("/40", b"new")
+    assert (tmp_path / "0").read_bytes() == b"new"
+    with pytest.raises(HostError, match="its symbolic links form a loop"):
+        system.replace("/41", b"newer")
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exit 1", "no output"),
+        ("echo out; exit 1", "out"),
+        ("echo out; echo err >&2; exit 1", "err"),
+        ("for one in 1 2 3 4; do echo $one >&2; done; exit 1", "2; 3; 4"),
+    ],
+)
+def test_a_failed_command_is_named_with_its_last_three_lines(system, script, said):
+    with pytest.raises(HostError) as refused:
+        system.run(["sh", "-c", script])
+    assert str(refused.value) == f"'sh -c {script}' failed (1): {said}; correct what it reports, and run again"
+
+
+def test_a_command_runs_in_the_c_locale_with_the_systems_path(system, monkeypatch):
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    monkeypatch.setenv("KEPT", "yes")
+    found = system.run(["sh", "-c", "echo $LC_ALL $PATH $KEPT"])
+    assert found == "C /usr/sbin:/usr/bin:/sbin:/bin yes\n"

@@ -8,7 +8,8 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, pci_tuning
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, acs_ports, pci_tuning
 
 GPU_PORT, NIC_PORT, OTHER, ROOT = "0000:12:00.0", "0000:12:01.0", "0000:10:01.0", "0000:10:00.0"
 ACS_CONTROL = 0x148 + 6  # offset in the recorded root port
@@ -93,3 +94,44 @@ def test_bad_input_is_refused(switched, by_port, message):
 def test_an_image_is_checked_for_form_only():
     settings, plan = pci_tuning.wanted({"settings": [], "acs_by_port": BY_PORT}, None)
     assert (settings, plan) == ({}, None)
+
+
+def test_bound_devices_are_counted_and_the_first_three_are_named(switched):
+    message = (
+        "pci_tuning.acs_by_port: purpose bare_metal turns off what keeps tenants apart, but {} bound to vfio-pci for a "
+        "guest; use virtual_machines, or release the devices first"
+    )
+    bound = []
+    for address in ("0000:00:03.0", "0000:13:00.0", "0000:14:00.0", "0000:15:00.0"):
+        switched.bind(address, "vfio-pci")
+        bound.append(address)
+        with pytest.raises(HostError) as error:
+            ensure(switched, {"devices": ["gpu"], "purpose": "bare_metal"})
+        assert str(error.value) == message.format(f"{', '.join(bound[:3])} {'is' if len(bound) == 1 else 'are'}")
+
+
+@pytest.mark.parametrize(("devices", "counted"), [(["nic"], False), (["nic", "0000:15:00.0"], True)])
+def test_a_nic_that_the_host_uses_counts_only_if_it_is_named(switched, devices, counted):
+    switched.put("/proc/net/route", "Iface\tDestination\nnic1\t00000000\t0\t3\t0\t0\t0\t00000000\n")
+    given = HostSettings("x", {"devices": devices, "purpose": "virtual_machines"})
+    assert ("0000:15:00.0" in acs_ports.wanted(given, switched.host()).nics) is counted
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"purpose": "bare_metal"}, "x: devices is missing; set it"),
+        (
+            {"devices": [], "purpose": "bare_metal", "y": 1},
+            "x: unknown setting 'y'; valid settings: devices, purpose",
+        ),
+        (
+            {"devices": [], "purpose": "z"},
+            "x: purpose: 'z' is unknown; use one of: 'virtual_machines', 'bare_metal'",
+        ),
+    ],
+)
+def test_the_form_is_checked_without_a_host(data, message):
+    with pytest.raises(HostError) as error:
+        acs_ports.wanted(HostSettings("x", data), None)
+    assert str(error.value) == message

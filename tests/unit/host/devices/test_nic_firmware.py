@@ -6,32 +6,10 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.nic_firmware import Value
 
 NIC = "0000:14:00.0"
-# Output of the tool with everything that is hard to read: values as words, arrays, a star for values that take effect
-# at the next boot. The lines are those of a ConnectX-4 in github.com/Mellanox/nic-configuration-operator,
-# pkg/nvconfig/utils_test.go.
-RECORDED = """
-Device #1:
-----------
-
-Device type:    ConnectX4
-Configurations:                              Default         Current         Next Boot
-*        KEEP_IB_LINK_UP_P2                  False(0)        True(1)         True(1)
-         KEEP_LINK_UP_ON_BOOT_P2             False(0)        False(0)        False(0)
-         ESWITCH_HAIRPIN_DESCRIPTORS         Array[0..7]     Array[0..7]     Array[0..7]
-*        MEMIC_SIZE_LIMIT                    _256KB(1)       _256KB(1)       DISABLED(0)
-The '*' shows parameters with next value different from default/current value.
-"""
-# Output of mstconfig -e query for a ConnectX-3 Pro, which has no current values.
-RECORDED_OLD = """
-Device #1:
-----------
-
-Device type:    ConnectX3Pro
-Device:         /sys/bus/pci/devices/0000:20:00.0/config
-
+# Output of an old ConnectX-3, which has no current values.
+OLD = """
 Configurations:                              Default         Next Boot
          SRIOV_EN                            True(1)         True(1)
          NUM_OF_VFS                          16              16
@@ -67,50 +45,6 @@ def mellanox(server):
 def ensure(server, values=None, check=False, devices=("15b3:*",)):
     data = {"settings": [{"devices": list(devices), "values": PAPER if values is None else values}]}
     return nic_firmware.ensure(server, server.host(), data, check)
-
-
-def test_recorded_output_of_mstconfig_is_read():
-    settings = nic_firmware.parse(RECORDED)
-    assert list(settings) == [
-        "KEEP_IB_LINK_UP_P2",
-        "KEEP_LINK_UP_ON_BOOT_P2",
-        "ESWITCH_HAIRPIN_DESCRIPTORS",
-        "MEMIC_SIZE_LIMIT",
-    ]
-    assert settings["MEMIC_SIZE_LIMIT"] == nic_firmware.Setting(Value("_256KB(1)"), Value("DISABLED(0)"))
-
-
-def test_recorded_output_of_old_firmware_is_read():
-    settings = nic_firmware.parse(RECORDED_OLD)
-    assert settings["NUM_OF_VFS"] == nic_firmware.Setting(None, Value("16"))
-
-
-@pytest.mark.parametrize(
-    "output", ["", "-E- Failed to open the device\n", "Configurations:  Default  Current\n  A  1  1\n"]
-)
-def test_output_without_a_table_is_refused(output):
-    with pytest.raises(HostError, match=r"mstconfig printed no table with a column 'Next Boot'"):
-        nic_firmware.parse(output)
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted", "same"),
-    [
-        ("True(1)", True, True),
-        ("True(1)", "1", True),
-        ("True(1)", "true", True),
-        ("False(0)", True, False),
-        ("per_mkey(0)", "per_mkey", True),
-        ("per_mkey(0)", 0, True),
-        ("force_relax(1)", "per_mkey", False),
-        ("44", 44, True),
-        ("44", "0x2c", True),
-        ("128", 44, False),
-        ("0x2c", 44, True),
-    ],
-)
-def test_equivalent_forms_of_a_value_are_equal(text, wanted, same):
-    assert Value(text).is_wanted(wanted) is same
 
 
 def test_only_differing_settings_are_set(mellanox):
@@ -293,3 +227,94 @@ def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere)
         server.firmware[NIC]["PCI_WR_ORDERING"] = ["per_mkey(0)", "per_mkey(0)", "force_relax(1)"]
 
     assert killed_anywhere(arrange, ensure) == 2
+
+
+def refused(server, values):
+    with pytest.raises(HostError) as error:
+        ensure(server, values)
+    assert server.effects == []
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", ["ATS", "A", "NUM_OF_VFS_P1", "HOST_CHAINING[1]", "Key[12]"])
+@pytest.mark.parametrize("value", [True, 0, -1, "a.b-c_D"])
+def test_names_and_values_of_firmware_are_accepted(mellanox, name, value):
+    data = {"settings": [{"devices": [NIC], "values": {name: value}}]}
+    assert nic_firmware.wanted(data, mellanox.host()) == {NIC: {name: value}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("ats", 1), ("A[x]", 1), ("A[1]x", 1), ("A", 1.5), ("A", None), ("A", ""), ("A", "a b")]
+)
+def test_a_name_or_value_that_is_no_firmware_setting_is_refused(mellanox, name, value):
+    assert refused(mellanox, {name: value}) == (
+        f"nic_firmware.settings[0]: {name}={value!r} is not a firmware setting; mstconfig query lists those it has"
+    )
+
+
+def test_settings_of_later_entries_are_added(mellanox):
+    entries = [{"devices": ["nic"], "values": {"A": 1, "B": 2}}, {"devices": [NIC], "values": {"B": 3}}]
+    assert nic_firmware.wanted({"settings": entries}, mellanox.host()) == {NIC: {"A": 1, "B": 3}}
+
+
+def test_the_report_lists_current_and_next_values(mellanox):
+    outcome = ensure(mellanox, {"NUM_OF_VFS": 16, "ATS_ENABLED": True, "SRIOV_EN": True})
+    assert outcome.before == {f"{NIC} NUM_OF_VFS": "8"}
+    assert outcome.after == {f"{NIC} NUM_OF_VFS": "16"}
+    assert outcome.pending == [f"firmware of {NIC}: ATS_ENABLED, NUM_OF_VFS at the next boot"]
+    assert outcome.facts == {
+        "reboot_required": True,
+        "devices": {
+            NIC: {
+                "NUM_OF_VFS": {"current": "8", "next_boot": "16"},
+                "ATS_ENABLED": {"current": "False(0)", "next_boot": "True(1)"},
+                "SRIOV_EN": {"current": "True(1)", "next_boot": "True(1)"},
+            }
+        },
+        "failures": [],
+        "unknown": [],
+    }
+    assert [one for one in mellanox.commands if " set " in one] == [f"mstconfig -d {NIC} -y set NUM_OF_VFS=16"]
+
+
+def test_a_hidden_setting_is_shown_as_hidden_before_and_as_a_word_after(mellanox):
+    outcome = ensure(mellanox, {"ADVANCED_PCI_SETTINGS": True, "MAX_ACC_OUT_READ": 44}, check=True)
+    assert outcome.before == {f"{NIC} ADVANCED_PCI_SETTINGS": "False(0)", f"{NIC} MAX_ACC_OUT_READ": "hidden"}
+    assert outcome.after == {f"{NIC} ADVANCED_PCI_SETTINGS": "True(1)", f"{NIC} MAX_ACC_OUT_READ": "44"}
+
+
+def test_firmware_without_current_values_waits_only_for_what_was_set(mellanox):
+    mellanox._mstconfig_query = lambda _address: OLD
+    assert ensure(mellanox, {"NUM_OF_VFS": 8}, check=True).pending == [
+        f"firmware of {NIC}: NUM_OF_VFS at the next boot"
+    ]
+    outcome = ensure(mellanox, {"NUM_OF_VFS": 8, "SRIOV_EN": True, "LINK_TYPE_P1": "VPI"}, check=True)
+    assert list(outcome.after) == [f"{NIC} NUM_OF_VFS"]
+    assert outcome.facts["devices"][NIC]["SRIOV_EN"] == {"current": None, "next_boot": "True(1)"}
+    assert not ensure(mellanox, {"SRIOV_EN": True}).facts["reboot_required"]
+
+
+def test_a_value_that_the_firmware_does_not_keep_is_a_failure(two):
+    two._mstconfig_set = lambda _argv, _stdin: ""
+    outcome = ensure(two, {"NUM_OF_VFS": 16, "SRIOV_EN": False}, devices=[NIC])
+    assert outcome.failed == (
+        f"nic_firmware: {NIC} accepted NUM_OF_VFS, SRIOV_EN, but has other values for the next boot: its firmware "
+        "refuses them; leave them out, or update the firmware"
+    )
+    assert (outcome.changed, outcome.facts["devices"]) == (False, {})
+
+
+@pytest.mark.parametrize("level", ["integrity", "none"])
+def test_a_refused_command_is_named_with_its_cause(mellanox, level):
+    def failed(_argv, _stdin):
+        raise HostError("'mstconfig' failed (1): no", "correct it")
+
+    mellanox._mstconfig_set = failed
+    mellanox.lock_down(level)
+    locked = (
+        "; kernel lockdown is on (integrity), which blocks all writes to PCI config space: turn Secure Boot off in the "
+        "BIOS"
+    )
+    assert ensure(mellanox, {"NUM_OF_VFS": 16}).failed == (
+        f"nic_firmware: {NIC}: 'mstconfig' failed (1): no{locked * (level != 'none')}; correct it"
+    )

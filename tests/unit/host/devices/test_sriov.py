@@ -2,11 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import sriov
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import sriov, users
 
 PF = "0000:15:00.0"
 FRESH = {
@@ -165,3 +167,111 @@ def test_a_killed_change_of_the_vf_count_is_completed_by_the_next_run(killed_any
         ensure(server, {"functions": [{"devices": [PF], "count": 2}]})
 
     assert killed_anywhere(arrange, ensure) == 4
+
+
+def refused(server, *entries):
+    server.effects.clear()
+    with pytest.raises(HostError) as error:
+        ensure(server, {"functions": list(entries)})
+    return str(error.value)
+
+
+def test_all_steps_are_made_in_order(server):
+    server.eswitches[PF] = "legacy"
+    ensure(server, {"functions": [{"devices": [PF], "count": 1}]})
+    server.effects.clear()
+    entry = {"devices": [PF], "count": 2, "eswitch_mode": "switchdev", "drivers_autoprobe": False, "max_tx_mbps": 9}
+    outcome = ensure(server, {"functions": [entry]})
+    directory = f"/sys/bus/pci/devices/{PF}"
+    assert server.effects == [
+        f"poke {directory}/sriov_drivers_autoprobe",
+        f"poke {directory}/sriov_numvfs",
+        f"devlink dev eswitch set pci/{PF} mode switchdev",
+        f"poke {directory}/sriov_numvfs",
+        "ip -batch -",
+    ]
+    assert outcome.before == {
+        f"{PF} VFs": 1,
+        f"{PF} eswitch_mode": "legacy",
+        f"{PF} drivers_autoprobe": True,
+        f"{PF} VF 0": {"max_tx_mbps": None},
+        f"{PF} VF 1": {"max_tx_mbps": None},
+    }
+    assert list(outcome.after.values()) == [2, "switchdev", False, {"max_tx_mbps": 9}, {"max_tx_mbps": 9}]
+
+
+@pytest.mark.parametrize("probe", [True, False])
+def test_probing_is_written_as_a_digit(server, probe):
+    path = f"{server.directory(PF)}/sriov_drivers_autoprobe"
+    server.put(path, "0\n" if probe else "1\n")
+    outcome = ensure(server, {"functions": [{"devices": [PF], "count": 0, "drivers_autoprobe": probe}]})
+    assert (outcome.before, outcome.after) == (
+        {f"{PF} drivers_autoprobe": not probe},
+        {f"{PF} drivers_autoprobe": probe},
+    )
+    assert server.read(path) == "01"[probe]
+
+
+def test_predicted_vfs_have_no_address_yet(server):
+    entry = {"functions": [{"devices": [PF], "count": 2, "vlan": 5}]}
+    facts = ensure(server, entry, check=True).facts["functions"][PF]
+    unseen = [{"vf": index, "name": "vlan", "wanted": 5, "seen": None} for index in (0, 1)]
+    assert facts == {"count": 2, "vfs": [], "settings": unseen}
+    ensure(server, entry)
+    facts = ensure(server, entry, check=True).facts["functions"][PF]
+    assert facts["vfs"] == ["0000:15:10.0", "0000:15:10.2"]
+    assert [row["seen"] for row in facts["settings"]] == [5, 5]
+
+
+def test_vfs_in_use_are_named_with_their_users(server):
+    ensure(server)
+    for group, number, arguments in ((20, 9, ["/usr/bin/dpdk-app", "-l"]), (21, 4711, ["kvm", "-name", "db1"])):
+        server.bind(f"0000:15:10.{2 * (group - 20)}", "vfio-pci")
+        server.open_by(number, f"/dev/vfio/{group}", arguments)
+    server.put("/proc/self/fd/none", "")
+    assert refused(server, {"devices": [PF], "count": 1}) == (
+        f"sriov: changing the VFs of {PF} from 4 to 1 removes all of them, but some are in use: 0000:15:10.0: process "
+        "9 (dpdk-app); 0000:15:10.2: guest db1 (process 4711); stop the guests that use them"
+    )
+    assert server.effects == []
+
+
+def test_a_process_with_several_handles_is_named_once(server):
+    ensure(server)
+    server.bind("0000:15:10.0", "vfio-pci")
+    server.open_by(9, "/dev/vfio/20", ["app"])
+    os.symlink("/dev/vfio/20", server.path("/proc/9/fd/8"))
+    os.symlink("/dev/vfio/vfio", server.path("/proc/9/fd/9"))
+    vf = server.host().function("0000:15:10.0")
+    assert users.of_functions(server, [vf]) == {vf.address: ["process 9 (app)"]}
+    server.remove("/proc/9/cmdline")
+    assert users.of_functions(server, [vf]) == {vf.address: ["process 9 (ended)"]}
+    server.bind("0000:15:10.0", "igbvf")
+    assert users.of_functions(server, [server.host().function(vf.address)]) == {}
+
+
+def test_a_count_that_the_driver_does_not_keep_is_an_error(server, monkeypatch):
+    monkeypatch.setattr(server, "_kernel", lambda path, text: server.put(path, "1\n"))
+    assert refused(server, {"devices": [PF], "count": 2}) == (
+        f"sriov: {PF} has 1 VFs after 2 were requested; look at the kernel's log for its driver"
+    )
+
+
+def test_a_setting_that_is_not_kept_is_shown_with_both_values(server):
+    server._ip_batch = lambda _argv, _stdin: ""
+    assert refused(server, {"devices": [PF], "count": 1, "vlan": 5}) == (
+        "sriov: the driver accepted the settings but did not keep them: found {'0000:15:00.0 VF 0': {'vlan': 0}}, "
+        "expected {'0000:15:00.0 VF 0': {'vlan': 5}}; leave them out, or update the driver"
+    )
+
+
+def test_the_host_is_read_again_only_after_vfs_changed(server):
+    reads = []
+
+    def read_again():
+        reads.append(1)
+        return server.host()
+
+    for data, expected in ((FOUR, 1), (FOUR, 1), ({"functions": [{"devices": [PF], "count": 4, "vlan": 7}]}, 1)):
+        sriov.ensure(server, server.host(), data, False, read_again)
+        assert len(reads) == expected

@@ -10,6 +10,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import sriov, vf_addresses
 
 PF, OTHER = "0000:15:00.0", "0000:14:00.0"
+PF_MAC = "b8:3f:d2:9e:10:04"
+# The bytes before the port GUID are flags, the queue pair's number and the subnet; they change.
+PORT = "00:00:10:29:fe:80:00:00:00:00:00:00:b8:3f:d2:03:00:9e:10:04"
 DERIVED = {"devices": ["nic"], "count": 2, "derive_addresses": True}
 
 
@@ -116,3 +119,24 @@ def test_two_vfs_with_one_guid_are_refused(server):
 def test_an_invalid_guid_is_refused(server, guid):
     with pytest.raises(HostError, match="is not a GUID; write eight bytes"):
         ensure(server, {"devices": [PF], "count": 1, "vfs": [{"index": 0, "port_guid": guid}]})
+
+
+def test_addresses_match_the_documented_formula():
+    # The bytes are the first that sha256sum prints for printf 'b8:3f:d2:9e:10:04/0', for .../1 and for the port GUID,
+    # but the first byte is changed; the comments show its value before.
+    assert vf_addresses.mac(PF_MAC, 0) == "b2:4d:a3:3d:57:fb"  # b7...
+    assert vf_addresses.mac(PF_MAC, 1) == "02:c1:09:23:15:60"  # 04...
+    assert vf_addresses.guid(PORT, 0) == "f2:43:dd:84:82:0f:ce:7c"  # f8...
+
+
+def test_addresses_are_local_unicast_and_unique():
+    macs = [vf_addresses.mac(f"b8:3f:d2:9e:10:{port:02x}", index) for port in range(8) for index in range(128)]
+    assert len(set(macs)) == len(macs)
+    assert {mac[1] for mac in macs} == {"2"}
+    assert {mac[0] for mac in macs} == set("0123456789abcdef")
+
+
+def test_queue_pair_number_and_letter_case_do_not_change_an_address():
+    other = PORT.replace("00:00:10:29", "00:00:33:aa").upper()
+    assert vf_addresses.guid(other, 3) == vf_addresses.guid(PORT, 3)
+    assert vf_addresses.mac(PF_MAC.upper(), 3) == vf_addresses.mac(PF_MAC, 3)

@@ -137,3 +137,77 @@ def test_a_refused_command_is_named(server):
         HostError, match=r"VF 1 of 0000:15:00.0: the driver refused 'ip link set dev nic1 vf 1 trust on'"
     ):
         vf_settings.apply(server, batch)
+
+
+def failing(server, cause):
+    def failed(_argv, _stdin):
+        raise HostError(cause, "correct it")
+
+    server._ip_batch = failed
+
+
+BATCH = [("link set dev nic1 vf 0 vlan 1", "VF 0 of A"), ("link set dev nic1 vf 1 vlan 1", "VF 1 of A")]
+
+
+@pytest.mark.parametrize(("line", "index"), [(1, 0), (2, 1)])
+def test_the_command_of_the_failed_line_is_named(server, line, index):
+    failing(server, f"'ip' failed (1): no; Command failed -:{line}")
+    with pytest.raises(HostError) as error:
+        vf_settings.apply(server, BATCH)
+    assert str(error.value) == (
+        f"sriov: VF {index} of A: the driver refused 'ip link set dev nic1 vf {index} vlan 1': 'ip' failed (1): no; "
+        f"Command failed -:{line}; leave out what it does not support, or update the driver"
+    )
+
+
+@pytest.mark.parametrize("cause", ["ip is not installed", "Command failed -:0", "Command failed -:3"])
+def test_an_error_without_a_line_of_the_batch_is_passed_on(server, cause):
+    failing(server, cause)
+    with pytest.raises(HostError) as error:
+        vf_settings.apply(server, BATCH)
+    assert str(error.value) == f"{cause}; correct it"
+
+
+def test_an_empty_batch_runs_no_command(server):
+    vf_settings.apply(server, [])
+    assert server.commands == []
+
+
+def test_a_batch_has_one_command_a_line(server):
+    sent = []
+    server._ip_batch = lambda _argv, stdin: sent.append(stdin) or ""
+    vf_settings.apply(server, BATCH)
+    assert sent == ["link set dev nic1 vf 0 vlan 1\nlink set dev nic1 vf 1 vlan 1\n"]
+
+
+def test_long_output_of_ip_is_quoted_in_part(server):
+    server._ip_show = lambda _name: "x" * 201
+    with pytest.raises(HostError) as error:
+        vf_settings.read(server, PF)
+    assert str(error.value) == (
+        f"sriov: 'ip -j -d link show dev nic1' gave '{'x' * 200}'; update iproute2 (5.0 or newer)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "vlan"), [({}, 0), ({"vlan_list": []}, 0), ({"vlan": 3}, 3), ({"vlan_list": [{}]}, 0)]
+)
+def test_a_vlan_that_is_not_reported_is_none(server, told, vlan):
+    assert vf_settings.read(report(server, [{"vf": 0, **told}]), PF).vfs[0]["vlan"] == vlan
+
+
+@pytest.mark.parametrize(
+    ("link", "read"),
+    [
+        ({"permaddr": "02:fe:00:00:00:01"}, ("ether", "02:fe:00:00:00:01", False)),
+        ({"phys_port_name": "p0"}, ("ether", "02:fe:00:00:15:00", False)),
+    ],
+)
+def test_a_link_is_read_with_its_address(server, link, read):
+    found = vf_settings.read(report(server, [], **link), PF)
+    assert (found.kind, found.hardware_address, found.representor) == read
+
+
+@pytest.mark.parametrize("guid", ["02:11:22:33:44:55:66:77", "00:00:00:00:00:00:00:01", "AA:00:00:00:00:00:00:00"])
+def test_a_guid_is_read_in_lower_case(guid):
+    assert vf_settings.OF_ONE_VF["port_guid"].check(guid) == guid.lower()

@@ -12,6 +12,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
     VIRTUAL_MACHINES,
 )
 
+UNKNOWN = "the release of the running kernel is not known"
+
 
 def plan_of(host, purpose=VIRTUAL_MACHINES):
     return AcsPlan(host, servers.passed(host), purpose)
@@ -91,3 +93,51 @@ def test_another_pci_argument_is_kept():
     assert kernel_command_line.merged(line, ours, []) == line
     assert kernel_command_line.in_effect(line, ours, [])
     assert not kernel_command_line.in_effect("ro pci=realloc", ours, [])
+
+
+@pytest.mark.parametrize(
+    ("release", "entries", "why"),
+    [
+        ("6.10.99", 1, "Linux 6.10.99 has no pci=config_acs= (6.11 has it)"),
+        ("5.99", 1, "Linux 5.99 has no pci=config_acs= (6.11 has it)"),
+        ("6.11", 1, None),
+        ("6.11.99", 2, "Linux 6.11.99 sets only the first port of pci=config_acs= (6.12.23 and 6.15 set all)"),
+        ("6.12", 2, "Linux 6.12 sets only the first port of pci=config_acs= (6.12.23 and 6.15 set all)"),
+        ("6.12.22", 2, "Linux 6.12.22 sets only the first port of pci=config_acs= (6.12.23 and 6.15 set all)"),
+        ("6.12.23", 2, None),
+        ("6.13.23", 2, "Linux 6.13.23 sets only the first port of pci=config_acs= (6.12.23 and 6.15 set all)"),
+        ("6.14.99", 2, "Linux 6.14.99 sets only the first port of pci=config_acs= (6.12.23 and 6.15 set all)"),
+        ("6.15.0", 2, None),
+        ("7.0", 2, None),
+        ("v6.15", 1, UNKNOWN),
+        ("", 1, UNKNOWN),
+        (None, 1, UNKNOWN),
+    ],
+)
+def test_a_kernel_without_the_acs_argument_is_named_with_those_that_have_it(release, entries, why):
+    assert acs_argument.cannot(release, entries) == why
+
+
+def test_a_decision_has_a_form_for_facts():
+    assert acs_argument.NOT_NEEDED.to_dict() == {"argument": None, "reason": None, "not_taken": []}
+    decision = acs_argument.Decision("a", "b", ["c"])
+    assert decision.to_dict() == {"argument": "a", "reason": "b", "not_taken": ["c"]}
+
+
+def test_the_reason_against_the_argument_is_part_of_the_decision():
+    host = servers.hgx()
+    host.kernel_release = None
+    plan = AcsPlan(host, servers.passed(host), VIRTUAL_MACHINES)
+    assert acs_argument.decide(plan, "") == acs_argument.Decision(None, UNKNOWN, [])
+
+
+@pytest.mark.parametrize(("command_line", "named"), [("ro {}", 2), ("{}", 2), ("ro {};more", 0), ("ro x{}", 0)])
+def test_ports_are_compared_only_if_the_kernel_was_started_with_the_argument(command_line, named):
+    host = servers.inline()
+    plan = AcsPlan(host, servers.passed(host), VIRTUAL_MACHINES)
+    argument = acs_argument.decide(plan, "").argument
+    not_taken = acs_argument.decide(plan, command_line.format(argument)).not_taken
+    assert len(not_taken) == named
+    for line, entry in zip(not_taken, argument[len("pci=config_acs=") :].split(";")):
+        mask, _at, port = entry.partition("@")
+        assert line == f"port {port} has ACS 0011101, although the kernel argument requests {mask}"

@@ -8,6 +8,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import avic, kernel_arguments, kernel_settings
 
 ZEN2, ZEN3_OR_4, ZEN5 = 23, 25, 26
+UNKNOWN = "the release of the running kernel is not known"
 
 
 def amd(server, family=ZEN3_OR_4, flags="fpu svm avic x2avic", release="6.12.25-amd64", running="N"):
@@ -91,3 +92,49 @@ def test_a_contradicting_manual_argument_is_refused(server):
     amd(server)
     with pytest.raises(HostError, match=r"kvm_amd.avic=1 and kvm_amd.avic=0 contradict each other"):
         arguments(server, arguments=["kvm_amd.avic=0"])
+
+
+AMD = "vendor_id\t: AuthenticAMD\ncpu family\t: {}\nflags\t\t: svm {}\n"
+ERRATUM = "its CPUs have erratum 1235, which makes guests hang; Linux 6.18 avoids it"
+HYBRID = "its CPUs have no x2AVIC, and before Linux 6.0 guests with x2APIC then cannot use AVIC"
+
+
+@pytest.mark.parametrize(
+    ("family", "flags", "release", "why"),
+    [
+        (25, "avic x2avic", "5.4", ""),
+        (25, "avic", "5.19", HYBRID),
+        (25, "avic", "6.0", ""),
+        (23, "avic x2avic", "6.17", ERRATUM),
+        (23, "avic", "6.18", ""),
+        (22, "avic", "6.17", ""),
+        (24, "avic", "6.17", ""),
+        ("?", "avic", "6.17", ERRATUM),
+        ("?", "avic", "6.18", ""),
+        (25, "x2avic", "6.18", "its CPUs or their firmware do not offer AVIC (no flag avic in /proc/cpuinfo)"),
+        (25, "avic", "6", UNKNOWN),
+        (25, "avic", "", UNKNOWN),
+    ],
+)
+def test_the_reason_against_avic_is_named(server, family, flags, release, why):
+    server.put("/proc/cpuinfo", AMD.format(family, flags))
+    server.put("/proc/sys/kernel/osrelease", f"{release}\n")
+    assert avic.cannot(server) == why
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("vendor_id : GenuineIntel\nflags : avic\n", "its CPUs are not AMD's"),
+        ("model name : AuthenticAMD\n", "its CPUs are not AMD's"),
+        (
+            "vendor_id : AuthenticAMD\n",
+            "its CPUs or their firmware do not offer AVIC (no flag avic in /proc/cpuinfo)",
+        ),
+    ],
+)
+def test_processors_without_avic_are_named(server, text, why):
+    server.put("/proc/cpuinfo", text)
+    assert avic.cannot(server) == why
+    server.remove("/proc/cpuinfo")
+    assert avic.cannot(server) == "its CPUs are not AMD's"

@@ -133,3 +133,116 @@ def test_services_that_set_the_same_settings_are_named(server):
 
 def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere):
     assert killed_anywhere(with_everything, lambda server: kernel_settings.ensure(server, ALL)) > 5
+
+
+NONE = {
+    "governor": "the kernel does not control the frequency of its CPUs (no cpufreq)",
+    "idle_exit_latency_us_max": "the kernel does not choose idle states of its CPUs (no cpuidle)",
+    "numa_balancing": "its kernel has no automatic NUMA balancing",
+    "ksm": "its kernel does not merge pages (no KSM)",
+    "transparent_huge_pages": "its kernel has no transparent huge pages",
+    "irqbalance_banned_cpus": "irqbalance is not installed",
+}
+
+
+def test_each_missing_setting_has_its_reason(server):
+    found = kernel_settings.ensure(server, ALL).facts
+    assert found["settings"] == {name: {"wanted": value, "not_applicable": NONE[name]} for name, value in ALL.items()}
+    assert found["also_set_by"] == []
+
+
+def test_cpus_without_idle_states_and_other_files_are_passed_over(server):
+    with_everything(server)
+    server.put(f"{kernel_settings.CPUS}/cpu2/power/pm_qos_resume_latency_us", "0\n")  # offline: no cpuidle
+    server.put(f"{kernel_settings.CPUS}/cpu3/cpuidle/state0/latency", "2\n")
+    server.put(f"{kernel_settings.CPUS}/cpuidle/cpuidle/x", "")
+    server.put(f"{kernel_settings.CPUS}/cpuidle/power/pm_qos_resume_latency_us", "0\n")
+    server.put(f"{kernel_settings.CPUS}/cpufreq/boost/scaling_governor", "x\n")
+    kernel_settings.ensure(server, {"idle_exit_latency_us_max": 10, "governor": "performance"})
+    assert server.effects == [f"poke {POLICY}{cpu}/scaling_governor" for cpu in (0, 1)] + [
+        f"poke {kernel_settings.CPUS}/cpu{cpu}/power/pm_qos_resume_latency_us" for cpu in (0, 1)
+    ]
+
+
+def test_a_governor_is_the_only_choice_if_the_driver_names_none(server):
+    server.put(f"{POLICY}0/scaling_governor", "powersave\n")
+    assert not kernel_settings.ensure(server, {"governor": "powersave"}).changed
+    settings = kernel_settings.ensure(server, {"governor": "performance"}).facts["settings"]
+    assert settings["governor"]["not_applicable"] == "the driver of its CPUs has the governors powersave"
+
+
+@pytest.mark.parametrize(("wanted", "text"), [(True, "1"), (False, "0")])
+def test_a_switch_is_written_as_a_digit(server, wanted, text):
+    with_everything(server)
+    server.put(kernel_settings.KSM, "2\n")
+    outcome = kernel_settings.ensure(server, {"ksm": wanted})
+    assert (outcome.before, outcome.after) == ({"ksm": "2"}, {"ksm": wanted})
+    assert server.read(kernel_settings.KSM) == text
+    assert outcome.facts["settings"] == {"ksm": {"wanted": wanted, "seen": text}}
+
+
+def test_check_mode_reports_the_present_values(server):
+    with_everything(server)
+    facts = kernel_settings.ensure(server, {"ksm": False}, check=True).facts
+    assert facts["settings"] == {"ksm": {"wanted": False, "seen": "1"}}
+
+
+def test_a_value_that_is_not_kept_is_named_with_its_file(server):
+    with_everything(server)
+    server.read_only.add(("ksm", 0))
+    with pytest.raises(HostError) as error:
+        kernel_settings.ensure(server, {"ksm": False})
+    assert str(error.value) == (
+        "kernel_settings: ksm is 1 after False was written to /sys/kernel/mm/ksm/run: another program sets it, or the "
+        "kernel does not allow it; look for the other program (tuned, sysctl.d)"
+    )
+
+
+def test_every_other_program_is_named_with_what_it_sets(server):
+    for unit in ("tuned", "ksmtuned", "power-profiles-daemon", "cron"):
+        server.link(f"/etc/systemd/system/multi-user.target.wants/{unit}.service", "/nowhere")
+    assert kernel_settings.ensure(server, {}).facts["also_set_by"] == [
+        f"{unit}.service is enabled and sets {what}: disable it, or leave the setting out"
+        for unit, what in (
+            ("tuned", "governor, transparent_huge_pages and others, by its profile"),
+            ("ksmtuned", "ksm"),
+            ("power-profiles-daemon", "governor"),
+        )
+    ]
+
+
+@pytest.mark.parametrize("cpus", ["0", "2-47", "2-47,50-95", "12345", "0,1,2"])
+def test_lists_of_cpus_are_accepted(cpus):
+    assert kernel_settings.wanted({"irqbalance_banned_cpus": cpus}) == {"irqbalance_banned_cpus": cpus}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"idle_exit_latency_us_max": 0},
+            "idle_exit_latency_us_max: 0 is not valid; use a whole number from 1 to ",
+        ),
+        ({"idle_exit_latency_us_max": 1000001}, "idle_exit_latency_us_max: 1000001 is not valid"),
+        ({"irqbalance_banned_cpus": "1,"}, "irqbalance_banned_cpus: '1,' is not a list of CPUs; write it like "),
+        ({"irqbalance_banned_cpus": "123456"}, "irqbalance_banned_cpus: '123456' is not a list of CPUs"),
+        ({"turbo": True}, "unknown setting 'turbo'; valid settings: avic, governor, idle_exit_latency_us_max, "),
+        ({"ksm": 1}, "ksm: 1 is not valid"),
+        ({"numa_balancing": "no"}, "numa_balancing: 'no' is not valid"),
+        ({"avic": "on"}, "avic: 'on' is not valid"),
+    ],
+)
+def test_a_wrong_kernel_setting_is_refused(given, message):
+    with pytest.raises(HostError) as error:
+        kernel_settings.wanted(given)
+    assert str(error.value).startswith(f"kernel_settings: {message}")
+
+
+def test_settings_are_in_a_fixed_order_with_their_limits():
+    given = {"ksm": True, "idle_exit_latency_us_max": 1000000, "governor": "x"}
+    assert list(kernel_settings.wanted(given).items()) == [
+        ("governor", "x"),
+        ("idle_exit_latency_us_max", 1000000),
+        ("ksm", True),
+    ]
+    assert kernel_settings.wanted({"idle_exit_latency_us_max": 1}) == {"idle_exit_latency_us_max": 1}

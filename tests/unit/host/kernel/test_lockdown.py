@@ -1,0 +1,41 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The level of kernel lockdown, and its explanation."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import lockdown
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "forbids", "cause"),
+    [
+        (
+            None,
+            None,
+            False,
+            "the kernel refuses writes to PCI config space (EPERM), and /sys/kernel/security/lockdown does not say "
+            "whether lockdown is on",
+        ),
+        (
+            "[none] integrity confidentiality",
+            "none",
+            False,
+            "the kernel refuses writes to PCI config space (EPERM), although lockdown is off: run as root of the host",
+        ),
+        (
+            "none integrity [confidentiality]",
+            "confidentiality",
+            True,
+            "kernel lockdown is on (confidentiality), which blocks all writes to PCI config space",
+        ),
+    ],
+)
+def test_the_level_of_lockdown_is_read_and_explained(server, text, level, forbids, cause):
+    if text:
+        server.put(lockdown.FILE, text)
+    assert lockdown.level(server) == level
+    assert lockdown.forbids_config_writes(level) is forbids
+    assert lockdown.cause(level) == cause
