@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 from pathlib import Path
@@ -22,10 +23,10 @@ WARNING = "[WARNING]: Collection x.y does not support this version\n"
 
 
 @pytest.fixture(autouse=True)
-def empty_caches():
-    yield
-    ansible_paths.collections.cache_clear()
-    ansible_paths._settings.cache_clear()
+def empty_caches(monkeypatch):
+    """Give each test its own caches; those of other tests stay as they are."""
+    for name in ("collections", "_settings"):
+        monkeypatch.setattr(ansible_paths, name, functools.cache(getattr(ansible_paths, name).__wrapped__))
 
 
 @pytest.fixture

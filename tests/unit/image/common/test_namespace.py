@@ -62,7 +62,14 @@ def libc(tmp_path, monkeypatch):
         assert (name, use_errno) == (None, True)
         return found
 
+    own, leave = os.getpid(), os._exit
+
+    def exit_unless_own(code):
+        assert os.getpid() != own, "the process of the caller would end"
+        leave(code)
+
     monkeypatch.setattr(namespace.ctypes, "CDLL", load)
+    monkeypatch.setattr(namespace.os, "_exit", exit_unless_own)
     return found
 
 
