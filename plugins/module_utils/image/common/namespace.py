@@ -52,10 +52,9 @@ def isolated(work: Callable[[], None]) -> None:
             first = os.fork()
             if first == 0:
                 libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-                code = _first(libc, work, writing)
-                os._exit(code)
+                _first(libc, work, writing)
+                os._exit(0)
             code = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
-            code = 0 if code == 0 else 1
         except ImageError as error:
             _tell(writing, error)
         finally:
@@ -70,7 +69,8 @@ def isolated(work: Callable[[], None]) -> None:
         raise ImageError("the build", "was terminated from outside", "run again: complete layers are kept")
 
 
-def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> int:
+def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> None:
+    """Mount /proc of the new namespace and do the work; tell an error to the parent."""
     try:
         flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
         if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) or libc.mount(
@@ -84,19 +84,15 @@ def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> int:
         work()
     except ImageError as error:
         _tell(writing, error)
-        return 1
     except OSError as error:
         _tell(
             writing,
             ImageError(str(error.filename or "the build"), error.strerror or str(error), "fix it and run again"),
         )
-        return 1
     except BaseException:
         _tell(
             writing, ImageError("the build", f"internal error in the builder:\n{traceback.format_exc()}", "report it")
         )
-        return 1
-    return 0
 
 
 def _tell(writing: int, error: ImageError) -> None:

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
-from image_samples import Sample
+from image_samples import SIGNATURE, Sample, sha256
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import publish
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Package
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Package, dump
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 
@@ -38,3 +39,35 @@ def test_each_package_has_the_layer_that_installed_its_version():
     assert publish._packages(parts) == (Package("a", "1", "amd64", "base"), Package("b", "2", "amd64", "gpu"))
     again = [*parts, part("top", ("a", "1"), ("b", "2"), ("c", "1"))]
     assert publish._packages(again)[2] == Package("c", "1", "amd64", "top")
+
+
+def test_only_a_complete_image_with_a_valid_signature_is_whole(tmp_path, monkeypatch):
+    image, store = Sample("gpu-node", base=b"base"), Store(str(tmp_path / "store"))
+    image.publish(store, tmp_path / "blobs")
+    valid = [(image.bytes, SIGNATURE, "key")]
+    monkeypatch.setattr(publish.sign, "verifies", lambda *given: given in valid)
+
+    def whole(key="key"):
+        return publish._whole(store, image.digest, image.manifest, image.bytes, key)
+
+    assert whole() is True
+    assert whole("other key") is False
+    (tmp_path / "store/images" / image.digest / "manifest.json.minisig").unlink()
+    assert whole() is False
+    image.publish(store, tmp_path / "blobs")
+    (tmp_path / "store/blobs" / image.manifest.sbom_sha256).unlink()
+    assert whole() is False
+
+
+def test_the_listings_of_the_current_image_are_read_by_layer(tmp_path):
+    image, store = Sample("gpu-node", base=b"base"), Store(str(tmp_path / "store"))
+    data = b'{"/x": {"type": "file"}}'
+    layer = replace(image.manifest.layers[0], listing_sha256=sha256(data))
+    whole = replace(image.manifest, layers=(layer,))
+    files = {**image.files(tmp_path / "blobs"), sha256(data): tmp_path / "listing"}
+    del files[image.manifest.layers[0].listing_sha256]
+    (tmp_path / "listing").write_bytes(data)
+    digest = store.publish(dump(whole), SIGNATURE, b"#!ipxe", files)
+    assert publish._current(store, digest) == (whole, {"base": {"/x": {"type": "file"}}})
+    (tmp_path / "store/blobs" / sha256(data)).unlink()
+    assert publish._current(store, digest) == (None, {})

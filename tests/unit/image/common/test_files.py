@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 
@@ -48,3 +49,28 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         files.write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["stable.ipxe"]
+
+
+def test_a_folder_is_readable_by_a_web_server_and_the_umask_is_restored(tmp_path):
+    before = os.umask(0o077)
+    try:
+        files.make_folder(tmp_path / "blobs")
+        with pytest.raises(FileExistsError):
+            files.make_folder(tmp_path / "blobs")
+        assert os.umask(0o077) == 0o077
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat(tmp_path / "blobs").st_mode) == 0o755
+
+
+def test_the_digest_of_a_file_of_several_chunks_is_that_of_all_its_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "CHUNK_BYTES", 4)
+    (tmp_path / "blob").write_bytes(b"0123456789")
+    assert files.sha256_of(tmp_path / "blob") == hashlib.sha256(b"0123456789").hexdigest()
+
+
+def test_removing_a_missing_file_is_no_error(tmp_path):
+    files.remove_if_there(tmp_path / "none")
+    (tmp_path / "there").touch()
+    files.remove_if_there(tmp_path / "there")
+    assert os.listdir(tmp_path) == []

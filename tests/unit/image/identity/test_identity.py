@@ -54,6 +54,13 @@ def test_the_key_of_the_credentials_is_derived_from_a_public_text():
     assert b"Key is valid" in shown.stdout + shown.stderr
 
 
+def test_the_name_of_the_key_of_the_credentials_is_that_of_its_public_area():
+    """TPM 2.0 library, part 2: TPMT_PUBLIC of an ECC key; part 1, "Names": the algorithm and the digest."""
+    area = bytes.fromhex("0023 000b 00040440 0000 0010 0010 0003 0010 0020")
+    area += identity.ACTIVATED_KEY_X + bytes.fromhex("0020") + identity.ACTIVATED_KEY_Y
+    assert identity.activated_name() == "000b" + hashlib.sha256(area).hexdigest()
+
+
 def test_an_endorsement_key_is_read():
     assert identity.read_ek(base64.b64encode(EK).decode() + "\n", "node bm01") == EK
 
@@ -159,3 +166,54 @@ def test_arbitrary_bytes_are_not_accepted_as_a_certificate(data):
     found = identity.certificate_of(data)
     assert found is None or (found[0] == 0x30 and data.startswith(found))
     assert identity.certificate_is_of(data, EK) is False
+
+
+def der(tag, content):
+    """Return a DER element; its length is written in 1, 2 or 3 bytes."""
+    size = len(content)
+    if size < 0x80:
+        return bytes([tag, size]) + content
+    more = size.to_bytes(2 if size > 0xFF else 1, "big")
+    return bytes([tag, 0x80 | len(more)]) + more + content
+
+
+def certificate(version=True, bits=0x03, modulus=EK[-256:], exponent=b"\x01\x00\x01", unused=b"\0"):
+    """Return a certificate with the parts that are read: RFC 5280, section 4.1."""
+    key = der(0x30, der(0x02, b"\0" + modulus) + der(0x02, exponent))
+    fields = [der(0xA0, b"\x02\x01\x02")] if version else []
+    fields += [der(0x02, b"\x07"), *[der(0x30, b"x" * size) for size in (3, 130, 2, 300)]]
+    fields.append(der(0x30, der(0x30, b"rsa") + der(bits, unused + key)))
+    return der(0x30, der(0x30, b"".join(fields)) + b"signature")
+
+
+@pytest.mark.parametrize("version", [True, False])
+def test_a_certificate_of_the_key_is_recognized(version):
+    assert identity.certificate_is_of(certificate(version), EK) is True
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"bits": 0x04}, {"modulus": b"\xa8" * 256}, {"exponent": b"\x03"}, {"unused": b"\x01"}, {"unused": b""}],
+)
+def test_a_certificate_of_another_key_is_not_recognized(changes):
+    assert identity.certificate_is_of(certificate(**changes), EK) is False
+
+
+@pytest.mark.parametrize(
+    ("stored", "found"),
+    [
+        (b"\x30\x01a", b"\x30\x01a"),
+        (b"\x30\x01abc", b"\x30\x01a"),
+        (b"\x30\x81\x01ab", b"\x30\x81\x01a"),
+        (b"\x30\x84\0\0\0\x01a", b"\x30\x84\0\0\0\x01a"),
+        (b"\x30\x85\0\0\0\0\x01a", None),
+        (b"\x30\x80a", None),
+        (b"\x30\x02a", None),
+        (b"\x30\x00", None),
+        (b"\x31\x01a", None),
+        (b"\x30", None),
+        (b"", None),
+    ],
+)
+def test_the_certificate_at_the_start_of_stored_data_is_found(stored, found):
+    assert identity.certificate_of(stored) == found

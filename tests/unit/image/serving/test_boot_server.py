@@ -213,3 +213,53 @@ def test_good_input_has_no_problem():
 def test_input_that_is_not_a_list_of_nodes_is_refused():
     with pytest.raises(AnsibleFilterError, match="not a list of dictionaries"):
         problems("bm01")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"interface": "a-name-of-15-ch"},
+        {"interface": "e"},
+        {"http_port": 1},
+        {"http_port": 65535},
+        {"lease_s": 120},
+        {"lease_s": 4294967294},
+        {"store_dir": "/srv/a_b-c.d"},
+        {"netmask": "255.255.255.255", "address": "10.9.0.11", "servers": ["http://10.9.0.1"], "dhcp": "proxy"},
+        {"netmask": "255.255.255.254", "address": "10.9.0.10", "servers": ["http://10.9.0.1"]},
+        {"subnets": [{"network": "10.9.16.0/30", "gateway": "10.9.16.1"}]},
+        {"subnets": [{"network": "11.0.0.0/9", "gateway": "11.0.0.1"}]},
+        {"subnets": [{"network": "128.0.0.0/1", "gateway": "128.0.0.1"}]},
+    ],
+)
+def test_a_setting_at_its_limit_is_accepted(settings):
+    assert problems(ONE, **settings) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"lease_s": 4294967295}, "boot_server_lease_s: 4294967295 is not valid, use a whole number from 120 to"),
+        ({"gateway": "10.9.0.0"}, "boot_server_gateway is 10.9.0.0, give an address of 10.9.0.0/24, where the nodes"),
+        ({"address": ""}, "boot_server_address is (none), give an IPv4 address"),
+        ({"netmask": None}, "boot_server_netmask is (none), give a mask like 255.255.255.0"),
+    ],
+)
+def test_a_setting_beyond_its_limit_is_refused(changed, said):
+    assert [line[: len(said)] for line in problems(**changed)] == [said]
+
+
+def test_invalid_networks_are_reported_once_and_not_for_each_node():
+    far = {**TWO, "address": "10.9.17.5"}
+    assert problems(far, netmask="24") == ["boot_server_netmask is 24, give a mask like 255.255.255.0"]
+    assert problems(far) == [
+        "node bm02 has the address 10.9.17.5, which is not a host address in 10.9.0.0/24, the network of "
+        "boot_server_address; correct the address (ansible_host) or boot_server_netmask, or name its network in "
+        "boot_server_subnets"
+    ]
+    assert problems({**TWO, "address": "10.9.0.1"}, servers=["http://10.9.0.9"]) == [
+        "node bm02 has the address 10.9.0.1, which is this boot server's, give the node its own"
+    ]
+    assert problems({**TWO, "address": "10.9.0.9"}, servers=["http://10.9.0.9:80/a"]) == [
+        "node bm02 has the address 10.9.0.9, which is a boot server's, give the node its own"
+    ]

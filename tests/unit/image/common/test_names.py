@@ -1,0 +1,60 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Names of images, layers, channels and nodes, and digests: the longest valid ones and each kind of invalid one."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import names
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+
+
+def refused(act):
+    with pytest.raises(ImageError) as caught:
+        act()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a", "0", "gpu-node_1.2", "a" * 63])
+def test_a_valid_name_is_returned(name):
+    assert names.checked_name(name, "image") == name
+
+
+@pytest.mark.parametrize("name", ["", ".a", "-a", "_a", "A", "a/b", "a b", "a\n", "a" * 64, 7, None])
+def test_an_invalid_name_is_refused(name):
+    assert refused(lambda: names.checked_name(name, "channel")) == (
+        f"channel {name!r}: not a valid name; "
+        "use at most 63 lower-case letters, digits, '.', '_' and '-', starting with a letter or digit"
+    )
+
+
+@pytest.mark.parametrize("name", ["a", "0", "bm01.lab-2", "a" * 63])
+def test_a_valid_node_is_returned(name):
+    assert names.checked_node(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", "a.", "a_b", "A", "a\n", "a" * 64, 7])
+def test_an_invalid_node_is_refused(name):
+    assert refused(lambda: names.checked_node(name)) == (
+        f"node {name!r}: not a valid host name; use lower-case letters, digits, '.' and '-'"
+    )
+
+
+def test_a_digest_of_64_lower_case_hexadecimal_digits_is_returned():
+    assert names.checked_digest("0123456789abcdef" * 4, "x") == "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize("digest", ["a" * 63, "a" * 65, "A" * 64, "g" * 64, "sha256:" + "a" * 64, 7, None])
+def test_an_invalid_digest_is_refused(digest):
+    assert refused(lambda: names.checked_digest(digest, "node bm01")) == (
+        f"node bm01: {digest!r} is not a digest; "
+        "give the 64 hexadecimal digits that node_image_store lists, in full and without a prefix"
+    )
+
+
+def test_the_first_20_names_are_listed():
+    nodes = [f"bm{at:02}" for at in range(1, 23)]
+    assert names.listed(nodes[:1]) == "bm01"
+    assert names.listed(nodes[:20]) == ", ".join(nodes[:20])
+    assert names.listed(nodes) == ", ".join(nodes[:20]) + " and 2 more"

@@ -1,0 +1,198 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Archives of Debian: requests, pins, flat archives, and messages of apt."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import pytest
+from recorded_tools import Tools
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import ToolError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
+
+DATED = b"Date: Sat, 11 Jul 2026 10:16:37 UTC\n"
+PIN = "a" * 64
+
+
+def refused(act, *given):
+    with pytest.raises(ImageError) as caught:
+        act(*given)
+    return str(caught.value)
+
+
+def record(**data):
+    return Record("archives[0]", {"url": "http://a/debian/", **data})
+
+
+@pytest.mark.parametrize(
+    ("data", "archive"),
+    [
+        (
+            {"suites": ["bookworm"], "components": ["main", "contrib"], "keyring": "/k"},
+            Archive("http://a/debian", ("bookworm",), ("main", "contrib"), "/k"),
+        ),
+        (
+            {"suites": ["./", "/"], "release_sha256": {"./": PIN}},
+            Archive("http://a/debian", ("./", "/"), release_sha256={"./": PIN}),
+        ),
+    ],
+)
+def test_an_archive_of_debian_is_read(data, archive):
+    assert debian.read_archive(record(**data)) == archive
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({}, 'it has no suites; list them, such as [bookworm], or ["./"] for a flat archive'),
+        ({"suites": ["bookworm"]}, "it has no components; list them, such as [main]"),
+        ({"suites": ["./", "bookworm"]}, "it has no components; list them, such as [main]"),
+        (
+            {"suites": ["bookworm", "x/"], "components": ["main"]},
+            "suite 'x/' is a flat archive, which has no components; remove them",
+        ),
+    ],
+)
+def test_an_invalid_archive_of_debian_is_refused(data, told):
+    assert refused(debian.read_archive, record(**data)) == f"archives[0]: {told}"
+
+
+@pytest.mark.parametrize(
+    ("suite", "folder"),
+    [
+        ("bookworm", "http://a/dists/bookworm"),
+        ("updates/main", "http://a/dists/updates/main"),
+        ("./", "http://a"),
+        ("/", "http://a"),
+        ("x/y/", "http://a/x/y"),
+    ],
+)
+@pytest.mark.parametrize("name", ["InRelease", "Release"])
+def test_the_release_of_a_suite_is_fetched_from_its_directory(suite, folder, name):
+    asked = []
+
+    def fetch(url):
+        asked.append(url)
+        if url.endswith(f"/{name}"):
+            return DATED
+        raise FileNotFoundError(url)
+
+    layer = Layer("base", None, "debian", "bookworm", "amd64", (Archive("http://a", (suite,)),))
+    assert debian.release_digests(layer, fetch) == {f"http://a {suite}": hashlib.sha256(DATED).hexdigest()}
+    assert asked == [f"{folder}/InRelease", f"{folder}/Release"][: 1 if name == "InRelease" else 2]
+
+
+def layer_of(*archives):
+    return Layer("base", None, "debian", "bookworm", "amd64", archives, ("bash",))
+
+
+def test_refusals_of_releases_have_a_remedy():
+    pinned = Archive("http://a", ("sid",), ("main",), None, {"sid": PIN})
+    found = hashlib.sha256(DATED).hexdigest()
+    assert refused(debian.release_digests, layer_of(pinned), lambda url: DATED) == (
+        f"archive http://a sid: its InRelease has sha256 {found}, but {PIN} is pinned; "
+        "use a mirror or snapshot that has the pinned one, or pin the new one"
+    )
+    assert refused(debian.release_digests, layer_of(pinned), open) == (
+        "archive http://a sid: has no release: http://a/dists/sid/InRelease does not exist; "
+        "correct the url or the suite"
+    )
+    assert refused(debian.source_date_epoch, layer_of(pinned), lambda url: b"x" + DATED) == (
+        "archive http://a sid: its InRelease has no date; make the archive with apt-ftparchive"
+    )
+
+
+def test_pinned_archives_do_not_expire_and_keep_their_keyring():
+    both = Archive("http://a", ("one", "two"), ("main",), "/k", {"two": PIN})
+    assert debian._sources((both,)) == [
+        "deb [signed-by=/k] http://a one main",
+        "deb [signed-by=/k check-valid-until=no] http://a two main",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        *(
+            (f"E: {line}\n", f"layer base: {line}; correct the name, or add the archive that has it to archives")
+            for line in (
+                "Unable to locate package bosh",
+                "Package 'bosh' has no installation candidate",
+                "Version '1' for 'bash' was not found",
+            )
+        ),
+        *(
+            (
+                f"E: Unable to locate package {name}\n",
+                f"layer base: Unable to locate package {name}; "
+                "the first stage needs it: add the archive or component that has it (Ubuntu: universe)",
+            )
+            for name in ("busybox-static", "minisign", "dmsetup")
+        ),
+        (
+            "E: one\nW: two\nE: three\nE: apt-get failed\nE: run_setup\n"
+            "E: received eof\nE: setup failed: x\nE: env x\n",
+            "layer base: one / three; fix the problem that apt reports, and run again",
+        ),
+        (
+            "E: mmdebstrap failed\n",
+            "layer base: mmdebstrap failed: E: mmdebstrap failed; "
+            "fix the reported problem, and run again: complete layers are kept",
+        ),
+        (
+            "E: x\nNo space left on device\n",
+            "layer base: no space is left on the device (mmdebstrap); free some space where node_image_cache_dir is",
+        ),
+    ],
+)
+def test_the_message_of_apt_has_a_remedy(output, told):
+    error = ToolError("layer base", ["mmdebstrap"], output)
+    assert str(debian._explained(layer_of(), error)) == told
+
+
+def test_the_first_stage_is_unpacked_by_one_command(tmp_path):
+    archive = Archive("http://a", ("bookworm",), ("main",), "/k")
+    tools = Tools()
+    assert debian.first_stage_tree(tmp_path, layer_of(archive), {}, tools) == tmp_path
+    assert tools.ran == [
+        [
+            *("mmdebstrap", "--mode=root", "--variant=extract", "--format=directory", "--architectures=amd64"),
+            *('--aptopt=APT::Install-Recommends "false"', "--include=busybox-static,minisign,dmsetup"),
+            *("--skip=check/empty,download/empty,cleanup/apt", "bookworm", str(tmp_path)),
+            "deb [signed-by=/k] http://a bookworm main",
+        ]
+    ]
+    assert tools.environments == [debian.ENVIRONMENT]
+    assert debian.first_stage_digest() == ""
+
+
+@pytest.mark.parametrize("name", ["bash", "g++", "libc6:i386", "bash=5.2-1", "bash/stable", "a0:any=1:2~b+c"])
+def test_a_valid_package_of_debian_is_accepted(name):
+    assert debian.PACKAGE.fullmatch(name)
+
+
+@pytest.mark.parametrize("name", ["a", "-bash", "bash-", "Bash", "bash=", "bash,zsh", "bash:", "bash=1-"])
+def test_an_invalid_package_of_debian_is_refused(name):
+    assert not debian.PACKAGE.fullmatch(name)
+
+
+def test_progress_is_taken_from_the_lines_of_the_tools():
+    shown = []
+
+    class Shown(Tools):
+        def process(self, argv, env=None, show=None, fault=None):
+            shown.append(show)
+            assert callable(fault) or fault is None
+            return super().process(argv, env, show, fault)
+
+    with pytest.raises(ImageError):
+        debian.install(debian.Path("/nonexistent"), layer_of(), Shown(answer=lambda argv: (1, "")), {})
+    line = re.match(shown[0], "I: downloading packages with apt...")
+    assert line.group(1) == "downloading packages with apt"
+    assert not re.match(shown[0], "I: automatically chosen mode: root")

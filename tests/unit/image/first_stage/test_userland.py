@@ -1,0 +1,26 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Trees without the programs of the first stage are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
+
+
+def refused(act, *given):
+    with pytest.raises(ImageError) as caught:
+        act(*given)
+    return str(caught.value)
+
+
+def test_a_tree_without_a_program_is_refused(tmp_path):
+    assert refused(userland.entries, tmp_path) == (
+        f"first stage {tmp_path}: has no busybox; unpack Debian's package busybox-static there"
+    )
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/busybox").write_text("no program")
+    assert refused(userland.entries, tmp_path).startswith(f"first stage {tmp_path}/bin/busybox: ")
+    assert refused(userland.entries, tmp_path).endswith("; unpack packages of the image's architecture")

@@ -1,0 +1,144 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Nodes' scripts in a store: refusals as whole messages, order of writing, and channels that are still to come."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from image_samples import Sample, tree
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import node_scripts
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
+
+IMAGE = Sample("gpu-node", base=b"base")
+SERVERS = ["http://10.9.0.1"]
+
+
+@pytest.fixture
+def store(tmp_path):
+    found = Store(str(tmp_path / "store"))
+    IMAGE.publish(found, tmp_path / "cache")
+    channels.promote(found, "stable", IMAGE.digest)
+    return found
+
+
+def node(number, **changes):
+    own = {"name": f"bm0{number}", "mac": mac(number), "channel": "stable", "servers": SERVERS}
+    return {**own, **changes}
+
+
+def mac(number):
+    return f"52-54-00-00-00-0{number}"
+
+
+def refused(act, *given, **named):
+    with pytest.raises(ImageError) as caught:
+        act(*given, **named)
+    return str(caught.value)
+
+
+def ensure(store, *nodes, check=False, **named):
+    return node_scripts.ensure(store, list(nodes), check, **named)
+
+
+def test_scripts_are_written_durably_in_the_order_of_their_names(store, disk_calls):
+    umask = os.umask(0o077)
+    try:
+        change = ensure(store, node(2), node(1))
+    finally:
+        os.umask(umask)
+    folder = store.place("nodes")
+    assert list(change.written) == [mac(1), mac(2)]
+    assert [(call, path) for call, path, _other in disk_calls] == [
+        *[(call, f"{folder}/.{mac(1)}.ipxe.new") for call in ("fsync", "replace")],
+        ("fsync", folder),
+        *[(call, f"{folder}/.{mac(2)}.ipxe.new") for call in ("fsync", "replace")],
+        ("fsync", folder),
+        ("fsync", folder),
+    ]
+    assert stat.S_IMODE(os.stat(folder).st_mode) == 0o755
+    del disk_calls[:]
+    change = ensure(store, node(1), removed=["bm02"])
+    assert (change.before, change.written, change.removed, change.others) == (change.before, {}, (mac(2),), ())
+    assert sorted(change.before) == [mac(1), mac(2)]
+    assert disk_calls == [("fsync", folder, None)]
+    del disk_calls[:]
+    assert ensure(store, node(1)) == node_scripts.Change(channels.node_scripts(store), {}, (), ())
+    assert disk_calls == []
+
+
+def test_check_mode_computes_the_change_and_writes_nothing(store):
+    ensure(store, node(1))
+    before = tree(store.path)
+    change = ensure(store, node(2), check=True, removed=["bm01"])
+    assert (list(change.written), change.removed) == ([mac(2)], (mac(1),))
+    assert tree(store.path) == before
+
+
+def test_a_node_of_a_channel_that_is_to_come_has_no_script_yet(store):
+    change = ensure(store, node(1, channel="lab"), node(2), channels_to_come=["lab", "stable"])
+    assert list(change.written) == [mac(2)]
+    channels.promote(store, "lab", IMAGE.digest)
+    change = ensure(store, node(1, channel="lab"), node(2), channels_to_come=["lab", "stable"])
+    assert list(change.written) == [mac(1)]
+    os.remove(store.place("channels/lab.ipxe"))
+    assert ensure(store, node(1, channel="lab"), channels_to_come=["lab"]).removed == (mac(1),)
+
+
+def test_the_script_without_an_owner_is_not_replaced(store):
+    Path(store.place("nodes")).mkdir()
+    Path(store.place("nodes", f"{mac(1)}.ipxe")).write_text("#!ipxe\n# set node bm01\n")
+    assert refused(ensure, store, node(1)) == (
+        f"node bm01: the script of its MAC address {mac(1)} belongs to node (none); correct node_boot_mac, run "
+        "for both nodes, or, if that node is gone, name it in node_boot_removed"
+    )
+    assert ensure(store, node(2)).others == ()
+
+
+def test_a_missing_channel_is_refused_with_the_nodes_that_would_boot_it(store):
+    nodes = [node(1, channel="lab"), node(2, channel="lab"), node(3)]
+    assert refused(ensure, store, *nodes) == (
+        f"channel lab, which bm01, bm02 would boot: store {store.path} has no such channel; existing channels: stable"
+    )
+    os.remove(store.place("channels/stable.ipxe"))
+    assert refused(ensure, store, node(3)) == (
+        f"channel stable, which bm03 would boot: store {store.path} has no such channel; promote one"
+    )
+
+
+def test_a_missing_or_incomplete_image_is_refused(store):
+    pinned = {"channel": None, "digest": "0" * 64}
+    assert refused(ensure, store, node(1, channel=None, digest=IMAGE.digest), node(2, **pinned)) == (
+        f"node bm02: store {store.path} has no image {'0' * 64}; publish the image there, or name another"
+    )
+    layer = IMAGE.manifest.layers[0].sha256
+    os.truncate(store.place("blobs", layer), 1)
+    assert refused(ensure, store, node(3), node(1, channel=None, digest=IMAGE.digest)) == (
+        f"node bm01: image {IMAGE.digest} lacks blob {layer} in store {store.path}; publish the image again"
+    )
+    assert channels.node_scripts(store) == {}
+
+
+def test_contradicting_nodes_are_refused(store):
+    assert refused(node_scripts.wanted, [node(1), node(2, mac="52:54:00:00:00:01")]) == (
+        f"node bm02: has the MAC address {mac(1)} of node bm01; give each node its own"
+    )
+    assert refused(node_scripts.wanted, [node(1), node(1, mac=mac(2))]) == (
+        "node bm01: is listed twice; give each node its own name"
+    )
+    assert refused(ensure, store, node(1), removed=["bm01"]) == (
+        "node bm01: its script is to be both written and removed; remove it from the inventory, or keep it"
+    )
+
+
+def test_a_node_without_arguments_and_report_has_empty_ones():
+    (text,) = node_scripts.wanted([node(1, kernel_arguments=None, report=None)]).values()
+    assert "\nset report \nset node_args \n" in text
+    (text,) = node_scripts.wanted([node(1, kernel_arguments=["a", "b"], report="http://10.9.0.2")]).values()
+    assert "\nset report http://10.9.0.2\nset node_args a b\n" in text
