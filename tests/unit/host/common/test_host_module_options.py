@@ -37,6 +37,7 @@ def facts(options, children):
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_module_has_the_documented_options(name):
+    pytest.importorskip("ansible")  # Python 3.9 runs the library's tests without it
     module = importlib.import_module(f"ansible_collections.sailloft.fleet.plugins.modules.{name}")
     documented = facts(yaml.safe_load(module.DOCUMENTATION)["options"], "suboptions")
     assert facts(OPTIONS[name], "options") == documented
