@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
+
 # The last number of a name: the part that differs between hosts of a kind.
 NUMBER = re.compile(r"(.*?)(\d+)(\D*)", re.DOTALL)
 
@@ -41,19 +43,10 @@ def _folded(names: list[str]) -> list[str]:
             del families[before, after, width]
     ends: dict[str, list[str]] = {}
     for (before, after, width), numbers in sorted(families.items()):
-        ranges = _ranges(sorted(set(numbers)), width)
-        number = ranges[0] if len(numbers) == 1 else f"[{','.join(ranges)}]"
+        number = format_ranges(numbers, width)
+        if len(numbers) > 1:
+            number = f"[{number}]"
         ends.setdefault(f"{number}{after}", []).append(before)
     for end, befores in ends.items():
         plain += [before + end for before in _folded(befores)]
     return sorted(plain)
-
-
-def _ranges(numbers: list[int], width: int) -> list[str]:
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    return [f"{first:0{width}d}" if first == last else f"{first:0{width}d}-{last:0{width}d}" for first, last in ranges]

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, PortQos, Queue, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 
 SHOWN_PORTS = 3
 TABLES = {  # field of PortQos -> (what it is indexed by, what it holds)
@@ -123,23 +124,13 @@ def _as_strict(one: Any, other: Any) -> bool:
 
 
 def _table(index: str, held: str, wanted: Any, seen: Any) -> Iterator[tuple[str, str, str]]:
-    """Return the differing entries of a table, those that differ in the same way as one: "DSCP 0-25, 27-63"."""
+    """Return the differing entries of a table, those that differ in the same way as one: "DSCP 0-25,27-63"."""
     ways: dict[tuple[Any, Any], list[int]] = {}
     for at, pair in enumerate(zip(wanted, seen)):
         if pair[0] != pair[1]:
             ways.setdefault(pair, []).append(at)
     for (one, other), numbers in ways.items():
-        yield f"{held} of {index} {_ranges(numbers)}", _words(one), _words(other)
-
-
-def _ranges(numbers: list[int]) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+        yield f"{held} of {index} {format_ranges(numbers)}", _words(one), _words(other)
 
 
 def _words(value: Any) -> str:

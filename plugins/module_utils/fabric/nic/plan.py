@@ -13,6 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.buffers import buffers
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 
 NICS = "roce_host_nics"
 # A physical function must have these, or RoCE would get less than the policy requires. Other missing settings are only
@@ -233,21 +234,10 @@ def _shown(name: str, values: tuple[Any, ...], at: list[int], seen: Seen | None)
         priorities = several.get(dscp, ()) if values[dscp] is None else (values[dscp],)
         words = f"priority {' and '.join(map(str, priorities))}" if priorities else "no priority"
         groups.setdefault(words, []).append(dscp)
-    return {words: f"DSCP {_ranges(dscps)}" for words, dscps in sorted(groups.items())}
+    return {words: f"DSCP {format_ranges(dscps)}" for words, dscps in sorted(groups.items())}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Queue):
         return "strict" if value.strict else f"{value.bandwidth_percent}%"
     return value
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Return numbers as ranges: [0, 1, 2, 5] -> "0-2,5"."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)

@@ -70,6 +70,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
     object_changes,
     port_changes,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 
 __all__ = [
     "ASICS",
@@ -252,7 +253,7 @@ class _Wanted:
         policy: Tree = {}
         for group in sorted(members):
             if group != default:
-                match = f"match dscp {_ranges(members[group])}"
+                match = f"match dscp {format_ranges(members[group])}"
                 name = own_name(f"tc{group}", [match])
                 self.class_maps[f"class-map type qos match-any {name}"] = {match: {}}
                 policy[f"class {name}"] = {f"set qos-group {group}": {}}
@@ -335,14 +336,3 @@ def _multipliers(subject: str, watchdog: Watchdog) -> dict[str, int]:
 
 def _watchdog_lines(on: bool, settings: dict[str, int]) -> list[str]:
     return [f"{WATCHDOG} {'on' if on else 'off'}", *(f"{key} {number}" for key, number in settings.items())]
-
-
-def _ranges(dscps: list[int]) -> str:
-    """Return ascending DSCPs as NX-OS lists them: "10,24-31"."""
-    parts: list[list[int]] = []
-    for dscp in dscps:
-        if parts and parts[-1][-1] == dscp - 1:
-            parts[-1] = [parts[-1][0], dscp]
-        else:
-            parts.append([dscp])
-    return ",".join("-".join(map(str, part)) for part in parts)

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, NumaNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import port_role
@@ -180,21 +180,13 @@ def _count(number: int, word: str) -> str:
 
 
 def _node_detail(node: NumaNode) -> str:
-    parts = [f"CPUs {_ranges(node.cpus)}" if node.cpus else "no CPUs", _bytes(node.memory_bytes)]
+    parts = [f"CPUs {format_ranges(node.cpus)}" if node.cpus else "no CPUs", _bytes(node.memory_bytes)]
     parts += [
         f"{pages.total} huge page{'' if pages.total == 1 else 's'} of {_bytes(pages.size_bytes)}"
         for pages in node.huge_pages
         if pages.total
     ]
     return " · ".join(parts)
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Return [0, 1, 2, 8] as the kernel writes it: "0-2,8"."""
-    runs = [
-        [number for _index, number in run] for _key, run in groupby(enumerate(sorted(numbers)), lambda p: p[1] - p[0])
-    ]
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def _bytes(number: int) -> str:

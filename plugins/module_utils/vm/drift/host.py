@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import port_role
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label, name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings, foreign_member
@@ -284,13 +284,13 @@ def _cpus(have: Definition, host: Host) -> list[Drift]:
         cell = have.vcpu_cell(int(number)) if word == "vCPU" else None
         nodes = {node_of[cpu] for cpu in cpus if cpu in node_of}
         if cell and cell.nodes and nodes - set(cell.nodes):
-            away.append(f"{thread} on node {format_set(nodes)}, memory on {format_set(cell.nodes)}")
+            away.append(f"{thread} on node {format_ranges(nodes)}, memory on {format_ranges(cell.nodes)}")
     found = []
     if offline:
         threads = some(sorted({thread for items in offline.values() for thread in items}))
         found.append(
             Drift(
-                f"CPU {format_set(offline)} of the host is offline or gone; {threads} is pinned to it",
+                f"CPU {format_ranges(offline)} of the host is offline or gone; {threads} is pinned to it",
                 [HOST],
                 "the kernel moves the thread to any CPU, and the next start fails",
                 "bring it back (echo 1 > /sys/devices/system/cpu/cpuN/online), or " + PLAN_AGAIN,

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import DEFINED, RUNNING, Drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.read_xml import Definition
@@ -215,7 +215,7 @@ def unbound_memory(have: Definition, side: str) -> list[Drift]:
         return []
     return [
         Drift(
-            f"memory of guest cell {format_set(loose)} is not bound strictly to a host node",
+            f"memory of guest cell {format_ranges(loose)} is not bound strictly to a host node",
             [side],
             "pages may lie on another node, and DMA of GPUs and NICs then crosses the socket link",
             "leave strict_memory on and define it with playbooks/gpu_vms.yml",

@@ -11,8 +11,8 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import parse_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, NumaNode
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import parse_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import BYTES_OF_UNIT, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import bus_numbers, pci_tree
@@ -136,7 +136,7 @@ def _mib(element: ET.Element, value: str) -> int:
 
 def _cells(root: ET.Element) -> list[DefinedCell]:
     cells = [
-        DefinedCell(int(item.get("id", "0")), parse_set(item.get("cpus", "")), _mib(item, item.get("memory", "0")))
+        DefinedCell(int(item.get("id", "0")), parse_ranges(item.get("cpus", "")), _mib(item, item.get("memory", "0")))
         for item in root.iterfind("cpu/numa/cell")
     ]
     if not cells:
@@ -148,10 +148,10 @@ def _cells(root: ET.Element) -> list[DefinedCell]:
         bound = root.find(f"numatune/memnode[@cellid='{cell.id}']")
         tune = together if bound is None else bound
         if tune is not None:
-            cell.nodes = parse_set(tune.get("nodeset", ""))
+            cell.nodes = parse_ranges(tune.get("nodeset", ""))
             cell.strict = tune.get("mode", "strict") == "strict" and bool(cell.nodes)
         for page in root.iterfind("memoryBacking/hugepages/page"):
-            if page.get("nodeset") is None or cell.id in parse_set(page.get("nodeset", "")):
+            if page.get("nodeset") is None or cell.id in parse_ranges(page.get("nodeset", "")):
                 cell.page_mib = _mib(page, page.get("size", "0"))
     return cells
 
@@ -162,4 +162,4 @@ def _pins(root: ET.Element) -> dict[str, list[int]]:
     if emulator is not None:
         pins["the emulator"] = emulator
     pins.update({f"I/O thread {item.get('iothread')}": item for item in root.iterfind("cputune/iothreadpin")})
-    return {name: parse_set(item.get("cpuset", "")) for name, item in pins.items()}
+    return {name: parse_ranges(item.get("cpuset", "")) for name, item in pins.items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import parse_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import parse_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import BYTES_OF_UNIT, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.disk_files import ImageFile
 
@@ -82,14 +82,14 @@ def holdings(xml: str) -> Holdings:
         part = {key: int(source.get(key, "0"), 16) for key in ("domain", "bus", "slot", "function")}
         held.devices.append(f"{part['domain']:04x}:{part['bus']:02x}:{part['slot']:02x}.{part['function']:x}")
     for pin in root.iterfind("cputune/vcpupin"):
-        cpus = parse_set(pin.get("cpuset", ""))
+        cpus = parse_ranges(pin.get("cpuset", ""))
         # A vCPU that is pinned to several CPUs is limited to them, and does not hold all of them.
         if len(cpus) == 1:
             held.cpus.append(cpus[0])
     page = root.find("memoryBacking/hugepages/page")
     if page is not None:
         held.page_mib = int(page.get("size", "0")) * BYTES_OF_UNIT[page.get("unit", "KiB")] // MIB
-    nodes = {node.get("cellid"): parse_set(node.get("nodeset", "")) for node in root.iterfind("numatune/memnode")}
+    nodes = {node.get("cellid"): parse_ranges(node.get("nodeset", "")) for node in root.iterfind("numatune/memnode")}
     for cell in root.iterfind("cpu/numa/cell"):
         bound = nodes.get(cell.get("id"), [])
         if len(bound) == 1:

@@ -8,7 +8,7 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import parse_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import parse_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 
 PID_FILES = "/run/libvirt/qemu"
@@ -29,7 +29,7 @@ def read(name: str, proc: str = "/proc", pid_files: str = PID_FILES) -> dict[str
         pinning, emulator = {}, []
         for thread in sorted(os.listdir(f"{base}/task"), key=int):
             match = VCPU_THREAD.fullmatch(_text(f"{base}/task/{thread}/comm").strip())
-            cpus = parse_set(_field(_text(f"{base}/task/{thread}/status"), "Cpus_allowed_list") or "")
+            cpus = parse_ranges(_field(_text(f"{base}/task/{thread}/status"), "Cpus_allowed_list") or "")
             if match:
                 pinning[match[1]] = cpus
             elif int(thread) == pid:

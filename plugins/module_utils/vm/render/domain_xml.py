@@ -10,7 +10,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import KIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import pci_tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.mmio import ovmf_window_mib
@@ -105,9 +105,8 @@ def _memory(root: ET.Element, plan: DomainPlan) -> None:
         if spec.huge_page_mib:
             pages = _add(backing, "hugepages")
             # The node set has guest cells, not host nodes.
-            _add(
-                pages, "page", size=spec.huge_page_mib * KIB, unit="KiB", nodeset=format_set(cell.id for cell in cells)
-            )
+            every_cell = format_ranges(cell.id for cell in cells)
+            _add(pages, "page", size=spec.huge_page_mib * KIB, unit="KiB", nodeset=every_cell)
         if spec.lock_memory:
             # Without a hard limit, libvirt removes the limit on locked memory. A guessed hard limit could kill QEMU.
             _add(backing, "locked")
@@ -116,7 +115,7 @@ def _memory(root: ET.Element, plan: DomainPlan) -> None:
             _add(backing, "allocation", mode="immediate", threads=spec.memory_threads)
     if spec.strict_memory:
         tune = _add(root, "numatune")
-        _add(tune, "memory", mode="strict", nodeset=format_set(cell.host_node for cell in cells))
+        _add(tune, "memory", mode="strict", nodeset=format_ranges(cell.host_node for cell in cells))
         for cell in cells:
             _add(tune, "memnode", cellid=cell.id, mode="strict", nodeset=cell.host_node)
 
@@ -133,7 +132,7 @@ def _processors(root: ET.Element, plan: DomainPlan) -> None:
         for vcpu, cpu in zip(cell.vcpus, cell.cpus):
             _add(tune, "vcpupin", vcpu=vcpu, cpuset=cpu)
     if processors.kept_cpus:
-        kept = format_set(processors.kept_cpus)
+        kept = format_ranges(processors.kept_cpus)
         _add(tune, "emulatorpin", cpuset=kept)
         for number in range(1, spec.iothreads + 1):
             _add(tune, "iothreadpin", iothread=number, cpuset=kept)
@@ -208,7 +207,7 @@ def _cpu(root: ET.Element, plan: DomainPlan) -> None:
         _add(cpu, "feature", policy="require", name="topoext")
     numa = _add(cpu, "numa")
     for cell in cells:
-        item = _add(numa, "cell", id=cell.id, cpus=format_set(cell.vcpus), memory=cell.memory_mib * KIB, unit="KiB")
+        item = _add(numa, "cell", id=cell.id, cpus=format_ranges(cell.vcpus), memory=cell.memory_mib * KIB, unit="KiB")
         if len(cells) > 1:
             distances = _add(item, "distances")
             for other, distance in cell.distances.items():

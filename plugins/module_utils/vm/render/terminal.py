@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import outlook
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity, Paths
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import KINDS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.cells import Cell
@@ -173,7 +173,7 @@ def _left(plans: list[DomainPlan], host: Host) -> list[str]:
         cells = [cell for plan in plans for cell in plan.processors.cells if cell.host_node == node.id]
         cpus = set(node.cpus) - {cpu for cell in cells for cpu in cell.cpus}
         memory_bytes = node.memory_bytes - sum(cell.memory_mib for cell in cells) * MIB
-        lines.append(f"node {node.id} keeps CPUs {format_set(cpus) or 'none'}, {memory_bytes / GIB:.1f} GiB")
+        lines.append(f"node {node.id} keeps CPUs {format_ranges(cpus) or 'none'}, {memory_bytes / GIB:.1f} GiB")
     return lines
 
 
@@ -199,7 +199,7 @@ def _draw(lines: list[Line], prefix: str) -> list[str]:
 
 
 def _cell(cell: Cell) -> str:
-    pinned = f" on CPUs {format_set(cell.cpus)}" if cell.cpus else ""
+    pinned = f" on CPUs {format_ranges(cell.cpus)}" if cell.cpus else ""
     vcpus = _count(len(cell.vcpus), "vCPU")
     return f"cell {cell.id}, host node {cell.host_node}: {vcpus}{pinned}, {_mib(cell.memory_mib)}"
 

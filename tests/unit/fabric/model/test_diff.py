@@ -60,7 +60,7 @@ def test_equal_settings_give_no_difference_and_extra_ports_are_ignored():
 
 DIFFERENT = [
     (put("dscp_to_class", 26, 1), "traffic class of DSCP 26: wanted 3, seen 1"),
-    ({"dscp_to_class": (None,) * 64}, "traffic class of DSCP 0-25, 27-47, 49-63: wanted 0, seen none"),
+    ({"dscp_to_class": (None,) * 64}, "traffic class of DSCP 0-25,27-47,49-63: wanted 0, seen none"),
     (put("class_to_queue", 3, None), "queue of traffic class 3: wanted 3, seen none"),
     (put("class_to_priority", 3, 4), "priority of pauses of traffic class 3: wanted 3, seen 4"),
     (put("priority_to_queue", 3, 4), "queue of paused priority 3: wanted 3, seen 4"),

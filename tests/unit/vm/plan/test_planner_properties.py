@@ -27,7 +27,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
     RootComplex,
     TopologyError,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set, parse_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import holdings
@@ -191,13 +190,3 @@ def test_a_damaged_recording_gives_an_error_or_a_valid_plan(pick: st.DataObject)
     except (TopologyError, DomainError):
         return
     invariants(plans, host)
-
-
-@given(st.sets(st.integers(0, 300)))
-def test_sets_are_formatted_and_parsed_back(numbers: set[int]) -> None:
-    assert parse_set(format_set(numbers)) == sorted(numbers)
-
-
-def test_sets_are_written_and_read_in_libvirts_format() -> None:
-    assert format_set([8, 0, 1, 2]) == "0-2,8"
-    assert parse_set("0-3,^2, 8") == [0, 1, 3, 8]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set, parse_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges, parse_ranges
 
 
 @pytest.mark.parametrize(
@@ -21,21 +21,21 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset im
     ],
 )
 def test_sets_are_formatted_as_ranges_and_parsed_back(numbers, text):
-    assert format_set(numbers) == text
-    assert parse_set(text) == sorted(set(numbers))
+    assert format_ranges(numbers) == text
+    assert parse_ranges(text) == sorted(set(numbers))
 
 
 @given(st.sets(st.integers(0, 4096)))
 def test_any_set_is_read_back(numbers):
-    assert parse_set(format_set(numbers)) == sorted(numbers)
+    assert parse_ranges(format_ranges(numbers)) == sorted(numbers)
 
 
 def test_exclusions_are_removed_at_any_position():
-    assert parse_set("^2, 0-3,8 ,^8,") == [0, 1, 3]
-    assert parse_set("0-7,^2-5") == [0, 1, 6, 7]
+    assert parse_ranges("^2, 0-3,8 ,^8,") == [0, 1, 3]
+    assert parse_ranges("0-7,^2-5") == [0, 1, 6, 7]
 
 
 @pytest.mark.parametrize("text", ["a", "1-b", "1-2-3", "^"])
 def test_text_that_is_not_a_set_is_refused(text):
     with pytest.raises(ValueError, match="invalid literal"):
-        parse_set(text)
+        parse_ranges(text)
