@@ -33,6 +33,7 @@ sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, RootComplex
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import pairs
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import is_physical
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
@@ -120,7 +121,7 @@ def main() -> int:
     print(f"{'':<22}" + "".join(f"{name:<26}" for name in PLACEMENTS))
     totals: dict[str, tuple[list[bool], list[bool]]] = {name: ([], []) for name in PLACEMENTS}
     for path in sorted((ROOT / "tests/recordings").glob("*.json")):
-        host = Host.from_dict(json.loads(path.read_text(encoding="utf-8"))["topology"])
+        host = read_saved(json.loads(path.read_text(encoding="utf-8"))["topology"])
         host.cpu.architecture = "x86_64"  # the planner does not support POWER, but its PCI tree is measured, too
         plan = whole(host)
         row = f"{path.stem:<22}"

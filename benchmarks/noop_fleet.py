@@ -30,7 +30,7 @@ from timed import ROOT, BenchmarkError, controller_s, status
 sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import compare as gpu_host_compare
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.nccl_topology import for_guest
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
@@ -76,7 +76,7 @@ VARIABLES = {
 
 def compared() -> dict[str, Any]:
     """Return gpu_host_compare's answer, with the topology for a virtual machine that has all GPUs of a server."""
-    host = Host.from_dict(json.loads(SERVER.read_text(encoding="utf-8"))["topology"])
+    host = read_saved(json.loads(SERVER.read_text(encoding="utf-8"))["topology"])
     (plan,) = plan_domains(host, parse_specs([{"name": "train-001", "memory_mib": 16384, "gpus": {"count": GPUS}}]))
     told = {"name": plan.name, "nccl_topology": for_guest(plan, host)}
     differences: dict[str, list[str]] = {part: [] for part in (*gpu_host_compare.PARTS, "gpu_domain")}

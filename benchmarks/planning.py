@@ -27,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
@@ -52,7 +52,7 @@ def servers() -> list[tuple[str, str, list[str]]]:
 def plan(text: str, name: str, nics: list[str]) -> tuple[float, float, float]:
     """Convert a recording's text to plan and XML; return the processor times of reading, planning and writing."""
     start = time.process_time()
-    host = Host.from_dict(json.loads(text))
+    host = read_saved(json.loads(text))
     read = time.process_time()
     request = {"name": name, "memory_mib": 16384, "gpus": {"count": GPUS}, "nics": {"addresses": nics}}
     (planned,) = plan_domains(host, parse_specs([request]))

@@ -13,6 +13,8 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+
 REMEDIES = (
     ("Error 401|Unauthorized name", "Check node_boot_bmc.username and password."),
     ("Incorrect password", "Check node_boot_bmc.password; some BMCs keep only 16 characters of it for IPMI."),
@@ -27,7 +29,7 @@ POWER_DELAY_S = 2
 Ask = Callable[..., "dict[str, Any]"]
 
 
-class BmcError(Exception):
+class BmcError(SailloftError):
     """The reason why the BMC did not restart the node."""
 
 

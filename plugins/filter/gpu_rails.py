@@ -46,10 +46,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import 
 def gpu_rails(client: Any, server: Any) -> list[dict[str, Any]]:
     """Return the rails. Raises AnsibleFilterError."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import rails
-    from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+    from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
     try:
-        return rails.between(Host.from_dict(client), Host.from_dict(server))
+        return rails.between(read_saved(client), read_saved(server))
     except SailloftError as error:
         raise AnsibleFilterError(str(error)) from error
 

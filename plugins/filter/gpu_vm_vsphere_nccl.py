@@ -53,7 +53,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import 
 
 def nccl(domain: dict[str, Any], hosts: list[dict[str, Any]], guest: dict[str, Any]) -> str:
     """Return the file's text, or "". Raises AnsibleFilterError where a topology or the plan is incomplete."""
-    from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+    from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
     from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import addresses, nccl_topology
     from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan
 
@@ -62,8 +62,8 @@ def nccl(domain: dict[str, Any], hosts: list[dict[str, Any]], guest: dict[str, A
         return ""
     try:
         host, inside, plan = (
-            Host.from_dict(read_of[domain["host"]]),
-            Host.from_dict(guest),
+            read_saved(read_of[domain["host"]]),
+            read_saved(guest),
             Plan.from_dict(domain["plan"]),
         )
         functions = [host.function(device.host_address) for device in plan.devices]

@@ -104,14 +104,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
 
 def proof(given: dict[str, Any]) -> Proof:
     """Return the proof for the module's arguments. Raises SailloftError."""
-    node = Host.from_dict(given["topology"])
+    node = read_saved(given["topology"])
     guest = given["machine"] == "guest"
-    above = Host.from_dict(given["host_topology"]) if given["host_topology"] else None
+    above = read_saved(given["host_topology"]) if given["host_topology"] else None
     causes = judge.known_causes(above if guest else node, guest)
     results = judge.of_nvbandwidth(given["nvbandwidth"], node)
     results.append(judge.of_nccl(given["nccl"], None, causes, "all_reduce_perf within the node"))
@@ -119,7 +119,7 @@ def proof(given: dict[str, Any]) -> Proof:
     together = sum(ports) / 8 if ports and all(ports) else None
     results.append(judge.of_nccl(given["nccl_nodes"], together, causes, "all_reduce_perf over several nodes"))
     for part in given["rails"]:
-        other = Host.from_dict(part["server_topology"]) if part.get("server_topology") else None
+        other = read_saved(part["server_topology"]) if part.get("server_topology") else None
         results.append(judge.of_rail(part["run"], part["rail"], (node, other), causes))
     return Proof(
         f"acceptance-{given['name']}",

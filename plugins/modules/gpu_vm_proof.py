@@ -125,7 +125,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.claims import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
@@ -147,7 +147,7 @@ def evidence(params: Mapping[str, Any]) -> Evidence:
         raise ProofError(f"it has no plan to compare it with: {domain['drift'][0]['what']}")
     return Evidence(
         host_name=params["host_name"],
-        planned=DomainPlan.from_dict(domain.get("plan"), Host.from_dict(params["host_topology"])),
+        planned=DomainPlan.from_dict(domain.get("plan"), read_saved(params["host_topology"])),
         running=Running.of_process(domain.get("process")),
         domain_differences=differences_of_domain(domain),
         host_settings=Settings.of_result(params["host_settings"]),
@@ -160,7 +160,7 @@ def evidence(params: Mapping[str, Any]) -> Evidence:
 def in_guest(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of the evidence that was read in the guest, and the settings for the guest."""
     return {
-        "guest": Host.from_dict(params["guest_topology"]) if params["guest_topology"] else None,
+        "guest": read_saved(params["guest_topology"]) if params["guest_topology"] else None,
         "guest_settings": Settings.of_result(params["guest_settings"]),
         "nccl_settings": params["nccl_conf"],
         "nccl": {name: str(value) for name, value in params["nccl"].items()},

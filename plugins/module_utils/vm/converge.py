@@ -11,6 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.drift import drift
@@ -191,7 +192,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _host(params: dict[str, Any]) -> Host:
-    host = read_host() if params["topology"] is None else Host.from_dict(params["topology"])
+    host = read_host() if params["topology"] is None else read_saved(params["topology"])
     recognise(host, params["accelerators"])
     return host
 

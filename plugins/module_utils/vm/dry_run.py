@@ -12,6 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains, require_x86
@@ -85,7 +86,7 @@ def _check_names(params: dict[str, Any]) -> None:
 
 def _host(params: dict[str, Any]) -> Host:
     if params["topology"]:
-        host = Host.from_dict(params["topology"])
+        host = read_saved(params["topology"])
     else:
         host = read_recording(params["recording"]) if params["recording"] else read_host()
     recognise(host, params["accelerators"])

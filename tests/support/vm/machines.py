@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Bar, Function, Host, HugePages
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
     Accelerator,
     Hypervisor,
@@ -34,7 +35,7 @@ def recording(name: str) -> Host:
 
 def as_recorded(name: str) -> Host:
     """Return a machine of tests/recordings unchanged."""
-    return Host.from_dict(json.loads((RECORDINGS / f"{name}.json").read_text(encoding="utf-8"))["topology"])
+    return read_saved(json.loads((RECORDINGS / f"{name}.json").read_text(encoding="utf-8"))["topology"])
 
 
 def lab() -> Host:

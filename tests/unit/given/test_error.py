@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import ast
+import builtins
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +24,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import 
 def test_an_error_has_the_same_text_after_pickling(error, text):
     assert str(error) == text
     assert str(pickle.loads(pickle.dumps(error))) == text
+
+
+def test_all_errors_of_the_collection_have_one_base():
+    built_in = {name for name, kind in vars(builtins).items() if isinstance(kind, type)}
+    others = [
+        f"{path.name}: {node.name}"
+        for path in sorted((Path(__file__).parents[3] / "plugins").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        and node.name.endswith("Error")
+        and any(ast.unparse(base) in built_in for base in node.bases)
+    ]
+    assert others == ["error.py: SailloftError"]

@@ -35,18 +35,9 @@ IMPORT_ANSIBLE = {"fabric/module.py": "AnsibleModule whose arguments are not ret
 
 
 def imports(path: Path) -> list[str]:
-    """Return the dotted names that a file imports, at its top level or in functions, except those only for types."""
-    tree = ast.parse(path.read_text())
-    for_types = {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for part in ast.walk(node)
-    }
+    """Return the dotted names that a file imports, at its top level, in functions or only for types."""
     found = []
-    for node in ast.walk(tree):
-        if id(node) in for_types:
-            continue
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found += [name.name for name in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:

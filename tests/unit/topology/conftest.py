@@ -10,6 +10,7 @@ from typing import Callable
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
@@ -86,6 +87,6 @@ def recording() -> Callable[[str], Host]:
     """Return a function that loads a recorded machine by its file's name."""
 
     def load(name: str) -> Host:
-        return Host.from_dict(json.loads((RECORDINGS / f"{name}.json").read_text(encoding="utf-8"))["topology"])
+        return read_saved(json.loads((RECORDINGS / f"{name}.json").read_text(encoding="utf-8"))["topology"])
 
     return load

@@ -64,7 +64,7 @@ def document(text: str, name: str) -> Tree:
     place = f"{name}: NVUE configuration"
     try:
         found = json.loads(text) if text.lstrip()[:1] in ("[", "{") else block_yaml.read(text)
-    except (ValueError, RecursionError) as error:  # json and block_yaml both raise ValueErrors
+    except (ValueError, block_yaml.YamlError, RecursionError) as error:
         raise FabricError(
             place, f"neither JSON nor YAML ({error})", "give all of what `nv config show -o json` prints"
         ) from None

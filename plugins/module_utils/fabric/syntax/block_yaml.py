@@ -13,12 +13,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+
 KEY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s"'\[\]{}&*!|>%@`#].*?)\s*:(?=\s|$)""")
 LITERAL = re.compile(r"[|>][+-]?\d?")
 EMPTY: dict[str, Any] = {"{}": dict, "[]": list, "": lambda: None, "null": lambda: None, "~": lambda: None}
 
 
-class YamlError(ValueError):
+class YamlError(SailloftError):
     """The text is not such YAML; the message names the line."""
 
 

@@ -13,10 +13,12 @@ import json
 import re
 from dataclasses import dataclass
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+
 MIB = 1 << 20
 
 
-class UnreadableError(ValueError):
+class UnreadableError(SailloftError):
     """An output that is not in the tool's format, or that reports a wrong result."""
 
 
@@ -95,8 +97,6 @@ def nvbandwidth_copies(text: str) -> Copies:
                     if cell != "N/A" and float(cell) > 0:
                         copies.append(Copy(test["name"], row, column, float(cell)))
     except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, UnreadableError):
-            raise
         raise UnreadableError(f"it is not what nvbandwidth --json prints: {error!r}") from error
     return Copies(gpus, tuple(copies), tuple(waived))
 

@@ -16,6 +16,8 @@ import hashlib
 import re
 from collections.abc import Iterator
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+
 PUBLIC_KEY = 6
 ARMOR = re.compile(
     r"^-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(?P<headers>(?:[^\r\n]*: [^\r\n]*\r?\n)*)[ \t]*\r?\n"
@@ -24,7 +26,7 @@ ARMOR = re.compile(
 )
 
 
-class KeyFormatError(ValueError):
+class KeyFormatError(SailloftError):
     """A text that is no armored public key."""
 
 

@@ -10,6 +10,7 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST, canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import NAME
@@ -130,7 +131,7 @@ def load(data: bytes, subject: str) -> Manifest:
     return manifest
 
 
-class _ManifestError(Exception):
+class _ManifestError(SailloftError):
     """A problem of a manifest, as text."""
 
 

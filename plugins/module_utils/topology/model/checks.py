@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import INTERFACES, NAMES, PORT_TYPES
-
-if TYPE_CHECKING:
-    from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
-        Bar,
-        Function,
-        Host,
-        NumaNode,
-    )
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
+    Bar,
+    Function,
+    Host,
+    NumaNode,
+)
 
 # A domain has four digits or, below a volume management device, more.
 ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):[01][0-9a-f]\.[0-7]")

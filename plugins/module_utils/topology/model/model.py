@@ -3,7 +3,7 @@
 """The model of a host: the one structure that every reader writes and every planner reads.
 
 A ``Host`` is plain data. ``Host.to_dict`` gives JSON-ready dictionaries with sorted, stable
-content; ``Host.from_dict`` is its inverse. Nothing here does I/O.
+content; ``read_saved`` is its inverse. Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.checks import check
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.shape import build
 
 FORMAT = "sailloft-topology/1"
 
@@ -190,20 +188,8 @@ class Host:
     notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form; ``Host.from_dict`` is its inverse."""
+        """Return the JSON-ready form; ``read_saved`` is its inverse."""
         return {"format": FORMAT, **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Host:
-        """Return the Host of ``to_dict``'s data. Raises TopologyError if it has another shape or contradicts itself."""
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            found = data.get("format") if isinstance(data, dict) else type(data).__name__
-            raise TopologyError(
-                f"not a topology: its format is {found!r}, expected {FORMAT!r}", "read it again with host_topology_info"
-            )
-        host = build(cls, {key: value for key, value in data.items() if key != "format"})
-        check(host)
-        return host
 
     def function(self, address: str) -> Function:
         """Return the function at ``address``. Raises TopologyError if there is none."""

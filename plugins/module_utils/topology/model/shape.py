@@ -16,6 +16,7 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 
 # A bool does not count as a number; an int is accepted as a float.
@@ -25,7 +26,7 @@ SCALARS = {"int": (int,), "float": (float, int), "str": (str,), "bool": (bool,)}
 NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
 
 
-class _WrongError(Exception):
+class _WrongError(SailloftError):
     """The error, with the path to the value, innermost step first."""
 
     def __init__(self, words: str) -> None:

@@ -8,7 +8,7 @@
 | a tar of one, plain or compressed | its first bytes | unpacked, then the same |
 | hwloc XML (``lstopo machine.xml``) | root element ``topology`` | ``hwloc.read_hwloc`` |
 | NCCL XML (``NCCL_TOPO_DUMP_FILE``) | root element ``system`` | ``nccl.read_nccl`` |
-| JSON of the project | a topology, alone or under the key ``topology`` | ``Host.from_dict`` |
+| JSON of the project | a topology, alone or under the key ``topology`` | ``read_saved`` |
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read import archives
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.hwloc import read_hwloc
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import read_nccl
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
 # The largest known text has 140 KB: hwloc XML of a server with 8 GPUs.
@@ -177,4 +178,4 @@ def _json(text: str) -> Host:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise TopologyError(f"not JSON, or cut short: {error}", "copy it again") from error
-    return Host.from_dict(data.get("topology", data))
+    return read_saved(data.get("topology", data))

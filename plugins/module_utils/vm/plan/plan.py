@@ -5,17 +5,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import cliques
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Chosen
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import cells
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import mmio, pci_tree, plan_dict
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.cells import Cell, Processors, Share
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import bus_numbers, mmio, pci_tree
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
+
+# Keys of a cell that repeat the request.
+OF_REQUEST = ("huge_pages", "strict")
+NEXT_STEP = "pass what gpu_domain returned as plan"
 
 
 @dataclass
@@ -51,7 +57,7 @@ class DomainPlan:
     spec: DomainSpec
     host: Host
     accelerator: str  # "kvm" or "qemu"
-    processors: cells.Processors
+    processors: Processors
     chosen: Chosen
     root: pci_tree.Port
     window: mmio.Window
@@ -100,8 +106,73 @@ class DomainPlan:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form that modules return as ``plan``; docs/gpu-vm.md documents its keys."""
-        return plan_dict.write(self)
+        """Return the JSON-ready form that modules return as ``plan``; docs/gpu-vm.md documents its keys.
+
+        Some keys repeat others in another form, for readers of a module's result (``root_complexes``, ``virtio``, most
+        of ``devices``). ``from_dict`` uses ``request``, ``cells``, ``pci_tree``, ``mmio``, ``share``, ``fidelity``,
+        ``physical_address_bits``, the settings in ``devices``, and some keys with simple values.
+        """
+        spec = self.spec
+        setting_of = {function.address: key for key, own in self.chosen.by_setting.items() for function in own}
+        emulator_cpus = self.processors.kept_cpus
+        return {
+            "name": spec.name,
+            "uuid": spec.uuid,
+            "accelerator": self.accelerator,
+            "machine": self.machine,
+            "firmware": spec.firmware,
+            "memory_mib": spec.memory_mib,
+            "huge_page_mib": spec.huge_page_mib,
+            "memory_locked": spec.lock_memory,
+            "vcpus": sum(len(cell.vcpus) for cell in self.processors.cells),
+            "threads_per_core": self.processors.threads,
+            "physical_address_bits": {"mode": self.address_bits_mode, "bits": self.address_bits},
+            "cells": [
+                {
+                    **asdict(cell),
+                    "huge_pages": cell.memory_mib // spec.huge_page_mib if spec.huge_page_mib else 0,
+                    "strict": spec.strict_memory,
+                }
+                for cell in self.processors.cells
+            ],
+            "emulator_cpus": emulator_cpus,
+            "iothreads": [{"id": number, "cpus": emulator_cpus} for number in range(1, spec.iothreads + 1)],
+            "root_complexes": [
+                {
+                    "host": expander.host,
+                    "guest": f"pci0000:{expander.bus:02x}",
+                    "cell": expander.cell,
+                    "first_bus": expander.bus,
+                    "buses_needed": bus_numbers.needed(expander),
+                    "buses_capacity": end - expander.bus,
+                }
+                for expander, end in _expanders(self.root)
+            ],
+            "devices": [_device(self.host, each, setting_of[each.address]) for each in self.passed()],
+            "virtio": [
+                {
+                    "role": endpoint.role,
+                    "key": endpoint.key,
+                    "guest_address": pci_tree.address(port.bus, endpoint.slot, endpoint.function),
+                }
+                for port, endpoint in self.endpoints()
+                if endpoint.role != "hostdev"
+            ],
+            "share": asdict(self.processors.share),
+            "mmio": {
+                "low_bytes": self.window.low_bytes,
+                "high_bytes": self.window.high_bytes,
+                "window_bytes": self.window.window_bytes,
+            },
+            "gpudirect_cliques": [list(clique.gpus) for clique in self.cliques.cliques],
+            "guest_iommu": spec.guest_iommu,
+            "ats": {"wanted": spec.ats, "on_virtio": self.ats_on_virtio},
+            "console_log": spec.console_log_path,
+            "fidelity": self.fidelity.to_dict(),
+            "notes": self.notes,
+            "request": asdict(spec),
+            "pci_tree": asdict(self.root),
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], host: Host) -> DomainPlan:
@@ -109,7 +180,39 @@ class DomainPlan:
 
         Raises DomainError if a key is missing or wrong, TopologyError if the host lacks a device of the plan.
         """
-        return cls(**plan_dict.read(data, host))
+        try:
+            (spec,) = parse_specs([data["request"]])
+            bits = data["physical_address_bits"]
+            cells = [
+                Cell(**{key: value for key, value in cell.items() if key not in OF_REQUEST}) for cell in data["cells"]
+            ]
+            setting_of = {item["host_address"]: item["setting"] for item in data["devices"]}
+            processors = Processors(cells, data["threads_per_core"], data["emulator_cpus"], Share(**data["share"]))
+            found = data["fidelity"]
+            arguments: dict[str, Any] = {
+                "spec": spec,
+                "host": host,
+                "accelerator": data["accelerator"],
+                "processors": processors,
+                "root": _port(data["pci_tree"]),
+                "window": mmio.Window(**data["mmio"], address_bits=bits["bits"]),
+                "address_bits_mode": bits["mode"],
+                "address_bits": bits["bits"],
+                "machine": data["machine"],
+                "notes": data["notes"],
+                "fidelity": Fidelity(found["total"], found["equal"], found["differences"]),
+            }
+        except DomainError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise DomainError(f"not a complete plan: {error!r}", NEXT_STEP) from error
+        passed = [item.key for port in arguments["root"].walk() for item in port.endpoints if item.role == "hostdev"]
+        if sorted(passed) != sorted(setting_of):
+            raise DomainError("not a complete plan: its devices differ from those of its pci_tree", NEXT_STEP)
+        by_setting: dict[str, list[Function]] = {}
+        for address in sorted(setting_of):
+            by_setting.setdefault(setting_of[address], []).append(host.function(address))
+        return cls(**arguments, chosen=Chosen(by_setting))
 
     def _passed(self, way: tuple[pci_tree.Port, ...], endpoint: pci_tree.Endpoint) -> Passed:
         function = self.functions[endpoint.key]
@@ -136,3 +239,41 @@ def _ways(
         yield way, endpoint
     for below in here.ports:
         yield from _ways(below, way)
+
+
+def _expanders(root: pci_tree.Port) -> Iterator[tuple[pci_tree.Port, int]]:
+    """Return each expander bus, and the first bus number after its range."""
+    expanders = root.expanders
+    return zip(expanders, [*(expander.bus for expander in expanders[1:]), bus_numbers.BUSES])
+
+
+def _device(host: Host, passed: Passed, setting: str) -> dict[str, Any]:
+    function = passed.function
+    return {
+        "host_address": function.address,
+        "guest_address": passed.guest_address,
+        "setting": setting,
+        "kind": function.kind,
+        "vendor_id": function.vendor_id,
+        "device_id": function.device_id,
+        "physical_function": function.physical_function,
+        "iommu_group": function.iommu_group,
+        "host_root_complex": function.root_complex,
+        "host_node": host.node_of(function),
+        "cell": passed.cell,
+        "guest_path": passed.guest_path,
+        "host_path": passed.host_path,
+        "libvirt_address": {
+            "bus": passed.port.index,
+            "slot": passed.endpoint.slot,
+            "function": passed.endpoint.function,
+        },
+    }
+
+
+def _port(data: dict[str, Any]) -> pci_tree.Port:
+    parts = {
+        "ports": [_port(port) for port in data["ports"]],
+        "endpoints": [pci_tree.Endpoint(**endpoint) for endpoint in data["endpoints"]],
+    }
+    return pci_tree.Port(**{**data, **parts})

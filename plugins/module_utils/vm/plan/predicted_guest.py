@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Function,
@@ -16,9 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity, fidelity, pairs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import pci_tree
-
-if TYPE_CHECKING:
-    from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 
 PORT_TYPE_OF_MODEL = {model: kind for kind, model in pci_tree.MODEL_OF_TYPE.items()}
 # The ids that QEMU's ports report (hw/pci-bridge: gen_pcie_root_port.c, xio3130_upstream.c, xio3130_downstream.c).

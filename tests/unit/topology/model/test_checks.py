@@ -10,7 +10,8 @@ from typing import Any, Callable
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
 PORT, UPSTREAM, DOWNSTREAM = "0000:10:00.0", "0000:11:00.0", "0000:12:00.0"
 GPU, PF, VF = "0000:13:00.0", "0000:15:00.0", "0000:15:10.0"
@@ -190,7 +191,7 @@ def test_an_impossible_topology_is_refused_with_the_reason(data, name):
     spoil, words = BROKEN[name]
     spoil(data)
     with pytest.raises(TopologyError) as caught:
-        Host.from_dict(data)
+        read_saved(data)
     assert words in str(caught.value)
 
 
@@ -223,7 +224,7 @@ def test_an_unusual_but_possible_topology_is_accepted(data, name):
     if name == "a bridge that was given no bus":
         drop("0000:14:00.0")(data)
     ODD[name](data)
-    assert Host.from_dict(data).to_dict() == data
+    assert read_saved(data).to_dict() == data
 
 
 @pytest.mark.parametrize("place", ["numa_nodes", "root_complexes", "functions"])
@@ -231,4 +232,4 @@ def test_an_unusual_but_possible_topology_is_accepted(data, name):
 def test_parts_of_a_wrong_type_are_refused(data, place, value):
     data[place] = value
     with pytest.raises(TopologyError, match=r"not a complete topology|contradicts itself"):
-        Host.from_dict(data)
+        read_saved(data)

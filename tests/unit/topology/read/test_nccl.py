@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, Link, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Link, TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import pairs, path_class
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import check_nccl, read_nccl
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
 ORIGINALS = os.environ.get("SAILLOFT_RECORDINGS")
 
@@ -83,7 +84,7 @@ def test_an_nccl_dump_is_read_with_nodes_devices_and_links() -> None:
     assert (host.function("0000:18:00.0").vendor_id, host.function("0000:18:00.0").subsystem_vendor_id) == (0, None)
     assert host.function("0000:19:00.0").interfaces == {"rdma": ["mlx5_0"]}
     assert host.function("0000:98:00.0").interfaces == {"net": ["eth0"]}
-    assert Host.from_dict(host.to_dict()) == host
+    assert read_saved(host.to_dict()) == host
 
 
 def test_path_classes_are_those_that_nccl_computes() -> None:

@@ -11,6 +11,7 @@ from machines import RECORDINGS, lab, recording
 from simulated_vcenter import esxi, serving, site
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.vsphere import read_esxi
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Site
@@ -26,7 +27,7 @@ def seen(host: Host, **more) -> Host:
     with serving(site(esxi(host, "esx01", **more))) as vcenter, Session(Login(**vcenter.login)) as session:
         read = Site(session)
         # from_dict refuses a topology that contradicts itself.
-        return Host.from_dict(read.model(read.host("esx01")).to_dict())
+        return read_saved(read.model(read.host("esx01")).to_dict())
 
 
 @pytest.mark.parametrize("name", [*SERVERS, "lab"])

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from machines import bridge, endpoint, hypervisor, observed
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, NumaNode, RootComplex
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import NEVER, _hungarian
@@ -154,7 +155,7 @@ def test_the_order_of_host_items_and_requests_does_not_change_the_plan(
         except DomainError as error:
             return str(error)
 
-    data = Host.from_dict(host.to_dict())
+    data = read_saved(host.to_dict())
     for items in (data.functions, data.numa_nodes, data.root_complexes):
         random.shuffle(items)
     shuffled = [dict(random.sample(list(request.items()), len(request))) for request in asked]

@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import pairs
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import check_nccl, read_nccl
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import predict
@@ -268,7 +269,7 @@ def test_the_file_of_each_recorded_server_has_the_planned_path_classes(path: Any
     ours, theirs = classes(planned, text)
     assert ours == theirs
     assert len(ours) == (gpus + len(nics)) * (gpus + len(nics) - 1) // 2 > 0
-    assert text == render(planned, Host.from_dict(host.to_dict()))
+    assert text == render(planned, read_saved(host.to_dict()))
 
 
 @settings(max_examples=60, deadline=None)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import addresses
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan
@@ -43,7 +44,7 @@ class Evidence:
         try:
             return cls(
                 host_name=host_name,
-                host=Host.from_dict(host_topology),
+                host=read_saved(host_topology),
                 plan=Plan.from_dict(domain["plan"]),
                 configuration=domain["configuration"],
                 differences=_differences(domain),

@@ -12,7 +12,7 @@ from vsphere_guest import guest, started
 from vsphere_requests import server
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, ProofError
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.claims import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
@@ -31,7 +31,7 @@ def read():
 @pytest.fixture
 def whole(read) -> Evidence:
     topology, domain = read["hosts"][0]["topology"], copy.deepcopy(read["domains"][0])
-    host = Host.from_dict(topology)
+    host = read_saved(topology)
     evidence = Evidence.of_domain(
         "esx01",
         topology,

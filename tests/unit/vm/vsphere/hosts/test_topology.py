@@ -11,11 +11,11 @@ import pytest
 from simulated_vcenter import VCenter, esxi, serving, site
 from vsphere_requests import run, server, vm
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import (
     read_recording,
     write_recording,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.topology import read
 
@@ -58,7 +58,7 @@ def test_all_hosts_are_read_by_name_with_their_virtual_machines_by_name(vcenter)
         "name": "esx02", "cluster": "gpu", "machines": [],
     }  # fmt: skip
     for row, active in ((first, True), (second, False)):
-        gpus = [item for item in Host.from_dict(row["topology"]).functions if item.kind == "gpu"]
+        gpus = [item for item in read_saved(row["topology"]).functions if item.kind == "gpu"]
         assert [(gpu.address, gpu.passthrough.active) for gpu in gpus] == [(address, active) for address in GPUS]
 
 
@@ -79,7 +79,7 @@ def test_a_recording_of_each_host_is_returned_on_request(vcenter, tmp_path):
     result = seen(vcenter, record=True)
     assert set(result) == {"changed", "hosts"}
     for row in result["hosts"]:
-        topology = Host.from_dict(row["topology"])
+        topology = read_saved(row["topology"])
         assert row["recording"] == write_recording(topology)
         path = tmp_path / f"{row['name']}.json"
         path.write_text(row["recording"], encoding="utf-8")
@@ -91,7 +91,7 @@ def test_a_recording_of_each_host_is_returned_on_request(vcenter, tmp_path):
 
 def test_accelerators_of_the_inventory_change_the_kinds_of_devices(vcenter):
     def gpus(**more: Any) -> list[str]:
-        host = Host.from_dict(seen(vcenter, "esx01", **more)["topology"])
+        host = read_saved(seen(vcenter, "esx01", **more)["topology"])
         return [item.address for item in host.functions if item.kind == "gpu"]
 
     assert gpus() == GPUS
