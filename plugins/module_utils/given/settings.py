@@ -30,11 +30,19 @@ class Settings:
         """Return the error to raise."""
         return self.refusal(subject=self.subject, cause=cause, remedy=remedy)
 
+    def refuse_setting(self, setting: str, cause: str, remedy: str) -> SailloftError:
+        """Return the error to raise for a setting."""
+        return self.refuse(f"{setting}: {cause}", remedy)
+
+    def refuse_unknown(self, setting: str, remedy: str) -> SailloftError:
+        """Return the error to raise for a setting of another name."""
+        return self.refuse(f"unknown setting {setting!r}", remedy)
+
     def only(self, *known: str) -> None:
         """Refuse settings of other names."""
         for name in self.data:
             if name not in known:
-                raise self.refuse(f"unknown setting {name!r}", f"valid settings: {', '.join(sorted(known))}")
+                raise self.refuse_unknown(name, f"valid settings: {', '.join(sorted(known))}")
 
     def need(self, *settings: str) -> None:
         """Refuse the settings where one of these is left out."""
@@ -49,7 +57,7 @@ class Settings:
         try:
             return check(self.data[setting])
         except InvalidValueError as error:
-            raise self.refuse(f"{setting}: {error.cause}", error.remedy) from error
+            raise self.refuse_setting(setting, error.cause, error.remedy) from error
 
     def parts(self: Some, setting: str) -> list[Some]:
         """Return a list of settings by name; an error names the element (``pages[1]``)."""

@@ -68,6 +68,13 @@ def whole(value: Any, least: int, most: int, unit: str = "") -> int:
     return value
 
 
+def number(value: Any, least: float, most: float) -> float:
+    """Return ``value`` if it is a number from ``least`` to ``most``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        raise InvalidValueError(f"{value!r} is not valid", f"use a number from {least} to {most}")
+    return value
+
+
 def unicast_mac(value: Any) -> str:
     """Return ``value`` in lower case if it is the MAC address of one interface (IEEE 802: bit 0 of byte 0 is clear)."""
     given = text(value)

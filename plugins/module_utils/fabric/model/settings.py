@@ -34,4 +34,4 @@ class Record(Settings):
         try:
             return values.text(value)
         except values.InvalidValueError as error:
-            raise self.refuse(f"{setting}: {error.cause}", error.remedy) from None
+            raise self.refuse_setting(setting, error.cause, error.remedy) from None

@@ -24,8 +24,8 @@ def read_model(name: str, given: Section) -> Model:
         ports[group] = _read_ports(group, section)
         for port in ports[group].names:
             if port in owner:
-                raise section.error(
-                    f"port {port} is listed twice, also in {owner[port]}", "correct the range of one of them", "names"
+                raise section.refuse_setting(
+                    "names", f"port {port} is listed twice, also in {owner[port]}", "correct the range of one of them"
                 )
             owner[port] = group
     return Model(name, given.whole("units", 1, 1, 60), watts, capped, given.text("part", name), ports)
@@ -36,15 +36,15 @@ def _read_ports(name: str, given: Section) -> PortGroup:
     names = _expanded(given, "names")
     interfaces = _expanded(given, "interfaces") if "interfaces" in given.data else names
     if len(interfaces) != len(names):
-        raise given.error(
+        raise given.refuse_setting(
+            "interfaces",
             f"there are {len(interfaces)} interfaces and {len(names)} names",
             "give one interface for each name",
-            "interfaces",
         )
     nic_ports = given.whole("nic_ports", 1, 1, 16)
     if len(names) % nic_ports:
-        raise given.error(
-            f"{len(names)} ports are not a multiple of nic_ports", "correct names or nic_ports", "nic_ports"
+        raise given.refuse_setting(
+            "nic_ports", f"{len(names)} ports are not a multiple of nic_ports", "correct names or nic_ports"
         )
     speed = given.number("speed_gbit_s", least=0.1, most=3200)
     return PortGroup(name, names, interfaces, speed, nic_ports, given.flag("lldp", True))
@@ -56,7 +56,7 @@ def _expanded(given: Section, setting: str) -> tuple[str, ...]:
         try:
             names += expand(text)
         except ValueError as error:
-            raise given.error(str(error), "write it like Ethernet[0:248:8]", setting) from None
+            raise given.refuse_setting(setting, str(error), "write it like Ethernet[0:248:8]") from None
     return tuple(names)
 
 
@@ -75,12 +75,12 @@ def read_media(given: Section) -> Mapping[str, Medium]:
                 try:
                     by_speed[float(speed)] = lengths.number(speed, least=0.1, most=100_000)
                 except ValueError:
-                    raise lengths.error(f"{speed!r} is not a speed", "write a number in Gbit/s") from None
+                    raise lengths.refuse(f"{speed!r} is not a speed", "write a number in Gbit/s") from None
         else:
             by_speed = {0.0: section.number("most_m", least=0.1, most=100_000)}
         stock = section.data.get("stock_m", [])
         # Python's True is a number, too.
         if not isinstance(stock, list) or not all(type(each) in (int, float) and each > 0 for each in stock):
-            raise section.error(f"{stock!r} is not a list of lengths", "write it like [1, 2, 3, 5]", "stock_m")
+            raise section.refuse_setting("stock_m", f"{stock!r} is not a list of lengths", "write it like [1, 2, 3, 5]")
         media[name] = Medium(name, tuple(sorted(stock)), by_speed)
     return media

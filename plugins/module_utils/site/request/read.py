@@ -46,17 +46,17 @@ def read(data: Any, source: Source | None = None) -> Blueprint:
     given.only(*SETTINGS)
     name = given.text("site")
     if not GROUP.fullmatch(name):
-        raise given.error(
-            f"{name!r} is not a valid group name", "use lower case letters, digits and underscores", "site"
+        raise given.refuse_setting(
+            "site", f"{name!r} is not a valid group name", "use lower case letters, digits and underscores"
         )
     domain = given.text("domain", "")
     if domain and not HOST_NAME.fullmatch(domain):
-        raise given.error(f"{domain!r} is not a valid domain", "write it like gpu.example.com", "domain")
+        raise given.refuse_setting("domain", f"{domain!r} is not a valid domain", "write it like gpu.example.com")
     blocks: dict[str, BlockSpec] = {}
     for each, section in given.sections("blocks"):
         blocks[each] = _read_block(each, section, blocks)
     if not any(block.rack for block in blocks.values()):
-        raise given.error("no block is a rack", "set units for at least one block", "blocks")
+        raise given.refuse_setting("blocks", "no block is a rack", "set units for at least one block")
     networks: dict[str, NetworkSpec] = {}
     for each, section in given.sections("networks"):
         networks[each] = _read_network(each, section, blocks)
@@ -65,7 +65,7 @@ def read(data: Any, source: Source | None = None) -> Blueprint:
     for each, section in given.sections("devices"):
         kinds[each] = _read_kind(each, section, name, blocks, models, networks, kinds)
     if not kinds:
-        raise given.error("there are no devices", "describe at least one kind", "devices")
+        raise given.refuse_setting("devices", "there are no devices", "describe at least one kind")
     media = read_media(given.section("media"))
     links = tuple(_read_link(each, section, kinds, media) for each, section in given.sections("links"))
     promises = tuple(_read_promise(each, section, kinds, links) for each, section in given.sections("checks"))
@@ -87,9 +87,9 @@ def _read_floor(given: Section) -> Floor:
 
 def _group(name: str, given: Section, taken: Mapping[str, Any]) -> None:
     if not GROUP.fullmatch(name):
-        raise given.error("not a valid name", "use lower case letters, digits and underscores")
+        raise given.refuse("not a valid name", "use lower case letters, digits and underscores")
     if name in taken or name in (SITE, "all", "ungrouped", *NUMBERS):
-        raise given.error("the name is taken", "use another one")
+        raise given.refuse("the name is taken", "use another one")
 
 
 def _read_block(name: str, given: Section, blocks: Mapping[str, BlockSpec]) -> BlockSpec:
@@ -97,9 +97,11 @@ def _read_block(name: str, given: Section, blocks: Mapping[str, BlockSpec]) -> B
     given.only("inside", "count", "new_row", "name", "units", "supplies", "supply_watts", "brake_s", "breaker_s")
     inside = given.text("inside", SITE)
     if inside != SITE and inside not in blocks:
-        raise given.error(f"no block {inside!r} is defined before it", "define the outer blocks first", "inside")
+        raise given.refuse_setting(
+            "inside", f"no block {inside!r} is defined before it", "define the outer blocks first"
+        )
     if inside != SITE and blocks[inside].rack:
-        raise given.error(f"{inside} is a rack, which cannot contain blocks", "name another block", "inside")
+        raise given.refuse_setting("inside", f"{inside} is a rack, which cannot contain blocks", "name another block")
     rack = None
     if "units" in given.data:
         rack = RackSpec(
@@ -112,8 +114,8 @@ def _read_block(name: str, given: Section, blocks: Mapping[str, BlockSpec]) -> B
     else:
         for setting in ("supplies", "supply_watts", "brake_s", "breaker_s"):
             if setting in given.data:
-                raise given.error(
-                    "only a rack can have this setting", "set units for the block, or remove the setting", setting
+                raise given.refuse_setting(
+                    setting, "only a rack can have this setting", "set units for the block, or remove the setting"
                 )
     label = given.text("name", f"{name.replace('_', '-')}-{{n}}")
     _check_template(given, "name", label, NUMBERS)
@@ -124,7 +126,7 @@ def _check_template(given: Section, setting: str, text: str, known: tuple[str, .
     try:
         template(text, known)
     except ValueError as error:
-        raise given.error(str(error), "write it like gpu-{n:03}", setting) from None
+        raise given.refuse_setting(setting, str(error), "write it like gpu-{n:03}") from None
 
 
 def _read_network(name: str, given: Section, blocks: Mapping[str, BlockSpec]) -> NetworkSpec:
@@ -133,18 +135,18 @@ def _read_network(name: str, given: Section, blocks: Mapping[str, BlockSpec]) ->
     try:
         network = ipaddress.ip_network(text)
     except ValueError as error:
-        raise given.error(str(error), "write it like 10.0.0.0/20", "network") from None
+        raise given.refuse_setting("network", str(error), "write it like 10.0.0.0/20") from None
     per = _known(given, "per", SITE, (SITE, *blocks))
     spec = NetworkSpec(name, network, per, given.whole("count", 1), given.whole("gateway", 0, 0))
     if spec.gateway >= network.num_addresses:
-        raise given.error(f"{network} has no address {spec.gateway}", "use a smaller offset", "gateway")
+        raise given.refuse_setting("gateway", f"{network} has no address {spec.gateway}", "use a smaller offset")
     return spec
 
 
 def _known(given: Section, setting: str, default: Any, known: tuple[str, ...]) -> str:
     value = given.text(setting, *(() if default is None else (default,)))
     if value and value not in known:
-        raise given.error(f"{value!r} is unknown", f"valid values: {', '.join(known) or 'none'}", setting)
+        raise given.refuse_setting(setting, f"{value!r} is unknown", f"valid values: {', '.join(known) or 'none'}")
     return value
 
 
@@ -165,26 +167,28 @@ def _read_kind(
     if on:
         for setting in own:
             if setting in given.data:
-                raise given.error(f"a device that runs on {on} cannot have this setting", "remove it", setting)
+                raise given.refuse_setting(setting, f"a device that runs on {on} cannot have this setting", "remove it")
         model, per, rack = None, kinds[on].per, kinds[on].rack
     else:
         model = models[_known(given, "model", None, tuple(models))]
         per = _known(given, "per", SITE, (SITE, *blocks))
         rack = _known(given, "rack", per if per in racks else None, racks)
         if rack != per and per in racks:
-            raise given.error(f"per is {per}, which is itself a rack", "remove this setting", "rack")
+            raise given.refuse_setting("rack", f"per is {per}, which is itself a rack", "remove this setting")
         if per not in (SITE, *_around(rack, blocks)):
-            raise given.error(f"no {rack} is inside a {per}", "name a rack that is", "rack")
+            raise given.refuse_setting("rack", f"no {rack} is inside a {per}", "name a rack that is")
     groups = given.texts("groups")
     for group in groups:
         if not GROUP.fullmatch(group) or group in kinds or group in (name, site, "all", "ungrouped"):
-            raise given.error(f"{group!r} is not a valid name for an additional group", "use another one", "groups")
+            raise given.refuse_setting(
+                "groups", f"{group!r} is not a valid name for an additional group", "use another one"
+            )
     label = given.text("name")
     _check_template(given, "name", label, (*NUMBERS, SITE, *_around(rack, blocks)))
     addresses = tuple(_read_address(each, given, networks, model) for each in given.section("addresses").data)
     served = _known(given, "serves", "", tuple(networks))
     if served and (not addresses or addresses[0].ports):
-        raise given.error("a server needs its own address", "add it as the first of addresses", "serves")
+        raise given.refuse_setting("serves", "a server needs its own address", "add it as the first of addresses")
     return Kind(
         name,
         model,
@@ -215,22 +219,22 @@ def _around(block: str, blocks: Mapping[str, BlockSpec]) -> tuple[str, ...]:
 def _read_address(name: str, given: Section, networks: Mapping[str, NetworkSpec], model: Model | None) -> AddressSpec:
     section = given.section("addresses")
     if name not in networks:
-        raise section.error("unknown network", f"valid networks: {', '.join(networks)}", name)
+        raise section.refuse_setting(name, "unknown network", f"valid networks: {', '.join(networks)}")
     if isinstance(section.data[name], Mapping):
         detail = section.section(name)
         detail.only("first", "ports")
         ports = _known(detail, "ports", None, tuple(model.ports) if model else ())
         count = len(model.ports[ports].names) if model else 0
         if networks[name].count < count:
-            raise detail.error(
+            raise detail.refuse_setting(
+                "ports",
                 f"{count} ports need {count} networks, but {name} has {networks[name].count}",
                 f"set networks.{name}.count to {count}",
-                "ports",
             )
         return AddressSpec(name, detail.whole("first", least=0), ports)
     if networks[name].count > 1:
-        raise section.error(
-            f"{name} is {networks[name].count} networks, one for each port", "write {first: 1, ports: GROUP}", name
+        raise section.refuse_setting(
+            name, f"{name} is {networks[name].count} networks, one for each port", "write {first: 1, ports: GROUP}"
         )
     return AddressSpec(name, section.whole(name, least=0), "")
 
@@ -241,10 +245,10 @@ def _read_link(name: str, given: Section, kinds: Mapping[str, Kind], media: Mapp
     physical = tuple(models)
     froms = given.texts("from", None)
     if not froms:
-        raise given.error("from is missing", "name the kinds of devices at which the link begins")
+        raise given.refuse("from is missing", "name the kinds of devices at which the link begins")
     for each in froms:
         if each not in physical:
-            raise given.error(f"{each!r} is unknown", f"valid values: {', '.join(physical)}", "from")
+            raise given.refuse_setting("from", f"{each!r} is unknown", f"valid values: {', '.join(physical)}")
     to = _known(given, "to", None, physical)
     rule = LinkRule(
         name,
@@ -260,29 +264,31 @@ def _read_link(name: str, given: Section, kinds: Mapping[str, Kind], media: Mapp
         given.flag("infiniband"),
     )
     if rule.planes > 1 and not rule.each:
-        raise given.error("planes is valid only with each", "add each, or remove planes", "planes")
+        raise given.refuse_setting("planes", "planes is valid only with each", "add each, or remove planes")
     if to in froms and not (rule.each and rule.planes == 1):
-        raise given.error(
-            f"{to} is at both ends", "set each to the number of links between any two, and remove planes", "to"
+        raise given.refuse_setting(
+            "to", f"{to} is at both ends", "set each to the number of links between any two, and remove planes"
         )
     if rule.roce and rule.infiniband:
-        raise given.error("a link cannot be both RoCE and InfiniBand", "remove one of them", "infiniband")
+        raise given.refuse_setting("infiniband", "a link cannot be both RoCE and InfiniBand", "remove one of them")
     for kind, ports, setting in (*((each, rule.ports, "ports") for each in froms), (to, rule.to_ports, "to_ports")):
         model = models[kind]
         if ports not in model.ports:
-            raise given.error(
-                f"{model.name} has no ports {ports!r}", f"valid values: {', '.join(model.ports) or 'none'}", setting
+            raise given.refuse_setting(
+                setting, f"{model.name} has no ports {ports!r}", f"valid values: {', '.join(model.ports) or 'none'}"
             )
     speeds = {kind: models[kind].ports[rule.ports].speed_gbit_s for kind in froms}
     far = models[to].ports[rule.to_ports].speed_gbit_s
     for kind, speed in speeds.items():
         if speed != far:
-            raise given.error(
+            raise given.refuse(
                 f"{kind} has {speed} Gbit/s, but {to} has {far}",
                 "name ports of the same speed, and the parts of a divided port",
             )
         if rule.medium.limit_m(speed) is None:
-            raise given.error(f"{rule.medium.name} does not support {speed:g} Gbit/s", "name another medium", "medium")
+            raise given.refuse_setting(
+                "medium", f"{rule.medium.name} does not support {speed:g} Gbit/s", "name another medium"
+            )
     return rule
 
 
@@ -290,13 +296,13 @@ def _read_promise(name: str, given: Section, kinds: Mapping[str, Kind], links: t
     given.only("oversubscription", "survives", "nic_ports_apart", "rail_aligned")
     fabrics = {link.fabric for link in links}
     if name not in fabrics:
-        raise given.error("no link belongs to this fabric", f"valid fabrics: {', '.join(sorted(fabrics)) or 'none'}")
+        raise given.refuse("no link belongs to this fabric", f"valid fabrics: {', '.join(sorted(fabrics)) or 'none'}")
     survives = given.texts("survives")
     switches = sorted({link.to for link in links if link.fabric == name})
     for each in survives:
         if each != "nic" and each not in switches:
-            raise given.error(
-                f"{each!r} is not part of {name}", f"valid values: nic, {', '.join(switches)}", "survives"
+            raise given.refuse_setting(
+                "survives", f"{each!r} is not part of {name}", f"valid values: nic, {', '.join(switches)}"
             )
     return Promise(
         name,

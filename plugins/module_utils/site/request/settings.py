@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import Check
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 
 # The line of each setting in the file, by the setting's path.
@@ -30,36 +32,35 @@ class Source:
         return self.file
 
 
-class Section:
-    """A mapping in the blueprint. A setting that is null counts as missing."""
+class Section(Settings):
+    """A dictionary in the blueprint. Its names may be numbers in YAML, for example the speeds of a cable."""
+
+    refusal = SiteError
 
     def __init__(self, source: Source, path: tuple[str, ...], data: Any) -> None:
+        """Raise SiteError if ``data`` is not a dictionary."""
         self.source = source
         self.path = path
-        if not isinstance(data, Mapping):
-            raise self.error("not a mapping", "write it as name: value pairs")
-        self.data = {str(name): value for name, value in data.items() if value is not None}
+        super().__init__(".".join(path) or "blueprint", data)
+        self.data = {str(name): value for name, value in self.data.items()}
 
-    def error(self, cause: str, remedy: str, *setting: str) -> SiteError:
-        """Return an error about this section or a ``setting`` below it."""
-        path = (*self.path, *setting)
-        return SiteError(".".join(path) or "blueprint", cause, remedy, self.source.where(path))
+    def refuse(self, cause: str, remedy: str) -> SiteError:
+        """Return the error to raise, with the line of the dictionary."""
+        return SiteError(self.subject, cause, remedy, self.source.where(self.path))
 
-    def only(self, *known: str) -> None:
-        """Refuse settings with other names."""
-        for name in self.data:
-            if name not in known:
-                raise self.error("unknown setting", f"valid settings: {', '.join(sorted(known))}", name)
+    def refuse_setting(self, setting: str, cause: str, remedy: str) -> SiteError:
+        """Return the error to raise for a setting, with its line."""
+        path = (*self.path, setting)
+        return SiteError(".".join(path), cause, remedy, self.source.where(path))
 
-    def _value(self, name: str, default: Any, check: Any) -> Any:
-        if name not in self.data:
-            if default is _REQUIRED:
-                raise self.error(f"{name} is missing", "add it")
-            return default
-        try:
-            return check(self.data[name])
-        except values.InvalidValueError as error:
-            raise self.error(error.cause, error.remedy, name) from None
+    def refuse_unknown(self, setting: str, remedy: str) -> SiteError:
+        """Return the error to raise for a setting of another name, with its line."""
+        return self.refuse_setting(setting, "unknown setting", remedy)
+
+    def _value(self, name: str, default: Any, check: Check) -> Any:
+        if default is _REQUIRED:
+            self.need(name)
+        return self.value(name, check, default)
 
     def text(self, name: str, default: Any = _REQUIRED) -> str:
         """Return a setting that is one line of text."""
@@ -67,27 +68,15 @@ class Section:
 
     def whole(self, name: str, default: Any = _REQUIRED, least: int = 1, most: int = 1_000_000) -> int:
         """Return a setting that is a whole number."""
-        return self._value(name, default, lambda value: values.whole(value, least, most))
+        return self._value(name, default, values.within(least, most))
 
     def number(self, name: str, default: Any = _REQUIRED, least: float = 0, most: float = 1_000_000) -> float:
         """Return a setting that is a number."""
-
-        def check(value: Any) -> float:
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-                raise values.InvalidValueError(f"{value!r} is not valid", f"use a number from {least} to {most}")
-            return value
-
-        return self._value(name, default, check)
+        return self._value(name, default, lambda value: values.number(value, least, most))
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Return a setting that is true or false."""
-
-        def check(value: Any) -> bool:
-            if not isinstance(value, bool):
-                raise values.InvalidValueError(f"{value!r} is not valid", "use true or false")
-            return value
-
-        return self._value(name, default, check)
+        return self._value(name, default, values.flag)
 
     def texts(self, name: str, default: Any = ()) -> tuple[str, ...]:
         """Return a setting that is a list of texts or one text."""
@@ -99,10 +88,10 @@ class Section:
         return self._value(name, default, check)
 
     def section(self, name: str) -> Section:
-        """Return the mapping ``name``; it is empty where the setting is missing."""
+        """Return the dictionary ``name``; it is empty where the setting is missing."""
         return Section(self.source, (*self.path, name), self.data.get(name, {}))
 
     def sections(self, name: str) -> Iterator[tuple[str, Section]]:
-        """Return the mappings in the mapping ``name``, with their names, in order."""
+        """Return the dictionaries in the dictionary ``name``, with their names, in order."""
         below = self.section(name)
         return ((each, below.section(each)) for each in below.data)

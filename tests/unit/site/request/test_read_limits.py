@@ -187,7 +187,7 @@ def test_an_unknown_setting_is_refused_with_the_settings_of_its_section(section)
 )
 def test_a_required_setting_that_is_missing_is_refused(setting):
     section, _dot, name = setting.rpartition(".")
-    assert refusal(changed(setting, None)) == f"{section or 'blueprint'}: {name} is missing; add it"
+    assert refusal(changed(setting, None)) == f"{section or 'blueprint'}: {name} is missing; set it"
 
 
 def test_parts_with_only_required_settings_have_defaults():

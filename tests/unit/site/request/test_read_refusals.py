@@ -23,7 +23,7 @@ REFUSED = [
     ({"site": "Test"}, f"site: 'Test' is not a valid group name; {NAME}"),
     ({"blocks": {"hall": {}}}, "blocks: no block is a rack; set units for at least one block"),
     ({"devices": {}, "links": {}, "checks": {}}, "devices: there are no devices; describe at least one kind"),
-    ({"blocks": []}, "blocks: not a mapping; write it as name: value pairs"),
+    ({"blocks": []}, "blocks: not a dictionary; write it as name: value pairs"),
     ({"domain": 5}, "domain: 5 is not text; write it in quotes"),
     # Blocks.
     ({"blocks__Rack": {"units": 42}}, f"blocks.Rack: not a valid name; {NAME}"),
