@@ -8,6 +8,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request import settings
@@ -17,6 +18,28 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
     DomainSpec,
     explicit_addresses,
 )
+
+
+class DomainSettings(Settings):
+    """Settings of a virtual machine, or of a part of it: ``where`` is ``gpus`` or ``disks[0]``."""
+
+    refusal = DomainError
+
+    def __init__(self, domain: str, where: str, data: Any) -> None:
+        """Raise DomainError if ``data`` is not a dictionary."""
+        self.domain = domain
+        super().__init__(where, data)
+
+    def refuse(self, cause: str, remedy: str) -> DomainError:
+        """Return the error to raise."""
+        return DomainError(f"{self.subject}: {cause}" if self.subject else cause, remedy, domain=self.domain)
+
+    def refuse_setting(self, setting: str, cause: str, remedy: str) -> DomainError:
+        """Return the error to raise for a setting."""
+        if not self.subject and setting == "name":  # the error begins with the name
+            return DomainError(cause, remedy, domain=self.domain)
+        where = f"{self.subject}.{setting}" if self.subject else setting
+        return DomainError(f"{where} {cause}", remedy, domain=self.domain)
 
 
 def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
@@ -94,30 +117,16 @@ def _each(kind: type, data: Any, name: str, where: str) -> list[Any]:
 
 def _build(kind: type, data: Any, name: str, where: str, parts: dict[str, Any] | None = None) -> Any:
     """Build a ``kind`` from plain data, each setting by its own type; ``parts`` are already built."""
-    before = f"{where}: " if where else ""
     known = {item.name: item for item in fields(kind)}
-    if not isinstance(data, dict):
-        raise DomainError(
-            f"{before}{data!r:.80} is not a dictionary",
-            f"write {{setting: value}}; valid settings: {', '.join(sorted(known))}",
-            domain=name,
-        )
+    given = DomainSettings(name, where, data)
+    given.only(*known)
     made: dict[str, Any] = dict(parts or {})
-    for key, value in data.items():
-        if key not in known:
-            raise DomainError(
-                f"{before}unknown setting {key!r}", f"valid settings: {', '.join(sorted(known))}", domain=name
-            )
-        if (value is None and key != "name") or key in made:
-            continue
-        try:
-            made[key] = known[key].metadata[SETTING].check(value)
-        except InvalidValueError as error:
-            label = "" if kind is DomainSpec and key == "name" else f"{where}.{key} " if where else f"{key} "
-            raise DomainError(f"{label}{error.cause}", error.remedy, domain=name) from error
+    for key in given.data:
+        if key not in made:
+            made[key] = given.value(key, known[key].metadata[SETTING].check)
     for key, item in known.items():
         if key not in made and item.default is MISSING and item.default_factory is MISSING:
-            raise DomainError(f"{before}{key} is missing", f"give {key}", domain=name)
+            given.need(key)
     return kind(**made)
 
 

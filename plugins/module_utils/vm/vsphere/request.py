@@ -10,11 +10,10 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import DomainSettings, parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 HARDWARE = re.compile(r"vmx-[0-9]{1,3}")
-PASSTHROUGH = ("fixed", "dynamic")
 # Settings that are read here and not by the common parser.
 OWN = ("vsphere", "disks")
 # 62 TiB, the largest virtual disk (VMware Configuration Maximums).
@@ -36,6 +35,21 @@ class VsphereSettings:
     device_group: str = ""
     sriov_network: str = ""
     latency_sensitivity: str = "high"
+
+
+def _hardware(value: Any) -> str:
+    given = values.text(value)
+    if not HARDWARE.fullmatch(given):
+        raise values.InvalidValueError(f"{given!r} is not a hardware version", "write it like vmx-21")
+    return given
+
+
+CHECKS: dict[str, values.Check] = {
+    **{item.name: values.text for item in fields(VsphereSettings)},
+    "passthrough": values.among("fixed", "dynamic"),
+    "latency_sensitivity": values.among("high", "normal"),
+    "hardware_version": _hardware,
+}
 
 
 @dataclass
@@ -67,28 +81,9 @@ def parse(data: list[dict[str, Any]], sizes: bool = True) -> list[Request]:
 
 
 def _request(spec: DomainSpec, data: dict[str, Any], sizes: bool) -> Request:
-    given = data.get("vsphere") or {}
-    known = [item.name for item in fields(VsphereSettings)]
-    if not isinstance(given, dict) or set(given) - set(known):
-        raise DomainError(
-            f"vsphere: {given!r:.80} has unknown settings", f"valid settings: {', '.join(known)}", spec.name
-        )
-    for key, value in given.items():
-        if value is not None and not isinstance(value, str):
-            raise DomainError(f"vsphere.{key}: {value!r} is not text", "put it in quotes", spec.name)
-    own = VsphereSettings(**{key: value for key, value in given.items() if value is not None})
-    if own.passthrough not in PASSTHROUGH:
-        raise DomainError(f"vsphere.passthrough: {own.passthrough!r} is unknown", "use fixed or dynamic", spec.name)
-    if own.latency_sensitivity not in ("high", "normal"):
-        raise DomainError(
-            f"vsphere.latency_sensitivity: {own.latency_sensitivity!r} is unknown", "use high or normal", spec.name
-        )
-    if own.hardware_version and not HARDWARE.fullmatch(own.hardware_version):
-        raise DomainError(
-            f"vsphere.hardware_version: {own.hardware_version!r} is not a hardware version",
-            "write it like vmx-21",
-            spec.name,
-        )
+    given = DomainSettings(spec.name, "vsphere", data.get("vsphere") or {})
+    given.only(*CHECKS)
+    own = VsphereSettings(**{key: given.value(key, CHECKS[key]) for key, text in given.data.items() if text != ""})
     disks_mib = [_size(disk, number, spec.name) for number, disk in enumerate(data.get("disks") or [])] if sizes else []
     for number, interface in enumerate(spec.interfaces):
         if not interface.source:

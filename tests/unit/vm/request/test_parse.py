@@ -61,7 +61,7 @@ def disk(**settings: Any) -> dict[str, Any]:
         (of(memory_mib=1 << 33), "memory_mib 8589934592 is not valid; use a whole number from 0 to 4294967296 MiB"),
         (of(memory_mib="1024"), "memory_mib '1024' is not valid; use a whole number from 0 to 4294967296 MiB"),
         (of(memory_mib=1.5), "memory_mib 1.5 is not valid; use a whole number from 0 to 4294967296 MiB"),
-        (of(gpus=8), "gpus: 8 is not a dictionary; write {setting: value}; valid settings: addresses, count"),
+        (of(gpus=8), "gpus: not a dictionary; write it as name: value pairs"),
         (of(gpus={"number": 3}), "gpus: unknown setting 'number'; valid settings: addresses, count"),
         (of(gpus={"count": -1}), "gpus.count -1 is not valid; use a whole number from 0 to 256"),
         (of(gpus={"count": True}), "gpus.count True is not valid; use a whole number from 0 to 256"),
@@ -102,12 +102,8 @@ def disk(**settings: Any) -> dict[str, Any]:
             "it out",
         ),
         (of(disks={"path": "/a"}), "disks: {'path': '/a'} is not a list; begin each element with '-'"),
-        (
-            of(disks=["/a"]),
-            "disks[0]: '/a' is not a dictionary; write {setting: value}; valid settings: base, base_format, "
-            "cache, format, io, path, read_only, size_mib",
-        ),
-        (of(disks=[{}]), "disks[0]: path is missing; give path"),
+        (of(disks=["/a"]), "disks[0]: not a dictionary; write it as name: value pairs"),
+        (of(disks=[{}]), "disks[0]: path is missing; set it"),
         (disk(path="a.img"), "disks[0].path 'a.img' is not an absolute path; begin it with '/'"),
         (disk(path=""), "disks[0].path the text is empty; leave the setting out, or give it a value"),
         (disk(path="/a/../b"), f"disks[0].path '/a/../b' is not the plain path of a file; {PLAIN_PATH}"),
@@ -148,7 +144,7 @@ def disk(**settings: Any) -> dict[str, Any]:
             "interfaces[0].mac 01:00:5e:00:00:01 is a "
             "multicast address; use one whose first byte is even, like 52:54:00:12:34:56",
         ),
-        (of(boot={"initrd": "/i"}), "boot: kernel is missing; give kernel"),
+        (of(boot={"initrd": "/i"}), "boot: kernel is missing; set it"),
         (of(boot={"kernel": "vmlinuz"}), "boot.kernel 'vmlinuz' is not an absolute path; begin it with '/'"),
         (
             of(boot={"kernel": "/k", "arguments": "a\0"}),
@@ -172,7 +168,7 @@ def test_an_invalid_setting_is_refused_with_one_message(asked: dict[str, Any], m
         assert str(caught.value) == f"virtual machine a: {message}"
 
 
-@pytest.mark.parametrize("name", ["a b", None, 3, "", "-a", "a/b", "a" * 65, "\ud800"])
+@pytest.mark.parametrize("name", ["a b", 3, "", "-a", "a/b", "a" * 65, "\ud800"])
 def test_an_invalid_name_is_refused(name: Any) -> None:
     with pytest.raises(DomainError) as caught:
         parse_specs([{"name": name}])
@@ -180,6 +176,11 @@ def test_an_invalid_name_is_refused(name: Any) -> None:
         f"virtual machine {name!r}: not a name; use at most 64 letters, digits, '.', '_', '-', starting with a letter "
         "or digit"
     )
+
+
+def test_a_virtual_machine_without_a_name_is_refused() -> None:
+    with pytest.raises(DomainError, match="^virtual machine None: name is missing; set it$"):
+        parse_specs([{"memory_mib": 1024}])
 
 
 def test_an_entry_that_is_not_a_dictionary_is_refused() -> None:

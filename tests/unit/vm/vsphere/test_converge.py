@@ -267,7 +267,7 @@ def test_a_run_reads_all_properties_in_one_request(vcenter):
         ({"disks": [{"path": "/x", "size_mib": 8 << 20}]}, "the new disks can grow to"),
         ({"disks": [{"path": "/x"}]}, "no size_mib"),
         ({"interfaces": [{"type": "user"}]}, "no source"),
-        ({"vsphere": {"wrong": "x"}}, "unknown settings"),
+        ({"vsphere": {"wrong": "x"}}, "unknown setting 'wrong'"),
     ],
 )
 def test_requests_that_would_fail_are_refused_before_a_change(vcenter, change, words):
