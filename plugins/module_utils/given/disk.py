@@ -1,10 +1,62 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Make changes of files survive a power loss."""
+"""Write files completely or not at all, and make changes survive a power loss."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable
+
+# The temporary file beside NAME, which is renamed to NAME when it is complete. Its name is always the same, so that the
+# next run takes over what a killed run left; it is hidden, so that it is not mistaken for the file itself.
+TEMPORARY = ".{}.new"
+# Sets owner and mode of the open file with this descriptor.
+Prepare = Callable[[int], None]
+
+
+def temporary_of(path: str | os.PathLike[str]) -> str:
+    """Return the temporary path for writing ``path`` before the rename: the same directory, a hidden name."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(folder, TEMPORARY.format(name))
+
+
+def public(handle: int) -> None:
+    """Let everyone read the file, whatever the umask is."""
+    os.fchmod(handle, 0o644)
+
+
+def private(handle: int) -> None:
+    """Let only the owner read the file; one that a killed run left may have another mode."""
+    os.fchmod(handle, 0o600)
+
+
+def write_synced(path: str | os.PathLike[str], data: bytes, prepare: Prepare = public, mode: int = 0o600) -> None:
+    """Write a file and wait until it is on the disk. Raises OSError.
+
+    A new file has ``mode`` (less the umask) until ``prepare`` is called, which is before it has content.
+    """
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
+        prepare(stream.fileno())
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def write_atomic(path: str | os.PathLike[str], data: bytes, prepare: Prepare = public, mode: int = 0o600) -> None:
+    """Write ``data`` to ``path`` atomically: readers get the old or the new file, even after a power loss.
+
+    The directory must exist. If writing fails, the partly written file is removed. Raises OSError.
+    """
+    temporary = temporary_of(path)
+    try:
+        write_synced(temporary, data, prepare, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(temporary)
+        raise
+    sync_directory(os.path.dirname(temporary))
 
 
 def sync_directory(path: str | os.PathLike[str]) -> None:

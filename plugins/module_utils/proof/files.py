@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import disk
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 
 
@@ -28,24 +27,14 @@ def write(path: str, text: str, private: bool = False) -> None:
     A missing directory is created. ``private``: only the owner has access to the file and to a directory that is
     created. Raises ProofError if the system refuses.
     """
-    folder, name = os.path.split(os.path.abspath(path))
-    # The name is always the same, so that the next run replaces what a killed run left behind.
-    temporary = os.path.join(folder, f".{name}.new")
     try:
         content = text.encode("utf-8")
-        os.makedirs(folder, mode=0o700 if private else 0o777, exist_ok=True)
+        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700 if private else 0o777, exist_ok=True)
+        if private:
+            disk.write_atomic(path, content, disk.private)
+        else:
+            disk.write_atomic(path, content, lambda _handle: None, mode=0o666)
     except (OSError, ValueError) as error:
-        raise _refused("write", path, error) from error
-    try:
-        with open(temporary, "wb", opener=_private if private else None) as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-        sync_directory(folder)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
         raise _refused("write", path, error) from error
 
 
@@ -54,9 +43,3 @@ def _refused(verb: str, path: str, error: OSError | ValueError) -> ProofError:
     if isinstance(error, OSError):
         return ProofError(f"cannot {verb} {path}: {error.strerror}; give a directory that you own")
     return ProofError(f"cannot {verb} {path!r}: {error}; leave that character out")
-
-
-def _private(path: str, flags: int) -> int:
-    handle = os.open(path, flags, 0o600)
-    os.fchmod(handle, 0o600)  # a file that a killed run left may have another mode
-    return handle

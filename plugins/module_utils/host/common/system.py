@@ -11,9 +11,8 @@ import contextlib
 import os
 import stat
 import subprocess
-import tempfile
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import write_atomic
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, KernelRefusedError
 
 # The most links that Linux follows in one path: include/linux/namei.h, MAXSYMLINKS.
@@ -113,21 +112,9 @@ class System:
         usually means that a file system is not mounted.
         """
         target = self._followed(path)
-        folder = os.path.dirname(target)
         try:
-            os.makedirs(folder, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=".sailloft-", dir=folder)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(content)
-                    _take_over(target, file.fileno())
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(temporary, target)
-            except BaseException:
-                os.unlink(temporary)
-                raise
-            sync_directory(folder)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            write_atomic(target, content, lambda handle: _take_over(target, handle))
         except OSError as error:
             raise HostError(
                 f"cannot write {path}: {error.strerror}", "check whether its file system is full or read-only"

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory, write_atomic
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     make_folder,
     remove_if_there,
-    write_atomic,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_node, listed
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import (

@@ -13,12 +13,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory, write_atomic
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     DIGEST,
     make_folder,
-    write_atomic,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import (
     NAME,

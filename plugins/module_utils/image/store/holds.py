@@ -16,12 +16,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory, write_atomic
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     canonical_json,
     remove_if_there,
-    write_atomic,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import (
     checked_name,

@@ -25,16 +25,18 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import (
+    sync_directory,
+    temporary_of,
+    write_atomic,
+    write_synced,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     CHUNK_BYTES,
     DIGEST,
     make_folder,
     remove_if_there,
-    temporary_of,
-    write_atomic,
-    write_synced,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_digest, checked_name
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests

@@ -1,7 +1,5 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Files are written completely or not at all, also after a power loss."""
-
 from __future__ import annotations
 
 import hashlib
@@ -22,33 +20,6 @@ def test_numbers_that_json_cannot_represent_are_refused(number):
 def test_canonical_json_does_not_depend_on_the_order_of_keys():
     assert files.canonical_json({"b": 1, "a": ["é"]}) == b'{\n  "a": [\n    "\\u00e9"\n  ],\n  "b": 1\n}\n'
     assert files.canonical_json({"a": ["é"], "b": 1}) == files.canonical_json({"b": 1, "a": ["é"]})
-
-
-def test_a_file_is_synced_before_it_is_renamed_and_its_folder_afterwards(tmp_path, disk_calls):
-    """Otherwise a power loss can leave an empty file under the new name (fsync(2), rename(2))."""
-    path, temporary = str(tmp_path / "stable.ipxe"), str(tmp_path / ".stable.ipxe.new")
-    files.write_atomic(path, b"new")
-    assert disk_calls == [
-        ("fsync", temporary, b"new"),
-        ("replace", temporary, path),
-        ("fsync", str(tmp_path), None),
-    ]
-    assert os.listdir(tmp_path) == ["stable.ipxe"]
-    assert stat.S_IMODE(os.stat(path).st_mode) == 0o644
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "stable.ipxe"
-    path.write_bytes(b"old")
-
-    def full(_descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left on device"):
-        files.write_atomic(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["stable.ipxe"]
 
 
 def test_a_folder_is_readable_by_a_web_server_and_the_umask_is_restored(tmp_path):

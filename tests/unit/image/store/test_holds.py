@@ -201,7 +201,7 @@ def test_holds_of_a_run_killed_at_any_point_are_taken_over_by_the_next_run(store
         assert holds.take(store, third, there) == []
         assert names(store) == ["hold-0000000c"]
     # The temporary file is opened, made readable and renamed, and the other hold is removed.
-    assert points == 4
+    assert points == 5
 
 
 def test_only_one_of_many_concurrent_runs_gets_the_hold(store):

@@ -179,7 +179,7 @@ def test_an_invalid_name_is_refused(name: Any) -> None:
 
 
 def test_a_virtual_machine_without_a_name_is_refused() -> None:
-    with pytest.raises(DomainError, match="^virtual machine None: name is missing; set it$"):
+    with pytest.raises(DomainError, match=r"^virtual machine None: name is missing; set it$"):
         parse_specs([{"memory_mib": 1024}])
 
 
