@@ -10,6 +10,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import files, packages, plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import request as r
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import Machine, observe
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import UBUNTU
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
@@ -59,7 +60,7 @@ def _signing_paths(machine: Machine) -> dict[str, str]:
     On Ubuntu the paths are those of update-secureboot-policy in shim-signed; elsewhere they are the defaults of
     mok_signing_key and mok_certificate in framework.conf of dkms 3.
     """
-    if machine.system.name == "ubuntu":
+    if machine.system.name == UBUNTU:
         return {"key": "/var/lib/shim-signed/mok/MOK.priv", "certificate": "/var/lib/shim-signed/mok/MOK.der"}
     return {"key": "/var/lib/dkms/mok.key", "certificate": "/var/lib/dkms/mok.pub"}
 
