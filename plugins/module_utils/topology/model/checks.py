@@ -128,18 +128,7 @@ def _check_function(function: Function, known: dict[str, Function], domains: dic
         raise _wrong(f"{where} is of kind {function.kind!r}; valid values: {', '.join(sorted(NAMES))}")
     if function.port_type is not None and function.port_type not in PORT_TYPES.values():
         raise _wrong(f"{where} has port_type {function.port_type!r}; valid values: {', '.join(PORT_TYPES.values())}")
-    for name, bits in ID_BITS.items():
-        number = getattr(function, name)
-        if number is not None and number >> bits:
-            raise _wrong(f"{where}: {name} is {number}, which does not fit in {bits} bits")
-    for width in (function.link.width, function.link.max_width) if function.link else ():
-        if width is not None and width < 0:
-            raise _wrong(f"{where}: its link has {width} lanes")
-    for name in function.interfaces:
-        if name not in INTERFACES.values():
-            raise _wrong(
-                f"{where} has interfaces of class {name!r:.60}; valid values: {', '.join(INTERFACES.values())}"
-            )
+    _check_fields(function, where)
     _check_node_of(function.numa_node, where)
     _check_bars(function.bars, where)
     if function.sriov is not None:
@@ -154,6 +143,21 @@ def _check_function(function: Function, known: dict[str, Function], domains: dic
         first, last = buses
         if not 0 < first <= last <= LAST_BUS:
             raise _wrong(f"bridge {function.address} has the buses {first:02x}-{last:02x}, which are not valid")
+
+
+def _check_fields(function: Function, where: str) -> None:
+    for name, bits in ID_BITS.items():
+        number = getattr(function, name)
+        if number is not None and number >> bits:
+            raise _wrong(f"{where}: {name} is {number}, which does not fit in {bits} bits")
+    for width in (function.link.width, function.link.max_width) if function.link else ():
+        if width is not None and width < 0:
+            raise _wrong(f"{where}: its link has {width} lanes")
+    for name in function.interfaces:
+        if name not in INTERFACES.values():
+            raise _wrong(
+                f"{where} has interfaces of class {name!r:.60}; valid values: {', '.join(INTERFACES.values())}"
+            )
 
 
 def _domain(function: Function) -> int:
