@@ -70,7 +70,7 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
 def _by_reason(wanted: Switch, not_held: Mapping[str, str]) -> dict[str, list[str]]:
     """Return, in words and by reason, the requested settings that the switch's system does not show."""
     found: dict[str, list[str]] = {}
-    ports = {id(qos): qos for qos in wanted.ports.values()}.values()
+    ports = wanted.distinct_ports()
     for setting, reason in not_held.items():
         if setting == "ecmp_fields" or any(getattr(qos, setting) != getattr(NOTHING, setting) for qos in ports):
             found.setdefault(reason, []).append(title(setting))

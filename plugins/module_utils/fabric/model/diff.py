@@ -37,7 +37,7 @@ def title(field: str) -> str:
 
 def to_data(switch: Switch) -> dict[str, Any]:
     """Return name, system, ecmp_fields and ports. Tables have only their set entries, by number as text ("26": 3)."""
-    made = {id(qos): _port_data(qos) for qos in switch.ports.values()}
+    made = {id(qos): _port_data(qos) for qos in switch.distinct_ports()}
     return {
         "name": switch.name,
         "system": switch.system,

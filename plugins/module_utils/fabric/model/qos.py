@@ -139,6 +139,10 @@ class Switch:
     pools: Pools | None = None
     shares: BufferShares | None = None
 
+    def distinct_ports(self) -> list[PortQos]:
+        """Return each object of ``ports`` once: most ports of a switch are alike."""
+        return list({id(qos): qos for qos in self.ports.values()}.values())
+
 
 ECMP_FIELDS = ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")
 

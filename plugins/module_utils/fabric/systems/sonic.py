@@ -43,16 +43,11 @@ def render(switch: Switch) -> str:
 
     Objects that the tables refer to but do not contain are the image's own: ``remediation`` checks that they exist.
     """
-    alike: dict[int, int] = {}
-    distinct: list[PortQos] = []
-    kinds = []
-    for qos in switch.ports.values():
-        if id(qos) not in alike:
-            alike[id(qos)] = len(distinct)
-            distinct.append(qos)
-        kinds.append(alike[id(qos)])
+    distinct = switch.distinct_ports()
+    index = {id(qos): at for at, qos in enumerate(distinct)}
+    kinds = tuple(index[id(qos)] for qos in switch.ports.values())
     pools_headroom = switch.pools is None or switch.pools.headroom_bytes > 0
-    return _text(tuple(switch.ports), tuple(kinds), tuple(distinct), switch.ecmp_fields, pools_headroom)
+    return _text(tuple(switch.ports), kinds, tuple(distinct), switch.ecmp_fields, pools_headroom)
 
 
 @lru_cache(maxsize=64)

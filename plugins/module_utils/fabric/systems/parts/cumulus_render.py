@@ -161,7 +161,7 @@ def _pfc_tree(subject: str, wanted: PortQos) -> Tree:
 
 def _whole_switch(switch: Switch, qos: Tree) -> None:
     """Add to ``qos`` the settings that NVUE keeps once for all ports."""
-    every = list({id(port): port for port in switch.ports.values()}.values())
+    every = switch.distinct_ports()
     if not every:
         return
     classes = _the_same(switch, "the queue of a class", [port.class_to_queue for port in every])

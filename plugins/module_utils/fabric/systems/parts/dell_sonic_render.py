@@ -34,14 +34,9 @@ def held_cable_m(cable_m: int) -> int:
 
 def render(switch: Switch) -> str:
     """Return the arguments of all modules, keys sorted. Raises FabricError for what this system cannot have."""
-    alike: dict[int, int] = {}
-    distinct: list[PortQos] = []
-    kinds = []
-    for qos in switch.ports.values():
-        if id(qos) not in alike:
-            alike[id(qos)] = len(distinct)
-            distinct.append(qos)
-        kinds.append(alike[id(qos)])
+    distinct = switch.distinct_ports()
+    index = {id(qos): at for at, qos in enumerate(distinct)}
+    kinds = tuple(index[id(qos)] for qos in switch.ports.values())
     for qos in distinct:
         port = next(name for name, each in switch.ports.items() if each is qos)
         _check(switch.name, port, qos)
@@ -51,7 +46,7 @@ def render(switch: Switch) -> str:
             "its ports differ in the queues of their priorities, but it has one map for all",
             "give all ports the same queues",
         )
-    return _text(tuple(switch.ports), tuple(kinds), tuple(distinct), switch.ecmp_fields)
+    return _text(tuple(switch.ports), kinds, tuple(distinct), switch.ecmp_fields)
 
 
 def _check(name: str, port: str, qos: PortQos) -> None:

@@ -86,7 +86,7 @@ def wanted_lines(switch: Switch) -> list[Line]:
 def _check_one_meaning(switch: Switch) -> None:
     """Check that each class has one queue and one priority on all ports: a switch has one set of forwarding classes."""
     known: dict[str, int] = {}
-    for wanted in {id(port): port for port in switch.ports.values()}.values():
+    for wanted in switch.distinct_ports():
         for at, (queue, priority) in enumerate(zip(wanted.class_to_queue, wanted.class_to_priority)):
             for what, number in ((f"queue of class {at}", queue), (f"priority of class {at}", priority)):
                 if number is not None and known.setdefault(what, number) != number:
