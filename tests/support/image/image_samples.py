@@ -5,8 +5,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import (
     FirstStage,
     Kernel,
@@ -99,3 +103,10 @@ def require_whole(store: Store) -> None:
             assert sha256(Path(store.place("blobs", blob)).read_bytes()) == blob
     for named in store.currents().values():
         assert named in store.images()
+
+
+def refused(act: Callable[..., object], *given: object, **named: object) -> str:
+    """Return the message of the ImageError that the call raises."""
+    with pytest.raises(ImageError) as caught:
+        act(*given, **named)
+    return str(caught.value)

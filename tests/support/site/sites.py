@@ -9,9 +9,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import strategies as st
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.site import expand
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read import SETTINGS, read
@@ -135,3 +137,10 @@ def blueprints(draw: st.DrawFn) -> dict[str, Any]:
         devices__spine__count=spines,
         links__uplink__each=each,
     )
+
+
+def refused(**changes: Any) -> str:
+    """Return the message of the SiteError that the site with these changes raises."""
+    with pytest.raises(SiteError) as caught:
+        site(**changes)
+    return str(caught.value)

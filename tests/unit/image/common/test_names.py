@@ -5,15 +5,9 @@
 from __future__ import annotations
 
 import pytest
+from image_samples import refused
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import names
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-
-
-def refused(act):
-    with pytest.raises(ImageError) as caught:
-        act()
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["a", "0", "gpu-node_1.2", "a" * 63])

@@ -7,9 +7,9 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from image_samples import refused
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import process, tools
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
 ALWAYS = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 
@@ -30,12 +30,6 @@ def ran(monkeypatch):
 
     monkeypatch.setattr(process, "run", run)
     return calls
-
-
-def refused(act):
-    with pytest.raises(ImageError) as caught:
-        act()
-    return str(caught.value)
 
 
 def test_the_first_missing_tool_is_named_with_its_package(monkeypatch):

@@ -8,6 +8,7 @@ import hashlib
 import re
 
 import pytest
+from image_samples import refused
 from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
@@ -18,12 +19,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.recor
 
 DATED = b"Date: Sat, 11 Jul 2026 10:16:37 UTC\n"
 PIN = "a" * 64
-
-
-def refused(act, *given):
-    with pytest.raises(ImageError) as caught:
-        act(*given)
-    return str(caught.value)
 
 
 def record(**data):

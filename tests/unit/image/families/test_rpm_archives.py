@@ -5,19 +5,13 @@
 from __future__ import annotations
 
 import pytest
+from image_samples import refused
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import rpm
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
 
 PIN = "a" * 64
-
-
-def refused(act, *given):
-    with pytest.raises(ImageError) as caught:
-        act(*given)
-    return str(caught.value)
 
 
 def record(**data):

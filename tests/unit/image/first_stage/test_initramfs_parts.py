@@ -7,15 +7,9 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from image_samples import refused
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import initramfs
-
-
-def refused(act, *given):
-    with pytest.raises(ImageError) as caught:
-        act(*given)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("place", ["boot/config-1", "lib/modules/1/config", "usr/lib/modules/1/config"])

@@ -5,18 +5,12 @@
 from __future__ import annotations
 
 import pytest
+from image_samples import refused
 from kernel_trees import VERSION, kernel
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import kernel_modules
 
 FOLDER = f"lib/modules/{VERSION}"
-
-
-def refused(act, *given):
-    with pytest.raises(ImageError) as caught:
-        act(*given)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,9 @@
 
 from __future__ import annotations
 
-import pytest
+from image_samples import refused
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
-
-
-def refused(act, *given):
-    with pytest.raises(ImageError) as caught:
-        act(*given)
-    return str(caught.value)
 
 
 def test_a_tree_without_a_program_is_refused(tmp_path):

@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from image_samples import refused
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity, tools
 
 KEY = bytes(range(32))
@@ -46,12 +46,6 @@ def runs(tmp_path, monkeypatch):
     monkeypatch.setattr(tools.subprocess, "run", found.run)
     yield found
     assert list(found.folder.iterdir()) == []
-
-
-def refused(act, *given):
-    with pytest.raises(ImageError) as caught:
-        act(*given)
-    return str(caught.value)
 
 
 def test_a_key_is_wrapped_for_a_tpm(runs):

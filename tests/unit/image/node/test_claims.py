@@ -7,9 +7,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from image_samples import Sample
+from image_samples import Sample, refused
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report, claims
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Gate, Seen
 
@@ -40,12 +39,6 @@ FULL = {
     "systemd": {"state": "running"},
     "failed_units": [],
 }
-
-
-def refused(act, *given):
-    with pytest.raises(ImageError) as caught:
-        act(*given)
-    return str(caught.value)
 
 
 def test_a_report_is_read():

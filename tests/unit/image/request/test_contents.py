@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from image_samples import refused
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import archive, contents, kernel_arguments
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import File, Role, Services, User
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
@@ -18,12 +18,6 @@ KEY = "ssh-ed25519 AAAAC3Nz"
 
 def layer(**data):
     return Record("layer base", data)
-
-
-def refused(act, *given):
-    with pytest.raises(ImageError) as caught:
-        act(*given)
-    return str(caught.value)
 
 
 def test_settings_of_a_layer_have_defaults():

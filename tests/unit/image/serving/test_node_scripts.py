@@ -9,9 +9,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from image_samples import Sample, tree
+from image_samples import Sample, refused, tree
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import node_scripts
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
@@ -35,12 +34,6 @@ def node(number, **changes):
 
 def mac(number):
     return f"52-54-00-00-00-0{number}"
-
-
-def refused(act, *given, **named):
-    with pytest.raises(ImageError) as caught:
-        act(*given, **named)
-    return str(caught.value)
 
 
 def ensure(store, *nodes, check=False, **named):

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from image_samples import Sample
+from image_samples import Sample, refused
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import node_scripts
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, garbage, holds
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.holds import Hold, Holder, Scope
@@ -28,12 +27,6 @@ def store(tmp_path):
     found = Store(str(tmp_path / "store"))
     Sample("gpu-node", base=b"base").publish(found, tmp_path / "cache")
     return found
-
-
-def refused(act):
-    with pytest.raises(ImageError) as caught:
-        act()
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(

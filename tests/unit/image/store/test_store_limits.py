@@ -10,9 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from image_samples import BOOT_SCRIPT, SIGNATURE, Sample, sha256, tree
+from image_samples import BOOT_SCRIPT, SIGNATURE, Sample, refused, sha256, tree
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import store as stores
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
@@ -24,12 +23,6 @@ SHORT = f"image gpu-node {IMAGE.digest[:12]}"
 @pytest.fixture
 def store(tmp_path):
     return Store(str(tmp_path / "store"))
-
-
-def refused(act):
-    with pytest.raises(ImageError) as caught:
-        act()
-    return str(caught.value)
 
 
 def needed_bytes(sample):

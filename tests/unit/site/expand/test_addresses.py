@@ -7,16 +7,8 @@ from __future__ import annotations
 import pytest
 import sites
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
-
 USABLE = "which is not usable; use a larger network or a lower first"
 TWICE = "start one kind of device after the last address of the other"
-
-
-def refused(**changes):
-    with pytest.raises(SiteError) as caught:
-        sites.site(**changes)
-    return str(caught.value)
 
 
 def test_each_rack_and_port_has_its_own_network():
@@ -71,7 +63,7 @@ def test_the_usable_addresses_of_a_network_have_bounds(network, first, last):
         address = sites.site(**given(offset)).devices["box"].addresses["lan"]
         assert address == (base if not offset else f"{base.removesuffix('0')}{offset}")
     for offset in (last + 1, *([0] if first else [])):
-        assert refused(**given(offset)) == (
+        assert sites.refused(**given(offset)) == (
             f"devices.box.addresses.lan: box would have address {offset} of {network}, {USABLE}"
         )
 
@@ -82,7 +74,7 @@ def test_networks_beyond_the_address_space_are_refused(network, last):
     if last:
         assert str(sites.site(networks__rail__network=network).subnets["rail"][-1]) == "255.255.255.0/24"
     else:
-        assert refused(networks__rail__network=network) == (
+        assert sites.refused(networks__rail__network=network) == (
             f"networks.rail.network: 8 networks from {network} on exceed the address space; start at a lower address"
         )
 
@@ -91,7 +83,7 @@ def test_ipv6_networks_beyond_the_address_space_are_refused():
     network = "ffff:ffff:ffff:fff8::/64"
     assert len(sites.site(networks__rail__network=network).subnets["rail"]) == 8
     network = "ffff:ffff:ffff:fff9::/64"
-    assert refused(networks__rail__network=network) == (
+    assert sites.refused(networks__rail__network=network) == (
         f"networks.rail.network: 8 networks from {network} on exceed the address space; start at a lower address"
     )
 
@@ -101,33 +93,33 @@ def test_networks_that_overlap_are_refused():
     for apart in ("10.1.8.0/24", "10.0.255.0/24", "10.0.1.0/24", "::/64", "fd00::/64"):
         sites.site(networks__lan={"network": apart})
     told = "10.1.7.0/24 overlaps with rail, which is 10.1.0.0/24 to 10.1.7.0/24; move one of them"
-    assert refused(networks__lan={"network": "10.1.7.0/24"}) == f"networks.lan.network: {told}"
+    assert sites.refused(networks__lan={"network": "10.1.7.0/24"}) == f"networks.lan.network: {told}"
     told = "10.1.0.0/24 overlaps with lan, which is 10.0.255.0/24 to 10.1.0.0/24; move one of them"
-    assert refused(networks__lan={"network": "10.0.255.0/24", "count": 2}) == f"networks.rail.network: {told}"
+    assert sites.refused(networks__lan={"network": "10.0.255.0/24", "count": 2}) == f"networks.rail.network: {told}"
 
 
 def test_a_device_outside_the_block_of_its_network_is_refused():
     lan = {"networks__lan": {"network": "10.9.0.0/24", "per": "rack"}, "devices__spine__addresses": {"lan": 5}}
-    assert refused(**lan) == (
+    assert sites.refused(**lan) == (
         "devices.spine.addresses.lan: spine1 is not in a rack, but lan has a network for each; name another network"
     )
 
 
 def test_an_address_is_assigned_once():
-    assert refused(networks__management__gateway=12) == (
+    assert sites.refused(networks__management__gateway=12) == (
         f"devices.node.addresses.management: 10.0.0.12 is assigned twice, to the gateway and gpu02; {TWICE}"
     )
-    assert refused(devices__leaf__addresses={"management": 14}) == (
+    assert sites.refused(devices__leaf__addresses={"management": 14}) == (
         f"devices.leaf.addresses.management: 10.0.0.14 is assigned twice, to gpu04 and leaf1-1; {TWICE}"
     )
     sites.site(devices__leaf__addresses={"management": 15}, networks__management__gateway=10)
     # Each network of a name has its gateway, and the addresses of one are free in the others.
-    assert refused(networks__rail__gateway=2) == (
+    assert sites.refused(networks__rail__gateway=2) == (
         f"devices.node.addresses.rail: 10.1.0.2 is assigned twice, to the gateway and gpu02; {TWICE}"
     )
     first = {"devices__node__count": 1, "devices__node__name": "gpu{n}"}
     second = {"model": "server", "per": "rack", "unit": 20, "name": "other{n}", "total": 2}
     rail = {"rail": {"first": 1, "ports": "nic"}}
-    assert refused(**first, devices__other={**second, "addresses": rail}) == (
+    assert sites.refused(**first, devices__other={**second, "addresses": rail}) == (
         f"devices.other.addresses.rail: 10.1.0.1 is assigned twice, to gpu1 and other1; {TWICE}"
     )

@@ -7,16 +7,9 @@ from __future__ import annotations
 import pytest
 import sites
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand import devices as module
 
 BOX = {"model": "spine", "rack": "rack", "unit": 20, "name": "box{n}"}
-
-
-def refused(**changes):
-    with pytest.raises(SiteError) as caught:
-        sites.site(**changes)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +76,7 @@ def test_the_height_of_a_device_is_that_of_its_middle(device, height_m):
 
 
 def test_too_many_devices_are_refused_before_they_are_created():
-    assert refused(devices__node__count=200_001) == (
+    assert sites.refused(devices__node__count=200_001) == (
         "devices.node.count: 400002 devices exceed the maximum of 400000; correct the counts"
     )
 
@@ -93,15 +86,15 @@ def test_the_devices_of_a_kind_are_counted_over_the_site(monkeypatch):
     assert len(sites.site().by_kind["node"]) == 4
     assert len(sites.site(devices__node__count=9, devices__node__total=4, links=None, checks=None).by_kind["node"]) == 4
     told = "devices.node.count: 5 devices exceed the maximum of 4; correct the counts"
-    assert refused(devices__node__count=9, devices__node__total=5, links=None, checks=None) == told
+    assert sites.refused(devices__node__count=9, devices__node__total=5, links=None, checks=None) == told
 
 
 def test_two_devices_with_one_name_are_refused():
     told = "name the devices by {n}, or by {i} and their block"
-    assert refused(devices__box={**BOX, "name": "spine{n:1}"}) == (
+    assert sites.refused(devices__box={**BOX, "name": "spine{n:1}"}) == (
         f"devices.box.name: two devices are called spine1: number 1 of spine and number 1 of box; {told}"
     )
-    assert refused(devices__leaf__name="leaf{i}") == (
+    assert sites.refused(devices__leaf__name="leaf{i}") == (
         f"devices.leaf.name: two devices are called leaf1: number 1 of leaf and number 3 of leaf; {told}"
     )
 
@@ -109,6 +102,6 @@ def test_two_devices_with_one_name_are_refused():
 def test_a_name_that_is_too_long_is_refused():
     name = "a" * 60
     assert "a" * 60 + "004" in sites.site(devices__node__name=name + "{n:03}").devices
-    assert refused(devices__node__name=name + "{n:04}") == (
+    assert sites.refused(devices__node__name=name + "{n:04}") == (
         f"devices.node.name: '{name}0001' is not a valid host name; shorten the template"
     )
