@@ -67,20 +67,20 @@ lab: packages .venv/.runtime
 
 # Machines are started when they are needed. Machines that are not needed are paused, because they take processor time.
 lab-site: lab
-	@echo "1 of 4: raise two RoCE hosts and their switch (3 minutes), and bring them to one policy (3 minutes)"
+	@echo "1 of 4: start two RoCE hosts and their switch (3 minutes), and apply one policy to them (3 minutes)"
 	virsh --connect $(libvirt) suspend hv01
 	$(lab_playbook) -e '{lab_machines: [ro01, ro02, sw01]}' playbooks/lab.yml
 	$(lab_playbook) playbooks/fabric_qos.yml
-	@echo "2 of 4: raise a boot server (1 minute), build the nodes' image and boot two diskless nodes from it (5 minutes)"
+	@echo "2 of 4: start a boot server (1 minute), build the nodes' image and boot two diskless nodes from it (5 minutes)"
 	for machine in ro01 ro02 sw01; do virsh --connect $(libvirt) suspend $$machine; done
 	$(lab_playbook) -e '{lab_machines: [boot01, bm01, bm02]}' playbooks/lab.yml
 	$(lab_playbook) playbooks/boot_servers.yml playbooks/node_images.yml
 	$(lab_playbook) playbooks/node_identities.yml playbooks/lab_approve.yml playbooks/node_identities.yml
-	@echo "3 of 4: break a node, and image both anew (4 minutes)"
+	@echo "3 of 4: break one node, and reimage both (4 minutes)"
 	[ -e $(cache)/lab/identities/opened ] || $(lab_playbook) --limit nodes,localhost playbooks/lab_break.yml
 	@echo "4 of 4: the verdicts"
 	for machine in hv01 ro01 ro02 sw01; do virsh --connect $(libvirt) resume $$machine; done
-	@cat proofs/*.txt; echo; echo "The whole reports:"; ls proofs/*.html
+	@cat proofs/*.txt; echo; echo "Full reports:"; ls proofs/*.html
 
 lab-down: .venv/.runtime
 	ansible-playbook -i inventories/lab playbooks/lab_down.yml
@@ -178,7 +178,7 @@ sanity: packages .venv/.tests
 sanity-long: packages .venv/.tests
 	tests/sanity/run $(styles:%=--test %)
 
-# The documentation as a web site; a dead link is an error.
+# The documentation as a web site; a dead link within it is an error.
 docs: export PATH := $(CURDIR)/.venv/publish/bin:$(PATH)
 docs: .venv/publish/.done
 	docs/site/role_readmes.py --check

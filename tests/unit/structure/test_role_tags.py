@@ -89,6 +89,8 @@ def test_a_role_with_tags_passes_them_to_its_includes(role):
 @pytest.mark.parametrize(
     ("playbook", "role", "tasks"),
     [
+        ("boot_servers", "boot_server", {"packages": "Install dnsmasq, nginx and iPXE"}),
+        ("node_images", "node_image", {"packages": "Install the tools that build images"}),
         ("gpu_hosts", "gpu_host", {"packages": "Apply the settings that need no reboot"}),
         (
             "gpu_vms",

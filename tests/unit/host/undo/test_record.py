@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What is recorded before each kind of change."""
+"""The record that is made before each kind of change."""
 
 from __future__ import annotations
 

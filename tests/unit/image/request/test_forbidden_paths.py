@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What is removed from an image's root, path by path, and which entries of a layer differ from the layer below."""
+"""The paths that are removed from an image's root, and which entries of a layer differ from the layer below."""
 
 from __future__ import annotations
 
