@@ -20,7 +20,7 @@ options:
     required: true
   hostvars:
     description:
-      - The variables of all hosts, among them C(gpu_vm_backend) and C(gpu_server_compared), the result of
+      - The variables of all hosts, among them C(gpu_vm_backend) and C(__gpu_server_compared), the result of
         M(sailloft.fleet.gpu_server_compare), if a play of this run has it.
       - A host without a result has something to do.
     type: dict
@@ -70,7 +70,7 @@ def gpu_servers(
         of_host = hostvars.get(name, {})
         if backend is not None and of_host.get("gpu_vm_backend", "libvirt") != backend:
             continue
-        compared = of_host.get("gpu_server_compared") or {}
+        compared = of_host.get("__gpu_server_compared") or {}
         if role is not None and bool((compared.get("held") or {}).get(role)) != held:
             continue
         chosen.append(name)

@@ -22,7 +22,7 @@ options:
     required: true
   hostvars:
     description:
-      - The variables of all hosts, among them C(gpu_vm_backend) and C(gpu_server_compared), the result of
+      - The variables of all hosts, among them C(gpu_vm_backend) and C(__gpu_server_compared), the result of
         M(sailloft.fleet.gpu_server_compare), if an earlier play of this run has it.
     type: dict
     required: true
@@ -50,7 +50,7 @@ def to_compare(names: list[str], hostvars: Mapping[str, Any]) -> list[str]:
     held: dict[str, bool | None] = {}  # None: the server was not compared
     for name in names:
         of_host = hostvars.get(name, {})
-        of_roles = (of_host.get("gpu_server_compared") or {}).get("held") or {}
+        of_roles = (of_host.get("__gpu_server_compared") or {}).get("held") or {}
         held[name] = of_roles.get("gpu_host")
         if held[name] is False and of_host.get("gpu_vm_backend", "libvirt") != "libvirt":
             held[name] = True  # the roles change only hosts with libvirt

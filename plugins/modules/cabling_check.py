@@ -33,7 +33,7 @@ EXAMPLES = r"""
 - name: Check the cables
   sailloft.fleet.cabling_check:
     blueprint: "{{ site_blueprint }}"
-    read: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'cabling_read'))) }}"
+    read: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, '__cabling_read'))) }}"
   run_once: true
 """
 

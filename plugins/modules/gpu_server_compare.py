@@ -31,7 +31,7 @@ options:
 EXAMPLES = r"""
 - name: Compare the GPU servers with their settings and virtual machines
   sailloft.fleet.gpu_server_compare:
-  register: gpu_server_compared
+  register: __gpu_server_compared
 """
 
 RETURN = r"""

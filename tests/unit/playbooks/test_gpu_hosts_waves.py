@@ -100,10 +100,10 @@ def test_the_smallest_max_fail_percentage_of_the_hosts_applies():
 
 
 COMPARED = {
-    "done": {"gpu_server_compared": {"held": {"gpu_host": True, "gpu_vm": True}}},
-    "tuned": {"gpu_server_compared": {"held": {"gpu_host": True, "gpu_vm": False}}},
-    "vms": {"gpu_server_compared": {"held": {"gpu_vm": True}}, "gpu_vm_backend": "libvirt"},
-    "skipped": {"gpu_server_compared": {"skipped": True}},
+    "done": {"__gpu_server_compared": {"held": {"gpu_host": True, "gpu_vm": True}}},
+    "tuned": {"__gpu_server_compared": {"held": {"gpu_host": True, "gpu_vm": False}}},
+    "vms": {"__gpu_server_compared": {"held": {"gpu_vm": True}}, "gpu_vm_backend": "libvirt"},
+    "skipped": {"__gpu_server_compared": {"skipped": True}},
     "new": {},
     "esx": {"gpu_vm_backend": "vsphere"},
 }
@@ -131,13 +131,13 @@ def test_an_empty_selection_is_a_pattern_that_matches_no_host():
 
 
 def test_virtual_machines_are_compared_again_if_another_server_was_changed():
-    result = {held: {"gpu_server_compared": {"held": {"gpu_host": held, "gpu_vm": held}}} for held in (True, False)}
+    result = {held: {"__gpu_server_compared": {"held": {"gpu_host": held, "gpu_vm": held}}} for held in (True, False)}
     esx = {**result[False], "gpu_vm_backend": "vsphere"}
     assert to_compare(["a", "b"], {"a": result[True], "b": result[True]}) == ["all:!all"]
     assert to_compare(["a", "b"], {"a": result[True], "b": result[False]}) == ["a"]
     assert to_compare(["a", "b"], {"a": result[True], "b": esx}) == ["all:!all"]
     # In order: gpu_vms.yml alone, its first play, a second time in one run, and a server that was not in the play.
     assert to_compare(["a", "b"], {"a": {}, "b": {}}) == to_compare(["a", "b"], {}) == ["a", "b"]
-    assert to_compare(["a"], {"a": {"gpu_server_compared": {"held": {"gpu_vm": True}}}}) == ["a"]
+    assert to_compare(["a"], {"a": {"__gpu_server_compared": {"held": {"gpu_vm": True}}}}) == ["a"]
     assert to_compare(["a", "b"], {"a": result[True], "b": {}}) == ["b"]
     assert to_compare([], {}) == ["all:!all"]

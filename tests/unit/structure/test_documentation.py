@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -113,3 +114,18 @@ def test_a_description_is_text(plugin):
     text = re.search(r'^ *DOCUMENTATION = r?"""\n(.*?)"""', plugin.read_text(), re.M | re.S)
     assert text, "DOCUMENTATION is not a literal"
     assert [line for line in lines(yaml.safe_load(text[1])) if not isinstance(line, str)] == []
+
+
+def test_docstrings_begin_with_a_verb_or_the_thing():
+    questions = {"How", "What", "When", "Where", "Whether", "Which", "Who", "Why"}
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [
+        f"{path.relative_to(ROOT)}: {text[:60]}"
+        for folder in ("benchmarks", "docs", "extensions", "molecule", "plugins", "roles", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, documented)
+        for text in [ast.get_docstring(node) or ""]
+        if text.split() and text.split()[0] in questions
+    ]
+    assert found == []

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Variables that a role's tasks set are private, or results for plays and other roles, which the role documents.
+"""Variables that tasks set are private, or results for plays and other roles, which a role documents.
 
 A private variable is named __ROLE_NAME. An entry point's description lists the results: "Results: C(a) and C(b).".
 """
@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROLES = Path(__file__).parents[3] / "roles"
+ROOT = Path(__file__).parents[3]
+ROLES = ROOT / "roles"
 NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "meta").is_dir())
 
 
@@ -47,3 +48,11 @@ def test_registered_variables_of_a_role_are_used(role):
     text = "\n".join(file.read_text() for file in files)
     registered = set(re.findall(r"^\s*register: (\w+)$", text, re.MULTILINE)) - results(role)
     assert [name for name in sorted(registered) if len(re.findall(rf"\b{name}\b", text)) < 2] == []
+
+
+@pytest.mark.parametrize("playbook", sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml")))
+def test_variables_that_a_playbook_sets_are_private_or_a_roles_results(playbook):
+    plays = yaml.safe_load((ROOT / "playbooks" / f"{playbook}.yml").read_text())
+    names = {name for play in plays for part in ("pre_tasks", "tasks", "post_tasks") for name in set_by(play.get(part))}
+    public = {name for name in names if not name.startswith("__")}
+    assert public <= {name for role in NAMES for name in results(role)}
