@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, NumaNode
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, Link, NumaNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import port_role
 
 ROLES = {"root_port": "root port", "switch_upstream": "switch", "switch_downstream": "port"}
@@ -152,21 +152,34 @@ class Blocks:
         )
 
     def _tooltip(self, function: Function) -> str:
+        known = {
+            "NUMA node": function.numa_node,
+            "IOMMU group": function.iommu_group,
+            "driver": function.driver,
+        }
         lines = [
             f"{function.address} class {function.class_code:06x}, {function.vendor_id:04x}:{function.device_id:04x}",
-            f"NUMA node {function.numa_node}, IOMMU group {function.iommu_group}, driver {function.driver}",
+            ", ".join(f"{name} {value}" for name, value in known.items() if value is not None),
+            _link(function.link) if function.link else "",
         ]
-        if function.link:
-            link = function.link
-            lines.append(f"link {link.speed_gt_s} GT/s x{link.width}, at most {link.max_speed_gt_s} x{link.max_width}")
         if function.max_read_request_bytes:
             lines.append(f"MaxReadReq {function.max_read_request_bytes} bytes")
         if function.ats:
             lines.append(f"ATS {'on' if function.ats.enabled else 'off'}")
-        return "\n".join(lines + function.used_by_host)
+        return "\n".join([line for line in lines if line] + function.used_by_host)
 
     def _short(self, address: str) -> str:
         return address[len("0000:") :] if self._one_domain else address
+
+
+def _link(link: Link) -> str:
+    """Return "link 16 GT/s x16, at most 32 GT/s x16", without what is not known."""
+    now, most = (
+        " ".join([*([f"{speed:g} GT/s"] if speed else []), *([f"x{width}"] if width else [])])
+        for speed, width in ((link.speed_gt_s, link.width), (link.max_speed_gt_s, link.max_width))
+    )
+    parts = [f"link {now}" if now else "", f"at most {most}" if most else ""]
+    return ", ".join(part for part in parts if part)
 
 
 def _acs(function: Function) -> str:

@@ -21,7 +21,7 @@ CARD = 420  # width of a root complex
 PAD = 10
 GAP = 8
 MARGIN = 16
-PORT = 100  # width of the text beside the devices of a port, with the wire
+PORT = 76  # least width of the text beside the devices of a port
 WIRE = 24
 CAPTION = 34
 HEADER = {"node": 30, "complex": 26, "bridge": 40}
@@ -177,21 +177,23 @@ def _stack(blocks: list[Block], x: int, y: int, width: int) -> tuple[list[str], 
 
 def _port(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
     """Draw a port beside its devices, with a line to each."""
-    inside, height = _stack(block.children, x + PORT, y, width - PORT)
+    text = max(PORT, round(len(block.title) * TITLE_CHARACTER))
+    left = x + text + WIRE
+    inside, height = _stack(block.children, left, y, x + width - left)
     height = max(height, DEVICE)
     lines = [f"<g><title>{_escaped(block.tooltip)}</title>"]
-    lines += _text(x, y + 14, block.title, "sl-title sl-ink", PORT - WIRE, TITLE_CHARACTER)
-    lines += _text(x, y + 27, block.detail, "sl-detail sl-soft", PORT - WIRE, DETAIL_CHARACTER)
-    lines += _text(x, y + 40, block.side, "sl-detail sl-soft", PORT - WIRE, DETAIL_CHARACTER)
+    lines += _text(x, y + 14, block.title, "sl-title sl-ink", text, TITLE_CHARACTER)
+    lines += _text(x, y + 27, block.detail, "sl-detail sl-soft", text, DETAIL_CHARACTER)
+    lines += _text(x, y + 40, block.side, "sl-detail sl-soft", text, DETAIL_CHARACTER)
     lines.append("</g>")
     first = y + (NOTE if block.children[0].style == "note" else DEVICE) // 2
-    lines.append(f'<path class="sl-wire" d="M{x + PORT - WIRE},{first}H{x + PORT}"/>')
+    lines.append(f'<path class="sl-wire" d="M{left - WIRE},{first}H{left}"/>')
     top = y
     for child in block.children:
-        used = NOTE if child.style == "note" else _device_height(child, width - PORT)
+        used = NOTE if child.style == "note" else _device_height(child, x + width - left)
         middle = top + (used if child.style == "note" else DEVICE) // 2
         if middle != first:
-            lines.append(f'<path class="sl-wire" fill="none" d="M{x + PORT - WIRE // 2},{first}V{middle}H{x + PORT}"/>')
+            lines.append(f'<path class="sl-wire" fill="none" d="M{left - WIRE // 2},{first}V{middle}H{left}"/>')
         top += used + GAP
     return lines + inside, height
 

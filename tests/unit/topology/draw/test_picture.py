@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Blocks
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Blocks, _link
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.picture import _stack, picture, side_by_side
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Ats,
@@ -23,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 )
 
 SVG = "{http://www.w3.org/2000/svg}"
-NAMES = ["emulated-gpu-server", "supermicro-4029gp-ve", "nvidia-dgx2", "llnl-corona", "llnl-tioga"]
+NAMES = sorted(path.stem for path in (Path(__file__).parents[3] / "recordings").glob("*.json"))
 
 
 def texts(svg: str) -> list[str]:
@@ -66,7 +67,8 @@ def test_the_picture_of_a_host_is_deterministic(recording, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_gpu_and_nic_has_one_box(recording, name):
     host = recording(name)
-    wanted = [f.address[5:] for f in host.functions if f.kind in ("gpu", "nic") and f.physical_function is None]
+    start = 5 if all(f.address.startswith("0000:") for f in host.functions) else 0
+    wanted = [f.address[start:] for f in host.functions if f.kind in ("gpu", "nic") and f.physical_function is None]
     shown = texts(picture(host, name))
     for address in wanted:
         assert len([text for text in shown if text.endswith(f" {address}")]) == 1
@@ -332,8 +334,20 @@ def test_a_tooltip_lists_the_properties_that_were_read_of_a_device():
     titles = [item.text for item in ElementTree.fromstring(picture(host, "h")).iter(f"{SVG}title")]
     assert titles == [
         "0000:00:01.0 class 020700, 15b3:1021\nNUMA node 0, IOMMU group 7, driver mlx5_core\n"
-        "link 16.0 GT/s x8, at most 32.0 x16\nMaxReadReq 4096 bytes\nATS on\ncarries the default route"
+        "link 16 GT/s x8, at most 32 GT/s x16\nMaxReadReq 4096 bytes\nATS on\ncarries the default route"
     ]
     function.link, function.max_read_request_bytes, function.ats, function.used_by_host = None, None, Ats(False, 0), []
     (title,) = [item.text for item in ElementTree.fromstring(picture(host, "h")).iter(f"{SVG}title")]
     assert title.splitlines()[2:] == ["ATS off"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tooltip_leaves_out_what_is_not_known(recording, name):
+    assert "None" not in picture(recording(name), name)
+
+
+def test_a_tooltip_of_a_link_leaves_out_what_is_not_known():
+    assert [
+        _link(Link(*link))
+        for link in [(16.0, 8, None, None), (None, None, 32.0, 16), (None, 4, 2.5, None), (None, None, None, None)]
+    ] == ["link 16 GT/s x8", "at most 32 GT/s x16", "link x4, at most 2.5 GT/s", ""]
