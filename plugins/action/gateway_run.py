@@ -22,7 +22,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors import GatewayError
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import OK
-from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import Record, begun, resumed, told
+from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import Record, begun, resumed, slice_ended
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.slices import by_gateway, cut
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.alike import hosts_text
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.gateway_slice import Job, make_project, run_slice
@@ -84,7 +84,7 @@ class ActionModule(ActionBase):
                 record = record.with_slice(gateway, ended.hosts, ended.cause)
                 # The record is written after each slice, so that the run can be resumed if the controller stops.
                 _write(folder / "record.json", record.to_json())
-                display.display(told(gateway, ended.hosts, ended.cause))
+                display.display(slice_ended(gateway, ended.hosts, ended.cause))
                 changed = changed or ended.changed
         return {**result, **_result(record, changed, folder)}
 

@@ -50,8 +50,8 @@ class ActionModule(ActionBase):
         limits = Limits(given["boot_id"], given["restart_timeout_s"], given["timeout_s"])
         variables = task_vars or {}
         subject = variables["inventory_hostname"]
-        told: str | None = None
-        told_at = 0.0
+        shown: str | None = None
+        shown_at = 0.0
         began = time.monotonic()
         while True:
             reading = self._read(variables)
@@ -63,9 +63,9 @@ class ActionModule(ActionBase):
                 display.display(f"{subject}: {elapsed_s:.0f} s: is up")
                 done = {"state": reading.state, "elapsed_s": elapsed_s, "summary": summary(reading.state, elapsed_s)}
                 return {**result, **done}
-            if now != told or elapsed_s - told_at >= TELL_S:
+            if now != shown or elapsed_s - shown_at >= TELL_S:
                 display.display(f"{subject}: {elapsed_s:.0f} s: {now}")
-                told, told_at = now, elapsed_s
+                shown, shown_at = now, elapsed_s
             try:
                 check(subject, reading, elapsed, limits)
             except ImageError as error:

@@ -116,7 +116,7 @@ def main() -> None:
             "nics": {"type": "dict", "default": {}},
             "applications": {"type": "dict", "default": {}},
         },
-        told=("path", "name", "policy", "asics"),
+        returned=("path", "name", "policy", "asics"),
     )
     params = module.params
 

@@ -164,7 +164,7 @@ def main() -> None:
             "thresholds": {"type": "bool", "default": True},
             "name": {"type": "str", "default": "fabric"},
         },
-        told=("policy", "asics", "paths", "rdma_class", "thresholds", "name"),
+        returned=("policy", "asics", "paths", "rdma_class", "thresholds", "name"),
     )
     # The code below makes no reference cycles, and the search for them takes a third of the time for a large fabric.
     gc.disable()

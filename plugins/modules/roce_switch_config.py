@@ -280,7 +280,7 @@ def main() -> None:
             "done": {"type": "str"},
             "path": {"type": "path"},
         },
-        told=("state", "policy", "asics", "path", "done"),
+        returned=("state", "policy", "asics", "path", "done"),
         required_if=[
             *[("state", state, ["running"]) for state in STATES if state != "rendered"],
             ("state", "restored", ["backup"]),

@@ -68,7 +68,7 @@ def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Colle
     """Run the playbook on the hosts from the gateway; the output is in ``artifacts``, readable only by the user."""
     from ansible_runner import interface
 
-    events, told = Events(), {"status": "", "job_explanation": ""}
+    events, runner = Events(), {"status": "", "job_explanation": ""}
     path = f"PATH={shlex.quote(job.path)}:$PATH; " if job.path else ""
     with tempfile.TemporaryDirectory() as data, tempfile.TemporaryFile() as errors:
         shutil.copytree(job.project, Path(data, "project"), copy_function=os.link)
@@ -109,27 +109,27 @@ def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Colle
                 _input=stdout,
                 private_data_dir=str(artifacts),
                 event_handler=keep_event,
-                status_handler=lambda data, runner_config: told.update(data),
+                status_handler=lambda data, runner_config: runner.update(data),
                 quiet=True,
             )
         except Exception as error:  # zipfile, json or the system raises it for a stream that was cut off
-            told.update(status="error", job_explanation=f"its stream was cut off: {error}")
+            runner.update(status="error", job_explanation=f"its stream was cut off: {error}")
         stdout.close()
-        if told["status"] == "error":
+        if runner["status"] == "error":
             process.terminate()
         status = process.wait()
         errors.seek(0)
         said = errors.read().decode(errors="replace").strip()
-    return _ended(hosts, events, _cause(told, status, said, events, gateway), told["status"] == "successful")
+    return _ended(hosts, events, _cause(runner, status, said, events, gateway), runner["status"] == "successful")
 
 
 def _ended(hosts: Collection[str], events: Events, cause: str, successful: bool = False) -> Ended:
     return Ended(of_hosts(hosts, events, successful), bool((events.stats or {}).get("changed")), cause)
 
 
-def _cause(told: Mapping[str, Any], status: int, said: str, events: Events, gateway: str) -> str:
+def _cause(runner: Mapping[str, Any], status: int, said: str, events: Events, gateway: str) -> str:
     """Return why a slice was lost, and the remedy; "" where the run completed, even if hosts failed."""
-    if told["status"] in ("successful", "failed") and events.stats is not None:
+    if runner["status"] in ("successful", "failed") and events.stats is not None:
         return ""
     last = said.splitlines()[-1] if said else ""
     if status == NOT_FOUND:
@@ -137,12 +137,12 @@ def _cause(told: Mapping[str, Any], status: int, said: str, events: Events, gate
         return f"ansible-runner was not found; {remedy}"
     if status == SSH_ERROR and not events.any:
         return f"not reached: {last or 'no reason was given'}; check that `ssh {gateway} true` works"
-    if told["status"] == "failed":
+    if runner["status"] == "failed":
         cause = events.error or last
         return f"ansible-playbook ended before its first play: {cause}; correct the error, and resume the run"
     if events.any:
         # A worker that loses the connection still runs its playbook to the end.
         remedy = "resume the run when no ansible-playbook is running there any more"
         return f"the connection or the worker ended before the run ({last or f'status {status}'}); {remedy}"
-    cause = last or " ".join(str(told["job_explanation"]).split()) or f"status {status}"
+    cause = last or " ".join(str(runner["job_explanation"]).split()) or f"status {status}"
     return f"the run did not begin: {cause}; check that `ansible-runner worker` runs there, and resume the run"

@@ -11,15 +11,15 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 class FabricModule(AnsibleModule):
-    """An AnsibleModule that returns and logs none of its arguments except those in ``told``.
+    """An AnsibleModule that returns and logs none of its arguments except those in ``returned``.
 
     Switches' running configurations contain password hashes. These must not be in the controller's journal, where
     Ansible logs a module's arguments, nor in its output with -vvv. ``no_log`` is not used because it would search every
     string of the result for every configuration. For a large fabric, that takes longer than the module's work.
     """
 
-    def __init__(self, argument_spec: dict[str, Any], told: Sequence[str], **kwargs: Any) -> None:
-        self._told = told
+    def __init__(self, argument_spec: dict[str, Any], returned: Sequence[str], **kwargs: Any) -> None:
+        self._returned = returned
         super().__init__(argument_spec, supports_check_mode=True, **kwargs)
 
     def exit_json(self, **kwargs: Any) -> NoReturn:
@@ -33,7 +33,7 @@ class FabricModule(AnsibleModule):
 
     def _invocation(self) -> dict[str, Any]:
         params = getattr(self, "params", None) or {}
-        return {"module_args": {name: params.get(name) for name in self._told}}
+        return {"module_args": {name: params.get(name) for name in self._returned}}
 
     def _log_invocation(self) -> None:
         self.log(f"Invoked with {self._invocation()['module_args']}")

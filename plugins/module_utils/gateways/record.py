@@ -48,8 +48,8 @@ class Record(NamedTuple):
         found = []
         for gateway in sorted(set(self.gateways.values())):
             states = [self.hosts[host].state for host in self.hosts if self.gateways[host] == gateway]
-            told = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
-            found.append(f"{gateway}: {hosts_text(len(states))}: {told}")
+            counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+            found.append(f"{gateway}: {hosts_text(len(states))}: {counts}")
         failures: dict[tuple[str, ...], list[str]] = {}
         for host, each in self.hosts.items():
             if each.state == UNKNOWN:
@@ -97,7 +97,7 @@ def resumed(text: str, file: str, fresh: Record) -> tuple[Record, list[str]]:
     return record, left
 
 
-def told(gateway: str, hosts: Mapping[str, HostOutcome], cause: str) -> str:
+def slice_ended(gateway: str, hosts: Mapping[str, HostOutcome], cause: str) -> str:
     """Return the line that says how a slice ended."""
     lost = [host for host, each in hosts.items() if each.state != OK]
     end = f": {cause}" if cause else ""

@@ -56,8 +56,8 @@ def compare(params: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     result = _converge(params, check_mode=True, paths_may_come=False)
     found = [f"{row['name']}: {', '.join(row['actions'])}" for row in result["domains"] if row["changed"]]
     found += [f"{row['name']}: a restart is required" for row in result["domains"] if row["restart_required"]]
-    told = [{"name": row["name"], "nccl_topology": row.get("nccl_topology")} for row in result["domains"]]
-    return told, found + [str(Finding(**item)) for item in result["findings"]]
+    topologies = [{"name": row["name"], "nccl_topology": row.get("nccl_topology")} for row in result["domains"]]
+    return topologies, found + [str(Finding(**item)) for item in result["findings"]]
 
 
 def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:

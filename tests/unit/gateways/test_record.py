@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors import GatewayError
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import HostOutcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import begun, resumed, told
+from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import begun, resumed, slice_ended
 
 GATEWAYS = {"gpu-1": "gw1", "gpu-2": "gw1", "gpu-3": "gw2", "gpu-4": "gw3"}
 FIRST = {"gpu-1": HostOutcome("ok"), "gpu-2": HostOutcome("failed", "Check", "no link")}
@@ -64,6 +64,6 @@ def test_an_invalid_record_is_refused(text):
 
 
 def test_the_summary_of_a_slice_names_hosts_that_are_not_ok():
-    assert told("gw1", FIRST, "") == "gw1: 1 of 2 hosts ok, not ok: gpu-2"
-    assert told("gw2", LOST, "cause") == "gw2: 0 of 1 hosts ok, not ok: gpu-3: cause"
-    assert told("gw2", {}, "") == "gw2: 0 of 0 hosts ok"
+    assert slice_ended("gw1", FIRST, "") == "gw1: 1 of 2 hosts ok, not ok: gpu-2"
+    assert slice_ended("gw2", LOST, "cause") == "gw2: 0 of 1 hosts ok, not ok: gpu-3: cause"
+    assert slice_ended("gw2", {}, "") == "gw2: 0 of 0 hosts ok"

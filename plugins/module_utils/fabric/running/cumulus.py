@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read an NVUE configuration's QoS, whoever wrote it. Sources: ``systems.cumulus``."""
+"""Read the QoS of any NVUE configuration. Sources: ``systems.cumulus``."""
 
 from __future__ import annotations
 

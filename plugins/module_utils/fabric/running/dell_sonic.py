@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read the QoS from what Dell's modules gather, whoever configured it. Sources: ``systems.dell_sonic``."""
+"""Read the QoS from what Dell's modules gather, of any configuration. Sources: ``systems.dell_sonic``."""
 
 from __future__ import annotations
 

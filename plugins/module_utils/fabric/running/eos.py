@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read an EOS configuration's QoS, whoever wrote it, and derive each port's QoS from it. Sources: systems/eos.py."""
+"""Read the QoS of any EOS configuration, and derive each port's QoS from it. Sources: systems/eos.py."""
 
 from __future__ import annotations
 

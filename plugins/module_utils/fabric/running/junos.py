@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read a Junos configuration's class of service, whoever wrote it. Sources: ``systems.junos``."""
+"""Read the class of service of any Junos configuration. Sources: ``systems.junos``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read the QoS of a Linux machine's ports, whoever configured it. Sources: ``systems.linux``."""
+"""Read the QoS of any Linux machine's ports. Sources: ``systems.linux``."""
 
 from __future__ import annotations
 

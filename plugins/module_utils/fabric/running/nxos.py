@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read an NX-OS configuration's QoS, whoever wrote it, and derive each port's QoS from it. Sources: ``nxos``."""
+"""Read the QoS of any NX-OS configuration, and derive each port's QoS from it. Sources: ``nxos``."""
 
 from __future__ import annotations
 

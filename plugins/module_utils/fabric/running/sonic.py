@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read a SONiC ConfigDB in the terms of ``qos``, whoever wrote it."""
+"""Read any SONiC ConfigDB in the terms of ``qos``."""
 
 from __future__ import annotations
 

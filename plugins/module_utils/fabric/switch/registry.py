@@ -16,9 +16,9 @@ decides it itself); ``{}`` if it holds all.
 ``PORT`` and ``PORT_EXAMPLE``: the form of a port's name, and an example for the error about an invalid name; it
 begins with a valid name that ends in a number, which the tests use.
 ``render(switch) -> str``: the configuration of a planned switch; only what concerns QoS.
-``parse(text, name) -> Switch``: a running configuration (all of it or only its QoS) in the same terms, whoever wrote
-it; FabricError if the text is not a configuration of this system. An empty text is one only where a switch without QoS
-shows nothing; ``read.yml`` must then fail if its command failed. ``parse(render(switch), switch.name)`` is ``switch``,
+``parse(text, name) -> Switch``: a running configuration (all of it or only its QoS), also one that ``render`` did not
+write, in the same terms; FabricError if it is not of this system. An empty text is a configuration only where a switch
+without QoS shows nothing; ``read.yml`` must then fail if its command failed. ``parse(render(switch), switch.name)`` is ``switch``,
 without NOT_HELD.
 ``remediation(running, wanted) -> str``: the change from a running configuration to ``wanted``; "" where nothing
 differs. It removes only what is this project's or contradicts the policy, as does each setting of a wanted port that

@@ -86,7 +86,7 @@ def _text(
 
 
 def parse(text: str, name: str) -> Switch:
-    """Parse the QoS of all ports of a ConfigDB, whole or in part, whoever wrote it.
+    """Parse the QoS of all ports of any ConfigDB, whole or in part.
 
     A queue's share is its weight in percent of the sum of its port's weights. If the switch computes headroom itself (a
     profile "NULL", or one without sizes), no headroom can be read. Raises FabricError for the first error.

@@ -37,8 +37,8 @@ def read(system: System, address: str) -> dict[str, Any] | None:
         return None
     settings: dict[str, dict[str, Any]] = {}
     if vf_settings.interfaces(system, address):
-        for index, told in vf_settings.read(system, address).vfs.items():
-            settings[str(index)] = {name: value for name, value in told.items() if value is not None}
+        for index, reported in vf_settings.read(system, address).vfs.items():
+            settings[str(index)] = {name: value for name, value in reported.items() if value is not None}
     return {
         "count": int(count),
         "drivers_autoprobe": system.read(f"{vf_settings.DEVICES}/{address}/{AUTOPROBE}"),

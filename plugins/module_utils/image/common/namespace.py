@@ -61,10 +61,10 @@ def isolated(work: Callable[[], None]) -> None:
             os._exit(code)
     os.close(writing)
     with os.fdopen(reading, "rb") as stream:
-        told = stream.read()
+        answer = stream.read()
     status = os.waitstatus_to_exitcode(os.waitpid(middle, 0)[1])
-    if told:
-        raise ImageError(**json.loads(told))
+    if answer:
+        raise ImageError(**json.loads(answer))
     if status:
         raise ImageError("the build", "was terminated from outside", "run again: complete layers are kept")
 

@@ -92,5 +92,5 @@ def text(value: str | None) -> str:
         letters += ("i" if inheritable >> number & 1 else "") + ("p" if permitted >> number & 1 else "")
         if letters:
             sets.setdefault(letters, []).append(f"cap_{NAMES[number] if number < len(NAMES) else number}")
-    told = " ".join(f"{','.join(names)}={letters}" for letters, names in sorted(sets.items())) or "none set"
-    return f"{told} (user {words[5]})" if len(words) == 6 else told
+    text = " ".join(f"{','.join(names)}={letters}" for letters, names in sorted(sets.items())) or "none set"
+    return f"{text} (user {words[5]})" if len(words) == 6 else text

@@ -260,11 +260,11 @@ def _file_line(row: Mapping[str, Any]) -> str:
     if "what" not in row:
         size = f", {_size(row['size_bytes'])}" if row["type"] == "file" else f", {row['type']}"
         return f"{path} (layer {row['layer']}{size})"
-    told = [_told(name, row["old"], row["new"]) for name in row["what"]]
-    return f"{path} (layer {row['layer']}): {', '.join(told)}"
+    texts = [_change_text(name, row["old"], row["new"]) for name in row["what"]]
+    return f"{path} (layer {row['layer']}): {', '.join(texts)}"
 
 
-def _told(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def _change_text(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     if name == "content":
         return f"content, {_size(old.get('size_bytes'))} -> {_size(new.get('size_bytes'))}"
     if name == "capabilities":

@@ -136,8 +136,8 @@ def _swapped(faults: list[Fault], wrong: Mapping[End, End], expected: Mapping[En
             near, far = sorted((end.device, mate.device)), sorted((view.device, expected[end].far(end).device))
             side = near if near <= far else far
             pairs.setdefault((one, other), ", ".join(dict.fromkeys(side)))
-    told = {cable for pair in pairs for cable in pair}
-    rest = [fault for fault in faults if not (fault.kind == "wrong" and fault.cable in told)]
+    reported = {cable for pair in pairs for cable in pair}
+    rest = [fault for fault in faults if not (fault.kind == "wrong" and fault.cable in reported)]
     return rest + [
         Fault("swapped", f"{one} and {other}", f"swap the ends of the cables {one} and {other} at {side}")
         for (one, other), side in pairs.items()

@@ -96,7 +96,7 @@ class Api:
             ) as answer:
                 return json.load(answer)
         except HTTPError as error:
-            cause = _told(error.read(), names)
+            cause = _error_text(error.read(), names)
             raise SiteError(
                 "NetBox", f"{url.partition('?')[0]}: {error}: {cause}", _remedy_of(error.code, bool(names))
             ) from None
@@ -122,7 +122,7 @@ def _remedy(error: OSError) -> str:
     return "check the URL, and that NetBox is running and reachable from this machine"
 
 
-def _told(body: bytes, names: Sequence[str]) -> str:
+def _error_text(body: bytes, names: Sequence[str]) -> str:
     """Return the causes in NetBox's answer, which is about one object, or a list with an entry for each object."""
     try:
         answer = json.loads(body)

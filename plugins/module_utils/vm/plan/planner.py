@@ -222,8 +222,8 @@ def _machine(spec: DomainSpec, accelerator: str, hypervisor: Hypervisor | None) 
     defined = machine_type.of_domain(observed.inactive_xml) if observed else None
     newest = hypervisor.accelerators[accelerator].machine or machine_type.ALIAS
     machine = machine_type.settled(spec.machine, defined, newest)
-    told = machine_type.note(machine, spec.machine, newest)
-    return machine, [told] if told else []
+    text = machine_type.note(machine, spec.machine, newest)
+    return machine, [text] if text else []
 
 
 def _address_bits(spec: DomainSpec, accelerator: str, host_bits: int | None) -> tuple[str, int | None]:

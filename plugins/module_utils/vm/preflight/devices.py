@@ -70,7 +70,7 @@ def _lacks_acs(port: Function) -> bool:
 
 def isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
     """Find ACS that was turned off after the kernel made the groups: the groups look separate, the devices are not."""
-    told = set()
+    reported = set()
     for function in plan.chosen.all():
         above = set(around.bridges(function.address))
         neighbours = sorted(
@@ -84,8 +84,8 @@ def isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
             if port.acs is None:
                 continue
             off = port.acs.capability & ISOLATING_ACS & ~port.acs.control
-            if off and neighbours and port.address not in told:
-                told.add(port.address)
+            if off and neighbours and port.address not in reported:
+                reported.add(port.address)
                 yield Finding(
                     plan.name,
                     f"ACS of port {port.address} above {name(function)} is weakened (ACSCtl {port.acs.control:#04x}, "

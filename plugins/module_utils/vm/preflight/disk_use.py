@@ -58,7 +58,7 @@ def partial(disk: Disk) -> str:
 
 def uses_of_domain(name: str, *descriptions: str | None) -> Iterator[Use]:
     """Read the file uses of a domain from libvirt's XML. Volumes of storage pools have no path there."""
-    told = set()
+    reported = set()
     for xml in filter(None, descriptions):
         root = ET.fromstring(xml)
         found = [(item.get("file"), "the console's log", True) for item in root.iterfind("devices/*/log")]
@@ -69,8 +69,8 @@ def uses_of_domain(name: str, *descriptions: str | None) -> Iterator[Use]:
             path = None if source is None else source.get("file") or source.get("dev")
             found.append((path, DISK, disk.find("readonly") is None))
         for path, role, writes in found:
-            if path and (path, role, writes) not in told:
-                told.add((path, role, writes))
+            if path and (path, role, writes) not in reported:
+                reported.add((path, role, writes))
                 yield Use(name, path, role, writes)
 
 

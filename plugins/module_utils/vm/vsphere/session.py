@@ -235,7 +235,7 @@ class Session:
         faults: list[DomainError] = []
         shown: dict[str, Any] = {}
         start, at = time.monotonic(), 0
-        told = start
+        reported_at_s = start
         while len(ended) < len(tasks):
             open_tasks = {key: row for key, row in tasks.items() if key not in ended}
             infos = self._infos([task for _what, task in open_tasks.values()])
@@ -251,10 +251,10 @@ class Session:
                 elif info.progress is not None and info.progress != shown.get(key):
                     shown[key] = info.progress
                     self.tell(f"{what}: {info.progress} %")
-                    told = time.monotonic()
+                    reported_at_s = time.monotonic()
             if len(ended) < len(tasks):
-                if time.monotonic() - told > TELL_S:
-                    told = time.monotonic()
+                if time.monotonic() - reported_at_s > TELL_S:
+                    reported_at_s = time.monotonic()
                     left = [what for key, (what, _task) in tasks.items() if key not in ended]
                     self.tell(f"{left[0]}{f' and {len(left) - 1} more' if left[1:] else ''}: vCenter is working on it")
                 if time.monotonic() - start > limit_s:
@@ -298,10 +298,10 @@ def words(error: Any) -> str:
     message = getattr(error, "localizedMessage", None) or getattr(error, "msg", None)
     details = [item.message for item in getattr(error, "faultMessage", None) or [] if item.message]
     name = error.__class__.__name__.rpartition(".")[2]
-    told = "; ".join(
+    text = "; ".join(
         [message, *details] if message and name not in message else [*([message] if message else []), *details]
     )
-    return f"{told} ({name})" if told and name not in told else told or str(error) or name
+    return f"{text} ({name})" if text and name not in text else text or str(error) or name
 
 
 # The remedies for faults, by the last part of their name.

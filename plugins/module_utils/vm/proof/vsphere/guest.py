@@ -85,12 +85,12 @@ def distances(evidence: Evidence) -> Claim:
 def _in_file(evidence: Evidence, on_host: dict[str, str]) -> dict[tuple[str, str], str]:
     """Return the path classes of NCCL's file by pair of names; empty if the file is missing or invalid."""
     try:
-        told = read_nccl(evidence.nccl_topology_file or "")
+        of_nccl = read_nccl(evidence.nccl_topology_file or "")
     except TopologyError:
         return {}
-    places, there = evidence.places(), told.by_address()
+    places, there = evidence.places(), of_nccl.by_address()
     known = {label: places[address] for label, address in on_host.items() if places.get(address) in there}
-    return _as_nccl(pairs(told, known))
+    return _as_nccl(pairs(of_nccl, known))
 
 
 def _as_nccl(found: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:
