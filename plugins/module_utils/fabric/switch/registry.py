@@ -18,8 +18,8 @@ begins with a valid name that ends in a number, which the tests use.
 ``render(switch) -> str``: the configuration of a planned switch; only what concerns QoS.
 ``parse(text, name) -> Switch``: a running configuration (all of it or only its QoS), also one that ``render`` did not
 write, in the same terms; FabricError if it is not of this system. An empty text is a configuration only where a switch
-without QoS shows nothing; ``read.yml`` must then fail if its command failed. ``parse(render(switch), switch.name)`` is ``switch``,
-without NOT_HELD.
+without QoS shows nothing; ``read.yml`` must then fail if its command failed. ``parse(render(switch), switch.name)``
+is ``switch``, without NOT_HELD.
 ``remediation(running, wanted) -> str``: the change from a running configuration to ``wanted``; "" where nothing
 differs. It removes only what is this project's or contradicts the policy, as does each setting of a wanted port that
 the policy does not have. Ports that are not in ``wanted`` stay as they are, and ``ecmp_fields`` None changes nothing.
