@@ -263,6 +263,10 @@ def test_memory_of_the_request_and_of_others_is_counted_by_node():
         "give them less memory, or other nodes (numa_nodes)",
         REFUSE,
     )
+    # A node without memory is no problem of machines that are not on it.
+    host = server()
+    host.numa_nodes[1].memory_bytes = 0
+    assert list(preflight.of_host("esx01", host, 2000, {"b": row(extra={"numa.nodeAffinity": "0"})}, {}, {})) == []
     # Memory without an affinity is on no node.
     assert findings_of_host({"a": row(memory_reservation_mib=half + 1)}) == []
 

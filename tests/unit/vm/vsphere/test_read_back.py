@@ -255,3 +255,10 @@ def test_a_machine_with_high_sensitivity_holds_cpus_from_the_end_of_each_node():
     assert {name: own.cpus for name, own in both.items()} == {"a": [2, 3, 6, 7], "b": [1, 5], "c": [0, 4]}
     assert read_back.holdings(held(affinity=""), server())["a"].cpus == []
     assert read_back.holdings(held(level="normal"), server())["a"].cpus == []
+
+
+def test_cpus_of_interleaved_nodes_are_in_order():
+    host = server()
+    for node in host.numa_nodes:
+        node.cpus = [node.id, node.id + 2, node.id + 4]
+    assert read_back.holdings(held(), host)["a"].cpus == [2, 3, 4, 5]
