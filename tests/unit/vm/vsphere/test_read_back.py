@@ -262,3 +262,8 @@ def test_cpus_of_interleaved_nodes_are_in_order():
     for node in host.numa_nodes:
         node.cpus = [node.id, node.id + 2, node.id + 4]
     assert read_back.holdings(held(), host)["a"].cpus == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("extra", [{"pciPassthru0.pciSlotNumber": ""}, {"pciBridge.present": "7"}])
+def test_keys_that_are_no_slot_and_values_that_are_no_number_are_ignored(extra):
+    assert read_back.ways(config(fixed("0000:13:00.0"), extra=extra)) == {}
