@@ -159,11 +159,12 @@ def test_progress_begins_the_ten_seconds_again(monkeypatch):
     ]
 
 
-def test_exactly_ten_seconds_are_not_told(monkeypatch):
-    monkeypatch.setattr(sessions, "POLL_S", (10,))
-    steps = [(STATES.running, None)] * 2
-    _found, told, clock = polled(monkeypatch, [*steps, (STATES.success, None)])
-    assert (told, clock.now) == ([], 20)
+@pytest.mark.parametrize(("pause", "lines"), [(10, 0), (10.5, 1)])
+def test_exactly_ten_seconds_are_not_told(monkeypatch, pause, lines):
+    monkeypatch.setattr(sessions, "POLL_S", (pause,))
+    _found, told, clock = polled(monkeypatch, [(STATES.running, None)] * 2 + [(STATES.success, None)])
+    # The second poll is as long after the line as the first after the start.
+    assert (len(told), clock.now) == (lines, 2 * pause)
 
 
 @pytest.mark.parametrize(("limit_s", "pauses"), [(9, 1), (10, 2), (11, 2)])

@@ -175,6 +175,14 @@ def test_a_device_whose_node_is_unknown_has_no_virtual_node():
     ]  # fmt: skip
 
 
+def test_equal_dynamic_devices_are_in_the_order_of_their_nodes():
+    host = server()
+    for item in [*host.functions, *host.root_complexes]:
+        item.numa_node = {0: 1, 1: 0}.get(item.numa_node)
+    found = configured(host, nics={}, vsphere={"passthrough": "dynamic"})
+    assert [row["numa_node"] for row in found["devices"]] == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("have", "found"),
     [
