@@ -259,3 +259,42 @@ def test_an_answer_has_at_most_200_objects_a_page():
     session._instance = SimpleNamespace(content=SimpleNamespace(propertyCollector=collector))
     assert session._pages(["spec"]) == []
     assert asked == [(["spec"], 200)]
+
+
+def found(reference: Any, **properties: Any) -> SimpleNamespace:
+    values = [SimpleNamespace(name=name, val=value) for name, value in properties.items()]
+    return SimpleNamespace(obj=reference, propSet=values)
+
+
+def test_objects_are_read_by_kind_in_the_order_of_their_references():
+    asked: list[Any] = []
+    objects = [
+        found(vim.HostSystem("host-10"), name="b"),
+        found(vim.HostSystem("host-9"), name="a"),
+        found(vim.dvs.DistributedVirtualPortgroup("dvportgroup-1"), name="rails"),
+        found(vim.Network("network-2"), name="flat"),
+    ]
+
+    def view(root: Any, kinds: Any, below: bool) -> Any:
+        asked.append((root, kinds, below))
+        return vim.view.ContainerView("view")
+
+    session = Session.__new__(Session)
+    manager, collector = SimpleNamespace(CreateContainerView=view), SimpleNamespace()
+    collector.RetrievePropertiesEx = lambda _specs, _options: SimpleNamespace(objects=objects, token="")
+    content = SimpleNamespace(viewManager=manager, propertyCollector=collector, rootFolder="everything")
+    session._instance = SimpleNamespace(content=content)
+    kinds = {"HostSystem": ["name"], "Network": ["name"], "DistributedVirtualSwitch": ["uuid"]}
+    rows = session.read(kinds)
+    assert [(kind, [(row[0]._moId, row[1]) for row in of_kind]) for kind, of_kind in rows.items()] == [
+        ("HostSystem", [("host-9", {"name": "a"}), ("host-10", {"name": "b"})]),
+        # A distributed port group is a network, unless it is asked for by itself.
+        ("Network", [("network-2", {"name": "flat"}), ("dvportgroup-1", {"name": "rails"})]),
+        ("DistributedVirtualSwitch", []),
+    ]
+    assert asked == [("everything", [vim.HostSystem, vim.Network, vim.DistributedVirtualSwitch], True)]
+    rows = session.read({"DistributedVirtualPortgroup": ["name"], **kinds}, "folder")
+    assert [row[0]._moId for row in rows["DistributedVirtualPortgroup"]] == ["dvportgroup-1"]
+    assert [row[0]._moId for row in rows["Network"]] == ["network-2"]
+    assert asked[1][0] == "folder"
+    assert asked[1][1][0] is vim.dvs.DistributedVirtualPortgroup
