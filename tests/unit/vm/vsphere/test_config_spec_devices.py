@@ -309,3 +309,8 @@ def test_disks_are_added_at_free_units_of_the_first_controller_and_grow_only():
 def test_the_last_unit_of_a_controller_is_used():
     spec = build({"disks_mib": [1] * 15})
     assert [device.unitNumber for _operation, device in changes(spec)[1:]] == [*range(7), *range(8, 16)]
+    with pytest.raises(DomainError) as caught:
+        build({"disks_mib": [1] * 16})
+    assert str(caught.value) == (
+        "virtual machine train: no unit of its SCSI controller is free for disks[15]; request fewer disks"
+    )
