@@ -207,3 +207,21 @@ def test_equal_columns_are_considered_as_often_as_there_are_rows():
 )
 def test_the_hungarian_method_picks_the_least_sum(table, picks):
     assert _hungarian(table) == picks
+
+
+def test_nothing_else_is_computed_if_every_want_can_have_its_nearest_device(monkeypatch):
+    def computed(_rows):
+        raise AssertionError("the assignment problem is not needed")
+
+    monkeypatch.setattr(nearest, "_hungarian", computed)
+    assert nearest._least([[1, 5, 9], [1, 1, 9], [9, 9, 1]]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("tries", "first"), [(200, 0), (2, 0), (1, 1)])
+def test_a_group_is_tried_with_its_owners_in_the_order_of_their_names(monkeypatch, tries, first):
+    """Both devices of group 5 are nearest to b and a; it is better if b gets one, which is tried second."""
+    monkeypatch.setattr(nearest, "TRIES", tries)
+    one, two = device(HERE, address="0000:01:00.0", group=5), device(PATHS[PHB], address="0000:02:00.0", group=5)
+    six = device((*PATHS[PHB][:3], "14:01.0"), address="0000:03:00.0", group=6)
+    found = assign([Want("b", HERE, DISTANCES), Want("a", PATHS[PHB], DISTANCES)], [one, two, six])
+    assert found == [[one.address, six.address], [six.address, two.address]][first]
