@@ -225,3 +225,10 @@ def test_a_group_is_tried_with_its_owners_in_the_order_of_their_names(monkeypatc
     six = device((*PATHS[PHB][:3], "14:01.0"), address="0000:03:00.0", group=6)
     found = assign([Want("b", HERE, DISTANCES), Want("a", PATHS[PHB], DISTANCES)], [one, two, six])
     assert found == [[one.address, six.address], [six.address, two.address]][first]
+
+
+def test_of_equally_good_owners_of_a_group_the_first_by_name_gets_it():
+    one, two, six = (device(HERE, address=f"0000:{at}3:00.0", group=group) for at, group in ((1, 5), (2, 5), (3, 6)))
+    both = [WANT, Want("b", HERE, DISTANCES)]
+    assert assign(both, [one, two, six]) == [one.address, six.address]
+    assert assign(both[::-1], [one, two, six]) == [six.address, one.address]
