@@ -200,6 +200,8 @@ def test_equal_columns_are_considered_as_often_as_there_are_rows():
     [
         ([[7]], [0]),
         ([[7, 3]], [1]),
+        # Of equal sums, the first columns.
+        ([[0, 0], [0, 0]], [0, 1]),
         ([[4, 1, 3], [2, 0, 5], [3, 2, 2]], [1, 0, 2]),
         ([[1, 2], [1, 9]], [1, 0]),
         ([[9, 1, 9, 9], [1, 9, 9, 9], [9, 9, 9, 1]], [1, 0, 3]),

@@ -7,10 +7,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from baseboards import hgx
 from eight_gpus import big, small
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, Sriov
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import PHB, PIX, SYS, Request, Unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.problem import Problem, group_owner
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity
@@ -210,3 +212,30 @@ def test_a_device_on_a_node_without_memory_is_on_the_serving_node():
     host = big()
     host.numa_nodes[0].memory_bytes = 0
     assert [unit.node for unit in problem(small("a", 1), host=host).units] == [1] * 8
+
+
+def test_a_device_of_another_kind_is_a_unit_only_if_it_is_named_as_a_gpu():
+    host = big()
+    host.function("0000:15:00.0").kind = "other"
+    assert len(problem(small("a", 1), host=host).units) == 8
+    one = problem(named("a", "0000:15:00.0", count=1), host=host)
+    assert [unit.addresses[0] for unit in one.units] == [*ALL[:2], "0000:15:00.0", *ALL[2:]]
+    assert one.requests == [Request("a", 2, must=frozenset({2}), nodes=frozenset({0}))]
+
+
+def test_partitions_of_a_board_are_those_whose_gpus_can_be_had_and_whose_groups_are_whole():
+    host = hgx()
+    gpus = sorted(item.address for item in host.functions if item.kind == "gpu")
+    specs = parse_specs([small("a", 1)])
+
+    def masks(around: Surroundings) -> list[int]:
+        return Problem(specs, around, {}, recognise(host), {}).packing.partitions
+
+    assert len(masks(Surroundings(host))) == 8 + 4 + 2 + 1
+    # Without the first GPU: six single ones and their pairs, the second half, and no whole board.
+    held = masks(Surroundings(host, {gpus[0]: "other"}))
+    assert len(held) == 7 + 3 + 1
+    # Two GPUs of one group are no partition by themselves, and split others.
+    for address in gpus[:2]:
+        host.function(address).iommu_group = 99
+    assert len(masks(Surroundings(host))) == 6 + 2 + 2 + 1
