@@ -84,6 +84,9 @@ def test_a_machine_keeps_its_gpus_or_gives_some_up():
     assert [unit.owner for unit in keeps.units] == [None, None, "a", *[None] * 5]
     exact = problem(small("a", 2), held={"a": ALL[2:4]})
     assert exact.requests == [Request("a", 2, must=frozenset({2, 3}))]
+    assert [unit.owner for unit in exact.units[2:4]] == ["a", "a"]
+    # A device that the host lost is not kept.
+    assert problem(small("a", 2), held={"a": ["0000:99:00.0"]}).requests == [Request("a", 2)]
     gives = problem(small("a", 1), held={"a": ALL[2:4]})
     assert gives.requests == [Request("a", 1, only=frozenset({2, 3}))]
     # Any machine can have what it gives up.
@@ -112,6 +115,9 @@ def test_gpus_of_one_group_are_one_unit_at_their_common_place():
     assert one.number[ALL[1]] == 0
     two = problem(small("a", 2), host=grouped(ALL[1], ALL[2]))
     assert two.units[1] == Unit((ALL[1], ALL[2]), SWITCH[:2], 0)
+    host = grouped(ALL[0], ALL[2])
+    host.function(ALL[2]).root_complex = "pci0000:20"
+    assert problem(small("a", 2), host=host).units[0].path == ("0",)
     far = problem(small("a", 2), host=grouped(ALL[0], ALL[7]))
     assert (far.units[0].path, far.units[0].node) == ((), 0)
     # A group with a NIC is known by its number, one with a bridge only is not.
@@ -123,6 +129,11 @@ def test_a_group_with_a_device_of_a_machine_belongs_to_it():
     nic = {"nics": {"addresses": ["0000:15:00.0"]}}
     one = problem(small("a", 1) | nic, small("b", 1), host=grouped(ALL[0], "0000:15:00.0"))
     assert [unit.owner for unit in one.units[:2]] == ["a", None]
+    # Its driver is no obstacle for the machine that has it, or gets it.
+    host = grouped(ALL[0], "0000:15:00.0")
+    host.function("0000:15:00.0").driver = "mlx5_core"
+    assert problem(small("a", 1) | nic, host=host).units[0].owner == "a"
+    assert problem(small("a", 1), host=host, held={"a": ["0000:15:00.0"]}).units[0].owner == "a"
     # A group of an unlisted machine is not to be had.
     host = grouped(ALL[0], "0000:15:00.0")
     other = problem(small("a", 1), host=host, holder={"0000:15:00.0": "other"})
