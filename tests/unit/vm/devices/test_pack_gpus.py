@@ -233,6 +233,12 @@ def test_nodes_without_room_are_avoided_even_if_the_gpus_are_farther_apart() -> 
     }
 
 
+def test_places_are_tried_in_the_order_of_the_room_on_their_nodes() -> None:
+    units = [unit(number, node=number // 2) for number in range(6)]
+    room = {("cpus", 0): 3, ("cpus", 1): 3, ("cpus", 2): 4}
+    assert chosen(units, Request("a", 2, wants=(("cpus", 4),)), room=room) == {"a": ["gpu4", "gpu5"]}
+
+
 def test_an_assignment_that_is_refused_is_not_kept() -> None:
     asked: list[Gpus] = []
 
