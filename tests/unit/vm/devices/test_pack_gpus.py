@@ -202,6 +202,9 @@ def test_only_partitions_have_gpus_of_a_board() -> None:
     own = Request("a", 2, must=frozenset({0, 1}))
     assert [mask for _cost, mask in found(packing, own)] == [0b000011]
     assert [mask for _cost, mask in found(packing, Request("a", 2, must=frozenset({2})))] == [0b000101]
+    # Its own GPUs beside the board are one place.
+    beside = Request("a", 2, must=frozenset({4, 5}))
+    assert [mask for _cost, mask in found(packing, beside)] == [0b110000]
     # A GPU beside the board goes with others beside it.
     assert [mask for _cost, mask in found(packing, Request("a", 2, must=frozenset({4})))] == [0b110000]
 
@@ -254,6 +257,32 @@ def test_an_assignment_that_is_refused_is_not_kept() -> None:
     # Without a result, the search is repeated without the memory of states.
     assert chosen(three, request, completes=lambda gpus: bool(asked.append(gpus))) is None
     assert len(asked) == 6
+
+
+def test_only_free_units_of_a_switch_are_taken() -> None:
+    units = [unit(number, reach={"pf": number}) for number in range(3)]
+    assert found(Packing(units, [], {}), Request("a", 1), free=0b110) == [(0, 0b100), (0, 0b010)]
+    assert found(Packing(units, [], {}), Request("a", 1), free=0b101) == [(0, 0b100), (0, 0b001)]
+
+
+def refusals(count: int, *requests: Request) -> int:
+    """Return how many assignments of ``count`` different GPUs are tried if each is refused."""
+    asked: list[Gpus] = []
+    units = [unit(number, switch=number, reach={"pf": number}) for number in range(count)]
+    assert chosen(units, *requests, completes=lambda gpus: bool(asked.append(gpus))) is None
+    return len(asked)
+
+
+def test_a_state_is_searched_once_and_then_all_again_without_the_memory_of_states() -> None:
+    # The order in which the first two GPUs are taken makes no difference for the third: 3 of 6 orders, and then all.
+    assert refusals(3, Request("a", 1), Request("b", 1), Request("c", 1)) == 3 + 6
+
+
+def test_a_search_without_a_result_ends_after_ten_times_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack_gpus, "STEPS", 1)
+    assert refusals(12, Request("a", 1)) == 10 + 10
+    monkeypatch.setattr(pack_gpus, "STEPS", 0)
+    assert chosen(FIVE, Request("a", 1)) is None
 
 
 def search(steps: int, best_cost: int | None = None) -> pack_gpus._Search:

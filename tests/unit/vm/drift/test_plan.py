@@ -307,7 +307,12 @@ def test_at_most_three_pairs_are_named_and_the_others_counted():
     ]
     assert {(tuple(item.where), item.remedy) for item in found} == {(("running",), RESTART)}
     assert found[3].consequence == "as above: NCCL plans with wrong distances"
-    for address in (NIC, "0000:84:00.0", "0000:85:10.0", VF):
+    for address in ("0000:84:00.0", "0000:85:10.0"):
+        gone(address)(made)
+    found = paths.pairs_apart(have, None, made, "running")
+    assert len(found) == 4
+    assert found[3].what == "1 more pair is at a different distance in the guest than on the host"
+    for address in (NIC, VF):
         gone(address)(made)
     assert [item.what for item in paths.pairs_apart(have, None, made, "running")] == [
         f"GPU {GPU} and GPU {GPU2}: SYS on the host, PHB in the guest"
