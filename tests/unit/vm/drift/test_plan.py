@@ -317,3 +317,26 @@ def test_at_most_three_pairs_are_named_and_the_others_counted():
     assert [item.what for item in paths.pairs_apart(have, None, made, "running")] == [
         f"GPU {GPU} and GPU {GPU2}: SYS on the host, PHB in the guest"
     ]
+
+
+def test_a_missing_device_does_not_hide_other_items():
+    without = re.sub("<hostdev (?:(?!<hostdev).)*bus='0x14'.*?</hostdev>", "", DEFINED, flags=re.DOTALL)
+    found = drift(host(), without.replace("<locked/>", ""), None, wanted_of(WANTED))
+    assert [(item.what, item.paths) for item in found][:2] == [
+        (f"the domain lacks NIC {NIC}, which the plan gives it", [f"devices/hostdev[{NIC}]"]),
+        ("memory is not locked as planned: locked is missing", ["memoryBacking/locked"]),
+    ]
+
+
+def test_a_pair_with_a_device_that_is_not_planned_is_compared_with_the_host():
+    flat = render(plan(**REQUEST, mirror_topology=False))
+    smaller = render(plan(**{**REQUEST, "nics": {"per_gpu": 1}}, mirror_topology=False))
+    have = read_xml.read(flat, host().by_address())
+    found = paths.pairs_apart(have, wanted_of(smaller), host(), "defined")
+    # The pairs of planned devices are as planned.
+    assert [item.what for item in found] == [
+        f"GPU {GPU} and NIC {NIC}: PIX on the host, PHB in the guest",
+        f"GPU {GPU} and NIC 0000:84:00.0: SYS on the host, PHB in the guest",
+        f"GPU {GPU2} and NIC {NIC}: SYS on the host, PHB in the guest",
+        "4 more pairs are at a different distance in the guest than on the host",
+    ]
