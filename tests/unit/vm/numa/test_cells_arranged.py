@@ -230,3 +230,9 @@ def test_limits_that_are_just_met_are_accepted():
     assert len(arranged(host(1, cores=300), 0, vcpus=255).cells[0].vcpus) == 255
     assert len(arranged(host(1), 0, vcpus=None, host_cores_per_node=3).cells[0].vcpus) == 1
     assert arranged(host(1), 0, vcpus=4, host_cores_per_node=0).kept_cpus == []
+
+
+def test_cells_are_in_the_order_of_the_nodes_whatever_the_order_of_the_host():
+    one = host()
+    one.numa_nodes.reverse()
+    assert [cell.host_node for cell in arranged(one, 1, 0, vcpus=2).cells] == [0, 1]

@@ -182,3 +182,8 @@ def test_a_machine_without_a_number_of_vcpus_takes_its_share_of_the_nodes():
 def test_used_capacity_of_placed_machines_counts():
     assert settled({"numa_nodes": ["0"], "vcpus": 4}, {}) == {"vm0": [0], "vm1": [1]}
     assert settled({"vcpus": 4}, {}, held={"vm0": Holdings(cpus=[0])}) == {"vm0": [0], "vm1": [1]}
+
+
+def test_a_request_that_cannot_be_divided_at_all_is_on_one_node():
+    assert settled({"memory_mib": 1000}) == {"vm0": [0]}
+    assert settled({"memory_mib": 1000, "vcpus": None}) == {"vm0": [0]}
