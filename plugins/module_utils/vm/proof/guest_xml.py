@@ -114,7 +114,7 @@ def memory_locked(evidence: Evidence) -> Claim:
     seen = None
     options = _options(evidence)
     if options is not None:
-        seen = next((fields.get("mem-lock") for option, fields in options if option == "overcommit"), "off")
+        seen = next((fields.get("mem-lock", "off") for option, fields in options if option == "overcommit"), "off")
     return compare(LAYER, claim, "on", seen, source)
 
 

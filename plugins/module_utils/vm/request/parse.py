@@ -98,8 +98,11 @@ def _spec(data: dict[str, Any]) -> DomainSpec:
     parts: dict[str, Any] = {}
     for item in fields(DomainSpec):
         annotation, value = str(item.type), data.get(item.name)
+        if annotation not in INNER or value is None:
+            continue
         # Roles pass an empty dictionary for an optional setting that is left out.
-        if annotation not in INNER or value is None or (annotation.endswith("None") and not value):
+        if annotation.endswith("None") and value == {}:
+            parts[item.name] = None
             continue
         build = _each if annotation.startswith("list") else _build
         parts[item.name] = build(INNER[annotation], value, name, item.name)

@@ -23,7 +23,12 @@ DRIVERS = {
     pci_tree.UPSTREAM: "x3130-upstream",
     pci_tree.DOWNSTREAM: "xio3130-downstream",
 }
-VIRTIO_DRIVERS = {"serial": "virtio-serial-pci", "disk": "virtio-blk-pci", "interface": "virtio-net-pci"}
+VIRTIO_DRIVERS = {
+    "serial": "virtio-serial-pci",
+    "disk": "virtio-blk-pci",
+    "interface": "virtio-net-pci",
+    "rng": "virtio-rng-pci",
+}
 # Memory of a trial, in equal cells: enough for OVMF. More would only move the 64-bit window up.
 MEMORY_MIB = 256
 # On an emulated processor, OVMF's start takes twice as long with every bit from about 42 on (measured with OVMF

@@ -18,6 +18,8 @@ except ImportError:
     vim = None  # type: ignore[assignment]
 
 KIB_OF_MIB = 1024
+# The units of a paravirtual SCSI controller, one of which it has itself (VMware Configuration Maximums).
+SCSI_UNITS = 16
 
 
 def signed(number: int) -> int:
@@ -218,7 +220,11 @@ class Builder:
                     key=controller, busNumber=0, sharedBus=vim.vm.device.VirtualSCSIController.Sharing.noSharing
                 )
                 self._change("add", adapter)
-            unit = next(item for item in range(16) if item not in used)
+            unit = next((item for item in range(SCSI_UNITS) if item not in used), None)
+            if unit is None:
+                raise DomainError(
+                    f"no unit of its SCSI controller is free for disks[{number}]", "request fewer disks", self.name
+                )
             used.add(unit)
             backing = vim.vm.device.VirtualDisk.FlatVer2BackingInfo(
                 fileName=f"[{datastore}]", diskMode="persistent", thinProvisioned=True

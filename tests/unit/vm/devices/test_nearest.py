@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices import nearest
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import Device, Want, assign, cost
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import (
+    Device,
+    Want,
+    _hungarian,
+    assign,
+    cost,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import NODE, PHB, PIX, PXB, SYS
 
 HERE = ("node 0", "pci0000:10", "10:00.0", "12:00.0")
@@ -127,3 +133,104 @@ def test_a_table_without_a_column_for_each_row_has_no_solution():
 @pytest.mark.parametrize("reach", PATHS)
 def test_the_class_of_each_path_is_found(reach):
     assert nearest.reach(HERE, [PATHS[reach]]) == reach
+
+
+@pytest.mark.parametrize(("reach", "common"), [(PIX, 4), (PXB, 3), (PHB, 2), (NODE, 1), (SYS, 0)])
+@pytest.mark.parametrize(("node", "distance"), [(0, 10), (1, 21), (2, 255), (3, 255), (None, 255)])
+def test_a_cost_is_the_class_then_the_common_bridges_then_the_distance_of_nodes(reach, common, node, distance):
+    assert cost(WANT, device(PATHS[reach], node)) == 2 ** (6 * reach + 16) + (63 - common) * 256 + distance
+
+
+def test_a_distance_above_255_counts_as_255_and_so_do_more_than_63_common_bridges():
+    far = Want("a", HERE, ((0, 300),))
+    assert cost(far, device(HERE)) == 2**16 + 59 * 256 + 255
+    for length, rest in ((62, 1), (63, 0), (64, 0)):
+        deep = tuple(str(step) for step in range(length))
+        assert cost(Want("a", deep, ((0, 10),)), device(deep)) == 2**16 + rest * 256 + 10
+
+
+def test_the_limits_of_the_assignment():
+    assert (nearest.NEVER, nearest.TRIES) == (1 << 80, 200)
+    # No sum of real costs is as high.
+    assert 200 * cost(WANT, device(PATHS[SYS], None)) < nearest.NEVER
+
+
+def test_the_nearest_of_two_held_devices_is_kept_first():
+    near, far = devices_of(PATHS[PXB], PATHS[SYS], holder="a")
+    assert assign([WANT], [far, near]) == [near.address]
+    assert assign([WANT, WANT], [far, near]) == [near.address, far.address]
+    other = Want("a", PATHS[SYS], DISTANCES)
+    assert assign([WANT, other], [near, far]) == [near.address, far.address]
+    assert assign([other, WANT], [near, far]) == [far.address, near.address]
+    # A held device of another machine's group is not kept.
+    foreign = device(PATHS[PIX], holder="a", owner="b")
+    assert assign([WANT], [foreign, device(PATHS[SYS], 1, "0000:99:00.0")]) == ["0000:99:00.0"]
+
+
+def test_a_device_of_a_group_that_another_machine_keeps_is_not_assigned():
+    held = device(PATHS[SYS], 1, "0000:01:00.0", group=5, holder="b")
+    near, far = device(HERE, 0, "0000:02:00.0", group=5), device(PATHS[SYS], 1, "0000:03:00.0", group=6)
+    assert assign([WANT, Want("b", HERE, DISTANCES)], [held, near, far]) == [far.address, held.address]
+    # Its own machine can have it.
+    more = [Want("b", HERE, DISTANCES), Want("b", HERE, DISTANCES)]
+    assert assign(more, [held, near, far]) == [held.address, near.address]
+
+
+def test_the_cheaper_owner_gets_a_group_that_two_machines_want():
+    """Both devices of group 5 are nearest to a and b; the device of group 6 is nearer to b than to a."""
+    b = Want("b", PATHS[PHB], DISTANCES)
+    one, two = device(HERE, address="0000:01:00.0", group=5), device(PATHS[PHB], address="0000:02:00.0", group=5)
+    six = device((*PATHS[PHB][:3], "14:01.0"), address="0000:03:00.0", group=6)
+    assert assign([WANT, b], [one, two, six]) == [one.address, six.address]
+    assert assign([b, WANT], [one, two, six]) == [six.address, one.address]
+
+
+def test_equal_columns_are_considered_as_often_as_there_are_rows():
+    assert nearest._least([[1, 1, 1, 9], [1, 1, 1, 9]]) == [0, 1]
+    never = nearest.NEVER
+    assert nearest._least([[5, never, never], [4, 4, 9]]) == [0, 1]
+    assert nearest._least([[never, 5, never], [never, 4, 9]]) == [1, 2]
+    assert nearest._least([[5, never, never], [4, never, never]]) is None
+    assert nearest._least([[never], [1]]) is None
+    assert nearest._least([[], []]) is None
+
+
+@pytest.mark.parametrize(
+    ("table", "picks"),
+    [
+        ([[7]], [0]),
+        ([[7, 3]], [1]),
+        # Of equal sums, the first columns.
+        ([[0, 0], [0, 0]], [0, 1]),
+        ([[4, 1, 3], [2, 0, 5], [3, 2, 2]], [1, 0, 2]),
+        ([[1, 2], [1, 9]], [1, 0]),
+        ([[9, 1, 9, 9], [1, 9, 9, 9], [9, 9, 9, 1]], [1, 0, 3]),
+    ],
+)
+def test_the_hungarian_method_picks_the_least_sum(table, picks):
+    assert _hungarian(table) == picks
+
+
+def test_nothing_else_is_computed_if_every_want_can_have_its_nearest_device(monkeypatch):
+    def computed(_rows):
+        raise AssertionError("the assignment problem is not needed")
+
+    monkeypatch.setattr(nearest, "_hungarian", computed)
+    assert nearest._least([[1, 5, 9], [1, 1, 9], [9, 9, 1]]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("tries", "first"), [(200, 0), (2, 0), (1, 1)])
+def test_a_group_is_tried_with_its_owners_in_the_order_of_their_names(monkeypatch, tries, first):
+    """Both devices of group 5 are nearest to b and a; it is better if b gets one, which is tried second."""
+    monkeypatch.setattr(nearest, "TRIES", tries)
+    one, two = device(HERE, address="0000:01:00.0", group=5), device(PATHS[PHB], address="0000:02:00.0", group=5)
+    six = device((*PATHS[PHB][:3], "14:01.0"), address="0000:03:00.0", group=6)
+    found = assign([Want("b", HERE, DISTANCES), Want("a", PATHS[PHB], DISTANCES)], [one, two, six])
+    assert found == [[one.address, six.address], [six.address, two.address]][first]
+
+
+def test_of_equally_good_owners_of_a_group_the_first_by_name_gets_it():
+    one, two, six = (device(HERE, address=f"0000:{at}3:00.0", group=group) for at, group in ((1, 5), (2, 5), (3, 6)))
+    both = [WANT, Want("b", HERE, DISTANCES)]
+    assert assign(both, [one, two, six]) == [one.address, six.address]
+    assert assign(both[::-1], [one, two, six]) == [six.address, one.address]

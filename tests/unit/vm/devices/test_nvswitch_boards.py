@@ -9,6 +9,7 @@ import pytest
 from baseboards import gpus, hgx, vm
 from machines import hypervisor, observed, recording
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices import nvswitch_boards
@@ -55,19 +56,119 @@ def test_partitions_of_each_board_cover_its_gpus_and_are_nested(board: nvswitch_
         )
 
 
-def test_the_tables_have_the_partitions_of_the_users_guide() -> None:
-    hopper = next(board for board in nvswitch_boards.BOARDS if board.nvswitch_device == 0x22A3)
-    assert [hopper.partitions[number] for number in (1, 2, 3, 4, 5, 6, 7, 14)] == [
-        (1, 2, 3, 4), (5, 6, 7, 8), (1, 3), (2, 4), (5, 7), (6, 8), (1,), (8,),
-    ]  # fmt: skip
-    ampere = next(board for board in nvswitch_boards.BOARDS if board.nvswitch_device == 0x1AF1)
-    assert [ampere.partitions[number] for number in (1, 8, 11, 14, 18, 19, 34)] == [
-        (1, 2, 3, 4, 5, 6, 7, 8), (5, 6, 7, 8), (1, 2), (7, 8), (15, 16), (1,), (16,),
-    ]  # fmt: skip
-    volta = next(board for board in nvswitch_boards.BOARDS if board.nvswitch_device == 0x1AC2)
-    assert [volta.partitions[number] for number in (1, 5, 9, 12, 32)] == [
-        (1, 2, 3, 4, 5, 6, 7, 8), (1, 4, 6, 7), (1, 4), (6, 7), (16,),
-    ]  # fmt: skip
+# The partitions by their number of GPUs, in the order of their ids, which begin at 0.
+TABLES = {
+    "DGX-2 or HGX-2": {
+        16: ["1-16"],
+        8: ["1-8", "9-16", "1,4,6-7,9,12,14-15", "2-3,5,8,10-11,13,16"],
+        4: ["1,4,6-7", "2-3,5,8", "9,12,14-15", "10-11,13,16"],
+        2: ["1,4", "2-3", "5,8", "6-7", "9,12", "10-11", "13,16", "14-15"],
+        1: [str(number) for number in range(1, 17)],
+    },
+    "HGX A100": {
+        16: ["1-16"],
+        8: ["1-8", "9-16", "1-4,9-12", "5-8,13-16", "1-4,13-16", "5-12"],
+        4: ["1-4", "5-8", "9-12", "13-16"],
+        2: ["1-2", "3-4", "5-6", "7-8", "9-10", "11-12", "13-14", "15-16"],
+        1: [str(number) for number in range(1, 17)],
+    },
+    "HGX H100 or H200": {
+        8: ["1-8"],
+        4: ["1-4", "5-8"],
+        2: ["1,3", "2,4", "5,7", "6,8"],
+        1: [str(number) for number in range(1, 9)],
+    },
+}
+
+
+@pytest.mark.parametrize("board", nvswitch_boards.BOARDS, ids=lambda board: board.name)
+def test_the_tables_have_the_partitions_of_the_users_guide(board: nvswitch_boards.Board) -> None:
+    every = [text for of_size in TABLES[board.name].values() for text in of_size]
+    assert {number: format_ranges(members) for number, members in board.partitions.items()} == dict(enumerate(every))
+
+
+def test_the_boards_have_the_ids_of_the_pci_database() -> None:
+    assert [
+        (sorted(board.gpu_devices), board.nvswitch_device, board.gpu_counts) for board in nvswitch_boards.BOARDS
+    ] == [
+        ([0x1DB8], 0x1AC2, (16,)),
+        ([0x20B0, 0x20B2, 0x20F3], 0x1AF1, (8, 16)),
+        ([0x2324, 0x2329, 0x2330, 0x2335], 0x22A3, (8,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([4], "4"), ([1, 2], "1 or 2"), ([1, 2, 4, 8], "1, 2, 4 or 8")]
+)
+def test_numbers_are_listed_with_or(numbers: list[int], text: str) -> None:
+    assert nvswitch_boards.in_words(numbers) == text
+
+
+def test_two_baseboards_have_all_partitions_and_more_gpus_are_not_a_board() -> None:
+    both = nvswitch_boards.recognise(hgx(0x20B2, 0x1AF1, 6, gpus=16))
+    assert both is not None
+    assert ([item.id for item in both.partitions], both.sizes) == (list(range(35)), [1, 2, 4, 8, 16])
+    assert both.assumed is True
+    assert nvswitch_boards.recognise(hgx(0x2330, 0x22A3, 4, gpus=10)) is None
+
+
+@pytest.mark.parametrize(("gpu", "switch"), [(0x2330, 0x1AF1), (0x20B2, 0x22A3)])
+def test_gpus_and_nvswitches_of_different_boards_are_not_a_board(gpu: int, switch: int) -> None:
+    assert nvswitch_boards.recognise(hgx(gpu, switch)) is None
+
+
+def test_devices_of_another_vendor_are_not_a_board() -> None:
+    for kind in ("gpu", "nvswitch"):
+        host = hgx()
+        for function in host.functions:
+            if function.kind == kind:
+                function.vendor_id = 0x1002
+        assert nvswitch_boards.recognise(host) is None
+
+
+def test_ids_are_assumed_only_if_none_are_given_and_all_gpus_are_there() -> None:
+    host = hgx()
+    whole = nvswitch_boards.recognise(host)
+    given = nvswitch_boards.recognise(host, {address: number for number, address in enumerate(gpus(host), 1)})
+    host.functions = [item for item in host.functions if item.address != gpus(host)[0]]
+    part = nvswitch_boards.recognise(host)
+    assert [found.assumed for found in (whole, given, part) if found] == [True, False, False]
+    assert part is not None
+    assert (part.physical_ids, part.sizes) == ({}, [1])
+    assert [(item.id, sorted(item.members)) for item in part.partitions] == [(None, [gpu]) for gpu in part.gpus]
+
+
+def test_each_note_says_what_fabric_manager_must_do() -> None:
+    host = hgx()
+    one, two, three, *_rest = gpus(host)
+    whole = nvswitch_boards.recognise(host)
+    assert whole is not None
+    active = (
+        "Fabric Manager in shared mode (FABRIC_MODE=1) must activate partition {} (GPU physical id {}) before it "
+        "starts; the 4 NVSwitches of the HGX H100 or H200 stay with the host or its service VM"
+    )
+    assumed = (
+        "; physical ids are assumed to be in PCI address order: compare them with GPU Module ID of nvidia-smi -q, "
+        "and set gpu_module_ids if they are not"
+    )
+    assert nvswitch_boards.note(whole, {one, three}) == active.format(3, "1, 3") + assumed
+    # The ids of all GPUs do not depend on their order.
+    assert nvswitch_boards.note(whole, {*gpus(host)}) == active.format(0, "1, 2, 3, 4, 5, 6, 7, 8")
+    assert nvswitch_boards.note(whole, {one, two}) == (
+        f"its GPUs {one}, {two} are not a Fabric Manager partition of HGX H100 or H200 (valid sizes: 1, 2, 4 or 8): "
+        "there is no NVLink between them"
+    )
+    ids = dict(zip(gpus(host), (6, 8, 5, 7, 2, 4, 1, 3)))
+    given = nvswitch_boards.recognise(host, ids)
+    assert given is not None
+    assert nvswitch_boards.note(given, {one, two}) == active.format(6, "6, 8")
+    host.functions = [item for item in host.functions if item.address != three]
+    part = nvswitch_boards.recognise(host)
+    assert part is not None
+    assert nvswitch_boards.note(part, {one}) == (
+        f"{one} is on a HGX H100 or H200 of which a GPU is missing: set gpu_module_ids to identify its Fabric Manager "
+        "partition"
+    )
 
 
 def test_boards_are_recognised_by_their_gpus_and_nvswitches() -> None:

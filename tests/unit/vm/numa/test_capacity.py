@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import pytest
-from machines import GIB
+from machines import GIB, MIB
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, NumaNode
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.capacity import CPUS, asked, capacities
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, HugePages, NumaNode
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.capacity import CPUS, asked, capacities, overflow
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 HOST = Host([NumaNode(0, [0, 1, 2, 3], [[0, 2], [1, 3]], 64 * GIB)], [], [])
@@ -47,3 +48,82 @@ def test_memory_counts_if_it_is_in_huge_pages_or_bound_to_nodes(given, kinds):
 @pytest.mark.parametrize(("free", "wants"), [(8, 5), (9, 5), (2, 2), (0, 1)])
 def test_a_machine_without_a_vcpu_number_needs_over_half_of_the_largest_node(free, wants):
     assert (CPUS, wants) in asked(spec(), {(CPUS, 0): free, (CPUS, 1): 0})
+
+
+def host_of(*nodes: NumaNode) -> Host:
+    return Host(list(nodes), [], [])
+
+
+def paged(number: int, total: int, size: int = GIB, memory: int = 64 * GIB) -> NumaNode:
+    cpus = [number * 4 + at for at in range(4)]
+    return NumaNode(number, cpus, [], memory, huge_pages=[HugePages(size, total, total)])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "size", "room"),
+    [
+        # Without pages of the size, the rest of the memory could be reserved.
+        ([paged(0, 0)], 1024, {0: 65536}),
+        ([paged(0, 10, 2 * MIB)], 1024, {0: 65516}),
+        ([paged(0, 10)], 1024, {0: 10240}),
+        # A node without pages has none if another has some.
+        ([paged(0, 10), paged(1, 0)], 1024, {0: 10240, 1: 0}),
+        ([paged(0, 10), NumaNode(1, [4], [], 64 * GIB)], 1024, {0: 10240, 1: 0}),
+        ([paged(0, 10), paged(1, 0)], 0, {0: 55296, 1: 65536}),
+        ([paged(0, 10)], 2, {0: 55296}),
+    ],
+)
+def test_memory_is_that_of_the_pages_or_what_could_be_reserved(nodes, size, room):
+    found = capacities(host_of(*nodes), [spec(huge_page_mib=size, vcpus=1)], [], set())
+    assert {node: amount for (kind, node), amount in found.items() if kind == size} == room
+
+
+def test_memory_of_other_domains_is_taken_for_their_page_size_or_for_all():
+    others = [
+        Holdings(memory_mib={0: 1024}, page_mib=1024),
+        Holdings(memory_mib={0: 2048, 1: 1}, page_mib=None),
+        Holdings(memory_mib={0: 4096}, page_mib=2),
+    ]
+    found = capacities(host_of(paged(0, 10), paged(1, 10)), [spec(vcpus=1)], others, set())
+    assert (found[1024, 0], found[1024, 1]) == (10240 - 3072, 10239)
+
+
+def test_the_largest_reserve_of_the_requests_is_kept_and_the_lowest_cores_are():
+    node = NumaNode(0, list(range(8)), [[6, 7], [0, 1], [2, 3], [4, 5]], 64 * GIB)
+    specs = [spec(vcpus=1, host_cores_per_node=1), spec(vcpus=1, host_cores_per_node=2)]
+    assert capacities(host_of(node), specs, [], set())[CPUS, 0] == 4
+    assert capacities(host_of(node), specs, [], {0})[CPUS, 0] == 4
+    assert capacities(host_of(node), specs, [], {5})[CPUS, 0] == 2
+    # Without siblings, each CPU is a core.
+    assert capacities(host_of(paged(0, 0)), [spec(vcpus=1, host_cores_per_node=1)], [], {3})[CPUS, 0] == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "wants"),
+    [
+        ({"vcpus": 3}, [(1024, 4096), (CPUS, 3)]),
+        ({"vcpus": 3, "huge_page_mib": 2}, [(2, 4096), (CPUS, 3)]),
+        ({"vcpus": 3, "huge_page_mib": 0}, [(0, 4096), (CPUS, 3)]),
+        ({"vcpus": 3, "huge_page_mib": 0, "strict_memory": False}, [(CPUS, 3)]),
+        ({"vcpus": 3, "pin_cpus": False}, [(1024, 4096)]),
+        ({}, [(1024, 4096), (CPUS, 1)]),
+    ],
+)
+def test_a_request_wants_its_memory_and_its_cpus(given, wants):
+    assert asked(spec(**given), {}) == wants
+
+
+def test_amounts_are_spread_over_the_nodes_and_their_excess_is_in_thousandths():
+    room = {(CPUS, 0): 10, (CPUS, 1): 10, (0, 0): 4000}
+    assert overflow(room, {}, [(CPUS, 20)], [1, 0]) == (0, {(CPUS, 0): 10, (CPUS, 1): 10})
+    assert overflow(room, {}, [(CPUS, 21)], [0, 1]) == (200, {(CPUS, 0): 11, (CPUS, 1): 11})
+    assert overflow(room, {}, [(CPUS, 12), (0, 4001)], [0]) == (200, {(CPUS, 0): 12, (0, 0): 4001})
+    assert overflow(room, {}, [(0, 4004)], [0])[0] == 1
+    # What was in excess before is not counted again.
+    used = {(CPUS, 0): 12, (CPUS, 1): 9}
+    assert overflow(room, used, [(CPUS, 2)], [0]) == (200, {(CPUS, 0): 14, (CPUS, 1): 9})
+    assert overflow(room, used, [(CPUS, 2)], [1]) == (100, {(CPUS, 0): 12, (CPUS, 1): 11})
+    assert used == {(CPUS, 0): 12, (CPUS, 1): 9}
+    # A node without any capacity, or with less than none.
+    assert overflow({(CPUS, 0): -5}, {}, [(CPUS, 2)], [0, 7]) == (2000, {(CPUS, 0): 1, (CPUS, 7): 1})
+    assert overflow(room, {}, [], []) == (0, {})

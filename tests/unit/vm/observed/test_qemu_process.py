@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import qemu_process
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.qemu_process import (
     is_accelerated,
     memory_map,
@@ -60,3 +65,83 @@ def test_acceleration_is_read_from_the_arguments() -> None:
     assert is_accelerated(["qemu", "-accel", "kvm"])
     assert is_accelerated(["qemu", "-machine", "q35,accel=kvm"])
     assert not is_accelerated(["qemu", "-accel", "tcg", "-name", "kvm"])
+
+
+def process(
+    folder: Path, threads: dict[str, tuple[str, str]], status: str = "", maps: str = ""
+) -> dict[str, Any] | None:
+    """Return the facts of process 42, whose ``threads`` have a name and a list of CPUs each."""
+    base = folder / "proc" / "42"
+    for thread, (name, cpus) in threads.items():
+        (base / "task" / thread).mkdir(parents=True)
+        (base / "task" / thread / "comm").write_text(f"{name}\n")
+        (base / "task" / thread / "status").write_text(f"Name:\t{name}\n{cpus}")
+    (base / "cmdline").write_text("qemu\0")
+    (base / "status").write_text(status)
+    (base / "numa_maps").write_text(maps)
+    (folder / "vm1.pid").write_text("42\n")
+    return read("vm1", str(folder / "proc"), str(folder))
+
+
+def test_all_facts_of_a_process_without_locked_memory(tmp_path: Path) -> None:
+    threads = {
+        "42": ("qemu", "Cpus_allowed_list:\t0\n"),
+        "100": ("CPU 10/KVM", "Cpus_allowed_list:\t7\n"),
+        "43": ("IO iothread1", "Cpus_allowed_list:\t3\n"),
+        "50": ("CPU 1/KVM", "Cpus_allowed:\tff\n"),
+        "51": ("CPU x/KVM", "Cpus_allowed_list:\t3\n"),
+    }
+    assert process(tmp_path, threads) == {
+        "pid": 42,
+        "arguments": ["qemu"],
+        "accelerated": False,
+        "memory": [],
+        "locked_bytes": 0,
+        "pinning": {"1": [], "10": [7]},
+        "emulator_cpus": [0],
+    }
+
+
+def test_a_process_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_path: str) -> str:
+        raise PermissionError(13, "Permission denied", "/proc/42/numa_maps")
+
+    (tmp_path / "vm1.pid").write_text("42\n")
+    monkeypatch.setattr(qemu_process, "_text", refuse)
+    with pytest.raises(DomainError) as caught:
+        read("vm1", str(tmp_path), str(tmp_path))
+    assert str(caught.value) == (
+        "virtual machine vm1: its QEMU process cannot be read ([Errno 13] Permission denied: '/proc/42/numa_maps'); "
+        "run the module as root"
+    )
+
+
+def test_mappings_of_one_size_and_policy_are_added() -> None:
+    lines = [
+        "1 bind:0 file=x huge dirty=3 N0=1 N1=2 kernelpagesize_kB=2048",
+        "2 bind:0 huge N0=4 kernelpagesize_kB=2048",
+        "3 bind:0 huge N10=1 N2=1 kernelpagesize_kB=1048576",
+        "4 default huge Nx=9 kernelpagesize_kB=2048",
+        "5 huge N0=1 kernelpagesize_kB=2048",
+        "6 prefer:1 huge N0=7",
+    ]
+    assert memory_map("\n".join(lines)) == [
+        {"page_bytes": 0, "policy": "prefer:1", "pages_by_node": {"0": 7}},
+        {"page_bytes": 2097152, "policy": "bind:0", "pages_by_node": {"0": 5, "1": 2}},
+        {"page_bytes": 2097152, "policy": "default", "pages_by_node": {}},
+        {"page_bytes": 1073741824, "policy": "bind:0", "pages_by_node": {"10": 1, "2": 1}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "accelerated"),
+    [
+        ("-enable-kvm", True),
+        ("-machine q35,accel=kvm", True),
+        ("-accel kvm", True),
+        ("-accel=kvm", True),
+        ("-kvm", False),
+    ],
+)
+def test_each_way_to_request_kvm_is_known(arguments: str, accelerated: bool) -> None:
+    assert is_accelerated(arguments.split()) is accelerated

@@ -81,6 +81,14 @@ def test_a_speed_setting_that_qemu_lacks_fails_its_claim(there):
     assert all(words in name for name in names)
 
 
+@pytest.mark.parametrize("arguments", [[], ["-overcommit", "cpu-pm=on"], ["-overcommit", "mem-lock=off"]])
+def test_memory_that_qemu_does_not_lock_was_read_as_not_locked(arguments):
+    one = evidence()
+    one.running.qemu_arguments = arguments
+    (claim,) = found(prove(one), "memory is locked")
+    assert (claim.seen, claim.holds) == ("off", False)
+
+
 def test_rhel_machine_types_have_at_most_48_address_bits():
     one = evidence()
     one.planned.machine = "pc-q35-rhel9.4.0"

@@ -31,6 +31,14 @@ def test_a_setting_that_is_none_has_its_default() -> None:
     assert (spec.vcpus, spec.gpus.count, spec.disks, spec.huge_page_mib) == (None, 0, [], 1024)
 
 
+def test_an_empty_boot_is_left_out_and_another_value_is_refused() -> None:
+    assert parse_specs([{"name": "a", "boot": {}}]) == parse_specs([{"name": "a"}])
+    for wrong in ("", [], 0):
+        with pytest.raises(DomainError) as caught:
+            parse_specs([{"name": "a", "boot": wrong}])
+        assert str(caught.value) == "virtual machine a: boot: not a dictionary; write it as name: value pairs"
+
+
 def test_uuid_and_macs_are_derived_from_the_name() -> None:
     one, other = parse_specs([{"name": name, "interfaces": [{"type": "user"}] * 2} for name in ("a", "b")])
     again = parse_specs([{"name": "a", "interfaces": [{"type": "user"}] * 2}])[0]

@@ -225,6 +225,13 @@ def test_the_arguments_contain_the_planned_tree() -> None:
     assert bios[bios.index("-bios") + 1] == "x"
 
 
+def test_every_virtio_device_of_a_plan_has_a_driver() -> None:
+    of = requested(rng=True, disks=[{"path": "/a"}], interfaces=[{"type": "user"}])
+    roles = {endpoint.role for _port, endpoint in of.endpoints()}
+    assert roles - {"hostdev"} == set(stand_ins.VIRTIO_DRIVERS)
+    assert "virtio-rng-pci,id=rng-0,bus=port4,addr=0x0.0x0" in stand_ins.arguments(of, "bios", "x")
+
+
 def test_the_address_bits_do_not_exceed_those_of_the_guest() -> None:
     assert stand_ins.address_bits(requested()) == 40
     for bits in ("41", "42", "46"):

@@ -1,0 +1,329 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The costs, places and limits of the search for GPUs, on units that are made up here."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices import pack_gpus
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import (
+    NODE,
+    PHB,
+    PIX,
+    PXB,
+    SYS,
+    WEIGHTS,
+    Packing,
+    Request,
+    Unit,
+    apart,
+)
+
+Gpus = dict[str, list[str]]
+
+
+def unit(number: int, node: int = 0, root: int = 0, switch: int = 0, **more: Any) -> Unit:
+    """Return the unit of GPU ``number`` on a switch of a root complex of a node."""
+    values: dict[str, Any] = {"addresses": (f"gpu{number}",), **more}
+    return Unit(path=(f"{node}", f"root {node}.{root}", "port", f"switch {switch}"), node=node, **values)
+
+
+def everywhere(_gpus: Gpus) -> bool:
+    return True
+
+
+def chosen(units: list[Unit], *requests: Request, room: Any = None, completes: Any = everywhere) -> Gpus | None:
+    return Packing(units, [], room or {}).choose(list(requests), {}, completes)
+
+
+PATH = ("0", "root 0", "port", "switch 1", "leaf 1")
+
+
+@pytest.mark.parametrize(
+    ("other", "distance"),
+    [
+        (PATH, PIX),
+        (("0", "root 0", "port", "switch 1", "leaf 2"), PXB),
+        (("0", "root 0", "port", "switch 2", "leaf 1"), PXB),
+        (("0", "root 0", "port"), PXB),
+        (("0", "root 0", "port 2", "switch 1"), PHB),
+        (("0", "root 0"), PHB),
+        (("0", "root 1", "port", "switch 1"), NODE),
+        (("0",), NODE),
+        (("1", "root 0", "port", "switch 1", "leaf 1"), SYS),
+        ((), SYS),
+    ],
+)
+def test_the_distance_of_two_places_is_where_their_paths_part(other: tuple[str, ...], distance: int) -> None:
+    assert apart(PATH, other) == apart(other, PATH) == distance
+
+
+def test_the_classes_have_the_order_and_weights_of_the_documentation() -> None:
+    assert (PIX, PXB, PHB, NODE, SYS) == (0, 1, 2, 3, 4)
+    assert WEIGHTS == (0, 1, 1024, 1048576, 1073741824)
+    assert pack_gpus.BLOCKS == (16, 8, 4, 2)
+
+
+# Two GPUs on a switch, one on another switch of the root complex, one on another root complex, one on another node.
+FIVE = [unit(0), unit(1), unit(2, switch=1), unit(3, root=1), unit(4, node=1)]
+
+
+def test_the_cost_of_units_is_the_sum_of_the_distances_of_their_pairs() -> None:
+    packing = Packing(FIVE, [], {})
+    far = {(0, 1): 0, (0, 2): 1, (1, 2): 1}
+    for one, other in combinations(range(5), 2):
+        pair = far.get((one, other), 1 << 20 if other == 3 else 1 << 30)
+        assert packing.pairs(1 << one | 1 << other) == pair, (one, other)
+    assert packing.pairs(0b00111) == 2
+    assert packing.pairs(0b11111) == 2 + 3 * (1 << 20) + 4 * (1 << 30)
+    assert [packing.pairs(mask) for mask in (0, 1, 0b10000)] == [0, 0, 0]
+
+
+def test_a_unit_of_several_gpus_has_the_distance_of_each() -> None:
+    pair, three = unit(0, addresses=("a", "b")), unit(1, switch=1, addresses=("c", "d", "e"))
+    packing = Packing([pair, three], [], {})
+    assert packing.pairs(0b11) == 6
+    assert [packing.gpus(mask) for mask in (0, 0b01, 0b10, 0b11)] == [0, 2, 3, 5]
+
+
+def test_what_is_left_is_rated_by_its_whole_blocks() -> None:
+    """Two nodes of four GPUs in two switches; the partitions are the switches and the nodes."""
+    units = [unit(number, node=number // 4, switch=number // 2) for number in range(8)]
+    switches = [frozenset({number, number + 1}) for number in range(0, 8, 2)]
+    partitions = [*switches, frozenset(range(4)), frozenset(range(4, 8)), frozenset(range(8))]
+    packing = Packing(units, partitions, {})
+    # For each size of 16, 8, 4, 2: minus the free partitions, minus the blocks in host, nodes and switches.
+    assert packing.leftover(0b11111111) == (0, 0, -1, -1, -2, -4, -4, -12)
+    assert packing.leftover(0b11110111) == (0, 0, 0, 0, -1, -2, -3, -9)
+    assert packing.leftover(0b11110000) == (0, 0, 0, 0, -1, -2, -2, -6)
+    assert packing.leftover(0) == (0,) * 8
+    assert Packing(units, [], {}).leftover(0b11111111) == (0, 0, 0, -1, 0, -4, 0, -12)
+    assert packing.board == 0b11111111
+    assert Packing(units, switches[:1], {}).board == 0b11
+
+
+def test_each_place_is_a_set_of_units_once() -> None:
+    packing = Packing(FIVE, [], {})
+    # The host, the nodes, the root complexes with their ports, and the switches; chains have the same units.
+    assert packing.blocks == [0b00011, 0b00100, 0b00111, 0b01000, 0b01111, 0b10000, 0b11111]
+    assert packing.everything == 0b11111
+
+
+def test_the_nearest_gpus_are_chosen() -> None:
+    assert chosen(FIVE, Request("a", 2)) == {"a": ["gpu0", "gpu1"]}
+    assert chosen(FIVE, Request("a", 3)) == {"a": ["gpu0", "gpu1", "gpu2"]}
+    assert chosen(FIVE, Request("a", 4)) == {"a": ["gpu0", "gpu1", "gpu2", "gpu3"]}
+    assert chosen(FIVE, Request("a", 6)) is None
+    # A single one is taken where it breaks no block.
+    assert chosen(FIVE, Request("a", 1)) == {"a": ["gpu4"]}
+
+
+def test_a_request_is_limited_to_its_units_and_nodes() -> None:
+    assert chosen(FIVE, Request("a", 2, must=frozenset({4}))) == {"a": ["gpu2", "gpu4"]}
+    assert chosen(FIVE, Request("a", 2, must=frozenset({2, 3}))) == {"a": ["gpu2", "gpu3"]}
+    assert chosen(FIVE, Request("a", 1, only=frozenset({1, 3}))) == {"a": ["gpu1"]}
+    assert chosen(FIVE, Request("a", 3, only=frozenset({1, 3}))) is None
+    assert chosen(FIVE, Request("a", 1, within=frozenset({0}))) == {"a": ["gpu2"]}
+    assert chosen(FIVE, Request("a", 2, within=frozenset({1}))) is None
+    unknown = Unit(("x",), ("?", "root"), None)
+    assert chosen([*FIVE, unknown], Request("a", 2, within=frozenset({1}))) == {"a": ["gpu4", "x"]}
+    owned = [unit(0, owner="a"), unit(1, owner="b")]
+    assert chosen(owned, Request("b", 1)) == {"b": ["gpu1"]}
+    assert chosen(owned, Request("c", 1)) is None
+
+
+def test_units_that_one_must_have_are_not_for_others() -> None:
+    four = [unit(number, switch=number // 2) for number in range(4)]
+    assert chosen(four, Request("a", 1, must=frozenset({0})), Request("b", 2)) == {"a": ["gpu0"], "b": ["gpu2", "gpu3"]}
+    # A machine that gives up one of three leaves it to another one.
+    got = chosen(four, Request("a", 2, only=frozenset({0, 1, 2})), Request("b", 2))
+    assert got == {"a": ["gpu0", "gpu1"], "b": ["gpu2", "gpu3"]}
+
+
+def test_a_request_with_nics_is_near_them_and_one_without_leaves_them() -> None:
+    beside = [
+        unit(0, switch=0, reach={"pf": SYS}),
+        unit(1, switch=1, reach={"pf": PIX}),
+        unit(2, switch=2, reach={"pf": PXB}),
+    ]
+    assert chosen(beside, Request("a", 1, near="pf")) == {"a": ["gpu1"]}
+    assert chosen(beside, Request("a", 2, near="pf")) == {"a": ["gpu1", "gpu2"]}
+    assert chosen(beside, Request("a", 1)) == {"a": ["gpu0"]}
+    assert chosen(beside, Request("a", 2)) == {"a": ["gpu0", "gpu2"]}
+
+
+def found(packing: Packing, request: Request, free: int | None = None) -> list[tuple[int, int]]:
+    """Return the cost and units of each place, best first; places are compared as in a choice for the request."""
+    packing.choose([request], {}, everywhere)
+    return [
+        (cost, mask) for cost, _rank, mask in packing.candidates(request, packing.everything if free is None else free)
+    ]
+
+
+def test_the_distance_of_nics_is_added_below_that_of_gpus() -> None:
+    beside = [unit(0, reach={"pf": PXB}), unit(1, switch=1, reach={"pf": PHB}), unit(2, switch=2, reach={})]
+    packing = Packing(beside, [], {})
+    assert found(packing, Request("a", 1, near="pf")) == [(PXB, 0b001), (PHB, 0b010), (SYS, 0b100)]
+    assert found(packing, Request("a", 2, near="pf")) == [
+        ((1 << 10) + 3, 0b011), ((1 << 10) + 5, 0b101), ((1 << 10) + 6, 0b110),
+    ]  # fmt: skip
+    assert [cost for cost, _mask in found(packing, Request("a", 2))] == [1 << 10] * 3
+    pair = Packing([unit(0, addresses=("a", "b"), reach={"pf": PHB})], [], {})
+    assert found(pair, Request("a", 2, near="pf")) == [(4, 0b1)]
+
+
+def test_equivalent_places_are_tried_once() -> None:
+    """Four switches with two GPUs each: alone, all switches are equal, and so are the GPUs of one."""
+    units = [unit(number, switch=number // 2) for number in range(8)]
+    packing = Packing(units, [], {})
+    assert found(packing, Request("a", 1)) == [(0, 0b00000001)]
+    assert found(packing, Request("a", 2)) == [(0, 0b00000011), (1 << 10, 0b00000101)]
+    assert found(packing, Request("a", 8)) == [(24 << 10, 0b11111111)]
+    assert found(packing, Request("a", 9)) == []
+    assert found(packing, Request("a", 1), free=0b00010010) == [(0, 0b00000010)]
+    # Nodes are never equivalent.
+    units = [unit(number, node=number // 2) for number in range(4)]
+    assert found(Packing(units, [], {}), Request("a", 1)) == [(0, 0b0001), (0, 0b0100)]
+
+
+def test_only_partitions_have_gpus_of_a_board() -> None:
+    """Units 0-3 are a board of two pairs, 4 and 5 are beside it."""
+    units = [unit(number) for number in range(6)]
+    packing = Packing(units, [frozenset({0, 2}), frozenset({1, 3}), frozenset(range(4))], {})
+    assert sorted(mask for _cost, mask in found(packing, Request("a", 2))) == [0b000101, 0b001010, 0b110000]
+    assert [mask for _cost, mask in found(packing, Request("a", 4))] == [0b001111]
+    assert found(packing, Request("a", 3)) == []
+    assert sorted(mask for _cost, mask in found(packing, Request("a", 2), free=0b110111)) == [0b000101, 0b110000]
+    # Its own GPUs are kept even if they are no partition.
+    own = Request("a", 2, must=frozenset({0, 1}))
+    assert [mask for _cost, mask in found(packing, own)] == [0b000011]
+    assert [mask for _cost, mask in found(packing, Request("a", 2, must=frozenset({2})))] == [0b000101]
+    # Its own GPUs beside the board are one place.
+    beside = Request("a", 2, must=frozenset({4, 5}))
+    assert [mask for _cost, mask in found(packing, beside)] == [0b110000]
+    # A GPU beside the board goes with others beside it.
+    assert [mask for _cost, mask in found(packing, Request("a", 2, must=frozenset({4})))] == [0b110000]
+
+
+def test_the_number_of_places_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    units = [unit(number, switch=number, reach={"pf": number}) for number in range(6)]
+    assert pack_gpus.PLACES == 600
+    packing = Packing(units, [], {})
+    packing.tags = {number: (None, None, number, ()) for number in range(6)}
+    assert len(packing.candidates(Request("a", 3), 0b111111)) == 20
+    monkeypatch.setattr(pack_gpus, "PLACES", 5)
+    limited = Packing(units, [], {})
+    limited.tags = packing.tags
+    assert len(limited.candidates(Request("a", 3), 0b111111)) == 5
+
+
+def test_nodes_without_room_are_avoided_even_if_the_gpus_are_farther_apart() -> None:
+    units = [unit(0), unit(1), unit(2, node=1), unit(3, node=1, switch=1)]
+    wants = (("cpus", 4),)
+    request = Request("a", 2, wants=wants)
+    assert chosen(units, request, room={("cpus", 0): 4, ("cpus", 1): 4}) == {"a": ["gpu0", "gpu1"]}
+    assert chosen(units, request, room={("cpus", 0): 3, ("cpus", 1): 4}) == {"a": ["gpu2", "gpu3"]}
+    # What a request uses on other nodes in any case counts, too.
+    both = Request("a", 1, wants=wants, nodes=frozenset({1}))
+    assert chosen(units, both, room={("cpus", 0): 4, ("cpus", 1): 3}) == {"a": ["gpu0"]}
+    assert chosen(units, request, Request("b", 2, wants=wants), room={("cpus", 0): 4, ("cpus", 1): 4}) == {
+        "a": ["gpu0", "gpu1"],
+        "b": ["gpu2", "gpu3"],
+    }
+
+
+def test_places_are_tried_in_the_order_of_the_room_on_their_nodes() -> None:
+    units = [unit(number, node=number // 2) for number in range(6)]
+    room = {("cpus", 0): 3, ("cpus", 1): 3, ("cpus", 2): 4}
+    assert chosen(units, Request("a", 2, wants=(("cpus", 4),)), room=room) == {"a": ["gpu4", "gpu5"]}
+
+
+def test_an_assignment_that_is_refused_is_not_kept() -> None:
+    asked: list[Gpus] = []
+
+    def completes(gpus: Gpus) -> bool:
+        asked.append(gpus)
+        return gpus["a"] == ["gpu2"]
+
+    three = [unit(number, switch=number, reach={"pf": number}) for number in range(3)]
+    request = Request("a", 1, near="pf")
+    assert chosen(three, request, completes=completes) == {"a": ["gpu2"]}
+    assert asked == [{"a": ["gpu0"]}, {"a": ["gpu1"]}, {"a": ["gpu2"]}]
+    asked.clear()
+    # Without a result, the search is repeated without the memory of states.
+    assert chosen(three, request, completes=lambda gpus: bool(asked.append(gpus))) is None
+    assert len(asked) == 6
+
+
+def test_only_free_units_of_a_switch_are_taken() -> None:
+    units = [unit(number, reach={"pf": number}) for number in range(3)]
+    assert found(Packing(units, [], {}), Request("a", 1), free=0b110) == [(0, 0b100), (0, 0b010)]
+    assert found(Packing(units, [], {}), Request("a", 1), free=0b101) == [(0, 0b100), (0, 0b001)]
+
+
+def refusals(count: int, *requests: Request) -> int:
+    """Return how many assignments of ``count`` different GPUs are tried if each is refused."""
+    asked: list[Gpus] = []
+    units = [unit(number, switch=number, reach={"pf": number}) for number in range(count)]
+    assert chosen(units, *requests, completes=lambda gpus: bool(asked.append(gpus))) is None
+    return len(asked)
+
+
+def test_a_state_is_searched_once_and_then_all_again_without_the_memory_of_states() -> None:
+    # The order in which the first two GPUs are taken makes no difference for the third: 3 of 6 orders, and then all.
+    assert refusals(3, Request("a", 1), Request("b", 1), Request("c", 1)) == 3 + 6
+
+
+def test_a_search_without_a_result_ends_after_ten_times_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack_gpus, "STEPS", 1)
+    assert refusals(12, Request("a", 1)) == 10 + 10
+    monkeypatch.setattr(pack_gpus, "STEPS", 0)
+    assert chosen(FIVE, Request("a", 1)) is None
+
+
+def search(steps: int, best_cost: int | None = None) -> pack_gpus._Search:
+    one = pack_gpus._Search(Packing(FIVE, [], {}), [Request("a", 1)], {}, everywhere, True)
+    one.steps = steps
+    if best_cost is not None:
+        one.best, one.best_cost = {"a": ["gpu0"]}, best_cost
+    return one
+
+
+@pytest.mark.parametrize(
+    ("steps", "best_cost", "cost", "ends"),
+    [
+        (3999, 5, 4, False),
+        (4000, 5, 4, True),
+        (0, 5, 5, True),
+        (0, 5, 6, True),
+        (39999, None, 1 << 90, False),
+        (40000, None, 0, True),
+    ],
+)
+def test_the_search_ends_at_its_limits_or_at_the_best_cost(
+    steps: int, best_cost: int | None, cost: int, ends: bool
+) -> None:
+    assert search(steps, best_cost)._hopeless(cost) is ends
+
+
+def test_a_result_of_equal_cost_does_not_replace_the_first() -> None:
+    one = search(0)
+    for taken, cost, best in ((1, 7, "gpu0"), (2, 7, "gpu0"), (4, 6, "gpu2"), (8, 8, "gpu2")):
+        one.taken = [taken]
+        one._keep(cost)
+        assert one.best == {"a": [best]}
+    assert (one.best_cost, one.refused) == (6, False)
+
+
+def test_the_least_cost_of_later_requests_is_known_before_the_search() -> None:
+    requests = [Request("a", 3), Request("b", 2), Request("c", 1)]
+    packing = Packing(FIVE, [], {})
+    assert pack_gpus._Search(packing, requests, {}, everywhere, True).least == [2 << 10, 0, 0, 0]
+    two = [Request("a", 4), Request("b", 3)]
+    assert pack_gpus._Search(packing, two, {}, everywhere, True).least == [4 + (3 << 20) << 10, 2 << 10, 0]
+    # A single request needs no bound.
+    assert pack_gpus._Search(packing, two[:1], {}, everywhere, True).least == [0, 0]

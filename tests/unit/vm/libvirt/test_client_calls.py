@@ -1,0 +1,388 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The calls to libvirt in order, on a connection that records them, and what becomes of each of its errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import client
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
+    Accelerator,
+    Hypervisor,
+    ObservedDomain,
+)
+
+libvirt = pytest.importorskip("libvirt")
+GIB_KB = 1048576
+
+
+def error(code: int, message: str = "no") -> Any:
+    made = libvirt.libvirtError(message)
+    made.err = (code, 0, message, 0, "", None, None, 0, 0)
+    return made
+
+
+class Recorder:
+    """An object of libvirt: each method returns or raises its answer, or the next one of a list; calls are recorded."""
+
+    def __init__(self, calls: list[Any], **answers: Any) -> None:
+        self._calls, self._answers = calls, answers
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name not in self._answers:
+            raise AttributeError(name)
+
+        def call(*arguments: Any) -> Any:
+            self._calls.append((name, *arguments))
+            answer = self._answers[name]
+            if isinstance(answer, list) and answer and isinstance(answer[0], tuple):
+                answer = answer.pop(0)[0]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
+
+
+def connected(**answers: Any) -> tuple[client.Client, list[Any]]:
+    calls: list[Any] = []
+    made = client.Client.__new__(client.Client)
+    made._connection = Recorder(calls, **answers)
+    return made, calls
+
+
+def with_domain(**answers: Any) -> tuple[client.Client, list[Any]]:
+    """Return a client whose only domain gives these answers; the calls of both are recorded together."""
+    made, calls = connected()
+    made._connection = Recorder(calls, lookupByName=Recorder(calls, **answers))
+    return made, calls
+
+
+CAPABILITIES = (
+    "<capabilities><guest><arch name='x86_64'><machine maxCpus='288'>pc-q35-7.2</machine></arch></guest></capabilities>"
+)
+OF_KVM = "<domainCapabilities><machine>pc-q35-7.2</machine><vcpu max='255'/></domainCapabilities>"
+OF_QEMU = "<domainCapabilities/>"
+NETWORK = {"name": "default", "isActive": 1}
+
+
+def host(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {
+        "/proc/mounts": "h /dev/hugepages hugetlbfs rw 0 0\n",
+        "/proc/meminfo": f"Hugepagesize:    {GIB_KB} kB\n",
+    }
+    monkeypatch.setattr(client, "_read", files.__getitem__)
+
+
+def domain(name: str, active: int, persistent: int = 1, autostart: int = 1) -> dict[str, Any]:
+    state = libvirt.VIR_DOMAIN_RUNNING if active else libvirt.VIR_DOMAIN_SHUTOFF
+    return {
+        "name": name,
+        "UUIDString": f"uuid-{name}",
+        "state": [state, 1],
+        "isActive": active,
+        "isPersistent": persistent,
+        "autostart": autostart,
+        "XMLDesc": [("<inactive/>",), ("<live/>",)],
+    }
+
+
+def answers(**changes: Any) -> dict[str, Any]:
+    return {
+        "getCapabilities": CAPABILITIES,
+        "getDomainCapabilities": [(OF_KVM,), (OF_QEMU,)],
+        "getLibVersion": 9000000,
+        "getVersion": 7002022,
+        "listAllNetworks": [],
+        "listAllDomains": [],
+        **changes,
+    }
+
+
+def test_everything_is_observed_in_order(monkeypatch, tmp_path):
+    host(monkeypatch)
+    monkeypatch.setattr(client, "ARCHITECTURE", "x86_64")
+    (tmp_path / "disk").touch()
+    calls: list[Any] = []
+    running, stopped, transient = (
+        Recorder(calls, **domain("a", 1)),
+        Recorder(calls, **domain("b", 0, autostart=0)),
+        Recorder(calls, **domain("c", 1, persistent=0)),
+    )
+    networks = [Recorder([], **NETWORK), Recorder([], name="lan", isActive=0)]
+    made, asked = connected(**answers(listAllNetworks=networks, listAllDomains=[running, stopped, transient]))
+    machines = {"pc-q35-7.2": 288}
+    assert made.observe([str(tmp_path / "disk"), str(tmp_path / "missing")]) == Hypervisor(
+        accelerators={
+            "kvm": Accelerator(255, ["bios"], "pc-q35-7.2", machines),
+            "qemu": Accelerator(1, ["bios"], "", machines),
+        },
+        libvirt_version=(9, 0, 0),
+        qemu_version=(7, 2, 22),
+        hugetlbfs_mib=[1024],
+        networks={"default": True, "lan": False},
+        missing_paths=[str(tmp_path / "missing")],
+        domains={
+            "a": ObservedDomain("a", "uuid-a", "<inactive/>", "<live/>", True, "running"),
+            "b": ObservedDomain("b", "uuid-b", "<inactive/>", None, False, "shutoff"),
+            "c": ObservedDomain("c", "uuid-c", "<inactive/>", "<live/>", False, "running"),
+        },
+    )
+    assert [call[0] for call in asked] == [
+        "getCapabilities", "getDomainCapabilities", "getDomainCapabilities", "getLibVersion", "getVersion",
+        "listAllNetworks", "listAllDomains",
+    ]  # fmt: skip
+    assert [call[1:] for call in asked if call[0] == "getDomainCapabilities"] == [
+        (None, "x86_64", "q35", "kvm"), (None, "x86_64", "q35", "qemu"),
+    ]  # fmt: skip
+    secret = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+    assert [call[1] for call in calls if call[0] == "XMLDesc"] == [secret, 0, secret, secret, 0]
+    # A transient domain is not asked for its autostart.
+    assert [call[0] for call in calls].count("autostart") == 2
+
+
+@pytest.mark.parametrize("code", [libvirt.VIR_ERR_INVALID_ARG, libvirt.VIR_ERR_CONFIG_UNSUPPORTED])
+def test_a_kind_that_the_host_lacks_is_left_out(monkeypatch, code):
+    host(monkeypatch)
+    made, _calls = connected(**answers(getDomainCapabilities=[(error(code),), (OF_QEMU,)]))
+    assert list(made.observe([]).accelerators) == ["qemu"]
+
+
+@pytest.mark.parametrize("method", ["getCapabilities", "getDomainCapabilities", "listAllNetworks", "listAllDomains"])
+def test_another_error_of_libvirt_ends_the_observation(monkeypatch, method):
+    host(monkeypatch)
+    made, _calls = connected(**answers(**{method: error(libvirt.VIR_ERR_INTERNAL_ERROR, "gone")}))
+    with pytest.raises(DomainError) as caught:
+        made.observe([])
+    assert str(caught.value) == "libvirt does not answer: gone"
+
+
+def test_a_libvirt_without_networks_has_none(monkeypatch):
+    host(monkeypatch)
+    made, _calls = connected(**answers(listAllNetworks=error(libvirt.VIR_ERR_NO_SUPPORT)))
+    assert made.observe([]).networks == {}
+
+
+@pytest.mark.parametrize(
+    ("number", "version"),
+    [(9000000, (9, 0, 0)), (7002022, (7, 2, 22)), (10000999, (10, 0, 999)), (1999000, (1, 999, 0)), (1, (0, 0, 1))],
+)
+def test_a_version_is_three_numbers(number, version):
+    assert client._version(number) == version
+
+
+def test_each_change_is_one_call():
+    flags = (
+        libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+        | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+        | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    )
+    for change, call in (
+        (lambda made: made.start("vm"), ("create",)),
+        (lambda made: made.resume("vm"), ("resume",)),
+        (lambda made: made.undefine("vm"), ("undefineFlags", flags)),
+        (lambda made: made.set_autostart("vm", True), ("setAutostart", 1)),
+        (lambda made: made.set_autostart("vm", False), ("setAutostart", 0)),
+    ):
+        made, calls = with_domain(create=0, resume=0, undefineFlags=0, setAutostart=0)
+        change(made)
+        assert calls == [("lookupByName", "vm"), call]
+    made, calls = connected(defineXMLFlags=None, close=None)
+    made.define("<domain><name>vm</name></domain>")
+    made.close()
+    assert calls == [
+        ("defineXMLFlags", "<domain><name>vm</name></domain>", libvirt.VIR_DOMAIN_DEFINE_VALIDATE), ("close",),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ("no", ""),
+        (
+            "Unable to find any usable hugetlbfs mount for 2048 KiB",
+            "; libvirt looks for hugetlbfs mounts when it starts: restart it after mounting one",
+        ),
+        ("group 16 is not viable", "; another device of that IOMMU group is bound to a host driver"),
+        ("cgroup trouble", ""),
+        ("Cannot allocate memory", "; the node has not enough free memory or huge pages"),
+    ],
+)
+def test_a_change_that_fails_has_its_words_and_remedy(message, remedy):
+    failure = error(libvirt.VIR_ERR_INTERNAL_ERROR, message)
+    failing = dict.fromkeys(("create", "resume", "undefineFlags", "setAutostart"), failure)
+    for change, words in (
+        (lambda made: made.start("vm"), "start"),
+        (lambda made: made.resume("vm"), "resume"),
+        (lambda made: made.undefine("vm"), "undefine"),
+        (lambda made: made.set_autostart("vm", True), "set autostart of"),
+    ):
+        made, _calls = with_domain(**failing)
+        with pytest.raises(DomainError) as caught:
+            change(made)
+        assert str(caught.value) == f"virtual machine vm: libvirt cannot {words} it: {message}{remedy}"
+    made, _calls = connected(defineXMLFlags=failure)
+    for xml, name in (("<domain><name>vm</name></domain>", "vm"), ("<domain/>", "")):
+        with pytest.raises(DomainError) as caught:
+            made.define(xml)
+        assert (caught.value.cause, caught.value.domain) == (f"libvirt cannot define it: {message}", name)
+
+
+class Clock:
+    """A clock that only ``sleep`` advances."""
+
+    def __init__(self) -> None:
+        self.now, self.pauses = 0.0, []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, pause: float) -> None:
+        self.now += pause
+        self.pauses.append(pause)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(client, "time", made)
+    return made
+
+
+def test_a_guest_that_shuts_down_is_watched_until_it_has(clock):
+    made, calls = with_domain(shutdown=0, isActive=[(1,), (1,), (0,)])
+    made.stop("vm", 5)
+    assert [call[0] for call in calls] == ["lookupByName", "shutdown", "isActive", "isActive", "isActive"]
+    assert clock.pauses == [1, 1]
+
+
+@pytest.mark.parametrize("failure", [0, error(libvirt.VIR_ERR_OPERATION_INVALID)])
+def test_a_guest_that_does_not_shut_down_is_forced_off(clock, failure):
+    made, calls = with_domain(shutdown=0, isActive=1, destroy=failure)
+    made.stop("vm", 2)
+    assert [call[0] for call in calls] == ["lookupByName", "shutdown", "isActive", "isActive", "destroy"]
+    assert clock.now == 2
+
+
+def test_a_guest_that_cannot_be_forced_off_is_an_error(clock):
+    made, calls = with_domain(shutdown=0, destroy=error(libvirt.VIR_ERR_SYSTEM_ERROR, "busy"))
+    with pytest.raises(DomainError) as caught:
+        made.stop("vm", 0)
+    assert str(caught.value) == "virtual machine vm: libvirt cannot force it off: busy"
+    assert [call[0] for call in calls] == ["lookupByName", "shutdown", "destroy"]
+
+
+def card(mac: str, *addresses: str) -> dict[str, Any]:
+    return {"hwaddr": mac, "addrs": [{"addr": address} for address in addresses] or None}
+
+
+LEASE = libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE
+AGENT = libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT
+KNOWN = {"vnet1": card("52:54:00:00:00:02"), "vnet0": card("52:54:00:00:00:01", "192.0.2.1", "2001:db8::1")}
+LOOP = {"lo": card("00:00:00:00:00:00", "127.0.0.1")}
+
+
+def rows(source: str) -> list[dict[str, Any]]:
+    return [
+        {"mac": "52:54:00:00:00:01", "addresses": ["192.0.2.1", "2001:db8::1"], "source": source},
+        {"mac": "52:54:00:00:00:02", "addresses": [], "source": source},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "sources"),
+    [
+        ([(KNOWN,)], rows("lease"), [LEASE]),
+        ([({},), ({**LOOP, **KNOWN},)], rows("agent"), [LEASE, AGENT]),
+        ([(LOOP,), ({},)], [], [LEASE, AGENT]),
+        *(
+            ([(error(code),), (KNOWN,)], rows("agent"), [LEASE, AGENT])
+            for code in (
+                libvirt.VIR_ERR_AGENT_UNRESPONSIVE,
+                libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED,
+                libvirt.VIR_ERR_OPERATION_INVALID,
+                libvirt.VIR_ERR_NO_SUPPORT,
+            )
+        ),
+    ],
+)
+def test_addresses_are_those_of_the_leases_or_else_of_the_agent(found, expected, sources):
+    made, calls = with_domain(interfaceAddresses=found)
+    assert made.addresses("vm") == expected
+    assert calls[1:] == [("interfaceAddresses", source, 0) for source in sources]
+
+
+def test_another_error_while_reading_addresses_is_an_error():
+    made, _calls = with_domain(interfaceAddresses=error(libvirt.VIR_ERR_INTERNAL_ERROR, "gone"))
+    with pytest.raises(DomainError) as caught:
+        made.addresses("vm")
+    assert str(caught.value) == "virtual machine vm: libvirt cannot report its addresses: gone"
+
+
+@pytest.mark.parametrize(
+    ("state", "name"),
+    [
+        (libvirt.VIR_DOMAIN_RUNNING, "running"),
+        (libvirt.VIR_DOMAIN_BLOCKED, "blocked"),
+        (libvirt.VIR_DOMAIN_PAUSED, "paused"),
+        (libvirt.VIR_DOMAIN_SHUTDOWN, "shutdown"),
+        (libvirt.VIR_DOMAIN_SHUTOFF, "shutoff"),
+        (libvirt.VIR_DOMAIN_CRASHED, "crashed"),
+        (libvirt.VIR_DOMAIN_PMSUSPENDED, "pmsuspended"),
+        (99, "unknown"),
+    ],
+)
+def test_each_state_has_libvirts_name(state, name):
+    assert client._state(Recorder([], state=[state, 0])) == name
+
+
+def test_a_start_by_another_program_is_awaited_for_ten_minutes(clock):
+    starting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]
+    with pytest.raises(DomainError) as caught:
+        client._state(Recorder([], state=starting, name="vm"))
+    assert str(caught.value) == (
+        "virtual machine vm: another process began to start it, and libvirt has not finished within 600 s; see virsh "
+        "domstate --reason vm and /var/log/libvirt/qemu"
+    )
+    assert (clock.now, set(clock.pauses)) == (600.5, {0.5})
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        ("rw", [7]),
+        ("rw,pagesize=2M", [2]),
+        ("pagesize=2048k", [2]),
+        ("pagesize=1G", [1024]),
+        ("pagesize=16384K,rw", [16]),
+    ],
+)
+def test_the_page_size_of_a_mount_is_in_mib(options, sizes):
+    assert client.hugetlbfs_sizes(f"x /mnt hugetlbfs {options} 0 0\n", 7) == sizes
+    assert client.hugetlbfs_sizes(f"x /mnt tmpfs {options} 0 0\nhugetlbfs\nx /mnt hugetlbfs\n", 7) == []
+    assert client.hugetlbfs_sizes(f"x /mnt hugetlbfs {options}", 7) == sizes
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("text")
+    assert client._read(str(tmp_path / "file")) == "text"
+    with pytest.raises(DomainError) as caught:
+        client._read(str(tmp_path / "missing"))
+    assert str(caught.value) == f"{tmp_path}/missing cannot be read: No such file or directory"
+
+
+def test_a_libvirt_that_is_not_reachable_is_an_error(monkeypatch):
+    def refuse(_uri: str) -> None:
+        raise error(libvirt.VIR_ERR_NO_CONNECT, "no connection")
+
+    monkeypatch.setattr(libvirt, "open", refuse)
+    with pytest.raises(DomainError) as caught:
+        client.Client("test:///x")
+    assert str(caught.value) == (
+        "libvirt at test:///x cannot be reached (no connection); is it running? systemctl status libvirtd (or "
+        "virtqemud)"
+    )

@@ -1,0 +1,88 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a domain holds, read from its XML, and the vCPUs that a machine version allows."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
+    Accelerator,
+    Holdings,
+    ObservedDomain,
+    holdings,
+)
+
+
+def held(xml: str) -> Holdings:
+    return holdings(f"<domain>{xml}</domain>")
+
+
+def test_a_domain_without_resources_holds_nothing():
+    assert held("") == Holdings([], [], {}, 0)
+
+
+def test_devices_are_pci_addresses_of_the_host():
+    source = "<source><address {}/></source>"
+    first = source.format("domain='0x10000' bus='0xe1' slot='0x1f' function='0x7'")
+    second = source.format("bus='0x03'")
+    other = f"<hostdev type='usb'>{first}</hostdev>"
+    found = held(
+        f"<devices><hostdev type='pci'>{first}</hostdev>{other}<hostdev type='pci'>{second}</hostdev></devices>"
+    )
+    assert found.devices == ["10000:e1:1f.7", "0000:03:00.0"]
+
+
+def test_only_cpus_that_are_pinned_one_by_one_are_held():
+    pins = "".join(f"<vcpupin vcpu='0' cpuset='{cpus}'/>" for cpus in ("5", "1-2", "", "7"))
+    assert held(f"<cputune>{pins}<emulatorpin cpuset='0'/></cputune>").cpus == [5, 7]
+
+
+@pytest.mark.parametrize(
+    ("page", "mib"),
+    [
+        ("size='2048' unit='KiB'", 2),
+        ("size='2048'", 2),
+        ("size='1' unit='GiB'", 1024),
+        ("size='2' unit='MiB'", 2),
+        ("size='2097152' unit='bytes'", 2),
+        ("", 0),
+    ],
+)
+def test_the_page_size_is_in_mib(page, mib):
+    assert held(f"<memoryBacking><hugepages><page {page}/></hugepages></memoryBacking>").page_mib == mib
+
+
+def test_memory_counts_for_the_one_node_that_it_is_bound_to():
+    nodes = "".join(
+        f"<memnode cellid='{cell}' nodeset='{nodeset}'/>"
+        for cell, nodeset in (("0", "1"), ("1", "1"), ("2", "0-1"), ("3", "0"))
+    )
+    cells = "".join(
+        f"<cell id='{cell}' memory='{memory}' {unit}/>"
+        for cell, memory, unit in (
+            ("0", 1048576, "unit='KiB'"),
+            ("1", 2, "unit='GiB'"),
+            ("2", 4096, "unit='MiB'"),
+            ("3", 3072, ""),
+            ("4", 4096, "unit='MiB'"),
+        )
+    )
+    found = held(f"<numatune>{nodes}</numatune><cpu><numa>{cells}</numa></cpu>")
+    assert found.memory_mib == {1: 1024 + 2048, 0: 3}
+    without = held("<numatune><memnode cellid='0' nodeset='1'/></numatune><cpu><numa><cell id='0'/></numa></cpu>")
+    assert without.memory_mib == {1: 0}
+
+
+@pytest.mark.parametrize(
+    ("machine", "vcpus"), [("new", 300), ("old", 255), ("unknown", 300), ("quiet", 300), ("wide", 300)]
+)
+def test_an_old_machine_version_may_allow_fewer_vcpus(machine, vcpus):
+    known = {"new": 300, "old": 255, "quiet": 0, "wide": 4096}
+    assert Accelerator(300, ["bios"], "new", known).vcpus_of(machine) == vcpus
+
+
+def test_a_domain_runs_if_it_has_live_xml():
+    assert ObservedDomain("a", "u", "<domain/>", "<domain/>").running is True
+    assert ObservedDomain("a", "u", "<domain/>").running is False
+    assert ObservedDomain("a", "u", "<domain/>").autostart is False

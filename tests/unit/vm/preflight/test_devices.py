@@ -1,0 +1,249 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whole findings on devices: used, isolated, and what they lose without an error."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from machines import lab, plan
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs, Ats, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import devices
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import REFUSE, WARN, Finding
+
+GPU, NIC, VF, GPU2 = "0000:13:00.0", "0000:14:00.0", "0000:15:10.0", "0000:83:00.0"
+
+
+def one_gpu(host: Host, **more: Any) -> Any:
+    return plan(host, **{"gpus": {"addresses": [GPU]}, "nics": {}, "vcpus": 2, "memory_mib": 1024, **more})
+
+
+def refusal(what: str, why: str, remedy: str) -> Finding:
+    return Finding("gpu-vm", what, why, remedy, REFUSE)
+
+
+def warning(what: str, why: str, remedy: str) -> Finding:
+    return Finding("gpu-vm", what, why, remedy, WARN)
+
+
+def used(host: Host, made: Any, holder: dict[str, str] | None = None) -> list[Finding]:
+    return list(devices.in_use(made, Surroundings(host, holder or {})))
+
+
+def test_a_free_device_has_no_finding():
+    host = lab()
+    assert used(host, one_gpu(host)) == []
+
+
+def test_a_device_in_use_and_one_without_a_group_are_refused():
+    host = lab()
+    made = one_gpu(host)
+    host.function(GPU).used_by_host = ["carries a route", "has an address"]
+    assert used(host, made) == [
+        refusal(
+            f"PCI device {GPU} is in use by the host",
+            "carries a route; has an address",
+            "free it on the host, or choose another device",
+        )
+    ]
+    host.function(GPU).used_by_host = []
+    host.function(GPU).iommu_group = None
+    assert used(host, made) == [
+        refusal(
+            f"PCI device {GPU} is in no IOMMU group",
+            "the host's IOMMU is off, and VFIO needs it",
+            "enable it in the BIOS and boot with intel_iommu=on or amd_iommu=on",
+        )
+    ]
+
+
+def test_a_group_with_a_foreign_driver_is_refused_with_the_ports_without_acs():
+    host = lab()
+    made = one_gpu(host)
+    host.function("0000:15:00.0").iommu_group = host.function(GPU).iommu_group
+    remedy = "assign that device to the same virtual machine, unbind it from igb, or use a slot whose ports have ACS"
+    what = f"PCI device {GPU}: its IOMMU group 16 also holds 0000:15:00.0 (driver igb)"
+    why = "VFIO takes a group only as a whole, and QEMU reports that it is not viable"
+    without = " (no ACS, which would split the group: port 0000:12:00.0)"
+    assert used(host, made) == [refusal(what, why + without, remedy)]
+    # A port that could not be read completely may have ACS.
+    host.function("0000:12:00.0").config_bytes = 4095
+    assert used(host, made) == [refusal(what, why, remedy)]
+    host.function("0000:12:00.0").config_bytes = 4096
+    host.function("0000:12:00.0").acs = Acs(0, 0)
+    assert used(host, made) == [refusal(what, why, remedy)]
+    host.function("0000:10:00.0").acs = host.function("0000:12:00.0").acs = None
+    without = " (no ACS, which would split the group: port 0000:10:00.0, 0000:12:00.0)"
+    assert used(host, made) == [refusal(what, why + without, remedy)]
+
+
+def isolated(host: Host, made: Any, **holder: str) -> list[Finding]:
+    around = {address: name for name, address in holder.items()}
+    return list(devices.isolation(made, Surroundings(host, {GPU: "gpu-vm", **around})))
+
+
+def weakened(control: int, off: str, neighbours: str) -> Finding:
+    return refusal(
+        f"ACS of port 0000:10:00.0 above GPU {GPU} is weakened (ACSCtl {control:#04x}, without {off})",
+        f"devices of virtual machine {neighbours} are below the same switch or port, and each virtual machine could "
+        "write to the other's devices",
+        "turn ACS on (gpu_host_acs), or assign all devices of that switch to one virtual machine",
+    )
+
+
+@pytest.mark.parametrize(
+    ("capability", "control", "off"),
+    [
+        (0x5F, 0x1D, None),
+        (0x5F, 0x5D, None),
+        (0x5F, 0x1C, "0x01"),
+        (0x5F, 0x19, "0x04"),
+        (0x5F, 0x15, "0x08"),
+        (0x5F, 0x0D, "0x10"),
+        (0x5F, 0x00, "0x1d"),
+        # Bits that the port does not have, or that do not isolate.
+        (0x1C, 0x1C, None),
+        (0x5F, 0x1F, None),
+        (0x00, 0x00, None),
+    ],
+)
+def test_each_isolating_bit_that_is_off_is_refused_beside_another_machine(capability, control, off):
+    host = lab()
+    made = one_gpu(host)
+    host.function("0000:10:00.0").acs = Acs(capability, control)
+    assert isolated(host, made, b=NIC) == ([weakened(control, off, "b")] if off else [])
+    # Nobody else is below the port.
+    assert isolated(host, made) == []
+    assert isolated(host, made, b=VF) == []
+    assert isolated(host, made, **{"gpu-vm": NIC}) == []
+    assert isolated(host, made, b="0000:99:00.0") == []
+
+
+def test_a_port_is_named_once_and_all_neighbours_with_it():
+    host = lab()
+    extra = [replace(host.function(NIC), address=f"0000:14:00.{number}", iommu_group=None) for number in (1, 2)]
+    host.functions += extra
+    made = plan(host, gpus={"addresses": [GPU]}, nics={"addresses": [NIC]}, vcpus=2)
+    host.function("0000:10:00.0").acs = Acs(0x5F, 0)
+    found = isolated(host, made, c="0000:14:00.1", b="0000:14:00.2")
+    assert found == [weakened(0, "0x1d", "b, c")]
+
+
+def lost(host: Host, made: Any) -> list[Finding]:
+    return [item for item in devices.losses(made, Surroundings(host)) if "ats has no effect:" not in str(item)]
+
+
+def test_a_correct_plan_loses_nothing():
+    host = lab()
+    assert lost(host, one_gpu(host)) == []
+
+
+def test_unknown_address_bits_are_a_warning():
+    host = lab()
+    host.cpu.physical_address_bits = None
+    assert lost(host, one_gpu(host)) == [
+        warning(
+            "the host's physical address bits are not known",
+            "whether a window of 32 GiB for large BARs fits could not be checked",
+            "read the topology on the host itself",
+        )
+    ]
+
+
+def test_devices_whose_node_is_unknown_are_a_warning():
+    host = lab()
+    for function in host.functions:
+        if function.root_complex == "pci0000:80":
+            function.numa_node = None
+    host.root_complexes[2].numa_node = None
+
+    def told(what: str) -> list[Finding]:
+        return [
+            warning(
+                f"the host does not report which NUMA node {what} on",
+                "its cells are on node 0, and it is not known which of them is near a device",
+                "look for a BIOS setting or update that gives root bridges their node (_PXM), or choose with "
+                "numa_nodes",
+            )
+        ]
+
+    both = plan(host, gpus={"addresses": [GPU, GPU2]}, nics={}, vcpus=2)
+    assert lost(host, both) == told(f"{GPU2} is")
+    three = plan(host, gpus={"addresses": [GPU, GPU2]}, nics={"addresses": ["0000:84:00.0"]}, vcpus=2)
+    assert lost(host, three) == told(f"{GPU2}, 0000:84:00.0 are")
+
+
+def test_gpus_of_several_models_are_a_warning_if_any_may_be_chosen_or_both_are():
+    host = lab()
+    host.function(GPU2).device_id = 0x1044
+
+    def told(own: str) -> list[Finding]:
+        return [
+            warning(
+                f"the GPUs of this host are of several models: 1 of 1af4:1043 ({GPU}), 1 of 1af4:1044 ({GPU2})",
+                f"gpus.count takes any of them; it gets {own}",
+                "list those that are not GPUs under accelerators, or list its own in gpus.addresses",
+            )
+        ]
+
+    assert lost(host, one_gpu(host)) == []
+    assert lost(host, one_gpu(host, gpus={"count": 1})) == told("1 of 1af4:1043")
+    assert lost(host, plan(host, gpus={"addresses": [GPU, GPU2]}, nics={})) == told("1 of 1af4:1043, 1 of 1af4:1044")
+    none = one_gpu(host, gpus={}, nics={"addresses": [NIC]})
+    assert lost(host, none) == []
+    none.spec.gpus.count = 1
+    assert lost(host, none) == told("none")
+
+
+def ats(host: Host, made: Any) -> list[Finding]:
+    return [item for item in devices.losses(made, Surroundings(host)) if item.what.startswith("ats")]
+
+
+WITHOUT = warning(
+    "ats has no effect",
+    "none of its devices has the ATS capability, and virtio devices translate through guest_iommu only",
+    "turn ATS on in the NIC's firmware (gpu_host_nic_firmware), or set ats: false",
+)
+
+
+def test_ats_without_a_capable_device_is_a_warning_unless_the_guest_translates():
+    host = lab()
+    for function in host.functions:
+        function.ats = None
+    assert ats(host, one_gpu(host)) == [WITHOUT]
+    assert ats(host, one_gpu(host, ats=False)) == []
+    assert ats(host, one_gpu(host, guest_iommu=True)) == []
+    host.function(GPU).ats = Ats(False, 0)
+    assert ats(host, one_gpu(host)) == []
+    # Without config space, nothing is known of ATS.
+    host.function(GPU).ats = None
+    for function in host.functions:
+        function.config_bytes = 0
+    assert ats(host, one_gpu(host)) == []
+
+
+def test_a_port_that_blocks_the_translated_requests_of_a_nic_is_a_warning():
+    host = lab()
+    for address in ("0000:12:00.0", "0000:12:01.0"):
+        host.function(address).acs = Acs(0x5F, 0x1D)
+    host.function(NIC).ats = Ats(True, 0)
+    both = {"gpus": {"addresses": [GPU]}, "nics": {"addresses": [NIC]}, "vcpus": 2, "memory_mib": 1024}
+    assert ats(host, plan(host, **both)) == [
+        warning(
+            f"ats has no effect on peer-to-peer traffic through port 0000:12:01.0 above NIC {NIC}",
+            "its ACS does not let translated requests go straight (direct translated P2P), so they go to the root "
+            "complex and back",
+            "set it with the role gpu_host (gpu_host_acs: auto)",
+        )
+    ]
+    for acs in (Acs(0x5F, 0x5D), Acs(0x1F, 0x1D), None):
+        host.function("0000:12:01.0").acs = acs
+        assert ats(host, plan(host, **both)) == []
+    host.function("0000:12:01.0").acs = Acs(0x5F, 0x1D)
+    # A NIC that cannot make such requests.
+    host.function(NIC).ats = None
+    assert ats(host, plan(host, **both)) == []
