@@ -299,3 +299,10 @@ def test_a_root_complex_with_functions_on_two_nodes_has_no_node():
     read = read_esxi(properties(hardware=hardware(pciDevice=devices, numaInfo=Object(numaNode=nodes))))
     assert read.root_complexes == [RootComplex("pci0000:3b", 0, 0x3B, 0)]
     assert read.notes == [MISSING, "the host does not report the NUMA node of 0000:3b:01.0"]
+
+
+def test_bridges_that_are_above_each_other_end_the_path():
+    above = "0000:39:00.0"
+    devices = [device(GPU, PORT, 0x0302), device(PORT, above, 0x0604), device(above, PORT, 0x0604)]
+    read = read_esxi(properties(hardware=hardware(pciDevice=devices)))
+    assert read.function(GPU).root_complex == "pci0000:39"
