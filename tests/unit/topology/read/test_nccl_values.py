@@ -286,3 +286,7 @@ def test_nodes_are_sorted_by_number_and_functions_by_address():
     assert [node.id for node in host.numa_nodes] == [0, 1]
     assert [item.address for item in host.functions] == ["0000:10:00.0", "0000:ff:00.0"]
     assert host.root_complexes == [RootComplex("cpu1", 0, 0xFF, 1)]
+
+
+def test_the_root_complex_has_the_domain_and_bus_of_its_first_device():
+    assert read_nccl(pci(busid="0010:3b:00.0")).root_complexes == [RootComplex("cpu0", 0x10, 0x3B, 0)]

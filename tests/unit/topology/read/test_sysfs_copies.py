@@ -211,3 +211,14 @@ def test_a_vf_without_a_bridge_of_its_own_bus_is_below_that_of_its_physical_func
         ("0000:3e:00.0", None, "pci0000:3e"),
     ]
     assert [note.split()[1] for note in host.notes] == ["0000:3a", "0000:3c", "0000:3d", "0000:3e"]
+
+
+def test_the_copied_tree_gives_the_bridges_without_their_config_space(machine):
+    machine.pci("pci0000:3a/0000:3a:00.0", "60400")
+    machine.pci("pci0000:3a/0000:3a:00.0/0000:3b:00.0", "30200")
+    # A link in the tree is not followed.
+    machine.link("sys/devices/pci0000:3a/0000:3a:01.0", "sys/devices/pci0000:3a")
+    host = machine.read()
+    followed(machine)
+    assert machine.read() == host
+    assert [function.parent for function in host.functions] == [None, "0000:3a:00.0"]
