@@ -222,3 +222,18 @@ def test_the_copied_tree_gives_the_bridges_without_their_config_space(machine):
     followed(machine)
     assert machine.read() == host
     assert [function.parent for function in host.functions] == [None, "0000:3a:00.0"]
+
+
+def test_a_loop_above_a_function_that_is_not_in_it_is_refused(machine):
+    machine.pci("pci0000:02/0000:02:00.0", "30200")
+    machine.pci("pci0000:02/0000:02:05.0", "60400", config=config(64, x0e=0x01, x19=3, x1a=3))
+    machine.pci("pci0000:03/0000:03:00.0", "60400", config=config(64, x0e=0x01, x19=2, x1a=2))
+    followed(machine)
+    for name in ("pci0000:02", "pci0000:03"):
+        shutil.rmtree(machine.root / "sys/devices" / name)
+    with pytest.raises(TopologyError) as error:
+        machine.read()
+    assert str(error.value) == (
+        f"{machine.root}/sys/bus/pci/devices/0000:03:00.0/config: its buses make it a bridge above itself; "
+        "read or record the host again"
+    )
