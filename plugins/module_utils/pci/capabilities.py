@@ -101,8 +101,8 @@ def express(config: ConfigSpace) -> Express | None:
     flags = config.read(offset + r.PCI_EXP_FLAGS, 2)
     version = flags & r.PCI_EXP_FLAGS_VERS
     port_type = (flags & r.PCI_EXP_FLAGS_TYPE) >> 4
-    whole = version >= 2 and offset + r.PCI_CAP_EXP_ENDPOINT_SIZEOF_V2 <= r.PCI_CFG_SPACE_SIZE
-    needed = r.PCI_CAP_EXP_ENDPOINT_SIZEOF_V2 if version >= 2 else r.PCI_EXP_LNKCAP
+    whole = version >= 2
+    needed = r.PCI_CAP_EXP_ENDPOINT_SIZEOF_V2 if whole else r.PCI_EXP_LNKCAP
     if offset + needed > r.PCI_CFG_SPACE_SIZE:
         raise PciError(f"the PCI Express capability at {offset:#x} (version {version}) does not fit below 0x100")
     capabilities = config.read(offset + r.PCI_EXP_DEVCAP, 4)

@@ -85,3 +85,37 @@ def test_any_is_true_after_the_first_event_of_ansible():
     assert events.any is False
     events.add({"event": "verbose", "stdout": ""})
     assert events.any is True
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ({"msg": "no link", "stderr": "x"}, "no link"),
+        ({"msg": "", "stderr": "no route"}, "no route"),
+        ({}, None),
+        (None, None),
+    ],
+)
+@pytest.mark.parametrize(("kind", "state"), [("runner_on_failed", "failed"), ("runner_on_unreachable", "unreachable")])
+def test_a_failure_without_a_message_has_the_state_as_its_message(kind, state, result, message):
+    events = Events()
+    events.add({"event": kind, "event_data": {"host": "gpu-1", "res": result}})
+    assert events.failures == {"gpu-1": HostOutcome(state, "", message or state)}
+
+
+def test_only_the_first_error_of_ansible_is_kept():
+    events = Events()
+    for kind, text in (
+        ("runner_on_ok", "ERROR 0"),
+        ("verbose", "a warning"),
+        ("error", "ERROR 1"),
+        ("verbose", "ERROR 2"),
+    ):
+        events.add({"event": kind, "stdout": text})
+    assert events.error == "ERROR 1"
+
+
+def test_a_failed_host_without_an_event_has_only_its_state():
+    events = Events()
+    events.add(stats("a", "b"))
+    assert of_hosts("ab", events, False) == {"a": HostOutcome("failed"), "b": HostOutcome("unreachable")}

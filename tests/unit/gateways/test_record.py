@@ -67,3 +67,34 @@ def test_the_summary_of_a_slice_names_hosts_that_are_not_ok():
     assert slice_ended("gw1", FIRST, "") == "gw1: 1 of 2 hosts ok, not ok: gpu-2"
     assert slice_ended("gw2", LOST, "cause") == "gw2: 0 of 1 hosts ok, not ok: gpu-3: cause"
     assert slice_ended("gw2", {}, "") == "gw2: 0 of 0 hosts ok"
+
+
+def test_the_file_has_one_space_of_indentation_and_sorted_hosts():
+    record = begun("p", ["-v"], {"b": "gw1", "a": "gw2"}).with_slice("gw1", {"b": HostOutcome("failed", "T", "m")}, "c")
+    assert (
+        record.to_json()
+        == """{
+ "playbook": "p",
+ "arguments": [
+  "-v"
+ ],
+ "hosts": {
+  "a": {
+   "gateway": "gw2",
+   "state": "unknown",
+   "task": "",
+   "message": ""
+  },
+  "b": {
+   "gateway": "gw1",
+   "state": "failed",
+   "task": "T",
+   "message": "m"
+  }
+ },
+ "causes": {
+  "gw1": "c"
+ }
+}
+"""
+    )

@@ -82,3 +82,21 @@ def test_a_kill_before_the_rename_removes_the_temporary_file(tmp_path, monkeypat
     with pytest.raises(KeyboardInterrupt):
         disk.write_atomic(tmp_path / "a", b"new")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_file_whose_mode_is_not_prepared_is_private(tmp_path):
+    before = os.umask(0)
+    try:
+        disk.write_atomic(tmp_path / "a", b"new", lambda _handle: None)
+        disk.write_synced(tmp_path / "b", b"new", lambda _handle: None)
+        disk.write_atomic(tmp_path / "c", b"new", lambda _handle: None, mode=0o640)
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in "abc"] == [0o600, 0o600, 0o640]
+
+
+def test_no_descriptor_is_left_open(tmp_path):
+    before = os.listdir("/proc/self/fd")
+    disk.write_atomic(tmp_path / "a", b"new")
+    disk.sync_directory(tmp_path)
+    assert os.listdir("/proc/self/fd") == before

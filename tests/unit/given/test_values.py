@@ -111,3 +111,51 @@ def test_among_accepts_numbers_and_texts():
     assert [check(value) for value in (1, 2, "auto")] == [1, 2, "auto"]
     for wrong in (3, "1", True, None):
         assert refused(check, wrong) == f"{wrong!r} is unknown; use one of: 1, 2, 'auto'"
+
+
+def test_a_number_is_within_its_limits():
+    assert [values.number(number, 0.5, 3) for number in (0.5, 1, 3.0)] == [0.5, 1, 3.0]
+    for wrong in (0.4, 3.1, True, "1", None):
+        assert refused(lambda value: values.number(value, 0.5, 3), wrong) == (
+            f"{wrong!r} is not valid; use a number from 0.5 to 3"
+        )
+
+
+def test_a_whole_number_without_a_unit_is_refused_without_one():
+    assert refused(values.within(1, 3), 0) == "0 is not valid; use a whole number from 1 to 3"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("abc", "'abc' is not an absolute path; begin it with '/'"),
+        ("/", "'/' is not the plain path of a file; write it without '//', '.', '..' or a trailing '/'"),
+        ("/a/..", "'/a/..' is not the plain path of a file; write it without '//', '.', '..' or a trailing '/'"),
+        ("/" + "é" * 2048, f"'/{'é' * 79}'... has more than 4095 bytes; use a shorter path"),
+        ("/" + "x" * 4095, f"'/{'x' * 79}'... has 4096 characters; use 4095 at most"),
+    ],
+)
+def test_an_invalid_path_is_refused_with_a_remedy(value, message):
+    assert refused(values.path, value) == message
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("52:54", "'52:54' is not a MAC address; write it like 52:54:00:12:34:56"),
+        (
+            "03:00:00:00:00:01",
+            "03:00:00:00:00:01 is a multicast address; use one whose first byte is even, like 52:54:00:12:34:56",
+        ),
+        ("00:00:00:00:00:00", "00:00:00:00:00:00 is not the address of an interface; use one like 52:54:00:12:34:56"),
+    ],
+)
+def test_an_invalid_mac_address_is_refused_with_a_remedy(value, message):
+    assert refused(values.unicast_mac, value) == message
+
+
+def test_invalid_text_is_refused_with_a_remedy():
+    assert refused(values.text, 3) == "3 is not text; write it in quotes"
+    assert refused(values.text, "") == "the text is empty; leave the setting out, or give it a value"
+    assert refused(values.text, "\t") == "'\\t' contains '\\t', which is not a printable character; remove it"
+    assert refused(lambda value: values.text(value, 2), "abc") == "'abc'... has 3 characters; use 2 at most"

@@ -197,3 +197,48 @@ def test_dcb_is_run_three_times_at_most(host, monkeypatch):
     with pytest.raises(HostError, match=r"mlx5_0: queues was refused: .*Protocol error"):
         bring(system)
     assert len(failed) == 3
+
+
+def test_a_setting_that_is_not_kept_is_named_with_both_values(host):
+    system = host()
+    system.put("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", "4\n")
+    system.forgets.add("/cnp_dscp")
+    with pytest.raises(HostError) as error:
+        bring(system, {"mlx5_0": {}}, LOSSY)
+    done = ("ip_mtu_bytes", "queues", "dscp_to_priority", "cnp_dscp", "cm_tos")
+    text = str(error.value)
+    assert text.startswith(
+        "mlx5_0: the driver was given cnp_dscp, but did not keep it: it reads back 4, wanted 48; set so far: "
+    )
+    assert text.endswith(
+        "; see the kernel's log for its driver, and what else on this host sets it (lldpad, NetworkManager)"
+    )
+    named = text.split("set so far: ")[1].split("; ")[0].split(", ")
+    assert len(named) == len(set(named))
+    assert {f"mlx5_0 {name}" for name in done} <= set(named)
+
+
+def test_a_refused_first_setting_is_reported_without_earlier_ones(host):
+    system = host()
+    bring(system)
+    system.refused["pfc"] = "Unknown error 234"
+    with pytest.raises(HostError) as error:
+        bring(system, policy=LOSSY)
+    assert str(error.value).endswith("; nothing was changed before; correct it and run again")
+
+
+def test_without_a_mount_of_configfs_the_next_step_is_named(host):
+    system = host()
+    shutil.rmtree(system.path("/sys/kernel/config/rdma_cm"))
+    with pytest.raises(HostError) as error:
+        bring(system)
+    assert "cm_tos was refused: there is no /sys/kernel/config/rdma_cm; done before: " in str(error.value)
+    assert str(error.value).endswith("; correct it and run again")
+
+
+def test_a_tool_that_fails_for_another_reason_is_run_once(host):
+    system = host()
+    system.refused["pfc"] = "Unknown error 234"
+    with pytest.raises(HostError):
+        bring(system)
+    assert len([effect for effect in system.effects if effect.startswith("dcb pfc set")]) == 1

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import SIZES, ConfigSpace, PciError
 
 
@@ -162,3 +163,38 @@ def test_any_bytes_are_read_or_refused_with_a_pci_error(size, random):
     for parse in (capabilities.express, capabilities.acs, capabilities.ats, capabilities.sriov):
         with contextlib.suppress(PciError):
             parse(config)
+
+
+def test_reads_end_at_both_ends_of_config_space(endpoint):
+    config = ConfigSpace.of_bytes(bytes(endpoint))
+    endpoint[0xFFC:] = b"\1\2\3\4"
+    assert config.read(0, 2) == 0x10DE
+    assert ConfigSpace.of_bytes(bytes(endpoint)).read(0xFFC, 4) == 0x04030201
+    for offset in (-1, 0xFFD):
+        with pytest.raises(PciError) as error:
+            config.read(offset, 4)
+        assert str(error.value) == (
+            f"config space ends at 0x1000, before the register at {offset:#x}; read it again, as root"
+        )
+
+
+def test_other_bits_of_the_status_register_are_not_a_capability_list(endpoint):
+    endpoint[0x06] = 0xEF
+    assert ConfigSpace.of_bytes(bytes(endpoint)).capabilities() == {}
+
+
+def test_reserved_low_bits_of_an_extended_pointer_are_ignored(endpoint):
+    endpoint[0x100:0x104] = (0x153_1_000D).to_bytes(4, "little")
+    assert ConfigSpace.of_bytes(bytes(endpoint)).extended_capabilities() == {0x0D: 0x100, 0x0F: 0x150, 0x10: 0x160}
+
+
+def test_an_extended_capability_of_version_0_at_the_end_of_the_list_is_read(endpoint):
+    endpoint[0x100:0x104] = (0x0000_0001).to_bytes(4, "little")
+    assert ConfigSpace.of_bytes(bytes(endpoint)).extended_capabilities() == {0x01: 0x100}
+
+
+def test_the_bus_numbers_of_a_recorded_switch_are_read(recorded):
+    """The switch at 11:00.0 had its ports on bus 0x12, and their devices on 0x13 and 0x14."""
+    upstream = recorded("switch-upstream")
+    assert upstream.header_type == r.PCI_HEADER_TYPE_BRIDGE
+    assert (upstream.read(r.PCI_SECONDARY_BUS, 1), upstream.read(r.PCI_SUBORDINATE_BUS, 1)) == (0x12, 0x14)

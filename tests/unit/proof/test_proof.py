@@ -278,3 +278,36 @@ def test_the_page_counts_held_failed_and_not_applicable_claims_by_layer():
         ("NIC firmware", "<b>1</b> n/a"),
         ("Hypervisor", '<b class="held">2</b> held, <b class="failed">1</b> failed'),
     ]
+
+
+def test_the_json_has_two_spaces_of_indentation_sorted_keys_and_text_as_it_is():
+    claim = Claim("bios", "é", [1], None, False, "s", "r")
+    assert (
+        Proof("a", "t", "h", [claim]).to_json()
+        == """{
+  "claims": [
+    {
+      "claim": "é",
+      "holds": false,
+      "layer": "bios",
+      "reason": "r",
+      "seen": null,
+      "source": "s",
+      "wanted": [
+        1
+      ]
+    }
+  ],
+  "counts": {
+    "failed": 1,
+    "held": 0,
+    "not_applicable": 0
+  },
+  "format": "sailloft-proof/1",
+  "holds": false,
+  "host": "h",
+  "name": "a",
+  "title": "t"
+}
+"""
+    )

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import bios
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Acs,
@@ -113,3 +114,105 @@ def test_the_sriov_claim_fails_for_a_nic_without_virtual_functions(sriov):
     (claim,) = claims(seen)["sriov"]
     assert (claim.claim, claim.seen, claim.holds) == (f"NIC {NIC} has the SR-IOV capability", "absent", False)
     assert claim.reason.startswith("turn on SR-IOV in the BIOS")
+
+
+def test_the_claims_of_a_host_with_all_settings_are_complete():
+    found = [claim for row in claims(host()).values() for claim in row]
+    assert found == [
+        Claim(
+            "bios", "the processor's virtualization extensions are on", "vmx or svm", "svm", True,
+            "hv01 /proc/cpuinfo flags",
+        ),
+        Claim(
+            "bios", "the firmware describes an IOMMU (DMAR or IVRS table)", "intel or amd", "amd", True,
+            "hv01 /sys/class/iommu and /sys/firmware/acpi/tables",
+        ),
+        Claim("bios", "the IOMMU remaps interrupts", True, True, True, "hv01 /sys/kernel/irq/*/chip_name"),
+        *(
+            Claim("bios", f"{port} has the ACS capability", "present", "present", True, f"hv01 config space of {at}")
+            for port, at in ((f"root port {ROOT}", ROOT), (f"switch port {DOWN}", DOWN))
+        ),
+        Claim(
+            "bios", f"NIC {NIC} has the SR-IOV capability", "present", "present", True,
+            f"hv01 sriov_totalvfs of {NIC}",
+        ),
+    ]  # fmt: skip
+
+
+def test_the_claims_of_a_host_without_any_setting_name_what_to_turn_on():
+    seen = replace(host(), cpu=Cpu(), iommu=Iommu())
+    for function in seen.functions:
+        function.acs = function.sriov = None
+    found = [(claim.seen, claim.holds, claim.reason) for row in claims(seen, []).values() for claim in row]
+    assert found == [
+        (
+            None,
+            False,
+            "the processor shows neither vmx nor svm: turn on VT-x (Intel) or SVM (AMD) in the BIOS, and in a virtual "
+            "machine turn on nested virtualization in its hypervisor",
+        ),
+        (None, False, "turn on VT-d (Intel) or the IOMMU (AMD) in the BIOS"),
+        (None, False, "the kernel does not use the IOMMU yet: boot with the IOMMU on, and read the host again"),
+        *[("absent", False, "turn on ACS in the BIOS")] * 2,
+        (
+            "absent",
+            False,
+            "turn on SR-IOV in the BIOS, and SRIOV_EN and NUM_OF_VFS in the NIC's firmware",
+        ),
+    ]
+
+
+def test_claims_that_do_not_apply_are_complete():
+    seen = host()
+    down = seen.function(DOWN)
+    down.acs, down.vendor_id, down.device_id = None, 0x104C, 0x8233
+    assert claims(seen)["acs"][1] == Claim(
+        "bios", f"switch port {DOWN} has the ACS capability", "present", None, None, f"hv01 config space of {DOWN}",
+        "the TI XIO3130 switch, which QEMU emulates, has no ACS capability on its downstream ports",
+    )  # fmt: skip
+    down.acs = Acs(0x5F, 0x1D)
+    assert claims(seen)["acs"][1].holds is True
+    found = claims(host(), with_nic=False)
+    assert [*found["acs"], *found["sriov"]] == [
+        Claim(
+            "bios", "ports have the ACS capability", "present", None, None, "hv01 config space",
+            "no GPU or NIC is behind a port",
+        ),
+        Claim(
+            "bios", "the NICs have the SR-IOV capability", "present", None, None, "hv01 config space",
+            "no NIC is asked for",
+        ),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config_bytes", "seen", "reason"),
+    [
+        (64, None, "only 64 bytes of its config space were read: read the host as root"),
+        (4095, None, "only 4095 bytes of its config space were read: read the host as root"),
+        (4096, "absent", "turn on ACS in the BIOS"),
+    ],
+)
+def test_acs_is_absent_only_if_all_of_config_space_was_read(config_bytes, seen, reason):
+    found = host()
+    found.function(ROOT).acs, found.function(ROOT).config_bytes = None, config_bytes
+    claim = claims(found)["acs"][0]
+    assert (claim.seen, claim.holds, claim.reason) == (seen, False, reason)
+
+
+@pytest.mark.parametrize(
+    ("port_type", "config_bytes", "kind", "is_port"),
+    [
+        ("root_port", 4096, "bridge", True),
+        ("switch_upstream", 64, "bridge", False),
+        (None, 255, "bridge", True),
+        (None, 256, "bridge", False),
+        (None, 64, "other", False),
+    ],
+)
+def test_ports_are_known_by_their_type_or_may_be_unread_bridges(port_type, config_bytes, kind, is_port):
+    seen = host()
+    up = seen.function(UP)
+    up.port_type, up.config_bytes, up.kind = port_type, config_bytes, kind
+    found = [port.address for port in bios.ports_above(seen, [seen.function(NIC)])]
+    assert found == ([ROOT, UP, DOWN] if is_port else [ROOT, DOWN])

@@ -15,6 +15,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import (
     PATH_CLASSES,
+    Fidelity,
+    Paths,
     fidelity,
     pairs,
     path_class,
@@ -166,3 +168,49 @@ def test_fidelity_is_refused_if_a_pair_is_on_one_side_only():
 @given(st.dictionaries(st.tuples(st.text(), st.text()), st.sampled_from(sorted(PATH_CLASSES))))
 def test_the_fidelity_of_a_topology_with_itself_is_one(classes):
     assert fidelity(classes, dict(classes)).share == 1.0
+
+
+def test_the_way_to_a_function_begins_at_the_root_bus(two_levels):
+    paths = Paths(two_levels)
+    assert [step.address for step in paths.way("0000:03:00.0")] == [
+        *("0000:00:01.0", "0000:01:00.0", "0000:02:00.0", "0000:03:00.0")
+    ]
+    # This way begins with one that is known already.
+    assert [step.address for step in paths.way("0000:04:01.0")] == [
+        *("0000:00:01.0", "0000:01:00.0", "0000:02:00.0", "0000:03:00.0", "0000:04:01.0")
+    ]
+    assert [step.address for step in paths.way("0000:80:00.0")] == ["0000:80:00.0"]
+
+
+def test_a_loop_of_bridges_is_refused(two_levels):
+    two_levels.function("0000:00:01.0").parent = "0000:02:00.0"
+    with pytest.raises(TopologyError) as error:
+        Paths(two_levels).way("0000:02:00.0")
+    assert str(error.value) == (
+        "PCI function 0000:00:01.0 is above itself: the topology has a loop; read or record the host again"
+    )
+
+
+def test_a_way_may_have_every_function_of_the_host():
+    host = Host([], [], [function("0000:00:01.0", None, "a"), function("0000:01:00.0", "0000:00:01.0", "a")])
+    assert [step.address for step in Paths(host).way("0000:01:00.0")] == ["0000:00:01.0", "0000:01:00.0"]
+
+
+def test_the_switches_above_a_function_are_listed_from_the_root(two_levels):
+    paths = Paths(two_levels)
+    assert paths.switches("0000:05:00.0") == ["0000:01:00.0", "0000:03:00.0"]
+    assert paths.switches("0000:04:00.0") == ["0000:01:00.0", "0000:03:00.0"]
+    assert paths.switches("0000:0a:00.0") == ["0000:01:00.0"]
+    assert paths.switches("0000:0b:00.0") == paths.switches("0000:40:00.0") == []
+
+
+def test_the_fidelity_is_given_as_plain_data():
+    differences = [{"pair": ["a", "b"], "host": "PIX", "guest": "SYS"}]
+    assert Fidelity(4, 3, differences).to_dict() == {
+        "total": 4, "equal": 3, "share": 0.75, "differences": differences
+    }  # fmt: skip
+    with pytest.raises(TopologyError) as error:
+        fidelity({}, {("b", "c"): "PIX", ("a", "c"): "PIX"})
+    assert str(error.value) == (
+        "host and guest do not have the same devices: ('a', 'c') is on one side only; read both again"
+    )

@@ -34,3 +34,45 @@ def test_a_model_or_address_that_matches_no_device_is_refused(name):
 def test_an_invalid_selector_is_refused(name):
     with pytest.raises(selectors.SelectorError, match=rf"is not a kind, .*; use one of {', '.join(selectors.KINDS)},"):
         chosen(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "is_address", "is_vendor"),
+    [
+        ("3b:00.0", "0000:3b:00.0", True, False),
+        ("0000:3b:00.7", "0000:3b:00.7", True, False),
+        (" 0000:3B:00.0 ", " 0000:3B:00.0 ", True, False),
+        ("10000:3b:00.0", "10000:3b:00.0", True, False),
+        ("15B3:*", "0000:15B3:*", False, True),
+        ("15b3:101d", "0000:15b3:101d", False, True),
+        ("gpu", "0000:gpu", False, False),
+    ],
+)
+def test_the_form_of_a_selector_tells_addresses_and_vendors_apart(text, address, is_address, is_vendor):
+    assert selectors.full_address(text) == address
+    assert (selectors.is_address(text), selectors.is_vendor(text)) == (is_address, is_vendor)
+
+
+def test_without_a_host_only_the_form_is_checked():
+    assert selectors.select(None, ["gpu", "15b3:101b", "0000:ff:00.0"], "here") == []
+    with pytest.raises(selectors.SelectorError) as error:
+        selectors.select(None, ["gpu", "GPUs"], "here")
+    assert str(error.value) == (
+        "here: 'gpus' is not a kind, vendor:device or PCI address; use one of gpu, nic, nvme, nvswitch, bridge, or "
+        "write it like 15b3:101d, 15b3:* or 0000:3b:00.0"
+    )
+
+
+def test_every_kind_of_a_host_can_be_selected():
+    assert selectors.KINDS == ("gpu", "nic", "nvme", "nvswitch", "bridge")
+    assert len(chosen("bridge")) == 8
+    assert chosen("15b3:101d") == ["0000:14:00.0", "0000:84:00.0"]
+    assert chosen("15b3:*", "nic") == ["0000:14:00.1", "0000:14:00.0", "0000:84:00.1", "0000:84:00.0"]
+
+
+def test_a_device_that_is_not_there_is_named_as_it_was_written():
+    with pytest.raises(selectors.SelectorError) as error:
+        chosen("FF:00.0")
+    assert str(error.value) == (
+        "here: no device FF:00.0 on this host; see the functions that host_topology_info returns"
+    )

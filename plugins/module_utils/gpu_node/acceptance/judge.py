@@ -132,12 +132,12 @@ def of_rail(
         return _not_measured(what, f"ib_write_bw, {ends}", {"reason": f"its output cannot be read: {error}"})
     port = run.get("port_gbit_s")
     limits = {"port": port / 8} if port else {}
-    for end, node in zip(("client", "server"), nodes):
+    for end, whose, node in zip(("client", "server"), (rail["from"], rail["to"]), nodes):
         for part in ("nic", "gpu") if run.get("gpu_memory") else ("nic",):
             rate = _rates(node, rail[end].get(part) or "")[0]
             if rate:
                 # As for copies: the share of the link without packet headers.
-                limits[f"PCIe link of {rail[end][part]}"] = rate * COPY_SHARE
+                limits[f"PCIe link of {rail[end][part]} of {whose}"] = rate * COPY_SHARE
     name = min(limits, key=lambda item: limits[item], default="")
     limit = limits[name] if port else None
     basis = f"{limit:.1f} {UNIT} of the {name}" if limit else "the rate of the port is not known"

@@ -2,12 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-import gpudirect_servers as servers
 import pytest
 import tool_outputs as printed
+from acceptance_runs import board, gpus, rail, ran
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import judge, rails
-from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance.run import MEASURED
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import (
     BARE_METAL,
@@ -15,27 +14,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
 )
 
 ABSENT = {"status": "not measured", "reason": "x is not installed"}
-
-
-def board(purpose=None):
-    host = servers.hgx()
-    for number, nic in enumerate(item for item in host.functions if item.kind == "nic"):
-        nic.interfaces = {"rdma": [f"mlx5_{number}"]}
-    if purpose:
-        servers.apply_plan(host, purpose)
-    return host
-
-
-def gpus(host):
-    return [item.address for item in host.functions if item.kind == "gpu"]
-
-
-def ran(output, **more):
-    return {"status": MEASURED, "reason": "", "output": output, **more}
-
-
-def rail(host, number=0):
-    return {**rails.between(host, host)[number], "from": "a", "to": "b"}
 
 
 def test_each_nic_is_measured_with_the_gpu_below_its_switch():

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -73,3 +74,37 @@ def test_a_missing_pci_address_is_reported_as_the_error():
     with pytest.raises(outputs.UnreadableError) as error:
         outputs.nvbandwidth_copies(printed.nvbandwidth(["x"], [1.0]))
     assert str(error.value).startswith("no PCI address in ")
+
+
+def test_perftest_rows_before_the_head_and_words_of_other_lines_are_ignored():
+    row = " 65536      1000          0.00               80.00              0.75\n"
+    head = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n"
+    with pytest.raises(outputs.UnreadableError):
+        outputs.perftest_gb_per_s(row)
+    later = row.replace("80.00", "1000.00")
+    assert outputs.perftest_gb_per_s(head + row + later) == 1000 * 1048576 / 1e9
+    assert outputs.perftest_gb_per_s(head.replace("MB", "Gb") + row) == 10.0
+
+
+def test_nccl_rows_of_twelve_words_or_without_numbers_are_refused():
+    row = "8 2 float sum -1 1 2.0 3.5 0 1 2.0 3.0 0"
+    end = "\n# Out of bounds values : 0 OK\n"
+    assert outputs.nccl_bus_gb_per_s(row + end) == 3.5
+    for wrong in (row.rpartition(" ")[0], f"x{row}", row.replace("8 2", "8 2x")):
+        with pytest.raises(outputs.UnreadableError, match=r"^there is no row of results$"):
+            outputs.nccl_bus_gb_per_s(wrong + end)
+
+
+def test_a_pci_address_keeps_its_domain():
+    assert outputs.nvbandwidth_copies(printed.nvbandwidth(["000a:43:00.0"], [1.0])).gpus == ("000a:43:00.0",)
+
+
+def test_copies_of_1_gb_per_s_or_less_count_and_a_waived_test_does_not_end_the_others():
+    tests = [
+        {"name": "first", "status": "Waived"},
+        {"name": "second", "status": "Passed", "bandwidth_matrix": [["0.5", "N/A"], ["0", "1"]]},
+    ]
+    text = json.dumps({"nvbandwidth": {"GPU Device list": [], "testcases": tests}})
+    assert outputs.nvbandwidth_copies(text) == outputs.Copies(
+        (), (outputs.Copy("second", 0, 0, 0.5), outputs.Copy("second", 1, 1, 1.0)), ("first (Waived)",)
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -68,3 +69,73 @@ def test_a_client_is_retried_until_its_server_accepts(tmp_path, monkeypatch):
 def test_help_output_is_read_even_if_the_tool_fails(tmp_path):
     assert run.answer(tool(tmp_path, "echo --use_cuda_bus_id; exit 1"), "--help") == "--use_cuda_bus_id\n"
     assert run.answer(os.fspath(tmp_path / "none"), "--help") == ""
+
+
+def test_a_failure_reports_at_most_three_lines_or_that_there_are_none(tmp_path):
+    done = run.run("tool", [tool(tmp_path, "printf 'a\\nb\\n\\nc\\n d \\n'; exit 3")], 10)
+    assert done.reason == "it failed (3): b; c; d"
+    assert done.output == "a\nb\n\nc\n d \n"
+    assert run.run("tool", [tool(tmp_path, "exit 4")], 10).reason == "it failed (4): no output"
+
+
+def test_a_killed_tool_did_not_finish(tmp_path):
+    """timeout(1) exits with 137 if it had to kill the tool, because the tool ignores SIGTERM."""
+    done = run.run("tool", [tool(tmp_path, "exit 137")], 10)
+    assert (done.status, done.reason) == (run.NOT_MEASURED, "it did not finish in 10 s")
+
+
+def test_a_tool_runs_below_timeout_without_input(tmp_path):
+    argv = [tool(tmp_path, "tr '\\0' ' ' < /proc/$PPID/cmdline; cat"), "x"]
+    done = run.run("tool", argv, 2.5)
+    assert done.output == f"timeout --kill-after=5 2.5 {argv[0]} x "
+    assert (done.tool, done.argv) == ("tool", argv)
+    assert set(done.to_dict()) == {"tool", "status", "reason", "argv", "output", "seconds"}
+
+
+@pytest.mark.parametrize(
+    ("exit_status", "said", "waits"),
+    [
+        (1, "Failed to connect", [1.0]),
+        (1, "unable to connect", [1.0]),
+        (1, "no device", []),
+        (0, "Couldn't connect to b, used c", []),
+    ],
+)
+def test_only_a_failure_to_connect_is_retried_until_the_time_is_up(tmp_path, monkeypatch, exit_status, said, waits):
+    class Clock:
+        """A clock that shows 100.0 s, then 5 s after the first run, then 5.26 s."""
+
+        times, waits = iter([100.0, 105.0, 105.26]), []
+
+        def monotonic(self):
+            return next(self.times)
+
+        def sleep(self, seconds):
+            self.waits.append(seconds)
+
+    clock = Clock()
+    monkeypatch.setattr(run, "time", clock)
+    done = run.run("tool", [tool(tmp_path, f'echo "{said}" >&2; exit {exit_status}')], 10, retry_s=5)
+    assert clock.waits == waits
+    assert done.seconds == (5.3 if waits else 5.0)
+
+
+def test_a_tool_is_found_in_the_usual_folders_after_the_given_ones(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(run.shutil, "which", lambda name, path: asked.append((name, path)))
+    assert run.find("tool", ["/a", "/b"]) is None
+    assert asked == [("tool", "/a:/b:/usr/local/bin:/usr/bin:/bin")]
+
+
+def test_help_output_has_both_streams_and_is_awaited_for_30_seconds(tmp_path, monkeypatch):
+    program = tool(tmp_path, "echo out; echo err >&2")
+    assert run.answer(program, "-h") == "out\nerr\n"
+    limits = []
+
+    def late(command, timeout, **_options):
+        limits.append(timeout)
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(run.subprocess, "run", late)
+    assert run.answer(program, "-h") == ""
+    assert limits == [30]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from gpu_nodes import Node
@@ -217,3 +218,82 @@ def test_a_boot_without_saved_settings_fails_with_the_next_step(tmp_path, capsys
     missing = str(tmp_path / "gpu_node.json")
     assert boot.main([missing]) == 1
     assert capsys.readouterr().err == f"there is no {missing}: run the role gpu_node again\n"
+
+
+def test_saved_settings_are_applied_at_boot(tmp_path, capsys, monkeypatch):
+    node = Loaded(tmp_path)
+    node.mig = ["Enabled", "Enabled"]
+    node.write("/etc/sailloft/gpu_node.json", "{}")
+    monkeypatch.setattr(boot, "System", lambda: node)
+    assert boot.main(["/etc/sailloft/gpu_node.json"]) == 0
+    assert node.mig == ["Disabled", "Disabled"]
+    assert capsys.readouterr() == (f"{GPU} MIG: Enabled -> Disabled\n", "")
+
+
+def test_a_failure_at_boot_ends_with_exit_status_1_after_30_attempts(tmp_path, capsys, monkeypatch):
+    node = Node(tmp_path)
+    node.write("/sys/class/net/p0/device/vendor", "0x15b3\n")
+    node.write("/etc/sailloft/gpu_node.json", '{"ring_entries": 1}')
+    waits = []
+    monkeypatch.setattr(boot, "System", lambda: node)
+    monkeypatch.setattr(boot.apply, "__defaults__", (waits.append,))
+    assert boot.main(["/etc/sailloft/gpu_node.json"]) == 1
+    assert waits == [2] * 30
+    assert capsys.readouterr() == (
+        gpus.NOT_LOADED + "\n",
+        "ethtool is not installed on this host; install its package first\n",
+    )
+
+
+def test_settings_that_fail_are_named_together(tmp_path):
+    node = Node(tmp_path)
+    node.write("/proc/driver/nvidia/version", "x\n")
+    node.write("/sys/class/net/p0/device/vendor", "0x15b3\n")
+    done = boot.ensure(node, boot.read({"ring_entries": 1}))
+    assert done.failed == "; ".join(
+        f"{tool} is not installed on this host; install its package first" for tool in ("ethtool", "nvidia-smi")
+    )
+
+
+def test_arp_settings_of_which_one_differs_are_corrected(tmp_path):
+    node = Loaded(tmp_path)
+    for name, value in boot.ARP.items():
+        node.write("/proc/sys/" + name.replace(".", "/"), f"{value}\n")
+    node.write("/proc/sys/net/ipv4/conf/all/arp_filter", "0\n")
+    asked = boot.read({"mig_off": False, "rails_on_one_subnet": True})
+    done = boot.ensure(node, asked, check=True)
+    assert (done.before, done.after) == (
+        {"net.ipv4.conf.all.arp_filter": "0"},
+        {"net.ipv4.conf.all.arp_filter": "1"},
+    )
+    assert node.read("/proc/sys/net/ipv4/conf/all/arp_filter") == "0"
+    boot.ensure(node, asked)
+    assert Path(node.path("/proc/sys/net/ipv4/conf/all/arp_filter")).read_text() == "1\n"
+
+
+def test_messages_of_refused_settings_are_complete():
+    for clocks in ([1980], [1980, 1000], [1, 2, 3]):
+        with pytest.raises(RequestError) as error:
+            boot.read({"clocks_mhz": clocks})
+        assert str(error.value) == (
+            f"gpu_node_boot: clocks_mhz: {clocks} is not a range; give the minimum and the maximum, like [1980, 1980]"
+        )
+    with pytest.raises(RequestError) as error:
+        boot.read({"ring_entries": 65537})
+    assert str(error.value) == ("gpu_node_boot: ring_entries: 65537 is not valid; use a whole number from 0 to 65536")
+    assert boot.read({"clocks_mhz": [1000, 1000]}).clocks_mhz == [1000, 1000]
+
+
+class Timed(Loaded):
+    """A node that records the time limits of its commands."""
+
+    def run(self, argv, stdin=None, timeout_s=None):
+        self.limits = getattr(self, "limits", set()) | {(argv[0], timeout_s)}
+        return super().run(argv, stdin, timeout_s)
+
+
+def test_commands_have_a_time_limit(tmp_path):
+    node = Timed(tmp_path)
+    node.mig = ["Enabled", "Enabled"]
+    boot.ensure(node, boot.read(SETTINGS))
+    assert node.limits == {("nvidia-smi", 60), ("ethtool", 30)}

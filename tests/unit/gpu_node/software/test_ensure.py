@@ -206,3 +206,98 @@ def test_each_rail_answers_arp_only_for_its_own_address(tmp_path):
 @pytest.mark.parametrize(("gpus", "notes"), [(0, ["this machine has no NVIDIA GPU"]), (8, [])])
 def test_a_machine_without_a_gpu_has_a_note(tmp_path, gpus, notes):
     assert ensure.ensure(Node(tmp_path, gpus=gpus), {}, in_image=False).facts["notes"] == notes
+
+
+def test_all_facts_of_a_node_are_returned(tmp_path):
+    node = Node(tmp_path, gpus=2)
+    facts = ensure.ensure(node, {"dcgm": False}, in_image=False).facts
+    names = [
+        "linux-headers-6.1.0-31-amd64",
+        *("nvidia-kernel-open-dkms", "nvidia-driver-cuda", "nvidia-persistenced"),
+        *("rdma-core", "ibverbs-providers", "ibverbs-utils", "ethtool"),
+    ]
+    assert facts == {
+        "archives_changed": False,
+        "package_manager": "apt",
+        "install": [f"{name}=595.91.07*" if name.startswith("nvidia") else name for name in names],
+        "versions": dict.fromkeys(names),
+        "services": ["nvidia-persistenced.service"],
+        "driver": "595.91.07",
+        "fabric": "none",
+        "signing_key": {"key": "/var/lib/dkms/mok.key", "certificate": "/var/lib/dkms/mok.pub"},
+        "kernels": ["6.1.0-31-amd64"],
+        "modules_missing": ["kernel 6.1.0-31-amd64 has none"],
+        "loaded": None,
+        "reboot_required": True,
+        "secure_boot": False,
+        "notes": [],
+    }
+
+
+def test_an_image_gets_the_facts_of_no_machine(tmp_path):
+    node = Node(tmp_path, "ubuntu2404", secure_boot=True)
+    node.write("/lib/modules/6.8.0-60-generic/kernel/x.ko", "")
+    facts = ensure.ensure(node, {}, in_image=True).facts
+    assert (facts["reboot_required"], facts["secure_boot"], facts["loaded"]) == (False, False, None)
+    assert facts["signing_key"] == {
+        "key": "/var/lib/shim-signed/mok/MOK.priv",
+        "certificate": "/var/lib/shim-signed/mok/MOK.der",
+    }
+    assert facts["notes"] == [
+        "no Fabric Manager: an image does not know its nodes; set gpu_node_fabric: nvswitch for NVSwitch boards"
+    ]
+    signed = ensure.ensure(Node(tmp_path / "b", secure_boot=True), {"signing": True}, in_image=False).facts
+    assert signed["secure_boot"] is True
+
+
+def test_removal_in_check_mode_removes_nothing_and_predicts_the_removal(tmp_path):
+    node = Node(tmp_path)
+    ensure.ensure(node, {"repositories": [ARCHIVE]}, in_image=False)
+    node.packages = {"nvidia-persistenced": "595.91.07-1", "bash": "5"}
+    before = files(node)
+    predicted = ensure.remove(node, in_image=False, check=True)
+    assert files(node) == before
+    assert predicted.facts == {
+        "archives_changed": True,
+        "package_manager": "apt",
+        "remove": ["nvidia-persistenced"],
+        "notes": [],
+    }
+    done = ensure.remove(node, in_image=False)
+    assert (done.before, done.after, done.facts) == (predicted.before, predicted.after, predicted.facts)
+    assert set(done.after.values()) == {None}
+    assert done.before[SOURCE] == before[f"{tmp_path}{SOURCE}"].decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "changed"),
+    [
+        ("/etc/apt/sources.list.d/sailloft-old.list", True),
+        ("/etc/apt/keyrings/sailloft-old.asc", True),
+        ("/etc/sysctl.d/60-sailloft-gpu-node.conf", False),
+    ],
+)
+def test_package_lists_are_outdated_if_a_file_of_an_archive_is_removed(tmp_path, path, changed):
+    node = Node(tmp_path)
+    ensure.ensure(node, {}, in_image=False)
+    node.write(path, "x\n")
+    done = ensure.ensure(node, {}, in_image=False)
+    assert (done.before, done.after) == ({path: "x\n"}, {path: None})
+    assert done.facts["archives_changed"] is changed
+
+
+@pytest.mark.parametrize("name", ["sailloft-old.list.save", "xsailloft-old.list", "sailloft-A.list", "sailloft-axlist"])
+def test_files_with_other_names_are_kept(tmp_path, name):
+    node = Node(tmp_path)
+    node.write(f"/etc/apt/sources.list.d/{name}", "x\n")
+    assert not ensure.remove(node, in_image=False).changed
+
+
+def test_a_file_that_is_not_utf_8_is_replaced(tmp_path):
+    node = Node(tmp_path)
+    ensure.ensure(node, {}, in_image=False)
+    pins = node.read_bytes(PINS)
+    Path(node.path(PINS)).write_bytes(b"\xff")
+    done = ensure.ensure(node, {}, in_image=False)
+    assert (done.before, done.after) == ({PINS: "\ufffd"}, {PINS: pins.decode()})
+    assert node.read_bytes(PINS) == pins

@@ -71,3 +71,47 @@ def test_a_short_key_is_read_in_both_packet_formats(head):
     body = b"\x04" + bytes(190)
     wanted = hashlib.sha1(b"\x99\x00\xbf" + body).hexdigest().upper()
     assert openpgp.fingerprints(armored(head + body + b"\xcd\x03abc")) == [wanted]
+
+
+@pytest.mark.parametrize(
+    "head", [b"\x99\x03\xe8", b"\x9a\x00\x00\x03\xe8", b"\xc6\xc3\x28", b"\xc6\xff\x00\x00\x03\xe8"]
+)
+def test_the_length_of_a_long_key_is_read_in_every_encoding(head):
+    body = b"\x04" + bytes(range(256)) * 4
+    body = body[:1000]
+    wanted = hashlib.sha1(b"\x99\x03\xe8" + body).hexdigest().upper()
+    assert openpgp.fingerprints(armored(head + body + b"\xcd\x01a")) == [wanted]
+
+
+@pytest.mark.parametrize("first", [0xE0, 0xFE])
+def test_a_partial_length_is_refused(first):
+    with pytest.raises(openpgp.KeyFormatError, match=r"^it is damaged: a packet without length$"):
+        openpgp.fingerprints(armored(bytes([0xC6, first]) + bytes(300)))
+
+
+@pytest.mark.parametrize("head", [b"\x94", b"\x9c", b"\xc5", b"\xc7", b"\xce"])
+def test_packets_of_other_kinds_have_no_fingerprint(head):
+    """Secret keys and subkeys have other tags; the key that follows is the only one that counts."""
+    other = head + b"\x02\x04x"
+    key = b"\x98\x02\x04y"
+    assert openpgp.fingerprints(armored(other + key + other)) == [
+        hashlib.sha1(b"\x99\x00\x02\x04y").hexdigest().upper()
+    ]
+
+
+def test_a_packet_may_end_at_the_end_of_the_data_but_not_beyond():
+    assert len(openpgp.fingerprints(armored(b"\x98\x01\x04"))) == 1
+    with pytest.raises(openpgp.KeyFormatError, match=r"^it is damaged: it ends within a packet$"):
+        openpgp.fingerprints(armored(b"\x98\x02\x04"))
+
+
+def test_headers_of_the_armor_and_line_ends_of_windows_are_accepted():
+    block = KEY.replace("BLOCK-----\n\n", "BLOCK-----\nVersion: 2\nComment: a: b\n \t\n", 1)
+    assert openpgp.fingerprints(block) == [FINGERPRINT]
+    assert openpgp.fingerprints(KEY.replace("\n", "\r\n")) == [FINGERPRINT]
+    assert openpgp.fingerprints(KEY.replace("=W6oG\n", "")) == [FINGERPRINT]
+
+
+def test_text_that_is_not_base64_is_refused():
+    with pytest.raises(openpgp.KeyFormatError, match=r"^it is damaged: not base64$"):
+        openpgp.fingerprints(KEY.replace("mDME", "mDM").replace("=W6oG\n", ""))

@@ -208,3 +208,161 @@ def test_an_image_without_a_kernel_is_refused(tmp_path):
 def test_the_kernel_version_is_parsed_from_the_release():
     assert plan.kernel_version("6.8.0-60-generic") == (6, 8)
     assert plan.kernel_version("custom") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("system", "settings", "change", "refusals"),
+    [
+        (
+            "debian12",
+            {},
+            {"architecture": "aarch64"},
+            ["the table is for x86_64, but this machine is aarch64: use another host"],
+        ),
+        (
+            "debian13",
+            {"driver": "580.105.08", "dcgm": False},
+            {},
+            ["driver 580.105.08 is not supported on debian 13: set gpu_node_driver: 595.91.07"],
+        ),
+        (
+            "debian12",
+            {"modules": "precompiled"},
+            {},
+            ["no precompiled modules of branch 595 for kernel 6.1.0-31-amd64 on debian 12: set gpu_node_modules: dkms"],
+        ),
+        (
+            "ubuntu2204",
+            {"modules": "precompiled", "driver": "610.57.04"},
+            {},
+            [
+                "no precompiled modules of branch 610 for kernel 5.15.0-130-generic on ubuntu 22.04: available: kernel "
+                "5.15 with 580 or 595, kernel 6.8 with 580 or 595; or set gpu_node_modules: dkms"
+            ],
+        ),
+        (
+            "ubuntu2404",
+            {"modules": "precompiled"},
+            {"kernels": ("6.11.0-1-generic", "6.8.0-1-generic")},
+            [
+                "no precompiled modules of branch 595 for kernel 6.11.0-1-generic on ubuntu 24.04: available: kernel "
+                "6.8 with 580 or 595; or set gpu_node_modules: dkms"
+            ],
+        ),
+        (
+            "debian12",
+            {},
+            {"kernels": ("5.11.22", "5.12.0", "4.19.0")},
+            [
+                f"kernel {kernel} has no dma-buf for RDMA, which Linux has from 5.12 on: use a newer kernel, or set "
+                "gpu_node_gpudirect: peermem with gpu_node_rdma: doca"
+                for kernel in ("5.11.22", "4.19.0")
+            ],
+        ),
+        ("debian12", {"gpudirect": "none"}, {"kernels": ("5.11.22",)}, []),
+        (
+            "debian12",
+            {},
+            {"secure_boot": True},
+            [
+                "Secure Boot is on, and modules that DKMS builds are not signed by a key that the firmware knows: set "
+                "gpu_node_signing_key and gpu_node_signing_certificate and enrol the certificate (mokutil --import), "
+                "or set gpu_node_modules: precompiled on Ubuntu"
+            ],
+        ),
+        ("debian13", {}, {}, ["DCGM is not supported on debian 13: set gpu_node_dcgm: false"]),
+        ("debian12", {"rdma": "doca"}, {}, ["no DOCA-Host in the table is for debian 12: set gpu_node_rdma: inbox"]),
+        (
+            "rhel9",
+            {"rdma": "doca"},
+            {"version": "9.5"},
+            ["no DOCA-Host in the table is for rhel 9.5: set gpu_node_rdma: inbox"],
+        ),
+        (
+            "debian12",
+            {"gpudirect": "peermem"},
+            {},
+            ["nvidia-peermem needs DOCA's RDMA drivers: set gpu_node_gpudirect: dmabuf, or gpu_node_rdma: doca"],
+        ),
+        (
+            "debian12",
+            {"storage": True, "signing": True},
+            {"secure_boot": True},
+            ["nvidia-fs is not supported with Secure Boot: set gpu_node_storage: false, or turn Secure Boot off"],
+        ),
+        (
+            "ubuntu2404",
+            {"storage": True, "modules": "precompiled"},
+            {},
+            ["nvidia-fs is built against the sources of the driver's modules: set gpu_node_modules: dkms"],
+        ),
+        (
+            "ubuntu2404",
+            {"fabric": "nvlink5", "modules": "precompiled"},
+            {},
+            ["the archive of the precompiled modules has no NVLink 5 packages: set gpu_node_modules: dkms"],
+        ),
+        (
+            "debian13",
+            {"gpudirect": "peermem"},
+            {"architecture": "aarch64"},
+            [
+                "the table is for x86_64, but this machine is aarch64: use another host",
+                "DCGM is not supported on debian 13: set gpu_node_dcgm: false",
+                "nvidia-peermem needs DOCA's RDMA drivers: set gpu_node_gpudirect: dmabuf, or gpu_node_rdma: doca",
+            ],
+        ),
+    ],
+)
+def test_every_refusal_has_its_cause_and_remedy(tmp_path, system, settings, change, refusals):
+    machine = replace(observe(Node(tmp_path, system), False), **change)
+    if not refusals:
+        assert plan.make(request.read(settings), machine).kernels == machine.kernels
+        return
+    with pytest.raises(RequestError) as error:
+        plan.make(request.read(settings), machine)
+    assert str(error.value) == "gpu_node: " + "; ".join(refusals)
+
+
+@pytest.mark.parametrize(
+    ("system", "more"),
+    [
+        ("debian12", {"/etc/apt/preferences.d/sailloft-gpu-node"}),
+        ("rhel9", {"/etc/dnf/modules.d/nvidia-driver.module"}),
+        ("rhel10", set()),
+    ],
+)
+def test_a_plan_has_the_files_of_the_package_manager(tmp_path, system, more):
+    made = planned(Node(tmp_path, system))
+    assert set(made.files) == more | {
+        "/etc/modprobe.d/sailloft-gpu-node.conf",
+        "/etc/modules-load.d/sailloft-gpu-node.conf",
+        "/etc/security/limits.d/sailloft-gpu-node.conf",
+        "/etc/systemd/system.conf.d/sailloft-gpu-node.conf",
+    }
+    for text in (made.files[path] for path in more if "dnf" in path):
+        assert "stream=595-open\n" in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "services"),
+    [
+        ({}, ["nvidia-persistenced.service", "nvidia-dcgm.service"]),
+        ({"dcgm": False}, ["nvidia-persistenced.service"]),
+        ({"dcgm": False, "fabric": "nvswitch"}, ["nvidia-persistenced.service", "nvidia-fabricmanager.service"]),
+    ],
+)
+def test_the_services_are_those_of_the_installed_software(tmp_path, settings, services):
+    made = planned(Node(tmp_path), **settings)
+    assert made.services == tuple(services)
+    assert made.driver == "595.91.07"
+    assert made.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "doca"), [("9.6", "3.1"), ("9.7", "3.1"), ("10.0", "3.1"), ("10.1", "3.1"), ("10.2", "3.4.1")]
+)
+def test_doca_depends_on_the_minor_release(tmp_path, version, doca):
+    node = Node(tmp_path, "rhel9")
+    node.write("/etc/os-release", f"ID=rhel\nVERSION_ID={version}\n")
+    assert f"doca-ofed={doca}" in names(planned(node, rdma="doca"))

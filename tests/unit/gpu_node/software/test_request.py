@@ -3,12 +3,110 @@
 from __future__ import annotations
 
 import pytest
-from gpu_nodes import ARCHIVE, KEY
+from gpu_nodes import ARCHIVE, FINGERPRINT, KEY
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import request
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
 
 
 @pytest.mark.parametrize("key", [KEY, KEY.rstrip("\n")])
 def test_an_archives_key_ends_with_a_newline(key):
     (archive,) = request.read({"repositories": [{**ARCHIVE, "key": key}]}).repositories
     assert archive.key == KEY.rstrip("\n") + "\n"
+
+
+def refused(data):
+    with pytest.raises(RequestError) as error:
+        request.read(data)
+    return str(error.value)
+
+
+def test_the_defaults_are_the_recommended_release_with_dkms_and_dcgm():
+    assert request.read({}) == request.Request(
+        driver="595.91.07",
+        modules="dkms",
+        gpudirect="dmabuf",
+        rdma="inbox",
+        fabric="auto",
+        dcgm=True,
+        storage=False,
+        extra_packages=(),
+        memlock_unlimited=True,
+        rails_on_one_subnet=False,
+        signing=False,
+        repositories=(),
+    )
+
+
+@pytest.mark.parametrize("missing", ["name", "url", "key", "fingerprints"])
+def test_an_archive_without_a_required_setting_is_refused(missing):
+    archive = {name: value for name, value in ARCHIVE.items() if name != missing}
+    assert refused({"repositories": [archive]}) == f"gpu_node.repositories[0]: {missing} is missing; set it"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"nam": "x"}, "unknown setting 'nam'; valid settings: components, fingerprints, key, name, suite, url"),
+        ({"name": "A"}, "name 'A' becomes part of file names; use lower-case letters, digits and '-'"),
+        ({"name": "-a"}, "name '-a' becomes part of file names; use lower-case letters, digits and '-'"),
+        ({"name": "a" * 64}, f"name '{'a' * 64}' becomes part of file names; use lower-case letters, digits and '-'"),
+        ({"url": "ftp://a"}, "url 'ftp://a' is not the URL of an archive; start it with https://, http:// or file:/"),
+        ({"suite": "a b"}, "'a b' is not a suite or component; write it as in sources.list(5)"),
+        ({"components": ["main", "-x"]}, "'-x' is not a suite or component; write it as in sources.list(5)"),
+        (
+            {"suite": "noble"},
+            "a flat archive (suite /) has no components, any other has; correct suite and components",
+        ),
+        (
+            {"components": ["main"]},
+            "a flat archive (suite /) has no components, any other has; correct suite and components",
+        ),
+        (
+            {"key": "x"},
+            "key: there is no armored public key in it; give the armored public key (gpg --armor --export)",
+        ),
+        (
+            {"fingerprints": ["A" * 40]},
+            f"the key has the fingerprint {FINGERPRINT}, which is not in fingerprints; "
+            "compare the key with the one that its owner publishes, and correct key or fingerprints",
+        ),
+    ],
+)
+def test_an_invalid_archive_is_refused_with_the_cause_and_a_remedy(change, why):
+    assert refused({"repositories": [ARCHIVE, {**ARCHIVE, **change}]}) == f"gpu_node.repositories[1]: {why}"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "a" * 63},
+        {"url": "http://a"},
+        {"url": "file:/mirror"},
+        {"url": "file:///mirror"},
+        {"suite": "noble", "components": ["main", "non-free_x+1"]},
+        {"suite": "x86_64/"},
+    ],
+)
+def test_a_valid_archive_is_read_as_it_is(change):
+    (archive,) = request.read({"repositories": [{**ARCHIVE, **change}]}).repositories
+    wanted = {"suite": "/", "components": (), **ARCHIVE, **change}
+    assert archive == request.Repository(
+        wanted["name"], wanted["url"], KEY, wanted["suite"], tuple(wanted["components"])
+    )
+
+
+def test_an_unknown_driver_or_package_is_refused_with_the_cause_and_a_remedy():
+    assert refused({"driver": "595"}) == (
+        "gpu_node: driver 595 is not in the table of releases, which lists what goes with it; use one of "
+        "595.91.07, 610.57.04, 580.173.02, 595.71.05, 580.159.04, 580.105.08"
+    )
+    for name in ("-y", "a=1", "a b"):
+        assert refused({"extra_packages": ["nvtop", name]}) == (
+            f"gpu_node: extra_packages: {name!r} is not the name of a package; name it without version and options"
+        )
+    assert request.read({"extra_packages": ["nvtop", "libc++1", "a_b.c"]}).extra_packages == (
+        "nvtop",
+        "libc++1",
+        "a_b.c",
+    )

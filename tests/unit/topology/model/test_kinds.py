@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import NAMES, kind
 
 NVIDIA, AMD, MELLANOX, INTEL, HABANA, NEC, VIRTIO = 0x10DE, 0x1002, 0x15B3, 0x8086, 0x1DA3, 0x1BCF, 0x1AF4
@@ -71,3 +72,32 @@ NVIDIA, AMD, MELLANOX, INTEL, HABANA, NEC, VIRTIO = 0x10DE, 0x1002, 0x15B3, 0x80
 def test_the_kind_is_derived_from_class_and_ids(class_code, vendor_id, device_id, wanted):
     assert kind(class_code, vendor_id, device_id) == wanted
     assert wanted in NAMES
+
+
+def test_the_registry_lists_every_kind_in_the_order_of_lists():
+    assert [(one.name, one.label, one.short, one.setting) for one in kinds.KINDS] == [
+        ("gpu", "GPU", "GPU", "gpus"),
+        ("nic", "NIC", "NIC", "nics"),
+        ("nvme", "NVMe drive", "NVMe", "nvme"),
+        ("nvswitch", "NVSwitch", "NVSwitch", None),
+        ("bridge", "bridge", "Bridge", None),
+        ("other", "device", "PCI", None),
+    ]
+    assert [one.name for one in kinds.DEVICES] == ["gpu", "nic", "nvme", "nvswitch"]
+    assert kinds.SETTINGS == {"gpu": "gpus", "nic": "nics", "nvme": "nvme"}
+
+
+def test_the_port_types_are_those_of_linux():
+    """The numbers are PCI_EXP_TYPE_* of Linux include/uapi/linux/pci_regs.h."""
+    assert kinds.PORT_TYPES == {
+        0: "endpoint",
+        1: "legacy_endpoint",
+        4: "root_port",
+        5: "switch_upstream",
+        6: "switch_downstream",
+        7: "pcie_to_pci_bridge",
+        8: "pci_to_pcie_bridge",
+        9: "root_complex_endpoint",
+        10: "root_complex_event_collector",
+    }
+    assert {"0x03", "0x0b", "0x12"} == {f"{code:#04x}" for code in kinds.ACCELERATOR_CLASSES}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
 
@@ -121,3 +122,32 @@ def test_the_numa_node_defaults_to_that_of_the_root_complex_or_the_only_node(hos
     next(item for item in host.root_complexes if item.name == gpu.root_complex).numa_node = of_complex
     del host.numa_nodes[nodes:]
     assert host.node_of(gpu) == wanted
+
+
+def test_values_that_were_not_read_are_unknown_or_empty():
+    made = Function("0000:00:01.0", "pci0000:00", None, 0, 0, 0, "other", None)
+    assert asdict(made) == {
+        **dict.fromkeys(asdict(made)),
+        "address": "0000:00:01.0",
+        "root_complex": "pci0000:00",
+        "kind": "other",
+        "class_code": 0,
+        "vendor_id": 0,
+        "device_id": 0,
+        "config_bytes": 0,
+        "bars": [],
+        "interfaces": {},
+        "used_by_host": [],
+    }
+    assert Host([], [], []).to_dict() == {
+        "format": "sailloft-topology/1",
+        "numa_nodes": [],
+        "root_complexes": [],
+        "functions": [],
+        "cpu": dict.fromkeys(("architecture", "vendor", "model", "virtualization", "physical_address_bits")),
+        "iommu": dict.fromkeys(("kind", "default_domain", "interrupt_remapping")),
+        "kernel_release": None,
+        "kernel_arguments": [],
+        "source": "sysfs",
+        "notes": [],
+    }

@@ -1,5 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Hosts read from hwloc XML.
+
+One file because the tests change the same XML of one machine.
+"""
+
 from __future__ import annotations
 
 import pytest
@@ -262,3 +267,210 @@ def test_a_function_that_is_not_below_a_host_bridge_is_refused():
     stray = '<object type="PCIDev" pci_busid="0000:01:00.0" pci_type="0200 [8086:1572] [8086:0000] 01"/>'
     with pytest.raises(TopologyError, match=r"0000:01:00\.0 is not below a host bridge"):
         read_hwloc(xml().replace("</object>\n  <distances2", f"{stray}</object>\n  <distances2"))
+
+
+def bus(devices, nodeset="0x1", buses="0000:[3a-3b]", version="2.0"):
+    """Return a machine with one node and one bus with these devices."""
+    return (
+        f'<topology version="{version}"><object type="Machine"><object type="NUMANode" os_index="0" cpuset="0x1" '
+        f'nodeset="0x1"/><object type="Group" nodeset="{nodeset}"><object type="Bridge" bridge_type="0-1" '
+        f'bridge_pci="{buses}">{devices}</object></object></object></topology>'
+    )
+
+
+def pci(address, identity, inside=""):
+    return f'<object type="PCIDev" pci_busid="{address}" pci_type="{identity}">{inside}</object>'
+
+
+@pytest.mark.parametrize(
+    ("identity", "kind", "class_code"),
+    [
+        ("0302 [10de:2330] [10de:16c1] a1", "gpu", 0x030200),
+        ("0302 [10df:2330] [10de:16c1] a1", "other", 0x030200),
+        ("0380 [1af4:1043] [1af4:1100] 01", "gpu", 0x038000),
+        ("0380 [1af4:1050] [1af4:1100] 01", "other", 0x038000),
+        ("0108 [144d:a824] [144d:a801] 00 02", "nvme", 0x010802),
+        ("0604 [8086:2030] [8086:0000] 04 01", "bridge", 0x060401),
+    ],
+)
+def test_the_kind_of_a_function_is_derived_from_its_class_and_ids(identity, kind, class_code):
+    (function,) = read_hwloc(bus(pci("0000:3a:00.0", identity))).functions
+    assert (function.kind, function.class_code) == (kind, class_code)
+    assert function.vendor_id == int(identity[6:10], 16)
+    assert function.device_id == int(identity[11:15], 16)
+    assert function.subsystem_vendor_id == int(identity[18:22], 16)
+    assert function.subsystem_device_id == int(identity[23:27], 16)
+    assert (function.secondary_bus, function.subordinate_bus, function.port_type) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("version", "types"),
+    [
+        ("2.0", {0: "block", 2: "net", 3: "rdma"}),
+        ("3.0", {1: "block", 16: "net", 32: "rdma"}),
+    ],
+)
+def test_devices_of_the_kernel_are_listed_by_their_type(version, types):
+    inside = "".join(f'<object type="OSDev" name="n{number}" osdev_type="{number}"/>' for number in range(40))
+    text = bus(pci("0000:3a:00.0", "0200 [15b3:101d] [15b3:0000] 00", inside), version=version)
+    assert read_hwloc(text).functions[0].interfaces == {name: [f"n{number}"] for number, name in types.items()}
+
+
+@pytest.mark.parametrize(("nodeset", "node"), [("0x1", 0), ("0x3", 0), ("0x2", 1), ("0x6", None), ("0x0", None)])
+def test_a_bus_is_on_the_only_node_of_its_object_that_has_cpus(nodeset, node):
+    host = read_hwloc(bus(pci("0000:3a:00.0", "0200 [15b3:101d] [15b3:0000] 00"), nodeset))
+    assert host.root_complexes == [RootComplex("pci0000:3a", 0, 0x3A, node)]
+    assert host.functions[0].numa_node == node
+
+
+def test_a_root_complex_of_a_large_domain_is_named_as_in_linux():
+    text = bus(pci("10000:3a:00.0", "0200 [15b3:101d] [15b3:0000] 00"), buses="10000:[3a-ff]")
+    host = read_hwloc(text)
+    assert host.root_complexes == [RootComplex("pci10000:3a", 0x10000, 0x3A, 0)]
+    assert host.functions[0].root_complex == "pci10000:3a"
+
+
+def test_root_complexes_and_functions_are_sorted_by_number():
+    one = pci("0000:3a:10.0", "0200 [15b3:101d] [15b3:0000] 00") + pci(
+        "0000:3a:02.0", "0200 [15b3:101d] [15b3:0000] 00"
+    )
+    other = bus(pci("0000:05:00.0", "0200 [15b3:101d] [15b3:0000] 00"), buses="0000:[05-05]")
+    more = other[other.index('<object type="Bridge"') : other.rindex("</object></object></topology>")]
+    host = read_hwloc(bus(one).replace('<object type="Bridge"', f'{more}<object type="Bridge"', 1))
+    assert [item.bus for item in host.root_complexes] == [0x05, 0x3A]
+    assert [item.address for item in host.functions] == ["0000:05:00.0", "0000:3a:02.0", "0000:3a:10.0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<topology version='2'><object type='Machine'/></topology>", "<topology version='2'>"),
+        ("<topology version='1000.0'><object type='Machine'/></topology>", "<topology version='1000.0'>"),
+        ("<topology version='0.9'><object type='Machine'/></topology>", "<topology version='0.9'>"),
+        ("<system version='2.0'><object type='Machine'/></system>", "<system version='2.0'>"),
+        ("<topology/>", "<topology version=None>"),
+    ],
+)
+def test_another_format_is_refused(text, message):
+    with pytest.raises(TopologyError) as error:
+        read_hwloc(text)
+    assert str(error.value) == f"{message} is not hwloc XML 1.x, 2.x or 3.x of a machine; write it with lstopo"
+
+
+@pytest.mark.parametrize(("words", "bits"), [(2048, [65504]), (2049, None)])
+def test_a_bitmap_has_at_most_as_many_words_as_linux_has_cpus(words, bits):
+    text = "0x1" + "," * (words - 1)
+    if bits is None:
+        with pytest.raises(TopologyError) as error:
+            bitmap(text)
+        assert str(error.value) == f"{text!r:.60} is not a finite hwloc bitmap; read or record the host again"
+    else:
+        assert bitmap(text) == bits
+
+
+@pytest.mark.parametrize(("digits", "passes"), [(20, True), (21, False)])
+def test_a_number_has_at_most_20_digits(digits, passes):
+    text = xml().replace('local_memory="1024"', f'local_memory="{"1" * digits}"')
+    if passes:
+        assert read_hwloc(text).numa_nodes[0].memory_bytes == int("1" * digits)
+        return
+    with pytest.raises(TopologyError) as error:
+        read_hwloc(text)
+    assert str(error.value) == (
+        f"NUMANode object: local_memory is '{'1' * digits}', not a number; read or record the host again"
+    )
+
+
+def test_distances_without_kind_and_indexing_are_the_kernels():
+    text = xml().replace('kind="5" name="NUMALatency" indexing="os"', 'name="NUMALatency"')
+    assert text != xml()
+    assert read_hwloc(text).numa_nodes[0].distances == {"0": 10, "1": 21}
+
+
+def test_the_first_matrix_of_the_kernel_is_used():
+    other = (
+        '<distances2 name="NUMALatency" kind="{}"><indexes>0 1</indexes><u64values>10 40 40 10</u64values></distances2>'
+    )
+    for kind, far in (("4", 21), ("1", 40)):
+        text = xml().replace("<distances2", other.format(kind) + "<distances2", 1)
+        assert read_hwloc(text).numa_nodes[0].distances == {"0": 10, "1": far}
+
+
+def refusal(text):
+    with pytest.raises(TopologyError) as error:
+        read_hwloc(text)
+    return str(error.value)
+
+
+def test_equal_addresses_and_impossible_places_are_refused():
+    nic = "0200 [15b3:101d] [15b3:0000] 00"
+    assert refusal(bus(pci("0000:3a:00.0", nic) * 2)) == (
+        "PCI function 0000:3a:00.0 is listed twice; read or record the host again"
+    )
+    assert refusal(bus(pci("0000:3b:00.0", nic))) == (
+        "the topology contradicts itself: PCI function 0000:3b:00.0 is not below a bridge, but the root bus of "
+        "pci0000:3a is 3a; read it again with host_topology_info"
+    )
+
+
+@pytest.mark.parametrize("address", ["0000:3c:00.0", "0001:3b:00.0"])
+def test_of_equal_addresses_the_one_on_another_bus_or_domain_is_left_out(address):
+    stray = pci(address, "0200 [8086:1572] [8086:0000] 01")
+    domain, number = address.split(":")[:2]
+    own = f'<object type="Bridge" bridge_type="0-1" bridge_pci="{domain}:[{number}-{number}]">{stray}</object>'
+    text = xml().replace('<object type="PCIDev" pci_busid="0000:3b', f'{stray}<object type="PCIDev" pci_busid="0000:3b')
+    text = text.replace("</object>\n  <distances2", f"{own}</object>\n  <distances2")
+    host = read_hwloc(text)
+    assert host.function(address).parent is None
+    assert len(host.notes) == 1
+
+
+def test_infos_of_the_file_have_precedence_over_those_of_the_machine():
+    text = xml("3.0").replace(
+        '<topology version="3.0">', '<topology version="3.0"><info name="OSRelease" value="7.0"/>'
+    )
+    assert read_hwloc(text).kernel_release == "7.0"
+
+
+def test_a_machine_without_infos_is_unknown():
+    host = read_hwloc(bus(""))
+    assert (host.cpu.architecture, host.cpu.vendor, host.cpu.model, host.kernel_release) == (None, None, None, None)
+
+
+def test_distances_of_three_nodes_are_read_by_row():
+    nodes = "".join(node(number, f"{1 << number:#x}") for number in range(3))
+    values = "10 11 12 20 10 22 30 31 10"
+    text = (
+        f'<topology version="2.0"><object type="Machine">{nodes}</object><distances2 name="NUMALatency">'
+        f"<indexes>2 0 1</indexes><u64values>{values}</u64values></distances2></topology>"
+    )
+    assert [item.distances for item in read_hwloc(text).numa_nodes] == [
+        {"2": 20, "0": 10, "1": 22},
+        {"2": 30, "0": 31, "1": 10},
+        {"2": 10, "0": 11, "1": 12},
+    ]
+
+
+def test_distances_of_three_nodes_of_the_1_x_format_are_read_by_row():
+    nodes = "".join(node(number, f"{1 << number:#x}") for number in range(3))
+    values = "".join(f'<latency value="{value}"/>' for value in (1.0, 1.1, 1.2, 2.0, 1.0, 2.2, 3.0, 3.1, 1.0))
+    text = (
+        '<topology><object type="Machine"><distances relative_depth="1" latency_base="10">'
+        f"{values}</distances>{nodes}</object></topology>"
+    )
+    assert [item.distances for item in read_hwloc(text).numa_nodes] == [
+        {"0": 10, "1": 11, "2": 12},
+        {"0": 20, "1": 10, "2": 22},
+        {"0": 30, "1": 31, "2": 10},
+    ]
+
+
+@pytest.mark.parametrize(("relative", "far"), [("1", None), ("2", 21), ("3", None), ("0", None)])
+def test_a_matrix_of_the_1_x_format_is_that_of_the_nodes_at_its_depth(relative, far):
+    nodes = "".join(f'<object type="Package">{node(number, f"{1 << number:#x}")}</object>' for number in range(2))
+    values = "".join(f'<latency value="{value}"/>' for value in (1.0, 2.1, 2.1, 1.0))
+    text = (
+        f'<topology><object type="Machine"><distances relative_depth="{relative}" latency_base="10">'
+        f"{values}</distances>{nodes}</object></topology>"
+    )
+    assert read_hwloc(text).numa_nodes[0].distances == ({"0": 10, "1": far} if far else {})

@@ -332,3 +332,55 @@ def test_an_error_in_a_tar_names_the_path_in_the_tar(built, tmp_path):
     with pytest.raises(TopologyError) as error:
         read_recording(path)
     assert str(error.value).startswith(f"{path}/host/sys/devices/system/node/node0/cpulist")
+
+
+@pytest.mark.parametrize("less", [0, 1])
+def test_a_text_of_as_many_bytes_as_the_limit_is_read(tmp_path, monkeypatch, less):
+    text = NCCL + " " * 1000
+    monkeypatch.setattr(recordings, "LIMIT_TEXT_BYTES", len(text) - less)
+    if less:
+        assert "is more than 0 MiB: not a recording of a host; " in no_recording(written(tmp_path, text))
+    else:
+        assert read_recording(written(tmp_path, text)).source == "nccl"
+
+
+def test_the_line_of_a_control_character_is_counted_from_1(tmp_path):
+    for text, line in (("\x01", 1), ("a\x0b\n", 1), ("\n\n a\x1f", 3)):
+        path = written(tmp_path, text)
+        character = next(one for one in text if one not in "\n a")
+        assert no_recording(path) == (
+            f"{path}, line {line}: the control character {character!r}; a recording is {recordings.FORMS}"
+        )
+
+
+def test_values_that_fit_are_on_one_line():
+    assert recordings.WIDTH == 118
+    fits = {"a": "x" * (118 - len('{"a": ""}'))}
+    assert recordings.render(fits) == json.dumps(fits)
+    assert recordings.render({"a": fits["a"] + "x"}) == f'{{\n "a": "{fits["a"]}x"\n}}'
+    assert recordings.render([fits["a"], "b"]) == json.dumps([fits["a"], "b"])
+    assert recordings.render([fits["a"], "bc"]) == f'[\n "{fits["a"]}",\n "bc"\n]'
+    # With the indentation of one blank and the comma after it, a row of two values has 118 characters.
+    two = {"a": "x" * 50, "b": "x" * 50, "c": 1}
+    assert recordings.render(two) == f'{{\n "a": "{"x" * 50}", "b": "{"x" * 50}",\n "c": 1\n}}'
+    two["b"] += "x"
+    assert recordings.render(two) == f'{{\n "a": "{"x" * 50}",\n "b": "{"x" * 51}", "c": 1\n}}'
+    assert recordings.render("x" * 200) == json.dumps("x" * 200)
+    assert recordings.render({"a": [{"b": "x" * 112}]}) == f'{{\n "a": [\n  {{\n   "b": "{"x" * 112}"\n  }}\n ]\n}}'
+
+
+def test_empty_fields_are_left_out_of_a_recording():
+    function = {"parent": None, "port_type": None, "driver": None, "bars": [], "interfaces": {}, "config_bytes": 0}
+    slim = recordings.slim({"functions": [function], "notes": [], "source": "sysfs"})
+    assert slim == {"functions": [{"parent": None, "port_type": None, "config_bytes": 0}], "source": "sysfs"}
+    assert recordings.slim({"functions": [], "notes": ["a"]}) == {"functions": [], "notes": ["a"]}
+
+
+@pytest.mark.parametrize("names", [["sys"], ["a/sys"], ["sys", "a/sys", "b/sys"]])
+def test_the_directory_of_a_recording_holds_sys_or_one_that_does(tmp_path, names):
+    for name in names:
+        (tmp_path / name).mkdir(parents=True)
+    place = tmp_path if "sys" in names else tmp_path / "a"
+    assert no_recording(tmp_path) == (
+        f"{place}/sys/devices/system has no cpu or node directory: /sys is not mounted there; mount it"
+    )

@@ -180,3 +180,101 @@ def test_recorded_hosts_are_unchanged_after_a_dictionary_round_trip(recording):
         host = recording(name)
         assert read_saved(host.to_dict()) == host
         assert host.functions
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("0-65534", 65535), ("0-65535", 65536), ("0-65533,65534,65535", 65536), ("0,1-65535", 65536)]
+)
+def test_a_list_of_as_many_cpus_as_the_limit_is_read(text, count):
+    assert parse_list(text, "path") == list(range(count))
+
+
+@pytest.mark.parametrize("text", ["0-65536", "0-65535,1", "0,0-65535"])
+def test_a_list_beyond_the_limit_is_refused(text):
+    with pytest.raises(TopologyError) as error:
+        parse_list(text, "path")
+    assert str(error.value) == f"path: {text!r} has more than 65536 numbers; read or record the host again"
+
+
+def test_an_invalid_list_is_named(machine):
+    with pytest.raises(TopologyError) as error:
+        parse_list(" 1,x\n", "path")
+    assert str(error.value) == "path: '1,x' is not a list of numbers; read or record the host again"
+    assert parse_list("999999999", "path") == [999999999]
+    with pytest.raises(TopologyError):
+        parse_list("1000000000", "path")
+
+
+def test_a_core_whose_threads_are_on_two_nodes_is_divided(machine):
+    machine.node(0, "0,2")
+    machine.node(1, "1,3")
+    for cpu in range(4):
+        machine.write(f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", "0-3\n")
+    assert [node.siblings for node in machine.read().numa_nodes] == [[[0, 2]], [[1, 3]]]
+
+
+def test_memory_without_its_free_part_is_read(machine):
+    machine.write("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 3 kB\nxNode 0 MemFree: 1 kB\n")
+    (node,) = machine.read().numa_nodes
+    assert (node.memory_bytes, node.memory_free_bytes) == (3072, None)
+
+
+def test_directories_with_other_names_are_no_nodes_or_pages(machine):
+    machine.write("sys/devices/system/node/node10x/cpulist", "9\n")
+    machine.write("sys/devices/system/node/xnode1/cpulist", "9\n")
+    machine.write("sys/devices/system/node/node0/hugepages/hugepages-4MB/nr_hugepages", "1\n")
+    (node,) = machine.read().numa_nodes
+    assert (node.id, node.huge_pages) == (0, [])
+
+
+def test_the_architecture_is_the_first_of_the_known_keys(machine):
+    machine.write("proc/cpuinfo", "vendor_id : a\ncpu : b\naddress sizes : 46 bits physical, x\nflags : xvmx svm vmx\n")
+    cpu = machine.read().cpu
+    assert (cpu.architecture, cpu.vendor, cpu.model, cpu.virtualization, cpu.physical_address_bits) == (
+        "x86_64",
+        "a",
+        None,
+        "vmx",
+        46,
+    )
+
+
+def test_the_kind_of_several_iommus_is_the_first_by_name(machine):
+    for name in ("dmar1", "ivhd0"):
+        machine.write(f"sys/class/iommu/{name}/uevent", "")
+    assert machine.read().iommu.kind == "amd"
+
+
+def test_groups_without_a_type_are_ignored(machine):
+    machine.write("sys/kernel/iommu_groups/0/devices", "")
+    machine.write("sys/kernel/iommu_groups/1/type", "DMA\n")
+    machine.write("sys/kernel/iommu_groups/2/type", "\n")
+    assert machine.read().iommu.default_domain == "mixed"
+    (machine.root / "sys/kernel/iommu_groups/2/type").unlink()
+    assert machine.read().iommu.default_domain == "DMA"
+
+
+@pytest.mark.parametrize(
+    ("text", "release"), [("Linux version 6.1.0", "6.1.0"), ("Linux version", None), ("", None), ("a b c d", "c")]
+)
+def test_the_release_is_the_third_word_of_the_version(machine, text, release):
+    machine.write("proc/version", text)
+    assert machine.read().kernel_release == release
+
+
+def test_an_unmatched_quote_ends_with_the_arguments(machine):
+    machine.write("proc/cmdline", 'a="b c\n')
+    assert machine.read().kernel_arguments == ['a="b c\n']
+
+
+def test_sys_without_nodes_or_cpus_is_not_mounted(tmp_path):
+    with pytest.raises(TopologyError) as error:
+        read_host(str(tmp_path))
+    assert str(error.value) == (
+        f"{tmp_path}/sys/devices/system has no cpu or node directory: /sys is not mounted there; mount it"
+    )
+    for name in ("cpu", "node"):
+        (tmp_path / name / "sys/devices/system" / name).mkdir(parents=True)
+        (tmp_path / name / "proc").mkdir()
+        (tmp_path / name / "proc/meminfo").write_text("MemTotal: 1 kB\n")
+        assert read_host(str(tmp_path / name)).numa_nodes[0].memory_bytes == 1024

@@ -154,3 +154,86 @@ def test_distances_to_offline_nodes_are_ignored(machine):
     machine.write("sys/devices/system/node/possible", "0-1\n")
     machine.write("sys/devices/system/node/node0/distance", "10 21\n")
     assert machine.read().numa_nodes[0].distances == {"0": 10}
+
+
+@pytest.mark.parametrize(
+    ("mask", "cpus"),
+    [("1", [0]), ("80000000", [31]), ("1,00000000", [32]), ("1,0", [32]), ("0", []), (",".join("1" * 2048), None)],
+)
+def test_a_mask_of_cpus_has_words_of_32_bits(machine, mask, cpus):
+    (machine.root / "sys/devices/system/node/node0/cpulist").unlink()
+    machine.write("sys/devices/system/node/node0/cpumap", f"{mask}\n")
+    assert machine.read().numa_nodes[0].cpus == ([32 * at for at in range(2048)] if cpus is None else cpus)
+
+
+@pytest.mark.parametrize("mask", [",".join("1" * 2049), "123456789", "1,,1", "G"])
+def test_a_malformed_mask_of_cpus_is_refused(machine, mask):
+    (machine.root / "sys/devices/system/node/node0/cpulist").unlink()
+    machine.write("sys/devices/system/node/node0/cpumap", f"{mask}\n")
+    with pytest.raises(TopologyError) as error:
+        machine.read()
+    assert str(error.value) == (
+        f"{machine.root}/sys/devices/system/node/node0/cpumap: {mask!r:.60} is not a mask in words of up to 8 digits; "
+        "read or record the host again"
+    )
+
+
+def test_a_node_without_cpulist_and_cpumap_is_refused(machine):
+    (machine.root / "sys/devices/system/node/node0/cpulist").unlink()
+    with pytest.raises(TopologyError) as error:
+        machine.read()
+    assert str(error.value) == (
+        f"{machine.root}/sys/devices/system/node/node0/cpulist is missing: /sys or /proc is incomplete, or it changed; "
+        "read again"
+    )
+
+
+def test_the_list_of_cpus_has_precedence_over_the_mask(machine):
+    machine.write("sys/devices/system/node/node0/cpumap", "ff\n")
+    assert machine.read().numa_nodes[0].cpus == [0, 1]
+
+
+def test_a_vf_without_a_bridge_of_its_own_bus_is_below_that_of_its_physical_function(two_switches):
+    machine = two_switches
+    followed(machine)
+    for name in ("pci0000:3a", "pci0000:00"):
+        shutil.rmtree(machine.root / "sys/devices" / name)
+    top = machine.root / "sys/bus/pci/devices"
+    for place in ("0000:3c:00.0/config", "0000:3b:00.0/config"):
+        (top / place).unlink()
+    host = machine.read()
+    assert [(function.address, function.parent, function.root_complex) for function in host.functions] == [
+        ("0000:00:01.0", None, "pci0000:00"),
+        ("0000:3a:00.0", None, "pci0000:3a"),
+        ("0000:3b:00.0", "0000:3a:00.0", "pci0000:3a"),
+        ("0000:3c:00.0", None, "pci0000:3c"),
+        ("0000:3d:00.0", None, "pci0000:3d"),
+        ("0000:3e:00.0", None, "pci0000:3e"),
+    ]
+    assert [note.split()[1] for note in host.notes] == ["0000:3a", "0000:3c", "0000:3d", "0000:3e"]
+
+
+def test_the_copied_tree_gives_the_bridges_without_their_config_space(machine):
+    machine.pci("pci0000:3a/0000:3a:00.0", "60400")
+    machine.pci("pci0000:3a/0000:3a:00.0/0000:3b:00.0", "30200")
+    # A link in the tree is not followed.
+    machine.link("sys/devices/pci0000:3a/0000:3a:01.0", "sys/devices/pci0000:3a")
+    host = machine.read()
+    followed(machine)
+    assert machine.read() == host
+    assert [function.parent for function in host.functions] == [None, "0000:3a:00.0"]
+
+
+def test_a_loop_above_a_function_that_is_not_in_it_is_refused(machine):
+    machine.pci("pci0000:02/0000:02:00.0", "30200")
+    machine.pci("pci0000:02/0000:02:05.0", "60400", config=config(64, x0e=0x01, x19=3, x1a=3))
+    machine.pci("pci0000:03/0000:03:00.0", "60400", config=config(64, x0e=0x01, x19=2, x1a=2))
+    followed(machine)
+    for name in ("pci0000:02", "pci0000:03"):
+        shutil.rmtree(machine.root / "sys/devices" / name)
+    with pytest.raises(TopologyError) as error:
+        machine.read()
+    assert str(error.value) == (
+        f"{machine.root}/sys/bus/pci/devices/0000:03:00.0/config: its buses make it a bridge above itself; "
+        "read or record the host again"
+    )

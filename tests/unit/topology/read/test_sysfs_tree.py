@@ -213,3 +213,116 @@ def test_a_device_that_does_not_respond_is_still_listed(machine):
     machine.pci("pci0000:00/0000:00:01.0", "30200", config=b"\xff" * 4096)
     function = machine.one()
     assert (function.kind, function.config_bytes, function.port_type) == ("gpu", 0, None)
+
+
+def test_vf_bars_are_numbered_from_0_and_end_before_the_windows_of_bridges(machine):
+    def line(number):
+        return f"{number << 20:#x} {(number << 20) + 0xFFF:#x} 0x200"
+
+    data = bytearray(config(4096))
+    data[0x100:0x104] = bytes.fromhex("10000100")
+    data[0x10E] = 4
+    lines = [line(number) for number in range(1, 15)]
+    files = {"sriov_totalvfs": "4", "sriov_numvfs": "0", "resource": "\n".join(lines)}
+    top = machine.pci("pci0000:00/0000:00:01.0", **files, config=bytes(data))
+    function = machine.one()
+    assert function.bars == [Bar(index, 4096, "memory", 32, False) for index in range(7)]
+    assert function.sriov.vf_bars == [Bar(index, 1024, "memory", 32, False) for index in range(6)]
+    data[0x10E] = 0
+    machine.write(f"{top}/config", bytes(data))
+    assert machine.one().sriov.vf_bars[0].size_bytes == 4096
+
+
+@pytest.mark.parametrize(
+    ("line", "bars"),
+    [
+        ("0x0 0x0 0x200", []),
+        ("0x1000 0x1000 0x200", [Bar(0, 1, "memory", 32, False)]),
+        ("0x0 0xfff 0x200", [Bar(0, 4096, "memory", 32, False)]),
+        ("0x1000 0x1fff 0x100", [Bar(0, 4096, "io", 32, False)]),
+        ("0x1000 0x1fff 0x400", []),
+        ("0x1000 0x1fff 0x102200", [Bar(0, 4096, "memory", 64, True)]),
+        # Bit 1 marks a shadow only of the ROM.
+        ("0x1000 0x1fff 0x202", [Bar(0, 4096, "memory", 32, False)]),
+        ("0x1000 0x1fff 0x1201", [Bar(0, 4096, "memory", 32, False)]),
+        ("0x1000 0x1fff 0x100200", [Bar(0, 4096, "memory", 64, False)]),
+    ],
+)
+def test_the_flags_of_a_line_tell_whether_it_is_a_bar(machine, line, bars):
+    machine.pci("pci0000:00/0000:00:01.0", resource=f"{line}\n")
+    assert machine.one().bars == bars
+
+
+@pytest.mark.parametrize(
+    ("size", "config_bytes", "has_link"), [(64, 64, True), (128, 128, True), (256, 256, False), (4096, 4096, False)]
+)
+def test_the_link_files_are_read_if_config_space_has_less_than_256_bytes(machine, size, config_bytes, has_link):
+    machine.pci("pci0000:00/0000:00:01.0", config=config(size), current_link_speed="8.0 GT/s", max_link_width="4")
+    function = machine.one()
+    assert function.config_bytes == config_bytes
+    assert function.link == (Link(8.0, None, None, 4) if has_link else None)
+
+
+def test_vf_bars_are_known_only_with_extended_config_space(machine):
+    lines = ["0x0 0x0 0x0"] * 7 + ["0x1000 0x1fff 0x200"]
+    files = {"sriov_totalvfs": "4", "sriov_numvfs": "0", "resource": "\n".join(lines)}
+    machine.pci("pci0000:00/0000:00:01.0", **files, config=config(4096))
+    # There is no SR-IOV capability: the size is that of the line.
+    assert machine.one().sriov.vf_bars == [Bar(0, 4096, "memory", 32, False)]
+
+
+@pytest.mark.parametrize(
+    ("x0e", "buses"), [(0x01, (0x3B, 0x41)), (0x81, (0x3B, 0x41)), (0x00, (None, None)), (0x02, (None, None))]
+)
+def test_only_a_bridge_has_bus_numbers(machine, x0e, buses):
+    machine.pci("pci0000:00/0000:00:01.0", "60400", config=config(64, x0e=x0e, x19=0x3B, x1a=0x41))
+    assert (machine.one().secondary_bus, machine.one().subordinate_bus) == buses
+
+
+def test_a_root_complex_has_the_node_of_its_functions_and_not_of_others(machine):
+    machine.node(1, "")
+    for number, node in enumerate(("0", "1", "-1")):
+        machine.pci(f"pci0000:0{number}/0000:0{number}:01.0", numa_node=node)
+    machine.pci("pci0000:00/0000:00:02.0", numa_node="-1")
+    assert machine.read().root_complexes == [
+        RootComplex("pci0000:00", 0, 0, 0),
+        RootComplex("pci0000:01", 0, 1, 1),
+        RootComplex("pci0000:02", 0, 2, None),
+    ]
+
+
+def test_root_complexes_are_sorted_by_domain_and_bus(machine):
+    for name in ("pci0001:00", "pci0000:ff", "pci10000:00", "pci0000:02"):
+        machine.write(f"sys/devices/{name}/uevent", "")
+    machine.write("sys/devices/pci-bridge/uevent", "")
+    assert [(item.domain, item.bus) for item in machine.read().root_complexes] == [
+        (0, 2),
+        (0, 0xFF),
+        (1, 0),
+        (0x10000, 0),
+    ]
+
+
+def test_files_that_a_copy_lacks_are_unknown(machine):
+    top = machine.pci("pci0000:00/0000:00:01.0")
+    (machine.root / top / "numa_node").unlink()
+    machine.write(f"{top}/uevent", "no equal sign\nPCI_CLASS=30200\nPCI_ID=10DE:2330\nDRIVER=a=b\n")
+    function = machine.one()
+    assert (function.numa_node, function.driver, function.bars, function.sriov) == (None, "a=b", [], None)
+    assert (function.iommu_group, function.physical_function, function.link) == (None, None, None)
+    assert (function.config_bytes, function.port_type) == (0, None)
+
+
+def test_a_malformed_line_of_a_resource_is_named(machine):
+    top = machine.pci("pci0000:00/0000:00:01.0", resource="0x0 0x0 0x0\n0x2 0x1 0x200\n")
+    with pytest.raises(TopologyError) as error:
+        machine.read()
+    assert str(error.value) == (
+        f"{machine.root}/{top}/resource: line 2, '0x2 0x1 0x200', ends before it starts; read or record the host again"
+    )
+    machine.write(f"{top}/resource", "0x0 0x0\n")
+    with pytest.raises(TopologyError) as error:
+        machine.read()
+    assert str(error.value) == (
+        f"{machine.root}/{top}/resource: line 1, '0x0 0x0', is not three numbers; read or record the host again"
+    )

@@ -215,3 +215,123 @@ def test_malformed_addresses_are_refused(nic, line):
     nic.write("proc/net/if_inet6", f"{line}\n")
     with pytest.raises(TopologyError, match=r"proc/net/if_inet6: .* is not an address"):
         nic.read()
+
+
+def test_a_header_of_the_list_of_swap_spaces_and_files_are_no_disks(disk):
+    disk.write("proc/swaps", "/dev/nvme0n1p1\tpartition\t1\n/dev/nvme0n1p2\tpartition\n")
+    assert disk.one().used_by_host == ["holds the swap space /dev/nvme0n1p2"]
+
+
+def test_the_shortest_mount_point_is_reported_and_of_equal_ones_the_first_by_name(disk):
+    mounts(
+        disk,
+        "27 1 259:2 / /bb rw - xfs /dev/nvme0n1p2 rw",
+        "28 1 259:2 / /ab rw - xfs /dev/nvme0n1p2 rw",
+        "29 1 259:2 / /a/c rw - xfs /dev/nvme0n1p2 rw",
+    )
+    assert disk.one().used_by_host == ["holds the mounted file system /ab"]
+
+
+def test_a_mount_with_five_words_is_the_shortest_line(disk):
+    mounts(disk, "27 1 259:2 / /a - ext4 /dev/nvme0n1p2")
+    assert disk.one().used_by_host == ["holds the mounted file system /a"]
+
+
+def test_a_source_that_is_no_device_file_is_ignored(disk):
+    mounts(disk, "27 1 0:31 / /a rw - btrfs nvme0n1 rw")
+    assert disk.one().used_by_host == []
+
+
+def test_only_the_devices_of_the_own_btrfs_file_system_are_in_use(disk):
+    for name, device in (("5f", "nvme9n1"), ("6f", "nvme0n1p1")):
+        disk.link(f"sys/fs/btrfs/{name}/devices/{device}", f"sys/class/block/{device}")
+    mounts(disk, "27 1 0:31 / /a rw - btrfs /dev/nvme0n1p1 rw")
+    assert disk.one().used_by_host == ["holds the mounted file system /a"]
+    mounts(disk, "27 1 0:31 / /a rw - btrfs /dev/nvme9n1 rw")
+    assert disk.one().used_by_host == []
+
+
+def test_a_disk_below_two_stacked_devices_has_each_reason_once(disk):
+    stack(disk, "dm-0", "253:0", "nvme0n1p1", "nvme0n1p2")
+    stack(disk, "dm-1", "253:1", "dm-0", "nvme0n1p1")
+    mounts(disk, "27 1 253:1 / /a rw - ext4 /dev/dm-1 rw")
+    assert disk.one().used_by_host == ["holds the mounted file system /a"]
+    stack(disk, "dm-2", "253:2", "nvme0n1p2")
+    assert disk.one().used_by_host == ["holds the mounted file system /a"]
+
+
+def test_each_route_and_address_is_reported_once(nic):
+    line = route("eno1", "0002000A", "00FFFFFF")
+    nic.write("proc/net/route", ROUTE_HEAD + line + line + route("lo", "0000007F", "000000FF"))
+    nic.write(
+        "proc/net/if_inet6",
+        "20010db8000000000000000000000007 02 40 00 00 eno1\n20010db8000000000000000000000008 02 40 40 00 eno1\n",
+    )
+    assert nic.one().used_by_host == [
+        "carries the route to 10.0.2.0/24",
+        "has the address 2001:db8::7",
+        "has the address 2001:db8::8",
+    ]
+
+
+def test_a_route_to_one_host_or_with_bits_beyond_its_mask_is_reported_as_its_network(nic):
+    nic.write(
+        "proc/net/route",
+        ROUTE_HEAD + route("eno1", "0102000A", "FFFFFFFF") + route("eno1", "01020A0A", "0000FFFF"),
+    )
+    assert nic.one().used_by_host == ["carries the route to 10.0.2.1/32", "carries the route to 10.10.0.0/16"]
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "words"),
+    [
+        ("proc/self/mountinfo", "27 1 9:1 / /", "is not a line of mountinfo"),
+        ("proc/net/route", "eno1", "is not a route: list index out of range"),
+        (
+            "proc/net/if_inet6",
+            "x 02 40 00 80 eno1",
+            "is not an address: invalid literal for int() with base 16: 'x'",
+        ),
+    ],
+)
+def test_a_malformed_line_is_named_with_its_file(nic, path, line, words):
+    nic.write(path, (ROUTE_HEAD if "route" in path else "") + line + "\n")
+    with pytest.raises(TopologyError) as error:
+        nic.read()
+    assert str(error.value) == f"{nic.root}/{path}: {line!r} {words}; read or record the host again"
+
+
+def test_interfaces_on_two_levels_are_followed_once(nic):
+    for name in ("bond0", "br0"):
+        nic.link(f"sys/class/net/{name}", f"sys/devices/virtual/net/{name}")
+    nic.link("sys/devices/pci0000:00/0000:00:01.0/net/eno1/master", "sys/devices/virtual/net/bond0")
+    nic.link("sys/devices/pci0000:00/0000:00:01.0/net/eno1/upper_bond0", "sys/devices/virtual/net/bond0")
+    nic.link("sys/devices/virtual/net/bond0/master", "sys/devices/virtual/net/br0")
+    nic.link("sys/devices/virtual/net/br0/upper_bond0", "sys/devices/virtual/net/bond0")
+    assert nic.one().used_by_host == ["is under the interface bond0", "is under the interface br0"]
+
+
+def test_an_interface_with_a_route_of_its_own_and_one_above_has_both_reasons(nic):
+    nic.link("sys/class/net/br0", "sys/devices/virtual/net/br0")
+    nic.link("sys/devices/pci0000:00/0000:00:01.0/net/eno1/master", "sys/devices/virtual/net/br0")
+    nic.write(
+        "proc/net/route",
+        ROUTE_HEAD + route("eno1", "0002000A", "00FFFFFF") + route("br0", "00000000", "00000000"),
+    )
+    assert nic.one().used_by_host == ["carries the route to 10.0.2.0/24", "carries the default route through br0"]
+
+
+def test_controllers_of_another_subsystem_are_not_in_use(machine):
+    tops = [machine.pci(f"pci0000:00/0000:00:0{number}.0", "10802") for number in (1, 2)]
+    for number, top in enumerate(tops):
+        machine.write(f"{top}/nvme/nvme{number}/uevent", "")
+        machine.link(f"sys/devices/virtual/nvme-subsystem/nvme-subsys{number}/nvme{number}", f"{top}/nvme/nvme{number}")
+        path = f"sys/devices/virtual/nvme-subsystem/nvme-subsys{number}/nvme{number}n1"
+        machine.write(f"{path}/uevent", "")
+        machine.link(f"sys/class/block/nvme{number}n1", path)
+        machine.link(f"sys/dev/block/259:{number}", path)
+    mounts(machine, "27 1 259:1 / / rw - ext4 /dev/nvme1n1 rw")
+    assert [(function.interfaces, function.used_by_host) for function in machine.read().functions] == [
+        ({"block": ["nvme0n1"]}, []),
+        ({"block": ["nvme1n1"]}, ["holds the mounted file system /"]),
+    ]
