@@ -55,7 +55,7 @@ class _Lines:
         self.rest[self.at] = (self.rest[self.at][0], indent, content)
 
     def error(self, why: str) -> YamlError:
-        number, _indent, content = self.rest[min(self.at, len(self.rest) - 1)]
+        number, _indent, content = self.here()
         return YamlError(f"line {number}, {content[:60]!r}, {why}")
 
 
@@ -64,17 +64,23 @@ def _node(lines: _Lines, least: int) -> Any:
     if not lines.more() or lines.here()[1] < least:
         return None
     indent, content = lines.here()[1:]
-    if content == "-" or content.startswith("- "):
+    if _is_item(content):
         return _list(lines, indent)
     if KEY.match(content):
         return _mapping(lines, indent)
+    value = _scalar(lines, content)
     lines.at += 1
-    return _scalar(lines, content)
+    return value
+
+
+def _is_item(content: str) -> bool:
+    """Return true where a line begins an item of a list; "-1: x" is a key."""
+    return content == "-" or content.startswith("- ")
 
 
 def _list(lines: _Lines, indent: int) -> list[Any]:
     items = []
-    while lines.more() and lines.here()[1] == indent and (lines.here()[2] + " ").startswith("- "):
+    while lines.more() and lines.here()[1] == indent and _is_item(lines.here()[2]):
         rest = lines.here()[2][1:].strip()
         if rest:  # the text after the dash is the item's first line
             lines.replace(indent + 2, rest)
@@ -88,21 +94,21 @@ def _mapping(lines: _Lines, indent: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     while lines.more() and lines.here()[1] == indent:
         number, _indent, content = lines.here()
-        match = KEY.match(content)
+        match = None if _is_item(content) else KEY.match(content)
         if match is None:
-            if content.startswith("- "):  # a list may have the same indentation as its key
-                break
             raise lines.error("is not KEY: VALUE")
         key = _scalar(lines, match[1])
         if key in found:
             raise lines.error(f"repeats the key {key}")
         rest = content[match.end() :].strip()
-        lines.at += 1
-        if LITERAL.fullmatch(rest):
-            found[key] = _literal(lines, number, indent)
-        elif rest and not rest.startswith("#"):
+        if rest and not rest.startswith("#") and not LITERAL.fullmatch(rest):
             found[key] = _scalar(lines, rest)
-        elif lines.more() and lines.here()[1] == indent and lines.here()[2].startswith("-"):
+            lines.at += 1
+            continue
+        lines.at += 1
+        if rest and not rest.startswith("#"):
+            found[key] = _literal(lines, number, indent)
+        elif lines.more() and lines.here()[1] == indent and _is_item(lines.here()[2]):
             found[key] = _list(lines, indent)
         else:
             found[key] = _node(lines, indent + 1)

@@ -119,6 +119,31 @@ def test_a_missing_strict_queue_is_named_before_differences_in_shares():
     assert (found[0].wanted, found[0].seen) == ("strict, no ECN", "12%, no ECN")
 
 
+@pytest.mark.parametrize(
+    ("seen_queues", "order"),
+    [
+        ({6: Queue(False, 12), 3: QOS.queues[3]}, ["queue 6", "queue 0"]),
+        ({6: Queue(False, 12), 0: QOS.queues[0], 1: Queue(False, 5), 3: QOS.queues[3]}, ["queue 6", "queue 1"]),
+        ({0: Queue(False, 1), 3: QOS.queues[3]}, ["queue 6", "queue 0"]),
+        ({0: Queue(False, 1), 3: QOS.queues[3], 5: Queue(True), 6: Queue(True)}, ["queue 5", "queue 0"]),
+    ],
+)
+def test_an_absent_queue_counts_as_weighted(seen_queues, order):
+    queues = tuple(seen_queues.get(at) for at in range(8))
+    assert [each.what for each in differences(WANTED, seen(queues=queues), ())] == order
+
+
+@pytest.mark.parametrize(
+    ("count", "where"),
+    [(1, "swp1"), (2, "swp1, swp2"), (3, "swp1, swp2, swp3"), (4, "swp1, swp2, swp3 and 1 more")],
+)
+def test_a_difference_names_at_most_three_ports(count, where):
+    one = dict.fromkeys(PORTS[:count], QOS)
+    other = dict.fromkeys(PORTS[:count], replace(QOS, rewrites_dscp=True))
+    (found,) = differences(replace(WANTED, ports=one), replace(WANTED, ports=other), ())
+    assert str(found) == f"{where}: rewrites dscp: wanted no, seen yes"
+
+
 def test_differences_name_a_single_port_and_a_missing_port():
     ports = {**WANTED.ports, "swp2": replace(QOS, pfc=())}
     del ports["swp4"]

@@ -60,6 +60,28 @@ def test_invalid_choices_are_refused(given, message):
         of(**given)
 
 
+@pytest.mark.parametrize(
+    ("setting", "least", "most", "name"),
+    [("gid_index", -1, 255, "NCCL_IB_GID_INDEX"), ("queue_pairs", 0, 128, "NCCL_IB_QPS_PER_CONNECTION")],
+)
+def test_numbers_are_accepted_up_to_their_limits(setting, least, most, name):
+    for number in (least, most, str(most)):
+        assert getattr(nccl_conf.read_choices({setting: number}), setting) == int(number)
+    for number in (least - 1, most + 1, str(most + 1), 1.5, "00001", "1\n", None):
+        with pytest.raises(FabricError) as refused:
+            nccl_conf.read_choices({setting: number})
+        assert str(refused.value) == (
+            f"/etc/nccl.conf: {name} {number!r} is not a whole number from {least} to {most}; give one"
+        )
+
+
+def test_choices_that_are_left_out_are_left_to_nccl():
+    assert nccl_conf.read_choices({}) == nccl_conf.Choices("", "", -1, 0)
+    assert nccl_conf.read_choices({"rdma_class": "a", "fifo_class": "b", "gid_index": "0010"}) == nccl_conf.Choices(
+        "a", "b", 10, 0
+    )
+
+
 def test_equal_settings_are_merged_and_conflicting_settings_are_refused():
     assert nccl_conf.merged({"NCCL_IB_TC": "106", "NCCL_DEBUG": "WARN"}, {"NCCL_IB_TC": 106}) == {
         "NCCL_DEBUG": "WARN",
@@ -67,6 +89,35 @@ def test_equal_settings_are_merged_and_conflicting_settings_are_refused():
     }
     with pytest.raises(FabricError, match="NCCL_IB_TC is set to 104, but to 106 by this host's RoCE policy"):
         nccl_conf.merged({"NCCL_IB_TC": 104}, {"NCCL_IB_TC": 106})
+
+
+def test_merged_settings_are_sorted_by_name():
+    assert list(nccl_conf.merged({"NCCL_SOCKET_IFNAME": "eth0", "NCCL_DEBUG": "WARN"}, {"NCCL_IB_TC": 106})) == [
+        "NCCL_DEBUG",
+        "NCCL_IB_TC",
+        "NCCL_SOCKET_IFNAME",
+    ]
+
+
+def test_the_file_says_who_wrote_it_and_ends_with_a_line_end():
+    assert nccl_conf.text({"NCCL_IB_TC": 106}) == (
+        "# Written by sailloft.fleet; changes here are lost.\nNCCL_IB_TC=106\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"LD_PRELOAD": "x"}, "LD_PRELOAD is not a setting of NCCL; its settings begin with NCCL_"),
+        ({"NCCL_debug": "x"}, "NCCL_debug is not a setting of NCCL; its settings begin with NCCL_"),
+        ({"NCCL_DEBUG": "a\rb"}, "the value of NCCL_DEBUG is not one line; give one line"),
+        ({"NCCL_DEBUG": ""}, "the value of NCCL_DEBUG is not one line; give one line"),
+    ],
+)
+def test_invalid_settings_are_named(settings, message):
+    with pytest.raises(FabricError) as refused:
+        nccl_conf.text(settings)
+    assert str(refused.value) == f"/etc/nccl.conf: {message}"
 
 
 def test_the_file_has_sorted_settings_and_invalid_settings_are_refused():

@@ -95,6 +95,33 @@ def test_the_lossless_priority_has_a_separate_buffer_if_a_cable_is_given():
     assert planned(replace(SEEN, cannot={"buffer_bytes": "old dcb"}), NicRequest(400, 5))[0].cable_m is None
 
 
+def test_a_class_without_priority_is_strict_and_absent_beyond_the_nics_classes():
+    queues = (Queue(False, 50), Queue(True), Queue(True), Queue(False, 50), *(Queue(True),) * 4)
+    assert planned()[0].queues == queues
+    assert planned(replace(SEEN, dcb=None))[0].queues == queues
+    seven = replace(SEEN, dcb=replace(SEEN.dcb, classes_at_most=7))
+    assert planned(seven)[0].queues == (*queues[:7], None)
+    wanted = planned(policy=TWO)[0]
+    assert wanted.queues[:5] == (Queue(False, 45), Queue(True), Queue(True), Queue(False, 50), Queue(False, 5))
+    assert wanted.priority_to_class == (0, 0, 0, 3, 4, 0, 6, 0)
+    assert wanted.dscp_to_priority == tuple({26: 3, 32: 4, 48: 6}.get(at, 0) for at in range(64))
+    assert (wanted.pfc, wanted.notification, wanted.reaction) == ((3,), (3, 4), (3, 4))
+
+
+def test_buffers_are_left_to_the_driver_without_cable_pauses_or_dcb():
+    five = NicRequest(400, 5)
+    lossy = read_policy({"classes": {"roce": {"mode": "lossy"}}})
+    left = [
+        planned()[0],
+        planned(request=five, policy=lossy)[0],
+        planned(replace(SEEN, dcb=None), five)[0],
+        planned(replace(SEEN, cannot={"buffer_bytes": "old dcb"}), five)[0],
+    ]
+    for wanted in left:
+        assert (wanted.cable_m, wanted.priority_to_buffer, wanted.buffer_bytes) == (None, (None,) * 8, (None,) * 8)
+    assert planned(request=five)[0].buffer_bytes == (262_016, 159_744, 0, 0, 0, 0, 0, 0)
+
+
 def test_no_tos_is_forced_with_two_classes():
     assert planned(policy=TWO)[0].forced_tos is None
 
@@ -112,6 +139,47 @@ def test_settings_that_a_driver_lacks_are_reported_or_refused():
         planned(replace(SEEN, dcb=replace(SEEN.dcb, classes_at_most=few)))
     with pytest.raises(FabricError, match="it can have 0 lossless priorities, but the policy has 1"):
         planned(replace(SEEN, dcb=replace(SEEN.dcb, lossless_at_most=0)))
+
+
+@pytest.mark.parametrize(
+    ("seen", "message"),
+    [
+        (
+            replace(SEEN, cannot={"ip_mtu_bytes": "no such part"}),
+            "mlx5_0 (eth0): it cannot have ip_mtu_bytes: no such part; leave it out of roce_host_nics, or use a driver "
+            "that supports it",
+        ),
+        (
+            replace(SEEN, dcb=replace(SEEN.dcb, classes_at_most=3)),
+            "mlx5_0 (eth0): it has 3 traffic classes (0 to 2), but the policy uses 3; give the policy's classes lower "
+            "traffic classes",
+        ),
+        (
+            replace(SEEN, dcb=replace(SEEN.dcb, lossless_at_most=0)),
+            "mlx5_0 (eth0): it can have 0 lossless priorities, but the policy has 1; make one of its classes lossy",
+        ),
+    ],
+)
+def test_a_refusal_of_a_function_names_it_the_reason_and_the_remedy(seen, message):
+    with pytest.raises(FabricError) as refused:
+        planned(seen)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("trust", ["pcp", None])
+def test_a_vf_of_a_port_without_trust_is_refused(trust):
+    with pytest.raises(FabricError) as refused:
+        planned(Seen(replace(PORT, name="mlx5_2", is_vf=True)), parent=replace(PORT, trust=trust))
+    assert str(refused.value) == (
+        "mlx5_2 (VF of mlx5_0): its packets' DSCP does not choose their priority, since mlx5_0 trusts "
+        f"{trust or 'no DSCP'}; add mlx5_0 to roce_host_nics too"
+    )
+
+
+def test_a_vf_is_not_checked_for_what_its_port_lacks():
+    vf = Seen(replace(PORT, is_vf=True), Dcb("dcb", classes_at_most=1, lossless_at_most=0), {"pfc": "of the port"})
+    wanted, cannot = planned(vf)
+    assert (wanted.is_vf, wanted.pfc, wanted.may_mark, cannot) == (True, (), None, {"pfc": "of the port"})
 
 
 def test_a_vf_may_mark_only_if_its_port_trusts_dscp():
@@ -138,6 +206,42 @@ def test_differences_are_listed_by_priority_and_index():
     assert plan.differences(wanted, several)["dscp_to_priority"][0]["priority 0 and 3"] == f"DSCP {roce.dscp}"
     assert not {"name", "interface", "is_vf", "may_mark", "buffer_bytes"} & set(found)
     assert plan.differences(wanted, Seen(wanted)) == {}
+
+
+def test_differences_are_shown_as_lists_entries_and_values():
+    wanted = Nic(
+        "mlx5_0", "eth0", is_vf=True, trust="dscp", notification=(3,), reaction=(), cm_tos=106, ip_mtu_bytes=9000,
+        queues=(Queue(False, 50), Queue(True), *(None,) * 6), priority_to_class=(0, 1, *(None,) * 6),
+        dscp_to_priority=(0, 1, 1, *(None,) * 61), pfc=(3,), may_mark=True,
+    )  # fmt: skip
+    now = Nic(
+        "mlx5_0", "eth1", trust="pcp", notification=None, reaction=(5,), cm_tos=1, forced_tos=104, ip_mtu_bytes=1500,
+        queues=(Queue(True), None, *(Queue(True),) * 6), priority_to_class=(0, 0, *(7,) * 6),
+        dscp_to_priority=(0, 0, 0, *(5,) * 61), pfc=(4,), cnp_dscp=48,
+    )  # fmt: skip
+    assert plan.differences(wanted, Seen(now)) == {
+        "trust": ("pcp", "dscp"),
+        "dscp_to_priority": ({"priority 0": "DSCP 1-2"}, {"priority 1": "DSCP 1-2"}),
+        "priority_to_class": ({"1": 0}, {"1": 1}),
+        "queues": ({"0": "strict", "1": None}, {"0": "50%", "1": "strict"}),
+        "pfc": ([4], [3]),
+        "notification": (None, [3]),
+        "reaction": ([5], []),
+        "cm_tos": (1, 106),
+        "forced_tos": (104, None),
+        "ip_mtu_bytes": (1500, 9000),
+    }
+    assert "pfc" not in plan.differences(wanted, Seen(now, cannot={"pfc": "no such part"}))
+    assert plan.differences(wanted, Seen(replace(now, pfc=(3,)), cannot={})).get("pfc") is None
+
+
+def test_expected_settings_take_single_entries_from_the_wanted_ones():
+    wanted = Nic("mlx5_0", "eth0", priority_to_class=(1, *(None,) * 7), notification=(3,), reaction=None, cm_tos=None)
+    now = Nic("mlx5_0", "eth0", priority_to_class=(5,) * 8, notification=(1, 2), reaction=(4,), cm_tos=9, forced_tos=8)
+    then = plan.expected(wanted, Seen(now, cannot={"forced_tos": "no such file"}))
+    assert (then.priority_to_class, then.notification, then.reaction) == ((1, *(5,) * 7), (3,), (4,))
+    assert (then.cm_tos, then.forced_tos) == (9, 8)
+    assert plan.expected(wanted, Seen(now)).forced_tos is None
 
 
 def test_expected_settings_are_the_wanted_ones_or_else_the_current_ones():

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Queue
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import dcb, mlnx_qos
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import mlnx_qos
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Dcb, Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.steps import steps
 
@@ -143,84 +142,65 @@ def test_a_forced_tos_is_reset_and_notification_points_are_turned_off():
     ]
 
 
+def test_points_differ_by_priority():
+    now, wanted = replace(NEW, notification=None, reaction=(0, 7)), replace(NEW, notification=(0, 7), reaction=(3, 7))
+    assert written(now, wanted) == [
+        ("notification", f"{ECN}/roce_np/enable/0 1"),
+        ("notification", f"{ECN}/roce_np/enable/7 1"),
+        ("reaction", f"{ECN}/roce_rp/enable/0 0"),
+        ("reaction", f"{ECN}/roce_rp/enable/3 1"),
+    ]
+
+
+def test_pfc_keeps_the_wanted_cable_or_else_the_current_one():
+    before = replace(NEW, pfc=(4,), cable_m=7)
+    assert written(before, replace(NEW, cable_m=None), "mlnx_qos") == [
+        ("pfc", "mlnx_qos -i eth0 -f 0,0,0,0,0,0,0,0 --cable_len 7"),
+        ("pfc", "mlnx_qos -i eth0 -f 0,0,0,1,0,0,0,0 --cable_len 7"),
+    ]
+    assert written(before, NEW, "mlnx_qos") == [
+        ("pfc", "mlnx_qos -i eth0 -f 0,0,0,0,0,0,0,0 --cable_len 7"),
+        ("cable_m", "mlnx_qos -i eth0 -f 0,0,0,0,0,0,0,0 --cable_len 5"),
+        ("pfc", "mlnx_qos -i eth0 -f 0,0,0,1,0,0,0,0 --cable_len 5"),
+    ]
+
+
+@pytest.mark.parametrize("setting", ["buffer_bytes", "priority_to_buffer"])
+def test_buffers_are_set_if_either_their_sizes_or_their_priorities_differ(setting):
+    commands = written(replace(NEW, **{setting: (1,) * 8}), NEW)
+    assert commands == [
+        ("buffer_bytes", "dcb buffer set dev eth0 buffer-size 0:200704 1:61440 2:0 3:0 4:0 5:0 6:0 7:0"),
+        ("buffer_bytes", "dcb buffer set dev eth0 prio-buffer 0:0 1:0 2:0 3:1 4:0 5:0 6:0 7:0"),
+    ]
+
+
+@pytest.mark.parametrize("setting", ["queues", "priority_to_class"])
+def test_the_scheduler_is_set_if_either_its_queues_or_its_priorities_differ(setting):
+    other = {"queues": (Queue(True),) * 8, "priority_to_class": (1,) * 8}[setting]
+    ((what, command),) = written(replace(NEW, **{setting: other}), NEW)
+    assert (what, command) == (
+        "queues",
+        "dcb ets set dev eth0 willing off tc-tsa 0:ets 1:strict 2:strict 3:ets 4:strict 5:strict 6:strict "
+        "tc-bw 0:50 1:0 2:0 3:50 4:0 5:0 6:0 prio-tc 0:0 1:0 2:0 3:3 4:0 5:0 6:6 7:0",
+    )
+
+
+def test_dcbx_that_the_host_already_has_or_nobody_tells_is_not_taken_over():
+    unknown = replace(NEW, dcbx_by_host=None)
+    assert written(unknown, NEW) == []
+    assert steps(Seen(unknown), NEW) == []
+
+
+def test_only_differing_dscps_are_mapped():
+    now = replace(NEW, dscp_to_priority=(None, 5, *NEW.dscp_to_priority[2:]))
+    assert written(now, NEW) == [("dscp_to_priority", "dcb app replace dev eth0 dscp-prio 0:0 1:0")]
+    partly = replace(NEW, dscp_to_priority=(None, None, *NEW.dscp_to_priority[2:]))
+    ((_setting, command),) = written(replace(NEW, trust="pcp"), partly)
+    assert command.split()[6:] == [f"{at}:{3 if at == 26 else 0}" for at in range(2, 64)]
+
+
 def test_setting_dcb_without_a_tool_is_refused():
     with pytest.raises(FabricError, match=r"mlx5_0 \(eth0\): its DCB cannot be set: no tool shows it"):
         steps(Seen(OLD), NEW)
     with pytest.raises(FabricError, match="its DCB cannot be set: not supported"):
         steps(Seen(OLD, cannot={"queues": "not supported"}), NEW)
-
-
-SHOWN = {
-    "app": {"dscp_prio": [[26, 3], [26, 4], [63, 7]]},
-    "ets": {
-        "willing": False, "ets_cap": 0, "prio_tc": [0, 1, 2, 3, 4, 5, 6, 7],
-        "tc_tsa": ["ets", "strict", "vendor", "ets", "strict", "strict", "strict", "strict"],
-        "tc_bw": [100, 0, 0, 0, 0, 0, 0, 0],
-    },
-    "pfc": {"pfc_cap": 255, "delay": 65535, "prio_pfc": [False, False, False, True, "on", "off", False, False]},
-    "buffer": {"total_size": (1 << 32) - 1, "prio_buffer": [0] * 8, "buffer_size": [(1 << 32) - 1] + [0] * 7},
-    "dcbx": {"host": True, "lld_managed": False},
-}  # fmt: skip
-
-
-def shown(**changes):
-    return dcb.parse("eth0", {name: json.dumps(part) for name, part in {**SHOWN, **changes}.items()})
-
-
-def test_the_output_of_dcb_is_read():
-    found = shown()
-    assert (found.tool, found.trust, found.by_host, found.willing) == ("dcb", "dscp", True, False)
-    assert found.dscp_priorities == {26: (3, 4), 63: (7,)}
-    assert found.dscp_to_priority()[26] is None
-    assert found.dscp_to_priority()[63] == 7
-    assert found.priority_to_class == (0, 1, 2, 3, 4, 5, 6, 7)
-    assert found.queues[:4] == (Queue(False, 100), Queue(True), None, Queue(False, 0))
-    assert (found.classes_at_most, found.lossless_at_most, found.delay, found.pfc) == (8, 255, 65535, (3, 4))
-    assert found.buffer_bytes[0] == found.buffer_total_bytes == (1 << 32) - 1
-    assert shown(ets={**SHOWN["ets"], "ets_cap": 4}).classes_at_most == 4
-    assert shown(dcbx={"host": True, "lld_managed": True}).by_host is False
-    assert shown(app={}).trust == "pcp"
-    assert dcb.parse("eth0", dict.fromkeys(dcb.OBJECTS)) == Dcb("dcb")
-
-
-@pytest.mark.parametrize(
-    ("part", "values"),
-    [
-        ("app", {"dscp_prio": {}}),
-        ("app", {"dscp_prio": [[64, 0]]}),
-        ("app", {"dscp_prio": [[0, 8]]}),
-        ("app", {"dscp_prio": [[0]]}),
-        ("app", {"dscp_prio": [[True, 0]]}),
-        ("ets", {"ets_cap": 256}),
-        ("ets", {"prio_tc": [0] * 7}),
-        ("ets", {"prio_tc": [8] * 8}),
-        ("ets", {"tc_bw": [101] * 8}),
-        ("pfc", {"pfc_cap": 256}),
-        ("pfc", {"delay": 65536}),
-        ("pfc", {"prio_pfc": [1] * 8}),
-        ("buffer", {"total_size": 1 << 32}),
-        ("buffer", {"buffer_size": [-1] * 8}),
-        ("buffer", {"prio_buffer": [8] * 8}),
-    ],
-)
-def test_invalid_output_of_dcb_is_refused(part, values):
-    (name,) = values
-    with pytest.raises(FabricError, match=rf"eth0: 'dcb -j {part} show': it printed {name} "):
-        shown(**{part: {**SHOWN[part], **values}})
-
-
-def test_long_invalid_output_is_truncated_in_the_error():
-    assert "it printed no JSON: 'x" + "x" * 59 + "'" in said("x" * 60)
-    assert "it printed no JSON: '" + "x" * 57 + "...'" in said("x" * 61)
-
-
-def said(text):
-    with pytest.raises(FabricError) as refused:
-        dcb.parse("eth0", {"app": text})
-    return str(refused.value)
-
-
-def test_unknown_errors_of_dcb_are_replaced_by_the_kernels_error_texts():
-    assert dcb.plain("Attribute write: Unknown error 234") == "Attribute write: Invalid argument"
-    assert dcb.plain("Unknown error 130") == "Required key not available"
-    assert dcb.plain("Unknown error 129") == "Unknown error 129"

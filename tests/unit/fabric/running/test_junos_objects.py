@@ -1,0 +1,311 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Each object of a Junos configuration is read, line by line, up to the limits of its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Queue
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import junos
+
+COS = "class-of-service"
+PORT = f"{COS} interfaces et-0/0/0"
+CNP = f"{COS} congestion-notification-profile cnp"
+CLASSES = f"{COS} forwarding-classes"
+BASE = (
+    f"{COS} classifiers dscp c forwarding-class RDMA loss-priority low code-points af31",
+    f"{CLASSES} class RDMA queue-num 3 no-loss pfc-priority 4",
+    f"{PORT} unit 0 classifiers dscp c",
+)
+ALONE = PortQos(
+    dscp_to_class=(None,) * 26 + (3,) + (None,) * 37,
+    class_to_queue=(None, None, None, 3, None, None, None, None),
+    class_to_priority=(None, None, None, 4, None, None, None, None),
+    queues=(None, None, None, Queue(False, 0), None, None, None, None),
+)
+
+
+def read(*lines, base=BASE):
+    return junos.parse("".join(f"set {line}\n" for line in (*base, *lines)), "leaf1")
+
+
+def port(*lines, base=BASE):
+    return read(*lines, base=base).ports["et-0/0/0"]
+
+
+def refusal(*lines, base=BASE):
+    with pytest.raises(FabricError) as refused:
+        read(*lines, base=base)
+    return str(refused.value)
+
+
+def place(at, value, size=8):
+    return tuple(value if each == at else None for each in range(size))
+
+
+def test_a_port_has_the_classes_of_its_classifier_alone():
+    assert read().ports == {"et-0/0/0": ALONE}
+
+
+def test_lines_without_content_are_passed_over():
+    bare = ("interfaces et-0/0/7", "class-of-service interfaces", "class-of-service schedulers")
+    assert read(*bare, f"{COS} code-point-aliases dscp x").ports == {"et-0/0/0": ALONE}
+    assert list(read(f"{COS} interfaces et-0/0/1").ports) == ["et-0/0/0", "et-0/0/1"]
+    assert read(f"{COS} interfaces et-0/0/1").ports["et-0/0/1"] == PortQos()
+    words = ("scheduler-map", "congestion-notification-profile", "classifiers dscp", "unit 1 classifiers dscp", "unit")
+    assert port(*(f"{PORT} {each}" for each in words)) == ALONE
+    assert port(f"{CLASSES} queue 5", f"{CLASSES} class X", f"{CLASSES} other X queue-num 1") == ALONE
+
+
+def test_only_ports_and_what_has_class_of_service_are_listed():
+    listed = ["et-0/0/1", "xe-1/2/3", "ge-0/0/0", "mge-0/0/0", "et-0/0/1:3"]
+    others = ["et-0/0", "fxp0", "ae0", "xet-0/0/1", "et-0/0/1:x"]
+    lines = [f"interfaces {name} mtu 9000" for name in (*listed, *others)]
+    assert list(read(*lines).ports) == ["et-0/0/0", *listed]
+    assert list(read(*lines, f"{COS} interfaces ae0 scheduler-map m", f"{COS} scheduler-maps m").ports) == [
+        "et-0/0/0",
+        "ae0",
+        *listed,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bits", "dscp"),
+    [
+        ("000000", 0), ("be", 0), ("111111", 63), ("100000", 32), ("cs1", 8), ("cs7", 56), ("af11", 10), ("af43", 38),
+        ("ef", 46), ("nc1", 48), ("nc2", 56), ("own", 5),
+    ],
+)  # fmt: skip
+def test_code_points_are_bits_or_aliases(bits, dscp):
+    line = BASE[0].replace("af31", bits)
+    found = port(line, f"{COS} code-point-aliases dscp own 000101", base=BASE[1:])
+    assert found.dscp_to_class == place(dscp, 3, 64)
+
+
+@pytest.mark.parametrize("bits", ["0000000", "00000", "000002", "cs0", "cs8", "af10", "af14", "af51", "26"])
+def test_other_code_points_are_refused(bits):
+    assert refusal(BASE[0].replace("af31", bits), base=BASE[1:]) == (
+        f"leaf1: Junos configuration: class-of-service: code point {bits!r} is neither 6 bits nor a known alias; "
+        "compare it with the switch's configuration"
+    )
+    assert "'cs1' is neither 3 bits" in refusal(
+        f"{PORT} {CNP.split(' ', 1)[1]}", f"{CNP} output ieee-802.1 code-point cs1 flow-control-queue 3"
+    )
+
+
+@pytest.mark.parametrize(("number", "read_as"), [("1", 1), ("20000000", 20_000_000), (str(1 << 40), 1 << 40)])
+def test_the_size_of_a_queues_buffer_is_read(number, read_as):
+    line = f"{COS} apply-macro sailloft queue-buffer-bytes"
+    assert read(f"{line} {number}", f"{line} 7").queue_buffer_bytes == read_as
+    assert read().queue_buffer_bytes is None
+
+
+@pytest.mark.parametrize("number", ["0", str((1 << 40) + 1), "-1", "x", ""])
+def test_another_size_of_a_queues_buffer_is_refused(number):
+    assert refusal(f"{COS} apply-macro sailloft queue-buffer-bytes {number}") == (
+        f"leaf1: Junos configuration: class-of-service apply-macro sailloft: queue-buffer-bytes {number!r} is not a "
+        f"number from 1 to {1 << 40}; compare it with the switch's configuration"
+    )
+
+
+def numbers(*classes):
+    """Return the number, queue and priority of the class of each DSCP from 0 on."""
+    names = [line.split()[1] if line.startswith("class") else line.split()[2] for line in classes]
+    names = list(dict.fromkeys(names))
+    points = [
+        f"{COS} classifiers dscp c forwarding-class {name} loss-priority low code-points {at:06b}"
+        for at, name in enumerate(names)
+    ]
+    found = port(*points, *(f"{CLASSES} {line}" for line in classes), base=BASE[2:])
+    return [
+        (each, found.class_to_queue[each], found.class_to_priority[each]) for each in found.dscp_to_class[: len(names)]
+    ]
+
+
+def test_classes_have_the_number_of_their_queue_or_of_their_name():
+    assert numbers("class a queue-num 0", "class b queue-num 7 pfc-priority 0") == [(0, 0, None), (7, 7, 0)]
+    assert numbers("queue 5 a", "queue 6 b pfc-priority 7") == [(5, 5, None), (6, 6, None)]
+    assert numbers("class a queue-num 2", "class a pfc-priority 7", "class a no-loss") == [(2, 2, 7)]
+    assert numbers("class sailloft-tc3-pri5 queue-num 2") == [(3, 2, 5)]
+    assert numbers("class sailloft-tc3-pri5 queue-num 2 no-loss pfc-priority 4") == [(3, 2, 4)]
+    assert numbers("class sailloft-tc8-pri5 queue-num 2", "class sailloft-tc3-pri8 queue-num 4") == [
+        (2, 2, None),
+        (4, 4, None),
+    ]
+
+
+def test_classes_of_one_queue_get_the_least_free_numbers_and_ours_come_first():
+    assert numbers("class a queue-num 0", "class b queue-num 0", "class c queue-num 0") == [
+        (0, 0, None),
+        (1, 0, None),
+        (2, 0, None),
+    ]
+    assert numbers("class a queue-num 3", "class sailloft-tc3-pri1 queue-num 0") == [(0, 3, None), (3, 0, 1)]
+    many = [f"class c{at} queue-num 0" for at in range(9)]
+    assert [number for number, _queue, _priority in numbers(*many)] == [0, 1, 2, 3, 4, 5, 6, 7, 0]
+
+
+def test_queues_of_multicast_have_no_class():
+    assert numbers("class a queue-num 7") == [(7, 7, None)]
+    for queue in (8, 11):
+        assert "forwarding class a is not defined" in refusal(
+            f"{CLASSES} class a queue-num {queue}", BASE[0].replace("RDMA", "a"), base=BASE[2:]
+        )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("class a queue-num 12", "class a: queue-num '12' is not a number from 0 to 11"),
+        ("queue 12 a", "class a: queue-num '12' is not a number from 0 to 11"),
+        ("class a queue-num 3 pfc-priority 8", "class a: pfc-priority '8' is not a number from 0 to 7"),
+        ("class a queue-num", "class a: queue-num '' is not a number from 0 to 11"),
+        ("class a no-loss", "class a: it has no queue-num; set it"),
+    ],
+)
+def test_classes_with_invalid_numbers_are_refused(line, message):
+    assert f"leaf1: Junos configuration: forwarding-classes {message}" in refusal(f"{CLASSES} {line}")
+
+
+HASH = "forwarding-options enhanced-hash-key"
+ALL = ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")
+NOT = {
+    "no-ipv4-source-address no-ipv6-source-address": "source_ip",
+    "no-ipv4-destination-address no-ipv6-destination-address": "destination_ip",
+    "no-l4-source-port no-l4-source-port": "source_port",
+    "no-l4-destination-port no-l4-destination-port": "destination_port",
+    "no-protocol no-next-header": "protocol",
+}
+
+
+def test_the_hash_is_read_where_it_is_the_same_for_both_ip_versions():
+    def fields(*lines):
+        return read(*(f"{HASH} {line}" for line in lines)).ecmp_fields
+
+    assert fields() is None
+    assert fields("hash-mode layer2-payload") == ALL
+    assert fields("hash-mode layer2-header") is None
+    for words, field in NOT.items():
+        four, six = words.split()
+        assert fields(f"inet {four}", f"inet6 {six}") == tuple(each for each in ALL if each != field)
+        assert fields(f"inet {four}") is None
+        assert fields(f"inet6 {six}") is None
+        assert fields(f"inet {four}", f"inet6 {six}", "hash-mode layer2-header") is None
+
+
+def test_settings_of_a_port_precede_those_of_wildcards():
+    maps = [f"{COS} scheduler-maps {name} forwarding-class RDMA scheduler {name}" for name in ("a", "b", "d")]
+    rates = [f"{COS} schedulers {name} transmit-rate percent {at}" for at, name in enumerate(("a", "b", "d"), 1)]
+
+    def percent(*lines):
+        return port(*maps, *rates, *lines).queues[3].bandwidth_percent
+
+    assert percent(f"{PORT} scheduler-map a", f"{COS} interfaces et-* scheduler-map b") == 1
+    assert percent(f"{COS} interfaces et-* scheduler-map b", f"{PORT} scheduler-map a") == 1
+    assert percent(f"{COS} interfaces all scheduler-map d") == 3
+    assert percent(f"{COS} interfaces xe-* scheduler-map d", f"{COS} interfaces *-0/0/0 scheduler-map b") == 2
+    assert percent(f"{PORT} scheduler-map a", f"{PORT} scheduler-map b") == 2
+    assert list(read(*maps, *rates, f"{COS} interfaces all scheduler-map d").ports) == ["et-0/0/0"]
+
+
+def test_a_port_has_the_entries_that_all_its_units_have():
+    other = f"{COS} classifiers dscp d forwarding-class RDMA loss-priority low code-points"
+    both = [f"{other} af31", f"{other} cs1", f"{PORT} unit 1 classifiers dscp d"]
+    assert port(*both).dscp_to_class == ALONE.dscp_to_class
+    assert port(f"{other} cs1", f"{PORT} unit 0 classifiers dscp d").dscp_to_class == place(8, 3, 64)
+    assert port(f"{other} cs1", f"{PORT} unit 1 classifiers dscp d").dscp_to_class == (None,) * 64
+    plain = [BASE[0], BASE[1], f"{PORT} classifiers dscp c"]
+    assert port(*plain, base=()) == ALONE
+    assert port(*plain, f"{other} cs1", f"{PORT} unit * classifiers dscp d", base=()).dscp_to_class == place(8, 3, 64)
+    assert port(f"{PORT} unit 0 classifiers ieee-802.1 x", f"{PORT} unit 0 x dscp x") == ALONE
+
+
+def test_a_classifiers_own_entries_precede_those_of_its_imports():
+    two = f"{CLASSES} class OTHER queue-num 5"
+    imported = f"{COS} classifiers dscp d forwarding-class OTHER loss-priority low code-points [ af31 cs1 ]"
+    found = port(two, f"{COS} classifiers dscp c import d", imported).dscp_to_class
+    assert (found[26], found[8]) == (3, 5)
+    assert port(f"{COS} classifiers dscp c import default", f"{COS} classifiers dscp c import") == ALONE
+    assert refusal(f"{COS} classifiers dscp c import d", f"{COS} classifiers dscp d import c") == (
+        "leaf1: Junos configuration: classifiers dscp d: classifier c imports itself; remove one of the imports"
+    )
+    assert refusal(f"{COS} classifiers dscp c import d") == (
+        "leaf1: Junos configuration: classifiers dscp c: classifiers dscp d is not defined; define it, or delete the "
+        "reference to it"
+    )
+    assert port(f"{COS} classifiers dscp c forwarding-class RDMA loss-priority low") == ALONE
+
+
+MTU = "interfaces et-0/0/0"
+
+
+@pytest.mark.parametrize(
+    ("lines", "mtu"),
+    [
+        ([], None),
+        (["mtu 9014"], 9000),
+        (["mtu 9014", "mtu 9114"], 9100),
+        (["mtu 9018", "vlan-tagging"], 9000),
+        (["flexible-vlan-tagging", "mtu 9022"], 9000),
+        (["mtu 9014", "unit 0 family inet mtu 8999"], 8999),
+        (["mtu 9014", "unit 0 family inet mtu 9001"], 9000),
+        (["mtu 9014", "unit 0 family inet6 mtu 8998", "unit 1 family inet mtu 8999"], 8998),
+        (["mtu 9014", "unit 0 family mpls mtu 8000"], 9000),
+        (["mtu 9014", "unit 0 family inet address 10.0.0.1/24"], 9000),
+        (["unit 0 family inet mtu 8999"], None),
+        (["mtu 9014", "description mtu"], 9000),
+    ],
+)
+def test_the_mtu_is_the_ip_packets(lines, mtu):
+    assert port(*(f"{MTU} {line}" for line in lines)).ip_mtu_bytes == mtu
+
+
+RATE = [f"{PORT} scheduler-map m", f"{COS} scheduler-maps m forwarding-class RDMA scheduler s"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "queue"),
+    [
+        (["transmit-rate percent 50"], Queue(False, 50)),
+        (["transmit-rate percent 0"], Queue(False, 0)),
+        (["transmit-rate percent 100"], Queue(False, 100)),
+        (["transmit-rate 10g"], Queue(False, 0)),
+        (["transmit-rate percent 50", "priority strict-high"], Queue(True)),
+        (["priority strict-high", "priority low"], Queue(False, 0)),
+        (["priority"], Queue(False, 0)),
+        (["buffer-size percent 7"], Queue(False, 0)),
+    ],
+)
+def test_a_scheduler_is_strict_or_has_a_share(lines, queue):
+    assert port(*RATE, *(f"{COS} schedulers s {line}" for line in lines)).queues == place(3, queue)
+
+
+def test_a_scheduler_map_gives_classes_queues_without_dscps():
+    other = [f"{CLASSES} class X queue-num 6", f"{COS} scheduler-maps m forwarding-class X scheduler x"]
+    found = port(*RATE, *other, f"{COS} schedulers s priority strict-high", f"{COS} schedulers x priority low")
+    assert found == replace(
+        ALONE,
+        class_to_queue=(None, None, None, 3, None, None, 6, None),
+        queues=(None, None, None, Queue(True), None, None, Queue(False, 0), None),
+    )
+    bare = [f"{COS} scheduler-maps m forwarding-class X", f"{COS} scheduler-maps m forwarding-class X scheduler"]
+    assert port(RATE[0], *bare).queues == ALONE.queues
+    assert refusal(*RATE) == (
+        f"leaf1: Junos configuration: {PORT}: schedulers s is not defined; define it, or delete the reference to it"
+    )
+
+
+def test_a_scheduler_of_a_queue_precedes_the_default_of_a_class_without():
+    """Two classes have queue 3, and only one of them has a scheduler."""
+    lines = [
+        *RATE,
+        f"{COS} schedulers s transmit-rate percent 50",
+        f"{CLASSES} class X queue-num 3",
+        f"{COS} classifiers dscp c forwarding-class X loss-priority low code-points",
+    ]
+    for point in ("cs1", "cs7"):
+        assert port(*lines[:-1], f"{lines[-1]} {point}").queues == place(3, Queue(False, 50))
