@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What is read of a NIC, from recordings with single files changed."""
+"""The values read of a NIC, from recordings with single files changed."""
 
 from __future__ import annotations
 

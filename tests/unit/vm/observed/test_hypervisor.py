@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a domain holds, read from its XML, and the vCPUs that a machine version allows."""
+"""The devices, memory and CPUs that a domain holds, read from its XML, and the vCPUs that a machine version allows."""
 
 from __future__ import annotations
 
