@@ -224,6 +224,8 @@ def test_only_new_machines_need_room_for_their_disks(monkeypatch):
     ):
         rows[0].actions, rows[1].actions = first, second
         assert [item.what for item in converge._reservations(rows, site)] == told
+    rows[1].actions, site.free_bytes["store"] = ["create"], 60 << 30
+    assert converge._reservations(rows, site) == []
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import site as sites
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
 
 
@@ -219,3 +220,46 @@ def test_hosts_that_cannot_be_changed_have_a_reason(state, maintenance, why):
     """A host whose state was not read counts as missing."""
     given = {"runtime.connectionState": state, "runtime.inMaintenanceMode": maintenance}
     assert Esxi("esx01", None, "gpus", given).unusable == why
+
+
+@pytest.mark.parametrize(
+    ("active", "parent", "asks"),
+    [
+        (True, "domain-gpu", True),
+        (False, "domain-gpu", False),
+        (None, "domain-gpu", False),
+        (True, "computer-1", False),
+    ],
+)
+def test_virtual_functions_are_requested_once_and_only_where_there_are_some(monkeypatch, active, parent, asks):
+    read: list[Any] = []
+
+    def read_esxi(properties: Any, functions: Any) -> Any:
+        read.append(functions)
+        return SimpleNamespace(functions=functions)
+
+    monkeypatch.setattr(sites, "read_esxi", read_esxi)
+    monkeypatch.setattr(sites, "recognise", lambda model, kinds: setattr(model, "kinds", kinds))
+    infos = [SimpleNamespace(sriovActive=False), SimpleNamespace(**({} if active is None else {"sriovActive": active}))]
+    browser = SimpleNamespace(QueryConfigTarget=lambda _host: SimpleNamespace(sriov=["function"]))
+    reference, properties = esx("a", parent)
+    found = site(
+        ClusterComputeResource=[cluster("gpu", environmentBrowser=browser)],
+        HostSystem=[(reference, {**properties, "config.pciPassthruInfo": infos})],
+    )
+    host = found.hosts["a"]
+    first = found.model(host, {"10de:*": True}, functions=False)
+    assert (first.functions, first.kinds) == ([], {"10de:*": True})
+    second = found.model(host)
+    # Without virtual functions, the first model is whole.
+    assert (second is first) is not asks
+    assert second.functions == (["function"] if asks else [])
+    assert found.model(host) is found.model(host, {}, functions=False) is second
+    assert read == ([[], ["function"]] if asks else [[]])
+
+
+def test_a_host_without_devices_has_a_model(monkeypatch):
+    monkeypatch.setattr(sites, "read_esxi", lambda _properties, functions: SimpleNamespace(functions=functions))
+    monkeypatch.setattr(sites, "recognise", lambda _model, _kinds: None)
+    found = site("gpu")
+    assert found.model(found.hosts["a"]).functions == []
