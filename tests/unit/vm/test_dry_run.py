@@ -126,3 +126,14 @@ def test_a_trial_is_told_for_each_machine_before_files_are_written(tmp_path: Pat
     with pytest.raises(DomainError):
         planned(request(), path=str(tmp_path / "other"), boot_trial=True)
     assert not (tmp_path / "other").exists()
+
+
+def test_a_plan_for_another_architecture_is_refused():
+    host = lab()
+    host.cpu.architecture = "ppc64le"
+    with pytest.raises(DomainError) as caught:
+        planned(request(ats=False), topology=host.to_dict())
+    assert str(caught.value) == (
+        "the processor of this host is ppc64le, but GPU virtual machines are supported on x86_64 only; "
+        "it can be read and recorded; plan on another host"
+    )

@@ -315,6 +315,6 @@ def test_a_guest_has_at_most_19_root_complexes_in_slots_8_to_26() -> None:
     with pytest.raises(DomainError) as caught:
         expanders(20)
     assert str(caught.value) == (
-        "virtual machine gpu-vm: its devices are on 20 root complexes, but a guest can have 19; assign fewer devices to "
-        "it"
+        "virtual machine gpu-vm: its devices are on 20 root complexes, but a guest can have 19; "
+        "assign fewer devices to it"
     )
