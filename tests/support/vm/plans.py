@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from machines import lab, plan, recording
@@ -26,6 +27,53 @@ def whole_server() -> DomainPlan:
     return plan(host, gpus={"addresses": gpus}, nics={}, vcpus=None, memory_mib=32768)
 
 
+def fast() -> DomainPlan:
+    """Return a plan with all settings for speed, on AMD processors with two threads per core."""
+    host = threaded()
+    host.cpu.vendor = "AuthenticAMD"
+    return plan(
+        host,
+        vcpus=8,
+        memory_threads=8,
+        iothreads=2,
+        hpet=False,
+        kvm_dedicated=True,
+        rom_bar=False,
+        rng=True,
+        interrupt_remapping=True,
+        console_log="/var/log/console.log",
+        disks=[
+            {"path": "/seed.iso", "format": "raw", "read_only": True},
+            {"path": "/images/a.qcow2", "cache": "none", "io": "native"},
+            {"path": "/dev/vg/b", "format": "raw", "io": "threads"},
+        ],
+        interfaces=[{"source": "default", "queues": 4}, {"type": "bridge", "source": "br0"}],
+    )
+
+
+def one_node() -> DomainPlan:
+    """Return a plan on one node, with a NIC of two functions and a guest IOMMU, and no memory in huge pages."""
+    host = lab()
+    second = replace(host.function("0000:14:00.0"), address="0000:14:00.1", iommu_group=40)
+    host.functions.append(second)
+    host.functions.sort(key=lambda function: function.address)
+    return plan(
+        host,
+        gpus={"addresses": ["0000:13:00.0"]},
+        nics={"addresses": ["0000:14:00.0", "0000:14:00.1"]},
+        vcpus=3,
+        memory_mib=1000,
+        huge_page_mib=0,
+        host_cores_per_node=0,
+        firmware="bios",
+        guest_iommu=True,
+        ats=False,
+        boot={"kernel": "/boot/vmlinuz"},
+        disks=[{"path": "/a.qcow2"}],
+        interfaces=[],
+    )
+
+
 PLANS: dict[str, Any] = {
     "lab": lambda: plan(firmware="bios"),
     "guest-iommu-efi": lambda: plan(threaded(), guest_iommu=True, vcpus=8, huge_page_mib=2),
@@ -46,4 +94,6 @@ PLANS: dict[str, Any] = {
         boot={"kernel": "/boot/vmlinuz", "initrd": "/boot/initrd.img", "arguments": "console=ttyS0"},
     ),
     "whole-server": whole_server,
+    "fast": fast,
+    "one-node": one_node,
 }

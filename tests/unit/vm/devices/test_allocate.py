@@ -194,3 +194,12 @@ def test_two_machines_without_a_vcpu_number_are_on_two_nodes() -> None:
     # Machines with a number of vCPUs are planned before those that take the remaining CPUs, in either order.
     mixed = [small("a", 4) | {"vcpus": None}, small("b", 4) | {"vcpus": 4}, small("c", 0) | {"gpus": {}, "vcpus": 2}]
     assert together(big(), *mixed)
+
+
+def test_nics_per_gpu_are_counted_for_listed_gpus() -> None:
+    listed = {"gpus": {"addresses": ["0000:13:00.0", "0000:83:00.0"]}}
+    with pytest.raises(DomainError) as caught:
+        together(big(), small("a", 0, nics={"per_gpu": 3, "functions": "pf"}) | listed)
+    assert str(caught.value) == (
+        "virtual machine a: requests 6 physical NIC functions, but only 4 of this host's 4 are free; request fewer"
+    )

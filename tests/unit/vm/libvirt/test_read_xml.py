@@ -115,7 +115,7 @@ def test_devices_are_at_the_addresses_that_firmware_gives_their_buses():
     assert guest.function("0000:41:00.0").numa_node == 1
     # A device that the host lacks is of an unknown kind.
     lost = guest.function("0000:01:00.0")
-    assert (lost.kind, lost.vendor_id, lost.device_id) == ("other", 0, 0)
+    assert (lost.kind, lost.class_code, lost.vendor_id, lost.device_id) == ("other", 0, 0, 0)
     assert [item.address for item in guest.functions if item.kind == "bridge"] == [
         "0000:00:02.0", "0000:00:02.1", "0000:40:00.0",
     ]  # fmt: skip

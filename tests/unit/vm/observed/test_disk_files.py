@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -84,3 +86,11 @@ def test_a_directory_and_a_pipe_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     found = disk_files.observe([str(tmp_path), str(tmp_path / "pipe")]).values()
     assert [(file.exists, file.base) for file in found] == [(True, None), (True, None)]
+
+
+def test_a_block_device_has_its_numbers_and_may_be_an_overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, stat_of = str(tmp_path / "device"), os.stat
+    (tmp_path / "device").write_bytes(header(b"base"))
+    seen = SimpleNamespace(st_mode=stat.S_IFBLK | 0o600, st_rdev=os.makedev(252, 3), st_dev=1, st_ino=2)
+    monkeypatch.setattr(os, "stat", lambda name, **more: seen if name == path else stat_of(name, **more))
+    assert disk_files._file(path) == ImageFile("device 252:3", True, True, str(tmp_path / "base"))

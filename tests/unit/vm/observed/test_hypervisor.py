@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
     Accelerator,
     Holdings,
+    Hypervisor,
     ObservedDomain,
     holdings,
 )
@@ -86,3 +87,12 @@ def test_a_domain_runs_if_it_has_live_xml():
     assert ObservedDomain("a", "u", "<domain/>", "<domain/>").running is True
     assert ObservedDomain("a", "u", "<domain/>").running is False
     assert ObservedDomain("a", "u", "<domain/>").autostart is False
+
+
+def test_a_hypervisor_of_which_nothing_was_read_has_nothing():
+    none = Hypervisor()
+    assert (none.libvirt_version, none.qemu_version) == ((0, 0, 0), (0, 0, 0))
+    assert [none.accelerators, none.hugetlbfs_mib, none.networks, none.missing_paths, none.domains, none.files] == [
+        {}, [], {}, [], {}, {},
+    ]  # fmt: skip
+    assert (Holdings().page_mib, ObservedDomain("a", "u", "").state) == (0, "shutoff")

@@ -119,7 +119,7 @@ def test_a_process_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch:
 def test_mappings_of_one_size_and_policy_are_added() -> None:
     lines = [
         "1 bind:0 file=x huge dirty=3 N0=1 N1=2 kernelpagesize_kB=2048",
-        "2 bind:0 huge N0=4 kernelpagesize_kB=2048",
+        "2 bind:0 N0=4 huge kernelpagesize_kB=2048",
         "3 bind:0 huge N10=1 N2=1 kernelpagesize_kB=1048576",
         "4 default huge Nx=9 kernelpagesize_kB=2048",
         "5 huge N0=1 kernelpagesize_kB=2048",

@@ -301,3 +301,20 @@ def test_the_predicted_guest_has_the_planned_nodes_and_paths() -> None:
     ]
     assert plan().to_dict()["devices"][1]["guest_path"] == [step.address for step in guest.path("0000:24:00.0")]
     assert guest.function("0000:21:00.0").subordinate_bus == 0x24
+
+
+def test_a_guest_has_at_most_19_root_complexes_in_slots_8_to_26() -> None:
+    def expanders(count: int) -> list[pci_tree.Port]:
+        complexes = [RootComplex(f"pci{number:04x}:00", number, 0, 0) for number in range(count)]
+        nics = [endpoint(f"{number:04x}:00:01.0", None, complexes[number].name, "nic") for number in range(count)]
+        host = Host([NumaNode(0, list(range(8)), [], 1 << 40)], complexes, nics, Cpu("x86_64"))
+        addresses = [nic.address for nic in nics]
+        return plan(host, gpus={}, nics={"addresses": addresses}, vcpus=1, huge_page_mib=0).root.expanders
+
+    assert [port.slot for port in expanders(19)] == list(range(8, 27))
+    with pytest.raises(DomainError) as caught:
+        expanders(20)
+    assert str(caught.value) == (
+        "virtual machine gpu-vm: its devices are on 20 root complexes, but a guest can have 19; "
+        "assign fewer devices to it"
+    )

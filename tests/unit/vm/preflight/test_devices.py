@@ -247,3 +247,18 @@ def test_a_port_that_blocks_the_translated_requests_of_a_nic_is_a_warning():
     # A NIC that cannot make such requests.
     host.function(NIC).ats = None
     assert ats(host, plan(host, **both)) == []
+
+
+def test_a_port_above_a_nic_without_ats_is_no_warning_about_another_nic():
+    host = lab()
+    for address in ("0000:12:00.0", "0000:12:01.0", "0000:82:00.0", "0000:82:01.0"):
+        host.function(address).acs = Acs(0x5F, 0x5D)
+    host.function("0000:82:01.0").acs = Acs(0x5F, 0x1D)
+    host.function(NIC).ats = host.function(GPU2).ats = Ats(True, 0)
+    host.function("0000:84:00.0").ats = None
+    both = {"gpus": {"addresses": [GPU, GPU2]}, "nics": {"addresses": [NIC, "0000:84:00.0"]}}
+    assert ats(host, plan(host, **both)) == []
+    host.function("0000:84:00.0").ats = Ats(True, 0)
+    assert [item.what.rpartition("port ")[2] for item in ats(host, plan(host, **both))] == [
+        "0000:82:01.0 above NIC 0000:84:00.0"
+    ]

@@ -63,3 +63,49 @@ def test_ats_of_a_nic_without_a_gpu_beside_it_is_not_applicable():
     assert (claim.holds, claim.reason) == (None, acs.ELSEWHERE)
     # NVIDIA's tool has the same rule: a capability that nothing uses must be off.
     assert failed(acs.ports_and_groups(one)) == [f"NIC {NIC} has no ATS capability (numa)"]
+
+
+def test_translation_blocking_matters_only_where_translated_requests_pass():
+    def blocking(port):
+        return failed(claims(lambda host: setattr(host.function(port).acs, "control", 0x5F)))
+
+    assert blocking(GPU_PORT) == blocking("0000:10:01.0") == []
+    (name,) = blocking(NIC_PORT)
+    assert NIC_PORT in name
+
+
+@pytest.mark.parametrize(
+    ("vendor", "config_bytes", "holds", "reason"),
+    [
+        (
+            0x15B3,
+            4096,
+            False,
+            "the firmware of an NVIDIA ConnectX NIC shows the ATS capability when ATS_ENABLED is 1",
+        ),
+        (0x8086, 4096, None, "8086:101e has no ATS capability"),
+        (0x8086, 256, False, "only 256 bytes of its config space were read: read the host as root"),
+    ],
+)
+def test_a_nic_without_ats_has_the_reason_of_its_vendor(vendor, config_bytes, holds, reason):
+    one = evidence()
+    function = one.host.function(NIC)
+    function.ats, function.vendor_id, function.config_bytes = None, vendor, config_bytes
+    (device,) = [item for item in one.planned.passed() if item.function.address == NIC]
+    claim = acs.ats(one, device)
+    assert (claim.wanted, claim.seen, claim.holds, claim.reason) == (True, None, holds, reason)
+
+
+@pytest.mark.parametrize(("enabled", "seen"), [(True, True), (False, False), (None, None)])
+def test_ats_of_a_nic_without_a_gpu_beside_it_is_told(enabled, seen):
+    one = evidence()
+    one.planned.chosen.by_setting["gpus"] = [one.host.function("0000:83:00.0")]
+    one.planned.chosen.by_setting["nics"] = [one.host.function(NIC)]
+    function = one.host.function(NIC)
+    if enabled is None:
+        function.ats = None
+    else:
+        function.ats.enabled = enabled
+    (device,) = [item for item in one.planned.passed() if item.function.address == NIC]
+    claim = acs.ats(one, device)
+    assert (claim.wanted, claim.seen, claim.holds) == (True, seen, None)

@@ -90,3 +90,63 @@ def test_prove_does_not_change_the_evidence():
     before = copy.deepcopy(one)
     prove(one)
     assert one == before
+
+
+def test_results_that_are_not_there_give_no_facts():
+    assert Running.of_process(None) == Running()
+    assert Settings.of_result(None) is None
+    assert firmware_of_result(None) == {}
+
+
+def test_tuning_that_did_not_choose_devices_has_none():
+    empty = {"outcomes": {}, "diff": {"after": {"b": 1, "a": 2}}, "failures": ["x: failed"]}
+    found = Settings.of_result(empty)
+    assert found == Settings(["a", "b", "x: failed"])
+    assert (found.acs_ports, found.max_read_request_bytes, found.kernel_settings) == ([], {}, {})
+    failed_early = {**empty, "outcomes": {"pci_tuning": {}, "sriov": {}, "kernel_settings": {}}}
+    found = Settings.of_result(failed_early)
+    assert (found.acs_ports, found.max_read_request_bytes, found.virtual_functions) == (None, None, None)
+    assert (found.kernel_settings, found.read_only) == (None, [])
+
+
+def test_requested_and_refused_settings_of_a_device_are_joined():
+    devices = {
+        "b": {"acs": ["x"], "max_read_request_bytes": 4096},
+        "a": {"refused": {"acs": ["x"]}},
+        "c": {"max_read_request_bytes": 512, "refused": {"max_read_request_bytes": 2048}},
+        "d": {"max_read_request_bytes": 128, "not_writable": ["max_read_request_bytes"]},
+    }
+    binding = {"drivers_off": {"modules": ["nvidia"], "reasons": ["r"]}, "reset_failures": {"a": "flr"}}
+    outcomes = {"pci_tuning": {"devices": devices}, "vfio_binding": binding}
+    found = Settings.of_result({"outcomes": outcomes, "diff": {"after": {}}})
+    assert found.acs_ports == ["a", "b"]
+    assert found.max_read_request_bytes == {"b": 4096, "c": 2048}
+    assert (found.read_only, found.modules_off, found.modules_that_may_load) == (["d"], ["nvidia"], ["r"])
+    assert found.reset_failures == {"a": "flr"}
+
+
+def drifting(*where: str, paths: tuple[str, ...] = ("x",)) -> dict:
+    return {"what": "said", "consequence": "so", "where": list(where), "paths": list(paths)}
+
+
+@pytest.mark.parametrize(
+    ("drift", "lines"),
+    [
+        ([], ["defined: x: wanted 1, have 2", "running: x: wanted 1, have 2"]),
+        ([drifting("defined")], ["defined: said; so", "running: x: wanted 1, have 2"]),
+        ([drifting("running")], ["defined: x: wanted 1, have 2", "running: said; so"]),
+        ([drifting("defined", "running")], ["defined and running: said; so"]),
+        ([drifting("host")], ["host: said; so"]),
+        ([drifting("host", "defined")], ["host and defined: said; so", "running: x: wanted 1, have 2"]),
+        ([drifting("defined", paths=("y",))], ["defined: x: wanted 1, have 2", "running: x: wanted 1, have 2"]),
+    ],
+)
+def test_a_difference_is_one_line_of_its_drift_or_of_its_path(drift, lines):
+    difference = [{"path": "x", "wanted": "1", "have": "2"}]
+    domain = {**gpu_vm.domain(), "drift": drift, "differences": difference, "live_differences": difference}
+    assert differences_of_domain(domain) == lines
+
+
+def test_a_stopped_domain_needs_no_comparison_of_its_process():
+    domain = {**gpu_vm.domain(), "process": None, "state": "shutoff", "live_differences": None, "differences": None}
+    assert differences_of_domain(domain) == ["defined: it was not compared with its plan", "it is not running: shutoff"]

@@ -11,6 +11,7 @@ import pytest
 from claims_found import failed, found, function
 from gpu_vm import evidence
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Bar
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.claims import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import Interface
@@ -232,3 +233,19 @@ def test_a_planned_number_of_address_bits_is_compared_with_the_guests():
     assert failed(prove(one)) == ["the guest has its planned physical address bits"]
     one.guest.cpu.physical_address_bits = 46
     assert failed(prove(one)) == []
+
+
+def test_a_nic_that_the_host_lacks_has_no_virtual_functions():
+    one = evidence()
+    one.host_settings.virtual_functions["0000:99:00.0"] = {"count": 2}
+    (claim,) = found(prove(one), "NIC 0000:99:00.0 has its virtual functions")
+    assert (claim.wanted, claim.seen, claim.holds) == (2, None, False)
+
+
+def test_memory_windows_are_the_six_bars_of_memory():
+    one = evidence()
+    bars = [Bar(5, 1 << 20, "memory", 32, False), Bar(6, 1 << 20, "memory", 32, False), Bar(4, 32, "io", 32, False)]
+    for where, address in ((one.host, "0000:13:00.0"), (one.guest, "0000:23:00.0")):
+        function(where, address).bars = [*bars]
+    (claim,) = found(prove(one), "GPU 0000:13:00.0 has all its memory windows")
+    assert claim.wanted == claim.seen == {"BAR 5": "1 MiB"}

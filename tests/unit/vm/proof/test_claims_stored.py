@@ -83,6 +83,7 @@ def emulated() -> Evidence:
     one = fast()
     one.running.accelerated, one.planned.accelerator = False, "qemu"
     one.running.qemu_arguments.append("-no-hpet")
+    one.running.memory = []
     one.host_settings.read_only = [GPU, PF]
     one.host_settings.reset_failures = {GPU2: "flr is known to fail"}
     one.host_settings.kernel_settings = {

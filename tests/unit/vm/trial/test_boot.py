@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import time
 from pathlib import Path
@@ -140,6 +141,21 @@ def test_a_guest_that_is_not_as_planned_in_time_has_findings(trial, monkeypatch,
     assert commands == ["qmp_capabilities", *["query-pci"] * polls]
     assert result["seconds"] == (1000.0 if polls == 2 else last)
     assert ended(pid)
+
+
+@pytest.mark.parametrize(("timeout_s", "waits_s"), [(20, 20), (1, 1), (0.5, 1)])
+def test_an_answer_is_awaited_until_the_end_of_the_trial_or_for_a_second(trial, monkeypatch, timeout_s, waits_s):
+    waited: list[float] = []
+
+    class Socket(socket.socket):
+        def settimeout(self, value: float) -> None:
+            waited.append(value)
+            super().settimeout(10)
+
+    monkeypatch.setattr(boot, "time", SimpleNamespace(monotonic=lambda: 5.0, sleep=time.sleep))
+    monkeypatch.setattr(boot.socket, "socket", Socket)
+    assert trial.run(answer(), timeout_s=timeout_s)["as_planned"] is True
+    assert waited == [waits_s]
 
 
 def test_an_error_of_qmp_is_an_error(trial):

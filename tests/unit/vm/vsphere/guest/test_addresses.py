@@ -49,3 +49,54 @@ def test_paths_to_another_model_or_to_one_device_twice_are_ignored():
     assert locate(gpus, {address: ["15.0", "00.0"] for address in GPUS}, inside) == {}
     inside.function("0000:03:00.0").device_id = 0x1234
     assert GPUS[1] not in locate(gpus, {GPUS[1]: WAYS[GPUS[1]]}, inside)
+
+
+@pytest.mark.parametrize(
+    ("slot", "bridges", "steps"),
+    [
+        (0, {}, ["00.0"]),
+        (31, {}, ["1f.0"]),
+        # Bits above the device and the bridge are those of the function.
+        (31 | 1 << 5, {0: 21}, ["15.0", "1f.0"]),
+        (7 << 10 | 1 << 5, {0: 21}, ["15.7", "00.0"]),
+        (8 << 10 | 1 << 5, {0: 21}, ["15.0", "00.0"]),
+        (7 << 10, {}, ["00.0"]),
+        (31 << 5, {30: 3}, ["03.0", "00.0"]),
+        (32 << 5, {}, ["00.0"]),
+        (1 << 5, {1: 21}, None),
+        (1 << 5, {0: 2 << 5, 1: 1 << 5}, None),
+    ],
+)
+def test_the_bits_of_a_slot_number_are_function_bridge_and_device(slot, bridges, steps):
+    assert way(slot, bridges) == steps
+
+
+def test_a_path_begins_on_the_root_bus_and_follows_the_tree():
+    host = server()
+    gpus = [host.function(address) for address in GPUS]
+    inside = guest(host, WAYS)
+    # The port is not on bus 0 of domain 0, so the way ends nowhere.
+    moved = inside.function("0000:00:15.0")
+    moved.address = "0000:01:15.0"
+    for function in inside.functions:
+        if function.parent == "0000:00:15.0":
+            function.parent = moved.address
+    assert locate(gpus, WAYS, inside) == {GPUS[0]: "0000:04:00.0"}
+    # A device is below the port of its way, not below another one.
+    inside = guest(host, WAYS)
+    for function in inside.functions:
+        if function.parent:
+            function.parent = "0000:00:15.1"
+    assert locate(gpus, {GPUS[1]: WAYS[GPUS[1]]}, inside) == {}
+
+
+def test_a_device_is_identified_by_its_model_only_if_it_is_the_only_one_on_both_sides():
+    host = server()
+    gpus = [host.function(address) for address in GPUS]
+    both, one = guest(host, WAYS), guest(host, {GPUS[0]: WAYS[GPUS[0]]})
+    assert locate(gpus[:1], {}, both) == {}
+    assert locate(gpus, {}, one) == {}
+    assert locate(gpus[:1], {}, one) == {GPUS[0]: "0000:03:00.0"}
+    gpus[1].device_id = 0x1234
+    assert locate(gpus, {}, one) == {GPUS[0]: "0000:03:00.0"}
+    assert locate([], {}, one) == {}

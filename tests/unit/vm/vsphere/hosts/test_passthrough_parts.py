@@ -249,7 +249,7 @@ class Session:
 def test_all_changes_of_a_host_are_one_request(rebinds, now):
     after = (
         {"passthrough": True},
-        {"passthrough": False, "virtual_functions": 4},
+        {"passthrough": False, "virtual_functions": 1},
         {"passthrough": False, "virtual_functions": 0},
     )
     one = Work(esxi(rebinds=rebinds, **{"configManager.pciPassthruSystem": "system"}), model(), {})
@@ -262,7 +262,7 @@ def test_all_changes_of_a_host_are_one_request(rebinds, now):
         (GPU, True, now), (NIC, False, now), (PF, False, now),
     ]  # fmt: skip
     assert not hasattr(configs[0], "sriovEnabled")
-    assert [(item.sriovEnabled, item.numVirtualFunction) for item in configs[1:]] == [(True, 4), (False, 0)]
+    assert [(item.sriovEnabled, item.numVirtualFunction) for item in configs[1:]] == [(True, 1), (False, 0)]
 
 
 def test_hosts_that_were_changed_are_read_again():
