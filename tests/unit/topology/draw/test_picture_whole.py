@@ -105,6 +105,13 @@ def guest():
     return Host([node], [RootComplex("pci0000:20", 0, 0x20, 0)], functions, source="hwloc")
 
 
+def narrow():
+    """Return a host with one column, into which the legend of its devices does not fit in one row."""
+    kinds = ("gpu", "nic", "nvme")
+    functions = [device(f"0000:00:0{number}.0", "pci0000:00", None, kind) for number, kind in enumerate(kinds)]
+    return Host([NumaNode(0, [0], [[0]], 1)], [RootComplex("pci0000:00", 0, 0, 0)], functions)
+
+
 @pytest.mark.parametrize(
     ("name", "draw"),
     [
@@ -112,6 +119,7 @@ def guest():
         ("bare.svg", lambda: picture(server(), "A caption that is much longer than its picture is wide " * 4)),
         ("guest.svg", lambda: picture(guest(), "vm1", {there: here for here, there in PAIRS.items()}, "host")),
         ("side_by_side.svg", lambda: side_by_side(server(), guest(), PAIRS)),
+        ("narrow.svg", lambda: picture(narrow(), "narrow", {"0000:00:00.0": "0000:21:00.0"})),
         ("empty.svg", lambda: picture(Host([NumaNode(0, [], [], 0)], [], []), "empty")),
     ],
 )
