@@ -242,3 +242,16 @@ def test_a_tool_that_fails_for_another_reason_is_run_once(host):
     with pytest.raises(HostError):
         bring(system)
     assert len([effect for effect in system.effects if effect.startswith("dcb pfc set")]) == 1
+
+
+def test_pfc_remains_off_if_the_only_setting_before_it_is_not_kept(host):
+    system = host()
+    bring(system)
+    dcb = system.dcb["ens1np0"]
+    dcb.pfc["prio_pfc"], dcb.ets["prio_tc"] = [False] * 8, [0] * 8
+    system.forgets.add("ets")
+    del system.effects[:]
+    with pytest.raises(HostError, match=r"given priority_to_class, but did not keep it"):
+        bring(system)
+    assert [effect.split()[1] for effect in system.effects] == ["ets"]
+    assert dcb.pfc["prio_pfc"] == [False] * 8

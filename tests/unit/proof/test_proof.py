@@ -311,3 +311,75 @@ def test_the_json_has_two_spaces_of_indentation_sorted_keys_and_text_as_it_is():
 }
 """
     )
+
+
+def refusal(call):
+    with pytest.raises(ProofError) as error:
+        call()
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"layer": "bios"},
+            "not a claim: {'layer': 'bios'}; a claim has the keys claim, holds, layer, reason, seen, source, wanted",
+        ),
+        ([], "not a claim: []; a claim has the keys claim, holds, layer, reason, seen, source, wanted"),
+        ({**HELD.to_dict(), "holds": 1}, f"claim {HELD.claim!r}: holds is 1; it must be true, false or null"),
+        ({**APART.to_dict(), "reason": ""}, f"claim {APART.claim!r} is not applicable, but has no reason"),
+        ({**HELD.to_dict(), "seen": None}, f"claim {HELD.claim!r} holds without an observed value"),
+    ],
+)
+def test_a_claim_that_contradicts_itself_is_refused_with_the_reason(data, message):
+    assert refusal(lambda: Claim.from_dict(data)) == message
+
+
+def test_claims_without_a_reason_or_an_observed_value_are_read():
+    without = {name: value for name, value in HELD.to_dict().items() if name != "reason"}
+    assert Claim.from_dict(without) == HELD
+    unseen = {**FAILED.to_dict(), "seen": None}
+    assert Claim.from_dict(unseen).holds is False
+    assert not_applicable("bios", "a", 1, "s", "r", 2) == Claim("bios", "a", 1, 2, None, "s", "r")
+    assert compare("bios", "a", 1, 2, "s", "r") == Claim("bios", "a", 1, 2, False, "s", "r")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "not a proof: its format is 'list', expected 'sailloft-proof/1'"),
+        ({}, "not a proof: its format is None, expected 'sailloft-proof/1'"),
+        ({"format": "x"}, "not a proof: its format is 'x', expected 'sailloft-proof/1'"),
+        ({"format": "sailloft-proof/1", "name": "a"}, "not a complete proof: 'title' is missing"),
+    ],
+)
+def test_data_that_is_no_proof_is_refused_with_the_reason(data, message):
+    assert refusal(lambda: Proof.from_dict(data)) == message
+
+
+def test_a_name_that_is_no_file_name_is_refused_with_the_reason():
+    assert refusal(lambda: Proof("a b", "t", "h", [])) == (
+        "proof name 'a b' is not a valid file name; use letters, digits, '.', '_' and '-'"
+    )
+
+
+@pytest.mark.parametrize(("count", "listed"), [(3, 3), (4, 0)])
+def test_up_to_three_unread_claims_of_a_layer_are_listed(count, listed):
+    unseen = [compare("bios", f"unread {number}", 1, None, "x") for number in range(count)]
+    lines = table(proof(*unseen, compare("bios", "read", 1, 2, "x")))
+    assert sum(line.startswith("FAILS BIOS: unread") for line in lines) == listed
+    assert ("FAILS BIOS: 4 claims whose values could not be read, the first: unread 0" in lines) is (count == 4)
+    assert "FAILS BIOS: read" in lines
+
+
+def test_reasons_are_counted_in_the_order_of_the_claims():
+    reasons = [not_applicable("bios", "x", 1, "s", reason) for reason in ("b", "a", "b")]
+    assert table(proof(HELD, *reasons))[-2:] == ["n/a x2 b", "n/a x1 a"]
+
+
+def test_a_layer_with_another_name_has_it_as_its_heading():
+    assert table(proof(compare("a_b", "x", 1, 1, "s")))[2] == "  a b                1      0     0"
+    assert show((1, False)) == "1, no"
+    assert show({}) == "none"
+    assert show({"a": [], "b": None}) == "a: none, b: nothing"

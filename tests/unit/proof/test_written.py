@@ -11,6 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.files import write
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 
 HELD = compare("guest_xml", "the GPU is on guest NUMA node 1", 1, 1, "guest numa_node")
@@ -59,3 +60,29 @@ def test_a_file_is_on_the_disk_before_its_name_is(tmp_path, disk_calls):
         ("replace", temporary, str(tmp_path / "gpu01.txt")),
         ("fsync", str(tmp_path), None),
     ]
+
+
+def test_the_result_has_the_difference_of_the_json_file(tmp_path):
+    proof = Proof("gpu01", "GPU VM gpu01", "hv01", [HELD])
+    path = str(tmp_path / "gpu01.json")
+    result = written(proof, "<html>", str(tmp_path), False)
+    assert result == {
+        "changed": True,
+        "diff": [{"before_header": path, "after_header": path, "before": "", "after": proof.to_json()}],
+        "holds": True,
+        "counts": {"held": 1, "failed": 0, "not_applicable": 0},
+        "table": table(proof),
+        "files": [str(tmp_path / f"gpu01.{kind}") for kind in ("json", "html", "txt")],
+    }
+    assert [(tmp_path / f"gpu01.{kind}").read_text() for kind in ("json", "html", "txt")] == [
+        proof.to_json(),
+        "<html>",
+        "\n".join(table(proof)) + "\n",
+    ]
+    other = Proof("gpu01", "GPU VM gpu01", "hv01", [HELD, HELD])
+    assert written(other, "<html>", str(tmp_path), True)["diff"] == [
+        {"before_header": path, "after_header": path, "before": proof.to_json(), "after": other.to_json()}
+    ]
+    assert (tmp_path / "gpu01.json").read_text() == proof.to_json()
+    again = written(proof, "<html> of another release", str(tmp_path), False)
+    assert (again["changed"], again["diff"]) == (True, [])

@@ -115,3 +115,5 @@ def test_headers_of_the_armor_and_line_ends_of_windows_are_accepted():
 def test_text_that_is_not_base64_is_refused():
     with pytest.raises(openpgp.KeyFormatError, match=r"^it is damaged: not base64$"):
         openpgp.fingerprints(KEY.replace("mDME", "mDM").replace("=W6oG\n", ""))
+    with pytest.raises(openpgp.KeyFormatError, match=r"^it is damaged: not base64$"):
+        openpgp.fingerprints(KEY.replace("mDME", "m=DME"))

@@ -28,3 +28,15 @@ def test_releases_of_one_matrix_have_equal_dcgm_and_nvidia_fs_versions():
 
 def test_the_default_release_is_recommended():
     assert "recommended" in RELEASES[0].source
+
+
+def test_the_table_has_the_versions_of_the_matrices():
+    assert [(one.driver, one.cuda, one.dcgm, one.nvidia_fs, one.source) for one in RELEASES] == [
+        ("595.91.07", 13, "4.6.0", "2.29.4", "NVIDIA GPU Operator component matrix, v26.7.0 (187a4a5b), recommended"),
+        ("610.57.04", 13, "4.6.0", "2.29.4", "NVIDIA GPU Operator component matrix, v26.7.0 (187a4a5b)"),
+        ("580.173.02", 13, "4.6.0", "2.29.4", "NVIDIA GPU Operator component matrix, v26.7.0 (187a4a5b)"),
+        ("595.71.05", 13, "4.5.2", "2.27.3", "NVIDIA GPU Operator component matrix, v26.3.3 (815c4afb)"),
+        ("580.159.04", 13, "4.5.2", "2.27.3", "NVIDIA GPU Operator component matrix, v26.3.3 (815c4afb), recommended"),
+        ("580.105.08", 13, "4.4.2", "2.26.6", "NVIDIA GPU Operator component matrix, v25.10.1 (41120aec), recommended"),
+    ]
+    assert [one.branch for one in RELEASES] == [595, 610, 580, 595, 580, 580]

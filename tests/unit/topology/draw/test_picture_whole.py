@@ -7,12 +7,19 @@ After an intended change: write the new text to the file, and look at it in a br
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Blocks
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.picture import picture, side_by_side
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Block, Blocks
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.picture import (
+    _beside,
+    _block,
+    _wrapped,
+    picture,
+    side_by_side,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Acs,
     Ats,
@@ -105,6 +112,13 @@ def guest():
     return Host([node], [RootComplex("pci0000:20", 0, 0x20, 0)], functions, source="hwloc")
 
 
+def narrow():
+    """Return a host with one column, into which the legend of its devices does not fit in one row."""
+    kinds = ("gpu", "nic", "nvme")
+    functions = [device(f"0000:00:0{number}.0", "pci0000:00", None, kind) for number, kind in enumerate(kinds)]
+    return Host([NumaNode(0, [0], [[0]], 1)], [RootComplex("pci0000:00", 0, 0, 0)], functions)
+
+
 @pytest.mark.parametrize(
     ("name", "draw"),
     [
@@ -112,6 +126,7 @@ def guest():
         ("bare.svg", lambda: picture(server(), "A caption that is much longer than its picture is wide " * 4)),
         ("guest.svg", lambda: picture(guest(), "vm1", {there: here for here, there in PAIRS.items()}, "host")),
         ("side_by_side.svg", lambda: side_by_side(server(), guest(), PAIRS)),
+        ("narrow.svg", lambda: picture(narrow(), "narrow", {"0000:00:00.0": "0000:21:00.0"})),
         ("empty.svg", lambda: picture(Host([NumaNode(0, [], [], 0)], [], []), "empty")),
     ],
 )
@@ -178,3 +193,46 @@ def test_all_blocks_of_a_host_are_described():
 def test_memory_has_the_largest_unit_that_gives_at_least_1(memory_bytes, text):
     (block,) = Blocks(Host([NumaNode(0, [0], [[0]], memory_bytes)], [], []), {}, "guest").build()
     assert block.detail == f"CPUs 0 · {text}"
+
+
+@pytest.mark.parametrize(("width", "beside"), [(93, True), (92, False)])
+def test_a_detail_is_beside_its_title_if_it_fits_exactly(width, beside):
+    """Ten characters of 6.1 pixels need 61, besides a margin of 10 on each side and 12 before the detail."""
+    assert _beside(Block("node", "", "d" * 10), width) is beside
+    assert _beside(Block("bridge", "", "d" * 10), width) is False
+    assert _beside(Block("bridge", "", ""), width) is True
+
+
+@pytest.mark.parametrize(("room", "lines"), [(61, ["aaaa · bbb"]), (60, ["aaaa", "bbb"])])
+def test_details_that_fit_exactly_are_on_one_line(room, lines):
+    assert _wrapped("aaaa · bbb", room) == lines
+    assert _wrapped("", room) == [""]
+
+
+@pytest.mark.parametrize(
+    ("block", "kept"),
+    [
+        # The number of characters in the room for the text, less the one of the ellipsis.
+        (Block("device", "x" * 100), int(276 / 7.3) - 1),
+        (Block("device", "x" * 100, label="guest 21:00.0"), int((276 - 91 - 6) / 7.3) - 1),
+        (Block("device", "x" * 100, side="in use"), int(276 / 7.3) - 1),
+        (Block("note", "x" * 100), int(298 / 6.1) - 1),
+        (Block("complex", "x" * 100), int(280 / 7.3) - 1),
+        (Block("node", "x" * 100), int(280 / 7.3) - 1),
+        (Block("bridge", "x" * 100), int(280 / 7.3) - 1),
+        (Block("port", "x" * 100, children=[Block("note", "")]), int(76 / 7.3) - 1),
+        (Block("port", "", "x" * 100, children=[Block("note", "")]), int(76 / 6.1) - 1),
+        (Block("port", "", side="x" * 100, children=[Block("note", "")]), int(76 / 6.1) - 1),
+        (Block("device", "", "x" * 100), int(276 / 6.1) - 1),
+        (Block("complex", "a", "x" * 100), int(280 / 6.1) - 1),
+    ],
+)
+def test_a_text_is_cut_to_the_room_of_its_box(block, kept):
+    lines, _height = _block(block, 0, 0, 300)
+    assert [len(text) for line in lines for text in re.findall(r">(x+)…<title>", line)] == [kept]
+
+
+@pytest.mark.parametrize(("length", "cut"), [(10, False), (11, True)])
+def test_a_text_that_fits_exactly_is_not_cut(length, cut):
+    lines, _height = _block(Block("note", "x" * length), 0, 0, 63)
+    assert ("…" in lines[0]) is cut

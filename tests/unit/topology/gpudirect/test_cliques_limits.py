@@ -178,3 +178,13 @@ def test_gpus_of_an_nvswitch_board_are_in_no_clique():
     assert cliques.find(host, gpus(host), [gpus(host)[0]]) == Cliques((), note)
     host.functions[0].kind = "nvswitch"
     assert cliques.find(host, gpus(host), []) == Cliques((), note)
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_the_host_bridges_of_both_gpus_must_route(known):
+    host = cards(2, cpu=servers.SAPPHIRE_RAPIDS)
+    with_bridge(host, host.root_complexes[known].name, 0x09A2)
+    one, other = (gpu.address for gpu in gpus(host))
+    assert cliques.find(host, gpus(host), []) == Cliques(
+        (), (f"no GPUDirect P2P between GPU {one} and {other}: {BRIDGE_UNKNOWN}",)
+    )

@@ -354,3 +354,11 @@ def test_a_path_has_at_most_as_many_functions_as_there_are_buses(count, passes):
     assert refusal(seen) == (None if passes else words)
     seen.functions.reverse()
     assert refusal(seen) == (None if passes else words)
+
+
+def test_domains_of_more_than_one_digit_are_compared():
+    seen = Host([], [RootComplex("pci0010:10", 0x10, 0x10, None)], [function("0010:10:01.0", None)])
+    seen.functions[0].root_complex = "pci0010:10"
+    assert refusal(seen) is None
+    seen.root_complexes[0].domain = 0x11
+    assert refusal(seen) == "PCI function 0010:10:01.0 has another PCI domain than its root complex pci0010:10"

@@ -171,3 +171,8 @@ def test_a_file_that_is_no_tar_is_refused(refusal):
     text = refusal(gzip.compress(b"text"))
     assert text.startswith("read as a tar of /sys and /proc, but cannot be unpacked: ")
     assert text.endswith(f"; {NOTHING}")
+
+
+@pytest.mark.parametrize("kind", [DIRECTORY, LINK])
+def test_a_tar_may_end_with_a_member_without_content(unpacked, kind):
+    assert list(unpacked(tar(("a", kind, "b"))[:1024])) == ["a"]

@@ -103,3 +103,8 @@ def test_a_loop_of_links_cannot_be_read(tmp_path, call):
     assert refusal(lambda: getattr(Files(str(tmp_path)), call)("loop/x")) == (
         f"{tmp_path}/loop/x cannot be read: Too many levels of symbolic links; read it as root"
     )
+
+
+def test_a_text_is_read_up_to_4_mib(tmp_path):
+    (tmp_path / "long").write_bytes(b"x" * ((4 << 20) + 1))
+    assert len(Files(str(tmp_path)).text("long")) == 4 << 20

@@ -278,3 +278,9 @@ def test_sys_without_nodes_or_cpus_is_not_mounted(tmp_path):
         (tmp_path / name / "proc").mkdir()
         (tmp_path / name / "proc/meminfo").write_text("MemTotal: 1 kB\n")
         assert read_host(str(tmp_path / name)).numa_nodes[0].memory_bytes == 1024
+
+
+def test_the_first_16_kib_of_cpuinfo_are_read(machine):
+    begin, end = "vendor_id : A\nnote : ", "\nmodel name : B"
+    machine.write("proc/cpuinfo", begin + "x" * (16384 - len(begin + end)) + end + "C\n")
+    assert machine.read().cpu.model == "B"

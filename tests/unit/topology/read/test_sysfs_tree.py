@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from sysfs_samples import GPU, config
 
@@ -326,3 +328,11 @@ def test_a_malformed_line_of_a_resource_is_named(machine):
     assert str(error.value) == (
         f"{machine.root}/{top}/resource: line 1, '0x0 0x0', is not three numbers; read or record the host again"
     )
+
+
+def test_config_space_is_closed_after_it_was_read(machine):
+    machine.pci("pci0000:00/0000:00:01.0", config=config(4096))
+    machine.pci("pci0000:00/0000:00:02.0", config=config(64))
+    before = os.listdir("/proc/self/fd")
+    machine.read()
+    assert os.listdir("/proc/self/fd") == before

@@ -335,3 +335,13 @@ def test_controllers_of_another_subsystem_are_not_in_use(machine):
         ({"block": ["nvme0n1"]}, []),
         ({"block": ["nvme1n1"]}, ["holds the mounted file system /"]),
     ]
+
+
+def test_the_bridge_above_a_nic_does_not_have_its_interface(machine):
+    machine.pci("pci0000:00/0000:00:01.0", "60400")
+    machine.interface("net", "eno1", machine.pci("pci0000:00/0000:00:01.0/0000:01:00.0"))
+    machine.write("proc/net/route", ROUTE_HEAD + route("eno1", "00000000", "00000000"))
+    assert [(function.interfaces, function.used_by_host) for function in machine.read().functions] == [
+        ({}, []),
+        ({"net": ["eno1"]}, ["carries the default route"]),
+    ]
