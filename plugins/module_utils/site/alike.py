@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,7 +17,8 @@ MESSAGE_MAX = 300
 def common(message: str, names: Iterable[str]) -> str:
     """Return a message as one line, with HOST in place of the host's names, so that it is equal on all hosts."""
     for name in sorted(filter(None, names), key=len, reverse=True):
-        message = message.replace(name, "HOST")
+        # In a longer word or name it is no name of the host: "a" in "unreachable", "gpu-1" in "gpu-10".
+        message = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "HOST", message)
     line = " ".join(message.split())
     return line if len(line) <= MESSAGE_MAX else f"{line[:MESSAGE_MAX]}..."
 

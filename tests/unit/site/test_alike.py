@@ -13,6 +13,12 @@ def test_a_message_is_one_line_without_the_hosts_own_names():
     )
 
 
+def test_a_hosts_name_in_a_longer_word_is_kept():
+    assert common("a: unreachable, data of a-1 and a_1 on a.", ("a",)) == (
+        "HOST: unreachable, data of a-1 and a_1 on HOST."
+    )
+
+
 def test_a_long_message_is_truncated():
     assert common("x" * 300, ()) == "x" * 300
     assert common("x" * 301, ()) == "x" * 300 + "..."

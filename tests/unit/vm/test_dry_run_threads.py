@@ -83,7 +83,7 @@ def test_causes_are_found_before_the_roles_run_and_missing_ats_is_reported(name)
     causes = {re.sub(r"[0-9a-f:.]{12}", "X", cause.what) for pair in found for cause in pair.causes}
     assert causes == {
         "the NIC has no ATS capability",
-        "ACS of port X is 0011101, wanted 1x111x1",
+        "ACS of port X is 0011101, wanted 1x11101",
         "MaxReadReq of the NIC is 512 bytes",
     }
     # plan.yml assumes ACS and MaxReadReq as the roles set them, and reports what needs firmware settings.
@@ -119,5 +119,5 @@ def test_the_kernel_argument_sets_acs_of_the_ports_of_nics(name):
     host = as_recorded(f"threads/{name}")
     decision = acs_argument.decide(AcsPlan(host, devices(host), VIRTUAL_MACHINES), "")
     ports = {function.parent for function in host.functions if function.kind == "nic"}
-    wanted = {f"1x111x1@{port}" for port in ports}
+    wanted = {f"1x11101@{port}" for port in ports}
     assert set(decision.argument[len(acs_argument.PREFIX) :].split(";")) == wanted

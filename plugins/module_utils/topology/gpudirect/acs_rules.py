@@ -5,7 +5,10 @@
 Source of the rows: NVIDIA's own tool ``rdma_topo`` in rdma-core 65.0 (linux-rdma/rdma-core, kernel-boot/rdma_topo),
 functions ``compute_acs`` and ``check`` of its three complexes. The tool recognises only the switches inside ConnectX
 and BlueField boards. The rules depend on the role of a port alone, so they apply below any switch (0x5d, the first row,
-is the value that IBM published for the switches of its HGX boards: apoorvemohan/HCIR, vela_asplos2025/vmsetup).
+is the value that IBM published for the switches of its HGX boards: apoorvemohan/HCIR, vela_asplos2025/vmsetup). One bit
+is ours: translation blocking is off at a NIC's port. The tool leaves it, Linux leaves it off (except for untrusted
+devices and pci=noats), and with it a port refuses the translated requests that the row is for (PCI Express Base
+Specification, ACS Translation Blocking).
 
 A mask is written as for the kernel argument ``pci=config_acs=``: bit 6 (direct translated P2P) first, bit 0 (source
 validation) last; "1" on, "0" off, "x" unchanged (Linux Documentation/admin-guide/kernel-parameters.txt).
@@ -83,7 +86,7 @@ class Rule:
 
 OFF = Mask("xx000x0")
 RULES = (
-    Rule(INLINE, "nic_port", Mask("1x111x1"), OFF, "requests of the NIC that the IOMMU has translated go straight"),
+    Rule(INLINE, "nic_port", Mask("1x11101"), OFF, "requests of the NIC that the IOMMU has translated go straight"),
     Rule(INLINE, "gpu_port", KERNEL_DEFAULT, OFF, "requests of the GPU go through the IOMMU"),
     Rule(INLINE, "root_port", KERNEL_DEFAULT, OFF, "the root port keeps its slots apart"),
     Rule(INLINE, "other_port", KERNEL_DEFAULT, OFF, "other devices of the switch are kept apart"),

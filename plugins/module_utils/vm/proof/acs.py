@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import (
     PCI_ACS_BITS,
-    PCI_ACS_TB,
     PCI_CFG_SPACE_EXP_SIZE,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
@@ -67,9 +66,7 @@ def _port(evidence: Evidence, port: Port) -> Claim:
             "complex and back; give the virtual machine a GPU and a NIC below a switch that has them"
         )
         return not_applicable(LAYER, claim, port.mask.text, source, reason, shown)
-    # Translation blocking stops exactly the translated requests that ATS makes.
-    blocked = bool(port.mask.on & 0x40 and acs.control & PCI_ACS_TB)
-    holds = port.mask.holds(acs.control, acs.capability) and not blocked
+    holds = port.mask.holds(acs.control, acs.capability)
     remedy = "run playbooks/gpu_hosts.yml, which sets it by port (gpu_host_acs: auto)"
     return Claim(LAYER, claim, port.mask.text, shown, holds, source, "" if holds else remedy)
 

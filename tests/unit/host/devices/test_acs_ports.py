@@ -44,7 +44,7 @@ def test_direct_translated_requests_are_enabled_on_the_port_of_the_nic(switched)
 def test_the_report_lists_ports_and_unmet_requirements(switched):
     report = ensure(switched).facts["acs_by_port"]
     roles = {port["address"]: (port["topology"], port["role"], port["mask"]) for port in report["ports"]}
-    assert roles[NIC_PORT] == ("inline", "nic_port", "1x111x1")
+    assert roles[NIC_PORT] == ("inline", "nic_port", "1x11101")
     assert roles[GPU_PORT] == ("inline", "gpu_port", "xx111x1")
     # The NIC of the recording has no ATS capability.
     assert [line for line in report["unmet"] if line.startswith("NIC 0000:14:00.0 has an ATS capability (inline)")]

@@ -23,7 +23,7 @@ def test_only_ports_that_differ_from_the_kernels_default_are_named():
     host = servers.hgx()
     decision = acs_argument.decide(plan_of(host), "ro quiet")
     ports = sorted(item.parent for item in host.functions if item.kind == "nic")
-    assert decision.argument == "pci=config_acs=" + ";".join(f"1x111x1@{port}" for port in ports)
+    assert decision.argument == "pci=config_acs=" + ";".join(f"1x11101@{port}" for port in ports)
     assert (decision.reason, decision.not_taken) == (None, [])
     assert kernel_command_line.checked([decision.argument], [])
 
@@ -75,7 +75,7 @@ def test_ports_on_which_the_kernel_did_not_apply_the_argument_are_named():
     argument = acs_argument.decide(plan_of(host), "").argument
     decision = acs_argument.decide(plan_of(host), f'ro "{argument}" quiet')
     assert len(decision.not_taken) == 2
-    assert decision.not_taken[0].endswith("has ACS 0011101, although the kernel argument requests 1x111x1")
+    assert decision.not_taken[0].endswith("has ACS 0011101, although the kernel argument requests 1x11101")
     servers.apply_plan(host, VIRTUAL_MACHINES)
     assert acs_argument.decide(plan_of(host), f'ro "{argument}" quiet').not_taken == []
 
@@ -87,7 +87,7 @@ def test_bare_metal_names_every_port_of_the_switches():
 
 
 def test_another_pci_argument_is_kept():
-    ours = ["pci=config_acs=1x111x1@0000:12:01.0;1x111x1@0000:82:01.0"]
+    ours = ["pci=config_acs=1x11101@0000:12:01.0;1x11101@0000:82:01.0"]
     line = kernel_command_line.merged('ro pci=realloc "pci=config_acs=0@0000:01:00.0;0@0000:02:00.0" quiet', ours, [])
     assert line == f'ro pci=realloc quiet "{ours[0]}"'
     assert kernel_command_line.merged(line, ours, []) == line

@@ -264,7 +264,7 @@ def test_merging_arguments_is_idempotent(line, arguments):
     assert command_line.in_effect(once, arguments, [])
 
 
-ACS = "pci=config_acs=1x111x1@0000:12:00.0;xx111x1@0000:12:01.0"
+ACS = "pci=config_acs=1x11101@0000:12:00.0;xx111x1@0000:12:01.0"
 
 
 def test_a_semicolon_is_quoted_for_debians_grub(server):

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import 
     kernel_arguments,
 )
 
-ACS = "pci=config_acs=1x111x1@0000:12:00.0"
+ACS = "pci=config_acs=1x11101@0000:12:00.0"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_an_acs_argument_by_hand_takes_precedence(server):
     server.put(port, server.read_bytes(port)[:0x100] + server.read_bytes(root)[0x100:])
     given = {"acs_by_port": {"devices": ["gpu", "nic"], "purpose": "virtual_machines"}}
     assert kernel_arguments.ensure(server, given, check=True).facts["arguments"] == [
-        "pci=config_acs=1x111x1@0000:12:01.0"
+        "pci=config_acs=1x11101@0000:12:01.0"
     ]
     by_hand = kernel_arguments.ensure(server, {**given, "arguments": [ACS]}, check=True).facts
     assert by_hand["acs"] == {"argument": None, "reason": None, "not_taken": []}

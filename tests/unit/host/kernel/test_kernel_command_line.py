@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_command_line as command_line
 
-ACS = "pci=config_acs=1x111x1@0000:12:00.0"
+ACS = "pci=config_acs=1x11101@0000:12:00.0"
 
 
 @pytest.mark.parametrize(

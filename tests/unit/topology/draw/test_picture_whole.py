@@ -220,7 +220,6 @@ def test_details_that_fit_exactly_are_on_one_line(room, lines):
         (Block("complex", "x" * 100), int(280 / 7.3) - 1),
         (Block("node", "x" * 100), int(280 / 7.3) - 1),
         (Block("bridge", "x" * 100), int(280 / 7.3) - 1),
-        (Block("port", "x" * 100, children=[Block("note", "")]), int(76 / 7.3) - 1),
         (Block("port", "", "x" * 100, children=[Block("note", "")]), int(76 / 6.1) - 1),
         (Block("port", "", side="x" * 100, children=[Block("note", "")]), int(76 / 6.1) - 1),
         (Block("device", "", "x" * 100), int(276 / 6.1) - 1),

@@ -28,7 +28,7 @@ def above(host, kind):
 def test_the_masks_of_hgx_boards_for_virtual_machines(switch, gpus, nics):
     host = servers.hgx(switch, gpus, nics)
     found = masks(servers.apply_plan(host, VIRTUAL_MACHINES))
-    assert {found[port] for port in above(host, "nic")} == {("nic_port", "1x111x1")}
+    assert {found[port] for port in above(host, "nic")} == {("nic_port", "1x11101")}
     assert {found[port] for port in above(host, "gpu")} == {("gpu_port", "xx111x1")}
     assert {found[port] for port in above(host, "nvme")} == {("other_port", "xx111x1")}
     roots = {port for port in found if host.function(port).port_type == "root_port"}
@@ -73,7 +73,7 @@ def test_the_upper_of_two_switch_levels_redirects_the_traffic():
     (gpu_port,) = build.switch(to_gpus, 1)
     gpu = build.device(gpu_port, servers.H100, "gpu")
     plan = AcsPlan(build.done(), [nic, gpu], VIRTUAL_MACHINES)
-    assert masks(plan)[to_nics.address] == ("nic_port", "1x111x1")
+    assert masks(plan)[to_nics.address] == ("nic_port", "1x11101")
     assert masks(plan)[to_gpus.address] == ("gpu_port", "xx111x1")
     assert masks(plan)[nic_port.address] == masks(plan)[gpu_port.address] == ("other_port", "xx111x1")
 
@@ -86,7 +86,7 @@ def test_virtual_functions_use_the_port_of_their_physical_function():
     host.functions.append(vf)
     gpus = [item for item in host.functions if item.kind == "gpu"]
     plan = AcsPlan(host, [vf, *gpus], VIRTUAL_MACHINES)
-    assert masks(plan)[pf.parent] == ("nic_port", "1x111x1")
+    assert masks(plan)[pf.parent] == ("nic_port", "1x11101")
 
 
 def test_a_data_direct_function_changes_the_gpu_port_but_not_the_nic_port():
@@ -98,7 +98,7 @@ def test_a_data_direct_function_changes_the_gpu_port_but_not_the_nic_port():
     plan = AcsPlan(build.done(), [nic, gpu], VIRTUAL_MACHINES)
     assert masks(plan)[to_dma.address] == ("dma_port", "xx110x1")
     assert masks(plan)[to_gpu.address] == ("gpu_port", "xx101x1")
-    assert masks(plan)[to_nic.address] == ("nic_port", "1x111x1")
+    assert masks(plan)[to_nic.address] == ("nic_port", "1x11101")
     assert [port.mask.text for port in plan.ports if port.role == "root_port"] == ["xx111x0"]
 
 

@@ -18,7 +18,7 @@ REBOOT = (
     "ACS has to be right before the kernel makes its groups: reboot with the kernel argument pci=config_acs= "
     "(gpu_host_acs_at_boot), or turn the IOMMU on"
 )
-KERNEL, NIC, DMA, GPU_OF_DMA, ROOT_OF_DMA, OFF = "xx111x1", "1x111x1", "xx110x1", "xx101x1", "xx111x0", "xx000x0"
+KERNEL, NIC, DMA, GPU_OF_DMA, ROOT_OF_DMA, OFF = "xx111x1", "1x11101", "xx110x1", "xx101x1", "xx111x0", "xx000x0"
 
 
 def ports(plan):

@@ -24,7 +24,7 @@ def test_a_mask_defines_which_bits_are_set_cleared_and_unchanged():
 
 
 def test_masks_give_the_published_value_and_the_kernel_default():
-    assert Mask("1x111x1").applied(0, 0x7F) == 0x5D
+    assert Mask("1x11101").applied(0, 0x7F) == 0x5D
     assert KERNEL_DEFAULT.applied(0, 0x7F) == 0x1D
 
 
@@ -38,8 +38,8 @@ def test_each_role_has_one_rule():
     assert len(BY_ROLE) == len(RULES)
 
 
-def test_no_rule_changes_translation_blocking_or_egress_control():
-    """No row changes translation blocking (bit 1) or egress control (bit 5)."""
+def test_translation_blocking_is_off_where_translated_requests_go_straight_and_egress_control_is_left():
+    """Bit 6 lets translated requests go straight, bit 1 blocks them; bit 5 is egress control."""
     for rule in RULES:
         for mask in (rule.virtual_machines, rule.bare_metal):
-            assert (mask.text[5], mask.text[1]) == ("x", "x")
+            assert (mask.text[5], mask.text[1]) == ("0" if mask.text[0] == "1" else "x", "x")

@@ -68,7 +68,7 @@ def test_the_whole_text_of_an_outlook():
         "slow",
         "  0000:1d:00.0  0000:1e:00.0  PIX   PIX    yes  1011101  on                4096        no          not known  "
         "slow",
-        "  ACS of port 0000:09:02.0 is 0011101, wanted 1x111x1 (GPU 0000:0a:00.0 and NIC 0000:0c:00.0 and 1 more)",
+        "  ACS of port 0000:09:02.0 is 0011101, wanted 1x11101 (GPU 0000:0a:00.0 and NIC 0000:0c:00.0 and 1 more)",
         f"    costs: {ACS_COST}; remedy: gpu_host_acs: auto",
         "  the NIC has no ATS capability (GPU 0000:03:00.0 and NIC 0000:05:00.0 and 1 more)",
         f"    costs: {ATS_COST}; remedy: {ATS_REMEDY}",
@@ -170,7 +170,7 @@ def test_a_value_of_the_nic_has_its_cause(values, causes):
             lambda port: setattr(port.acs, "control", 0x1D),
             VIRTUAL_MACHINES,
             False,
-            (Cause(2, "ACS of port 0000:02:01.0 is 0011101, wanted 1x111x1", ACS_COST, "gpu_host_acs: auto"),),
+            (Cause(2, "ACS of port 0000:02:01.0 is 0011101, wanted 1x11101", ACS_COST, "gpu_host_acs: auto"),),
         ),
         (
             lambda port: None,

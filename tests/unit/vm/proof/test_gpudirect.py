@@ -31,7 +31,7 @@ def test_a_slow_pair_comes_first_with_cause_and_remedy_and_does_not_hold():
     worst, other = claims(lambda one: setattr(one.host.function("0000:82:01.0").acs, "control", 0x1D))
     assert (worst.holds, other.holds) == (None, True)
     assert PAIRS[1][1] in worst.claim
-    assert "ACS of port 0000:82:01.0 is 0011101, wanted 1x111x1" in worst.reason
+    assert "ACS of port 0000:82:01.0 is 0011101, wanted 1x11101" in worst.reason
     assert "remedy: gpu_host_acs: auto" in worst.reason
 
 
