@@ -31,20 +31,20 @@ def choose_together(
     around: Surroundings,
     held: dict[str, list[str]],
     fabric: Fabric | None = None,
-    room: capacity.Room | None = None,
+    capacities: capacity.Capacities | None = None,
 ) -> dict[str, Chosen]:
     """Return the devices of all ``specs``, by name; the order of ``specs`` makes no difference.
 
     ``held`` has the devices that each virtual machine has today; they are kept where they still fit. ``around.holder``
     has the devices that are not free: those of other domains, those that specs name by address, and held ones.
-    ``room`` is the capacity of the NUMA nodes (capacity.capacities).
+    ``capacities`` is the capacity of the NUMA nodes (capacity.of_nodes).
 
     Raises DomainError if an address is not available, there are too few devices, or no choice gives every virtual
     machine what it requests.
     """
     for spec in specs:
         _check_explicit(spec, around)
-    return _choose(Problem(specs, around, held, fabric, room or {}))
+    return _choose(Problem(specs, around, held, fabric, capacities or {}))
 
 
 def _check_explicit(spec: DomainSpec, around: Surroundings) -> None:

@@ -100,9 +100,9 @@ class _Place:
 class Packing:
     """The units of one host and their partitions (tuples of unit numbers, by size), and the search over them."""
 
-    def __init__(self, units: list[Unit], partitions: list[frozenset[int]], room: capacity.Room) -> None:
+    def __init__(self, units: list[Unit], partitions: list[frozenset[int]], capacities: capacity.Capacities) -> None:
         self.units = units
-        self.room = room
+        self.capacities = capacities
         self.size = [len(unit.addresses) for unit in units]
         self.everything = (1 << len(units)) - 1
         self.partitions = sorted({_mask(members) for members in partitions})
@@ -139,7 +139,9 @@ class Packing:
             here.units.append(number)
         return top
 
-    def choose(self, requests: list[Request], used: capacity.Room, completes: Completes) -> dict[str, list[str]] | None:
+    def choose(
+        self, requests: list[Request], used: capacity.Capacities, completes: Completes
+    ) -> dict[str, list[str]] | None:
         """Return the PCI addresses of the GPUs by virtual machine, or None if there is no assignment.
 
         ``used`` is the capacity of the nodes that is already taken. ``completes`` is called before an assignment is
@@ -307,7 +309,7 @@ class _Search:
     """One run of branch and bound. ``refused`` is True if ``completes`` has refused an assignment."""
 
     def __init__(
-        self, packing: Packing, ordered: list[Request], used: capacity.Room, completes: Completes, memory: bool
+        self, packing: Packing, ordered: list[Request], used: capacity.Capacities, completes: Completes, memory: bool
     ) -> None:
         self.packing = packing
         self.ordered = ordered
@@ -325,7 +327,7 @@ class _Search:
             alone = packing.candidates(ordered[at], packing.everything) if len(ordered) > 1 else []
             self.least[at] = self.least[at + 1] + min((cost for cost, _rank, _mask in alone), default=0)
 
-    def descend(self, at: int, free: int, used: capacity.Room, cost: int) -> None:
+    def descend(self, at: int, free: int, used: capacity.Capacities, cost: int) -> None:
         """Place request number ``at``, and all requests after it."""
         if at == len(self.ordered):
             self._keep(cost)
@@ -351,20 +353,20 @@ class _Search:
             return cost >= self.best_cost or self.steps >= STEPS
         return self.steps >= 10 * STEPS
 
-    def _ways(self, at: int, free: int, used: capacity.Room) -> Iterator[tuple[int, int, capacity.Room]]:
+    def _ways(self, at: int, free: int, used: capacity.Capacities) -> Iterator[tuple[int, int, capacity.Capacities]]:
         """Yield (cost, units, capacity used afterwards), cheapest first."""
         request = self.ordered[at]
         packing = self.packing
         found = packing.candidates(request, free)
         if not request.wants:
             return iter([(cost, mask, used) for cost, _rank, mask in found])
-        spread: dict[frozenset[int], tuple[int, capacity.Room]] = {}
+        spread: dict[frozenset[int], tuple[int, capacity.Capacities]] = {}
         ways = []
         for cost, _rank, mask in found:
             units = (packing.units[number] for number in _bits(mask))
             nodes = request.nodes.union(unit.node for unit in units if unit.node is not None)
             if nodes not in spread:
-                spread[nodes] = capacity.overflow(packing.room, used, request.wants, nodes)
+                spread[nodes] = capacity.overflow(packing.capacities, used, request.wants, nodes)
             worse, after = spread[nodes]
             ways.append(((worse << OVERFLOW_BITS) + cost, mask, after))
         ways.sort(key=lambda way: way[0])

@@ -29,13 +29,13 @@ class Problem:
         around: Surroundings,
         held: dict[str, list[str]],
         fabric: Fabric | None,
-        room: capacity.Room,
+        capacities: capacity.Capacities,
     ) -> None:
         self.specs = sorted(specs, key=lambda spec: spec.name)
         self.around = around
         self.held = held
         self.fabric = fabric
-        self.room = room
+        self.capacities = capacities
         self.explicit = {spec.name: explicit_addresses(spec) for spec in specs}
         self.named = {address for addresses in self.explicit.values() for address in addresses}
         self.distances = {
@@ -55,7 +55,7 @@ class Problem:
             numbers = frozenset(self.number[address] for address in partition.members if address in self.number)
             if {address for at in numbers for address in self.units[at].addresses} == partition.members:
                 partitions.append(numbers)
-        self.packing = Packing(self.units, partitions, room)
+        self.packing = Packing(self.units, partitions, capacities)
         self.requests = [self._request(spec) for spec in self.specs if spec.gpus.count]
         self.used = self._used()
 
@@ -156,7 +156,7 @@ class Problem:
             only=frozenset(explicit | kept) if surplus else None,
             near=spec.nics.functions if spec.nics.per_gpu else None,
             nodes=frozenset(self._explicit_nodes(spec)),
-            wants=tuple(capacity.asked(spec, self.room)) if self.room else (),
+            wants=tuple(capacity.asked(spec, self.capacities)) if self.capacities else (),
             within=frozenset(asked(self.around.host, spec)) or None,
         )
 
@@ -167,13 +167,13 @@ class Problem:
         }
         return {node for node in nodes if node is not None}
 
-    def _used(self) -> capacity.Room:
+    def _used(self) -> capacity.Capacities:
         """Return the capacity of the nodes that is used by virtual machines for which no GPU is chosen."""
-        used: capacity.Room = {}
+        used: capacity.Capacities = {}
         for spec in self.specs:
-            if not spec.gpus.count and self.room:
+            if not spec.gpus.count and self.capacities:
                 nodes = self._explicit_nodes(spec)
-                used = capacity.overflow(self.room, used, capacity.asked(spec, self.room), nodes)[1]
+                used = capacity.overflow(self.capacities, used, capacity.asked(spec, self.capacities), nodes)[1]
         return used
 
 

@@ -20,12 +20,12 @@ CPUS = "cpus"
 # The kind of a request: CPUS, or the page size of memory in MiB (0: ordinary memory).
 Kind = Union[str, int]
 # MiB or CPUs by (kind, NUMA node): the capacity of nodes, or the used part of it.
-Room = dict[tuple[Kind, int], int]
+Capacities = dict[tuple[Kind, int], int]
 
 
-def capacities(host: Host, specs: list[DomainSpec], others: list[Holdings], taken_cpus: set[int]) -> Room:
+def of_nodes(host: Host, specs: list[DomainSpec], others: list[Holdings], taken_cpus: set[int]) -> Capacities:
     """Return the capacity by (kind, NUMA node), in MiB or CPUs. ``others`` are the domains that are not planned."""
-    room: Room = {}
+    capacities: Capacities = {}
     kept_cores = max((spec.host_cores_per_node for spec in specs), default=0)
     for size in sorted({spec.huge_page_mib for spec in specs if spec.huge_page_mib or spec.strict_memory}):
         reserved = {
@@ -41,26 +41,28 @@ def capacities(host: Host, specs: list[DomainSpec], others: list[Holdings], take
                 # Ordinary memory, or the memory that could be reserved if there are no huge pages of this size yet.
                 there = (node.memory_bytes - sum(pages.total * pages.size_bytes for pages in node.huge_pages)) // MIB
             taken = sum(held.memory_mib.get(node.id, 0) for held in others if held.page_mib in (size, None))
-            room[size, node.id] = there - taken
+            capacities[size, node.id] = there - taken
     for node in host.numa_nodes:
         cores = sorted(node.siblings or [[cpu] for cpu in node.cpus])[kept_cores:]
-        room[CPUS, node.id] = sum(len(core) for core in cores if not taken_cpus.intersection(core))
-    return room
+        capacities[CPUS, node.id] = sum(len(core) for core in cores if not taken_cpus.intersection(core))
+    return capacities
 
 
-def asked(spec: DomainSpec, room: Room) -> list[tuple[Kind, int]]:
+def asked(spec: DomainSpec, capacities: Capacities) -> list[tuple[Kind, int]]:
     """Return the total that ``spec`` requests, by kind."""
     wants: list[tuple[Kind, int]] = []
     if spec.huge_page_mib or spec.strict_memory:
         wants.append((spec.huge_page_mib, spec.memory_mib))
     if spec.pin_cpus:
         # A spec without a number takes the remaining CPUs, so two such specs should not share a node.
-        most = max((number for (kind, _node), number in room.items() if kind == CPUS), default=0)
+        most = max((number for (kind, _node), number in capacities.items() if kind == CPUS), default=0)
         wants.append((CPUS, spec.vcpus if spec.vcpus is not None else most // 2 + 1))
     return wants
 
 
-def overflow(room: Room, used: Room, wants: Iterable[tuple[Kind, int]], nodes: Iterable[int]) -> tuple[int, Room]:
+def overflow(
+    capacities: Capacities, used: Capacities, wants: Iterable[tuple[Kind, int]], nodes: Iterable[int]
+) -> tuple[int, Capacities]:
     """Return how much ``wants`` adds to the overflow of the nodes, in 1/1000 of their capacity, and the use afterwards.
 
     The amounts in ``wants`` are spread evenly over ``nodes``.
@@ -71,7 +73,7 @@ def overflow(room: Room, used: Room, wants: Iterable[tuple[Kind, int]], nodes: I
     for kind, amount in wants:
         for node in spread:
             share = -(-amount // len(spread))
-            there = max(room.get((kind, node), 0), 0)
+            there = max(capacities.get((kind, node), 0), 0)
             before = after.get((kind, node), 0)
             after[kind, node] = before + share
             worse += (max(before + share - there, 0) - max(before - there, 0)) * 1000 // max(there, 1)

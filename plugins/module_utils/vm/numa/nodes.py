@@ -64,12 +64,12 @@ def settle(
     specs: list[DomainSpec],
     devices: dict[str, list[Function]],
     held: dict[str, Holdings],
-    room: capacity.Room,
+    capacities: capacity.Capacities,
 ) -> dict[str, list[int]]:
     """Return the nodes of each virtual machine's cells, by name and ascending; the order of ``specs`` has no effect.
 
-    ``devices`` are those that were chosen, ``held`` is what each has today, ``room`` the capacity of the nodes
-    (capacity.capacities). Raises DomainError.
+    ``devices`` are those that were chosen, ``held`` is what each has today, ``capacities`` the capacity of the nodes
+    (capacity.of_nodes). Raises DomainError.
     """
     found: dict[str, list[int]] = {}
     able = serving(host)
@@ -81,15 +81,15 @@ def settle(
             ids = kept
         if ids:
             found[spec.name] = sorted(ids)
-    used: capacity.Room = {}
+    used: capacity.Capacities = {}
     for spec in sorted(specs, key=lambda item: item.name):
         if spec.name in found:
-            used = capacity.overflow(room, used, capacity.asked(spec, room), found[spec.name])[1]
+            used = capacity.overflow(capacities, used, capacity.asked(spec, capacities), found[spec.name])[1]
     loose = [spec for spec in specs if spec.name not in found]
     open_ended = sum(spec.vcpus is None for spec in loose)
     # The largest request is placed first; the others must fit into the remaining capacity.
     for spec in sorted(loose, key=lambda item: (item.vcpus is None, -(item.vcpus or 0), -item.memory_mib, item.name)):
-        found[spec.name], used = _place(spec, able, room, used, open_ended)
+        found[spec.name], used = _place(spec, able, capacities, used, open_ended)
     return found
 
 
@@ -105,8 +105,8 @@ def _divides(spec: DomainSpec, count: int) -> bool:
 
 
 def _place(
-    spec: DomainSpec, able: list[int], room: capacity.Room, used: capacity.Room, open_ended: int
-) -> tuple[list[int], capacity.Room]:
+    spec: DomainSpec, able: list[int], capacities: capacity.Capacities, used: capacity.Capacities, open_ended: int
+) -> tuple[list[int], capacity.Capacities]:
     """Return nodes for a virtual machine whose devices give none, and the used capacity afterwards."""
     counts = [count for count in range(1, len(able) + 1) if _divides(spec, count)] or [1]
     if spec.vcpus is None:
@@ -117,8 +117,8 @@ def _place(
     for count in counts:
         for at in range(len(able) - count + 1):
             nodes = able[at : at + count]
-            worse, after = capacity.overflow(room, used, capacity.asked(spec, room), nodes)
-            loads = [after[key] * 1000 // max(room.get(key, 0), 1) for key in after if key[1] in nodes]
+            worse, after = capacity.overflow(capacities, used, capacity.asked(spec, capacities), nodes)
+            loads = [after[key] * 1000 // max(capacities.get(key, 0), 1) for key in after if key[1] in nodes]
             found.append(((worse, counts.index(count), max(loads, default=0)), nodes, after))
     # The first one of the best candidates.
     _rank, nodes, after = min(found, key=lambda item: item[0])

@@ -64,12 +64,12 @@ def place(
             cpu_holder.setdefault(cpu, spec.name)
 
     foreign_cpus = {cpu for cpu, name in cpu_holder.items() if name not in listed}
-    room = capacity.capacities(host, specs, others, foreign_cpus)
+    capacities = capacity.of_nodes(host, specs, others, foreign_cpus)
     devices = {name: own.devices for name, own in held.items() if name in listed}
-    chosen = choose_together(specs, around, devices, nvswitch_boards.recognise(host, gpu_module_ids), room)
+    chosen = choose_together(specs, around, devices, nvswitch_boards.recognise(host, gpu_module_ids), capacities)
 
     known = {name: own for name, own in held.items() if name in listed}
-    of_cells = nodes.settle(host, specs, {name: each.all() for name, each in chosen.items()}, known, room)
+    of_cells = nodes.settle(host, specs, {name: each.all() for name, each in chosen.items()}, known, capacities)
     placed: dict[str, Placement] = {}
     # A spec that takes the remaining CPUs is placed after those that set a number.
     for spec in sorted(specs, key=lambda item: (item.vcpus is None, item.name)):

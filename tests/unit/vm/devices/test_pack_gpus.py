@@ -36,8 +36,8 @@ def everywhere(_gpus: Gpus) -> bool:
     return True
 
 
-def chosen(units: list[Unit], *requests: Request, room: Any = None, completes: Any = everywhere) -> Gpus | None:
-    return Packing(units, [], room or {}).choose(list(requests), {}, completes)
+def chosen(units: list[Unit], *requests: Request, capacities: Any = None, completes: Any = everywhere) -> Gpus | None:
+    return Packing(units, [], capacities or {}).choose(list(requests), {}, completes)
 
 
 PATH = ("0", "root 0", "port", "switch 1", "leaf 1")
@@ -225,12 +225,12 @@ def test_nodes_without_room_are_avoided_even_if_the_gpus_are_farther_apart() -> 
     units = [unit(0), unit(1), unit(2, node=1), unit(3, node=1, switch=1)]
     wants = (("cpus", 4),)
     request = Request("a", 2, wants=wants)
-    assert chosen(units, request, room={("cpus", 0): 4, ("cpus", 1): 4}) == {"a": ["gpu0", "gpu1"]}
-    assert chosen(units, request, room={("cpus", 0): 3, ("cpus", 1): 4}) == {"a": ["gpu2", "gpu3"]}
+    assert chosen(units, request, capacities={("cpus", 0): 4, ("cpus", 1): 4}) == {"a": ["gpu0", "gpu1"]}
+    assert chosen(units, request, capacities={("cpus", 0): 3, ("cpus", 1): 4}) == {"a": ["gpu2", "gpu3"]}
     # What a request uses on other nodes in any case counts, too.
     both = Request("a", 1, wants=wants, nodes=frozenset({1}))
-    assert chosen(units, both, room={("cpus", 0): 4, ("cpus", 1): 3}) == {"a": ["gpu0"]}
-    assert chosen(units, request, Request("b", 2, wants=wants), room={("cpus", 0): 4, ("cpus", 1): 4}) == {
+    assert chosen(units, both, capacities={("cpus", 0): 4, ("cpus", 1): 3}) == {"a": ["gpu0"]}
+    assert chosen(units, request, Request("b", 2, wants=wants), capacities={("cpus", 0): 4, ("cpus", 1): 4}) == {
         "a": ["gpu0", "gpu1"],
         "b": ["gpu2", "gpu3"],
     }
@@ -238,8 +238,8 @@ def test_nodes_without_room_are_avoided_even_if_the_gpus_are_farther_apart() -> 
 
 def test_places_are_tried_in_the_order_of_the_room_on_their_nodes() -> None:
     units = [unit(number, node=number // 2) for number in range(6)]
-    room = {("cpus", 0): 3, ("cpus", 1): 3, ("cpus", 2): 4}
-    assert chosen(units, Request("a", 2, wants=(("cpus", 4),)), room=room) == {"a": ["gpu4", "gpu5"]}
+    capacities = {("cpus", 0): 3, ("cpus", 1): 3, ("cpus", 2): 4}
+    assert chosen(units, Request("a", 2, wants=(("cpus", 4),)), capacities=capacities) == {"a": ["gpu4", "gpu5"]}
 
 
 def test_an_assignment_that_is_refused_is_not_kept() -> None:

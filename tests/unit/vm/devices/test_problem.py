@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse im
 
 ALL = [f"0000:{bus}:00.0" for bus in (13, 14, 23, 24, 83, 84, 93, 94)]
 SWITCH = ("0", "pci0000:10", "0000:10:00.0", "0000:11:00.0")
-ROOM: capacity.Room = {("cpus", 0): 15, ("cpus", 1): 15, (1024, 0): 65536, (1024, 1): 65536}
+CAPACITIES: capacity.Capacities = {("cpus", 0): 15, ("cpus", 1): 15, (1024, 0): 65536, (1024, 1): 65536}
 
 
 def problem(
@@ -28,13 +28,13 @@ def problem(
     host: Host | None = None,
     holder: dict[str, str] | None = None,
     held: dict[str, list[str]] | None = None,
-    room: capacity.Room | None = None,
+    capacities: capacity.Capacities | None = None,
 ) -> Problem:
     specs = parse_specs(list(requests))
     named = {address: spec.name for spec in specs for address in spec.gpus.addresses + spec.nics.addresses}
     owned = {address: name for name, own in (held or {}).items() for address in own}
     around = Surroundings(host or big(), {**owned, **(holder or {}), **named})
-    return Problem(specs, around, held or {}, None, room or {})
+    return Problem(specs, around, held or {}, None, capacities or {})
 
 
 def named(name: str, *gpus: str, count: int = 0, **more: Any) -> dict[str, Any]:
@@ -177,7 +177,9 @@ def test_the_reach_is_the_nearest_nic_that_can_be_had():
 
 
 def test_a_request_has_the_nodes_and_the_capacity_that_it_wants():
-    one = problem(named("a", ALL[7], count=1, numa_nodes=["0"]), small("b", 1) | {"memory_mib": 2048}, room=ROOM)
+    one = problem(
+        named("a", ALL[7], count=1, numa_nodes=["0"]), small("b", 1) | {"memory_mib": 2048}, capacities=CAPACITIES
+    )
     assert one.requests == [
         Request(
             "a",
@@ -207,7 +209,7 @@ def test_a_request_has_the_nodes_and_the_capacity_that_it_wants():
     ],
 )
 def test_machines_whose_devices_are_all_named_use_capacity(requests, used):
-    assert problem(*requests, room=ROOM).used == used
+    assert problem(*requests, capacities=CAPACITIES).used == used
     assert problem(*requests).used == {}
 
 
@@ -215,7 +217,7 @@ def test_a_device_whose_node_is_unknown_uses_no_node():
     host = big()
     host.function(ALL[0]).numa_node = None
     host.root_complexes[0].numa_node = None
-    assert problem(named("a", ALL[0]), host=host, room=ROOM).used == {}
+    assert problem(named("a", ALL[0]), host=host, capacities=CAPACITIES).used == {}
     assert problem(small("a", 1), host=host).units[0].node is None
 
 

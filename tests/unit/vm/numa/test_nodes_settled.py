@@ -12,7 +12,7 @@ from machines import GIB, endpoint
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, NumaNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import nodes
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.capacity import CPUS, Room
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.capacity import CPUS, Capacities
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
@@ -24,8 +24,8 @@ def host(count: int = 2, memory: int = 64 * GIB) -> Host:
     return Host(made, [], [])
 
 
-def room(cpus: int = 4, memory_mib: int = 8192, count: int = 2) -> Room:
-    found: Room = {}
+def capacities(cpus: int = 4, memory_mib: int = 8192, count: int = 2) -> Capacities:
+    found: Capacities = {}
     for node in range(count):
         found[CPUS, node], found[1024, node] = cpus, memory_mib
     return found
@@ -41,13 +41,13 @@ def settled(
     *requests: dict[str, Any],
     of: Host | None = None,
     held: dict[str, Holdings] | None = None,
-    there: Room | None = None,
+    there: Capacities | None = None,
 ) -> dict[str, list[int]]:
     made = specs(*requests)
     devices: dict[str, Any] = {spec.name: [] for spec in made}
     one = of or host()
-    found = nodes.settle(one, made, devices, held or {}, room() if there is None else there)
-    assert nodes.settle(one, made[::-1], devices, held or {}, room() if there is None else there) == found
+    found = nodes.settle(one, made, devices, held or {}, capacities() if there is None else there)
+    assert nodes.settle(one, made[::-1], devices, held or {}, capacities() if there is None else there) == found
     return found
 
 
@@ -104,7 +104,7 @@ def test_nodes_of_devices_and_of_the_request_are_joined():
 
     def of(which: Any, *numbers: int | None) -> dict[str, list[int]]:
         devices = [endpoint("0000:13:00.0", None, "pci0000:10", numa_node=number) for number in numbers]
-        return nodes.settle(one, [which], {"vm0": devices}, {}, room())
+        return nodes.settle(one, [which], {"vm0": devices}, {}, capacities())
 
     assert of(spec, 1) == {"vm0": [0, 1]}
     assert of(plain, 1, None) == {"vm0": [1]}
@@ -146,20 +146,20 @@ def test_a_request_is_divided_evenly_in_whole_pages(spec, count, divides):
     ("requests", "there", "found"),
     [
         # The first node on which it fits.
-        ([{}], room(), {"vm0": [0]}),
-        ([{}], {**room(), (CPUS, 0): 1}, {"vm0": [1]}),
-        ([{}], {**room(), (1024, 0): 1024}, {"vm0": [1]}),
+        ([{}], capacities(), {"vm0": [0]}),
+        ([{}], {**capacities(), (CPUS, 0): 1}, {"vm0": [1]}),
+        ([{}], {**capacities(), (1024, 0): 1024}, {"vm0": [1]}),
         # Two nodes if it does not fit on one, even if it fits nowhere.
-        ([{"vcpus": 8, "memory_mib": 8192}], room(), {"vm0": [0, 1]}),
-        ([{"vcpus": 8, "memory_mib": 65536}], room(), {"vm0": [0, 1]}),
-        ([{"vcpus": 5}], room(), {"vm0": [0]}),
+        ([{"vcpus": 8, "memory_mib": 8192}], capacities(), {"vm0": [0, 1]}),
+        ([{"vcpus": 8, "memory_mib": 65536}], capacities(), {"vm0": [0, 1]}),
+        ([{"vcpus": 5}], capacities(), {"vm0": [0]}),
         # The largest is placed first: the one with most vCPUs, then with most memory, then by name.
-        ([{"vcpus": 2}, {"vcpus": 4}], room(), {"vm0": [1], "vm1": [0]}),
-        ([{"memory_mib": 2048}, {"memory_mib": 8192}], room(), {"vm0": [1], "vm1": [0]}),
-        ([{}, {}], room(), {"vm0": [0], "vm1": [1]}),
-        ([{"vcpus": None}, {"vcpus": 4}], room(), {"vm0": [1], "vm1": [0]}),
+        ([{"vcpus": 2}, {"vcpus": 4}], capacities(), {"vm0": [1], "vm1": [0]}),
+        ([{"memory_mib": 2048}, {"memory_mib": 8192}], capacities(), {"vm0": [1], "vm1": [0]}),
+        ([{}, {}], capacities(), {"vm0": [0], "vm1": [1]}),
+        ([{"vcpus": None}, {"vcpus": 4}], capacities(), {"vm0": [1], "vm1": [0]}),
         # The less loaded node.
-        ([{}], {**room(), (CPUS, 0): 5, (CPUS, 1): 6}, {"vm0": [1]}),
+        ([{}], {**capacities(), (CPUS, 0): 5, (CPUS, 1): 6}, {"vm0": [1]}),
     ],
 )
 def test_a_machine_gets_the_fewest_and_least_loaded_nodes(requests, there, found):
@@ -167,16 +167,16 @@ def test_a_machine_gets_the_fewest_and_least_loaded_nodes(requests, there, found
 
 
 def test_a_machine_without_a_number_of_vcpus_takes_its_share_of_the_nodes():
-    four = {"of": host(4), "there": room(count=4)}
+    four = {"of": host(4), "there": capacities(count=4)}
     open_ended = {"vcpus": None, "memory_mib": 4096}
     assert settled(open_ended, **four) == {"vm0": [0, 1, 2, 3]}
     assert settled(open_ended, open_ended, **four) == {"vm0": [0, 1], "vm1": [2, 3]}
     # Three of them get one node each.
     assert settled(open_ended, open_ended, open_ended, **four) == {"vm0": [0], "vm1": [1], "vm2": [2]}
     # What cannot be divided among three is on two.
-    assert settled({"vcpus": None}, of=host(3), there=room(count=3)) == {"vm0": [0, 1]}
+    assert settled({"vcpus": None}, of=host(3), there=capacities(count=3)) == {"vm0": [0, 1]}
     # What can only be divided among more than its share gets as few of them as possible.
-    assert settled(*[{"vcpus": None}] * 5, of=host(4), there=room(count=4))["vm0"] == [0]
+    assert settled(*[{"vcpus": None}] * 5, of=host(4), there=capacities(count=4))["vm0"] == [0]
 
 
 def test_used_capacity_of_placed_machines_counts():
