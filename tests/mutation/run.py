@@ -4,10 +4,10 @@
 
 A seed draws the mistakes at random: a run can be repeated, and another seed draws other mistakes. Each mistake is made
 in a copy of the checkout, and tests run on the copy until one fails: first those named after the file, then those of
-its directory that import it directly or indirectly, then those of its package that do (for a module, filter or action:
-those that contain its name). A mutant is *killed* if a test fails or runs out of time or memory; otherwise it
-*survives*: a test is missing, or the mutant is equivalent (it behaves like the original). equivalent.txt lists
-equivalent mutants by file, line's text and mistake, with the reason.
+its directory that import it directly or indirectly, then those of its package that do (for a module: those of every
+module, then, as for a filter or action, those that contain its name). A mutant is *killed* if a test fails or runs out
+of time or memory; otherwise it *survives*: a test is missing, or the mutant is equivalent (it behaves like the
+original). equivalent.txt lists equivalent mutants by file, line's text and mistake, with the reason.
 
 Tools like mutmut and cosmic-ray also mutate annotations, which are never evaluated here, and cannot draw a sample per
 directory.
@@ -44,6 +44,7 @@ LIBRARY = Path("plugins/module_utils")
 UNIT = Path("tests/unit")
 COLLECTION = "ansible_collections.sailloft.fleet."
 OTHERS = ("action", "filter", "modules")  # directories of plugins, each without subdirectories
+EVERY_MODULE = UNIT / "modules/test_every_module.py"
 TEST_TIMEOUT_S = 20  # the slowest unit test takes a few seconds
 TIMEOUT_S = 900
 MEMORY_BYTES = 4 << 30  # the address space of a process; the unit tests pass with 2 GiB, those that start QEMU with 3
@@ -214,6 +215,7 @@ def stages(tests: dict[Path, set[Path]], root: Path, path: Path) -> Iterator[lis
     """Yield the tests of a file in the order in which they run, first those most likely to notice a mistake."""
     if path.parts[1] in OTHERS:
         name = re.compile(rf"\b{path.stem}\b")
+        yield [str(EVERY_MODULE)] if path.parts[1] == "modules" else []
         yield [str(test) for test in sorted(tests) if name.search((root / test).read_text())]
         return
     mirror = UNIT / path.relative_to(LIBRARY).parent
