@@ -1,0 +1,300 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Each setting of NX-OS's QoS is read up to the limits of its numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue, Watchdog
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import nxos
+
+MAPS = (
+    "class-map type qos match-any A",
+    "  match dscp 0,63",
+    "class-map type qos match-any B",
+    "  match dscp 0,8",
+    "policy-map type qos IN",
+    "  class A",
+    "    set qos-group 7",
+    "  class type qos B",
+    "    set qos-group 2",
+)
+OUT = "policy-map type queuing OUT"
+NET = "policy-map type network-qos NET"
+ATTACH = {
+    "IN": "  service-policy type qos input IN",
+    "OUT": "  service-policy type queuing output OUT",
+    "NET": "  service-policy type network-qos NET",
+}
+PFC = "priority-flow-control mode on"
+
+
+def read(*lines, whole=(), attach=()):
+    """Return Ethernet1/1 with ``lines`` of its own; ``whole``: lines at the margin; ``attach``: system policies."""
+    system = ["system qos", *(ATTACH[each] for each in attach)] if attach else []
+    text = ["hostname leaf1", *whole, *system, "interface Ethernet1/1", *(f"  {line}" for line in lines)]
+    return nxos.parse("\n".join(text) + "\n", "leaf1").ports["Ethernet1/1"]
+
+
+def refusal(*lines, whole=(), attach=()):
+    with pytest.raises(FabricError) as refused:
+        read(*lines, whole=whole, attach=attach)
+    return str(refused.value)
+
+
+def test_the_first_matching_class_decides_a_dscps_group():
+    found = read(whole=MAPS, attach=["IN"])
+    assert found.dscp_to_class == (7, *(0,) * 7, 2, *(0,) * 54, 7)
+    assert found.class_to_queue == found.class_to_priority == found.priority_to_queue
+    assert found.class_to_queue == (0, None, 2, None, None, None, None, 7)
+    rest = (*MAPS, "  class class-default", "    set qos-group 5")
+    assert read(whole=rest, attach=["IN"]).dscp_to_class == (7, *(5,) * 7, 2, *(5,) * 54, 7)
+    assert read(whole=MAPS).dscp_to_class == (None,) * 64
+    assert read("service-policy type qos input IN", whole=MAPS).dscp_to_class == found.dscp_to_class
+    other = ("policy-map type qos OWN", "  note", "  class B", "    set qos-group 1")
+    own = read("service-policy type qos input OWN", whole=(*MAPS, *other), attach=["IN"])
+    assert own.dscp_to_class == (1, *(0,) * 7, 1, *(0,) * 55)
+
+
+def test_a_default_policy_classifies_nothing():
+    assert read("service-policy type qos input default-in", whole=MAPS).dscp_to_class == (None,) * 64
+    assert refusal("service-policy type qos input NONE") == (
+        "leaf1: line 3 'service-policy type qos input NONE': there is no policy-map type qos NONE; define it, or detach it"
+    )
+
+
+@pytest.mark.parametrize("action", ["set dscp 5", "set precedence 3"])
+def test_an_action_that_sets_the_dscp_rewrites(action):
+    assert read(whole=(*MAPS, f"    {action}"), attach=["IN"]).rewrites_dscp is True
+    assert read(whole=(*MAPS, f"    {action}")).rewrites_dscp is False
+    assert read(whole=(*MAPS, "    set cos 3"), attach=["IN"]).rewrites_dscp is False
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("set qos-group 7", "set qos-group 8", "'8' is not a number from 0 to 7"),
+        ("class A", "class C", "there is no class-map type qos C; define it, or remove the class"),
+        ("class-map type qos match-any A", "class-map match-other A", "'class-map match-other A': not a class map"),
+        ("match dscp 0,63", "match dscp 64", "'64' is not a number from 0 to 63"),
+    ],
+)
+def test_maps_that_cannot_be_understood_are_refused(old, new, why):
+    assert why in refusal(whole=[line.replace(old, new) for line in MAPS], attach=["IN"])
+
+
+def network(*lines, mtu=9000, pfc=PFC):
+    return read(pfc, f"mtu {mtu}", whole=(*MAPS, NET, *(f"  {line}" for line in lines)), attach=["IN", "NET"])
+
+
+def test_pauses_stop_the_queue_of_their_group():
+    found = network("class type network-qos c-8q-nq7", "  mtu 9216", "  pause pfc-cos 3")
+    assert found.pfc == (3,)
+    assert found.class_to_priority == (0, None, 2, None, None, None, None, 3)
+    assert found.priority_to_queue == (0, None, 2, 7, None, None, None, None)
+    off = network("class type network-qos c-8q-nq7", "  pause pfc-cos 3", pfc="priority-flow-control mode off")
+    assert off.pfc == ()
+    assert off.priority_to_queue == (0, None, 2, 7, None, None, None, None)
+
+
+def test_a_group_without_packets_or_with_several_priorities_pauses_too():
+    found = network("class type network-qos c-8q-nq4", "  mtu 9216", "  pause pfc-cos 0-1,5")
+    assert found.pfc == (0, 1, 5)
+    assert found.priority_to_queue == (4, 4, 2, None, None, 4, None, 7)
+    off = network("class type network-qos c-8q-nq4", "  pause pfc-cos 5", pfc="priority-flow-control mode auto")
+    assert off.priority_to_queue == (0, None, 2, None, None, None, None, 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [("c-nq7", 7), ("c-8q-nq2", 2), ("c-8q-nq-default", 0), ("c-nq-default", 0), ("class-default", 0)],
+)
+def test_built_in_classes_are_those_of_their_group(name, group):
+    found = network(f"class type network-qos {name}", "  mtu 9216", "  pause pfc-cos 5")
+    assert found.class_to_priority[group] == 5
+
+
+@pytest.mark.parametrize("group", [0, 7])
+def test_a_class_map_gives_the_group_of_a_queue(group):
+    whole = (
+        "class-map type queuing MINE",
+        f"  match qos-group {group}",
+        OUT,
+        "  class type queuing MINE",
+        "    bandwidth percent 100",
+    )
+    assert read(whole=whole, attach=["OUT"]).queues[group] == Queue(False, 100)
+    over = [line.replace(f"qos-group {group}", "qos-group 8") for line in whole]
+    assert "'8' is not a number from 0 to 7" in refusal(whole=over, attach=["OUT"])
+    none = [line.replace("match qos-group", "match cos") for line in whole]
+    assert "'class type queuing MINE': class-map MINE matches no qos-group; match one" in refusal(
+        whole=none, attach=["OUT"]
+    )
+    assert "there is no class-map type queuing MINE; define it, or remove the class" in refusal(
+        whole=whole[2:], attach=["OUT"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "mtu", "read_as"),
+    [
+        ("mtu 576", 9000, 576),
+        ("mtu 9216", 9216, 9216),
+        ("mtu 9216", 9000, 9000),
+        ("mtu 9000", 9216, 9000),
+        ("pause no-drop", 9000, 1500),
+        ("note", 1400, 1400),
+    ],
+)
+def test_a_port_that_pauses_has_the_smaller_mtu(line, mtu, read_as):
+    assert network("class type network-qos c-8q-nq7", f"  {line}", "  pause pfc-cos 3", mtu=mtu).ip_mtu_bytes == read_as
+    off = "priority-flow-control mode off"
+    assert (
+        network("class type network-qos c-8q-nq7", f"  {line}", "  pause pfc-cos 3", mtu=mtu, pfc=off).ip_mtu_bytes
+        == mtu
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("mtu 575", "'575' is not a number from 576 to 9216"),
+        ("mtu 9217", "'9217' is not a number from 576 to 9216"),
+        ("pause pfc-cos 8", "'8' is not a number from 0 to 7"),
+        ("pause pfc-cos 3-8", "'8' is not a number from 3 to 7"),
+        ("pause pfc-cos 5-4", "'4' is not a number from 5 to 7"),
+        ("pause", "not a pause command of NX-OS"),
+    ],
+)
+def test_a_class_of_a_network_policy_beyond_its_limits_is_refused(line, why):
+    with pytest.raises(FabricError) as refused:
+        network("class type network-qos c-8q-nq7", f"  {line}")
+    assert str(refused.value) == f"leaf1: line 13 {line!r}: {why}; correct it on the switch"
+
+
+def test_pauses_of_the_last_priority_and_with_other_words_are_read():
+    assert network("class type network-qos c-8q-nq7", "  pause pfc-cos 0,6-7").pfc == (0, 6, 7)
+    assert network("class type network-qos c-8q-nq7", "  pause no-drop pfc-cos 4 receive").pfc == (4,)
+
+
+def queues(*lines, whole=MAPS, attach=("IN", "OUT")):
+    return read(whole=(*whole, OUT, *(f"  {line}" for line in lines)), attach=attach).queues
+
+
+def test_queues_are_those_that_groups_lead_to_or_a_policy_serves():
+    empty = Queue(False, 0)
+    assert queues() == (empty, None, empty, None, None, None, None, empty)
+    assert queues("class type queuing c-out-8q-q4", "  bandwidth percent 0")[4] is None
+    assert queues("class type queuing c-out-q4", "  bandwidth remaining percent 1")[4] == Queue(False, 1)
+    assert queues("class type queuing c-out-8q-q4", "  priority")[4] == Queue(True)
+    assert queues("class type queuing c-out-8q-q4", "  priority level 2", "  bandwidth percent 5")[4] == Queue(True)
+    assert queues("class type queuing c-out-8q-q-default", "  bandwidth percent 100")[0] == Queue(False, 100)
+    marked = "  random-detect minimum-threshold 1 bytes maximum-threshold 2 kbytes drop-probability 3 weight 0 ecn"
+    assert queues("class type queuing c-out-8q-q4", marked)[4] == Queue(False, 0, Ecn(1, 2000, 3))
+    assert queues("class type queuing c-out-8q-q4", marked.replace(" weight 0 ecn", ""))[4] is None
+    default = read(whole=MAPS, attach=["IN"]).queues
+    assert default == (Queue(False, 100), *(None,) * 7)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("bandwidth percent 101", "'101' is not a number from 0 to 100; correct it on the switch"),
+        ("bandwidth 5", "not a setting of NX-OS's queues; correct it on the switch"),
+        ("priority high", "not a setting of NX-OS's queues; correct it on the switch"),
+        (
+            "random-detect",
+            "it does not say where marking begins and ends, and with what probability; add the thresholds and the "
+            "probability",
+        ),
+        (
+            "random-detect minimum-threshold 1 packets maximum-threshold 2 bytes drop-probability 3 ecn",
+            "the size of packets in bytes is not known; write the thresholds in bytes",
+        ),
+        (
+            "random-detect minimum-threshold 1 bytes maximum-threshold 2 usec drop-probability 3",
+            "the size of usec in bytes is not known; write the thresholds in bytes",
+        ),
+    ],
+)
+def test_a_setting_of_a_queue_beyond_its_limits_is_refused(line, why):
+    with pytest.raises(FabricError) as refused:
+        queues("class type queuing c-out-8q-q4", f"  {line}")
+    assert str(refused.value) == f"leaf1: line 13 {line!r}: {why}"
+
+
+DOG = "priority-flow-control watch-dog-interval"
+INTERVAL = "priority-flow-control watch-dog interval"
+SHUTDOWN = "priority-flow-control watch-dog shutdown-multiplier"
+RESTORE = "priority-flow-control auto-restore multiplier"
+
+
+@pytest.mark.parametrize(
+    ("own", "whole", "watchdog"),
+    [
+        ((), (), None),
+        ((f"{DOG} on",), (), None),
+        ((), (f"{DOG} on",), None),
+        ((f"{DOG} off",), (f"{DOG} on",), None),
+        ((f"{DOG} on",), (f"{DOG} on", f"{DOG} off"), None),
+        ((f"{DOG} on",), (f"{DOG} on",), Watchdog(100, 1000, "drop")),
+        ((f"{DOG} on disable-action",), (f"{DOG} on",), Watchdog(100, 1000, "disable-action")),
+        ((f"{DOG} on interface-multiplier 1",), (f"{DOG} on", f"{SHUTDOWN} 5"), Watchdog(100, 1000, "drop")),
+        ((f"{DOG} on interface-multiplier 10",), (f"{DOG} on",), Watchdog(1000, 1000, "drop")),
+        (
+            (f"{DOG} on",),
+            (f"{DOG} on", f"{INTERVAL} 1000", f"{SHUTDOWN} 2", f"{RESTORE} 3"),
+            Watchdog(2000, 3000, "drop"),
+        ),
+        ((f"{DOG} on",), (f"{DOG} on", f"{RESTORE} 0"), Watchdog(100, 0, "drop")),
+    ],
+)
+def test_the_watchdog_acts_where_switch_and_port_have_it_on(own, whole, watchdog):
+    assert read(*own, whole=whole).watchdog == watchdog
+
+
+@pytest.mark.parametrize(
+    ("own", "whole", "why"),
+    [
+        ((f"{DOG} on interface-multiplier 0",), (), "'0' is not a number from 1 to 10"),
+        ((f"{DOG} on interface-multiplier 11",), (), "'11' is not a number from 1 to 10"),
+        ((), (f"{INTERVAL} 1001",), "'1001' is not a number from 0 to 1000"),
+        ((), (f"{INTERVAL} x 5",), "not a setting of the watchdog"),
+        (("mtu 67",), (), "'67' is not a number from 68 to 65535"),
+        (("mtu 65536",), (), "'65536' is not a number from 68 to 65535"),
+        (("priority-flow-control mode maybe",), (), "not a setting of NX-OS's QoS"),
+        ((), ("ip load-sharing address source",), "not a load-sharing method of NX-OS"),
+        ((), ("mtu 9000",), "it is not in a section that it could belong to"),
+    ],
+)
+def test_a_setting_beyond_its_limits_is_refused(own, whole, why):
+    assert f": {why}; " in refusal(*own, whole=whole)
+
+
+@pytest.mark.parametrize("mtu", [68, 65535])
+def test_an_mtu_is_read_up_to_its_limits(mtu):
+    assert read(f"mtu {mtu}").ip_mtu_bytes == mtu
+
+
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        ("destination", ("destination_ip",)),
+        ("source-destination", ("destination_ip", "source_ip")),
+        ("destination port destination", ("destination_ip", "destination_port", "protocol")),
+        (
+            "source-destination port source-destination",
+            ("destination_ip", "destination_port", "protocol", "source_ip", "source_port"),
+        ),
+        (
+            "source-destination port destination rotate 5",
+            ("destination_ip", "destination_port", "protocol", "source_ip"),
+        ),
+        ("destination port source-destination", ("destination_ip", "destination_port", "protocol", "source_port")),
+    ],
+)
+def test_the_hash_is_read(words, fields):
+    text = f"hostname leaf1\nip load-sharing address {words}\ninterface Ethernet1/1\n"
+    assert nxos.parse(text, "leaf1").ecmp_fields == fields
