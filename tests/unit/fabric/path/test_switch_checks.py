@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The findings of a switch's port, one setting at a time."""
+"""The findings of a switch's port, one setting at a time.
+
+One file because every test changes one field of the same planned port.
+"""
 
 from __future__ import annotations
 

@@ -61,7 +61,8 @@ def test_the_first_matching_class_decides_a_dscps_group():
 def test_a_default_policy_classifies_nothing():
     assert read("service-policy type qos input default-in", whole=MAPS).dscp_to_class == (None,) * 64
     assert refusal("service-policy type qos input NONE") == (
-        "leaf1: line 3 'service-policy type qos input NONE': there is no policy-map type qos NONE; define it, or detach it"
+        "leaf1: line 3 'service-policy type qos input NONE': there is no policy-map type qos NONE; define it, or "
+        "detach it"
     )
 
 

@@ -22,6 +22,7 @@ GIB_KB = 1048576
 
 def error(code: int, message: str = "no") -> Any:
     made = libvirt.libvirtError(message)
+    made.args = (message,)  # the binding puts the last error of an earlier test there
     made.err = (code, 0, message, 0, "", None, None, 0, 0)
     return made
 
