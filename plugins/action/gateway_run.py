@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import OK
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import Record, begun, resumed, slice_ended
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.slices import by_gateway, cut
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import disk
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.alike import hosts_text
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.gateway_slice import Job, make_project, run_slice
 
@@ -69,7 +69,7 @@ class ActionModule(ActionBase):
         except GatewayError as error:
             raise AnsibleActionFail(str(error)) from error
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write(folder / "record.json", record.to_json())
+        disk.write_atomic(folder / "record.json", record.to_json().encode(), disk.private)
         changed = False
         with tempfile.TemporaryDirectory() as project, ThreadPoolExecutor(max(1, len(slices))) as threads:
             playbook = make_project(Path(project), given["playbook"]) if slices else ""
@@ -83,7 +83,7 @@ class ActionModule(ActionBase):
                 gateway, ended = running[done], done.result()
                 record = record.with_slice(gateway, ended.hosts, ended.cause)
                 # The record is written after each slice, so that the run can be resumed if the controller stops.
-                _write(folder / "record.json", record.to_json())
+                disk.write_atomic(folder / "record.json", record.to_json().encode(), disk.private)
                 display.display(slice_ended(gateway, ended.hosts, ended.cause))
                 changed = changed or ended.changed
         return {**result, **_result(record, changed, folder)}
@@ -126,10 +126,3 @@ def _read(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except OSError as error:
         raise GatewayError(str(file), f"cannot be read: {error.strerror}", "run without gateways_resume") from None
-
-
-def _write(file: Path, text: str) -> None:
-    fresh = file.with_suffix(".new")
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as target:
-        target.write(text)
-    fresh.replace(file)

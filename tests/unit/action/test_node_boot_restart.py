@@ -109,3 +109,45 @@ def test_ipmi_restarts_and_waits_for_the_power(no_sleep):
     ask = Modules({}, {}, {"changed": True}, {"changed": False})
     node_boot_restart.ipmi(BMC, ask)
     assert ask.ran == ["ipmi_boot network", "ipmi_power boot", "ipmi_power on", "ipmi_power on"]
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ({}, {"boot_override_mode": "UEFI", "validate_certs": True, "timeout": 30, "ca_path": None}),
+        (
+            {"boot_mode": "Legacy", "verify_tls": False, "timeout_s": 5, "ca": "/ca.pem"},
+            {"boot_override_mode": "Legacy", "validate_certs": False, "timeout": 5, "ca_path": "/ca.pem"},
+        ),
+    ],
+)
+def test_redfish_gets_the_settings_of_the_bmc(no_sleep, given, seen):
+    asked = []
+
+    def ask(module, **arguments):
+        asked.append(arguments)
+        return systems(("1", "On"))
+
+    node_boot_restart.redfish({**BMC, "username": "root", **given}, ask)
+    assert {name: asked[1].get(name) for name in seen} == seen
+    assert (asked[1]["bootdevice"], asked[1]["resource_id"], asked[1]["baseuri"]) == ("Pxe", "1", "10.9.9.1")
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ({}, {"port": 623, "uefiboot": True}),
+        ({"port": 6230, "boot_mode": "Legacy"}, {"port": 6230, "uefiboot": False}),
+    ],
+)
+def test_ipmi_gets_the_settings_of_the_bmc(no_sleep, given, seen):
+    asked = []
+
+    def ask(module, **arguments):
+        asked.append(arguments)
+        return {"changed": False}
+
+    node_boot_restart.ipmi({**BMC, "username": "root", **given}, ask)
+    assert {name: asked[0][name] for name in seen} == seen
+    assert (asked[0]["bootdev"], asked[0]["name"], asked[0]["user"]) == ("network", "10.9.9.1", "root")
+    assert asked[1]["state"] == "boot"

@@ -1,12 +1,16 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The address of a host that is not reached."""
+"""The message about a host that is not reached, and its address."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
+from ansible.errors import AnsibleConnectionFailure
 from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.play_context import PlayContext
+from ansible.playbook.task import Task
 from ansible.template import Templar, trust_as_template
 
 from ansible_collections.sailloft.fleet.plugins.action.reached import ActionModule
@@ -19,3 +23,55 @@ def test_a_templated_port_of_the_inventory_is_reported_as_a_number():
     action._connection = SimpleNamespace()
     action._templar = Templar(DataLoader(), variables=given)
     assert action._address("hv01", given) == "hv01, port 2201"
+
+
+@pytest.mark.parametrize(
+    ("connection", "given", "address"),
+    [
+        ({}, {}, "hv01"),
+        ({}, {"ansible_host": "192.0.2.1"}, "192.0.2.1"),
+        ({"host": "192.0.2.2"}, {"ansible_host": "192.0.2.1", "ansible_port": 22}, "192.0.2.2, port 22"),
+        ({"host": "192.0.2.2", "port": 2222}, {"ansible_port": 22}, "192.0.2.2, port 2222"),
+    ],
+)
+def test_the_address_is_that_of_the_connection_and_else_of_the_inventory(connection, given, address):
+    action = ActionModule.__new__(ActionModule)
+    action._connection = SimpleNamespace(**connection)
+    action._templar = Templar(DataLoader(), variables=given)
+    assert action._address("hv01", given) == address
+
+
+@pytest.mark.parametrize("delegate_to", [None, "boot01"])
+def test_a_host_that_is_not_reached_fails_with_its_name_address_and_cause(monkeypatch, delegate_to):
+    task = Task.load({"action": "sailloft.fleet.reached", "args": {}, "delegate_to": delegate_to})
+    connection = SimpleNamespace(
+        host="192.0.2.1",
+        port=None,
+        supports_persistence=False,
+        force_persistence=False,
+        _shell=SimpleNamespace(tmpdir="/nowhere"),
+    )
+    action = ActionModule(task, connection, PlayContext(), DataLoader(), Templar(DataLoader()), None)
+
+    def refuse(command, sudoable):
+        assert (command, sudoable) == ("true", False)
+        raise AnsibleConnectionFailure("banner\nno route to host.")
+
+    monkeypatch.setattr(action, "_low_level_execute_command", refuse)
+    result = action.run(task_vars={"inventory_hostname": "hv01"})
+    assert (result["failed"], result["cause"]) == (True, "banner; no route to host")
+    assert result["msg"] == (
+        f"{delegate_to or 'hv01'} cannot be reached at 192.0.2.1: banner; no route to host. Check that it is up and "
+        "that the inventory has its address, port, user and key (ansible_host, ansible_port, ansible_user, "
+        "ansible_ssh_private_key_file), then run again"
+    )
+
+
+def test_a_host_that_answers_is_reached(monkeypatch):
+    task = Task.load({"action": "sailloft.fleet.reached", "args": {}})
+    connection = SimpleNamespace(
+        supports_persistence=False, force_persistence=False, _shell=SimpleNamespace(tmpdir="/nowhere")
+    )
+    action = ActionModule(task, connection, PlayContext(), DataLoader(), None, None)
+    monkeypatch.setattr(action, "_low_level_execute_command", lambda command, sudoable: {"rc": 0})
+    assert not action.run(task_vars={"inventory_hostname": "hv01"}).get("failed")
