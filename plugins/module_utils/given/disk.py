@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Callable
+from typing import BinaryIO
 
 # The temporary file beside NAME, which is renamed to NAME when it is complete. Its name is always the same, so that the
 # next run takes over what a killed run left; it is hidden, so that it is not mistaken for the file itself.
@@ -36,27 +38,50 @@ def write_synced(path: str | os.PathLike[str], data: bytes, prepare: Prepare = p
 
     A new file has ``mode`` (less the umask) until ``prepare`` is called, which is before it has content.
     """
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
-        prepare(stream.fileno())
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
+    with os.fdopen(_alone(path, mode), "wb") as stream:
+        _fill(stream, data, prepare)
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes, prepare: Prepare = public, mode: int = 0o600) -> None:
     """Write ``data`` to ``path`` atomically: readers get the old or the new file, even after a power loss.
 
-    The directory must exist. If writing fails, the partly written file is removed. Raises OSError.
+    The directory must exist. If writing fails, the partly written file is removed. Of several writers at once, each
+    waits for the one before it. Raises OSError.
     """
     temporary = temporary_of(path)
-    try:
-        write_synced(temporary, data, prepare, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.remove(temporary)
-        raise
+    with os.fdopen(_alone(temporary, mode), "wb") as stream:
+        try:
+            _fill(stream, data, prepare)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(temporary)
+            raise
     sync_directory(os.path.dirname(temporary))
+
+
+def _alone(path: str | os.PathLike[str], mode: int) -> int:
+    """Open a file, new or left by a killed run, and lock it until it is closed. A symbolic link is refused."""
+    while True:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, mode)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            # The writer before may have renamed or removed the file in the meantime.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), os.lstat(path)):
+                    return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def _fill(stream: BinaryIO, data: bytes, prepare: Prepare) -> None:
+    stream.truncate()
+    prepare(stream.fileno())
+    stream.write(data)
+    stream.flush()
+    os.fsync(stream.fileno())
 
 
 def sync_directory(path: str | os.PathLike[str]) -> None:

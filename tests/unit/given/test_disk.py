@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 
 import pytest
 
@@ -100,3 +101,40 @@ def test_no_descriptor_is_left_open(tmp_path):
     disk.write_atomic(tmp_path / "a", b"new")
     disk.sync_directory(tmp_path)
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_symbolic_link_in_the_place_of_the_temporary_file_is_refused(tmp_path):
+    (tmp_path / "other").write_bytes(b"kept")
+    (tmp_path / ".a.new").symlink_to("other")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        disk.write_atomic(tmp_path / "a", b"new")
+    assert (tmp_path / "other").read_bytes() == b"kept"
+
+
+def test_writers_at_once_wait_for_each_other(tmp_path):
+    """Each content is long, and is prepared slowly, so that without the lock the parts of two writers would meet."""
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    contents = {bytes([65 + number]) * 200_000 for number in range(6)}
+    children = []
+    for content in contents:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for _turn in range(10):
+                    disk.write_atomic(path, content, lambda _handle: time.sleep(0.002))
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    seen = set()
+    while children:
+        seen.add(path.read_bytes())
+        child, status = os.waitpid(children[-1], os.WNOHANG)
+        if child:
+            assert status == 0
+            children.pop()
+    assert seen <= {b"old", *contents}
+    assert path.read_bytes() in contents
+    assert os.listdir(tmp_path) == ["a"]
