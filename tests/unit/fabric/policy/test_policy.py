@@ -86,6 +86,63 @@ def roce(**settings):
     return {"classes": {"roce": settings}}
 
 
+@pytest.mark.parametrize(
+    ("setting", "least", "most"),
+    [
+        ("dscp", 0, 63),
+        ("ect", 1, 2),
+        ("traffic_class", 1, 7),
+        ("priority", 1, 7),
+        ("queue", 1, 7),
+        ("bandwidth_percent", 1, 99),
+    ],
+)
+def test_a_class_may_have_the_least_and_the_most_of_each_setting(setting, least, most):
+    for number in (least, most):
+        (only,) = read_policy(roce(**{setting: number})).classes
+        assert getattr(only, setting) == number
+
+
+@pytest.mark.parametrize("setting", ["traffic_class", "priority", "queue"])
+@pytest.mark.parametrize("of", ["cnp", "default"])
+def test_cnp_and_other_traffic_may_have_the_first_and_the_last_class(setting, of):
+    other = {"cnp": "default", "default": "cnp"}[of]
+    for number in (0, 7):
+        policy = read_policy({of: {setting: number}, other: dict.fromkeys(("traffic_class", "priority", "queue"), 5)})
+        assert getattr(getattr(policy, of), setting) == number
+
+
+def test_the_limits_of_other_settings_are_accepted():
+    assert read_policy({"cnp": {"dscp": 0}}).cnp.dscp == 0
+    assert read_policy({"cnp": {"dscp": 63}}).cnp.dscp == 63
+    assert (
+        read_policy({**roce(bandwidth_percent=99), "default": {"bandwidth_percent": 1}}).default.bandwidth_percent == 1
+    )
+    assert (
+        read_policy({**roce(bandwidth_percent=1), "default": {"bandwidth_percent": 99}}).classes[0].bandwidth_percent
+        == 1
+    )
+    for path_mtu, least in ((256, 352), (512, 608), (1024, 1120), (2048, 2144), (4096, 4192)):
+        policy = read_policy({"path_mtu_bytes": path_mtu, "mtu_bytes": least, "switch_mtu_bytes": least})
+        assert (policy.path_mtu_bytes, policy.ip_mtu_bytes, policy.switch_ip_mtu_bytes) == (path_mtu, least, least)
+    least = {"minimum_bytes": 1000, "maximum_bytes": 1000, "probability_percent": 1}
+    assert read_policy(roce(ecn=least)).classes[0].ecn == Ecn(1000, 1000, 1)
+    most = {"minimum_bytes": 7 * 10**9, "maximum_bytes": 7 * 10**9}
+    assert read_policy(roce(ecn=most)).classes[0].ecn == Ecn(7 * 10**9, 7 * 10**9, 100)
+    for detection, restoration in ((100, 100), (5000, 60000)):
+        given_ms = {"detection_ms": detection, "restoration_ms": restoration}
+        assert read_policy({"pfc_watchdog": given_ms}).watchdog == Watchdog(detection, restoration, "drop")
+
+
+def test_a_class_name_may_have_16_characters():
+    assert read_policy({"classes": {"a" * 16: {}}}).classes[0].name == "aaaaaaaaaaaaaaaa"
+
+
+def test_a_policy_may_turn_the_watchdog_off():
+    assert read_policy({"pfc_watchdog": False}).watchdog is None
+    assert read_policy({**roce(mode="lossy"), "pfc_watchdog": False}).watchdog is None
+
+
 REFUSED = [
     (["roce"], "roce_policy: not a dictionary"),
     ({"clases": {}}, "roce_policy: unknown setting 'clases'; valid settings: "),
@@ -104,32 +161,48 @@ REFUSED = [
     (roce(dscp=26.0), "dscp 26.0 is not a whole number"),
     (roce(ect=0), "ect 0 is not a whole number from 1 to 2"),
     (roce(ect=3), "ect 3 is not a whole number from 1 to 2"),
-    (roce(traffic_class=8), "traffic_class 8 is not"),
+    (roce(traffic_class=8), "class roce: traffic_class 8 is not a whole number from 0 to 7"),
+    (roce(priority=8), "priority 8 is not a whole number from 0 to 7"),
     (roce(priority=-1), "priority -1 is not"),
-    (roce(queue=8), "queue 8 is not"),
+    (roce(queue=8), "queue 8 is not a whole number from 0 to 7"),
     (roce(bandwidth_percent=0), "bandwidth_percent 0 is not"),
-    (roce(bandwidth_percent=100), "bandwidth_percent 100 is not"),
+    (roce(bandwidth_percent=100), "bandwidth_percent 100 is not a whole number from 1 to 99"),
     (roce(ecn=5), "class roce: ecn: not a dictionary"),
     (roce(ecn={}), "class roce: ecn: minimum_bytes is missing"),
     (roce(ecn={"minimum_bytes": 5}), "ecn: maximum_bytes is missing"),
-    (roce(ecn={"minimum_bytes": 0, "maximum_bytes": 5}), "minimum_bytes 0 is not"),
+    (
+        roce(ecn={"minimum_bytes": 0, "maximum_bytes": 5}),
+        "minimum_bytes 0 is not a whole number from 1000 to 7000000000",
+    ),
     (
         roce(ecn={"minimum_bytes": 1, "maximum_bytes": 2000}),
         "class roce: ecn: minimum_bytes 1 is not a whole number from 1000 to 7000000000; give one in that range",
     ),
     (roce(ecn={"minimum_bytes": 2000, "maximum_bytes": 7 * 10**9 + 1}), "maximum_bytes 7000000001 is not a whole"),
     (roce(ecn={"minimum_bytes": 6000, "maximum_bytes": 5000}), "minimum_bytes 6000 is above maximum_bytes 5000"),
-    (roce(ecn={"minimum_bytes": 1000, "maximum_bytes": 5000, "probability_percent": 0}), "probability_percent 0 is"),
+    (
+        roce(ecn={"minimum_bytes": 1000, "maximum_bytes": 5000, "probability_percent": 0}),
+        "probability_percent 0 is not a whole number from 1 to 100",
+    ),
     (roce(ecn={"minimum_bytes": 1000, "maximum_bytes": 5000, "kmin": 3}), "ecn: unknown setting 'kmin'"),
     ({"cnp": 48}, "roce_policy: cnp: not a dictionary"),
     ({"cnp": {"bandwidth_percent": 5}}, "cnp: unknown setting 'bandwidth_percent'"),
     ({"cnp": {"dscp": 99}}, "cnp: dscp 99 is not"),
     ({"default": {"dscp": 0}}, "default: unknown setting 'dscp'"),
+    ({"cnp": {"dscp": -1}}, "cnp: dscp -1 is not a whole number from 0 to 63"),
+    ({"cnp": {"traffic_class": 8}}, "cnp: traffic_class 8 is not a whole number from 0 to 7"),
+    ({"cnp": {"priority": 8}}, "cnp: priority 8 is not a whole number from 0 to 7"),
+    ({"cnp": {"queue": 8}}, "cnp: queue 8 is not a whole number from 0 to 7"),
+    ({"default": {"traffic_class": 8}}, "default: traffic_class 8 is not a whole number from 0 to 7"),
+    ({"default": {"priority": 8}}, "default: priority 8 is not a whole number from 0 to 7"),
+    ({"default": {"queue": 8}}, "default: queue 8 is not a whole number from 0 to 7"),
+    ({"default": {"bandwidth_percent": 0}}, "default: bandwidth_percent 0 is not a whole number from 1 to 99"),
+    ({"default": {"bandwidth_percent": 100}}, "default: bandwidth_percent 100 is not a whole number from 1 to 99"),
     ({"default": {"bandwidth_percent": 60}}, "and the RoCE classes add up to 110%; set it to 50"),
     ({"classes": {**TWO, "roce": {"bandwidth_percent": 80}}}, "take 100% of the bandwidth and leave nothing"),
     ({"classes": {**TWO, "roce": {"bandwidth_percent": 90}}}, "take 110% of the bandwidth"),
     ({"path_mtu_bytes": 1500}, "path_mtu_bytes 1500 is not a path MTU of InfiniBand"),
-    ({"path_mtu_bytes": 8192}, "path_mtu_bytes 8192 is not"),
+    ({"path_mtu_bytes": 8192}, "path_mtu_bytes 8192 is not a whole number from 256 to 4096"),
     ({"mtu_bytes": 4096}, "mtu_bytes 4096 is not a whole number from 4192 to 9216"),
     ({"mtu_bytes": 9217}, "mtu_bytes 9217 is not"),
     ({"switch_mtu_bytes": 8999}, "switch_mtu_bytes 8999 is not a whole number from 9000 to 9216"),
@@ -139,8 +212,8 @@ REFUSED = [
     ({"ecmp_fields": ["source_port", "flow_label"]}, "cannot spread RoCE's flows"),
     ({"pfc_watchdog": "on"}, "pfc_watchdog: not a dictionary"),
     ({"pfc_watchdog": {"action": "reboot"}}, "pfc_watchdog: action 'reboot' is unknown"),
-    ({"pfc_watchdog": {"detection_ms": 99}}, "detection_ms 99 is not"),
-    ({"pfc_watchdog": {"restoration_ms": 60001}}, "restoration_ms 60001 is not"),
+    ({"pfc_watchdog": {"detection_ms": 99}}, "detection_ms 99 is not a whole number from 100 to 5000"),
+    ({"pfc_watchdog": {"restoration_ms": 60001}}, "restoration_ms 60001 is not a whole number from 100 to 60000"),
     ({"pfc_watchdog": {"poll": 1}}, "pfc_watchdog: unknown setting 'poll'"),
     ({**roce(mode="lossy"), "pfc_watchdog": True}, "pfc_watchdog is set, but no class is lossless"),
     ({"classes": {"roce": {}, "storage": {"traffic_class": 4, "bandwidth_percent": 9}}}, "have the same dscp 26"),

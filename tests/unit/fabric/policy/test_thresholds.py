@@ -61,6 +61,25 @@ def test_spectrum_xoff_matches_the_nvidia_formula():
 
 
 @pytest.mark.parametrize(
+    ("speed", "quanta"),
+    [(1, 2), (2, 2), (5, 2), (10, 67), (25, 80), (40, 118), (50, 147), (100, 394), (200, 453), (400, 905), (800, 905)],
+)
+def test_a_peer_obeys_within_the_quanta_of_its_speed(speed, quanta):
+    assert thresholds.response_bytes(speed) == quanta * 64
+
+
+@pytest.mark.parametrize(
+    ("cell", "bytes_per_byte"),
+    [(96, 2), (128, 2), (129, 3), (144, 3), (192, 3), (193, 4), (256, 4)],  # 193 / 64, rounded up
+)
+def test_the_worst_packets_take_several_bytes_of_cells_for_each_byte(cell, bytes_per_byte):
+    exact = 1024 + bytes_per_byte * (9216 + 2 * 5 * 1e11 / (8 * 1.98e8) + 819.2 + 394 * 64)
+    found = thresholds.spectrum_xoff_bytes(replace(SPECTRUM3, cell_bytes=cell), 100, 5, 9216)
+    assert exact <= found < exact + 1024
+    assert found % 1024 == 0
+
+
+@pytest.mark.parametrize(
     ("asic", "cable", "xoff"),
     [
         ("tomahawk3", 1, 178_562),
