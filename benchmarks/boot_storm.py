@@ -87,22 +87,22 @@ class Storm:
     """The result of the clients: the seconds of each client that has its whole image, and the clients' output."""
 
     seconds: list[float]
-    said: list[str]
+    outputs: list[str]
     bytes_each: int
 
     @property
     def failed(self) -> int:
-        return len(self.said) - len(self.seconds)
+        return len(self.outputs) - len(self.seconds)
 
     @property
     def broken(self) -> int:
         """Return the number of transfers that ended early or did not begin."""
-        return sum(text.count(" bytes are here") for text in self.said)
+        return sum(text.count(" bytes are here") for text in self.outputs)
 
     @property
     def refused(self) -> int:
         """Return the number of files that were fetched completely but have the wrong content."""
-        return sum(text.count("REFUSED") for text in self.said)
+        return sum(text.count("REFUSED") for text in self.outputs)
 
     @property
     def mb_s(self) -> float:
@@ -204,10 +204,10 @@ class Site:
         for process in processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
-        said = [log.read_text() for log in logs]
-        done = [match for text in said if whole(text) for match in re.finditer(r"^DONE (\S+)$", text, re.MULTILINE)]
+        outputs = [log.read_text() for log in logs]
+        done = [match for text in outputs if whole(text) for match in re.finditer(r"^DONE (\S+)$", text, re.MULTILINE)]
         seconds = [float(match.group(1)) - started for match in done]
-        return Storm(sorted(seconds), said, bytes_each)
+        return Storm(sorted(seconds), outputs, bytes_each)
 
     def sent_bytes(self) -> int:
         """Return the bytes sent over the network's loopback device so far."""
@@ -219,9 +219,9 @@ class Site:
         return sum(entry["event"] == "booting" for server in self.servers for entry in server.reports())
 
 
-def whole(said: str) -> bool:
+def whole(text: str) -> bool:
     """Return True if a client with this output has its whole image."""
-    return said.rstrip().endswith("WHOLE")
+    return text.rstrip().endswith("WHOLE")
 
 
 def uptime_s() -> float:
@@ -255,7 +255,7 @@ def main() -> None:
         for name, (client, lost) in storms.items():
             found[name] = storm = site.storm(client, lost)
             if storm.failed:
-                one = next(text for text in storm.said if not whole(text))
+                one = next(text for text in storm.outputs if not whole(text))
                 sys.exit(f"{name}: {storm.failed} of {clients} failed, one of them saying\n{one[-2000:]}")
         booted = site.booted()
     finally:

@@ -84,7 +84,7 @@ def answers(old: Sample, new: Sample) -> dict[str, Any]:
     system = {"Id": "1", "PowerState": "On"}
     entries = [[{"system_uri": "/redfish/v1/Systems/1"}, system]]
 
-    def said(text: str) -> dict[str, Any]:
+    def printed(text: str) -> dict[str, Any]:
         return {"changed": True, "rc": 0, "stdout": text, "stdout_lines": text.splitlines(), "stderr": ""}
 
     def slurped(each: dict[str, Any]) -> dict[str, Any]:
@@ -98,10 +98,10 @@ def answers(old: Sample, new: Sample) -> dict[str, Any]:
         "ping": {"changed": False, "ping": "pong"},
         "command": {
             "of": {
-                "cmdline": [said(each["command_line"]) for each in reports],
-                "uname": [said(each["kernel"]) for each in reports],
-                "systemctl": said(""),
-                "gpu-health": said("healthy"),
+                "cmdline": [printed(each["command_line"]) for each in reports],
+                "uname": [printed(each["kernel"]) for each in reports],
+                "systemctl": printed(""),
+                "gpu-health": printed("healthy"),
             }
         },
     }

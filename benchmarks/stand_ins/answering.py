@@ -62,16 +62,16 @@ class Connection(ConnectionBase):
         given = json.dumps(json.loads(ast.literal_eval(PARAMS.search(payload)[1]))["ANSIBLE_MODULE_ARGS"])
         bmc = BMC.search(given)
         host = bmc[1].split('"')[-1].removeprefix("https://") if bmc else self._play_context.remote_addr
-        said = ANSWERS[name] if name in ANSWERS else ANSWERS["*"]
-        if isinstance(said, dict) and "of" in said:  # answers by a part of the module's arguments
-            said = next(answer for part, answer in said["of"].items() if part in given)
+        reply = ANSWERS[name] if name in ANSWERS else ANSWERS["*"]
+        if isinstance(reply, dict) and "of" in reply:  # answers by a part of the module's arguments
+            reply = next(answer for part, answer in reply["of"].items() if part in given)
         restarted = FOLDER / "restarted" / host
-        if isinstance(said, list):  # the answers before and after the restart
-            said = said[restarted.exists()]
-        said = dict(said)
-        if said.pop("restarts", False):
+        if isinstance(reply, list):  # the answers before and after the restart
+            reply = reply[restarted.exists()]
+        reply = dict(reply)
+        if reply.pop("restarts", False):
             restarted.touch()
-        return 0, json.dumps(said).replace("HOST", host).encode(), b""
+        return 0, json.dumps(reply).replace("HOST", host).encode(), b""
 
     def put_file(self, in_path, out_path):
         """Accept a file."""

@@ -49,18 +49,18 @@ UNREACHABLE = 255  # ssh(1)
 
 def rsync_failure(result: Mapping[str, Any], host: str, folder: str) -> str:
     """Return the sentence."""
-    said = " ".join(str(result.get("msg") or "").split())
+    message = " ".join(str(result.get("msg") or "").split())
     status = result.get("rc")
-    if NO_SPACE in said:
+    if NO_SPACE in message:
         why, remedy = f"no space is left where {folder} is", "free some, or remove old images with collect_images.yml"
     elif status == TIMEOUT:
         why = "it accepted no data for a minute, or did not receive all data within an hour"
         remedy = "check its network and its disk"
     elif status == UNREACHABLE:
-        why = f"it is not reachable by ssh from the build host: {said}"
+        why = f"it is not reachable by ssh from the build host: {message}"
         remedy = "correct its connection or its host key"
     else:
-        why, remedy = f"rsync failed: {said}", "correct that"
+        why, remedy = f"rsync failed: {message}", "correct that"
     return f"{host}: {why}; {remedy}, and run again: complete files are kept"
 
 

@@ -119,19 +119,19 @@ def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Colle
             process.terminate()
         status = process.wait()
         errors.seek(0)
-        said = errors.read().decode(errors="replace").strip()
-    return _ended(hosts, events, _cause(runner, status, said, events, gateway), runner["status"] == "successful")
+        message = errors.read().decode(errors="replace").strip()
+    return _ended(hosts, events, _cause(runner, status, message, events, gateway), runner["status"] == "successful")
 
 
 def _ended(hosts: Collection[str], events: Events, cause: str, successful: bool = False) -> Ended:
     return Ended(of_hosts(hosts, events, successful), bool((events.stats or {}).get("changed")), cause)
 
 
-def _cause(runner: Mapping[str, Any], status: int, said: str, events: Events, gateway: str) -> str:
+def _cause(runner: Mapping[str, Any], status: int, message: str, events: Events, gateway: str) -> str:
     """Return why a slice was lost, and the remedy; "" where the run completed, even if hosts failed."""
     if runner["status"] in ("successful", "failed") and events.stats is not None:
         return ""
-    last = said.splitlines()[-1] if said else ""
+    last = message.splitlines()[-1] if message else ""
     if status == NOT_FOUND:
         remedy = "install ansible and ansible-runner there, or set gateways_path to their directory"
         return f"ansible-runner was not found; {remedy}"

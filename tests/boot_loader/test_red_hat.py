@@ -73,8 +73,8 @@ def test_grub_passes_the_arguments_to_the_kernel(options: str, environment: str,
     outcome = kernel_arguments.ensure(system, WANT)
     assert (outcome.facts["boot_loader"], outcome.facts["reboot_required"]) == ("bls", True)
 
-    said = loader_machine.boot(Path(system.path("/boot")), KERNEL, INITRAMFS)
-    read = dict(line.split(":", 1) for line in said if line.startswith(("/proc/", "/sys/")) and ":" in line)
+    lines = loader_machine.boot(Path(system.path("/boot")), KERNEL, INITRAMFS)
+    read = dict(line.split(":", 1) for line in lines if line.startswith(("/proc/", "/sys/")) and ":" in line)
     given = read.pop("/proc/cmdline")
     assert given.split() == f"BOOT_IMAGE=/{KERNEL} {THEIRS} {OURS}".split()
     pools = {
@@ -89,7 +89,7 @@ def test_grub_passes_the_arguments_to_the_kernel(options: str, environment: str,
         ("node1", "hugepages-1048576kB"): 1,
     }
     domains = {kind for path, kind in read.items() if path.endswith("/type")}
-    assert domains == {"identity"}, said
+    assert domains == {"identity"}, lines
 
     Path(system.path("/proc/cmdline")).write_text(given + "\n")
     again = kernel_arguments.ensure(system, WANT)

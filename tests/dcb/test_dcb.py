@@ -29,7 +29,7 @@ def priorities(dcb):
 
 def test_the_settings_of_a_fresh_nic_are_read(results):
     fresh = results["fresh"]
-    assert "failed" not in fresh["said"]
+    assert "failed" not in fresh["log"]
     nic = fresh["info"]["nics"]["rxe0"]
     # RDMA-CM is not loaded yet, so there is no ToS.
     assert (nic["interface"], nic["trust"], nic["cm_tos"], nic["ip_mtu_bytes"]) == ("dcb0", "pcp", None, 1500)
@@ -92,7 +92,7 @@ def test_a_policy_can_be_changed_to_lossy_and_back(results):
 
 def test_a_boot_restores_the_policy(results):
     boot = results["boot"]
-    assert "failed" not in boot["said"]
+    assert "failed" not in boot["log"]
     assert boot["lost"]["changed"] is True
     assert "rxe0 pfc: [] -> [3]" in boot["boot"]
     assert boot["result"]["changed"] is False
@@ -101,11 +101,11 @@ def test_a_boot_restores_the_policy(results):
 
 def test_a_setting_that_the_driver_does_not_keep_is_an_error(results):
     refused = results["refused"]
-    said = refused["result"]["msg"]
+    message = refused["result"]["msg"]
     # The tool prints nothing about the refusal.
     assert refused["raw"] == ""
-    assert said.startswith("rxe0: the driver was given pfc, but did not keep it: it reads back [], wanted [3]; ")
-    assert "set so far: rxe0 dcbx_by_host, rxe0 ip_mtu_bytes, rxe0 buffer_bytes, rxe0 queues" in said
+    assert message.startswith("rxe0: the driver was given pfc, but did not keep it: it reads back [], wanted [3]; ")
+    assert "set so far: rxe0 dcbx_by_host, rxe0 ip_mtu_bytes, rxe0 buffer_bytes, rxe0 queues" in message
     assert not any(refused["dcb"]["pfc"]["prio_pfc"])
 
 

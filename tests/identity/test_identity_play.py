@@ -243,15 +243,15 @@ def test_the_endorsement_key_is_shown_unless_another_one_is_enrolled(tpms, play,
     output, ended = play([block], {})
     assert ended == status, output
     # Leave out the arguments, which Ansible shows as well.
-    said = "".join(output[output.rindex("fatal:" if status else "ok: [localhost]") :].split())
+    text = "".join(output[output.rindex("fatal:" if status else "ok: [localhost]") :].split())
     fingerprint = identity.ek_digest(identity.read_ek(tpms["bm01"].ek, ""))
     if status:
-        assert "nodelocalhost:theendorsementkeyofitsTPMdiffersfromnode_identity_ek" in said
-        assert f"putitsfingerprint{fingerprint}intonode_identity_approved" in said
+        assert "nodelocalhost:theendorsementkeyofitsTPMdiffersfromnode_identity_ek" in text
+        assert f"putitsfingerprint{fingerprint}intonode_identity_approved" in text
     else:
-        assert f"node_identity_ek:{tpms['bm01'].ek}" in said
+        assert f"node_identity_ek:{tpms['bm01'].ek}" in text
         what = "approved,itistheenrolledkey" if enrolled else "pending,itsfingerprintisnotinnode_identity_approved"
-        assert f"Fingerprint{fingerprint}:{what}" in said
+        assert f"Fingerprint{fingerprint}:{what}" in text
 
 
 @pytest.fixture

@@ -131,7 +131,7 @@ def test_check_mode_predicts_the_image_that_the_run_publishes(site, requested):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             lambda requested: requested["site"]["packages"].append("nonesuch"),
@@ -159,12 +159,12 @@ def test_check_mode_predicts_the_image_that_the_run_publishes(site, requested):
         ),
     ],
 )
-def test_a_failed_build_gives_a_one_line_error_and_leaves_nothing(site, requested, change, said):
+def test_a_failed_build_gives_a_one_line_error_and_leaves_nothing(site, requested, change, message):
     before = snapshot(Path(site.store.path))
     change(requested)
     with pytest.raises(ImageError) as caught:
         site.build(requested)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert snapshot(Path(site.store.path)) == before
     assert not (site.cache / "work").exists()

@@ -213,7 +213,7 @@ def test_an_image_without_a_boot_loader_is_refused_and_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("image", "said"),
+    ("image", "message"),
     [
         (
             "server",
@@ -222,7 +222,7 @@ def test_an_image_without_a_boot_loader_is_refused_and_leaves_nothing(tmp_path):
         ("desk", "image desk: has no disk (images with disks: guest, server); set its size_gib"),
     ],
 )
-def test_a_missing_image_or_disk_size_is_named(tmp_path, image, said):
+def test_a_missing_image_or_disk_size_is_named(tmp_path, image, message):
     done = make(image, Store(str(tmp_path)), tmp_path)
     assert done.returncode == 1
-    assert done.stderr == f"make-disk: {said.format(tmp_path)}\n"
+    assert done.stderr == f"make-disk: {message.format(tmp_path)}\n"

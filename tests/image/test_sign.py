@@ -31,10 +31,10 @@ def test_the_same_key_and_data_give_the_same_signature(keys, guarded):
 
 
 @pytest.mark.parametrize(
-    ("password", "said"), [(None, "it has a password, but none was given"), ("other", "Wrong password for that key")]
+    ("password", "message"), [(None, "it has a password, but none was given"), ("other", "Wrong password for that key")]
 )
-def test_a_missing_or_wrong_password_is_reported(guarded, password, said):
-    with pytest.raises(ImageError, match=said):
+def test_a_missing_or_wrong_password_is_reported(guarded, password, message):
+    with pytest.raises(ImageError, match=message):
         sign.sign(b"data", guarded / "image.key", sign.read_public_key(guarded / "image.pub"), password)
 
 

@@ -29,10 +29,10 @@ def install(device: str) -> None:
 
 def read(device: str) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {family: {} for family in PROTOCOLS.values()}
-    said = subprocess.run(
+    output = subprocess.run(
         ["tc", "-s", "-j", "filter", "show", "dev", device, "ingress"], capture_output=True, text=True, check=True
     )
-    for each in json.loads(said.stdout):
+    for each in json.loads(output.stdout):
         options = each.get("options", {})
         if "handle" in options:
             packets = options["actions"][0]["stats"]["packets"]

@@ -60,8 +60,8 @@ def _family(system: System) -> str:
 def _of_dpkg(system: System, names: list[str]) -> dict[str, set[str]]:
     """Return the states of each package, one for each architecture: dpkg-query(1), db:Status-Status."""
     states: dict[str, set[str]] = {}
-    said = system.run(["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\\n", *names])
-    for line in said.splitlines():
+    output = system.run(["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\\n", *names])
+    for line in output.splitlines():
         name, _space, state = line.partition(" ")
         states.setdefault(name, set()).add(state)
     return states
@@ -69,6 +69,6 @@ def _of_dpkg(system: System, names: list[str]) -> dict[str, set[str]]:
 
 def _of_systemd(system: System, names: list[str]) -> dict[str, tuple[str, str]]:
     """Return ActiveState and UnitFileState of each unit: systemctl(1), show."""
-    said = system.run(["systemctl", "show", "--property=ActiveState,UnitFileState", *names])
-    blocks = [dict(line.split("=", 1) for line in block.split("\n")) for block in said.strip().split("\n\n")]
+    output = system.run(["systemctl", "show", "--property=ActiveState,UnitFileState", *names])
+    blocks = [dict(line.split("=", 1) for line in block.split("\n")) for block in output.strip().split("\n\n")]
     return {name: (block["ActiveState"], block["UnitFileState"]) for name, block in zip(names, blocks)}

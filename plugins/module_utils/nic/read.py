@@ -138,7 +138,7 @@ def _bridging(system: System, interface: str) -> tuple[Dcb | None, str]:
             try:
                 printed[thing] = system.run(dcb.show(interface, thing))
             except HostError as error:
-                if not any(said in str(error) for said in dcb.NOT_THERE):
+                if not any(text in str(error) for text in dcb.NOT_THERE):
                     raise
                 printed[thing] = None
         if printed["ets"] is not None or printed["app"]:

@@ -116,8 +116,8 @@ def _put(path: Path, text: str) -> None:
 
 def _program(tree: Path, program: Path) -> None:
     """Copy a program and the libraries with which it is linked."""
-    said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
-    for path in [str(program), *re.findall(r"(/\S+) \(0x", said)]:
+    output = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+    for path in [str(program), *re.findall(r"(/\S+) \(0x", output)]:
         target = tree / path.lstrip("/")
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -136,8 +136,8 @@ def _modules(there: Path, here: Path) -> None:
         content = by_name[name].read_bytes()
         content = lzma.decompress(content) if by_name[name].suffix == ".xz" else content
         # The field is in the section .modinfo.
-        said = re.search(rb"\0depends=([\w,-]*)\0", content)
-        needs[name] = said[1].decode().replace("-", "_").split(",") if said and said[1] else []
+        depends = re.search(rb"\0depends=([\w,-]*)\0", content)
+        needs[name] = depends[1].decode().replace("-", "_").split(",") if depends and depends[1] else []
         here.mkdir(parents=True, exist_ok=True)
         (here / f"{name}.ko").write_bytes(content)
         ahead += needs[name]
@@ -159,8 +159,8 @@ def _python(tree: Path) -> None:
     library = Path(subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip())
     shutil.copytree(library, tree / str(library).lstrip("/"), ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
     for path in sorted((tree / str(library).lstrip("/") / "lib-dynload").glob("*.so")):
-        said = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
-        for needed in re.findall(r"(/\S+) \(0x", said):
+        output = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
+        for needed in re.findall(r"(/\S+) \(0x", output):
             if not (tree / needed.lstrip("/")).exists():
                 (tree / needed.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(needed, tree / needed.lstrip("/"))

@@ -57,9 +57,9 @@ def tell(name: str, **what: object) -> None:
 
 def up(*options: str) -> str:
     """Bring the NIC up, as a boot does."""
-    said = run("modprobe", "sailloft_dcb", *options)
-    said += run("ip", "link", "set", "dev", "dcb0", "up")
-    return said + run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "dcb0")
+    log = run("modprobe", "sailloft_dcb", *options)
+    log += run("ip", "link", "set", "dev", "dcb0", "up")
+    return log + run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "dcb0")
 
 
 def down() -> str:
@@ -69,8 +69,8 @@ def down() -> str:
 
 def scenario() -> None:
     # On a real host udev and modprobe's own tables would load these modules.
-    said = run("modprobe", "crc32_generic") + run("modprobe", "rdma_rxe") + up()
-    tell("fresh", said=said, dcb=dcb(), info=module("roce_nic_info"), rdma=run("rdma", "link"))
+    log = run("modprobe", "crc32_generic") + run("modprobe", "rdma_rxe") + up()
+    tell("fresh", log=log, dcb=dcb(), info=module("roce_nic_info"), rdma=run("rdma", "link"))
     tell("check", result=roce(check=True), dcb=dcb())
     tell("first", result=roce(), dcb=dcb())
     tell("second", result=roce(), mtu=Path("/sys/class/net/dcb0/mtu").read_text())
@@ -87,19 +87,19 @@ def scenario() -> None:
     tell("lossy", result=roce(policy=LOSSY), dcb=dcb(), again=roce(policy=LOSSY))
     tell("lossless", result=roce(), dcb=dcb(), again=roce())
 
-    said = down() + up()
+    log = down() + up()
     lost = roce(check=True)
     boot = run("python3", "-B", "/usr/lib/sailloft/roce_host.pyz", "/etc/sailloft/roce_host.json")
-    tell("boot", said=said, lost=lost, boot=boot, result=roce(), dcb=dcb())
+    tell("boot", log=log, lost=lost, boot=boot, result=roce(), dcb=dcb())
 
-    said = down() + up("no_pfc=8")
+    log = down() + up("no_pfc=8")
     raw = run("dcb", "pfc", "set", "dev", "dcb0", "prio-pfc", "3:on")
-    tell("refused", said=said, raw=raw, result=roce(), dcb=dcb())
+    tell("refused", log=log, raw=raw, result=roce(), dcb=dcb())
 
     run("modprobe", "dummy", "numdummies=0")
-    said = run("ip", "link", "add", "plain0", "type", "dummy") + run("ip", "link", "set", "dev", "plain0", "up")
-    said += run("rdma", "link", "add", "rxe1", "type", "rxe", "netdev", "plain0")
-    tell("no dcb", said=said, result=module("roce_nic", nics={"rxe1": {}}), info=module("roce_nic_info", nics=["rxe1"]))
+    log = run("ip", "link", "add", "plain0", "type", "dummy") + run("ip", "link", "set", "dev", "plain0", "up")
+    log += run("rdma", "link", "add", "rxe1", "type", "rxe", "netdev", "plain0")
+    tell("no dcb", log=log, result=module("roce_nic", nics={"rxe1": {}}), info=module("roce_nic_info", nics=["rxe1"]))
 
 
 START = time.monotonic()

@@ -20,6 +20,6 @@ def run_to_its_end(command: list[str], console: Path, limit_s: float) -> str:
     try:
         subprocess.run(command, check=True, timeout=limit_s, capture_output=True, text=True)
     except subprocess.TimeoutExpired as error:
-        said = console.read_text(errors="replace")[-6000:]
-        raise AssertionError(f"the machine did not end in {limit_s:.0f} s\n{said}") from error
+        tail = console.read_text(errors="replace")[-6000:]
+        raise AssertionError(f"the machine did not end in {limit_s:.0f} s\n{tail}") from error
     return console.read_text(errors="replace").replace("\r", "")

@@ -70,18 +70,18 @@ def check(host: Host, folder: Path, *arguments: str) -> tuple[int, list[str]]:
     recorded = folder / "dump.json"
     recorded.write_text(json.dumps(dump(host)))
     module = types.ModuleType("rdma_topo_program")
-    argv, said, status = sys.argv, io.StringIO(), 0
+    argv, output, status = sys.argv, io.StringIO(), 0
     sys.modules[module.__name__] = module
     sys.argv = ["rdma_topo", "check", "--sysfs-dump-file", str(recorded), *arguments]
     try:
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(output):
             exec(_program(), module.__dict__)
     except SystemExit as end:
         status = int(end.code or 0)
     finally:
         sys.argv = argv
         del sys.modules[module.__name__]
-    return status, said.getvalue().splitlines()
+    return status, output.getvalue().splitlines()
 
 
 @cache

@@ -239,8 +239,8 @@ class Server(ServerTree):
         address = handle[len("pci/") :]
         if address not in self.eswitches:
             raise HostError(f"'devlink' failed (1): {handle}: kernel answers: No such device", "correct what it names")
-        said = {"mode": self.eswitches[address], "inline-mode": "none", "encap-mode": "basic"}
-        return json.dumps({"dev": {handle: said}})
+        settings = {"mode": self.eswitches[address], "inline-mode": "none", "encap-mode": "basic"}
+        return json.dumps({"dev": {handle: settings}})
 
     def _devlink_set(self, argv: list[str], _stdin: str | None) -> str:
         address = argv[4][len("pci/") :]

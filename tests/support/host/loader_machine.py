@@ -57,8 +57,8 @@ def packages() -> Path:
     options = [f"-oDir={unfinished}", f"-oDir::State::Status={unfinished}/status", "-oAPT::Sandbox::User=root"]
     _run("apt-get", "-q", *options, "update")
     _run("apt-get", "-q", *options, "download", "grub-efi-amd64-bin", cwd=unfinished)
-    said = _run("apt-cache", "depends", "--important", "linux-image-amd64")
-    _run("apt-get", "-q", "download", re.findall(r"Depends: (linux-image-\S+)", said)[0], cwd=unfinished)
+    output = _run("apt-cache", "depends", "--important", "linux-image-amd64")
+    _run("apt-get", "-q", "download", re.findall(r"Depends: (linux-image-\S+)", output)[0], cwd=unfinished)
     for package in sorted(unfinished.glob("*.deb")):
         _run("dpkg-deb", "-x", package, unfinished / "unpacked")
     (unfinished / "unpacked").rename(folder)

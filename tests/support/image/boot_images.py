@@ -202,8 +202,8 @@ def append_verity(path: Path, salt: str) -> str:
     size = path.stat().st_size
     options = ["--no-superblock", "--hash=sha256", "--data-block-size=4096", "--hash-block-size=4096"]
     command = ["veritysetup", "format", *options, f"--data-blocks={size // 4096}", f"--hash-offset={size}"]
-    said = subprocess.run([*command, f"--salt={salt or '-'}", path, path], check=True, capture_output=True, text=True)
-    return re.search(r"^Root hash:\s*(\S+)$", said.stdout, re.MULTILINE).group(1)
+    output = subprocess.run([*command, f"--salt={salt or '-'}", path, path], check=True, capture_output=True, text=True)
+    return re.search(r"^Root hash:\s*(\S+)$", output.stdout, re.MULTILINE).group(1)
 
 
 def follow(image: Image, servers: list[str]) -> None:

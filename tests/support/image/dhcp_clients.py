@@ -85,7 +85,7 @@ def read(data: bytes) -> dict:
         "name_server": text[6],
         "server": text[54],
         "vendor": found.get(60, b"").decode(),
-        "said": found.get(56, b"").decode(errors="replace"),
+        "message": found.get(56, b"").decode(errors="replace"),
     }
 
 

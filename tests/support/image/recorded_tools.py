@@ -25,6 +25,6 @@ class Tools(Run):
     def process(self, argv, env=None, show=None, fault=None):
         self.ran.append(argv)
         self.environments.append(dict(env or {}))
-        said = self.answer(argv)
-        status, output = said if isinstance(said, tuple) else (0, said)
+        answer = self.answer(argv)
+        status, output = answer if isinstance(answer, tuple) else (0, answer)
         return subprocess.CompletedProcess(argv, status, output)

@@ -72,9 +72,9 @@ class DellSonic(Switch):
         source, destination = given["source"], given["destination"]
         self.hears(f"copy {source} {destination}")
         if source.startswith("config://") and source not in self.files:
-            said = {"status": -1, "status-detail": f"{source}: no such file"}
+            result = {"status": -1, "status-detail": f"{source}: no such file"}
         else:
-            said = {"status": 0, "status-detail": "SUCCESS."}
+            result = {"status": 0, "status-detail": "SUCCESS."}
             if destination == "running-configuration":
                 assert given["copy-config-option"] == "REPLACE"
                 self.running = self.files[source]
@@ -82,7 +82,7 @@ class DellSonic(Switch):
                 self.save()
             else:
                 self.files[destination] = self.running
-        return 200, {"openconfig-file-mgmt-private:output": said}
+        return 200, {"openconfig-file-mgmt-private:output": result}
 
     def stop(self) -> None:
         self.http.stop()

@@ -49,7 +49,7 @@ def test_variables_give_their_kernel_arguments(variables, arguments):
 
 
 @pytest.mark.parametrize(
-    ("variables", "said"),
+    ("variables", "message"),
     [
         ([], r"got list, expected a dict of gpu_host's variables"),
         ({"gpu_host_iommu": "on"}, r"iommu: 'on' is unknown; use one of: 'passthrough', 'translated'"),
@@ -59,6 +59,6 @@ def test_variables_give_their_kernel_arguments(variables, arguments):
         ({"gpu_host_kernel_arguments_removed": ["quiet"]}, r"an image has only the arguments that it is given"),
     ],
 )
-def test_invalid_variables_are_refused(variables, said):
-    with pytest.raises(AnsibleFilterError, match=said):
+def test_invalid_variables_are_refused(variables, message):
+    with pytest.raises(AnsibleFilterError, match=message):
         gpu_host_kernel_arguments(variables)

@@ -66,8 +66,8 @@ def test_installed_packages_are_read_from_dpkg():
 
 
 def test_a_package_that_dpkg_does_not_list_as_installed_is_missing():
-    said = "ovmf config-files\nqemu-system-x86 installed\nlibc6 not-installed\nlibc6 installed\n"
-    host = Host(RELEASES["Debian"][1], **{"dpkg-query": said})
+    shown = "ovmf config-files\nqemu-system-x86 installed\nlibc6 not-installed\nlibc6 installed\n"
+    host = Host(RELEASES["Debian"][1], **{"dpkg-query": shown})
     assert missing(host, installed={"Debian": ["ovmf", "qemu-system-x86", "libc6", "unsaid"]}) == ["ovmf", "unsaid"]
 
 
@@ -88,8 +88,8 @@ def test_a_name_that_no_rpm_provides_is_refused():
     ],
 )
 def test_a_socket_must_be_active_and_enabled(states, left):
-    said = "\n".join(f"ActiveState={active}\nUnitFileState={enabled}\n" for active, enabled in states)
-    host = Host(RELEASES["Fedora"][1], systemctl=said)
+    shown = "\n".join(f"ActiveState={active}\nUnitFileState={enabled}\n" for active, enabled in states)
+    host = Host(RELEASES["Fedora"][1], systemctl=shown)
     assert missing(host, sockets={"RedHat": SOCKETS}) == left
     assert missing(Host(RELEASES["Debian"][1]), sockets={"RedHat": SOCKETS}) == []
 
@@ -102,9 +102,9 @@ def test_an_unknown_family_is_refused_only_if_packages_are_requested():
 
 
 def test_missing_packages_and_stopped_sockets_are_shown_with_their_states():
-    said = "ActiveState=inactive\nUnitFileState=disabled\n\nActiveState=active\nUnitFileState=enabled\n"
+    shown = "ActiveState=inactive\nUnitFileState=disabled\n\nActiveState=active\nUnitFileState=enabled\n"
     listed = "a config-files\na half-installed\nb installed\n"
-    host = Host(RELEASES["Debian"][1], **{"dpkg-query": listed, "systemctl": said})
+    host = Host(RELEASES["Debian"][1], **{"dpkg-query": listed, "systemctl": shown})
     given = {"installed": {"Debian": ["a", "b", "c"]}, "sockets": {"Debian": SOCKETS}}
     outcome = packages.observe(host, given)
     assert outcome.before == {"a": ["config-files", "half-installed"], "c": [], SOCKETS[0]: "inactive disabled"}

@@ -30,7 +30,7 @@ def test_the_unit_starts_before_workloads_with_the_saved_settings(host):
 
 
 def test_a_boot_applies_the_settings_and_waits_for_a_driver_that_loads_late(host):
-    system, waited, said = host(), [], []
+    system, waited, messages = host(), [], []
     wanted = ensure.settings({}, {"mlx5_0": NIC}, None)
     late = system.dcb.pop("ens1np0")
 
@@ -39,9 +39,9 @@ def test_a_boot_applies_the_settings_and_waits_for_a_driver_that_loads_late(host
         if len(waited) == 3:
             system.dcb["ens1np0"] = late
 
-    assert boot.apply(system, wanted, said.append, wait) == ""
+    assert boot.apply(system, wanted, messages.append, wait) == ""
     assert len(waited) == 3
-    assert any(line.startswith("mlx5_0 pfc: [] -> [3]") for line in said)
+    assert any(line.startswith("mlx5_0 pfc: [] -> [3]") for line in messages)
     assert not ensure.ensure(system, wanted).changed
 
 

@@ -223,10 +223,10 @@ def test_mlnx_qos_is_used_if_dcb_is_not_installed(host):
     assert nic.buffer_bytes[0] == 262016
     with pytest.raises(HostError, match="did not keep it"):  # the recording does not change
         bring(system)
-    said = [effect for effect in system.effects if effect.startswith("mlnx_qos")]
+    commands = [effect for effect in system.effects if effect.startswith("mlnx_qos")]
     need = buffers.lossless_bytes(400, 5, 9000)
     dscps = [at for at in range(64) if {26: 3, 48: 6}.get(at, 0) != at // 8]
-    assert said == [
+    assert commands == [
         "mlnx_qos -i ens1np0 -f 0,0,0,0,0,0,0,0 --cable_len 7",
         "mlnx_qos -i ens1np0 -d os",
         "mlnx_qos -i ens1np0 -f 0,0,0,0,0,0,0,0 --cable_len 5",

@@ -76,9 +76,9 @@ def test_refused_pfc_is_reported_with_the_settings_that_were_changed_before(host
     system.refused["pfc"] = "Unknown error 234"  # the kernel's -22 as a byte
     with pytest.raises(HostError) as caught:
         bring(system, {"mlx5_0": {"speed_gbit_s": 400}})
-    said = str(caught.value)
-    assert said.startswith("mlx5_0: pfc was refused: 'dcb pfc set dev ens1np0")
-    assert "Invalid argument; done before: mlx5_0 ip_mtu_bytes, mlx5_0 queues, mlx5_0 dscp_to_priority" in said
+    message = str(caught.value)
+    assert message.startswith("mlx5_0: pfc was refused: 'dcb pfc set dev ens1np0")
+    assert "Invalid argument; done before: mlx5_0 ip_mtu_bytes, mlx5_0 queues, mlx5_0 dscp_to_priority" in message
     del system.refused["pfc"]
     assert list(bring(system, {"mlx5_0": {"speed_gbit_s": 400}}).after) == ["mlx5_0 pfc"]
 
@@ -173,11 +173,11 @@ def stale(system, monkeypatch, times):
     run, failed = system.run, []
 
     def once(argv, stdin=None):
-        said = run(argv, stdin)
+        output = run(argv, stdin)
         if argv[:3] == ["dcb", "ets", "set"] and len(failed) < times:
             failed.append(argv)
             raise HostError(f"'{' '.join(argv)}' failed (1): Attribute write: Protocol error", "see its output")
-        return said
+        return output
 
     monkeypatch.setattr(system, "run", once)
     return failed

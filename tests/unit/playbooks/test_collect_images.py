@@ -110,10 +110,10 @@ def test_nothing_is_removed_if_a_node_does_not_report_unless_it_is_excluded(site
     before = site.trees()
     status, output = site.collect()
     assert status != 0
-    said = " ".join(output.split())
-    assert "bm02 did not report; bm02: " in said
-    assert "bm02 does not answer" in said
-    assert "node_boot_collect_without" in said
+    text = " ".join(output.split())
+    assert "bm02 did not report; bm02: " in text
+    assert "bm02 does not answer" in text
+    assert "node_boot_collect_without" in text
     assert site.trees() == before
     status, output = site.collect(node_boot_collect_without=["bm05"])
     assert status != 0

@@ -47,12 +47,12 @@ def test_a_host_with_guests_is_not_rebooted_and_its_guests_are_named(tmp_path):
         status, output = fleet.play(*options)
         assert status == 2
         assert failed(output) == ["a"]
-        said = " ".join(output.split())
+        text = " ".join(output.split())
         assert (
             "a needs a reboot but was not rebooted, because guests run on it: db1 (process 4711); db2 (process 4711). "
             "Shut them down or move them and run again, or set gpu_host_reboot_with_guests: true for this run, which "
             "ends them. The reboot is for: the running kernel was not started with iommu=pt: reboot"
-        ) in said
+        ) in text
     assert fleet.log() == ["b down", "b up", "b settled"]
     assert fleet.state("a")["needs_reboot"]
     status, output = fleet.play("-e", "gpu_host_reboot_with_guests=true")
@@ -188,13 +188,13 @@ def test_invalid_variables_and_unreachable_hosts_are_still_reported(tmp_path):
     fleet = Fleet(tmp_path, a={}, b={})
     assert fleet.play()[0] == 0
     fleet.log()
-    for given, said in {
+    for given, message in {
         "gpu_host_serial=0": "gpu_host_serial is 0, expected a number of hosts from 1",
         "gpu_host_iommu=pt": "value of gpu_host_iommu must be one of: passthrough, translated, unchanged, got: pt",
     }.items():
         status, output = fleet.play("-e", given)
         assert status == 2
-        assert said in " ".join(output.split())
+        assert message in " ".join(output.split())
         assert fleet.log() == []
 
     inventory = json.loads((tmp_path / "hosts.json").read_text())

@@ -181,9 +181,9 @@ def test_an_unreachable_boot_server_stops_a_rollout_that_a_later_run_completes(f
         up.unlink()
     status, output = fleet.roll_out(node_boot_drain=drain, node_boot_rollout_waves=["1"])
     assert status == 2, output
-    said = " ".join(output.split("PLAY RECAP")[0].split())
-    assert "boot02 does not answer" in said
-    assert "Bring boot02 back, or remove it from node_boot_servers in the inventory" in said
+    text = " ".join(output.split("PLAY RECAP")[0].split())
+    assert "boot02 does not answer" in text
+    assert "Bring boot02 back, or remove it from node_boot_servers in the inventory" in text
     assert "unreachable=1" not in output
     assert len(fleet.boots()) == booted
     assert (fleet.channel() == "new") == (booted > 1)

@@ -86,9 +86,9 @@ def test_a_second_operator_cannot_change_nodes_that_another_rollout_holds(fleet,
             assert status == 2, output
             holder = held.holder
             who = f"{what}: held by {holder.user} on {holder.host} since {holder.since} (rollout.yml, process"
-            said = " ".join(output.split())
-            assert f"boot01: {who} {first.pid}: channel stable and 2 nodes (bm01, bm02); {held.name})" in said
-            assert f"take over its hold with -e node_boot_take_over={held.name}" in said
+            text = " ".join(output.split())
+            assert f"boot01: {who} {first.pid}: channel stable and 2 nodes (bm01, bm02); {held.name})" in text
+            assert f"take over its hold with -e node_boot_take_over={held.name}" in text
         assert holds.read_all(fleet.store) == [held]
         assert channels.node_scripts(fleet.store) == scripts
         assert fleet.boots() == []
@@ -125,8 +125,8 @@ def test_a_hold_of_a_run_that_ended_elsewhere_is_taken_over_by_name(fleet):
     holds.take(second, left)
     status, output = fleet.play("reimage.yml", "-l", "bm02")
     assert status == 2, output
-    said = " ".join(output.split())
-    assert "boot02: node bm02: held by anne on ctl9 since 2026-11-22T12:00:00Z (rollout.yml, process 4711:" in said
+    text = " ".join(output.split())
+    assert "boot02: node bm02: held by anne on ctl9 since 2026-11-22T12:00:00Z (rollout.yml, process 4711:" in text
     assert holds.read_all(fleet.store) == []
     status, output = fleet.play("reimage.yml", "-l", "bm02", "--check")
     assert status == 0, output

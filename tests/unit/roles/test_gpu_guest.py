@@ -47,10 +47,10 @@ def refused(tmp_path_factory):
 def test_invalid_variables_are_refused_before_anything_is_changed(refused, host):
     *_before, (name, last) = refused[host].items()
     assert last["failed"] is True
-    said = str([last["msg"], *last.get("argument_errors", [])])
-    assert REFUSED[host][1] in said
+    message = str([last["msg"], *last.get("argument_errors", [])])
+    assert REFUSED[host][1] in message
     if host != "no-size":
-        assert "/etc/nccl.conf: " in said
+        assert "/etc/nccl.conf: " in message
     assert name in (
         "Validating arguments against arg spec 'main' - Configure the guest of a GPU virtual machine",
         "Compute the settings of NCCL, and check them against the fabric's policy",

@@ -141,15 +141,15 @@ def changed(output: str) -> int:
 
 def test_the_software_of_a_layer_is_installed_changed_and_removed(node):
     """The software is predicted, installed, unchanged, moved to another release, refused, and removed."""
-    status, said = node.play(check=True)
-    assert status == 0, said
-    assert "nvidia-kernel-open-dkms=595.91.07*" in said
-    assert changed(said) > 0
+    status, output = node.play(check=True)
+    assert status == 0, output
+    assert "nvidia-kernel-open-dkms=595.91.07*" in output
+    assert changed(output) > 0
     assert node.versions() == {}
     assert list((node.work / "upper/etc").rglob("*sailloft*")) == []
 
-    status, said = node.play()
-    assert status == 0, said
+    status, output = node.play()
+    assert status == 0, output
     versions = node.versions()
     assert versions["nvidia-kernel-open-dkms"] == versions["nvidia-fabricmanager"] == "595.91.07-1"
     assert versions["datacenter-gpu-manager-4-core"] == "1:4.6.0-1"
@@ -163,22 +163,22 @@ def test_the_software_of_a_layer_is_installed_changed_and_removed(node):
         link = node.work / f"upper/etc/systemd/system/multi-user.target.wants/{service}.service"
         assert link.is_symlink(), service
 
-    status, said = node.play()
-    assert status == 0, said
-    assert changed(said) == 0, said
+    status, output = node.play()
+    assert status == 0, output
+    assert changed(output) == 0, output
 
     # A downgrade to an older release in the archive.
-    status, said = node.play(gpu_node_driver="595.71.05")
-    assert status == 0, said
+    status, output = node.play(gpu_node_driver="595.71.05")
+    assert status == 0, output
     assert set(node.versions().values()) == {"595.71.05-1", "1:4.5.2-1"}
 
-    status, said = node.play(gpu_node_driver="580.173.02")
+    status, output = node.play(gpu_node_driver="580.173.02")
     assert status != 0
-    assert "580.173.02" in said
+    assert "580.173.02" in output
     assert set(node.versions().values()) == {"595.71.05-1", "1:4.5.2-1"}
 
-    status, said = node.play(gpu_node_state="absent")
-    assert status == 0, said
+    status, output = node.play(gpu_node_state="absent")
+    assert status == 0, output
     assert node.versions() == {}
     assert node.read("/etc/apt/sources.list.d/sailloft-placeholders.list") is None
     assert node.read("/etc/sailloft/gpu_node.json") is None
@@ -186,14 +186,14 @@ def test_the_software_of_a_layer_is_installed_changed_and_removed(node):
 
 def test_an_archive_signed_by_another_key_is_refused(node):
     """The role checks the fingerprint; apt refuses an archive that the inventory's key did not sign."""
-    status, said = node.play(gpu_node_repositories=[{**node.repository, "fingerprints": ["A" * 40]}])
+    status, output = node.play(gpu_node_repositories=[{**node.repository, "fingerprints": ["A" * 40]}])
     assert status != 0
-    assert f"the key has the fingerprint {node.archive.fingerprint}" in said
+    assert f"the key has the fingerprint {node.archive.fingerprint}" in output
     assert node.read("/etc/apt/sources.list.d/sailloft-placeholders.list") is None
 
     other = Archive(node.work / "other", node.work / "build/other")
     other.close()
     stranger = {**node.repository, "key": other.key, "fingerprints": [other.fingerprint]}
-    status, said = node.play(gpu_node_repositories=[stranger])
+    status, output = node.play(gpu_node_repositories=[stranger])
     assert status != 0
     assert node.versions() == {}

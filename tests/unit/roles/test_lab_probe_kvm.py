@@ -33,8 +33,10 @@ def probe(tmp_path, says, device="kvm"):
 
 
 def test_kvm_is_used_if_a_kernel_boots_to_its_root_file_system(tmp_path):
-    said, arguments = probe(tmp_path, "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)")
-    assert said == "kvm\n"
+    output, arguments = probe(
+        tmp_path, "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)"
+    )
+    assert output == "kvm\n"
     assert "accel=kvm" in arguments
     assert "-kernel vmlinuz" in arguments
 

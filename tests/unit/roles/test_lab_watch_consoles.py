@@ -70,9 +70,9 @@ def reset(tmp_path, monkeypatch):
         while not watches.exists() and time.monotonic() < until:
             time.sleep(0.05)
         write(now)
-        said = [line for line in watch.communicate(timeout=90)[1].splitlines() if " boots, " not in line]
+        lines = [line for line in watch.communicate(timeout=90)[1].splitlines() if " boots, " not in line]
         names = resets.read_text().split() if resets.exists() else []
-        assert [f"{line.split()[0]}-test" for line in said] == names
+        assert [f"{line.split()[0]}-test" for line in lines] == names
         return names, watch.returncode
 
     return run
@@ -150,11 +150,11 @@ def test_the_last_console_line_of_a_boot_is_shown(tmp_path, monkeypatch):
     (tmp_path / "virsh").chmod(0o755)
     console = tmp_path / "console.log"
     progress = [WATCH.with_name("boot-progress"), console, "hv01", "qemu:///system", "180", tmp_path / "state"]
-    for text, said in (
+    for text, shown in (
         (BOOT + "\x1b[0;32m  OK  \x1b[0m Reached\r\n", "  OK   Reached\n"),
         (BOOT + LOGIN, ""),
         ("BIOS\n", ""),
     ):
         console.write_text(text)
         done = subprocess.run(progress, capture_output=True, text=True, check=True)
-        assert done.stdout == said
+        assert done.stdout == shown

@@ -87,12 +87,12 @@ def test_causes_are_found_before_the_roles_run_and_missing_ats_is_reported(name)
         "MaxReadReq of the NIC is 512 bytes",
     }
     # plan.yml assumes ACS and MaxReadReq as the roles set them, and reports what needs firmware settings.
-    said = of_gpudirect(plan(host)["tree"])
-    assert said[0] == f"GPUDirect: 0 of {pairs} pairs of GPU and NIC are direct, {rate} GB/s by their links"
-    assert [line.split()[4:] for line in said[2 : pairs + 2]] == [
+    lines = of_gpudirect(plan(host)["tree"])
+    assert lines[0] == f"GPUDirect: 0 of {pairs} pairs of GPU and NIC are direct, {rate} GB/s by their links"
+    assert [line.split()[4:] for line in lines[2 : pairs + 2]] == [
         ["no", "1011101", "on", "4096", "yes", f"{rate}", "slow"]
     ] * pairs
-    cause, remedy = said[pairs + 2 :]
+    cause, remedy = lines[pairs + 2 :]
     assert cause.startswith("  the NIC has no ATS capability (GPU ")
     assert "remedy: ATS_ENABLED" in remedy
 

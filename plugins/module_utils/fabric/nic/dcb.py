@@ -27,13 +27,13 @@ NOT_THERE = ("Operation not supported", "Attribute not found")
 BUFFER_BYTES_AT_MOST = (1 << 32) - 1  # u32 in struct dcbnl_buffer
 
 
-def plain(said: str) -> str:
+def plain(message: str) -> str:
     """Return dcb's message with the driver's own error.
 
     The kernel returns the error as a byte (net/dcb/dcbnl.c, dcbnl_ieee_set), in which -22 is 234, and the tool prints
     "Unknown error 234".
     """
-    return re.sub(r"Unknown error (1[3-9]\d|2\d\d)\b", lambda found: os.strerror(256 - int(found[1])), said)
+    return re.sub(r"Unknown error (1[3-9]\d|2\d\d)\b", lambda found: os.strerror(256 - int(found[1])), message)
 
 
 def show(interface: str, thing: str) -> list[str]:

@@ -82,7 +82,7 @@ class Settings:
             both.queues[queue] = {**other.queues.get(queue, {}), **self.queues.get(queue, {})}
         return both
 
-    def said(self) -> tuple[Any, ...]:
+    def contents(self) -> tuple[Any, ...]:
         """Return all values, without the lines that set them."""
         own = [(key, value) for key, (value, _line) in self.values.items()]
         queues = [(at, [(key, value[0]) for key, value in lines.items()]) for at, lines in self.queues.items()]
@@ -125,10 +125,10 @@ class Model(Reader):
         Raises FabricError where it refers to a missing object, or to a value that is not in bytes or DSCPs.
         """
         own = self.ports[port]
-        said = own.said()
-        if said not in self._alike:
-            self._alike[said] = self._port_qos(own)
-        return self._alike[said]
+        contents = own.contents()
+        if contents not in self._alike:
+            self._alike[contents] = self._port_qos(own)
+        return self._alike[contents]
 
     def _port_qos(self, own: Settings) -> PortQos:
         both = own.over(self._profile(own))
@@ -188,8 +188,8 @@ class Model(Reader):
             queues.append(Queue(strict, percent, self._ecn(*lines[ECN]) if ECN in lines else None))
         return tuple(queues)
 
-    def _ecn(self, said: tuple[str, str, str, str, str | None], line: Line) -> Ecn:
-        least, unit, most, most_unit, percent = said
+    def _ecn(self, words: tuple[str, str, str, str, str | None], line: Line) -> Ecn:
+        least, unit, most, most_unit, percent = words
         for each in (unit, most_unit):
             if each not in _UNIT_BYTES:
                 raise self.refuse(

@@ -187,9 +187,9 @@ def _claim(result: Result) -> Claim:
     if result.wanted is None:
         return not_applicable(LAYER, result.what, wanted, result.source, f"measured, not judged: {result.basis}", seen)
     holds = result.measured >= result.wanted
-    said = f"{result.measured / (result.limit or 1):.0%} of {result.basis}"
+    ratio = f"{result.measured / (result.limit or 1):.0%} of {result.basis}"
     why = "; ".join(result.causes) or "no known cause was found on this host"
-    return Claim(LAYER, result.what, wanted, seen, holds, result.source, said if holds else f"{said}; {why}")
+    return Claim(LAYER, result.what, wanted, seen, holds, result.source, ratio if holds else f"{ratio}; {why}")
 
 
 def _against(results: list[Result], baseline: dict[str, float]) -> list[Claim]:
@@ -206,7 +206,7 @@ def _against(results: list[Result], baseline: dict[str, float]) -> list[Claim]:
             continue
         share = result.measured / before
         holds = share >= BASELINE_SHARE
-        said = f"{share:.0%} of the baseline's {before:.2f} {UNIT}"
+        ratio = f"{share:.0%} of the baseline's {before:.2f} {UNIT}"
         claim = Claim(
             BASELINE_LAYER,
             result.what,
@@ -214,7 +214,7 @@ def _against(results: list[Result], baseline: dict[str, float]) -> list[Claim]:
             {UNIT: round(result.measured, 2)},
             holds,
             result.source,
-            said if holds else "; ".join([said, *result.causes]),
+            ratio if holds else "; ".join([ratio, *result.causes]),
         )
         judged.append((share, claim))
     return [*(claim for _share, claim in sorted(judged, key=lambda item: (item[0], item[1].claim))), *unknown]

@@ -63,9 +63,9 @@ def run(tool: str, argv: list[str], limit_s: float, retry_s: float = 0) -> Done:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
         )
-        said = done.stdout + done.stderr
+        output = done.stdout + done.stderr
         spent = time.monotonic() - began
-        if done.returncode == 0 or spent > retry_s or not NO_SERVER.search(said):
+        if done.returncode == 0 or spent > retry_s or not NO_SERVER.search(output):
             break
         time.sleep(PAUSE_S)
     if done.returncode == 0:
@@ -73,6 +73,6 @@ def run(tool: str, argv: list[str], limit_s: float, retry_s: float = 0) -> Done:
     if done.returncode in TIMED_OUT:
         reason = f"it did not finish in {limit_s:g} s"
     else:
-        last = [line.strip() for line in said.splitlines() if line.strip()][-3:]
+        last = [line.strip() for line in output.splitlines() if line.strip()][-3:]
         reason = f"it failed ({done.returncode}): {'; '.join(last) or 'no output'}"
-    return Done(tool, NOT_MEASURED, reason, argv, said, round(spent, 1))
+    return Done(tool, NOT_MEASURED, reason, argv, output, round(spent, 1))

@@ -104,8 +104,8 @@ def _secure_boot(host: Host) -> bool:
 
 
 def _installed(host: Host, system: System) -> dict[str, str]:
-    said = host.run(QUERIES[system.packages])
-    rows = (line.split() for line in said.splitlines())
+    output = host.run(QUERIES[system.packages])
+    rows = (line.split() for line in output.splitlines())
     kernels_too = {}
     for row in rows:
         if len(row) == 3 and row[0] == "installed":

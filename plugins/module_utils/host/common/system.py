@@ -160,9 +160,9 @@ class System:
                 f"'{' '.join(argv)}' did not finish in {timeout_s} s", "find out what it waits for, and run again"
             ) from error
         if done.returncode != 0:
-            said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
+            lines = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
             raise HostError(
-                f"'{' '.join(argv)}' failed ({done.returncode}): {'; '.join(said[-3:])}",
+                f"'{' '.join(argv)}' failed ({done.returncode}): {'; '.join(lines[-3:])}",
                 "correct what it reports, and run again",
             )
         return done.stdout

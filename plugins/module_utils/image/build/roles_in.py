@@ -133,15 +133,15 @@ def _failure(output: str, names: str) -> tuple[str, str]:
         failed = re.match(r"fatal: \[.*?\]: (?:FAILED|UNREACHABLE)! => (\{.*)$", line)
         if failed:
             return f'"{task}" failed: {_message(failed[1])}', "fix the role or its variables"
-    said = "; ".join(line.strip() for line in output.splitlines() if line.strip())
-    start = said.find("[ERROR]")
-    said = said[start:] if start >= 0 else said[-600:]
-    if "was not found" in said and "role" in said:
+    text = "; ".join(line.strip() for line in output.splitlines() if line.strip())
+    start = text.find("[ERROR]")
+    text = text[start:] if start >= 0 else text[-600:]
+    if "was not found" in text and "role" in text:
         return (
             f"Ansible does not find one of the roles {names}",
             "install it on the build host, or correct its name",
         )
-    return f"ansible-playbook for {names} failed: {said[:600] or 'no output'}", "fix the role or its variables"
+    return f"ansible-playbook for {names} failed: {text[:600] or 'no output'}", "fix the role or its variables"
 
 
 def _message(result: str) -> str:
@@ -151,5 +151,5 @@ def _message(result: str) -> str:
         return result[:600]
     if data.get("censored"):
         return str(data["censored"])
-    said = [str(data.get("msg", "it gave no reason")), *(str(one) for one in data.get("argument_errors", []))]
-    return " ".join("; ".join(said).split())
+    reasons = [str(data.get("msg", "it gave no reason")), *(str(one) for one in data.get("argument_errors", []))]
+    return " ".join("; ".join(reasons).split())

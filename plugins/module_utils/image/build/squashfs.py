@@ -35,7 +35,7 @@ def pack(tree: Path, out: Path, epoch: int, run: Run) -> None:
 def append_verity(path: Path, salt: str, run: Run) -> Verity:
     """Append the dm-verity hash tree (version 1, sha256, no superblock) to the file; ``salt`` is hexadecimal."""
     data_bytes = path.stat().st_size
-    said = run(
+    output = run(
         [
             "veritysetup",
             "format",
@@ -50,10 +50,10 @@ def append_verity(path: Path, salt: str, run: Run) -> Verity:
             path,
         ]
     )
-    found = re.search(r"^Root hash:\s*([0-9a-f]{64})$", said, re.MULTILINE)
+    found = re.search(r"^Root hash:\s*([0-9a-f]{64})$", output, re.MULTILINE)
     if not found:
         raise ImageError(
-            run.subject, f"veritysetup printed no root hash: {said.strip()}", "install cryptsetup-bin 2 or later"
+            run.subject, f"veritysetup printed no root hash: {output.strip()}", "install cryptsetup-bin 2 or later"
         )
     return Verity(data_bytes=data_bytes, root_sha256=found.group(1), salt=salt)
 

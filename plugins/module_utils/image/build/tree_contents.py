@@ -61,11 +61,13 @@ def _user(root: Path, layer: Layer, user: User, run: Run) -> None:
             )
         )
     except ToolError as error:
-        said = " / ".join(error.output.strip().splitlines()) or "it gave no reason"
+        reason = " / ".join(error.output.strip().splitlines()) or "it gave no reason"
         remedy = (
-            "create the group with a package, or correct its name" if "group" in said else "add passwd to its packages"
+            "create the group with a package, or correct its name"
+            if "group" in reason
+            else "add passwd to its packages"
         )
-        raise ImageError(subject, said, remedy) from error
+        raise ImageError(subject, reason, remedy) from error
     if not user.authorized_keys:
         return
     fields = _required_account(root, subject, "passwd", user.name)

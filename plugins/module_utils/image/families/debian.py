@@ -196,7 +196,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
 
 def packages(root: Path, run: Run) -> list[dict[str, str]]:
     """Return name, version and architecture of the packages in ``root``, sorted by name and architecture."""
-    said = run(
+    output = run(
         [
             "dpkg-query",
             f"--admindir={root}/var/lib/dpkg",
@@ -204,7 +204,7 @@ def packages(root: Path, run: Run) -> list[dict[str, str]]:
             "--showformat=${db:Status-Status} ${Package} ${Version} ${Architecture}\n",
         ]
     )
-    rows = (line.split() for line in said.splitlines())
+    rows = (line.split() for line in output.splitlines())
     found = [dict(zip(("name", "version", "architecture"), row[1:])) for row in rows if row[0] == "installed"]
     return sorted(found, key=lambda package: (package["name"], package["architecture"]))
 
@@ -326,16 +326,16 @@ def _verify(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
 
 def _explained(layer: Layer, error: ToolError) -> ImageError:
     """Return the error with apt's own message, without mmdebstrap's lines around it."""
-    said = [line[3:] for line in error.output.splitlines() if line.startswith("E: ")]
+    reasons = [line[3:] for line in error.output.splitlines() if line.startswith("E: ")]
     own = ("mmdebstrap", "apt-get ", "run_", "received eof", "setup failed", "env ")
-    said = [line for line in said if not line.startswith(own)]
+    reasons = [line for line in reasons if not line.startswith(own)]
     subject = f"layer {layer.name}"
-    for line in said:
+    for line in reasons:
         if "Unable to locate package" in line or "has no installation candidate" in line or "was not found" in line:
             advice = "correct the name, or add the archive that has it to archives"
             if any(package in line.split() for package in userland.PACKAGES):
                 advice = "the first stage needs it: add the archive or component that has it (Ubuntu: universe)"
             return ImageError(subject, line, advice)
-    if said and "No space left" not in error.output:
-        return ImageError(subject, " / ".join(said), "fix the problem that apt reports, and run again")
+    if reasons and "No space left" not in error.output:
+        return ImageError(subject, " / ".join(reasons), "fix the problem that apt reports, and run again")
     return error

@@ -135,6 +135,6 @@ def _run(
         pass_fds=pass_fds,
     )
     if done.returncode:
-        said = " ".join((done.stdout + b" " + done.stderr).decode("utf-8", "replace").split())
-        raise ImageError(subject, f"{argv[0]} failed: {said or 'it gave no reason'}", remedy)
+        output = " ".join((done.stdout + b" " + done.stderr).decode("utf-8", "replace").split())
+        raise ImageError(subject, f"{argv[0]} failed: {output or 'it gave no reason'}", remedy)
     return done.stdout

@@ -53,11 +53,11 @@ class Expected:
 
 @dataclass(frozen=True)
 class Gate:
-    """The health check's result. ``held`` is None if the gate could not be run; ``said`` is its output."""
+    """The health check's result. ``held`` is None if the gate could not be run; ``output`` is what it printed."""
 
     what: str
     held: bool | None
-    said: str = ""
+    output: str = ""
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,6 @@ def _services(expected: Expected, state: dict[str, Any]) -> list[Claim]:
 
 
 def _gate(gate: Gate) -> Claim:
-    seen = None if gate.held is None else ("healthy" if gate.held else gate.said or "no output")
+    seen = None if gate.held is None else ("healthy" if gate.held else gate.output or "no output")
     # The output does not decide: a command that fails may print "healthy".
     return Claim(HEALTH, "the health check passes", "healthy", seen, gate.held is True, gate.what)

@@ -104,6 +104,6 @@ def _failed_units(subject: str, run: Run) -> list[str]:
     return sorted(line.split()[0] for line in output.splitlines() if line.strip())
 
 
-def _silent(subject: str, command: list[str], said: str) -> ImageError:
-    why = f"{' '.join(command[:2])} failed: {' '.join(said.split()) or 'no output'}"
+def _silent(subject: str, command: list[str], output: str) -> ImageError:
+    why = f"{' '.join(command[:2])} failed: {' '.join(output.split()) or 'no output'}"
     return ImageError(subject, why, "check its console: a node must run systemd")

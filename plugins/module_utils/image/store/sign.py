@@ -101,10 +101,10 @@ def _minisign(arguments: list[str | os.PathLike[str]], subject: str, password: s
         env={"PATH": search_path(), "LC_ALL": "C.UTF-8"},
     )
     if done.returncode:
-        said = re.sub(
+        output = re.sub(
             r"Password:|Deriving a key from the password and decrypting the secret key\.\.\.|\bdone\b", "", done.stdout
         )
-        said = " ".join(said.split()) or "minisign gave no reason"
-        if "get_password" in said:
-            said = "it has a password, but none was given"
-        raise ImageError(subject, said, remedy)
+        output = " ".join(output.split()) or "minisign gave no reason"
+        if "get_password" in output:
+            output = "it has a password, but none was given"
+        raise ImageError(subject, output, remedy)

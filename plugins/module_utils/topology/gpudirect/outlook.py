@@ -130,7 +130,7 @@ def lines(found: list[Pair]) -> list[str]:
     direct = sum(pair.verdict == "direct" for pair in found)
     rates = sorted({pair.link_gb_per_s for pair in found if pair.link_gb_per_s is not None})
     speed = f", {rates[0]:.2g} GB/s by their links" if rates else ""
-    said = [f"GPUDirect: {direct} of {len(found)} pairs of GPU and NIC are direct{speed}", *_table(found)]
+    report = [f"GPUDirect: {direct} of {len(found)} pairs of GPU and NIC are direct{speed}", *_table(found)]
     by_cause: dict[Cause, list[Pair]] = {}
     for pair in found:
         for cause in pair.causes:
@@ -138,9 +138,9 @@ def lines(found: list[Pair]) -> list[str]:
     for cause in sorted(by_cause, key=lambda item: (-item.severity, item.what)):
         own = by_cause[cause]
         more = f" and {len(own) - 1} more" if len(own) > 1 else ""
-        said.append(f"  {cause.what} (GPU {own[0].gpu} and NIC {own[0].nic}{more})")
-        said.append(f"    costs: {cause.cost}; remedy: {cause.remedy}")
-    return said
+        report.append(f"  {cause.what} (GPU {own[0].gpu} and NIC {own[0].nic}{more})")
+        report.append(f"    costs: {cause.cost}; remedy: {cause.remedy}")
+    return report
 
 
 def _table(found: list[Pair]) -> list[str]:

@@ -44,31 +44,31 @@ def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted: pl
     sides = [(RUNNING, live_xml)] if live_xml else []
     sides.append((DEFINED, inactive_xml))
     found: list[Drift] = []
-    unsaid: list[Difference] = []
+    unreported: list[Difference] = []
     for side, xml in sides:
         have = read_xml.read(xml, functions)
         found += drift_host.against_host(have, host, running=live_xml is not None)
         if wanted is not None:
             compared = differences(wanted.xml, xml) if side == DEFINED else running_differences(wanted.xml, xml)
             found += plan.against_plan(compared, have, wanted, side)
-            unsaid += [item for item in compared if RECORD.fullmatch(item.path)]
+            unreported += [item for item in compared if RECORD.fullmatch(item.path)]
         else:
             found += plan.unbound_memory(have, side)
         found += paths.pairs_apart(have, wanted, host, side)
-    found += _record(unsaid, found)
+    found += _record(unreported, found)
     return merge(found)
 
 
-def _record(unsaid: list[Difference], found: list[Drift]) -> list[Drift]:
+def _record(unreported: list[Difference], found: list[Drift]) -> list[Drift]:
     """Assign each difference of the record to the host's item that reports it; return one item for all the others."""
     left = []
-    for item in unsaid:
+    for item in unreported:
         match = RECORD.fullmatch(item.path)
         address = match[1] if match else None
-        said = [words for words in found if address and words.where == [HOST] and address in words.what]
-        for words in said:
+        own = [words for words in found if address and words.where == [HOST] and address in words.what]
+        for words in own:
             words.paths.append(item.path)
-        if not said:
+        if not own:
             left.append(item)
     if not left:
         return []

@@ -36,8 +36,8 @@ class Finding:
 
 def warnings(found: list[dict[str, Any]], host_name: str) -> list[str]:
     """Return the findings (JSON-ready) that only warn, each as a sentence that names the host."""
-    said = (f"{host_name}: {Finding(**item)}" for item in found if item["severity"] == WARN)
-    return list(dict.fromkeys(said))
+    messages = (f"{host_name}: {Finding(**item)}" for item in found if item["severity"] == WARN)
+    return list(dict.fromkeys(messages))
 
 
 class RefusedError(DomainError):

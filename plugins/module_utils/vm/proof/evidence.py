@@ -65,10 +65,10 @@ def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
             if domain[key] is None and (kind == "defined" or domain.get("process")):
                 lines.append(f"{kind}: it was not compared with its plan")
             for item in domain[key] or []:
-                said = next((each for each in words if item["path"] in each["paths"]), None)
+                drift = next((each for each in words if item["path"] in each["paths"]), None)
                 line = f"{kind}: {item['path']}: wanted {item['wanted']}, have {item['have']}"
-                if said is not None:
-                    line = f"{' and '.join(said['where'])}: {said['what']}; {said['consequence']}"
+                if drift is not None:
+                    line = f"{' and '.join(drift['where'])}: {drift['what']}; {drift['consequence']}"
                 if line not in lines:
                     lines.append(line)
     except (KeyError, TypeError) as error:

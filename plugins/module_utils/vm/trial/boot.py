@@ -57,8 +57,8 @@ def run(
                 findings = _watch(plan, process, path, start + timeout_s)
             except OSError as error:
                 errors.seek(0)
-                said = errors.read().decode(errors="replace").strip() or str(error)
-                raise DomainError(f"QEMU does not boot the plan: {said}", domain=plan.name) from error
+                message = errors.read().decode(errors="replace").strip() or str(error)
+                raise DomainError(f"QEMU does not boot the plan: {message}", domain=plan.name) from error
             finally:
                 process.kill()
                 process.wait()

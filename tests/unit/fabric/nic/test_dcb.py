@@ -132,22 +132,23 @@ def test_willing_is_a_flag_in_either_form(willing, read):
 
 
 def test_output_that_is_not_a_json_object_is_refused():
-    assert said("[]") == (
+    assert refusal_of("[]") == (
         "eth0: 'dcb -j app show': it printed no JSON object: '[]'; check that dcb is from iproute2 5.11 or later"
     )
     assert (
-        said("{") == "eth0: 'dcb -j app show': it printed no JSON: '{'; check that dcb is from iproute2 5.11 or later"
+        refusal_of("{")
+        == "eth0: 'dcb -j app show': it printed no JSON: '{'; check that dcb is from iproute2 5.11 or later"
     )
     assert dcb.parse("eth0", {"app": " \n"}).trust == "pcp"
     assert dcb.show("eth0", "ets") == ["dcb", "-N", "-j", "ets", "show", "dev", "eth0"]
 
 
 def test_long_invalid_output_is_truncated_in_the_error():
-    assert "it printed no JSON: 'x" + "x" * 59 + "'" in said("x" * 60)
-    assert "it printed no JSON: '" + "x" * 57 + "...'" in said("x" * 61)
+    assert "it printed no JSON: 'x" + "x" * 59 + "'" in refusal_of("x" * 60)
+    assert "it printed no JSON: '" + "x" * 57 + "...'" in refusal_of("x" * 61)
 
 
-def said(text):
+def refusal_of(text):
     with pytest.raises(FabricError) as refused:
         dcb.parse("eth0", {"app": text})
     return str(refused.value)

@@ -78,15 +78,15 @@ def test_dcb_sets_differing_settings_in_a_safe_order():
 
 
 def test_mlnx_qos_sets_the_same_settings_as_dcb():
-    said = dict(written(OLD, NEW, "mlnx_qos"))
-    assert said["dcbx_by_host"] == "mlnx_qos -i eth0 -d os"
-    assert said["cable_m"] == "mlnx_qos -i eth0 -f 0,0,0,0,0,0,0,0 --cable_len 5"
-    assert said["buffer_bytes"] == "mlnx_qos -i eth0 --prio2buffer 0,0,0,1,0,0,0,0"
-    assert said["queues"] == (
+    commands = dict(written(OLD, NEW, "mlnx_qos"))
+    assert commands["dcbx_by_host"] == "mlnx_qos -i eth0 -d os"
+    assert commands["cable_m"] == "mlnx_qos -i eth0 -f 0,0,0,0,0,0,0,0 --cable_len 5"
+    assert commands["buffer_bytes"] == "mlnx_qos -i eth0 --prio2buffer 0,0,0,1,0,0,0,0"
+    assert commands["queues"] == (
         "mlnx_qos -i eth0 -p 0,0,0,3,0,0,6,0 -s ets,strict,strict,ets,strict,strict,strict,strict -t 50,0,0,50,0,0,0,0"
     )
-    assert said["dscp_to_priority"] == "mlnx_qos -i eth0 --dscp2prio set,26,3"
-    assert said["pfc"] == "mlnx_qos -i eth0 -f 0,0,0,1,0,0,0,0 --cable_len 5"
+    assert commands["dscp_to_priority"] == "mlnx_qos -i eth0 --dscp2prio set,26,3"
+    assert commands["pfc"] == "mlnx_qos -i eth0 -f 0,0,0,1,0,0,0,0 --cable_len 5"
     assert mlnx_qos.set_pfc("eth0", (), None) == [["mlnx_qos", "-i", "eth0", "-f", "0,0,0,0,0,0,0,0"]]
 
 

@@ -90,9 +90,9 @@ def test_a_wrong_port_is_named_by_the_path_and_the_proof(system, name):
     text = written(system, replace(wanted, ports=ports))
     seen = text and SYSTEMS[system].parse(text, "spine1")
     right = SYSTEMS[system].parse(given["running"]["spine1"], "spine1")
-    said = bool(text) and {port: seen.ports[port] for port in ports} != {port: right.ports[port] for port in ports}
-    assert said == (name not in OF_HEADROOM or not no_headroom(system))
-    if not said:
+    detected = bool(text) and {port: seen.ports[port] for port in ports} != {port: right.ports[port] for port in ports}
+    assert detected == (name not in OF_HEADROOM or not no_headroom(system))
+    if not detected:
         return
     given["running"]["spine1"] = text
     path = report.checked({**given, "paths": [], "rdma_class": None, "thresholds": True})

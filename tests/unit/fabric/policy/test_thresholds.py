@@ -27,6 +27,10 @@ def headroom(asic: Asic, speed: int, cable: int, mtu: int = 9100, own=None) -> H
     return thresholds.headroom_of(asic, speed, cable, mtu, own or {}, "switch leaf1: port swp1")
 
 
+def test_a_fabric_without_lossless_ports_needs_no_headroom():
+    assert thresholds.HeadroomSum() == thresholds.HeadroomSum(0, 0, "")
+
+
 def test_pfc_queue_bytes_match_the_dcqcn_paper():
     # Section 4: Trident II, 12 MB of buffer, 32 ports, 8 priorities with 22.4 KB of headroom each, beta 8 (alpha 1).
     bound = thresholds.pfc_queue_bytes(Fraction(12_000_000 - 8 * 32 * 22_400), 32, 8, 0)
@@ -58,6 +62,9 @@ def test_spectrum_xoff_matches_the_nvidia_formula():
     assert found == 212_992
     assert exact <= found < exact + 1024
     assert thresholds.spectrum_xoff_bytes(ASICS["spectrum4"], 800, 300, 9216) == 1_150_976
+    # The bytes in MAC and PHY (819.2) decide to which KiB these are rounded up: they are 1 byte from a limit.
+    assert thresholds.spectrum_xoff_bytes(SPECTRUM3, 40, 37, 9216) == 59_392
+    assert thresholds.spectrum_xoff_bytes(SPECTRUM3, 400, 127, 9216) == 398_336
 
 
 @pytest.mark.parametrize(

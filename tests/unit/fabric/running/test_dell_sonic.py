@@ -174,13 +174,13 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), BAD, ids=range(len(BAD)))
-def test_an_invalid_configuration_is_refused_with_a_remedy(change, said):
+@pytest.mark.parametrize(("change", "message"), BAD, ids=range(len(BAD)))
+def test_an_invalid_configuration_is_refused_with_a_remedy(change, message):
     arguments = rendered(dell(ports=["Eth1/1"]))
     change(arguments)
     with pytest.raises(FabricError) as refused:
         read(arguments)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert refused.value.remedy
 
 

@@ -272,13 +272,13 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), BAD, ids=range(len(BAD)))
-def test_an_invalid_configuration_is_refused_with_table_key_and_remedy(change, said):
+@pytest.mark.parametrize(("change", "message"), BAD, ids=range(len(BAD)))
+def test_an_invalid_configuration_is_refused_with_table_key_and_remedy(change, message):
     config = default_config()
     change(config)
     with pytest.raises(FabricError) as refused:
         read(config)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert refused.value.remedy
 
 

@@ -53,7 +53,7 @@ def test_a_canary_is_pinned_until_the_pin_is_empty():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (
             {"node_boot_mac": "52:54:00:aa:bb"},
@@ -94,14 +94,14 @@ def test_a_canary_is_pinned_until_the_pin_is_empty():
         ({"node_boot_report_url": ["x"]}, "node_boot_report_url: ['x'] is not text; write it in quotes"),
     ],
 )
-def test_an_error_names_the_node_and_the_variable(wrong, said):
+def test_an_error_names_the_node_and_the_variable(wrong, message):
     with pytest.raises(AnsibleFilterError) as caught:
         node_boot_nodes(["bm01"], {"bm01": {**NODE, **wrong}})
-    assert str(caught.value) == f"node bm01: {said}"
+    assert str(caught.value) == f"node bm01: {message}"
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         (
             {"node_boot_servers": ["boot02"]},
@@ -113,7 +113,7 @@ def test_an_error_names_the_node_and_the_variable(wrong, said):
         ),
     ],
 )
-def test_nodes_with_other_servers_or_stores_than_the_first_node_are_refused(other, said):
+def test_nodes_with_other_servers_or_stores_than_the_first_node_are_refused(other, message):
     hostvars = {"bm01": {**NODE, "node_boot_servers": ["boot01"]}, "bm02": {**NODE, **other}}
-    with pytest.raises(AnsibleFilterError, match=said):
+    with pytest.raises(AnsibleFilterError, match=message):
         node_boot_nodes(["bm01", "bm02"], hostvars)

@@ -135,11 +135,11 @@ def test_the_worst_results_are_listed_first():
         judge.of_nccl(ABSENT, None, (), "all_reduce_perf"),
         judge.of_nccl(ran(printed.nccl()), None, (), "inside"),
     ]
-    said = [
+    lines = [
         (claim.holds, claim.claim.split(",")[1] if "," in claim.claim else claim.claim)
         for claim in judge.claims(results)
     ]
-    assert said == [
+    assert lines == [
         (False, " rail 1"),
         (False, " rail 2"),
         (None, "all_reduce_perf"),

@@ -229,10 +229,10 @@ def test_rates_are_compared_with_the_baseline_the_worst_share_first():
     baseline = {"same": 100.0, "worse": 100.0, "unmeasured": 1.0, "zero": 0.0, "also worse": 100.0}
     layer = judge.BASELINE_LAYER
     found = [claim for claim in judge.claims(results, baseline) if claim.layer == layer]
-    limit, said = {"at least GB/s": 95.0}, "94% of the baseline's 100.00 GB/s"
+    limit, ratio = {"at least GB/s": 95.0}, "94% of the baseline's 100.00 GB/s"
     assert found == [
-        Claim(layer, "also worse", limit, {"GB/s": 94.0}, False, "tool", said),
-        Claim(layer, "worse", limit, {"GB/s": 94.0}, False, "tool", f"{said}; a; b"),
+        Claim(layer, "also worse", limit, {"GB/s": 94.0}, False, "tool", ratio),
+        Claim(layer, "worse", limit, {"GB/s": 94.0}, False, "tool", f"{ratio}; a; b"),
         Claim(layer, "same", limit, {"GB/s": 95.0}, True, "tool", "95% of the baseline's 100.00 GB/s"),
         Claim(layer, "new", "a number", None, None, "tool", "the baseline did not measure it"),
         Claim(layer, "zero", "a number", None, None, "tool", "the baseline did not measure it"),

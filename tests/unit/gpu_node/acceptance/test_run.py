@@ -93,7 +93,7 @@ def test_a_tool_runs_below_timeout_without_input(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("exit_status", "said", "waits"),
+    ("exit_status", "message", "waits"),
     [
         (1, "Failed to connect", [1.0]),
         (1, "unable to connect", [1.0]),
@@ -101,7 +101,7 @@ def test_a_tool_runs_below_timeout_without_input(tmp_path):
         (0, "Couldn't connect to b, used c", []),
     ],
 )
-def test_only_a_failure_to_connect_is_retried_until_the_time_is_up(tmp_path, monkeypatch, exit_status, said, waits):
+def test_only_a_failure_to_connect_is_retried_until_the_time_is_up(tmp_path, monkeypatch, exit_status, message, waits):
     class Clock:
         """A clock that shows 100.0 s, then 5 s after the first run, then 5.26 s."""
 
@@ -115,7 +115,7 @@ def test_only_a_failure_to_connect_is_retried_until_the_time_is_up(tmp_path, mon
 
     clock = Clock()
     monkeypatch.setattr(run, "time", clock)
-    done = run.run("tool", [tool(tmp_path, f'echo "{said}" >&2; exit {exit_status}')], 10, retry_s=5)
+    done = run.run("tool", [tool(tmp_path, f'echo "{message}" >&2; exit {exit_status}')], 10, retry_s=5)
     assert clock.waits == waits
     assert done.seconds == (5.3 if waits else 5.0)
 

@@ -147,10 +147,10 @@ def test_settings_are_retried_at_boot_until_the_driver_is_loaded(tmp_path):
         if len(waits) == 3:
             os.rename(node.path("/proc/late"), node.path("/proc/driver"))
 
-    said = []
-    assert boot.apply(node, boot.read(SETTINGS), said.append, wait) == ""
+    messages = []
+    assert boot.apply(node, boot.read(SETTINGS), messages.append, wait) == ""
     assert len(waits) == 3
-    assert "locked clocks, MHz: None -> [1980, 1980]" in said
+    assert "locked clocks, MHz: None -> [1980, 1980]" in messages
 
 
 def test_a_failure_at_boot_is_reported_after_a_minute(tmp_path):

@@ -85,14 +85,14 @@ def test_an_unknown_distribution_is_refused_by_its_name(tmp_path, text, shown):
 
 
 class Answering(Node):
-    """A node whose package manager answers with ``said``."""
+    """A node whose package manager answers with ``output``."""
 
-    said = ""
+    output = ""
 
     def run(self, argv, stdin=None, timeout_s=None):
         if argv[0] in ("dpkg-query", "rpm"):
             self.ran.append(argv)
-            return self.said
+            return self.output
         return super().run(argv, stdin, timeout_s)
 
 
@@ -108,7 +108,7 @@ class Answering(Node):
 )
 def test_only_packages_that_are_installed_are_listed(tmp_path, system, command):
     node = Answering(tmp_path, system)
-    node.said = "installed a 1:2-3\ninstalled b (none):4-5\nconfig-files c 1-1\ninstalled d\ninstalled e 1 2\n\n"
+    node.output = "installed a 1:2-3\ninstalled b (none):4-5\nconfig-files c 1-1\ninstalled d\ninstalled e 1 2\n\n"
     assert machine.observe(node, False).installed == {"a": "1:2-3", "b": "4-5"}
     assert node.ran[0] == command
 

@@ -202,9 +202,9 @@ def lost(server):
 
 def test_a_boot_restores_settings_that_the_reboot_removed(server):
     settings = lost(server)
-    said = []
-    assert boot.apply(server, settings, said.append, wait=None) == []
-    assert f"sriov: {PF} VFs: 0 -> 2" in said
+    messages = []
+    assert boot.apply(server, settings, messages.append, wait=None) == []
+    assert f"sriov: {PF} VFs: 0 -> 2" in messages
     assert not ensure(server).changed
 
 
@@ -305,7 +305,7 @@ def test_an_image_may_name_devices_that_are_not_present():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"vfio_binding": {"devices": ["gpus"]}}, r"'gpus' is not a kind"),
         ({"hugepages": {"pages": [{"node": 0}]}}, r"size_mib is missing"),
@@ -314,6 +314,6 @@ def test_an_image_may_name_devices_that_are_not_present():
         ({"huge_pages": {}}, r"unknown settings huge_pages"),
     ],
 )
-def test_invalid_settings_of_an_image_are_refused(settings, said):
-    with pytest.raises(SailloftError, match=said):
+def test_invalid_settings_of_an_image_are_refused(settings, message):
+    with pytest.raises(SailloftError, match=message):
         concerns.check_form(settings)

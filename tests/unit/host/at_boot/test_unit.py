@@ -165,13 +165,13 @@ def test_nothing_is_done_now_in_an_image(server):
 
 
 def test_the_boot_tries_for_a_minute_and_reports_each_step(server):
-    said, waits = [], []
+    messages, waits = [], []
     settings = {"kernel_settings": {"avic": True}, "sriov": {"functions": [{"devices": ["0000:77:00.0"], "count": 1}]}}
     (error,) = boot.apply(server, {**settings, "hugepages": {"pages": [{"node": 0, "size_mib": 2, "count": 4}]}},
-                          said.append, waits.append)  # fmt: skip
+                          messages.append, waits.append)  # fmt: skip
     assert "no device 0000:77:00.0 on this host" in error
     assert waits == [2] * 30
-    assert said == ["hugepages: node0 2 MiB: 0 -> 4"]
+    assert messages == ["hugepages: node0 2 MiB: 0 -> 4"]
 
 
 @pytest.mark.parametrize("errors", [[], ["sriov: no device"]])

@@ -211,7 +211,7 @@ def test_as_many_links_are_followed_as_linux_follows(system, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         ("exit 1", "no output"),
         ("echo out; exit 1", "out"),
@@ -219,10 +219,10 @@ def test_as_many_links_are_followed_as_linux_follows(system, tmp_path):
         ("for one in 1 2 3 4; do echo $one >&2; done; exit 1", "2; 3; 4"),
     ],
 )
-def test_a_failed_command_is_named_with_its_last_three_lines(system, script, said):
+def test_a_failed_command_is_named_with_its_last_three_lines(system, script, message):
     with pytest.raises(HostError) as refused:
         system.run(["sh", "-c", script])
-    assert str(refused.value) == f"'sh -c {script}' failed (1): {said}; correct what it reports, and run again"
+    assert str(refused.value) == f"'sh -c {script}' failed (1): {message}; correct what it reports, and run again"
 
 
 def test_a_command_runs_in_the_c_locale_with_the_systems_path(system, monkeypatch):

@@ -70,8 +70,8 @@ def site(tmp_path, monkeypatch):
 
 def test_an_image_of_cached_layers_is_published_once(site):
     images, setting, requests = site
-    said = []
-    (first,) = build.build(images, setting, said.append)
+    messages = []
+    (first,) = build.build(images, setting, messages.append)
     assert (first.name, first.changed, first.built) == ("node", True, ())
     store = Store(str(setting.store))
     assert store.current("node") == first.digest
@@ -82,10 +82,10 @@ def test_an_image_of_cached_layers_is_published_once(site):
     assert there.first_stage.size_bytes == len(b"first stage")
     assert not store.missing_blobs(there)
     assert first.size_bytes == sum(there.boot_blobs().values())
-    assert said[-1].startswith(f"image node: published, {first.digest[:12]}, ")
-    (again,) = build.build(images, setting, said.append)
+    assert messages[-1].startswith(f"image node: published, {first.digest[:12]}, ")
+    (again,) = build.build(images, setting, messages.append)
     assert (again.digest, again.changed, again.diff) == (first.digest, False, ())
-    assert said[-1] == f"image node: unchanged, {first.digest[:12]}"
+    assert messages[-1] == f"image node: unchanged, {first.digest[:12]}"
 
 
 def test_check_mode_publishes_nothing(site):
@@ -135,6 +135,6 @@ def test_an_existing_first_stage_is_not_built_again(site, tmp_path):
     _images, setting, requests = site
     chain = list(requests.values())
     public = setting.public_key.read_text().splitlines()[1]
-    said = []
-    first_stages.make_stage("node", setting, chain, public, tmp_path, None, said.append)
-    assert said == []
+    messages = []
+    first_stages.make_stage("node", setting, chain, public, tmp_path, None, messages.append)
+    assert messages == []

@@ -56,11 +56,11 @@ def setting(tmp_path):
     return Setting(tmp_path / "store", tmp_path / "cache", none, none, None, "#!/bin/sh\n", False, print)
 
 
-def made(setting, work, said):
-    """Build the stage as the builder does and return its bytes; append lines of progress to the file ``said``."""
+def made(setting, work, log):
+    """Build the stage as the builder does and return its bytes; append lines of progress to the file ``log``."""
 
     def progress(line):
-        with said.open("a") as file:
+        with log.open("a") as file:
             file.write(f"{line}\n")
 
     def apart():
@@ -78,17 +78,17 @@ def made(setting, work, said):
 
 
 def test_the_first_stage_is_built_once_and_is_reproducible(setting, tmp_path):
-    said = tmp_path / "said"
+    log = tmp_path / "log"
     assert not first_stages.has_stage(setting, KEY, [REQUEST])
-    data = made(setting, tmp_path / "one", said)
+    data = made(setting, tmp_path / "one", log)
     assert data[:4] == b"\x28\xb5\x2f\xfd"  # the magic number of zstd, which this kernel can unpack
-    assert said.read_text().splitlines()[0] == f"image node: first stage for kernel {VERSION}"
+    assert log.read_text().splitlines()[0] == f"image node: first stage for kernel {VERSION}"
     assert first_stages.has_stage(setting, KEY, [REQUEST])
-    said.unlink()
-    assert made(setting, tmp_path / "again", said) == data
-    assert not said.exists()
+    log.unlink()
+    assert made(setting, tmp_path / "again", log) == data
+    assert not log.exists()
     first_stages.stage_place(setting, KEY, [REQUEST], REQUEST).unlink()
-    assert made(setting, tmp_path / "two", said) == data
+    assert made(setting, tmp_path / "two", log) == data
     # The mounts disappeared with the namespace.
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
 

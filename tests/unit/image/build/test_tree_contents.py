@@ -60,7 +60,7 @@ def test_a_user_is_created_or_changed(root, user, command):
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "message"),
     [
         (
             "useradd: group 'gpu' does not exist\n",
@@ -70,8 +70,8 @@ def test_a_user_is_created_or_changed(root, user, command):
         ("\n", "it gave no reason; add passwd to its packages"),
     ],
 )
-def test_a_user_that_cannot_be_created_is_refused_with_the_message_of_the_tool(root, output, said):
-    assert refused(root, lambda argv: (6, output), users=(User("new"),)).startswith(f"layer site: user new: {said}")
+def test_a_user_that_cannot_be_created_is_refused_with_the_message_of_the_tool(root, output, message):
+    assert refused(root, lambda argv: (6, output), users=(User("new"),)).startswith(f"layer site: user new: {message}")
 
 
 def test_authorized_keys_are_written_before_the_home_folder_exists(root):
@@ -147,10 +147,12 @@ def test_services_are_enabled_then_disabled_then_masked(root):
     assert tools.ran == [[*systemctl, "mask", "--", "c.timer"]]
 
 
-@pytest.mark.parametrize(("output", "said"), [("Failed:\nno unit\n", "Failed: / no unit"), ("", "it gave no reason")])
-def test_a_service_that_cannot_be_enabled_is_refused_with_systemctls_message(root, output, said):
+@pytest.mark.parametrize(
+    ("output", "message"), [("Failed:\nno unit\n", "Failed: / no unit"), ("", "it gave no reason")]
+)
+def test_a_service_that_cannot_be_enabled_is_refused_with_systemctls_message(root, output, message):
     services = Services(enabled=("a.service", "b.service"))
     assert refused(root, lambda argv: (1, output), services=services) == (
-        f"layer site: systemctl enable a.service b.service: {said}; "
+        f"layer site: systemctl enable a.service b.service: {message}; "
         "correct the unit's name, or add the package that has it"
     )

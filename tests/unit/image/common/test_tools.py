@@ -79,8 +79,8 @@ def test_a_tool_gets_only_the_proxies_and_given_variables(ran, monkeypatch):
 
 
 def test_a_tool_that_is_missing_is_not_run(ran):
-    said = refused(lambda: tools.Run("layer base", print)(["no-such-tool"]))
-    assert said.startswith("tool no-such-tool: not found on the build host")
+    message = refused(lambda: tools.Run("layer base", print)(["no-such-tool"]))
+    assert message.startswith("tool no-such-tool: not found on the build host")
     assert ran == []
 
 

@@ -140,10 +140,10 @@ def test_a_package_that_no_archive_has_is_refused(root, parent):
 
 
 def test_installed_packages_are_listed_by_name_and_architecture(root):
-    said = (
+    output = (
         "installed zlib1g 1.2 amd64\nconfig-files old 1 amd64\ninstalled libc6 2.36 i386\ninstalled libc6 2.36 amd64\n"
     )
-    tools = Tools(answer=lambda argv: said)
+    tools = Tools(answer=lambda argv: output)
     assert debian.packages(root, tools) == [
         {"name": "libc6", "version": "2.36", "architecture": "amd64"},
         {"name": "libc6", "version": "2.36", "architecture": "i386"},
@@ -198,7 +198,7 @@ def test_sources_trust_only_a_keyring_or_a_pinned_digest():
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "message"),
     [
         (
             "I: x\nE: Unable to locate package hallo\nE: apt-get --yes failed\n",
@@ -215,7 +215,7 @@ def test_sources_trust_only_a_keyring_or_a_pinned_digest():
         ("dpkg: error: No space left on device\nE: Sub-process returned\n", "layer base: no space is left"),
     ],
 )
-def test_errors_contain_the_message_of_apt_and_not_of_mmdebstrap(output, said):
+def test_errors_contain_the_message_of_apt_and_not_of_mmdebstrap(output, message):
     error = debian._explained(layer(MAIN), ToolError("layer base", ["mmdebstrap"], output))
-    assert str(error).startswith(said)
+    assert str(error).startswith(message)
     assert "mmdebstrap failed" not in str(error)

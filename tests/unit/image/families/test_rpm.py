@@ -42,11 +42,11 @@ class Dnf:
     """A simulated dnf that fetches ``fetched`` as the archives' metadata and prints the given outputs."""
 
     def __init__(self, root, fetched=(LIST, LIST), makecache="", install=""):
-        self.root, self.fetched, self.said = root, fetched, {"makecache": makecache, "install": install}
+        self.root, self.fetched, self.outputs = root, fetched, {"makecache": makecache, "install": install}
         self.configuration, self.macros = "", ""
 
     def __call__(self, argv):
-        command = next(word for word in argv if word in self.said)
+        command = next(word for word in argv if word in self.outputs)
         configuration = Path(argv[argv.index("--config") + 1])
         self.configuration = configuration.read_text()
         self.macros = (configuration.parent / ".rpmmacros").read_text()
@@ -54,7 +54,7 @@ class Dnf:
             place = self.root / f"var/cache/dnf/archive{number}-0123/repodata/repomd.xml"
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(data)
-        return self.said[command]
+        return self.outputs[command]
 
 
 def refused(root, layer=BASE, **dnf) -> str:
@@ -121,7 +121,7 @@ def test_metadata_that_changed_during_the_build_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "message"),
     [
         (
             "Errors during downloading metadata for repository 'archive1':\n"
@@ -137,14 +137,14 @@ def test_metadata_that_changed_during_the_build_is_refused(tmp_path):
         ("dnf: killed\n", "the archive http://a/9, http://b/extra cannot be read: dnf: killed;"),
     ],
 )
-def test_an_archive_that_cannot_be_read_is_named(tmp_path, output, said):
+def test_an_archive_that_cannot_be_read_is_named(tmp_path, output, message):
     assert refused(tmp_path, makecache=(1, output)) == (
-        f"layer base: {said} correct its url, or check that its server answers"
+        f"layer base: {message} correct its url, or check that its server answers"
     )
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "message"),
     [
         (
             "No match for argument: bosh\nNo match for argument: zash\nError: Unable to find a match: bosh zash\n",
@@ -166,8 +166,8 @@ def test_an_archive_that_cannot_be_read_is_named(tmp_path, output, said):
         ("x\nError: conflict\n", "dnf failed: Error: conflict; correct the packages or the archives"),
     ],
 )
-def test_packages_that_cannot_be_installed_are_refused(tmp_path, output, said):
-    assert refused(tmp_path, install=(1, output)).startswith(f"layer base: {said}")
+def test_packages_that_cannot_be_installed_are_refused(tmp_path, output, message):
+    assert refused(tmp_path, install=(1, output)).startswith(f"layer base: {message}")
 
 
 def test_packages_are_read_from_a_copy_of_the_database(tmp_path, database):

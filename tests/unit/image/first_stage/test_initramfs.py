@@ -104,12 +104,12 @@ def test_programs_run_with_the_included_libraries(tmp_path):
     there = unpacked(cpio.archive(userland.entries(Path("/")), 0), tmp_path / "out")
     loader = next(there.glob("lib64/ld-linux*"), None) or next(there.glob("lib/ld-linux*"))
     folders = {str(path.parent) for path in there.rglob("lib*.so*")}
-    for program, said in (("bin/minisign", "Usage"), ("sbin/dmsetup", "Library version")):
+    for program, expected in (("bin/minisign", "Usage"), ("sbin/dmsetup", "Library version")):
         command = [loader, "--library-path", ":".join(folders), "--inhibit-cache", there / program]
         found = subprocess.run(
             [*command, *(["version"] if "dmsetup" in program else [])], capture_output=True, text=True, check=False
         )
-        assert said in found.stdout + found.stderr
+        assert expected in found.stdout + found.stderr
 
 
 @needs_tools

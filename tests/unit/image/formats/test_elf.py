@@ -22,9 +22,9 @@ FILES = [Path("/bin/ls"), Path("/bin/bash"), Path("/usr/bin/busybox"), Path(sys.
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_loader_and_libraries_are_those_that_readelf_shows(path):
-    said = subprocess.run(["readelf", "-ld", "-W", path], capture_output=True, text=True, check=True).stdout
-    loader = re.search(r"program interpreter: (\S+)\]", said)
-    libraries = tuple(re.findall(r"\(NEEDED\)\s+Shared library: \[(\S+)\]", said))
+    output = subprocess.run(["readelf", "-ld", "-W", path], capture_output=True, text=True, check=True).stdout
+    loader = re.search(r"program interpreter: (\S+)\]", output)
+    libraries = tuple(re.findall(r"\(NEEDED\)\s+Shared library: \[(\S+)\]", output))
     assert elf.needs(path.read_bytes()) == elf.Needs(loader[1] if loader else "", libraries)
 
 

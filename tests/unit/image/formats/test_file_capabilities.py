@@ -24,7 +24,7 @@ TOOL = "0100000200300000003000000000000000000000"
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (None, "none"),
         (PING, "cap_net_raw=ep"),
@@ -42,8 +42,8 @@ TOOL = "0100000200300000003000000000000000000000"
         ("no", "no"),
     ],
 )
-def test_capabilities_are_shown_in_the_format_of_getcap(value, said):
-    assert file_capabilities.text(value) == said
+def test_capabilities_are_shown_in_the_format_of_getcap(value, message):
+    assert file_capabilities.text(value) == message
 
 
 def test_a_change_of_only_the_capabilities_is_in_the_diff():

@@ -67,16 +67,16 @@ def test_data_is_encrypted_with_a_key_from_a_pipe(runs):
 
 
 @pytest.mark.parametrize(
-    ("output", "errors", "said"),
+    ("output", "errors", "message"),
     [(b"one\n two", b"three", "one two three"), (b"", b" \xff\n", "\ufffd"), (b"", b"", "it gave no reason")],
 )
-def test_a_failed_tool_is_reported_with_its_output(runs, output, errors, said):
+def test_a_failed_tool_is_reported_with_its_output(runs, output, errors, message):
     runs.answers += [(1, output, errors)] * 2
     assert refused(tools.wrap, KEY, b"ek", "node bm01") == (
-        f"node bm01: tpm2_makecredential failed: {said}; check its endorsement key"
+        f"node bm01: tpm2_makecredential failed: {message}; check its endorsement key"
     )
     assert refused(tools.encrypt, b"data", KEY, "node bm01") == (
-        f"node bm01: openssl failed: {said}; check openssl on this machine"
+        f"node bm01: openssl failed: {message}; check openssl on this machine"
     )
 
 

@@ -145,7 +145,7 @@ def test_nodes_start_with_different_servers_and_have_different_pauses():
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"mac": "52:54:00:aa:bb"}, r"node node1: '52:54:00:aa:bb' is not the MAC address of a NIC"),
         # YAML reads 52:54:00:00:00:01 without quotes as this number (base 60).
@@ -172,10 +172,10 @@ def test_nodes_start_with_different_servers_and_have_different_pauses():
         ({"kernel_arguments": ["BOOTIF=x"]}, "'BOOTIF=x' is set by its script"),
     ],
 )
-def test_invalid_nodes_are_refused_and_no_script_is_changed(store, changed, said):
+def test_invalid_nodes_are_refused_and_no_script_is_changed(store, changed, message):
     node_scripts.ensure(store, [node()], False)
     before = scripts(store)
-    with pytest.raises(ImageError, match=said):
+    with pytest.raises(ImageError, match=message):
         node_scripts.ensure(store, [node(2), node(**changed)], False)
     assert scripts(store) == before
 
@@ -315,7 +315,7 @@ def test_a_boot_report_is_read_back():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "node n1: not a boot report: "),
         ("[]", "not a boot report"),
@@ -326,6 +326,6 @@ def test_a_boot_report_is_read_back():
         (json.dumps({**REPORT_DATA, "writable_bytes": True}), "writable_bytes is True"),
     ],
 )
-def test_text_that_is_not_a_boot_report_is_refused(text, said):
-    with pytest.raises(ImageError, match=said):
+def test_text_that_is_not_a_boot_report_is_refused(text, message):
+    with pytest.raises(ImageError, match=message):
         boot_report.load(text, "node n1")

@@ -17,7 +17,7 @@ def problems(*nodes, **changed):
 
 
 @pytest.mark.parametrize(
-    ("node", "said"),
+    ("node", "message"),
     [
         ({"name": "bm 02"}, "node 'bm 02': not a valid host name"),
         ({"name": None}, "node None: not a valid host name"),
@@ -42,14 +42,14 @@ def problems(*nodes, **changed):
         ({"address": "10.9.0.253"}, "node bm02 has the address 10.9.0.253, which is a name server's"),
     ],
 )
-def test_an_invalid_node_is_named_once(node, said):
+def test_an_invalid_node_is_named_once(node, message):
     found = problems(ONE, {**TWO, **node}, gateway="10.9.0.254", name_servers=["10.9.0.253"])
     assert len(found) == 1
-    assert found[0].startswith(said)
+    assert found[0].startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"address": "10.9.0.256"}, "boot_server_address is 10.9.0.256"),
         ({"address": "10.9.0.255"}, "boot_server_address is 10.9.0.255, which is not a host address in 10.9.0.0/24"),
@@ -63,10 +63,10 @@ def test_an_invalid_node_is_named_once(node, said):
         ({"servers": []}, "boot_server_servers is empty"),
     ],
 )
-def test_an_invalid_server_setting_is_named_once(changed, said):
+def test_an_invalid_server_setting_is_named_once(changed, message):
     found = problems(ONE, **changed)
     assert len(found) == 1
-    assert found[0].startswith(said)
+    assert found[0].startswith(message)
 
 
 GIVE = "is not a subnet, give {network: ADDRESS/BITS, gateway: ADDRESS}, and nothing else"
@@ -78,7 +78,7 @@ RACK = {"network": "10.9.16.0/20", "gateway": "10.9.16.1"}
 
 
 @pytest.mark.parametrize(
-    ("subnets", "said"),
+    ("subnets", "message"),
     [
         (
             ["10.9.16.0/20"],
@@ -131,12 +131,12 @@ RACK = {"network": "10.9.16.0/20", "gateway": "10.9.16.1"}
         ),
     ],
 )
-def test_a_subnet_that_cannot_be_served_is_refused_in_one_error(subnets, said):
-    assert problems(ONE, {**TWO, "address": "10.9.17.5"}, subnets=subnets) == [said]
+def test_a_subnet_that_cannot_be_served_is_refused_in_one_error(subnets, message):
+    assert problems(ONE, {**TWO, "address": "10.9.17.5"}, subnets=subnets) == [message]
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "message"),
     [
         (
             "10.9.32.5",
@@ -149,12 +149,12 @@ def test_a_subnet_that_cannot_be_served_is_refused_in_one_error(subnets, said):
         ("10.9.16.1", "node bm02 has the address 10.9.16.1, which is a gateway's, give the node its own"),
     ],
 )
-def test_a_node_outside_of_all_networks_or_at_a_gateways_address_is_refused(address, said):
-    assert problems(ONE, {**TWO, "address": address}, subnets=[RACK]) == [said]
+def test_a_node_outside_of_all_networks_or_at_a_gateways_address_is_refused(address, message):
+    assert problems(ONE, {**TWO, "address": address}, subnets=[RACK]) == [message]
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"interface": "eth1,eth2"}, "boot_server_interface: 'eth1,eth2' is not valid, name one interface, like eth1"),
         ({"interface": "eth*"}, "boot_server_interface: 'eth*' is not valid, name one interface, like eth1"),
@@ -184,8 +184,8 @@ def test_a_node_outside_of_all_networks_or_at_a_gateways_address_is_refused(addr
         ),
     ],
 )
-def test_a_setting_that_a_server_would_misread_is_refused(settings, said):
-    assert problems(ONE, **settings) == [said]
+def test_a_setting_that_a_server_would_misread_is_refused(settings, message):
+    assert problems(ONE, **settings) == [message]
 
 
 def test_a_node_of_another_architecture_is_refused():
@@ -237,7 +237,7 @@ def test_a_setting_at_its_limit_is_accepted(settings):
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"lease_s": 4294967295}, "boot_server_lease_s: 4294967295 is not valid, use a whole number from 120 to"),
         ({"gateway": "10.9.0.0"}, "boot_server_gateway is 10.9.0.0, give an address of 10.9.0.0/24, where the nodes"),
@@ -245,8 +245,8 @@ def test_a_setting_at_its_limit_is_accepted(settings):
         ({"netmask": None}, "boot_server_netmask is (none), give a mask like 255.255.255.0"),
     ],
 )
-def test_a_setting_beyond_its_limit_is_refused(changed, said):
-    assert [line[: len(said)] for line in problems(**changed)] == [said]
+def test_a_setting_beyond_its_limit_is_refused(changed, message):
+    assert [line[: len(message)] for line in problems(**changed)] == [message]
 
 
 def test_invalid_networks_are_reported_once_and_not_for_each_node():

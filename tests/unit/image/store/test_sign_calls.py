@@ -33,8 +33,8 @@ def minisign(monkeypatch, tmp_path):
         if argv[1] == "-S":
             for path in argv[argv.index("-m") + 1 :]:
                 Path(f"{path}.minisig").write_bytes(b"signed " + path.read_bytes())
-        said = answers.pop(0) if answers else None
-        return subprocess.CompletedProcess(argv, 0 if said is None else 1, said or "")
+        answer = answers.pop(0) if answers else None
+        return subprocess.CompletedProcess(argv, 0 if answer is None else 1, answer or "")
 
     monkeypatch.setattr(sign.subprocess, "run", run)
     return calls, answers

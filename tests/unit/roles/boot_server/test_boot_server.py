@@ -89,7 +89,7 @@ def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: st
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         (
             {
@@ -109,10 +109,10 @@ def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: st
     ],
 )
 @pytest.mark.fleet
-def test_bad_input_is_refused_before_anything_is_touched(tmp_path, changed, said):
+def test_bad_input_is_refused_before_anything_is_touched(tmp_path, changed, message):
     status, output = checked(tmp_path, changed)
     assert status == 2, output
-    assert said in output
+    assert message in output
 
 
 @pytest.mark.parametrize(
@@ -229,13 +229,13 @@ def test_publishing_to_a_full_disk_fails_and_a_later_run_completes_it(tmp_path):
     if done.returncode == 99:
         pytest.skip("no mount namespaces here")
     assert done.returncode == 0, done.stdout + done.stderr
-    said = " ".join(done.stdout.split())
+    output = " ".join(done.stdout.split())
     assert (
         f"localhost: no space is left where {tmp_path}/served is; free some, or remove old images with "
         "collect_images.yml, and run again: complete files are kept"
-    ) in said
+    ) in output
     # No image is there without its blobs, and no blob is incomplete.
-    left = said.partition("status 2 ")[2].split()
+    left = output.partition("status 2 ")[2].split()
     assert left[:-2] == [f"{tmp_path}/served/blobs/small"]
     whole = b"s" * 100_000 + b"b" * 2_000_000 + b"manifest"
     assert left[-2] == hashlib.sha256(whole).hexdigest()
@@ -267,7 +267,7 @@ def test_rsync_stops_if_a_server_does_not_answer(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "message"),
     [
         (
             {"rc": 255, "msg": "Host key\nverification failed."},
@@ -284,8 +284,10 @@ def test_rsync_stops_if_a_server_does_not_answer(tmp_path):
         ),
     ],
 )
-def test_a_failed_copy_is_explained(result, said):
-    assert rsync_failure(result, "boot01", "/srv/sailloft") == f"boot01: {said}, and run again: complete files are kept"
+def test_a_failed_copy_is_explained(result, message):
+    assert (
+        rsync_failure(result, "boot01", "/srv/sailloft") == f"boot01: {message}, and run again: complete files are kept"
+    )
 
 
 def test_the_role_checks_its_input_first():

@@ -83,7 +83,7 @@ def acknowledged(**fields: str) -> dict:
         "server": "10.9.0.1",
         "next_server": "10.9.0.1",
     }
-    return {**common, "said": "", **fields}
+    return {**common, "message": "", **fields}
 
 
 def test_2500_nodes_with_all_firmwares_boot_at_the_same_time_on_three_networks(network):
@@ -107,7 +107,7 @@ def test_the_default_lease_limit_of_dnsmasq_leaves_nodes_without_an_address(netw
     for client in site.clients:
         client["stages"] = client["stages"][:1]
     found = network.ask(site.clients)["clients"]
-    assert Counter((answer["kind"], answer["said"]) for [answer] in found) == {
+    assert Counter((answer["kind"], answer["message"]) for [answer] in found) == {
         (5, ""): 1000,
         (NAK, "no leases left"): 20,
     }

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(not shutil.which("busybox"), reason="no busybox 
 
 
 def test_pauses_double_each_round_with_a_jitter_of_half_their_length(tmp_path):
-    said = shell(tmp_path, "for round in 0 1 2 3 6 40; do pause_ms $round; pause_ms $round; done").split()
-    times = list(map(int, said))
+    output = shell(tmp_path, "for round in 0 1 2 3 6 40; do pause_ms $round; pause_ms $round; done").split()
+    times = list(map(int, output))
     for at, mean_ms in enumerate((1000, 2000, 4000, 8000, 64000, 64000)):
         pair = times[2 * at : 2 * at + 2]
         assert all(mean_ms / 2 <= time_ms < mean_ms * 1.5 for time_ms in pair)
@@ -34,15 +34,17 @@ def test_the_node_reboots_after_its_deadline(tmp_path):
 
 
 def test_servers_are_shuffled(tmp_path):
-    said = shell(tmp_path, "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $(shuffled http://a/,http://b,http://c); done")
-    orders = set(said.splitlines())
+    output = shell(
+        tmp_path, "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $(shuffled http://a/,http://b,http://c); done"
+    )
+    orders = set(output.splitlines())
     assert len(orders) > 1
     assert all(sorted(order.split()) == ["http://a", "http://b", "http://c"] for order in orders)
 
 
 def test_the_first_occurrence_of_an_argument_is_used(tmp_path):
-    said = shell(tmp_path, 'echo "$mac $node"; argument absent', "BOOTIF=01-AA-BB-cc-00-11-22 sailloft.node=other *")
-    assert said == "aa:bb:cc:00:11:22 n1\n"
+    output = shell(tmp_path, 'echo "$mac $node"; argument absent', "BOOTIF=01-AA-BB-cc-00-11-22 sailloft.node=other *")
+    assert output == "aa:bb:cc:00:11:22 n1\n"
 
 
 def test_a_signature_of_another_key_is_refused(tmp_path):
@@ -82,13 +84,13 @@ def test_a_manifest_without_a_valid_signature_is_never_used(tmp_path, serve, tur
         fetch_manifest
         echo "went on"
     """
-    said = shell(tmp_path, script)
-    assert f"images/{DIGEST}/manifest.json.minisig from {url}: " in said
-    assert reason in said
+    output = shell(tmp_path, script)
+    assert f"images/{DIGEST}/manifest.json.minisig from {url}: " in output
+    assert reason in output
     # It is 1 s if the clock's second changes during the run.
-    assert re.search(r"\nrebooting: no image after [01] s\n$", said)
-    assert "went on" not in said
-    assert "the manifest is read" not in said
+    assert re.search(r"\nrebooting: no image after [01] s\n$", output)
+    assert "went on" not in output
+    assert "the manifest is read" not in output
     assert [path for path, _offset in behaviour.asked] == [
         f"/images/{DIGEST}/manifest.json",
         f"/images/{DIGEST}/manifest.json.minisig",
@@ -144,7 +146,7 @@ def test_the_first_stage_reads_the_values_of_a_written_manifest(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root")
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     [
         ("good", ""),
         ("ends with an error", ""),
@@ -156,7 +158,7 @@ def test_the_first_stage_reads_the_values_of_a_written_manifest(tmp_path):
         ("none", "the image has no /sbin/init; put systemd-sysv into a layer"),
     ],
 )
-def test_an_init_that_cannot_be_started_fails_before_the_root_is_switched(tmp_path, kind, said):
+def test_an_init_that_cannot_be_started_fails_before_the_root_is_switched(tmp_path, kind, message):
     (tmp_path / "root/sbin").mkdir(parents=True)
     init = tmp_path / "root/sbin/init"
     if kind in ("good", "ends with an error"):
@@ -176,7 +178,7 @@ def test_an_init_that_cannot_be_started_fails_before_the_root_is_switched(tmp_pa
         init.chmod(0o644 if kind == "not executable" else 0o755)
     script = f'fail() {{ echo "FAILED: $1"; exit; }}; new_root={tmp_path}/root; require_init; echo started'
     told = shell(tmp_path, script)
-    assert told.startswith(f"FAILED: {said}") if said else told == "started\n"
+    assert told.startswith(f"FAILED: {message}") if message else told == "started\n"
 
 
 def test_the_report_of_the_first_stage_is_read_back(tmp_path):
@@ -184,13 +186,13 @@ def test_the_report_of_the_first_stage_is_read_back(tmp_path):
         begin one; begin two; begin ''
         image_name=i writable_mib=2 layer_server=http://a
         layers_json='{"name": "base", "sha256": "%s", "verity": false}'
-        warn 'said "so"' >$folder/out; warn 'a \\ b' >$folder/out
+        warn 'output "so"' >$folder/out; warn 'a \\ b' >$folder/out
         write_report
     """.replace("%s", DIGEST)
-    said = shell(tmp_path, script, 'x="y\\z"')
-    report = boot_report.load(said, "n1")
+    output = shell(tmp_path, script, 'x="y\\z"')
+    report = boot_report.load(output, "n1")
     assert report.arguments.endswith('x="y\\z"')
-    assert report.warnings == ('said "so"', "a \\ b")
+    assert report.warnings == ('output "so"', "a \\ b")
     assert [phase.name for phase in report.phases] == ["one", "two"]
     assert (report.writable_bytes, report.layers[0].verity) == (2 << 20, False)
-    assert json.loads(said)["kernel"] == report.kernel
+    assert json.loads(output)["kernel"] == report.kernel

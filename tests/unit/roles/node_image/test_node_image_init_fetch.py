@@ -24,9 +24,9 @@ def fetched(tmp_path: Path, servers: list[str], settings: str = "", more: str = 
         fetch blobs/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
         echo "good from $server"
     """
-    said = shell(tmp_path, script, more)
+    output = shell(tmp_path, script, more)
     assert (tmp_path / "file").read_bytes() == CONTENT
-    return said
+    return output
 
 
 def test_a_good_server_gets_only_one_request(tmp_path, serve):
@@ -45,9 +45,9 @@ def test_an_interrupted_transfer_is_resumed_at_another_server(tmp_path, serve):
 
 def test_an_interrupted_transfer_is_resumed_at_the_same_server_after_a_pause(tmp_path, serve):
     behaviour = Behaviour("cut", "cut", "good")
-    said = fetched(tmp_path, [serve(behaviour)])
+    output = fetched(tmp_path, [serve(behaviour)])
     assert [offset for _path, offset in behaviour.asked] == [0, 300_000, 600_000]
-    assert said.count("slept") == 2
+    assert output.count("slept") == 2
 
 
 def test_a_transfer_from_a_server_without_ranges_restarts_from_the_beginning(tmp_path, serve):
@@ -59,16 +59,16 @@ def test_a_transfer_from_a_server_without_ranges_restarts_from_the_beginning(tmp
 def test_a_stalled_transfer_is_resumed_at_another_server(tmp_path, serve):
     first, second = Behaviour("stalls"), Behaviour("good")
     urls = [serve(first), serve(second)]
-    said = fetched(tmp_path, urls, "window_s=4 progress_s=1")
-    assert "sailloft: 0 of 1 MiB, " in said
-    assert "too slow, " in said
-    assert " bytes in 4 s where 1048576 are asked; 100000 bytes are here" in said
+    output = fetched(tmp_path, urls, "window_s=4 progress_s=1")
+    assert "sailloft: 0 of 1 MiB, " in output
+    assert "too slow, " in output
+    assert " bytes in 4 s where 1048576 are asked; 100000 bytes are here" in output
     assert second.asked == [("/blobs/x", 100_000)]
 
 
 def test_the_limits_are_those_that_the_documentation_states(tmp_path):
-    said = shell(tmp_path, "echo $window_s $least_bytes_s $patience_s")
-    assert said == "20 262144 60\n"
+    output = shell(tmp_path, "echo $window_s $least_bytes_s $patience_s")
+    assert output == "20 262144 60\n"
     text = " ".join((INIT.parents[4] / "docs/image-boot.md").read_text().split())
     assert "brings less than 256 KiB/s over 20 s" in text
     assert "the rest of the file in 60 s" in text
@@ -86,11 +86,11 @@ def test_a_too_slow_server_is_left_within_one_window_even_after_the_deadline(tmp
         fetch blobs/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
         echo "took $(($(whole_uptime_s) - begun_at)) s"
     """
-    said = shell(tmp_path, script)
+    output = shell(tmp_path, script)
     assert (tmp_path / "file").read_bytes() == CONTENT
-    assert "rebooting" not in said
-    assert said.count("too slow, ") == 1
-    assert 3 <= int(re.search(r"took (\d+) s", said).group(1)) <= scaled_s(5)
+    assert "rebooting" not in output
+    assert output.count("too slow, ") == 1
+    assert 3 <= int(re.search(r"took (\d+) s", output).group(1)) <= scaled_s(5)
     assert len(first.asked) == len(second.asked) == 1
 
 
@@ -102,9 +102,9 @@ def test_the_node_reboots_after_one_round_if_all_servers_are_too_slow(tmp_path, 
         servers='{" ".join(urls)}' window_s=2 deadline_s=0
         fetch blobs/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
     """
-    said = shell(tmp_path, script)
-    assert said.count("too slow, ") == 2
-    assert re.search(r"rebooting: no image after [0-3] s\n$", said)
+    output = shell(tmp_path, script)
+    assert output.count("too slow, ") == 2
+    assert re.search(r"rebooting: no image after [0-3] s\n$", output)
 
 
 @pytest.mark.parametrize(("turn", "reboots"), [("steady and cut", False), ("steady wrong", True)])
@@ -117,18 +117,18 @@ def test_transfer_time_at_the_minimum_rate_counts_only_if_the_file_is_refused(tm
         fetch blobs/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
         echo good
     """
-    said = shell(tmp_path, script)
-    assert ("rebooting: no image after" in said) == reboots
-    assert said.endswith("good\n") != reboots
+    output = shell(tmp_path, script)
+    assert ("rebooting: no image after" in output) == reboots
+    assert output.endswith("good\n") != reboots
 
 
 def test_a_slow_server_is_left_only_if_another_server_may_be_faster(tmp_path, serve):
     first, second = Behaviour("steady"), Behaviour("good")
     urls = [serve(first), serve(second)]
-    said = fetched(tmp_path, urls, "window_s=2 patience_s=1")
-    assert f"good from {urls[1]}" in said
-    assert "too slow, " in said
-    assert "bytes in 2 s where 2097152 are asked" in said
+    output = fetched(tmp_path, urls, "window_s=2 patience_s=1")
+    assert f"good from {urls[1]}" in output
+    assert "too slow, " in output
+    assert "bytes in 2 s where 2097152 are asked" in output
     # A server that is the only one must keep only the minimum rate.
     assert "too slow" not in fetched(tmp_path, [serve(Behaviour("steady"))], "window_s=2 patience_s=1")
 
@@ -142,26 +142,26 @@ def test_each_round_halves_the_required_rate_down_to_the_minimum(tmp_path):
 
 def test_an_unreachable_server_and_one_without_the_file_are_skipped(tmp_path, serve):
     urls = ["http://127.0.0.1:9", serve(Behaviour("missing")), serve(Behaviour("good"))]
-    said = fetched(tmp_path, urls)
-    assert "Connection refused" in said
-    assert "404" in said
-    assert "slept" not in said
+    output = fetched(tmp_path, urls)
+    assert "Connection refused" in output
+    assert "404" in output
+    assert "slept" not in output
 
 
 def test_the_last_good_server_is_tried_first(tmp_path, serve):
     urls = ["http://127.0.0.1:9", serve(Behaviour("good"))]
     again = f"fetch blobs/y {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}"
-    said = shell(tmp_path, f"servers='{' '.join(urls)}'; {again}; {again}; echo $servers")
-    assert said.count("Connection refused") == 1
-    assert said.splitlines()[-1] == f"{urls[1]} {urls[0]}"
+    output = shell(tmp_path, f"servers='{' '.join(urls)}'; {again}; {again}; echo $servers")
+    assert output.count("Connection refused") == 1
+    assert output.splitlines()[-1] == f"{urls[1]} {urls[0]}"
 
 
 def test_wrong_bytes_are_refused_named_and_reported(tmp_path, serve):
     sink = Behaviour("missing")
     bad, good = serve(Behaviour("wrong")), serve(Behaviour("good"))
-    said = fetched(tmp_path, [bad, good], more=f"sailloft.report={serve(sink)}/report")
+    output = fetched(tmp_path, [bad, good], more=f"sailloft.report={serve(sink)}/report")
     seen = hashlib.sha256(CONTENT[:-1] + b"x").hexdigest()
-    assert f"REFUSED: node n1: blobs/x from {bad}: sha256 wanted {DIGEST}, seen {seen}" in said
+    assert f"REFUSED: node n1: blobs/x from {bad}: sha256 wanted {DIGEST}, seen {seen}" in output
     path = sink.asked[0][0]
     assert path.startswith(f"/report?event=refused&node=n1&image={DIGEST}&uptime_s=")
     assert f"&file=blobs/x&wanted={DIGEST}&seen={seen}&server={bad}&reason=sha256%20wanted%20" in path
@@ -170,17 +170,17 @@ def test_wrong_bytes_are_refused_named_and_reported(tmp_path, serve):
 def test_wrong_bytes_from_two_servers_name_both_and_are_discarded(tmp_path, serve):
     first, second = Behaviour("cut", "good"), Behaviour("wrong")
     urls = [serve(first), serve(second)]
-    said = fetched(tmp_path, urls)
-    assert f"REFUSED: node n1: blobs/x from {urls[0]} {urls[1]}: " in said
+    output = fetched(tmp_path, urls)
+    assert f"REFUSED: node n1: blobs/x from {urls[0]} {urls[1]}: " in output
     # A wrong combination of bytes is discarded and not resumed.
     assert [offset for _path, offset in first.asked] == [0, 0]
 
 
 def test_a_transfer_that_exceeds_the_size_of_its_file_is_refused(tmp_path, serve):
     urls = [serve(Behaviour("endless")), serve(Behaviour("good"))]
-    said = fetched(tmp_path, urls)
-    assert f"good from {urls[1]}" in said
-    assert f"{urls[0]}: more than the {len(CONTENT)} bytes that it may have" in said
+    output = fetched(tmp_path, urls)
+    assert f"good from {urls[1]}" in output
+    assert f"{urls[0]}: more than the {len(CONTENT)} bytes that it may have" in output
 
 
 # The limit is larger than the file, as for a manifest, whose size is not known in advance.
@@ -190,18 +190,18 @@ LONGER_LIMIT = f"fetch blobs/x {{folder}}/file {2 * len(CONTENT)} check_digest {
 def test_a_complete_file_is_accepted_though_its_transfer_was_interrupted(tmp_path, serve):
     first, second = Behaviour("lingers"), Behaviour("good")
     urls = [serve(first), serve(second)]
-    said = shell(tmp_path, f"servers='{' '.join(urls)}'; window_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")
+    output = shell(tmp_path, f"servers='{' '.join(urls)}'; window_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")
     assert (tmp_path / "file").read_bytes() == CONTENT
-    assert f"too slow, 0 bytes in 4 s where 1048576 are asked; {len(CONTENT)} bytes are here" in said
-    assert said.endswith(f"good from {urls[1]}\n")
+    assert f"too slow, 0 bytes in 4 s where 1048576 are asked; {len(CONTENT)} bytes are here" in output
+    assert output.endswith(f"good from {urls[1]}\n")
     assert second.asked == [("/blobs/x", len(CONTENT))]
-    assert "REFUSED" not in said
+    assert "REFUSED" not in output
 
 
 def test_a_file_that_is_too_long_is_fetched_again(tmp_path, serve):
     first, second = Behaviour("endless", "missing"), Behaviour("good")
     urls = [serve(first), serve(second)]
-    said = shell(tmp_path, f"servers='{' '.join(urls)}'; window_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")
+    output = shell(tmp_path, f"servers='{' '.join(urls)}'; window_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")
     assert (tmp_path / "file").read_bytes() == CONTENT
-    assert f"REFUSED: node n1: blobs/x from {urls[0]} {urls[1]}: sha256 wanted {DIGEST}" in said
+    assert f"REFUSED: node n1: blobs/x from {urls[0]} {urls[1]}: sha256 wanted {DIGEST}" in output
     assert second.asked == [("/blobs/x", len(CONTENT) + len(b"more")), ("/blobs/x", 0)]

@@ -51,9 +51,9 @@ def test_check_mode_without_a_key_fails_and_creates_nothing(tmp_path):
     options = ["-i", "localhost,", str(tmp_path / "play.yml"), "--check"]
     status, output = ansible_playbook(*options, ANSIBLE_HOME=str(tmp_path))
     assert status == 2, output
-    said = " ".join(output.split())
+    text = " ".join(output.split())
     lacks = f"but there is no key {tmp_path}/keys/image.pub; a run provides both"
-    assert f"{lacks}. Run once without --check" in said
+    assert f"{lacks}. Run once without --check" in text
     assert not [name for name in ("keys", "cache", "store") if (tmp_path / name).exists()]
 
 

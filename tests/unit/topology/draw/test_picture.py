@@ -304,8 +304,8 @@ def test_a_long_detail_is_wrapped_to_the_next_line(recording):
         if any(text.text == "GPU 13:00.0" for text in group.iter(f"{SVG}text"))
     ]
     top = int(next(group.iter(f"{SVG}rect")).get("y", "0"))
-    said = {text.text: int(text.get("y", "0")) - top for text in group.iter(f"{SVG}text")}
-    first, *others = [(text, y) for text, y in said.items() if y > 17]
+    texts = {text.text: int(text.get("y", "0")) - top for text in group.iter(f"{SVG}text")}
+    first, *others = [(text, y) for text, y in texts.items() if y > 17]
     assert first == ("d" * 40, 33)
     assert [y for _text, y in others] == [47]
     assert others[0][0].startswith("group 7 · ")

@@ -109,9 +109,9 @@ def test_pairs_without_a_shared_switch_are_not_direct():
 
 def test_the_text_has_a_summary_and_lists_each_cause_once():
     host = servers.hgx()
-    said = outlook.lines(found(host))
-    assert said[0] == "GPUDirect: 0 of 8 pairs of GPU and NIC are direct, 63 GB/s by their links"
-    assert sum("wanted 1x11101" in line for line in said) == 8
+    lines = outlook.lines(found(host))
+    assert lines[0] == "GPUDirect: 0 of 8 pairs of GPU and NIC are direct, 63 GB/s by their links"
+    assert sum("wanted 1x11101" in line for line in lines) == 8
     first, head, *rows = outlook.lines(found(tuned(host)))
     assert first == "GPUDirect: 8 of 8 pairs of GPU and NIC are direct, 63 GB/s by their links"
     assert head.split()[:2] == ["GPU", "NIC"]
@@ -133,12 +133,12 @@ def test_the_table_shows_the_settings_read_with_the_worst_pair_first():
     bad.ats, bad.max_read_request_bytes, bad.relaxed_ordering = None, 512, False
     host.function(bad.parent).acs.control = 0x1D
     worst, *others = rows_of(found(host, huge_pages=False))
-    said = {"host": "PIX", "guest": "PIX", "huge pages": "no", "GB/s": "63", "verdict": "slow"}
+    common = {"host": "PIX", "guest": "PIX", "huge pages": "no", "GB/s": "63", "verdict": "slow"}
     off = {"ATS": "no", "ACS": "0011101", "relaxed ordering": "off", "MaxReadReq": "512"}
     on = {"ATS": "yes", "ACS": "1011101", "relaxed ordering": "on", "MaxReadReq": "4096"}
-    assert worst == {**said, **off, "GPU": worst["GPU"], "NIC": bad.address}
+    assert worst == {**common, **off, "GPU": worst["GPU"], "NIC": bad.address}
     for row in others:
-        assert row == {**said, **on, "GPU": row["GPU"], "NIC": row["NIC"]}
+        assert row == {**common, **on, "GPU": row["GPU"], "NIC": row["NIC"]}
 
 
 def test_the_table_of_a_plan_shows_the_settings_after_tuning():

@@ -133,7 +133,7 @@ ATTRIBUTES = " ".join(f'a{number}="1"' for number in range(9))
 
 
 @pytest.mark.parametrize(
-    ("was", "becomes", "said"),
+    ("was", "becomes", "message"),
     [
         # Text that NCCL's parser cannot read.
         ("<!-- a server -->", '<?xml version="1.0"?>', "line 1: NCCL does not know XML declarations"),
@@ -189,12 +189,12 @@ ATTRIBUTES = " ".join(f'a{number}="1"' for number in range(9))
         ("        </nic>\n", "        </nic>\n        <nic/>\n", "several <nic>"),
     ],
 )
-def test_a_file_that_nccl_would_reject_or_misread_is_refused(was: str, becomes: str, said: str) -> None:
+def test_a_file_that_nccl_would_reject_or_misread_is_refused(was: str, becomes: str, message: str) -> None:
     assert was in DUMP
     text = DUMP.replace(was, becomes)
     with pytest.raises(TopologyError) as error:
         check_nccl(text)
-    assert said in str(error.value)
+    assert message in str(error.value)
     with pytest.raises(TopologyError):
         read_nccl(text)
 
@@ -251,7 +251,7 @@ def test_an_rccl_file_fails_the_nccl_check() -> None:
 
 
 @pytest.mark.parametrize(
-    ("was", "becomes", "said"),
+    ("was", "becomes", "message"),
     [
         (' count="1"', "", "line 7: <xgmi>: count is missing"),
         ('count="1"', 'count="one"', "line 7: <xgmi>: count 'one' is not a number"),
@@ -263,11 +263,11 @@ def test_an_rccl_file_fails_the_nccl_check() -> None:
         ('version="2"', 'version="1"', "line 7: NCCL does not know <xgmi> below <gpu> and skips it"),
     ],
 )
-def test_a_file_that_rccl_would_reject_or_misread_is_refused(was: str, becomes: str, said: str) -> None:
+def test_a_file_that_rccl_would_reject_or_misread_is_refused(was: str, becomes: str, message: str) -> None:
     assert was in RCCL_DUMP
     with pytest.raises(TopologyError) as error:
         read_nccl(RCCL_DUMP.replace(was, becomes, 1))
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_file_beyond_the_limits_of_rccl_is_refused() -> None:

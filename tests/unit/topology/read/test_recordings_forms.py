@@ -122,7 +122,7 @@ WHOLE = json.dumps({"format": "sailloft-topology/1", "numa_nodes": [], "root_com
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "is empty; a recording is a directory"),
         (" \n", "is empty; a recording is a directory"),
@@ -151,12 +151,12 @@ WHOLE = json.dumps({"format": "sailloft-topology/1", "numa_nodes": [], "root_com
         ("<topology version='1.0'/>", "is not hwloc XML 1.x, 2.x or 3.x of a machine; write it with lstopo"),
     ],
 )
-def test_an_invalid_recording_is_refused_with_its_path_and_the_next_step(tmp_path, content, said):
+def test_an_invalid_recording_is_refused_with_its_path_and_the_next_step(tmp_path, content, message):
     path = written(tmp_path, content)
     with pytest.raises(TopologyError) as error:
         read_recording(path)
     assert str(error.value).startswith(path)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_nul_characters_after_the_end_are_ignored(built, tmp_path):

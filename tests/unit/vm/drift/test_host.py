@@ -162,13 +162,13 @@ def test_a_device_on_another_node_is_named_with_its_cell() -> None:
     wrong = "its threads and buffers are put on the wrong node, and its DMA crosses the socket link"
     made = changed(GPU, numa_node=1)
 
-    def said(since: str) -> list[Drift]:
+    def drift(since: str) -> list[Drift]:
         return [item(f"GPU {GPU} is on NUMA node 1 now{since}; the guest has it on the cell of node 0", wrong, AGAIN)]
 
-    assert items(made) == said(" (node 0 when it was planned)")
-    assert items(made, NO_RECORD) == said("")
-    assert items(made, DEFINED.replace('node="0"', 'node="1"', 1)) == said("")
-    assert items(made, DEFINED.replace('node="0"', 'node=""', 1)) == said(" (node unknown when it was planned)")
+    assert items(made) == drift(" (node 0 when it was planned)")
+    assert items(made, NO_RECORD) == drift("")
+    assert items(made, DEFINED.replace('node="0"', 'node="1"', 1)) == drift("")
+    assert items(made, DEFINED.replace('node="0"', 'node=""', 1)) == drift(" (node unknown when it was planned)")
     # A node that is not known, or a cell on several nodes, is no item.
     unknown = changed(GPU, numa_node=None)
     unknown.root_complexes[1].numa_node = None

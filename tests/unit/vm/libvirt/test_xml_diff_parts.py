@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff
 SAILLOFT = "xmlns:s='https://github.com/sailloft/sailloft/plan/1'"
 
 
-def said(xml: str) -> dict[str, str]:
+def flat(xml: str) -> dict[str, str]:
     return statements(f"<domain>{xml}</domain>")
 
 
@@ -64,7 +64,7 @@ def said(xml: str) -> dict[str, str]:
     ],
 )
 def test_xml_is_flat_statements(xml, found):
-    assert said(xml) == found
+    assert flat(xml) == found
 
 
 def test_attributes_of_the_domain_are_statements():
@@ -81,7 +81,7 @@ def test_attributes_of_the_domain_are_statements():
     ],
 )
 def test_an_interface_on_a_network_is_one_of_a_network(kind, source, told):
-    found = said(f"<interface type='{kind}'><mac address='m'/><source {source}/></interface>")
+    found = flat(f"<interface type='{kind}'><mac address='m'/><source {source}/></interface>")
     assert found["interface[m]/@type"] == told
 
 

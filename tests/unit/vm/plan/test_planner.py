@@ -50,7 +50,7 @@ REMAP = "without interrupt remapping a guest can have at most 255 vCPUs; interru
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({}, unused(FEWEST)),
         ({"free": 1}, unused(FEWEST, 1)),
@@ -66,8 +66,8 @@ REMAP = "without interrupt remapping a guest can have at most 255 vCPUs; interru
         ({"has": 254, "limit": 254}, unused("a guest can have at most 254 vCPUs here")),
     ],
 )
-def test_unused_threads_have_their_reason(more, said):
-    assert notes(**more) == said
+def test_unused_threads_have_their_reason(more, message):
+    assert notes(**more) == message
 
 
 def test_nodes_out_of_reach_are_told_only_with_all_gpus():

@@ -39,7 +39,7 @@ def seen(specs: list[Any], *domains: ObservedDomain) -> Hypervisor:
     return found
 
 
-def said(
+def conflicts(
     *requests: dict[str, Any], domains: tuple[ObservedDomain, ...] = (), stopping: set[str] | None = None
 ) -> list[str]:
     specs = parse_specs(list(requests))
@@ -54,44 +54,46 @@ def vm(name: str, *disks: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def test_a_disk_that_is_also_a_base_image_is_refused() -> None:
     own = vm("a", {"path": "/img/a", "base": "/img/a"})
-    assert said(own) == ["a: the base image /img/a is also its own disk"]
+    assert conflicts(own) == ["a: the base image /img/a is also its own disk"]
     # The order does not matter, nor which virtual machine has which disk.
     over, on = vm("a", {"path": "/img/a", "base": "/img/base"}), vm("b", {"path": "/img/base"})
-    assert said(over, on) == ["b: disk /img/base is also virtual machine a's base image"]
-    assert said(on, over) == ["a: the base image /img/base is also virtual machine b's disk"]
+    assert conflicts(over, on) == ["b: disk /img/base is also virtual machine a's base image"]
+    assert conflicts(on, over) == ["a: the base image /img/base is also virtual machine b's disk"]
     # A read-only disk harms no other machine.
-    assert said(over, vm("b", {"path": "/img/base", "read_only": True})) == []
-    assert said(over, vm("b", {"path": "/img/b", "base": "/img/base"})) == []
+    assert conflicts(over, vm("b", {"path": "/img/base", "read_only": True})) == []
+    assert conflicts(over, vm("b", {"path": "/img/b", "base": "/img/base"})) == []
 
 
 @pytest.mark.parametrize("more", [{}, {"read_only": True}])
 def test_a_disk_that_is_listed_twice_is_refused(more: dict[str, Any]) -> None:
-    assert said(vm("a", {"path": "/img/a", **more}, {"path": "/img/a", **more})) == ["a: disk /img/a is listed twice"]
+    assert conflicts(vm("a", {"path": "/img/a", **more}, {"path": "/img/a", **more})) == [
+        "a: disk /img/a is listed twice"
+    ]
 
 
 def test_a_writable_disk_of_two_virtual_machines_is_refused() -> None:
     one, other = vm("a", {"path": "/img/x"}), vm("b", {"path": "/img/x"})
-    assert said(one, other) == ["b: disk /img/x is also virtual machine a's disk"]
+    assert conflicts(one, other) == ["b: disk /img/x is also virtual machine a's disk"]
     read = {"path": "/img/x", "read_only": True}
-    assert said(one, vm("b", read)) == ["b: disk /img/x is also virtual machine a's disk"]
-    assert said(vm("a", read), vm("b", read)) == []
+    assert conflicts(one, vm("b", read)) == ["b: disk /img/x is also virtual machine a's disk"]
+    assert conflicts(vm("a", read), vm("b", read)) == []
 
 
 def test_conflicts_with_a_console_log_kernel_or_partial_file_are_refused() -> None:
     base = vm("a", {"path": "/img/a", "base": "/img/base"})
-    assert said(base, vm("b", console_log="/img/base")) == [
+    assert conflicts(base, vm("b", console_log="/img/base")) == [
         "b: console_log /img/base is also virtual machine a's base image"
     ]
-    assert said(vm("a", {"path": "/img/a", "base": "/img/a.part"})) == [
+    assert conflicts(vm("a", {"path": "/img/a", "base": "/img/a.part"})) == [
         "a: the file that a disk is made in /img/a.part is also its own base image"
     ]
-    assert said(vm("a", {"path": "/img/vmlinuz"}, boot={"kernel": "/img/vmlinuz"})) == [
+    assert conflicts(vm("a", {"path": "/img/vmlinuz"}, boot={"kernel": "/img/vmlinuz"})) == [
         "a: the kernel /img/vmlinuz is also its own disk"
     ]
-    assert said(vm("a", console_log="/log"), vm("b", console_log="/log")) == [
+    assert conflicts(vm("a", console_log="/log"), vm("b", console_log="/log")) == [
         "b: console_log /log is also virtual machine a's console_log"
     ]
-    assert said(vm("a", console_log="/dev/null"), vm("b", console_log="/dev/null")) == []
+    assert conflicts(vm("a", console_log="/dev/null"), vm("b", console_log="/dev/null")) == []
 
 
 def test_conflicts_are_found_for_links_to_the_same_file(tmp_path: Path) -> None:
@@ -103,12 +105,12 @@ def test_conflicts_are_found_for_links_to_the_same_file(tmp_path: Path) -> None:
     over = vm("a", {"path": str(tmp_path / "a"), "base": str(base)})
     for name in ("link", "twin", "folder/base"):
         other = str(tmp_path / name)
-        assert said(over, vm("b", {"path": other})) == [
+        assert conflicts(over, vm("b", {"path": other})) == [
             f"b: disk {other} is also virtual machine a's base image ({base})"
         ]
     # A disk that does not exist yet has no inode.
     late = str(tmp_path / "folder" / "a")
-    assert said(over, vm("b", {"path": late})) == [
+    assert conflicts(over, vm("b", {"path": late})) == [
         f"b: disk {late} is also virtual machine a's disk ({tmp_path / 'a'})"
     ]
 
@@ -126,16 +128,18 @@ def test_a_file_in_both_xmls_is_counted_once_and_a_pool_volume_is_ignored() -> N
 
 def test_disks_of_unlisted_domains_are_checked() -> None:
     db = other_domain("db", {"path": "/img/db"}, {"path": "/img/tools.iso", "read_only": True, "format": "raw"})
-    assert said(vm("a", {"path": "/img/db"}), domains=(db,)) == ["a: disk /img/db is also virtual machine db's disk"]
-    assert said(vm("a", {"path": "/img/a", "base": "/img/db"}), domains=(db,)) == [
+    assert conflicts(vm("a", {"path": "/img/db"}), domains=(db,)) == [
+        "a: disk /img/db is also virtual machine db's disk"
+    ]
+    assert conflicts(vm("a", {"path": "/img/a", "base": "/img/db"}), domains=(db,)) == [
         "a: the base image /img/db is also virtual machine db's disk"
     ]
-    assert said(vm("a", {"path": "/img/tools.iso", "read_only": True}), domains=(db,)) == []
-    assert said(vm("a", {"path": "/img/tools.iso"}), domains=(db,)) == [
+    assert conflicts(vm("a", {"path": "/img/tools.iso", "read_only": True}), domains=(db,)) == []
+    assert conflicts(vm("a", {"path": "/img/tools.iso"}), domains=(db,)) == [
         "a: disk /img/tools.iso is also virtual machine db's disk"
     ]
     # A domain's own definition is not that of another domain.
-    assert said(vm("db", {"path": "/img/db"}), domains=(db,)) == []
+    assert conflicts(vm("db", {"path": "/img/db"}), domains=(db,)) == []
 
 
 @needs_qemu_img
@@ -146,10 +150,10 @@ def test_base_images_of_unlisted_domains_are_read_from_the_images(tmp_path: Path
     over = image(tmp_path / "over", base=tmp_path / "middle")
     have = other_domain("db", {"path": over})
     for path in (golden, str(tmp_path / "middle")):
-        assert said(vm("a", {"path": path}), domains=(have,)) == [
+        assert conflicts(vm("a", {"path": path}), domains=(have,)) == [
             f"a: disk {path} is also virtual machine db's base image"
         ]
-    assert said(vm("a", {"path": str(tmp_path / "new"), "base": golden}), domains=(have,)) == []
+    assert conflicts(vm("a", {"path": str(tmp_path / "new"), "base": golden}), domains=(have,)) == []
 
 
 @needs_qemu_img
@@ -172,13 +176,13 @@ def test_damaged_images_and_other_files_are_read_without_an_error(tmp_path: Path
 def test_a_disk_of_a_running_virtual_machine_is_refused_for_another() -> None:
     have = other_domain("b", {"path": "/img/x"}, running=True)
     moved = vm("a", {"path": "/img/x"}), vm("b", {"path": "/img/y"})
-    assert said(*moved, domains=(have,)) == ["a: disk /img/x is still in the running virtual machine b"]
-    assert said(*moved, domains=(have,), stopping={"b"}) == []
+    assert conflicts(*moved, domains=(have,)) == ["a: disk /img/x is still in the running virtual machine b"]
+    assert conflicts(*moved, domains=(have,), stopping={"b"}) == []
 
 
 def test_a_disk_that_is_a_dangling_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "disk").symlink_to("/nowhere/disk")
-    assert said(vm("a", {"path": str(tmp_path / "disk"), "base": "/img/base"})) == [
+    assert conflicts(vm("a", {"path": str(tmp_path / "disk"), "base": "/img/base"})) == [
         f"a: disk {tmp_path / 'disk'} is a symbolic link to /nowhere/disk, which does not exist"
     ]
 

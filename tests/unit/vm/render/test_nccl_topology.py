@@ -193,8 +193,8 @@ def test_a_topology_too_large_for_nccl_is_a_warning_and_has_no_file() -> None:
     check_nccl(for_guest(planned, host) or "")
     planned, host = of(functions)
     assert for_guest(planned, host) is None
-    said = [str(item) for item in without_libvirt([planned], host) if "NCCL" in item.what]
-    assert said == [
+    warnings = [str(item) for item in without_libvirt([planned], host) if "NCCL" in item.what]
+    assert warnings == [
         "virtual machine gpu-vm: NCCL's topology of its GPUs and NICs would have 300 elements, but NCCL reads at most "
         "255: no "
         "topology file is made for the guest, where NCCL then plans with the links of QEMU's switches; assign fewer "

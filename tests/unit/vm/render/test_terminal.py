@@ -78,15 +78,15 @@ def test_information_that_a_recording_lacks_is_listed():
 
 
 @pytest.mark.parametrize(
-    ("total", "equal", "said"),
+    ("total", "equal", "message"),
     [
         (120, 120, "fidelity 100%: 120 of 120 pairs"),
         (1000, 999, "fidelity 99%: 999 of 1000 pairs"),
         (0, 0, "fidelity: no two devices to compare"),
     ],
 )
-def test_fidelity_is_100_percent_only_if_all_pairs_are_equal(total, equal, said):
-    assert fidelity_line(Fidelity(total, equal)) == said
+def test_fidelity_is_100_percent_only_if_all_pairs_are_equal(total, equal, message):
+    assert fidelity_line(Fidelity(total, equal)) == message
 
 
 def test_the_text_contains_the_outlook_of_gpudirect():

@@ -158,7 +158,7 @@ def no_bridge(of: DomainPlan, answer: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("break_it", "said"),
+    ("break_it", "message"),
     [
         (missing, [f"{GPU}: planned at 0000:23:00.0, found nowhere: the firmware did not reach it"]),
         (elsewhere, [f"{GPU}: planned at 0000:23:00.0, found at 0000:24:00.0"]),
@@ -175,13 +175,15 @@ def no_bridge(of: DomainPlan, answer: list[dict[str, Any]]) -> None:
         (no_bridge, ["port 4", "port 5", GPU, "port 6", NIC, "nic 0000:22:00.1"]),
     ],
 )
-def test_each_fault_is_a_finding(break_it: Callable[[DomainPlan, list[dict[str, Any]]], None], said: list[str]) -> None:
+def test_each_fault_is_a_finding(
+    break_it: Callable[[DomainPlan, list[dict[str, Any]]], None], message: list[str]
+) -> None:
     of = requested()
     answer = enumerated(of)
     break_it(of, answer)
     findings = [str(finding) for finding in stand_ins.compare(of, answer)]
-    assert len(findings) == len(said), findings
-    for finding, text in zip(findings, said):
+    assert len(findings) == len(message), findings
+    for finding, text in zip(findings, message):
         assert re.search(text, finding), finding
 
 

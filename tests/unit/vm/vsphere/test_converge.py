@@ -303,10 +303,10 @@ def test_an_expired_session_is_renewed(vcenter):
 def test_reading_is_repeated_after_a_connection_is_lost_during_a_task(vcenter):
     vcenter.rule("CreateVM_Task", "delay", milliseconds=4000)
     vcenter.rule("RetrievePropertiesEx", "drop", contains="Task", times=2)
-    said: list[str] = []
-    assert converge(params(vcenter, vm()), False, said.append)["changed"]
-    assert any("reading again" in line for line in said)
-    assert any(line.startswith("train: create: ") for line in said)
+    messages: list[str] = []
+    assert converge(params(vcenter, vm()), False, messages.append)["changed"]
+    assert any("reading again" in line for line in messages)
+    assert any(line.startswith("train: create: ") for line in messages)
 
 
 def test_a_lost_answer_does_not_create_a_second_virtual_machine(vcenter):

@@ -53,14 +53,14 @@ def test_nvswitches_are_a_warning_only_if_gpus_are_passed_through():
     request = SimpleNamespace(name="train", spec=spec, vsphere=SimpleNamespace(sriov_network=""))
     wanted = {"hardware_version": "vmx-21", "devices": [], "latency_sensitivity": "normal"}
 
-    def said(chosen: list[Any], functions: list[Any]) -> list[Any]:
+    def warned(chosen: list[Any], functions: list[Any]) -> list[Any]:
         placement = SimpleNamespace(chosen=SimpleNamespace(gpus=chosen, all=list))
         of = preflight.of_request(request, placement, wanted, "8.0.3", replace(host, functions=functions))
         return [(item.what, item.severity) for item in of]
 
-    assert said(gpus, [*host.functions, switch]) == [("its host has NVSwitches", WARN)]
-    assert said(gpus, host.functions) == []
-    assert said([], [*host.functions, switch]) == []
+    assert warned(gpus, [*host.functions, switch]) == [("its host has NVSwitches", WARN)]
+    assert warned(gpus, host.functions) == []
+    assert warned([], [*host.functions, switch]) == []
 
 
 def test_each_setting_has_an_effect_on_vsphere_or_a_reason():
