@@ -169,7 +169,7 @@ def test_a_switch_that_is_lost_while_it_is_read_ends_the_run(tmp_path):
     status, output = play(tmp_path, {"roce_switches": {"leaf1": leaf}})
     assert status != 0
     assert "ssh: connect to host leaf1 port 22: Connection refused" in output
-    assert "msg: not all of the fabric was read, as said above; nothing was changed" in output
+    assert "msg: not all of the fabric was read; see the messages above; nothing was changed" in output
     assert "HostVars" not in output
     assert not (tmp_path / "backups").exists()
 
