@@ -15,9 +15,14 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.module_utils.basic import PASSWORD_MATCH, AnsibleModule
+from ansible.module_utils.common import respawn
 from ansible.module_utils.testing import patch_module_args
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import client
+
 PLUGINS = Path(__file__).parents[3] / "plugins"
+RECORDINGS = Path(__file__).parents[2] / "recordings"
 COLLECTION = "ansible_collections.sailloft.fleet.plugins"
 # Those without main() are documentation of an action plugin.
 MODULES = sorted(path.stem for path in (PLUGINS / "modules").glob("*.py") if "\ndef main(" in path.read_text())
@@ -270,3 +275,57 @@ def test_a_module_of_the_running_kernel_is_refused_in_an_image(run, name, check_
         f"sailloft.fleet.{name}: this is the root of an image, and the running kernel is that of the build host: "
         "nothing was changed; leave this call out in an image, or use gpu_host_boot with now: false"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("gpu_node_boot", {"state": "absent", "now": False}), ("gpu_node_software", {"state": "absent"})],
+)
+def test_nothing_is_removed_from_an_image_that_has_nothing(run, name, given, monkeypatch):
+    monkeypatch.setenv("debian_chroot", "image")
+    result = run(name, given, _ansible_check_mode=True)
+    assert (result.get("msg"), result["changed"], result["diff"]["after"]) == (None, False, {})
+
+
+def test_a_fabric_is_followed_without_the_search_for_reference_cycles(run):
+    run("roce_path_info", REFUSED["roce_path_info"][0])
+    assert not gc.isenabled()
+
+
+def test_a_note_about_a_recording_is_a_warning(run, tmp_path):
+    recording = tmp_path / "recording.json"
+    host = read_recording(str(RECORDINGS / "llnl-corona.json"))
+    host.notes = ["the memory of node 1 is not known"]
+    recording.write_text(json.dumps(host.to_dict()))
+    result = run("host_topology_info", {"recording": str(recording)})
+    (said,) = result["warnings"]
+    assert f"{recording}: the memory of node 1 is not known" in str(said)
+
+
+@pytest.fixture
+def no_binding(monkeypatch):
+    """Take libvirt's binding away from this interpreter; the list of interpreters that a module is run again with."""
+    again = []
+    monkeypatch.setattr(client, "libvirt", None)
+    monkeypatch.setattr(respawn, "probe_interpreters_for_module", lambda paths, _name: paths[0])
+
+    def respawned(interpreter):
+        again.append(interpreter)
+        raise SystemExit(print("{}"))
+
+    monkeypatch.setattr(respawn, "respawn_module", respawned)
+    return again
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "times"),
+    [
+        ("gpu_domain", {"domains": []}, 1),
+        ("gpu_domain_info", {}, 1),
+        ("gpu_host_compare", {"gpu_domain": {}}, 1),
+        ("gpu_host_compare", {}, 0),
+    ],
+)
+def test_a_module_is_run_again_where_libvirt_has_its_binding(run, no_binding, name, given, times):
+    run(name, given)
+    assert len(no_binding) == times
