@@ -116,7 +116,7 @@ def proof(given: dict[str, Any]) -> Proof:
     results = judge.of_nvbandwidth(given["nvbandwidth"], node)
     results.append(judge.of_nccl(given["nccl"], None, causes, "all_reduce_perf within the node"))
     ports = [part["run"].get("port_gbit_s") for part in given["rails"]]
-    together = sum(ports) / 8 if ports and all(ports) else None
+    together = sum(ports) / 8 if ports and all(ports) else 0
     results.append(judge.of_nccl(given["nccl_nodes"], together, causes, "all_reduce_perf over several nodes"))
     for part in given["rails"]:
         other = read_saved(part["server_topology"]) if part.get("server_topology") else None

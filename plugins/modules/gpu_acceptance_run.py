@@ -115,11 +115,13 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import run
 
+RDMA = "/sys/class/infiniband"
+
 
 def port_gbit_s(device: str) -> float | None:
     """Return a port's rate: 400.0 for "400 Gb/sec (4X NDR)" (Linux drivers/infiniband/core/sysfs.c, rate_show)."""
     try:
-        with open(f"/sys/class/infiniband/{device}/ports/1/rate", encoding="ascii") as file:
+        with open(f"{RDMA}/{device}/ports/1/rate", encoding="ascii") as file:
             found = re.match(r"([\d.]+) Gb/sec", file.read())
     except OSError:
         return None

@@ -166,7 +166,6 @@ def main() -> None:
     store = Store(params["store"])
 
     def work() -> dict[str, Any]:
-        store.require()
         before = garbage.paths(store)
         reasons = garbage.reasons(store, params["keep"], params["history"])
         found = garbage.Garbage((), 0)

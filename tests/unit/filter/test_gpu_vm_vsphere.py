@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import gpu_vm
@@ -121,6 +123,17 @@ def test_the_nccl_file_is_created_from_the_readings():
         nccl({**DOMAIN, "plan": {"name": "vm"}}, hosts, inside)
 
 
+def test_the_ways_tell_gpus_of_one_model_apart():
+    host = gpu_vm.host()
+    hosts = [{"name": "esx01", "topology": host.to_dict()}]
+    one = guest(host, WAYS)
+    assert '<pci busid="0000:03:00.0"' in nccl({**DOMAIN, "ways": None}, hosts, one.to_dict())
+    twin = replace(one.functions[-1], address="0000:03:01.0")
+    one.functions.append(twin)
+    assert '<pci busid="0000:03:00.0"' in nccl(DOMAIN, hosts, one.to_dict())
+    assert "<pci" not in nccl({**DOMAIN, "ways": None}, hosts, one.to_dict())
+
+
 def request(**more: Any) -> dict[str, Any]:
     return {"state": "present", "vfio": ["gpu"], "vfio_released": [], "sriov": [], **more}
 
@@ -142,9 +155,17 @@ def test_state_absent_turns_all_settings_off():
     ]
 
 
-@pytest.mark.parametrize("entry", [{"devices": ["nic"], "count": 8, "drivers_autoprobe": False}, {"devices": ["nic"]}])
-def test_an_entry_that_vcenter_cannot_set_is_refused(entry):
-    with pytest.raises(
-        AnsibleFilterError, match=r"gpu_host_sriov\[0\]: on vSphere an entry must have devices and count"
-    ):
-        settings_of(request(sriov=[entry]))
+@pytest.mark.parametrize(
+    ("entry", "others"),
+    [
+        ({"devices": ["nic"], "count": 8, "trust": True, "drivers_autoprobe": False}, "drivers_autoprobe, trust"),
+        ({"devices": ["nic"]}, "fewer"),
+    ],
+)
+def test_an_entry_that_vcenter_cannot_set_is_refused(entry, others):
+    message = (
+        f"gpu_host_sriov[1]: on vSphere an entry must have devices and count, not {others}; set other settings in "
+        "vCenter, at the port group"
+    )
+    with pytest.raises(AnsibleFilterError, match=f"^{re.escape(message)}$"):
+        settings_of(request(sriov=[{"devices": ["nic"], "count": 1}, entry]))

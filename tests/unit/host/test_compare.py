@@ -72,6 +72,12 @@ def test_virtual_machines_are_compared_if_the_host_has_all_settings(converged):
     assert "libvirt" in line
 
 
+def test_wrong_arguments_of_virtual_machines_are_a_difference(converged):
+    found = compared(converged, {**GIVEN, "gpu_domain": {"domains": [], "state": "x"}}).facts
+    message = "value of state must be one of: present, running, stopped, absent, got: x"
+    assert (found["differences"]["gpu_domain"], found["domains"]) == ([message], [])
+
+
 BREAKS = {
     "BIOS": ("bios_info", lambda server: server.put("/proc/cpuinfo", "vendor_id : GenuineIntel\nflags : fpu\n\n")),
     "the running kernel": ("kernel_arguments", lambda server: server.put("/proc/cmdline", "ro\n")),

@@ -1,12 +1,17 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The report about its secrets that a node's unit writes, as node_identity_info reads it."""
+"""The module node_identity_info with TPM tools that are scripts, and the report that a node's unit writes."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+
 import pytest
+from ansible.module_utils import basic
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 from ansible_collections.sailloft.fleet.plugins.modules import node_identity_info
 
 
@@ -47,3 +52,75 @@ def test_a_damaged_report_is_refused(report, text, why):
     assert str(refused.value) == (
         f"{report}: cannot be read, {why}; systemctl restart sailloft-identity writes it again"
     )
+
+
+EK = (len(identity.EK_TEMPLATE) + 256).to_bytes(2, "big") + identity.EK_TEMPLATE + b"\xa7" * 256
+NO_CERTIFICATE = (
+    "the TPM has no certificate for it: it was not checked that it is a key of a TPM, and of this machine's TPM"
+)
+
+
+@pytest.fixture
+def tpm(tool, tmp_path):
+    """Return a function that sets the file of the TPM's certificate; the tools log their arguments."""
+    (tmp_path / "ek").write_bytes(EK)
+    log = f'echo "$(basename "$0") $TPM2TOOLS_TCTI $*" >> {tmp_path}/log'
+    tool("tpm2_createek", f"{log}\ncp {tmp_path}/ek ek.pub")
+    tool("tpm2_flushcontext", log)
+
+    def put(data):
+        (tmp_path / "stored").write_bytes(data)
+        tool("tpm2_nvread", f"{log}\ncp {tmp_path}/stored certificate")
+
+    tool("tpm2_nvread", f"{log}\nexit 1")
+    return put
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_the_key_of_a_tpm_without_certificate_is_returned_unchecked(call, tpm, report, tmp_path, check_mode):
+    assert call(node_identity_info, {"tcti": "swtpm:port=1"}, check_mode) == {
+        "changed": False,
+        "ek": base64.b64encode(EK).decode(),
+        "ek_digest": hashlib.sha256(EK).hexdigest(),
+        "certificate": None,
+        "certificate_is_of_ek": None,
+        "checked": NO_CERTIFICATE,
+        "opened": None,
+        "digest": None,
+        "reason": None,
+    }
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "tpm2_createek swtpm:port=1 -G rsa -u ek.pub -c ek.ctx",
+        "tpm2_flushcontext swtpm:port=1 -t",
+        "tpm2_nvread swtpm:port=1 0x01c00002 -o certificate",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("is_of_ek", "checked"),
+    [
+        (True, "the TPM's certificate is for it; who signed the certificate was not checked"),
+        (False, "the TPM's certificate is for another key"),
+    ],
+)
+def test_the_certificate_of_a_tpm_is_compared_with_its_key(call, tpm, report, monkeypatch, is_of_ek, checked):
+    data = b"\x30\x03\x02\x01\x01"
+    tpm(data)
+    monkeypatch.setattr(identity, "certificate_of", lambda stored: stored)
+    monkeypatch.setattr(identity, "certificate_is_of", lambda given, ek: (given, ek) == (data, EK) and is_of_ek)
+    result = call(node_identity_info, {})
+    assert result["certificate"] == base64.b64encode(data).decode()
+    assert (result["certificate_is_of_ek"], result["checked"]) == (is_of_ek, checked)
+
+
+def test_a_tpm_without_an_answer_is_refused(call, tool):
+    tool("tpm2_createek", "echo no TPM >&2; exit 1")
+    assert call(node_identity_info, {})["msg"] == (
+        "TPM device:/dev/tpmrm0: no TPM; check that the machine has a TPM 2.0 and that it is switched on"
+    )
+
+
+def test_a_missing_tool_is_reported_with_its_package(call, monkeypatch):
+    monkeypatch.setattr(basic.AnsibleModule, "get_bin_path", lambda _self, _name: None)
+    message = "tool tpm2_createek: not found on this node; install tpm2-tools"
+    assert call(node_identity_info, {})["msg"] == message

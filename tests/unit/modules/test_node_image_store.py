@@ -108,7 +108,7 @@ def test_the_contents_of_a_store_are_listed(run, store):
     run(node_image_channel, channel="stable", digest=ONE.digest)
     result = run(node_image_store)
     assert not result["changed"]
-    assert result["removed"] == []
+    assert (result["removed"], result["freed_bytes"]) == ([], 0)
     rows = {row["digest"]: row for row in result["images"]}
     assert list(rows) == sorted(rows)
     assert rows[ONE.digest]["kept_for"] == ["channel stable"]

@@ -18,7 +18,7 @@ from switches import ASIC_OF, OWN_ASICS, PORTS
 
 from ansible_collections.sailloft.fleet.plugins.filter import roce_hosts, roce_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
-from ansible_collections.sailloft.fleet.plugins.modules import roce_switch_config
+from ansible_collections.sailloft.fleet.plugins.modules import roce_fabric_proof, roce_switch_config
 
 PROJECT = Path(__file__).parents[3]
 SWITCHES = {
@@ -184,6 +184,18 @@ def test_the_filters_return_switches_and_hosts_from_hostvars():
         switches_of(["leaf3"], hostvars)
     hosts_of = roce_hosts.FilterModule().filters()["roce_hosts"]
     assert hosts_of(["a", "b"], {"a": {"roce_host_nics": {}}, "b": {}}) == {"a": {}, "b": None}
+
+
+def test_a_failed_proof_names_the_first_difference_and_the_page(run, call, tmp_path):
+    port, _up = PORTS["eos"]
+    ports = {port: {"speed_gbit_s": 400, "cable_m": 3}}
+    switches = {"leaf1": {"system": "eos", "asic": ASIC_OF["eos"], "ports": ports, "queue_buffer_bytes": 50_000_000}}
+    given = {"switches": switches, "asics": OWN_ASICS}
+    running = run(**given, policy={"classes": {"roce": {"dscp": 30}}})["rendered"]
+    result = call(roce_fabric_proof, {**given, "running": running, "path": str(tmp_path)})
+    assert result["failed"] is True
+    assert result["first"].startswith("leaf1: ")
+    assert result["msg"] == f"{result['first']}; see {tmp_path}/fabric.html"
 
 
 @pytest.mark.parametrize("system", sorted(SYSTEMS))

@@ -101,7 +101,10 @@ def of_nvbandwidth(run: dict[str, Any], node: Host | None) -> list[Result]:
 
 
 def of_nccl(run: dict[str, Any], ports_gb_per_s: float | None, causes: tuple[str, ...], what: str) -> Result:
-    """Return the result of all_reduce_perf. ``ports_gb_per_s``: the rate of a node's NICs; None within one node."""
+    """Return the result of all_reduce_perf.
+
+    ``ports_gb_per_s``: the rate of a node's NICs; 0 if it is not known, None within one node.
+    """
     source = "nccl-tests all_reduce_perf"
     if run.get("status") != MEASURED:
         return _not_measured(what, source, run)
@@ -109,12 +112,12 @@ def of_nccl(run: dict[str, Any], ports_gb_per_s: float | None, causes: tuple[str
         measured = outputs.nccl_bus_gb_per_s(run["output"])
     except outputs.UnreadableError as error:
         return _not_measured(what, source, {"reason": f"its output cannot be used: {error}"})
-    basis = (
-        f"{ports_gb_per_s:.1f} {UNIT} of a node's NICs"
-        if ports_gb_per_s
-        else "the rate of NVLink is not in the topology"
-    )
-    return Result(what, measured, ports_gb_per_s, COLLECTIVE_SHARE, basis, source, "", causes if ports_gb_per_s else ())
+    if ports_gb_per_s:
+        basis = f"{ports_gb_per_s:.1f} {UNIT} of a node's NICs"
+        return Result(what, measured, ports_gb_per_s, COLLECTIVE_SHARE, basis, source, "", causes)
+    within = ports_gb_per_s is None
+    basis = "the rate of NVLink is not in the topology" if within else "the rate of a NIC's port is not known"
+    return Result(what, measured, None, COLLECTIVE_SHARE, basis, source)
 
 
 def of_rail(

@@ -61,6 +61,11 @@ def test_each_step_has_its_nodes_and_the_controller(step, result, names):
     assert hosts(step, result) == ([*names, "localhost"] if names else NOBODY)
 
 
+def test_a_rollout_of_one_node_has_this_node():
+    hostvars = {"bm01": {"__node_boot_rollout": decided("canary", ["bm01"])}}
+    assert node_boot_rollout_hosts(["bm01"], hostvars, "canaries") == ["bm01", "localhost"]
+
+
 def test_the_last_result_is_read_from_the_controller():
     later = {"__node_boot_rollout": decided("rollback", ["bm02"], lost=["bm02"])}
     assert hosts("waves", decided("canary", ["bm02"]), here=later) == NOBODY

@@ -1,0 +1,70 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Sizes of a play's batches: the smallest of the hosts for reboots, the first host's for a play."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.sailloft.fleet.plugins.filter import gpu_host_batches, waves
+
+batches = gpu_host_batches.FilterModule().filters()["gpu_host_batches"]
+of_play = waves.FilterModule().filters()["waves"]
+
+
+@pytest.mark.parametrize(
+    ("serials", "smallest"),
+    [
+        ([3, "2"], 2),
+        (["50%", 9], 1),
+        (["10%"] * 29, 2),
+        (["10%"] * 30, 3),
+        (["1%"] * 3, 1),
+        (["100%"] * 4, 4),
+    ],
+)
+def test_the_smallest_serial_of_the_hosts_counts(serials, smallest):
+    hosts = {
+        f"h{at}": {"gpu_host_reboot": {"serial": serial, "max_fail_percentage": str(20 + at)}}
+        for at, serial in enumerate(serials)
+    }
+    assert batches(list(hosts), hosts) == {"serial": smallest, "max_fail_percentage": 20}
+
+
+def test_no_host_reboots_one_by_one():
+    assert batches([], {}) == {"serial": 1, "max_fail_percentage": 0}
+
+
+@pytest.mark.parametrize(
+    ("variables", "serial", "most"),
+    [
+        ({}, ["100%"], 100),
+        ({"play_serial": 5, "play_max_fail_percentage": 0}, ["5"], 0),
+        ({"play_serial": ["1", 10, "25%"], "play_max_fail_percentage": "100"}, ["1", "10", "25%"], 100),
+    ],
+)
+def test_the_first_host_sets_the_waves_of_a_play(variables, serial, most):
+    hosts = {"a": variables, "b": {"play_serial": 7, "play_max_fail_percentage": 7}}
+    assert of_play(["a", "b"], hosts) == {"serial": serial, "max_fail_percentage": most}
+
+
+@pytest.mark.parametrize(("names", "hosts"), [([], {"a": {"play_serial": 0}}), (["a"], {})])
+def test_a_play_without_hosts_has_one_wave(names, hosts):
+    assert of_play(names, hosts) == {"serial": ["100%"], "max_fail_percentage": 100}
+
+
+@pytest.mark.parametrize("serial", [0, "0%", "101%", "x", [], [1, "-1"]])
+def test_a_wrong_serial_is_refused(serial):
+    message = f"a: play_serial is {serial!r}; write a number of hosts from 1, a share like 10%, or a list"
+    with pytest.raises(AnsibleFilterError, match=f"^{re.escape(message)}$"):
+        of_play(["a", "b"], {"a": {"play_serial": serial}, "b": {}})
+
+
+@pytest.mark.parametrize("most", [101, -1, "x"])
+def test_a_wrong_share_of_failures_is_refused(most):
+    message = f"a: play_max_fail_percentage is '{most}'; write a number from 0 to 100"
+    with pytest.raises(AnsibleFilterError, match=f"^{re.escape(message)}$"):
+        of_play(["a", "b"], {"a": {"play_max_fail_percentage": most}, "b": {}})

@@ -1,0 +1,65 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The nodes that the module node_identity takes, from the variables of the inventory."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.sailloft.fleet.plugins.filter.node_identity_nodes import FilterModule
+
+nodes = FilterModule().filters()["node_identity_nodes"]
+SHAPE = "is not a dictionary with content and, optionally, mode, owner and group; write it as path: {content: ...}"
+
+
+def of(*names, **variables):
+    return nodes(names, {"bm01": {"node_identity_ek": "AAAA", **variables}, "bm02": {"node_identity_ek": "BBBB"}})
+
+
+def test_nodes_have_their_key_and_the_files_of_their_secrets():
+    secrets = {"/etc/a": {"content": "x", "mode": "0640", "owner": "a", "group": "b"}, "/etc/b": {"content": ""}}
+    assert of("bm02", "bm01", node_identity_secrets=secrets) == [
+        {"name": "bm02", "ek": "BBBB", "secrets": []},
+        {
+            "name": "bm01",
+            "ek": "AAAA",
+            "secrets": [
+                {"path": "/etc/a", "content": "x", "mode": "0640", "owner": "a", "group": "b"},
+                {"path": "/etc/b", "content": ""},
+            ],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"node_identity_ek": ""}, "has no node_identity_ek; run the role node_identity with tasks_from: enroll on it"),
+        (
+            {"node_identity_secrets": ["s3cret"]},
+            "node_identity_secrets is not a dictionary; write it as path: {content: ...}",
+        ),
+        ({"node_identity_secrets": {"/a": "s3cret"}}, f"node_identity_secrets: /a {SHAPE}"),
+        ({"node_identity_secrets": {"/a": {"mode": "0600"}}}, f"node_identity_secrets: /a {SHAPE}"),
+        ({"node_identity_secrets": {"/a": {"content": "s3cret", "x": 1}}}, f"node_identity_secrets: /a {SHAPE}"),
+        (
+            {"node_identity_secrets": {"/a": {"content": {"s3cret": 1}}}},
+            "node_identity_secrets: the content of /a is not text; quote it",
+        ),
+        (
+            {"node_identity_secrets": {"/a": {"content": ["s3cret"]}}},
+            "node_identity_secrets: the content of /a is not text; quote it",
+        ),
+    ],
+)
+def test_wrong_variables_are_refused_without_the_content_of_a_secret(variables, message):
+    with pytest.raises(AnsibleFilterError, match=f"^{re.escape(f'node bm01: {message}')}$"):
+        of("bm01", **variables)
+
+
+def test_a_node_that_is_not_in_the_inventory_is_refused():
+    with pytest.raises(AnsibleFilterError, match=r"^node bm03: not in the inventory; correct node_identity_nodes$"):
+        of("bm03")
