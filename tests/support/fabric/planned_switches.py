@@ -41,7 +41,7 @@ SYSTEMS = {
     "plain": plain_system,
     "few": SimpleNamespace(NOT_HELD={}, ASICS=("spectrum3",), NOT_ASICS={"jericho2": "few has other queues there"}),
     "named": SimpleNamespace(NOT_HELD={}, PORT=re.compile("Ethernet[0-9]+"), PORT_EXAMPLE="Ethernet0"),
-    "parts": SimpleNamespace(NOT_HELD={}, BUFFER_SHARES=BufferShares(50)),
+    "parts": SimpleNamespace(NOT_HELD={}, BUFFER_SHARES=BufferShares(30)),
     "cut": SimpleNamespace(NOT_HELD={}, DEFAULT_SHARES=BufferShares(9, 45)),
     "pools": SimpleNamespace(NOT_HELD={}, HAS_POOLS=True),
     "sizes": SimpleNamespace(NOT_HELD={"headroom": "", "cable_m": ""}, SIZES_HEADROOM=True, check_cable=check_cable),

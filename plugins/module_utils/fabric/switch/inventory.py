@@ -167,7 +167,7 @@ def _read_port(subject: str, data: Any) -> PortSpec:
     record = Record(subject, data)
     record.only("speed_gbit_s", "cable_m", "peer")
     record.need("speed_gbit_s")
-    cable = record.number("cable_m", 1, 1, MOST_CABLE_M) if "cable_m" in record.data else None
+    cable = record.number("cable_m", 0, 1, MOST_CABLE_M) if "cable_m" in record.data else None
     return PortSpec(read_speed(record), cable, _read_peer(record))
 
 

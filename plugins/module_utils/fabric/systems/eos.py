@@ -136,7 +136,7 @@ class _Wanted:
             )
         self.profiles: dict[str, list[str]] = {}
         self.attached: dict[str, str] = {}
-        self.first: PortQos | None = None
+        self.first = PortQos()  # the first port, whose maps all must have
         self.classes: list[int] = []
         names: dict[PortQos, str] = {}
         for port, qos in switch.ports.items():
@@ -153,8 +153,6 @@ class _Wanted:
 
     def maps(self) -> list[str]:
         """Return the lines that map DSCPs to classes, and classes to queues."""
-        if self.first is None:
-            return []
         return [
             *(self.dscp_line([at for at, to in enumerate(self.first.dscp_to_class) if to == each], each)
               for each in self.classes),
@@ -174,7 +172,7 @@ class _Wanted:
     def _check(self, switch: Switch, port: str, qos: PortQos) -> None:
         subject = f"{switch.name}: port {port}"
         classes = wanted_classes(switch, port, qos)
-        if self.first is None:
+        if not self.profiles:
             self.first, self.classes = qos, classes
         if qos.dscp_to_class != self.first.dscp_to_class:
             raise unlike(switch, port, "map of DSCPs", "EOS has one for the switch")
@@ -284,7 +282,7 @@ def _settings(name: str, lines: list[str]) -> Settings:
 def _adopt(model: Model, switch: Switch, plan: _Wanted) -> list[str]:
     """Return the lines that bring the whole switch's settings to the wanted ones, and update ``model`` with them."""
     lines: list[str] = []
-    if plan.first is None:
+    if not plan.attached:
         return lines
     for each in plan.classes:
         wanted = [at for at, to in enumerate(plan.first.dscp_to_class) if to == each]

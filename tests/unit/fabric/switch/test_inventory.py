@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from planned_switches import LEAF, change, read
+from planned_switches import LEAF, change, one, read
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 
@@ -16,6 +16,9 @@ DOWN = ("spine1", "ports", "Ethernet1")
 
 
 FAR = {"switch": "spine1", "port": "Ethernet1"}
+
+
+ROW = {"speed_gbit_s": 400, "cable_m": 5, "headroom_bytes": 60_000}
 
 
 BAD_SWITCHES = [
@@ -53,7 +56,9 @@ BAD_SWITCHES = [
     (change((*UP, "speed_gbit_s"), 399), "port swp3: speed_gbit_s 399 is not an Ethernet speed; valid values: 1, 2,"),
     (change((*UP, "speed_gbit_s"), "400G"), "port swp3: speed_gbit_s '400G' is not a whole number"),
     (change((*UP, "cable_m"), 0), "port swp3: cable_m 0 is not"),
+    (change((*UP, "cable_m"), 120_001), "port swp3: cable_m 120001 is not a whole number from 1 to 120000; give one"),
     (change((*UP, "lane"), 1), "port swp3: unknown setting 'lane'"),
+    (change((*UP, "peer", "lane"), 1), "port swp3: peer: unknown setting 'lane'; "),
     (change((*UP, "peer"), "spine1"), "port swp3: peer: not a dictionary"),
     (change((*UP, "peer"), {"port": "x"}), "peer: not one host or one switch"),
     (change((*UP, "peer"), {**FAR, "host": "x"}), "peer: not one host or one switch"),
@@ -93,6 +98,17 @@ BAD_SWITCHES = [
     ),
     (change(("leaf1", "headroom"), {}), "switch leaf1: headroom is not a list"),
     (change(("leaf1", "headroom"), [{"speed_gbit_s": 400}]), "headroom, row 1: cable_m is missing"),
+    (change(("leaf1", "headroom"), [{**ROW, "alpha": 1}]), "headroom, row 1: unknown setting 'alpha'; "),
+    (change(("leaf1", "headroom"), [ROW, {**ROW, "cable_m": 0}]), "headroom, row 2: cable_m 0 is not a whole number"),
+    (
+        change(("leaf1", "headroom"), [{**ROW, "cable_m": 120_001}]),
+        "headroom, row 1: cable_m 120001 is not a whole number from 1 to 120000",
+    ),
+    (
+        change(("leaf1", "headroom"), [{**ROW, "headroom_bytes": 0}]),
+        "headroom, row 1: headroom_bytes 0 is not a whole number from 1 to 64000000000",
+    ),
+    (change(("leaf1", "ports", "p" * 65), {"speed_gbit_s": 200}), "'... has 65 characters; use 64 at most"),
     (
         change(("leaf1", "headroom"), [{"speed_gbit_s": 400, "cable_m": 5, "headroom_bytes": 60_000}] * 2),
         "headroom, row 2: 400 Gbit/s and 5 m are listed twice",
@@ -105,6 +121,35 @@ def test_invalid_switches_are_refused(switches, message):
     with pytest.raises(FabricError) as refused:
         read(switches)
     assert message in str(refused.value)
+
+
+def test_the_smallest_and_largest_numbers_and_names_are_accepted():
+    leaf = one(ports=1, cable=1, headroom=[{"speed_gbit_s": 1, "cable_m": 1, "headroom_bytes": 1}])["leaf1"]
+    leaf["ports"]["p" * 64] = {"speed_gbit_s": 800, "cable_m": 120_000}
+    leaf["headroom"].append({"speed_gbit_s": 800, "cable_m": 120_000, "headroom_bytes": 64_000_000_000})
+    (spec,) = read({"leaf1": leaf})
+    assert {name: (port.speed_gbit_s, port.cable_m) for name, port in spec.ports.items()} == {
+        "swp0": (400, 1),
+        "p" * 64: (800, 120_000),
+    }
+    assert spec.own_headroom == {(1, 1): 1, (800, 120_000): 64_000_000_000}
+    assert spec.queue_buffer_bytes is None
+
+
+@pytest.mark.parametrize("size", [100_000, 64_000_000_000])
+def test_the_smallest_and_largest_queue_buffers_are_accepted(size):
+    (spec,) = read({"leaf1": {**one()["leaf1"], "system": "percents", "queue_buffer_bytes": size}})
+    assert spec.queue_buffer_bytes == size
+
+
+@pytest.mark.parametrize("size", [99_999, 64_000_000_001])
+def test_other_queue_buffers_are_refused(size):
+    with pytest.raises(FabricError) as refused:
+        read({"leaf1": {**one()["leaf1"], "system": "percents", "queue_buffer_bytes": size}})
+    assert str(refused.value) == (
+        f"switch leaf1: queue_buffer_bytes {size} is not a whole number from 100000 to 64000000000; give one in that "
+        "range"
+    )
 
 
 def test_any_nic_is_accepted_once_for_a_host_without_given_nics():

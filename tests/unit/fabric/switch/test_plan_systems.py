@@ -73,8 +73,10 @@ def test_a_system_is_planned_with_its_buffer_partitions():
     taken = 32 * (47_104 + 212_992)
     (whole,), (parts,) = (planned(None, one(ports=32, system=each)).values() for each in ("plain", "parts"))
     assert whole.ports["swp0"].queues[3].ecn == Ecn(73_000, 730_000, 100)
-    half = thresholds.pfc_queue_bytes(Fraction(60_817_392 - taken, 2), 32, 3, 0)
-    assert parts.ports["swp0"].queues[3].ecn.minimum_bytes == int(half / Fraction(28, 10)) // 1000 * 1000
+    part = thresholds.pfc_queue_bytes(Fraction((60_817_392 - taken) * 30, 100), 32, 3, 0)
+    assert int(part / Fraction(28, 10)) // 1000 * 1000 == 43_000
+    assert parts.ports["swp0"].queues[3].ecn == Ecn(43_000, 430_000, 100)
+    assert (whole.shares, parts.shares) == (None, None)
 
 
 def test_the_plan_of_a_system_with_pools_contains_the_pools():
@@ -98,6 +100,9 @@ def test_default_partitions_are_planned_unless_the_user_gives_pools():
     switch = planned(None, {"leaf1": {**given["leaf1"], "asic": "own"}}, asics={"own": own})["leaf1"]
     assert switch.shares == BufferShares(61, 25)  # of 66,394,076, rounded up to whole percents
     assert switch.ports["swp0"].queues[3].ecn.minimum_bytes > 60_000
+    own.update(pool_bytes=33_197_038, headroom_pool_bytes=16_598_519)  # a half and a quarter
+    switch = planned(None, {"leaf1": {**given["leaf1"], "asic": "own"}}, asics={"own": own})["leaf1"]
+    assert switch.shares == BufferShares(50, 25)
 
 
 def test_a_system_that_sizes_headroom_itself_needs_no_headroom_rows():
@@ -116,6 +121,23 @@ def test_a_system_that_sizes_headroom_itself_needs_no_headroom_rows():
     )
     with pytest.raises(FabricError, match="switch leaf1: port swp0: not 4; take 3"):
         planned(None, one("tomahawk3", system="sizes", cable=4))
+    # Where the user gives no alpha, the smallest of the ASIC's rows counts.
+    (qos, _same) = planned(None, one("tomahawk3", ports=2, system="sizes", cable=3))["leaf1"].ports.values()
+    assert qos.headroom == (None,) * 8
+    (many, *_same) = planned(None, one("tomahawk3", ports=32, system="sizes", cable=3))["leaf1"].ports.values()
+    assert many.queues[3].ecn == Ecn(62_000, 620_000, 100)
+
+
+def test_only_the_alphas_of_rows_that_a_port_uses_count():
+    """A row of 400 Gbit/s lets a priority use 1/64 of the pool's free part; no port has it."""
+    rows = [
+        {"speed_gbit_s": speed, "cable_m": 9, "reserved_bytes": 0, "xoff_bytes": 60_000, "alpha_exponent": alpha}
+        for speed, alpha in ((100, 0), (400, -6))
+    ]
+    own = {"source": "a test", "buffer_bytes": 60_000_000, "pool_bytes": 50_000_000, "cell_bytes": 254}
+    asics = {"own": {**own, "lossless_classes": 2, "headroom": rows}}
+    slow = planned(None, one("own", ports=30, speed=100), asics=asics)["leaf1"].ports["swp0"].queues[3].ecn
+    assert slow == Ecn(148_000, 1_480_000, 100)  # 50,000,000 / 120 / 2.8
 
 
 def test_headroom_is_planned_for_the_cable_length_that_the_system_supports():

@@ -136,6 +136,48 @@ def test_a_difference_outside_the_common_model_is_a_change():
     assert [each["after_header"] for each in result["diff"]] == ["leaf1"]
 
 
+def test_a_difference_outside_the_common_model_joins_the_stage_of_settings():
+    running, _names = come_to(defaults(), LOSSLESS)
+    config = json.loads(running["leaf1"])
+    config["BUFFER_QUEUE"]["Ethernet0|3-4"] = {"profile": "egress_lossy_profile"}
+    tree = json.loads(running["leaf2"])
+    tree["interface"]["swp2"]["link"]["mtu"] = 1500
+    result = planned({"leaf1": json.dumps(config), "leaf2": json.dumps(tree)}, LOSSLESS)
+    assert result["stages"] == [
+        {"name": migration.SWITCHES_SET, "step": "settings", "switches": ["leaf2", "leaf1"], "hosts": []}
+    ]
+    assert sorted(result["changes"]) == ["leaf1", "leaf2"]
+    assert result["table"] == ["1. switches have their classes, queues and headroom: leaf2, leaf1"]
+
+
+def test_a_difference_outside_the_common_model_is_a_stage_of_settings_before_pauses_begin():
+    running, _names = come_to(defaults(), LOSSLESS)
+    config = json.loads(running["leaf1"])
+    config["BUFFER_QUEUE"]["Ethernet0|3-4"] = {"profile": "egress_lossy_profile"}
+    lossy, _names = come_to(running, LOSSY)
+    steps = planned({"leaf1": json.dumps(config), "leaf2": lossy["leaf2"]}, LOSSLESS)["stages"]
+    assert [(each["name"], each["switches"]) for each in steps] == [
+        (migration.SWITCHES_SET, ["leaf2", "leaf1"]),
+        (migration.SWITCHES_ALL, ["leaf2"]),
+    ]
+
+
+def test_a_switch_as_wanted_has_no_stage_and_no_boot_configuration():
+    running, _names = come_to(defaults(), LOSSLESS)
+    result = planned(running, LOSSLESS)
+    assert result == {
+        "changed": False,
+        "stages": [],
+        "possible_stages": [],
+        "table": ["all have the policy"],
+        "changes": {},
+        "whole": {},
+        "boot": {},
+        "unfinished": {"path": "", "switches": []},
+        "diff": [],
+    }
+
+
 @settings(max_examples=15, deadline=None)
 @given(policies(), policies())
 def test_any_policy_is_reached_from_any_other(one, other):
@@ -252,11 +294,18 @@ def restored(running: Texts, backup: Texts, switches: dict[str, Any]) -> dict[st
     return rollout.restored({"running": running, "backup": backup, "switches": switches})
 
 
+def test_a_switch_without_a_backup_is_refused():
+    texts = defaults()
+    with pytest.raises(FabricError) as refused:
+        restored(texts, {"leaf2": texts["leaf2"]}, SWITCHES)
+    assert str(refused.value) == "switch leaf1: it has no backup; give what was read before the change"
+
+
 def test_sonic_gets_no_restoring_changes_and_is_compared_with_its_backup():
     running, _names = come_to(defaults(), LOSSLESS)
     sonic = {"leaf1": running["leaf1"]}
     result = restored(sonic, defaults(), SWITCHES)
-    assert (result["changes"], result["as_before"]) == ({}, {"leaf1": False})
+    assert result == {"changed": False, "changes": {}, "as_before": {"leaf1": False}}
     assert restored(sonic, sonic, SWITCHES)["as_before"] == {"leaf1": True}
 
 

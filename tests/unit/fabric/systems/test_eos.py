@@ -21,6 +21,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import eos
 
@@ -31,6 +33,103 @@ def test_eos_is_registered():
 
 def test_the_rendered_reference_is_read_back():
     assert eos.parse(eos.render(REFERENCE), "leaf1") == held(REFERENCE)
+
+
+QUEUES = REFERENCE.ports["Ethernet17"].queues
+
+
+def marking(minimum: int, maximum: int, percent: int = 100) -> tuple[Queue | None, ...]:
+    """Return the reference's queues, with these thresholds in queue 3."""
+    return (*QUEUES[:3], Queue(False, 50, Ecn(minimum, maximum, percent)), *QUEUES[4:])
+
+
+DSCPS_0 = " ".join(str(dscp) for dscp in range(64) if dscp not in (26, 48))
+
+
+def test_the_lines_of_the_reference_are_those_of_a_running_configuration():
+    assert eos.render(REFERENCE) == (
+        "!\n"
+        f"qos map dscp {DSCPS_0} to traffic-class 0\n"
+        "qos map dscp 26 to traffic-class 3\n"
+        "qos map dscp 48 to traffic-class 6\n"
+        "qos map traffic-class 0 to tx-queue 0\n"
+        "qos map traffic-class 3 to tx-queue 3\n"
+        "qos map traffic-class 6 to tx-queue 6\n"
+        "!\n"
+        "qos profile sailloft-roce-2b07cd00\n"
+        "   qos trust dscp\n"
+        "   priority-flow-control on\n"
+        "   priority-flow-control priority 3 no-drop\n"
+        "   priority-flow-control pause watchdog\n"
+        "   priority-flow-control pause watchdog port timer timeout 0.2 polling-interval auto recovery-time 0.2\n"
+        "   priority-flow-control pause watchdog port action drop\n"
+        "   !\n"
+        "   uc-tx-queue 0\n"
+        "      no priority\n"
+        "      bandwidth percent 50\n"
+        "   !\n"
+        "   uc-tx-queue 3\n"
+        "      no priority\n"
+        "      bandwidth percent 50\n"
+        "      random-detect ecn minimum-threshold 150000 bytes maximum-threshold 1500000 bytes "
+        "max-mark-probability 100 weight 0\n"
+        "   !\n"
+        "   uc-tx-queue 6\n"
+        "      priority strict\n"
+        "!\ninterface Ethernet1/1\n   mtu 9100\n   service-profile sailloft-roce-2b07cd00\n"
+        "!\ninterface Ethernet2/1\n   mtu 9100\n   service-profile sailloft-roce-2b07cd00\n"
+        "!\ninterface Ethernet17\n   mtu 9100\n   service-profile sailloft-roce-2b07cd00\n"
+        "!\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"ip_mtu_bytes": 68}, "   mtu 68"),
+        ({"ip_mtu_bytes": 9214}, "   mtu 9214"),
+        (
+            {"watchdog": Watchdog(10, 60_000, "drop")},
+            "   priority-flow-control pause watchdog port timer timeout 0.01 polling-interval auto recovery-time 60",
+        ),
+        (
+            {"watchdog": Watchdog(1_250, 1_000, "drop")},
+            "   priority-flow-control pause watchdog port timer timeout 1.25 polling-interval auto recovery-time 1",
+        ),
+        (
+            {"queues": marking(1, 256_000_000, 20)},
+            "      random-detect ecn minimum-threshold 1 bytes maximum-threshold 256000000 bytes"
+            " max-mark-probability 20 weight 0",
+        ),
+    ],
+)
+def test_the_limits_of_eos_are_rendered_and_read_back(changes, line):
+    wanted = switch("eos", PORTS, **changes)
+    text = eos.render(wanted)
+    assert line in text.splitlines()
+    assert eos.parse(text, "leaf1") == held(wanted)
+
+
+def test_a_class_of_7_has_queue_7_without_a_line():
+    policy = {"cnp": {"traffic_class": 7}}
+    text = eos.render(switch("eos", PORTS, policy))
+    assert "qos map dscp 48 to traffic-class 7\n" in text
+    assert "to tx-queue 7" not in text
+    assert eos.parse(text, "leaf1") == held(switch("eos", PORTS, policy))
+
+
+def test_a_switch_without_wanted_ports_gets_no_lines():
+    nothing = replace(REFERENCE, ports={})
+    assert eos.render(nothing) == "!\n!\n"
+    text = "hostname leaf1\nqos rewrite dscp\nip load-sharing trident fields ip source-ip\n"
+    assert eos.remediation(text, nothing) == ""
+
+
+def test_a_lossless_class_needs_no_cable_length():
+    ports = {"Ethernet1/1": {"speed_gbit_s": 400}}
+    specs = read_switches({"leaf1": {"system": "eos", "asic": "tomahawk3", "ports": ports}})
+    qos = plan(read_policy(None), specs)["leaf1"].ports["Ethernet1/1"]
+    assert (qos.pfc, qos.headroom, qos.cable_m) == ((3,), (None,) * 8, None)
 
 
 def test_equal_ports_share_a_profile_and_differing_ports_get_separate_ones():
@@ -133,7 +232,8 @@ def differs(text: str, wanted: Switch) -> bool:
         (
             {},
             {"ip_mtu_bytes": 9215},
-            "an MTU of 9215 bytes is outside EOS's range of 68 to 9214; set switch_mtu_bytes to 9214",
+            "leaf1: port Ethernet1/1: an MTU of 9215 bytes is outside EOS's range of 68 to 9214; set switch_mtu_bytes "
+            "to 9214 or less",
         ),
         ({}, {"ip_mtu_bytes": None}, "no MTU is wanted"),
         (
@@ -157,8 +257,19 @@ def differs(text: str, wanted: Switch) -> bool:
         (
             {"classes": {"roce": {"ecn": {"minimum_bytes": 1_000, "maximum_bytes": 256_000_001}}}},
             {},
-            "thresholds 1000 and 256000001 are outside 1 to 256000000 bytes",
+            "queue 3's ECN thresholds 1000 and 256000001 are outside 1 to 256000000 bytes; set others in ecn",
         ),
+        ({}, {"queues": marking(0, 9)}, "queue 3's ECN thresholds 0 and 9 are outside 1 to 256000000 bytes"),
+        ({}, {"queues": marking(9, 8)}, "queue 3's ECN thresholds 9 and 8 are outside 1 to 256000000 bytes"),
+        (
+            {},
+            {"queues": (Queue(False), *QUEUES[1:])},
+            "port Ethernet1/1: queue 0 is weighted, but has no share; give it bandwidth_percent",
+        ),
+        ({}, {"ip_mtu_bytes": 67}, "an MTU of 67 bytes is outside EOS's range of 68 to 9214"),
+        ({}, {"watchdog": Watchdog(200, 0, "drop")}, "does not support a time of 0 ms; set a multiple of 10"),
+        ({}, {"watchdog": Watchdog(60_010, 200, "drop")}, "does not support a time of 60010 ms; set a multiple of 10"),
+        ({}, {"class_to_priority": (None, *range(1, 8))}, "traffic class 0 has no queue, priority or scheduler"),
     ],
 )
 def test_settings_that_eos_cannot_represent_are_refused(policy, changes, error):

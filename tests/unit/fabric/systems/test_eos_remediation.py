@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from eos_switch import PORTS, REFERENCE, Box, held, own
 from hypothesis import given, settings
@@ -92,3 +94,117 @@ def test_our_unused_profiles_are_removed_and_other_profiles_are_kept():
     assert own(box.text()) == ["MINE", *own(eos.render(REFERENCE))]
     used = eos.render(OLD) + f"interface Ethernet40\n   service-profile {own(eos.render(OLD))[0]}\n"
     assert not any(line.startswith("no qos profile") for line in eos.remediation(used, REFERENCE).splitlines())
+
+
+MINE = eos.render(REFERENCE).replace(own(eos.render(REFERENCE))[0], "MINE")
+
+
+@pytest.mark.parametrize(
+    ("line", "sent"),
+    [
+        ("", ""),
+        ("qos rewrite dscp\n", "no qos rewrite dscp\n"),
+        ("priority-flow-control all off\n", "no priority-flow-control all off\n"),
+        (
+            "ip load-sharing trident fields ip source-ip destination-ip\n",
+            "no ip load-sharing trident fields ip\n",
+        ),
+        ("qos map traffic-class 3 to tx-queue 1\n", "qos map traffic-class 3 to tx-queue 3\n"),
+        ("qos map dscp 26 48 to traffic-class 0\n",
+         "qos map dscp 26 to traffic-class 3\nqos map dscp 48 to traffic-class 6\n"),
+    ],
+)  # fmt: skip
+def test_a_line_of_the_whole_switch_changes_no_port_that_is_right_otherwise(line, sent):
+    """Another's profile with the wanted settings stays."""
+    assert eos.remediation(MINE + line, REFERENCE) == sent
+
+
+def test_lossy_ports_keep_a_switch_with_pfc_off():
+    text = eos.render(LOSSY) + "priority-flow-control all off\n"
+    assert eos.remediation(text, LOSSY) == ""
+
+
+def test_a_hash_that_no_policy_wants_is_kept():
+    text = eos.render(REFERENCE) + "ip load-sharing trident fields ip source-ip\n"
+    assert eos.remediation(text, replace(REFERENCE, ecmp_fields=None)) == ""
+
+
+def test_lines_of_a_port_are_removed_unless_they_repeat_the_profile():
+    (name,) = own(eos.render(REFERENCE))
+    text = eos.render(REFERENCE).replace(
+        f"interface Ethernet17\n   mtu 9100\n   service-profile {name}\n",
+        "interface Ethernet17\n"
+        "   no switchport\n"
+        "   qos trust dscp\n"
+        "   priority-flow-control priority 3 drop\n"
+        "   service-policy type qos input GONE\n"
+        "   qos map dscp to traffic-class OLD\n"
+        "   uc-tx-queue 3\n"
+        "      no priority\n"
+        "      bandwidth percent 10\n"
+        "   uc-tx-queue 5\n"
+        "      priority strict\n",
+    )
+    assert eos.remediation(text, REFERENCE).splitlines() == [
+        "interface Ethernet17",
+        "   default priority-flow-control priority 3",
+        "   no service-policy type qos input GONE",
+        "   no qos map dscp to traffic-class OLD",
+        "   mtu 9100",
+        f"   service-profile {name}",
+        "   uc-tx-queue 3",
+        "      default bandwidth percent",
+        "   uc-tx-queue 5",
+        "      default priority",
+    ]
+
+
+def test_a_changed_profile_of_ours_gets_its_own_lines_before_those_of_its_queues():
+    text = (
+        eos.render(REFERENCE)
+        .replace("   qos trust dscp\n", "   service-policy type qos input GONE\n")
+        .replace("priority 3 no-drop", "priority 4 no-drop")
+        .replace("      priority strict\n", "      no priority\n      bandwidth percent 7\n")
+        .replace("   uc-tx-queue 0\n", "   uc-tx-queue 1\n")
+    )
+    assert eos.remediation(text, REFERENCE).splitlines() == [
+        f"qos profile {own(text)[0]}",
+        "   no service-policy type qos input GONE",
+        "   default priority-flow-control priority 4",
+        "   qos trust dscp",
+        "   priority-flow-control priority 3 no-drop",
+        "   uc-tx-queue 1",
+        "      default priority",
+        "      default bandwidth percent",
+        "   uc-tx-queue 6",
+        "      default bandwidth percent",
+        "   uc-tx-queue 0",
+        "      no priority",
+        "      bandwidth percent 50",
+        "   uc-tx-queue 6",
+        "      priority strict",
+    ]
+
+
+def test_a_new_port_gets_a_profile_without_comments():
+    wanted = replace(REFERENCE, ports={"Ethernet1/1": replace(REFERENCE.ports["Ethernet1/1"], pfc=(), watchdog=None)})
+    lines = eos.remediation("hostname leaf1\n", wanted).splitlines()
+    (name,) = own(eos.render(wanted))
+    assert lines[:7] == [
+        f"qos profile {name}",
+        "   qos trust dscp",
+        "   uc-tx-queue 0",
+        "      no priority",
+        "      bandwidth percent 50",
+        "   uc-tx-queue 3",
+        "      no priority",
+    ]
+    assert lines[10:] == [
+        "      priority strict",
+        # By default, DSCPs 8 to 15 have class 0, 26 has class 3 and 48 class 6.
+        f"qos map dscp {' '.join(map(str, [*range(8), *range(16, 26), *range(27, 48), *range(49, 64)]))}"
+        " to traffic-class 0",
+        "interface Ethernet1/1",
+        "   mtu 9100",
+        f"   service-profile {name}",
+    ]
