@@ -270,6 +270,28 @@ def test_settings_that_nvue_cannot_represent_are_refused(changes, why):
         cumulus.render(reference(**changes))
 
 
+@pytest.mark.parametrize(
+    ("detection", "restoration"), [(100, 100), (5000, 5000), (5000, 100), (100_000, 100), (5_000_000, 5000)]
+)
+def test_watchdog_times_of_nvue_are_read_back(detection, restoration):
+    wanted = reference(watchdog=Watchdog(detection, restoration, "drop"))
+    assert cumulus.parse(cumulus.render(wanted), wanted.name) == wanted
+
+
+@pytest.mark.parametrize(
+    ("detection", "restoration", "action"),
+    [(99, 99, "drop"), (5001, 5001, "drop"), (100, 200, "drop"), (100_100, 100, "drop"), (200, 200, "forward")],
+)
+def test_watchdog_times_that_nvue_cannot_represent_are_refused(detection, restoration, action):
+    with pytest.raises(FabricError) as refused:
+        cumulus.render(reference(watchdog=Watchdog(detection, restoration, action)))
+    assert str(refused.value) == (
+        f"leaf1: its PFC watchdog cannot {action} after {detection} ms and end after {restoration} ms: Cumulus drops, "
+        "and ends after one of its polling intervals; set action to drop, restoration_ms from 100 to 5000, and "
+        "detection_ms to a multiple of it"
+    )
+
+
 def test_global_settings_of_nvue_must_be_equal_on_all_ports():
     wanted = reference()
     slow = replace(wanted.ports["swp1"], watchdog=Watchdog(400, 200, "drop"))

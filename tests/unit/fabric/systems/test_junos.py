@@ -223,6 +223,25 @@ def test_rewriting_of_dscps_is_detected_and_turned_off(where, rule):
     assert junos.parse(commit(text, lines), "leaf1") == held(reference())
 
 
+def test_settings_below_our_macro_are_removed_and_other_macros_are_kept():
+    old = "set class-of-service apply-macro sailloft colour blue\n"
+    foreign = "set class-of-service apply-macro site colour blue\n"
+    text = junos.render(reference()) + old + foreign
+    assert junos.remediation(text, reference()) == "delete class-of-service apply-macro sailloft colour blue\n"
+
+
+def test_a_small_mtu_of_a_unit_is_removed_only_from_wanted_ports():
+    units = [
+        "set interfaces et-0/0/0 unit 0 family inet mtu 1500\n",
+        "set interfaces et-0/0/0 unit 1 family inet6 mtu 9099\n",
+        "set interfaces et-0/0/0 unit 2 family inet mtu 9100\n",
+        "set interfaces et-0/0/9 unit 0 family inet mtu 1500\n",
+        "set protocols et-0/0/0 unit 0 mtu 1500\n",
+    ]
+    lines = junos.remediation(junos.render(reference()) + "".join(units), reference())
+    assert lines == "".join(line.replace("set ", "delete ", 1) for line in units[:2])
+
+
 def test_rewriting_of_ethernet_priorities_is_accepted():
     text = junos.render(reference()) + "set class-of-service interfaces et-0/0/0 unit 0 rewrite-rules ieee-802.1 mark\n"
     assert junos.parse(text, "leaf1") == held(reference())

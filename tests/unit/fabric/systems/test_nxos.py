@@ -145,7 +145,14 @@ def differs(text: str, wanted: Switch) -> bool:
             "cannot act after 200 ms and end after 250 ms; give pfc_watchdog",
         ),
         ({}, {"watchdog": Watchdog(1100, 1100, "drop")}, "detection_ms up to 1000"),
-        ({}, {"watchdog": Watchdog(100, 20_000, "drop")}, "restoration_ms up to 100 intervals"),
+        ({}, {"watchdog": Watchdog(100, 10_100, "drop")}, "restoration_ms up to 100 intervals"),
+        (
+            {},
+            {"watchdog": Watchdog(90, 90, "drop")},
+            "give pfc_watchdog multiples of one interval of 100 ms or more",
+        ),
+        ({}, {"watchdog": Watchdog(300, 0, "drop")}, "cannot act after 300 ms and end after 0 ms"),
+        ({}, {"ip_mtu_bytes": 9217}, "an MTU of 9217 bytes is outside NX-OS's range of 576 to 9216"),
         ({}, {"dscp_to_class": (None,) * 64}, "DSCP 0 has no traffic class"),
         ({"classes": {"roce": {"queue": 4}}}, {}, "NX-OS sends traffic class 3 to queue 3, not 4"),
         ({"cnp": {"priority": 5}}, {}, "traffic class 6 never pauses, so NX-OS has no priority 5 for it"),
@@ -171,10 +178,17 @@ def test_differing_values_of_a_global_setting_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("detection", "restoration"), [(100, 100), (200, 200), (300, 400), (1000, 60_000), (250, 1000)]
+    ("detection", "restoration"),
+    [(100, 100), (200, 200), (300, 400), (1000, 60_000), (250, 1000), (1000, 900), (100, 10_000)],
 )
 def test_watchdog_times_are_read_back(detection, restoration):
     wanted = switch("nxos", PORTS, watchdog=Watchdog(detection, restoration, "drop"))
+    assert nxos.parse(nxos.render(wanted), "leaf1") == held(wanted)
+
+
+@pytest.mark.parametrize("mtu", [576, 9216])
+def test_the_least_and_the_largest_mtu_are_read_back(mtu):
+    wanted = switch("nxos", PORTS, ip_mtu_bytes=mtu)
     assert nxos.parse(nxos.render(wanted), "leaf1") == held(wanted)
 
 

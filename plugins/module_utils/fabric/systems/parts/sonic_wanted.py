@@ -128,7 +128,7 @@ def priorities_as_groups(brackets: bool = False) -> tuple[str, str, Entry]:
     return refer(PFC_TO_PG_TABLE, name, brackets), name, entry
 
 
-def refer(table: str, name: str, brackets: bool = False) -> str:
+def refer(table: str, name: str, brackets: bool) -> str:
     """Return a reference to an entry, in the form of new images or of those before sonic-swss#1754 (2021)."""
     return f"[{table}|{name}]" if brackets else name
 

@@ -104,6 +104,8 @@ def test_pools_as_large_as_planned_are_accepted():
     ("pools", "changes", "why"),
     [
         (Pools(32_689_153, 2_058_240), {}, "its size is 32689152 bytes, but the plan assumes 32689153"),
+        (Pools(32_689_152, 2_058_240), {"size": "0"}, "its size is 0 bytes, but the plan assumes 32689152"),
+        (Pools(32_689_152, 2_058_240), {"xoff": "0"}, "its xoff is 0 bytes, but the plan assumes 2058240"),
         (Pools(32_689_152, 2_058_241), {}, "its xoff is 2058240 bytes, but the plan assumes 2058241"),
         (Pools(32_689_152, 2_058_240), OWN, "its xoff is 0 bytes, but the plan assumes 2058240"),
         (Pools(32_689_152, 0, 40_000_000), {}, "its xoff is 2058240 bytes, but the plan assumes 0"),
