@@ -58,13 +58,13 @@ class ActionModule(ActionBase):
             else:
                 arguments.update(of_gpu_host(values, PACKAGES) if role == "gpu_host" else of_gpu_vm(values))
         answer = self._ask(arguments, variables) if arguments else {}
-        said = answer.get("differences") or {}
+        differences = answer.get("differences") or {}
         for role in [role for role in options["roles"] if role not in open_points]:
             if "differences" not in answer:
                 open_points[role] = [str(answer.get("msg") or "the host does not answer")]
                 continue
-            open_points[role] = [f"{part}: {line}" for part in PARTS[role] for line in said.get(part, [])]
-            if not open_points[role] and not set(PARTS[role]) <= set(said):
+            open_points[role] = [f"{part}: {line}" for part in PARTS[role] for line in differences.get(part, [])]
+            if not open_points[role] and not set(PARTS[role]) <= set(differences):
                 open_points[role] = ["not compared, because the host differs"]
         # Ansible itself adds these results: the interpreter that it found, and its warnings.
         noted = {name: answer[name] for name in ("ansible_facts", "warnings") if name in answer}

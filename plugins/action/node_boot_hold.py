@@ -33,9 +33,9 @@ class ActionModule(ActionBase):
             arguments["take_over"] = [*over, *(hold["name"] for hold in ended)]
             found = self._execute_module(module_args=arguments, task_vars=task_vars)
             if not found.get("failed"):
-                said = "would be taken over" if self._task.check_mode else "is taken over"
+                outcome = "would be taken over" if self._task.check_mode else "is taken over"
                 warnings = [
-                    f"{hold['described']}: the process of this hold has ended; the hold {said}" for hold in ended
+                    f"{hold['described']}: the process of this hold has ended; the hold {outcome}" for hold in ended
                 ]
                 found["warnings"] = [*found.get("warnings", []), *warnings]
         result.update(found)

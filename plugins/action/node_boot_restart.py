@@ -68,8 +68,8 @@ class ActionModule(ActionBase):
                 result["ansible_facts"] = answer["ansible_facts"]
             if answer.get("failed"):
                 # pyghmi reports a BMC that does not answer as None.
-                said = answer.get("msg", answer)
-                raise BmcError("it did not answer" if str(said) == "None" else str(said))
+                reason = answer.get("msg", answer)
+                raise BmcError("it did not answer" if str(reason) == "None" else str(reason))
             return dict(answer)
 
         try:

@@ -28,13 +28,13 @@ SPEC: dict[str, Any] = {
     "only_if_it_runs": {"type": "bool", "default": False},
     "health": {
         "type": "dict",
-        "mutually_exclusive": [("command", "held"), ("command", "said")],
+        "mutually_exclusive": [("command", "held"), ("command", "output")],
         "required_one_of": [("what", "command")],
         "options": {
             "what": {"type": "str"},
             "command": {"type": "list", "elements": "str"},
             "held": {"type": "bool"},
-            "said": {"type": "str", "default": ""},
+            "output": {"type": "str", "default": ""},
         },
     },
 }
@@ -74,12 +74,12 @@ class ActionModule(ActionBase):
         if health is None:
             return None
         if not health["command"]:
-            return Gate(health["what"], health["held"], health["said"])
+            return Gate(health["what"], health["held"], health["output"])
         line = shlex.join(health["command"])
         what = health["what"] or " ".join(health["command"])
         try:
             answer = self._low_level_execute_command(f"{self._compute_environment_string()} {line}".strip())
         except AnsibleConnectionFailure as error:  # the node answered a moment before
             return Gate(what, False, f"the node does not answer: {error}")
-        said = next((text for text in (answer["stderr"], answer["stdout"]) if text.strip()), "")
-        return Gate(what, answer["rc"] == 0, said.strip())
+        output = next((text for text in (answer["stderr"], answer["stdout"]) if text.strip()), "")
+        return Gate(what, answer["rc"] == 0, output.strip())

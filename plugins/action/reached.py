@@ -57,7 +57,7 @@ class ActionModule(ActionBase):
         return f"{host}, port {port}" if port else str(host)
 
 
-def cause(said: str) -> str:
+def cause(message: str) -> str:
     """Return the message of a connection plugin's failure, in one line."""
-    line = "; ".join(part.strip() for part in said.replace(PREFIX, "").splitlines() if part.strip())
+    line = "; ".join(part.strip() for part in message.replace(PREFIX, "").splitlines() if part.strip())
     return (line if len(line) <= LONGEST else f"...{line[-LONGEST:]}").rstrip(".")

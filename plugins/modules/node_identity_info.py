@@ -110,17 +110,19 @@ def read(module: AnsibleModule) -> tuple[bytes, bytes]:
     """Return the endorsement key's public part, and the certificate that the TPM stores (empty: none)."""
     environment = {"TPM2TOOLS_TCTI": module.params["tcti"]}
     with tempfile.TemporaryDirectory(prefix="sailloft-") as folder:
-        status, said = tool(module, environment, folder, "tpm2_createek", "-G", "rsa", "-u", "ek.pub", "-c", "ek.ctx")
+        status, output = tool(module, environment, folder, "tpm2_createek", "-G", "rsa", "-u", "ek.pub", "-c", "ek.ctx")
         if status:
             raise ImageError(
-                f"TPM {module.params['tcti']}", said, "check that the machine has a TPM 2.0 and that it is switched on"
+                f"TPM {module.params['tcti']}",
+                output,
+                "check that the machine has a TPM 2.0 and that it is switched on",
             )
         # The kernel's resource manager removes objects from the TPM. Without it they remain, and a TPM has only three
         # slots.
         tool(module, environment, folder, "tpm2_flushcontext", "-t")
         with open(os.path.join(folder, "ek.pub"), "rb") as stream:
             ek = stream.read()
-        status, said = tool(module, environment, folder, "tpm2_nvread", CERTIFICATE_INDEX, "-o", "certificate")
+        status, output = tool(module, environment, folder, "tpm2_nvread", CERTIFICATE_INDEX, "-o", "certificate")
         if status:
             return ek, b""
         with open(os.path.join(folder, "certificate"), "rb") as stream:

@@ -73,7 +73,7 @@ options:
       held:
         description: Whether it succeeded; left out if it could not run.
         type: bool
-      said:
+      output:
         description: Its output.
         type: str
         default: ""

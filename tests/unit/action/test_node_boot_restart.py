@@ -13,7 +13,7 @@ BMC = {"address": "10.9.9.1", "password": "do-not-show-me"}
 
 
 @pytest.mark.parametrize(
-    ("said", "remedy"),
+    ("message", "remedy"),
     [
         ("HTTP Error 401 on GET request", "Check node_boot_bmc.username and password."),
         ("Unauthorized name", "Check node_boot_bmc.username and password."),
@@ -30,14 +30,14 @@ BMC = {"address": "10.9.9.1", "password": "do-not-show-me"}
         ("timed out", "Check whether ctl1 can reach this address, and whether the BMC needs a restart."),
     ],
 )
-def test_each_cause_has_its_next_step(said, remedy):
-    said_by_us = sentence(said, "bm01", BMC, "ctl1")
-    assert said_by_us == f"bm01: its BMC 10.9.9.1 did not restart it: {said}. {remedy}"
+def test_each_cause_has_its_next_step(message, remedy):
+    said_by_us = sentence(message, "bm01", BMC, "ctl1")
+    assert said_by_us == f"bm01: its BMC 10.9.9.1 did not restart it: {message}. {remedy}"
 
 
 def test_a_bmc_without_an_address_is_reported_as_none():
-    said = sentence("timed out", "bm01", {}, "ctl1")
-    assert said.startswith("bm01: its BMC (none) did not restart it: timed out. Check whether ctl1 can reach")
+    message = sentence("timed out", "bm01", {}, "ctl1")
+    assert message.startswith("bm01: its BMC (none) did not restart it: timed out. Check whether ctl1 can reach")
 
 
 @pytest.fixture

@@ -127,7 +127,7 @@ def test_a_node_that_runs_another_image_is_not_proved_with_only_if_it_runs(proof
 
 
 @pytest.mark.parametrize(
-    ("shell", "said"),
+    ("shell", "message"),
     [
         ({"rc": 0, "stdout": "2 of 8 GPUs", "stderr": ""}, "healthy"),
         ({"rc": 3, "stdout": "2 of 8 GPUs\n", "stderr": " "}, "2 of 8 GPUs"),
@@ -136,13 +136,13 @@ def test_a_node_that_runs_another_image_is_not_proved_with_only_if_it_runs(proof
         (AnsibleConnectionFailure("timed out"), "the node does not answer: timed out"),
     ],
 )
-def test_a_health_command_runs_on_the_node(proofs, shell, said):
+def test_a_health_command_runs_on_the_node(proofs, shell, message):
     action = Proof(proofs, answer=state(), shell=shell, health={"command": ["gpu-health", "--for", "all of them"]})
     done = action.run()
     assert action.ran == ["gpu-health --for 'all of them'"]
-    assert done["holds"] is (said == "healthy")
+    assert done["holds"] is (message == "healthy")
     claims = json.loads((proofs / "bm01.json").read_text())["claims"]
     (gate,) = [claim for claim in claims if claim["layer"] == "health"]
-    assert gate["holds"] is (said == "healthy")
-    assert gate["seen"] == said
+    assert gate["holds"] is (message == "healthy")
+    assert gate["seen"] == message
     assert gate["source"] == "gpu-health --for all of them"

@@ -55,18 +55,18 @@ def test_infiniband_is_returned_as_printed(call, tool):
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         ("echo out; echo wrong >&2; exit 1", "wrong"),
         ("echo out; exit 1", "out"),
         (f"echo {'e' * 500} >&2; exit 3", "e" * 400),
     ],
 )
-def test_the_message_of_a_failing_tool_is_reported(call, tool, script, said):
+def test_the_message_of_a_failing_tool_is_reported(call, tool, script, message):
     tool("lldpcli", script)
     assert call(cabling_info, {}) == {
         "failed": True,
-        "msg": f"neighbours: lldpcli -f json0 show neighbors failed: {said}; check lldpd on the host",
+        "msg": f"neighbours: lldpcli -f json0 show neighbors failed: {message}; check lldpd on the host",
     }
 
 

@@ -298,8 +298,8 @@ def test_a_note_about_a_recording_is_a_warning(run, tmp_path):
     host.notes = ["the memory of node 1 is not known"]
     recording.write_text(json.dumps(host.to_dict()))
     result = run("host_topology_info", {"recording": str(recording)})
-    (said,) = result["warnings"]
-    assert f"{recording}: the memory of node 1 is not known" in str(said)
+    (warning,) = result["warnings"]
+    assert f"{recording}: the memory of node 1 is not known" in str(warning)
 
 
 @pytest.fixture

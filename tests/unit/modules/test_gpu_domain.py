@@ -55,10 +55,10 @@ def test_a_failure_contains_all_findings(check_mode, monkeypatch, capsys):
     # The other findings are warnings, whether or not the request is refused.
     others = [item for item in result["findings"] if item["severity"] == "warn"]
     assert len(others) == 2
-    said = [str(text) for text in result["warnings"]]
+    warnings = [str(text) for text in result["warnings"]]
     for item in others:
         words = f"{platform.node()}: virtual machine gpu-vm: {item['what']}: {item['why']}; {item['remedy']}"
-        assert any(words in text for text in said)
+        assert any(words in text for text in warnings)
     assert set(result["findings"][0]) == {"domain", "what", "why", "remedy", "severity"}
 
 
@@ -74,5 +74,5 @@ def test_warnings_are_reported_if_nothing_is_refused(monkeypatch, capsys):
     result = json.loads(capsys.readouterr().out)
     assert result["changed"]
     assert len(result["findings"]) == 2
-    said = [text for text in map(str, result["warnings"]) if f"{platform.node()}: virtual machine warned: " in text]
-    assert len(said) == 2
+    warnings = [text for text in map(str, result["warnings"]) if f"{platform.node()}: virtual machine warned: " in text]
+    assert len(warnings) == 2

@@ -53,11 +53,11 @@ def test_the_role_refuses_a_number_instead_of_a_dictionary(tmp_path: Path) -> No
         }
     ]
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play), encoding="utf-8")
-    status, said = ansible_playbook(
+    status, output = ansible_playbook(
         str(tmp_path / "play.yml"), f"-eansible_python_interpreter={sys.executable}", "-clocal"
     )
     assert status != 0
-    assert "virtual machine a: gpus: not a dictionary; write it as name: value pairs" in " ".join(said.split())
+    assert "virtual machine a: gpus: not a dictionary; write it as name: value pairs" in " ".join(output.split())
 
 
 def test_spec_and_modules_agree() -> None:

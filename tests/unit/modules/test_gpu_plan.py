@@ -174,15 +174,15 @@ def test_a_host_that_is_not_x86_64_is_refused_and_nothing_written(run, tmp_path)
     assert contents(tmp_path / "plans") == {}
 
 
-@pytest.mark.parametrize(("vendor", "said"), [(None, True), ("IBM/S390", True), ("AuthenticAMD", False)])
-def test_a_plan_notes_that_it_assumes_x86_64_if_the_architecture_is_unknown(run, vendor, said):
+@pytest.mark.parametrize(("vendor", "noted"), [(None, True), ("IBM/S390", True), ("AuthenticAMD", False)])
+def test_a_plan_notes_that_it_assumes_x86_64_if_the_architecture_is_unknown(run, vendor, noted):
     host = lab()
     host.cpu.architecture, host.cpu.vendor = None, vendor
     notes = run(topology=host.to_dict(), domains=[request()])["domains"][0]["plan"]["notes"]
     text = (
         "the topology does not contain the processor's architecture; the plan is for x86_64, and gpu_domain refuses it"
     )
-    assert (text in notes) == said
+    assert (text in notes) == noted
 
 
 def test_a_plan_that_fails_its_boot_trial_is_not_written(run, tmp_path, monkeypatch):
@@ -210,9 +210,9 @@ def test_a_finding_is_a_warning_that_names_host_and_virtual_machine(run):
     result = run(recording=str(RECORDINGS / "nvidia-dgx2.json"), host_name="gpu17")
     # Its recording has no config space, so nothing is said about ATS.
     assert [item["what"] for item in result["findings"]] == ["the host's physical address bits are not known"]
-    (said,) = [text for text in map(str, result["warnings"]) if "gpu17: " in text]
-    assert "gpu17: virtual machine whole-host: the host's physical address bits are not known: whether a" in said
-    assert "; read the topology on the host itself" in said
+    (warning,) = [text for text in map(str, result["warnings"]) if "gpu17: " in text]
+    assert "gpu17: virtual machine whole-host: the host's physical address bits are not known: whether a" in warning
+    assert "; read the topology on the host itself" in warning
     emulated = run(recording=str(RECORDINGS / "emulated-gpu-server.json"), host_name="gpu18")
     ports = [re.search(r"gpu18: .* through port (\S+) above", text) for text in map(str, emulated["warnings"])]
     # Its root ports redirect no NIC's traffic, so the kernel's default is sufficient.
@@ -327,15 +327,15 @@ def test_the_playbook_record_reads_the_live_machine_by_default(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"path": "\0"}, r"contains '\x00', which is not a printable character; remove it"),
         ({"path": "/dev/null/plans"}, "Not a directory; give a directory that you own"),
     ],
 )
-def test_an_invalid_or_unwritable_path_is_refused_and_leaves_no_files(run, tmp_path, monkeypatch, given, said):
+def test_an_invalid_or_unwritable_path_is_refused_and_leaves_no_files(run, tmp_path, monkeypatch, given, message):
     monkeypatch.chdir(tmp_path)
     result = run(recording=str(RECORDINGS / "emulated-gpu-server.json"), **given)
     assert result["failed"]
-    assert said in result["msg"]
+    assert message in result["msg"]
     assert list(tmp_path.rglob("*")) == []

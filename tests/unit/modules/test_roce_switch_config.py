@@ -114,8 +114,8 @@ def test_a_switch_name_that_is_not_a_valid_file_name_is_refused(run, tmp_path, n
 
 def test_an_unwritable_folder_is_reported(run, tmp_path):
     (tmp_path / "file").write_text("")
-    said = run(path=str(tmp_path / "file"))["msg"]
-    assert re.fullmatch(rf"cannot (read|write) {tmp_path}/file(/leaf1\.\w+)?: .*", said), said
+    output = run(path=str(tmp_path / "file"))["msg"]
+    assert re.fullmatch(rf"cannot (read|write) {tmp_path}/file(/leaf1\.\w+)?: .*", output), output
 
 
 def test_the_options_policy_hosts_and_asics_are_used(run):

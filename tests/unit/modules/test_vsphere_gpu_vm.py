@@ -36,7 +36,7 @@ def test_findings_that_warn_are_warnings_of_the_task(capsys, monkeypatch, given,
         vsphere_gpu_vm.main()
     result = json.loads(capsys.readouterr().out)
     warning = f"{whose}: virtual machine train: ATS is off: P2P is slow; turn it on"
-    (said,) = result["warnings"]
-    assert warning in str(said)
+    (text,) = result["warnings"]
+    assert warning in str(text)
     assert result["findings"] == [*([FULL.to_dict()] if refused else []), SLOW.to_dict()]
     assert result.get("failed", False) is refused

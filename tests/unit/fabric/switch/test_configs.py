@@ -110,18 +110,18 @@ def test_a_running_configuration_that_is_not_text_is_refused(given):
 
 
 @pytest.mark.parametrize(
-    ("switches", "said"),
+    ("switches", "message"),
     [
         ({"leaf1": {"system": "ios"}}, "system 'ios' is unknown"),
         ({"leaf1": {"system": ["plain"]}}, "system ['plain'] is unknown"),
         ({}, "system None is unknown"),
     ],
 )
-def test_a_running_configuration_of_an_unknown_system_is_refused(switches, said):
+def test_a_running_configuration_of_an_unknown_system_is_refused(switches, message):
     with pytest.raises(FabricError) as refused:
         configs.parsed(params(switches=switches, running={"leaf1": "{}"}))
     assert str(refused.value) == (
-        f"switch leaf1: {said}; valid values: cumulus, dell_sonic, eos, junos, linux, nxos, plain, sonic"
+        f"switch leaf1: {message}; valid values: cumulus, dell_sonic, eos, junos, linux, nxos, plain, sonic"
     )
 
 

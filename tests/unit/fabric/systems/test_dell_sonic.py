@@ -114,8 +114,8 @@ def test_the_modules_refuse_wrong_arguments():
         for each in path[:-1]:
             holder = holder[each]
         holder[path[-1]] = value
-        (said,) = validate(module, broken).error_messages
-        assert said.startswith(why)
+        (message,) = validate(module, broken).error_messages
+        assert message.startswith(why)
         assert validate(module, arguments[module]).error_messages == []
 
 
@@ -131,7 +131,7 @@ def test_the_cable_length_is_rounded_up_to_a_supported_length(cable_m, length, s
 
 def test_settings_that_dell_sonic_cannot_represent_are_refused():
     three = (2, 3, 4)
-    for changes, said in [
+    for changes, message in [
         ({"cable_m": 301}, r"leaf1: Eth1/1: a cable of 301 m"),
         ({"pfc": three}, r"leaf1: Eth1/1: PFC is on for priorities 2, 3, 4, but this system supports 2"),
         (
@@ -140,7 +140,7 @@ def test_settings_that_dell_sonic_cannot_represent_are_refused():
         ),
         ({"queues": (Queue(False, 50, Ecn(1000, 12480001, 1)), *[None] * 7)}, r"threshold of 12480001 bytes"),
     ]:
-        with pytest.raises(FabricError, match=said):
+        with pytest.raises(FabricError, match=message):
             dell_sonic.render(dell(**changes))
 
 

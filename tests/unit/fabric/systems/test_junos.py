@@ -138,7 +138,7 @@ def test_ports_with_another_queue_or_priority_of_a_class_are_refused():
         values = getattr(first, field)
         return tuple(values[old] if at == new else None if at == old else each for at, each in enumerate(values))
 
-    def said(**changes):
+    def refusal(**changes):
         mixed = replace(alike, ports={**alike.ports, "et-0/0/0": replace(first, **changes)})
         with pytest.raises(FabricError) as refused:
             junos.render(mixed)
@@ -149,10 +149,10 @@ def test_ports_with_another_queue_or_priority_of_a_class_are_refused():
 
     rest = "differs between its ports, but Junos keeps one for the whole switch; give all ports the same value"
     queue = {"class_to_queue": at("class_to_queue", 3, 5), "queues": moved("queues", 3, 5)}
-    assert said(**queue, priority_to_queue=at("priority_to_queue", 3, 5)) == f"leaf1: the queue of class 3 {rest}"
+    assert refusal(**queue, priority_to_queue=at("priority_to_queue", 3, 5)) == f"leaf1: the queue of class 3 {rest}"
     priority = {"class_to_priority": at("class_to_priority", 3, 5), "pfc": (5,), "headroom": moved("headroom", 3, 5)}
     priority["priority_to_queue"] = moved("priority_to_queue", 3, 5)
-    assert said(**priority) == f"leaf1: the priority of class 3 {rest}"
+    assert refusal(**priority) == f"leaf1: the priority of class 3 {rest}"
 
 
 @pytest.mark.parametrize(

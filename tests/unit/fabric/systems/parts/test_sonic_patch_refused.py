@@ -22,14 +22,14 @@ LACKING = [
 ]
 
 
-@pytest.mark.parametrize(("path", "said"), LACKING)
-def test_a_missing_object_of_the_image_is_named_with_a_remedy(path, said):
+@pytest.mark.parametrize(("path", "message"), LACKING)
+def test_a_missing_object_of_the_image_is_named_with_a_remedy(path, message):
     config = default_config()
     del config[path[0]][path[1]]
     del config["BUFFER_QUEUE"]
     with pytest.raises(FabricError) as refused:
         patch(config, switch("sonic", list(PORTS)))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert refused.value.remedy
 
 
