@@ -245,6 +245,10 @@ BAD = [
     (put("PORT_QOS_MAP", "Ethernet0", "pfc_to_pg_map", "none"), "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP|none"),
     (put("PORT_QOS_MAP", "Ethernet0", "pfc_enable", "3,8"), "pfc_enable '8' is not a whole number from 0 to 7"),
     (put("PORT_QOS_MAP", "Ethernet0", "pfcwd_sw_enable", "x"), "leaf1: PORT_QOS_MAP|Ethernet0: pfcwd_sw_enable 'x'"),
+    (
+        put("PORT_QOS_MAP", "Ethernet0", "pfcwd_sw_enable", "3,8"),
+        "leaf1: PORT_QOS_MAP|Ethernet0: pfcwd_sw_enable '8' is not a whole number from 0 to 7",
+    ),
     (put("PORT_QOS_MAP", "Ethernet4,Ethernet0", {}), "is also in PORT_QOS_MAP|Ethernet"),
     (put("DSCP_TO_TC_MAP", "AZURE", "64", "1"), "leaf1: DSCP_TO_TC_MAP|AZURE: key '64'"),
     (put("DSCP_TO_TC_MAP", "AZURE", "26", "8"), "leaf1: DSCP_TO_TC_MAP|AZURE: value of 26: 8, but classes"),

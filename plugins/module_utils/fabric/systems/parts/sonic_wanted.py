@@ -121,7 +121,7 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
 
 
 @lru_cache(maxsize=16)
-def priorities_as_groups(brackets: bool = False) -> tuple[str, str, Entry]:
+def priorities_as_groups(brackets: bool) -> tuple[str, str, Entry]:
     """Return reference, name and entry of the map that puts each priority into the group of the same number."""
     entry = _map(tuple(range(CLASSES)))
     name = named(_SHORT[PFC_TO_PG_TABLE], entry)
