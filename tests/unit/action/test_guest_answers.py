@@ -45,21 +45,25 @@ class Hypervisor:
 @pytest.fixture
 def wait(monkeypatch):
     """Return a function that runs the action for a guest that answers at a given time; only sleep moves the clock."""
-    clock = SimpleNamespace(now_s=0.0)
+    clock = SimpleNamespace(now_s=0.0, step_s=10)
 
     def sleep(_seconds):
-        clock.now_s += 10
+        clock.now_s += clock.step_s
         assert clock.now_s < 10_000, "the wait has no end"
 
     monkeypatch.setattr(guest_answers, "time", SimpleNamespace(monotonic=lambda: clock.now_s, sleep=sleep))
     shown = []
     monkeypatch.setattr(guest_answers, "display", SimpleNamespace(display=shown.append))
 
-    def run(hypervisor, answers_at_s=10**6, load=0.0):
+    def run(hypervisor, answers_at_s=10**6, load=0.0, step_s=10, check_mode=False):
+        clock.step_s = step_s
         host = SimpleNamespace(getloadavg=lambda: (load, 0.0, 0.0), cpu_count=lambda: 2)
         monkeypatch.setattr(guest_answers, "os", host)
         task = SimpleNamespace(
-            args={"hypervisor": "hv01", "silent_s": SILENT_S}, async_val=0, check_mode=False, action="guest_answers"
+            args={"hypervisor": "hv01", "silent_s": SILENT_S},
+            async_val=0,
+            check_mode=check_mode,
+            action="guest_answers",
         )
         connection = SimpleNamespace(reset=lambda: None, _shell=SimpleNamespace(tmpdir="/tmp"))
         monkeypatch.setattr(guest_answers, "connection_loader", hypervisor)
@@ -84,6 +88,17 @@ def test_the_wait_for_an_active_guest_has_no_limit(wait):
     assert shown[0] == "gpu01 boots, 20 s: 0.0 MB read from its disks, 0.0 MB written, 0.0 kB sent"
     assert hypervisor.address == ("ssh", "10.0.0.1")
     assert hypervisor.asked[0] == "virsh --connect qemu:///system domstats --state --block --interface gpu01"
+
+
+@pytest.mark.parametrize(("step_s", "at_s"), [(15, [15, 30, 45]), (14, [28, 56]), (16, [16, 32, 48])])
+def test_progress_is_shown_every_15_s(wait, step_s, at_s):
+    _result, shown = wait(Hypervisor(*(stats(read) for read in range(10))), answers_at_s=57, step_s=step_s)
+    assert [line.partition(":")[0] for line in shown] == [f"gpu01 boots, {now} s" for now in at_s]
+
+
+def test_a_guest_is_waited_for_in_check_mode_too(wait):
+    result, _shown = wait(Hypervisor(stats(0)), answers_at_s=20, check_mode=True)
+    assert (result["elapsed_s"], result.get("skipped", False)) == (20, False)
 
 
 @pytest.mark.parametrize(

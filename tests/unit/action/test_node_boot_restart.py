@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from ansible_collections.sailloft.fleet.plugins.action import node_boot_restart
 from ansible_collections.sailloft.fleet.plugins.action.node_boot_restart import BmcError, own_system, sentence
@@ -31,8 +32,8 @@ BMC = {"address": "10.9.9.1", "password": "do-not-show-me"}
     ],
 )
 def test_each_cause_has_its_next_step(message, remedy):
-    said_by_us = sentence(message, "bm01", BMC, "ctl1")
-    assert said_by_us == f"bm01: its BMC 10.9.9.1 did not restart it: {message}. {remedy}"
+    text = sentence(message, "bm01", BMC, "ctl1")
+    assert text == f"bm01: its BMC 10.9.9.1 did not restart it: {message}. {remedy}"
 
 
 def test_a_bmc_without_an_address_is_reported_as_none():
@@ -151,3 +152,67 @@ def test_ipmi_gets_the_settings_of_the_bmc(no_sleep, given, seen):
     assert {name: asked[0][name] for name in seen} == seen
     assert (asked[0]["bootdev"], asked[0]["name"], asked[0]["user"]) == ("network", "10.9.9.1", "root")
     assert asked[1]["state"] == "boot"
+
+
+@pytest.fixture
+def restart(make, monkeypatch, no_sleep):
+    """Return a function that runs the action with the modules' answers and returns its result and calls."""
+
+    def run(answers, check_mode=False, **bmc):
+        action = make(node_boot_restart, check_mode, node="bm01", bmc={**BMC, **bmc})
+        ran = []
+
+        def execute(name, arguments, task_vars):
+            ran.append((name, action._task.check_mode))
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        monkeypatch.setattr(action, "_execute_module", execute)
+        monkeypatch.setattr(node_boot_restart.time, "time", lambda: 1234.5)
+        return action.run(task_vars={}), ran
+
+    return run
+
+
+def test_a_restart_is_a_change_and_returns_its_time(restart):
+    found, ran = restart([{**systems(("1", "On")), "ansible_facts": {"python": "3"}}, {}, {}, systems(("1", "On"))])
+    assert (found["changed"], found["since"], found["ansible_facts"]) == (True, 1234.5, {"python": "3"})
+    assert ran == [
+        ("community.general.redfish_info", False),
+        ("community.general.redfish_command", False),
+        ("community.general.redfish_command", False),
+        ("community.general.redfish_info", False),
+    ]
+
+
+def test_ipmi_only_reads_the_power_after_the_restart(restart):
+    found, ran = restart([{}, {}, {"changed": False}], type="ipmi")
+    assert found["changed"] is True
+    assert ran == [
+        ("community.general.ipmi_boot", False),
+        ("community.general.ipmi_power", False),
+        ("community.general.ipmi_power", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({"failed": True, "msg": "HTTP Error 401"}, "HTTP Error 401. Check node_boot_bmc.username and password."),
+        ({"failed": True, "msg": None}, "it did not answer. Check whether localhost can reach"),
+        (AnsibleConnectionFailure("gone"), "localhost, from which it is accessed, does not answer: gone. Check"),
+        (AnsibleError("no module"), "no module. Check whether localhost can reach"),
+    ],
+)
+def test_a_failed_restart_is_no_change_and_names_the_cause(restart, answer, why):
+    found, _ran = restart([answer])
+    assert (found["failed"], "changed" in found) == (True, False)
+    assert found["msg"].startswith(f"bm01: its BMC 10.9.9.1 did not restart it: {why}")
+    assert "do-not-show-me" not in found["msg"]
+
+
+def test_check_mode_restarts_nothing(restart):
+    found, ran = restart([], check_mode=True)
+    assert (found["skipped"], ran) == (True, [])

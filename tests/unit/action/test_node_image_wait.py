@@ -91,9 +91,14 @@ def test_a_node_that_never_answers_fails_at_its_limit(wait, limit):
 
 @pytest.mark.parametrize(("given", "limit_s"), [({}, 120), ({"restart_timeout_s": 20}, 20)])
 def test_a_node_that_does_not_restart_fails_at_its_limit(wait, given, limit_s):
-    result, _shown, _asked = wait(UP, boot_id="2", **given)
+    result, _shown, _asked = wait(UP, boot_id="2", interval_s=1, **given)
     assert result["failed"]
-    assert limit_s <= result["elapsed_s"] <= limit_s + 5
+    assert result["elapsed_s"] == limit_s + 1  # the first reading after the limit
+
+
+def test_the_time_is_rounded_to_tenths_of_a_second(wait):
+    result, _shown, _asked = wait(UP, since=999.84)
+    assert result["elapsed_s"] == 5.2
 
 
 @pytest.mark.parametrize(
