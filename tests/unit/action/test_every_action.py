@@ -1,0 +1,53 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Every action: whether Ansible may run it in check mode and without a host, and its refusal of unknown arguments."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+import sites
+from ansible.errors import AnsibleError
+
+NAMES = sorted(path.stem for path in (sites.PROJECT / "plugins/action").glob("*.py"))
+# They compute on the controller, or answer for a host that may be gone.
+WITHOUT_CONNECTION = ("cabling_check", "gateway_run", "netbox_write", "node_image_wait", "role_variables", "site_plan")
+# The refusal of a task whose only argument is "nonesuch".
+UNSUPPORTED = "Unsupported parameters for (None) module: nonesuch."
+REFUSED = {
+    "cabling_check": "missing required arguments: read",
+    "gateway_run": "missing required arguments: folder, gateways, inventory, playbook",
+    "gpu_server_compare": UNSUPPORTED,
+    "guest_answers": "missing required arguments: hypervisor",
+    "netbox_write": "missing required arguments: blueprint, netbox_token, netbox_url",
+    "node_boot_restart": "missing required arguments: bmc, node",
+    "node_image_proof": "missing required arguments: digest, manifest, name, path",
+    "node_image_wait": "missing required arguments: since",
+    "reached": UNSUPPORTED,
+    "role_variables": UNSUPPORTED,
+    "site_plan": "missing required arguments: blueprint",
+}
+CHECKED_BY_MODULE = ("node_boot_hold", "node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")
+
+
+def action(name):
+    return importlib.import_module(f"ansible_collections.sailloft.fleet.plugins.action.{name}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ansible_runs_an_action_in_check_mode_and_without_a_host_if_it_can(name):
+    plugin = action(name).ActionModule
+    assert plugin._supports_check_mode is True
+    assert plugin._requires_connection is (name not in WITHOUT_CONNECTION)
+
+
+@pytest.mark.parametrize(("name", "why"), REFUSED.items())
+def test_wrong_arguments_are_refused_with_their_names(make, name, why):
+    with pytest.raises(AnsibleError) as refused:
+        make(action(name), nonesuch=1).run(task_vars={"inventory_hostname": "gpu01"})
+    assert why in str(refused.value)
+
+
+def test_every_action_that_checks_its_arguments_has_its_message():
+    assert {*REFUSED, *CHECKED_BY_MODULE} == {*NAMES}
