@@ -51,6 +51,7 @@ def gateways(make, monkeypatch, tmp_path):
             "folder": str(tmp_path / "run"),
             **given,
         }
+        arguments = {name: value for name, value in arguments.items() if value is not None}
         return make(gateway_run, check_mode, diff, **arguments).run(task_vars={}), ran, shown
 
     return run
@@ -130,7 +131,10 @@ def test_a_host_that_is_done_needs_a_gateway_when_the_run_is_resumed(gateways):
     [
         ({"resume": True}, r"run/record\.json: cannot be read: No such file or directory; run without gateways_resume"),
         ({"gateways": {"gpu1": "a/b"}}, "a/b"),
-        ({"inventory": ["/nowhere/hosts.yml"]}, "inventory: ansible-inventory failed: .*; correct the inventory"),
+        (
+            {"inventory": ["/nowhere/hosts.yml"]},
+            r"inventory: ansible-inventory failed: .*nowhere.*; correct the inventory",
+        ),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(gateways, monkeypatch, tmp_path, given, why):
@@ -138,6 +142,18 @@ def test_bad_input_is_refused_before_anything_is_written(gateways, monkeypatch, 
     with pytest.raises(AnsibleActionFail, match=why):
         gateways(**given)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("missing", ["playbook", "gateways", "inventory", "folder"])
+def test_an_argument_that_is_missing_is_named(gateways, missing):
+    with pytest.raises(AnsibleActionFail, match=f"missing required arguments: {missing}"):
+        gateways(**{missing: None})
+
+
+def test_the_folder_of_the_record_may_be_in_a_new_folder_or_exist(gateways, tmp_path):
+    for _twice in range(2):
+        assert gateways(folder=str(tmp_path / "new/run"))[0]["hosts"] == {"ok": 3}
+    assert (tmp_path / "new/run/record.json").exists()
 
 
 def test_a_missing_ansible_runner_is_named(gateways, monkeypatch, tmp_path):

@@ -36,8 +36,8 @@ OTHERS = {
     "playbooks": "playbooks",
     "roles": "roles",
 }
-# It tests each file of its directory.
-EVERY = UNIT / "modules/test_every_module.py"
+# They test each file of their directory.
+EVERY = (UNIT / "modules/test_every_module.py", UNIT / "action/test_every_action.py")
 
 
 def names(folder: Path) -> set[str]:
@@ -82,7 +82,7 @@ def test_pytest_recurses_into_every_folder_with_tests(pytestconfig):
 @pytest.mark.parametrize("test", TESTS, ids=lambda path: str(path.relative_to(UNIT)))
 def test_a_test_file_is_named_after_the_file_that_it_tests(test):
     folder = test.parent.relative_to(UNIT)
-    if folder.parts[0] == "structure" or test == EVERY:
+    if folder.parts[0] == "structure" or test in EVERY:
         return
     other = OTHERS.get(folder.parts[0])
     assert named_after(test, names(ROOT / other if other else LIBRARY / folder))
