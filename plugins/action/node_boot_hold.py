@@ -19,7 +19,6 @@ class ActionModule(ActionBase):
     """Run the module with the run as its holder, and again without holds of runs that have ended on this machine."""
 
     _supports_check_mode = True
-    _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the action."""

@@ -13,6 +13,7 @@ from ansible.errors import AnsibleError
 NAMES = sorted(path.stem for path in (sites.PROJECT / "plugins/action").glob("*.py"))
 # They compute on the controller, or answer for a host that may be gone.
 WITHOUT_CONNECTION = ("cabling_check", "gateway_run", "netbox_write", "node_image_wait", "role_variables", "site_plan")
+IN_BACKGROUND = ("node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")  # by `async`
 # The refusal of a task whose only argument is "nonesuch".
 UNSUPPORTED = "Unsupported parameters for (None) module: nonesuch."
 REFUSED = {
@@ -39,6 +40,7 @@ def action(name):
 def test_ansible_runs_an_action_in_check_mode_and_without_a_host_if_it_can(name):
     plugin = action(name).ActionModule
     assert plugin._supports_check_mode is True
+    assert plugin._supports_async is (name in IN_BACKGROUND)
     assert plugin._requires_connection is (name not in WITHOUT_CONNECTION)
 
 

@@ -51,7 +51,7 @@ def wait(monkeypatch):
         clock.now_s += clock.step_s
         assert clock.now_s < 10_000, "the wait has no end"
 
-    monkeypatch.setattr(guest_answers, "time", SimpleNamespace(monotonic=lambda: clock.now_s, sleep=sleep))
+    monkeypatch.setattr(guest_answers, "time", SimpleNamespace(monotonic=lambda: 5000 + clock.now_s, sleep=sleep))
     shown = []
     monkeypatch.setattr(guest_answers, "display", SimpleNamespace(display=shown.append))
 

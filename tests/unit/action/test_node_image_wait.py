@@ -52,7 +52,7 @@ def wait(monkeypatch):
         clock.now_s += seconds
         assert clock.now_s < 10_000, "the wait has no end"
 
-    moved = SimpleNamespace(time=lambda: 1000 + clock.now_s, monotonic=lambda: clock.now_s, sleep=sleep)
+    moved = SimpleNamespace(time=lambda: 1000 + clock.now_s, monotonic=lambda: 5000 + clock.now_s, sleep=sleep)
     monkeypatch.setattr(node_image_wait, "time", moved)
     monkeypatch.setattr(node_image_wait, "display", SimpleNamespace(display=shown.append))
 
