@@ -55,7 +55,7 @@ def wait(monkeypatch):
     shown = []
     monkeypatch.setattr(guest_answers, "display", SimpleNamespace(display=shown.append))
 
-    def run(hypervisor, answers_at_s=10**6, load=0.0, step_s=10, check_mode=False):
+    def run(hypervisor, answers_at_s=10**6, load=0.0, step_s=10, check_mode=False, silent_s=SILENT_S):
         clock.step_s = step_s
         host = SimpleNamespace(getloadavg=lambda: (load, 0.0, 0.0), cpu_count=lambda: 2)
         monkeypatch.setattr(guest_answers, "os", host)
@@ -96,6 +96,11 @@ def test_progress_is_shown_every_15_s(wait, step_s, at_s):
     assert [line.partition(":")[0] for line in shown] == [f"gpu01 boots, {now} s" for now in at_s]
 
 
+def test_a_guest_may_be_silent_for_10_minutes_by_default(wait):
+    result, _shown = wait(Hypervisor(stats(0)), silent_s=None)
+    assert "has shown no activity for 610 s" in result["msg"]
+
+
 def test_a_guest_is_waited_for_in_check_mode_too(wait):
     result, _shown = wait(Hypervisor(stats(0)), answers_at_s=20, check_mode=True)
     assert (result["elapsed_s"], result.get("skipped", False)) == (20, False)
@@ -126,6 +131,7 @@ def test_a_guest_without_activity_fails_with_the_next_step(wait, hypervisor, did
 
 def test_the_error_of_an_unreachable_hypervisor_names_the_hypervisor(wait):
     result, shown = wait(Hypervisor(stats(5_000_000), None))
+    assert result["failed"]
     assert result["msg"] == (
         "hv01, the hypervisor of gpu01, has not been reached for 310 s: the hypervisor is not reached. "
         "Read hv01's console, bring it up, and run again"
@@ -146,4 +152,5 @@ def test_the_silence_limit_is_longer_on_a_loaded_controller(wait):
 
 def test_a_guest_that_is_off_fails_at_once(wait):
     result, _shown = wait(Hypervisor(stats(0, state=5)))
+    assert result["failed"]
     assert result["msg"] == "gpu01 is not running on hv01; start it: virsh start gpu01"
