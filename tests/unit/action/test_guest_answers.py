@@ -60,7 +60,7 @@ def wait(monkeypatch):
         host = SimpleNamespace(getloadavg=lambda: (load, 0.0, 0.0), cpu_count=lambda: 2)
         monkeypatch.setattr(guest_answers, "os", host)
         task = SimpleNamespace(
-            args={"hypervisor": "hv01", "silent_s": SILENT_S},
+            args={"hypervisor": "hv01", **({"silent_s": silent_s} if silent_s else {})},
             async_val=0,
             check_mode=check_mode,
             action="guest_answers",
