@@ -92,7 +92,7 @@ PORT_EXAMPLE = "Ethernet1/1, or port-channel1"
 MOST_CABLE_M = 100
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9216
 LEAST_INTERVAL_MS, MOST_DETECTION_MS = 100, 1000
-MOST_SHUTDOWN, MOST_RESTORE = 10, 100
+MOST_RESTORE = 100  # the shutdown multiplier cannot exceed NX-OS's maximum, 10: 1000 ms / 100 ms
 NO_PAUSE = "default-8q-nq-policy"  # the system's own: nothing is paused
 PORT = re.compile(r"(Ethernet\d+(/\d+)+|port-channel\d+)")
 
@@ -320,11 +320,8 @@ def _multipliers(subject: str, watchdog: Watchdog) -> dict[str, int]:
     if detection_ms <= MOST_DETECTION_MS:
         for interval_ms in range(detection_ms, LEAST_INTERVAL_MS - 1, -1):
             shutdown, restore = detection_ms // interval_ms, restoration_ms // interval_ms
-            if (
-                (shutdown * interval_ms, restore * interval_ms) == (detection_ms, restoration_ms)
-                and shutdown <= MOST_SHUTDOWN
-                and 1 <= restore <= MOST_RESTORE
-            ):
+            exact = (shutdown * interval_ms, restore * interval_ms) == (detection_ms, restoration_ms)
+            if exact and 1 <= restore <= MOST_RESTORE:
                 return {INTERVAL: interval_ms, SHUTDOWN: shutdown, RESTORE: restore}
     raise FabricError(
         subject,
