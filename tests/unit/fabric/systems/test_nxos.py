@@ -144,6 +144,7 @@ def differs(text: str, wanted: Switch) -> bool:
             {"watchdog": Watchdog(200, 250, "drop")},
             "cannot act after 200 ms and end after 250 ms; give pfc_watchdog",
         ),
+        ({}, {"watchdog": Watchdog(198, 297, "drop")}, "cannot act after 198 ms and end after 297 ms"),
         ({}, {"watchdog": Watchdog(1100, 1100, "drop")}, "detection_ms up to 1000"),
         ({}, {"watchdog": Watchdog(100, 10_100, "drop")}, "restoration_ms up to 100 intervals"),
         (
@@ -184,6 +185,32 @@ def test_differing_values_of_a_global_setting_are_refused():
 def test_watchdog_times_are_read_back(detection, restoration):
     wanted = switch("nxos", PORTS, watchdog=Watchdog(detection, restoration, "drop"))
     assert nxos.parse(nxos.render(wanted), "leaf1") == held(wanted)
+
+
+def test_the_watchdog_has_the_longest_interval_of_which_both_times_are_multiples():
+    assert (
+        "priority-flow-control watch-dog-interval on\n"
+        "priority-flow-control watch-dog interval 125\n"
+        "priority-flow-control watch-dog shutdown-multiplier 2\n"
+        "priority-flow-control auto-restore multiplier 3\n"
+    ) in nxos.render(switch("nxos", PORTS, watchdog=Watchdog(250, 375, "drop")))
+
+
+def test_only_the_hash_of_flows_is_mended_where_nothing_else_differs():
+    line = "ip load-sharing address source-destination port source-destination\n"
+    running = nxos.render(REFERENCE)
+    assert line in running
+    running = running.replace(line, "ip load-sharing address source-destination\n")
+    assert nxos.remediation(running, REFERENCE) == line
+
+
+def test_a_weighted_queue_without_a_share_is_refused():
+    queues = tuple(each and replace(each, bandwidth_percent=None) for each in REFERENCE.ports["Ethernet1/1"].queues)
+    with pytest.raises(FabricError) as refused:
+        nxos.render(switch("nxos", PORTS, queues=queues))
+    assert str(refused.value) == (
+        "leaf1: port Ethernet1/1: queue 3 is weighted, but has no share; give it bandwidth_percent"
+    )
 
 
 @pytest.mark.parametrize("mtu", [576, 9216])
