@@ -19,6 +19,7 @@ import argparse
 import ast
 import contextlib
 import importlib
+import math
 import os
 import random
 import re
@@ -46,7 +47,9 @@ COLLECTION = "ansible_collections.sailloft.fleet."
 OTHERS = ("action", "filter", "modules")  # directories of plugins, each without subdirectories
 EVERY_MODULE = UNIT / "modules/test_every_module.py"
 TEST_TIMEOUT_S = 20  # the slowest unit test takes a few seconds
-TIMEOUT_S = 900
+# A mutant that loops in an example of hypothesis outlives its test's timeout: the search for a smaller example
+# repeats it. So the tests of a mutant together have a limit: this one, plus several times what they take without it.
+LEAST_TIMEOUT_S, TIMES_SLOWER = 60, 4
 MEMORY_BYTES = 4 << 30  # the address space of a process; the unit tests pass with 2 GiB, those that start QEMU with 3
 Placed = Union[ast.expr, ast.stmt]
 COMPARISONS = {
@@ -226,8 +229,8 @@ def stages(tests: dict[Path, set[Path]], root: Path, path: Path) -> Iterator[lis
     yield [str(test) for test in package if path in tests[test]]
 
 
-def fails(root: Path, tests: list[str]) -> bool:
-    """Return whether one of the tests fails in the copy.
+def fails(root: Path, tests: list[str], limit_s: float = math.inf) -> bool:
+    """Return whether one of the tests fails in the copy, or whether they take longer than ``limit_s`` seconds.
 
     They run in a fork of this process, which has already imported pytest and hypothesis.
     """
@@ -254,7 +257,7 @@ def fails(root: Path, tests: list[str]) -> bool:
             status = int(pytest.main([*options, *tests]))
         finally:
             os._exit(status)
-    end = time.monotonic() + TIMEOUT_S
+    end = time.monotonic() + limit_s
     while time.monotonic() < end:
         ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
@@ -269,12 +272,12 @@ def fails(root: Path, tests: list[str]) -> bool:
     return os.waitstatus_to_exitcode(status) not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
-def killed(root: Path, staged: Iterator[list[str]]) -> bool:
-    """Return whether a test fails in the copy."""
+def killed(root: Path, staged: Iterator[list[str]], limit_s: float) -> bool:
+    """Return whether a test fails in the copy, or whether a stage of them takes longer than ``limit_s`` seconds."""
     ran: set[str] = set()
     for tests in staged:
         new = [test for test in tests if test not in ran]
-        if new and fails(root, new):
+        if new and fails(root, new, limit_s):
             return True
         ran |= {*new}
     return False
@@ -319,15 +322,17 @@ def main() -> int:
             random.Random(f"{options.seed}/{folder}").shuffle(every)
             chosen = every[: options.each]
             needed = sorted({test for mutant in chosen for stage in stages(tests, root, mutant.path) for test in stage})
+            start = time.monotonic()
             if fails(root, needed):
                 sys.exit(f"{folder}: its tests fail without any mutant; run pytest {' '.join(needed)}")
+            limit_s = LEAST_TIMEOUT_S + TIMES_SLOWER * (time.monotonic() - start)
             dead, counted = 0, 0
             for number, mutant in enumerate(chosen, 1):
                 original = root / mutant.path
                 if not compiles(mutant, original.read_bytes()) or mutant.key in known:
                     continue
                 before = apply(mutant, root, number)
-                died = killed(root, stages(tests, root, mutant.path))
+                died = killed(root, stages(tests, root, mutant.path), limit_s)
                 original.write_bytes(before)
                 counted, dead = counted + 1, dead + died
                 print(f"{folder} {number}/{len(chosen)} {'killed' if died else 'SURVIVED'} {mutant}", flush=True)
