@@ -25,12 +25,10 @@ class Record(Settings):
             ) from None
 
     def text(self, setting: str, default: str) -> str:
-        """Return a text of one line, without control characters; ``default``, unchanged, where there is none."""
+        """Return a text of one line, without control characters; ``default``, which is one, if there is none."""
         value = self.data.get(setting, default)
         if not isinstance(value, str):
             raise self.refuse(f"{setting} {value!r} is not a string", "put it in quotes")
-        if setting not in self.data:
-            return default
         try:
             return values.text(value)
         except values.InvalidValueError as error:

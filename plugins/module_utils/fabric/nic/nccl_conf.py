@@ -29,10 +29,10 @@ class Choices:
     control messages if it differs. ``gid_index`` -1 and ``queue_pairs`` 0 leave the choice to NCCL.
     """
 
-    rdma_class: str = ""
-    fifo_class: str = ""
-    gid_index: int = -1
-    queue_pairs: int = 0
+    rdma_class: str
+    fifo_class: str
+    gid_index: int
+    queue_pairs: int
 
 
 def read_choices(given: Mapping[str, Any]) -> Choices:

@@ -81,6 +81,10 @@ def test_the_shared_buffer_keeps_its_size_or_gets_what_is_left(now, total, rest)
     assert buffered(dcb(now, total))[1][0] == rest
 
 
+def test_the_buffers_of_all_lossless_priorities_are_taken_from_the_ports_bytes():
+    assert buffered(dcb(1 << 20, 3 * LOSSLESS_BYTES), (0, 3))[1][0] == LOSSLESS_BYTES
+
+
 @pytest.mark.parametrize(
     ("now", "total", "left", "of"),
     [

@@ -93,6 +93,13 @@ def test_the_lowest_layer_is_created_with_mmdebstrap(root):
     assert (root / "etc/resolv.conf").is_symlink()
 
 
+def test_the_directory_of_lists_may_be_a_link(root):
+    (root / "var/lib/apt/lists").rename(root / "lists")
+    (root / "var/lib/apt/lists").symlink_to("/lists")
+    debian.install(root, layer(MAIN), Tools(), DIGESTS)
+    assert (root / "lists/whole").exists()
+
+
 def test_a_higher_layer_uses_apt_with_its_additional_archives(root):
     (root / "etc/apt/sources.list").write_text(f"{SOURCE}\n")
     extra = Archive("http://b/flat", ("./",), release_sha256={"./": hashlib.sha256(OLDER).hexdigest()})

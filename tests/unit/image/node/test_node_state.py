@@ -64,7 +64,7 @@ def root(tmp_path):
     return tmp_path
 
 
-def systemd(state="running", finished_us=102404000, failed=""):
+def systemd(state="running", finished_us=102404600, failed=""):
     def run(command):
         if command[1] == "show":
             return (
@@ -89,7 +89,7 @@ def test_the_state_of_a_node_is_read(root):
     assert state["arguments"] == ARGUMENTS + OWN
     assert state["command_line"] == LINE
     assert state["uptime_s"] == 61.25
-    assert state["systemd"] == {"state": "running", "userspace_s": 26.113, "finished_s": 102.404}
+    assert state["systemd"] == {"state": "running", "userspace_s": 26.113, "finished_s": 102.405}
     assert state["verity_possible"] is True
     assert state["failed_units"] == []
 
@@ -118,6 +118,18 @@ def test_failed_units_and_an_unfinished_start_are_read(root):
 def test_a_node_without_systemd_is_refused(root):
     with pytest.raises(ImageError, match="bm01: systemctl show failed: not booted with systemd"):
         read(root, lambda command: (1, "", "not booted with systemd\n"))
+
+
+@pytest.mark.parametrize(
+    ("output", "errors", "cause"),
+    [("", "Access\n denied\n", "Access denied"), ("No bus\n", "", "No bus"), ("", "", "no output")],
+)
+def test_units_that_cannot_be_listed_are_an_error(root, output, errors, cause):
+    def run(command):
+        return systemd()(command) if command[1] == "show" else (1, output, errors)
+
+    with pytest.raises(ImageError, match=f"^bm01: systemctl list-units failed: {cause}; check its console"):
+        read(root, run)
 
 
 def test_verity_support_of_the_kernel_is_read(root):

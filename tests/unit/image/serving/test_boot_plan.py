@@ -25,6 +25,8 @@ def plan(*nodes, **changed):
             257,
             Capacity(5000, 5000, 5256, 6024, 20240, 1, {"gc_thresh1": 256, "gc_thresh2": 1024, "gc_thresh3": 2048}),
         ),
+        (4095, 0, Capacity(8190, 8190, 8446, 9214, 26620, 1, {})),
+        (4096, 0, Capacity(8192, 8192, 8448, 9216, 26624, 2, {})),
         (
             10000,
             10000,
@@ -65,3 +67,15 @@ def test_boot_files_match_the_architectures_of_the_nodes():
         assert [tuple(file.values()) for file in plan(*nodes)["files"]] == wanted
     assert [file["name"] for file in plan()["files"]] == ["undionly.kpxe", "ipxe.efi"]
     assert {firmware["tag"] for firmware in plan(arm)["firmwares"]} == {"efi-aarch64", "http-aarch64"}
+
+
+def test_each_firmware_has_its_architectures_boot_file_and_protocol():
+    """The numbers are those of IANA's list "Processor Architecture Types"."""
+    nodes = [{"name": cpu, "address": "10.9.0.11", "architecture": cpu} for cpu in ("x86_64", "aarch64")]
+    assert [tuple(firmware.values()) for firmware in plan(*nodes)["firmwares"]] == [
+        ("bios", "x86_64", (0,), ("x86PC",), "undionly.kpxe", False),
+        ("efi-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "ipxe.efi", False),
+        ("efi-aarch64", "aarch64", (11,), ("ARM64_EFI",), "ipxe-arm64.efi", False),
+        ("http-x86_64", "x86_64", (16,), (), "ipxe.efi", True),
+        ("http-aarch64", "aarch64", (19,), (), "ipxe-arm64.efi", True),
+    ]

@@ -31,6 +31,7 @@ def problems(*nodes, **changed):
         ({"name": "bm01"}, "nodes bm01, bm01 have the name bm01"),
         ({"address": "bm02"}, "node bm02 has the address bm02, give an IPv4 address (ansible_host)"),
         ({"address": None}, "node bm02 has the address (none)"),
+        ({"address": 168361996}, "node bm02 has the address 168361996, give an IPv4 address"),
         ({"address": "10.9.0.256"}, "node bm02 has the address 10.9.0.256, give an IPv4 address"),
         ({"address": "10.9.0.012"}, "node bm02 has the address 10.9.0.012, give an IPv4 address"),
         ({"address": "10.9.1.12"}, "node bm02 has the address 10.9.1.12, which is not a host address in 10.9.0.0/24"),

@@ -12,7 +12,7 @@ import pytest
 from image_samples import Sample, refused, tree
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import node_scripts
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 IMAGE = Sample("gpu-node", base=b"base")
@@ -135,3 +135,27 @@ def test_a_node_without_arguments_and_report_has_empty_ones():
     assert "\nset report \nset node_args \n" in text
     (text,) = node_scripts.wanted([node(1, kernel_arguments=["a", "b"], report="http://10.9.0.2")]).values()
     assert "\nset report http://10.9.0.2\nset node_args a b\n" in text
+
+
+def test_a_node_of_a_channel_that_is_to_come_is_checked_like_others(store):
+    assert refused(ensure, store, node(1, channel="lab", mac="x"), channels_to_come=["lab"]).startswith(
+        "node bm01: 'x' is not the MAC address of a NIC; "
+    )
+
+
+def test_a_directory_that_is_no_store_is_refused(tmp_path):
+    assert refused(ensure, Store(str(tmp_path)), node(1)) == (
+        f"store {tmp_path}: not a store, it has no directory blobs; give the path of a store, or build an image"
+    )
+
+
+def test_nodes_that_another_run_holds_are_not_changed(store):
+    bob = holds.Holder("bob", "ctl2", "", 17, "reimage.yml", "2026-11-22T12:05:00Z")
+    holds.take(store, holds.Hold("hold-0000000a", bob, holds.Scope(("bm01",))))
+    before = tree(store.path)
+    for nodes, removed in (([node(1)], []), ([node(2)], ["bm01"])):
+        assert "bob on ctl2" in refused(ensure, store, *nodes, removed=removed)
+        assert list(ensure(store, *nodes, check=True, removed=removed).written) == [nodes[0]["mac"]]
+    assert tree(store.path) == before
+    assert list(ensure(store, node(2)).written) == [mac(2)]
+    assert list(ensure(store, node(1), hold="hold-0000000a").written) == [mac(1)]

@@ -191,6 +191,7 @@ def test_a_response_that_is_not_from_netbox_is_refused(body):
 
 def test_an_unreachable_netbox_is_reported_with_the_next_step():
     found = told(lambda: api(open_url, url="http://127.0.0.1:9").read("dcim/sites"))
+    assert found.startswith("NetBox: http://127.0.0.1:9/api/dcim/sites/: ")
     assert "Connection refused" in found
     assert found.endswith("; check the URL, and that NetBox is running and reachable from this machine")
 

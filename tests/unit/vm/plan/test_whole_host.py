@@ -54,6 +54,12 @@ def test_devices_that_share_a_group_with_a_host_device_are_not_requested():
     assert request["nics"] == {"addresses": ["0000:15:10.0", "0000:84:00.0", "0000:85:10.0"]}
 
 
+def test_a_device_that_is_never_assigned_keeps_the_others_of_its_group_from_a_guest():
+    host = server()
+    host.function("0000:00:1f.2").iommu_group = host.function("0000:83:00.0").iommu_group  # a SATA controller
+    assert whole_host(host)["gpus"] == {"addresses": ["0000:13:00.0"]}
+
+
 @pytest.mark.parametrize(
     ("pages", "page_mib", "memory_mib"),
     [
