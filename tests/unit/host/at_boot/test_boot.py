@@ -238,6 +238,8 @@ def test_a_concern_that_fails_at_boot_does_not_stop_the_others(server):
 
 def test_the_archive_is_reproducible():
     assert archive.build(boot.__name__) == archive.build(boot.__name__)
+    bundle = zipfile.ZipFile(BytesIO(archive.build(boot.__name__)))
+    assert {file.date_time for file in bundle.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
 def test_the_archive_contains_the_unchanged_source_code():

@@ -129,6 +129,14 @@ TASK = "TASK [d : Install it] ****\n"
             "the role stopped\n",
             "ansible-playbook for d failed: the role stopped; fix the role or its variables",
         ),
+        (
+            "[ERROR]: " + "x" * 600,
+            f"ansible-playbook for d failed: [ERROR]: {'x' * 591}; fix the role or its variables",
+        ),
+        (
+            "y" + "x" * 600,
+            f"ansible-playbook for d failed: {'x' * 600}; fix the role or its variables",
+        ),
         ("", "ansible-playbook for d failed: no output; fix the role or its variables"),
     ],
 )

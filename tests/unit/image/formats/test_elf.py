@@ -35,8 +35,8 @@ def test_names_are_read_at_the_file_offset_of_the_segment():
     dynamic = struct.pack("<IIQQQQ", elf.PT_DYNAMIC, 4, 0x180, 0x1380, 0x1380, 48).ljust(56, b"\0")
     entries = struct.pack("<qQqQqQ", elf.DT_STRTAB, 0x1300, elf.DT_NEEDED, 1, elf.DT_NULL, 0)
     data = (header.ljust(0x40, b"\0") + load + dynamic).ljust(0x100, b"\0") + b"\0libc.so.6\0"
-    data = (data.ljust(0x180, b"\0") + entries).ljust(0x240, b"\0")
-    assert elf.needs(data) == elf.Needs("", ("libc.so.6",))
+    data = (data.ljust(0x180, b"\0") + entries).ljust(0x200, b"\0")  # the end of the first segment
+    assert elf.needs(data) == elf.needs(data + bytes(99)) == elf.Needs("", ("libc.so.6",))
 
 
 def test_a_static_program_needs_no_loader_and_no_libraries():

@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,15 @@ def test_the_name_of_the_key_of_the_credentials_is_that_of_its_public_area():
     area = bytes.fromhex("0023 000b 00040440 0000 0010 0010 0003 0010 0020")
     area += identity.ACTIVATED_KEY_X + bytes.fromhex("0020") + identity.ACTIVATED_KEY_Y
     assert identity.activated_name() == "000b" + hashlib.sha256(area).hexdigest()
+
+
+def test_the_template_is_l_1_of_the_endorsement_key_profile():
+    """TCG EK Credential Profile for TPM Family 2.0, B.3.3: RSA 2048 with AES-128-CFB."""
+    assert identity.EK_TEMPLATE.hex() == (
+        "0001000b000300b20020"
+        "837197674484b3f81a90cc8d46a5d724fd52d76e06520b64f2a1da1b331469aa"
+        "0006008000430010080000000000" + "0100"
+    )
 
 
 def test_an_endorsement_key_is_read():
@@ -159,6 +169,12 @@ def test_text_that_is_not_a_bundle_is_refused(at):
     ):
         with pytest.raises(ImageError, match="node bm01: not a bundle"):
             identity.parse(text, "node bm01")
+
+
+@pytest.mark.parametrize("changed", [{"node": "bm 01"}, {"ek": "0" * 63}, {"digest": "1" * 63}])
+def test_a_bundle_with_an_invalid_name_or_digest_is_refused(changed):
+    with pytest.raises(ImageError, match="node bm01: not a bundle"):
+        identity.parse(identity.render(replace(BUNDLE, **changed)) + SIGNATURE, "node bm01")
 
 
 @given(st.binary(max_size=40))

@@ -41,6 +41,11 @@ def test_names_have_the_numbers_of_the_device_and_its_blocks():
     assert [vm.host.name for vm in site.by_kind["vm"]] == ["gpu01", "gpu02", "gpu03", "gpu04"]
 
 
+def test_a_virtual_machine_of_a_single_host_has_its_numbers():
+    vm = {"runs_on": "box", "name": "vm-{n}-{i}"}
+    assert [vm.name for vm in sites.site(devices__box=BOX, devices__vm=vm).by_kind["vm"]] == ["vm-1-1"]
+
+
 def test_a_virtual_machine_has_the_place_of_its_host_but_no_type():
     site = sites.site(devices__vm={"runs_on": "node", "name": "vm{n}"})
     vm, host = site.devices["vm4"], site.devices["gpu04"]

@@ -145,8 +145,8 @@ def test_a_port_of_unknown_type_limits_the_link_below_it() -> None:
 
 def test_functions_of_one_root_port_are_below_one_bridge() -> None:
     port = replace(bridge("0000:10:00.0", None, NAME, "root_port"), link=GEN4)
-    nics = [endpoint(f"0000:11:00.{number}", port.address, NAME, "nic", link=GEN5) for number in range(2)]
-    planned, host = of([port, *nics], gpus={})
+    first, second = (endpoint(f"0000:11:00.{number}", port.address, NAME, "nic", link=GEN5) for number in range(2))
+    planned, host = of([port, first, replace(second, link=NARROW)], gpus={})
     text = render(planned, host)
     assert '<pci busid="0000:20:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">' in text
     assert list(classes(planned, text)[1].values()) == ["PIX"]
