@@ -170,7 +170,9 @@ def test_a_damaged_layer_of_the_cache_is_not_used(tmp_path, name, content):
     (folder / "layer.json").write_text(json.dumps({"entry": entry, "kernel": None, "packages": []}))
     (folder / "layer.squashfs").write_text("whole")
     (folder / "listing.json").write_text("{}")
+    os.utime(folder, (0, 0))
     assert layers.find(tmp_path, "0" * 64).entry.name == "base"
+    assert folder.stat().st_mtime > 0
     assert layers.built(tmp_path, REQUEST) == layers.find(tmp_path, "0" * 64)
     (folder / name).unlink()
     if content is not None:

@@ -128,3 +128,15 @@ def test_a_kernel_that_is_only_in_boot_is_found(root, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     assert layers._take_kernel(root, out, "layer site").size_bytes == 6
+
+
+@pytest.mark.parametrize("linked", ["boot", "lib/modules", "lib/modules/6.1"])
+def test_a_kernel_is_found_below_links(root, tmp_path, linked):
+    for path in ("boot", "lib/modules/6.1"):
+        (root / path).mkdir(parents=True)
+    (root / "boot/vmlinuz-6.1").write_text("kernel")
+    (root / linked).rename(root / "elsewhere")
+    (root / linked).symlink_to("/elsewhere")
+    out = tmp_path / "out"
+    out.mkdir()
+    assert layers._take_kernel(root, out, "layer site").size_bytes == 6

@@ -16,7 +16,13 @@ from recorded_tools import Tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Layer, Role, Services, User
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import (
+    File,
+    Layer,
+    Role,
+    Services,
+    User,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Verity
 
 BASE = Layer("base", None, "debian", "bookworm", "amd64", ())
@@ -154,6 +160,15 @@ def test_the_lowest_layer_is_built_in_its_own_directory(site):
     root = site.folder / "work/root"
     assert (root.stat().st_mode & 0o777, root.stat().st_mtime) == (0o755, EPOCH)
     assert built.entry.inputs["source_date_epoch"] == EPOCH
+
+
+def test_a_file_that_changes_while_its_layer_is_built_is_refused(site, monkeypatch):
+    source = site.folder / "limits"
+    source.write_text("one")
+    monkeypatch.setattr(layers.tree_contents, "apply", lambda root, layer, run: source.write_text("two"))
+    with pytest.raises(ImageError, match="layer base: its file /etc/limits was changed while the layer was built"):
+        site.build(replace(BASE, files=(File("/etc/limits", source=str(source)),)))
+    assert not (site.folder / "cache/layers").exists()
 
 
 def test_download_directories_are_unmounted_after_a_failure(site):

@@ -52,7 +52,7 @@ def applied(root, roles, output="", status=0):
 
 
 def test_the_play_has_the_roles_in_order_with_values_that_are_not_templated_again(root):
-    roles = [Role("a.b.c", {"text": SECRET, "number": 3, "list": [True, {"x": None}]}), Role("d")]
+    roles = [Role("a.b.c", {"text": SECRET, "number": 3, "list": [True, {"x": None}, "y"]}), Role("d")]
     inventory, (play,), (argv, _env) = applied(root, roles)
     assert inventory == {
         "all": {
@@ -71,7 +71,10 @@ def test_the_play_has_the_roles_in_order_with_values_that_are_not_templated_agai
     assert play["gather_subset"][:2] == ["!all", "!min"]
     assert play["environment"]["debian_chroot"] == "gpu"
     assert play["roles"] == [
-        {"role": "a.b.c", "vars": {"text": ("unsafe", SECRET), "number": 3, "list": [True, {"x": None}]}},
+        {
+            "role": "a.b.c",
+            "vars": {"text": ("unsafe", SECRET), "number": 3, "list": [True, {"x": None}, ("unsafe", "y")]},
+        },
         {"role": "d", "vars": {}},
     ]
     assert argv[-4:-2] == ["ansible-playbook", "--inventory"]
@@ -85,6 +88,18 @@ def test_the_play_gets_only_selected_environment_variables_of_the_build_host(roo
     assert "ANSIBLE_LOG_PATH" not in env
     assert env["https_proxy"] == "http://proxy:3128"
     assert env["ANSIBLE_HOME"] == env["ANSIBLE_LOCAL_TEMP"]
+
+
+def test_the_configuration_has_only_the_search_paths_of_the_build_host(root, monkeypatch):
+    monkeypatch.setattr(roles_in.ansible_paths, "configuration", lambda: "[defaults]\nroles_path = /roles\n")
+    texts = []
+
+    def run(argv, env):
+        texts.append(Path(env["ANSIBLE_CONFIG"]).read_text())
+        return subprocess.CompletedProcess(argv, 0, "", "")
+
+    roles_in.apply(root, [Role("d")], run, "gpu")
+    assert texts == ["[defaults]\nroles_path = /roles\n"]
 
 
 def test_nothing_runs_without_roles_and_an_image_without_python_is_refused(root):
@@ -115,6 +130,10 @@ TASK = "TASK [d : Install it] ****\n"
         (
             TASK + f"fatal: [gpu]: FAILED! => {json.dumps({'censored': 'no_log', 'msg': 'x'})}\n",
             '"d : Install it" failed: no_log; fix the role or its variables',
+        ),
+        (
+            TASK + "fatal: [gpu]: FAILED! => {" + "x" * 700,
+            f'"d : Install it" failed: {{{"x" * 599}; fix the role or its variables',
         ),
         (TASK + "fatal: [gpu]: FAILED! => {cut", '"d : Install it" failed: {cut; fix the role or its variables'),
         (

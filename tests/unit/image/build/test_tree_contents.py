@@ -82,6 +82,20 @@ def test_authorized_keys_are_written_before_the_home_folder_exists(root):
     assert {(path.stat().st_uid, path.stat().st_gid) for path in (keys, keys.parent)} == {(os.getuid(), os.getgid())}
 
 
+def test_files_belong_to_the_ids_of_the_image(root, monkeypatch):
+    given = []
+    monkeypatch.setattr(tree_contents.os, "chown", lambda path, *ids: given.append((str(path.relative_to(root)), *ids)))
+    (root / "etc/passwd").write_text("ops:x:1234:1235::/home/ops:/bin/sh\n")
+    (root / "etc/group").write_text("staff:x:1236:\n")
+    files = (File("/etc/one", content="one", owner="ops", group="staff"),)
+    tree_contents.apply(root, replace(SITE, files=files, users=(User("ops", authorized_keys=KEYS),)), Tools())
+    assert given == [
+        ("home/ops/.ssh", 1234, 1235),
+        ("home/ops/.ssh/authorized_keys", 1234, 1235),
+        ("etc/one", 1234, 1236),
+    ]
+
+
 def test_writing_authorized_keys_keeps_the_mode_of_an_existing_folder(root):
     folder = root / "home/ops/.ssh"
     folder.mkdir(parents=True)

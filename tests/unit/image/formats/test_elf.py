@@ -37,6 +37,8 @@ def test_names_are_read_at_the_file_offset_of_the_segment():
     data = (header.ljust(0x40, b"\0") + load + dynamic).ljust(0x100, b"\0") + b"\0libc.so.6\0"
     data = (data.ljust(0x180, b"\0") + entries).ljust(0x200, b"\0")  # the end of the first segment
     assert elf.needs(data) == elf.needs(data + bytes(99)) == elf.Needs("", ("libc.so.6",))
+    with pytest.raises(ValueError, match="the file is truncated"):
+        elf.needs(data[:-1])
 
 
 def test_a_static_program_needs_no_loader_and_no_libraries():
