@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +34,7 @@ class Steps:
 
     def __init__(self, tmp_path, monkeypatch):
         self.lines, self.cached, self.staged = [], [], []
+        self.at_work = None
         self.setting = Setting(
             tmp_path / "store", tmp_path / "cache", Path("/key"), Path("/pub"), None, "", False, None
         )
@@ -76,7 +79,17 @@ class Steps:
     def make_stage(self, name, setting, chain, public_key, place, userlands, progress):
         assert place.is_dir()
         assert all(request.layer.name in self.cached for request in chain)
+        with self.one_stage(name):
+            time.sleep(0.05)
         self.lines.append(f"stage {name} of {' '.join(request.layer.name for request in chain)} in {place.name}")
+
+    @contextmanager
+    def one_stage(self, name):
+        """Fail if another stage is made at the same time: images may share it."""
+        assert self.at_work is None, f"{name} beside {self.at_work}"
+        self.at_work = name
+        yield
+        self.at_work = None
 
     def publish(self, image, chain, built, setting, public_key, work, progress):
         self.lines.append(f"publish {image.name} {built} {public_key}")
@@ -137,6 +150,12 @@ def test_a_missing_first_stage_of_built_layers_is_made(steps):
     steps.run()
     assert SIGNED in steps.lines
     assert "stage node of base gpu site in first-stage-node" in steps.lines
+
+
+def test_first_stages_are_made_one_after_the_other(steps):
+    steps.cached = ["base", "gpu", "site"]
+    steps.run()
+    assert [line.split()[1] for line in steps.lines if line.startswith("stage ")] == ["plain", "node"]
 
 
 def test_nothing_is_built_or_signed_if_the_cache_has_everything(steps):

@@ -13,8 +13,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 
 FILES = {
     "roles/gpu/tasks/main.yml": "- acme.site.tune:\n- include_role: {name: common}\n- debug: {msg: '{{ x|shape }}'}\n",
-    "roles/gpu/files/tool": "a program\n",
-    "roles/common/tasks/main.yml": "- debug:\n",
+    "roles/gpu/files/tool": "a program, no other\n",
+    "roles/common/tasks/main.yml": "- include_role: {name: gpu}\n",
     "roles/other/tasks/main.yml": "- debug:\n",
     "plugins/modules/tune.py": (
         "from __future__ import annotations\nimport json\n"
@@ -112,3 +112,35 @@ def test_an_empty_roles_path_is_reported(collection, monkeypatch):
     monkeypatch.setattr(role_digest.ansible_paths, "roles", list)
     with pytest.raises(ImageError, match=r"\(its roles path is empty\)"):
         role_digest.content_digest("none")
+
+
+def test_the_digest_depends_on_content_of_the_same_length(collection):
+    first = role_digest.content_digest("acme.site.gpu")
+    (collection / "roles/gpu/files/tool").write_text("a PROGRAM, no other\n")
+    assert role_digest.content_digest("acme.site.gpu") != first
+
+
+def test_a_link_to_a_directory_is_not_read_as_a_playbook(collection):
+    (collection / "roles/gpu/tasks/folder.yml").symlink_to("/etc")
+    assert re.fullmatch("[0-9a-f]{64}", role_digest.content_digest("acme.site.gpu"))
+
+
+def test_files_of_two_collections_with_equal_names_all_count(collection, tmp_path, monkeypatch):
+    more = tmp_path / "acme/more"
+    for path, text in (("roles/gpu/tasks/main.yml", "- tune:\n"), ("plugins/modules/tune.py", "")):
+        (more / path).parent.mkdir(parents=True)
+        (more / path).write_text(text)
+    (collection / "roles/gpu/tasks/main.yml").write_text("- tune:\n- include_role: {name: acme.more.gpu}\n")
+    folders = {"acme.site": collection, "acme.more": more}
+    monkeypatch.setattr(role_digest.ansible_paths, "collections", lambda: folders)
+    digests = {role_digest.content_digest("acme.site.gpu")}
+    for folder in (collection, more):
+        for path in ("roles/gpu/tasks/main.yml", "plugins/modules/tune.py"):
+            (folder / path).write_text(f"{(folder / path).read_text()}# changed\n")
+            digests.add(role_digest.content_digest("acme.site.gpu"))
+    assert len(digests) == 5
+
+
+def test_a_role_given_by_its_path_needs_no_roles_path(collection, tmp_path, monkeypatch):
+    monkeypatch.setattr(role_digest.ansible_paths, "roles", list)
+    assert re.fullmatch("[0-9a-f]{64}", role_digest.content_digest(str(tmp_path / "acme/site/roles/gpu")))
