@@ -49,7 +49,7 @@ class Fetcher:
                 raise FileNotFoundError(url) from error
             raise _no_answer(url, f"cannot be reached: {reason}") from error
         except http.client.HTTPException as error:
-            raise _no_answer(url, f"cannot be read: {error or type(error).__name__}") from error
+            raise _no_answer(url, f"cannot be read: {str(error) or type(error).__name__}") from error
 
     def _whole(self, url: str, answer: Any) -> bytes:
         """Read the whole answer. The timeout only covers silence; the deadline ends a transfer that is too slow."""

@@ -41,6 +41,8 @@ def test_a_manual_configuration_is_read():
         ("pfc-priority 3", "pfc-priority 5", "pfc", ()),
         ("set class-of-service interfaces et-* congestion-notification-profile cnp\n", "", "pfc", ()),
         ("pfc-watchdog\n", "pfc-watchdog detection 5\n", "watchdog", Watchdog(500, 200, "drop")),
+        ("pfc-watchdog\n", "pfc-watchdog detection 1\n", "watchdog", Watchdog(100, 200, "drop")),
+        ("pfc-watchdog\n", "pfc-watchdog recovery 1048576\n", "watchdog", Watchdog(200, 1048576, "drop")),
         ("set interfaces et-0/0/0 mtu 9216\n", "", "ip_mtu_bytes", None),
         # The default MRU that headroom is computed for, 2,500 bytes, is less than 9,000; each of two DSCPs needs more.
         ("set system", "set system", "cable_m", 0),
@@ -104,6 +106,8 @@ def test_thresholds_are_not_read_if_the_profile_is_not_used():
         ("set system host-name leaf1", "system { host-name leaf1; }", "line 3: 'system"),
         ("forwarding-class CNP loss-priority low code-points nc1", "import mydscp", "imports itself"),
         ("011010 pfc", "011010 pfc mru 65536", "congestion-notification-profile cnp: mru '65536'"),
+        ("pfc-watchdog\n", "pfc-watchdog detection 0\n", "congestion-notification-profile cnp: detection '0'"),
+        ("pfc-watchdog\n", "pfc-watchdog recovery 1048577\n", "cnp: recovery '1048577'"),
         ("mtu 9216", "mtu jumbo", "et-0/0/0: mtu 'jumbo'"),
         ("mtu 9216", "mtu 65536", "et-0/0/0: mtu '65536'"),
         ("mtu 9216", "mtu 255", "et-0/0/0: mtu '255'"),

@@ -98,6 +98,10 @@ def test_a_missing_xon_offset_is_computed_from_size_and_xon():
     assert first(config).headroom[3].xon_offset_bytes == 0
     del profile["xon"]
     assert first(config).headroom[3] == Headroom(1000, 96928, 0, -3, 0)
+    profile["size"] = "96928"
+    assert first(config).headroom[3] == Headroom(0, 96928, 0, -3, 0)
+    profile["size"] = "96927"
+    assert first(config).headroom[3] == Headroom(96927, 96928, 0, -3, 0)
 
 
 def test_headroom_with_a_static_threshold_is_not_read():

@@ -164,6 +164,14 @@ def test_nothing_is_done_now_in_an_image(server):
     assert commands(server) == [f"systemctl --root=/ enable {persistence.UNIT}"]
 
 
+def test_settings_that_no_host_can_have_are_not_saved_in_an_image(server):
+    server.put("/lib/systemd/systemd", "")
+    pages = {"pages": [{"node": 0, "size_mib": 3, "count": 1}]}
+    with pytest.raises(HostError, match="3"):
+        now_and_at_boot.ensure(server, {**GIVEN, "hugepages": pages, "kernel_settings": None, "now": False})
+    assert server.effects == []
+
+
 def test_the_boot_tries_for_a_minute_and_reports_each_step(server):
     messages, waits = [], []
     settings = {"kernel_settings": {"avic": True}, "sriov": {"functions": [{"devices": ["0000:77:00.0"], "count": 1}]}}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 
 import pytest
@@ -25,6 +26,23 @@ def test_entries_that_are_unused_for_a_long_time_are_removed_from_the_cache(tmp_
         pass
     cache.sweep(tmp_path)
     assert [name for name in names if (tmp_path / name).is_dir()] == ["dnf/rocky-b", "apt/archives-debian"]
+
+
+def test_entries_are_kept_for_30_days(tmp_path):
+    for name, age_s in (("kept", 2_592_000 - 60), ("old", 2_592_000 + 15)):
+        (tmp_path / "dnf" / name).mkdir(parents=True)
+        used_s = time.time() - age_s
+        os.utime(tmp_path / "dnf" / name, (used_s, used_s))
+    cache.sweep(tmp_path)
+    assert os.listdir(tmp_path / "dnf") == ["kept"]
+
+
+def test_the_lock_of_a_build_names_only_that_build(tmp_path):
+    with cache.locked(tmp_path, "a-name-that-is-much-longer-than-the-next-one"):
+        assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o644
+    with cache.locked(tmp_path, "b"):
+        assert "(b, since 2" in (tmp_path / "lock").read_text()
+        assert (tmp_path / "lock").read_text().count("\n") == 1
 
 
 def test_a_second_build_in_the_cache_is_refused_with_the_first_ones_process(tmp_path):

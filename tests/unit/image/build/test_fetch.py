@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import socket
 import threading
 import time
 import urllib.error
+from types import SimpleNamespace
 
 import pytest
 from ansible.module_utils.urls import open_url
@@ -106,9 +108,26 @@ def test_a_file_that_the_server_does_not_have_raises_file_not_found_error(error)
         (urllib.error.HTTPError("http://a/x", 503, "Busy", None, None), "the server answers 503 Busy"),
         (urllib.error.URLError("timed out"), "cannot be reached: timed out"),
         (ValueError("unknown url type"), "cannot be reached: unknown url type"),
+        (http.client.UnknownProtocol("HTTP/9"), "cannot be read: HTTP/9"),
+        (http.client.ResponseNotReady(), "cannot be read: ResponseNotReady"),
     ],
 )
 def test_an_unreachable_or_failing_server_is_named(error, words):
     with pytest.raises(ImageError) as refused:
         Fetcher(failing(error))("http://a/x")
     assert str(refused.value) == f"archive http://a/x: {words}; {ADVICE}"
+
+
+@pytest.mark.parametrize(("took_s", "whole"), [(120, True), (120.5, False)])
+def test_a_download_may_take_two_minutes(monkeypatch, took_s, whole):
+    times_s = [0, took_s]
+    monkeypatch.setattr(time, "monotonic", lambda: times_s.pop(0))
+    parts = [b"one", b""]
+    answer = SimpleNamespace(read1=lambda _size: parts.pop(0), close=lambda: None)
+    fetch = Fetcher(lambda url, timeout: answer)
+    if whole:
+        assert fetch("http://a/x") == b"one"
+        return
+    with pytest.raises(ImageError) as refused:
+        fetch("http://a/x")
+    assert str(refused.value) == (f"archive http://a/x: sent only 3 bytes in 120 s, not the whole file; {ADVICE}")

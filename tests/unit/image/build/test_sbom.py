@@ -22,7 +22,12 @@ def bill(layers=None, packages=PACKAGES):
 
 
 def test_the_sbom_lists_every_package_and_its_layer():
-    read = json.loads(bill())
+    text = bill().decode()
+    assert text.startswith('{\n "')
+    assert text.endswith("\n}\n")
+    read = json.loads(text)
+    needed = {item["ref"]: item.get("dependsOn") for item in read["dependencies"]}
+    assert needed[read["metadata"]["component"]["bom-ref"]] == [item["bom-ref"] for item in read["components"]]
     assert (read["bomFormat"], read["specVersion"]) == ("CycloneDX", "1.6")
     assert read["metadata"]["timestamp"] == "2026-07-11T10:16:37+00:00"
     assert [item["purl"] for item in read["components"]] == [

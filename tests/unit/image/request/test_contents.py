@@ -131,6 +131,7 @@ def test_users_keep_their_order_and_their_groups_are_sorted():
             ({"shell": shell}, f"shell {shell!r} of user admin is not an absolute path; write it like /bin/bash")
             for shell in ("sh", "/bin/", "/bin/a b", 7)
         ),
+        ({"home": "/srv"}, "unknown setting 'home'; valid settings: authorized_keys, groups, name, shell"),
         (
             {"authorized_keys": KEY},
             "authorized_keys of user admin is not a list; write it as [ssh-ed25519 AAAA...]",

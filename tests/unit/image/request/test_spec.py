@@ -82,6 +82,16 @@ def test_an_image_lists_its_layers_from_the_lowest():
     assert gpu.users[0].groups == ("adm", "sudo")
 
 
+def test_kernel_arguments_may_take_1536_bytes():
+    """The longest command line of x86 and arm64 has 2048 bytes; the rest is for the arguments of the first stage."""
+    layers = {"base": {key: value for key, value in LAYERS["base"].items() if key != "kernel_arguments"}}
+    image = {"node": {"layer": "base", "kernel_arguments": ["a=" + 1534 * "x"]}}
+    assert read_images(image, layers)["node"].kernel_arguments == tuple(image["node"]["kernel_arguments"])
+    image["node"]["kernel_arguments"] = ["a=" + 1535 * "x"]
+    with pytest.raises(ImageError, match="its kernel arguments take 1537 bytes; remove some, the maximum is 1536 byt"):
+        read_images(image, layers)
+
+
 def test_layers_of_rpm_distributions_are_read_or_refused():
     rpm = {
         "distribution": "rocky",

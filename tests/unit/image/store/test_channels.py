@@ -121,6 +121,18 @@ def test_a_channel_under_another_name_is_refused(store):
     refused(lambda: channels.read(store, "canary"), "its file is that of channel stable")
 
 
+def test_check_mode_returns_the_change_and_writes_nothing(store):
+    assert channels.promote(store, "stable", ONE.digest, check=True) == (None, Channel("stable", ONE.digest))
+    assert channels.read(store, "stable") is None
+    channels.promote(store, "stable", ONE.digest)
+    channels.promote(store, "stable", TWO.digest)
+    before = tree(store.path)
+    assert channels.promote(store, "stable", THREE.digest, check=True)[1].digest == THREE.digest
+    assert channels.rollback(store, "stable", check=True)[1] == Channel("stable", ONE.digest)
+    assert channels.remove(store, "stable", check=True).digest == TWO.digest
+    assert tree(store.path) == before
+
+
 def test_a_channel_that_a_node_follows_is_not_removed(store):
     channels.promote(store, "stable", ONE.digest)
     channels.promote(store, "stable2", ONE.digest)
