@@ -69,7 +69,5 @@ def shares(bytes_by_priority: tuple[int, ...]) -> str:
     by = dict(enumerate(bytes_by_priority))
     total = sum(by.values()) or 1
     return ", ".join(
-        f"priority {at}: {count / total:.1%}"
-        for at, count in sorted(by.items(), key=lambda item: (-item[1], item[0]))
-        if count
+        f"priority {at}: {count / total:.1%}" for at, count in sorted(by.items(), key=lambda item: -item[1]) if count
     )

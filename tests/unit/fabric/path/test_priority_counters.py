@@ -51,6 +51,10 @@ def test_a_transfer_of_zero_bytes_is_a_fault():
     assert faults(*[0] * 8)[0].consequence == "it used another NIC"
 
 
+def test_equal_shares_are_in_the_order_of_their_priorities():
+    assert shares((0, 5, 5, 0, 10, 0, 0, 0)) == "priority 4: 50.0%, priority 1: 25.0%, priority 2: 25.0%"
+
+
 def test_shares_of_zero_bytes_are_empty():
     assert shares((0,) * 8) == ""
 

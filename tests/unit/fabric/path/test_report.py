@@ -130,6 +130,10 @@ def fake_system(monkeypatch):
             {"paths": [{"source": {"host": "gpu9", "nic": "a"}, "destination": {"host": "gpu1", "nic": "mlx5_0"}}]},
             "NIC gpu9 a: it has no cable",
         ),
+        (
+            {"applications": {"gpu1": [{"name": "NCCL", "tos": 106, "qps": 4}]}},
+            "host gpu1: application: unknown setting 'qps'",
+        ),
         ({"nics": {}}, "host gpu1: its applications are given, but not its NICs"),
         (
             {"nics": {"gpu1": {"mlx5_0": {"name": "x", "interface": "y", "queues": 3}}}},

@@ -97,6 +97,7 @@ def test_nccl_rows_of_twelve_words_or_without_numbers_are_refused():
 
 def test_a_pci_address_keeps_its_domain():
     assert outputs.nvbandwidth_copies(printed.nvbandwidth(["000a:43:00.0"], [1.0])).gpus == ("000a:43:00.0",)
+    assert outputs.nvbandwidth_copies(printed.nvbandwidth(["0010:43:00.0"], [1.0])).gpus == ("0010:43:00.0",)
 
 
 def test_copies_of_1_gb_per_s_or_less_count_and_a_waived_test_does_not_end_the_others():

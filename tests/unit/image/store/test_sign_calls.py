@@ -34,6 +34,8 @@ def minisign(monkeypatch, tmp_path):
             for path in argv[argv.index("-m") + 1 :]:
                 Path(f"{path}.minisig").write_bytes(b"signed " + path.read_bytes())
         answer = answers.pop(0) if answers else None
+        if check and answer is not None:
+            raise subprocess.CalledProcessError(1, argv)
         return subprocess.CompletedProcess(argv, 0 if answer is None else 1, answer or "")
 
     monkeypatch.setattr(sign.subprocess, "run", run)

@@ -110,6 +110,29 @@ def test_each_directory_is_synced_after_its_entries(store, tmp_path, disk_calls)
     assert rest[-4:] == ["fsync blobs", "fsync images", "replace current/.a.new current/a", "fsync current"]
 
 
+@pytest.mark.parametrize("failing", ["images", "current"])
+def test_blobs_of_a_failed_publication_stay_only_if_the_image_is_there(store, tmp_path, monkeypatch, failing):
+    IMAGE.publish(store, tmp_path / "cache")
+    folder, sync_directory = store.place(failing), stores.sync_directory
+
+    def fail(path):
+        if path == folder:
+            raise OSError(errno.EIO, "Input/output error")
+        sync_directory(path)
+
+    def fail_rename(source, target):
+        raise OSError(errno.EIO, "Input/output error")
+
+    if failing == "images":
+        monkeypatch.setattr(os, "rename", fail_rename)
+    else:
+        monkeypatch.setattr(stores, "sync_directory", fail)
+    assert "Input/output error" in refused(lambda: OTHER.publish(store, tmp_path / "cache"))
+    new = {name for name in OTHER.contents if name not in IMAGE.contents}
+    assert new & set(os.listdir(store.place("blobs"))) == (set() if failing == "images" else new)
+    assert (OTHER.digest in store.images()) == (failing == "current")
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [
