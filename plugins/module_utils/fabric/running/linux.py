@@ -95,7 +95,8 @@ def ecmp_of(sysctl: dict[str, Any], name: str) -> tuple[str, ...] | None:
         if mask is None:
             return None
         found.append(tuple(sorted(field for field, bit in ECMP_BITS.items() if mask & bit)))
-    return found[0] if found[0] == found[1] else None
+    four, six = found
+    return four if four == six else None
 
 
 class Port:
@@ -206,6 +207,8 @@ class Port:
     def dscp_to_band(self, root: Model, count: int) -> Octet:
         (priomap,) = self.options(root, "priomap")
         default = priomap[0] if len(priomap) == PRIORITIES and len(set(priomap)) == 1 else None
+        if default is not None and not 0 <= default < count:
+            raise self.refuse(f"priomap leads to band {default}, but there are {count} bands")
         if self.filters is None:
             raise self.refuse("its filters were not read", "read it with the script READING")
         by_protocol = []
@@ -223,7 +226,7 @@ class Port:
         options = each["options"]
         target = str(options.get("classid", options.get("flowid", "")))
         major, _colon, minor = target.partition(":")
-        value, mask = 0, 0
+        value = mask = 0
         known = False
         if each.get("kind") == "flower":
             keys = {key: found for key, found in options.get("keys", {}).items() if key != "eth_type"}
