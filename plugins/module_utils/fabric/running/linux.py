@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linu
 SYSTEM = "linux"
 CHILD = re.compile(r"10([0-7])([0-7]):")
 ECMP_BITS = {"source_ip": 1, "destination_ip": 2, "protocol": 4, "source_port": 16, "destination_port": 32}
-ECMP_POLICIES = {0: 1 | 2, 1: 1 | 2 | 4 | 16 | 32}
+ECMP_POLICIES = {0: 0x03, 1: 0x37}  # policy -> bits: both addresses; all five fields
 FAMILIES = ("ipv4", "ipv6")
 HASH = "net.{}.fib_multipath_hash_{}"
 PROTOCOLS = {"ip": 1, "ipv6": 2}  # protocol -> preference of its filters; a preference has one protocol

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -171,3 +172,40 @@ def test_a_listing_contains_all_files_with_their_properties(tmp_path):
     assert (found["/etc"]["type"], found["/fifo"]["type"]) == ("directory", "fifo")
     shutil.rmtree(tmp_path / "etc")
     assert set(listing(tmp_path)) == {"/link", "/fifo"}
+
+
+@as_root
+def test_attributes_of_links_are_those_of_the_links_themselves(tmp_path):
+    parent, upper = put(tmp_path / "parent", {"a": "1"}), put(tmp_path / "upper", {"b": "1"})
+    for folder in (parent, upper):
+        (folder / "link").symlink_to("/nowhere")
+        os.setxattr(folder / "link", "trusted.sailloft", b"1", follow_symlinks=False)
+    os.setxattr(upper / "link", "trusted.overlay.origin", b"random", follow_symlinks=False)
+    (upper / "other").symlink_to("/nowhere")
+    os.setxattr(upper / "other", "trusted.overlay.origin", b"random", follow_symlinks=False)
+    forbidden.prune(upper, parent, EPOCH)
+    assert names(upper) == {"b", "other"}  # the link is the same below
+    assert not os.listxattr(upper / "other", follow_symlinks=False)
+
+
+@as_root
+def test_files_of_equal_size_and_time_are_compared_by_content(tmp_path):
+    parent, upper = put(tmp_path / "parent", {"a": "1", "b": "1"}), put(tmp_path / "upper", {"a": "1", "b": "2"})
+    for folder in (parent, upper):
+        for name in ("a", "b"):
+            os.utime(folder / name, (1, 1))
+    forbidden.prune(upper, parent, EPOCH)
+    assert names(upper) == {"b"}
+
+
+@pytest.mark.parametrize(("number", "names"), [(errno.ENOTSUP, []), (errno.EIO, None)])
+def test_a_file_system_without_attributes_has_none(tmp_path, monkeypatch, number, names):
+    def fail(path, follow_symlinks):
+        raise OSError(number, "failed", str(path))
+
+    monkeypatch.setattr(os, "listxattr", fail)
+    if names is None:
+        with pytest.raises(OSError, match="failed"):
+            forbidden._xattr_names(tmp_path)
+        return
+    assert forbidden._xattr_names(tmp_path) == names
