@@ -70,3 +70,13 @@ def test_a_mutant_that_exceeds_the_memory_limit_is_killed(drawn):
     # The 5 GiB are allocated, but no page is touched: without a limit the allocation would succeed and the test would
     # pass.
     assert drawn("def space():\n    return bytes(0 * (5 << 30))\n")["'1'"] == "killed"
+
+
+def test_each_equivalent_mutant_is_one_of_a_line_that_exists():
+    stale = []
+    for line in (TESTS / "mutation/equivalent.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            path, source, _text, _why = line.split(" | ")
+            if source not in {each.strip() for each in (TESTS.parent / path).read_text().splitlines()}:
+                stale.append(line)
+    assert stale == []

@@ -209,3 +209,13 @@ def test_a_file_system_without_attributes_has_none(tmp_path, monkeypatch, number
             forbidden._xattr_names(tmp_path)
         return
     assert forbidden._xattr_names(tmp_path) == names
+
+
+@as_root
+def test_a_directory_that_is_not_opaque_hides_nothing(tmp_path):
+    parent, upper = put(tmp_path / "parent", {"folder/old": "1"}), put(tmp_path / "upper", {"folder/new": "1"})
+    (upper / "fresh/deep").mkdir(parents=True)
+    os.mknod(upper / "fresh/deep/never", 0o020000, 0)
+    forbidden.prune(upper, parent, EPOCH)
+    assert names(upper) == {"folder/new"}
+    assert list((upper / "fresh/deep").iterdir()) == []
