@@ -1,0 +1,156 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The lines that change a switch of Junos: a line of others that contradicts the policy, and no other, is deleted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import switches
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import junos
+
+PORT = "et-0/0/1"
+NOTHING = (None,) * 8
+
+
+def switch(**changes: Any) -> Switch:
+    return switches.switch("junos", [PORT], **changes)
+
+
+LOSSY = switch(pfc=(), headroom=NOTHING, watchdog=None)
+UNSCHEDULED = switch(
+    dscp_to_class=(None,) * 64,
+    class_to_queue=NOTHING,
+    class_to_priority=NOTHING,
+    priority_to_queue=NOTHING,
+    queues=NOTHING,
+    pfc=(),
+    headroom=NOTHING,
+    watchdog=None,
+)
+
+
+def changes(line: str, wanted: Switch | None = None) -> list[str]:
+    """Return the remediation of a switch that has the wanted settings, and this line."""
+    wanted = wanted or switch()
+    return junos.remediation(f"{junos.render(wanted)}set {line}\n", wanted).splitlines()
+
+
+def test_a_change_is_saved_by_the_commit():
+    assert junos.SAVES_WITH_CHANGE is True
+
+
+COS = "class-of-service interfaces"
+
+
+@pytest.mark.parametrize(
+    ("line", "deleted"),
+    [
+        (f"{COS} {PORT}", False),
+        (f"{COS} {PORT} classifiers", True),
+        (f"{COS} {PORT} classifiers dscp other", True),
+        (f"{COS} all classifiers dscp other", True),
+        (f"{COS} et-* classifiers dscp other", True),
+        (f"{COS} et-0/0/9 classifiers dscp other", False),
+        (f"{COS} xe-* classifiers dscp other", False),
+        (f"{COS} {PORT} unit 0 classifiers dscp other", True),
+        (f"{COS} {PORT} unit 0 classifiers ieee-802.1 other", False),
+        (f"{COS} et-* unit * classifiers dscp other", False),  # the port's own replaces it
+        (f"{COS} et-* scheduler-map other", False),
+        (f"{COS} et-* congestion-notification-profile other", False),
+        (f"{COS} {PORT} forwarding-class-set other", True),
+        (f"{COS} {PORT} output-traffic-control-profile other", True),
+        (f"{COS} {PORT} shaping-rate 10g", False),
+        ("class-of-service schedulers other drop-profile-map loss-priority any drop-profile sailloft-01234567", False),
+        ("class-of-service scheduler-maps other forwarding-class sailloft-tc3-pri3 scheduler other", False),
+        ("forwarding-options enhanced-hash-key inet no-l4-source-port", True),
+        ("forwarding-options enhanced-hash-key hash-mode layer2-payload", False),
+        ("forwarding-options sampling input", False),
+        ("class-of-service apply-macro site queue-buffer-bytes 5", False),
+    ],
+)
+def test_a_line_that_contradicts_the_policy_is_deleted(line, deleted):
+    assert changes(line) == ([f"delete {line}"] if deleted else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted", "deleted"),
+    [
+        (f"{COS} et-* congestion-notification-profile other", LOSSY, True),
+        (f"{COS} et-* scheduler-map other", LOSSY, False),
+        (f"{COS} et-* scheduler-map other", UNSCHEDULED, True),
+        (f"{COS} et-* unit * classifiers dscp other", UNSCHEDULED, True),
+        (f"{COS} {PORT} forwarding-class-set other", UNSCHEDULED, False),
+    ],
+)
+def test_settings_of_all_ports_are_deleted_if_the_port_has_none_of_its_own(line, wanted, deleted):
+    assert changes(line, wanted) == ([f"delete {line}"] if deleted else [])
+
+
+def test_an_object_of_ours_that_is_not_wanted_is_deleted_once_and_as_a_whole():
+    old = [
+        "class-of-service schedulers sailloft-01234567 priority low",
+        "class-of-service schedulers sailloft-01234567 transmit-rate percent 5",
+        "class-of-service classifiers dscp sailloft-01234567 forwarding-class a loss-priority low code-points 000001",
+    ]
+    running = junos.render(switch()) + "".join(f"set {line}\n" for line in old)
+    assert junos.remediation(running, switch()).splitlines() == [
+        "delete class-of-service schedulers sailloft-01234567",
+        "delete class-of-service classifiers dscp sailloft-01234567",
+    ]
+
+
+def test_a_line_below_a_wanted_object_of_ours_is_deleted_alone():
+    line = "class-of-service forwarding-classes class sailloft-tc0-pri0 no-loss"
+    assert changes(line) == [f"delete {line}"]
+
+
+def test_only_paths_of_wanted_lines_are_activated():
+    off = [f"class-of-service interfaces {PORT}", "class-of-service interfaces et-0/0/9", "system services"]
+    running = junos.render(switch()) + "".join(f"deactivate {path}\n" for path in off)
+    assert junos.remediation(running, switch()) == f"activate {off[0]}\n"
+
+
+@pytest.mark.parametrize(("tag", "most"), [("vlan-tagging", 9198), ("flexible-vlan-tagging", 9194)])
+def test_the_mtu_of_a_port_with_tags_has_room_for_them(tag, most):
+    def lines(ip_mtu_bytes: int) -> str:
+        wanted = switch(ip_mtu_bytes=ip_mtu_bytes)
+        return junos.remediation(f"{junos.render(wanted)}set interfaces {PORT} {tag}\n", wanted)
+
+    assert lines(most) == f"set interfaces {PORT} mtu 9216\n"
+    with pytest.raises(FabricError) as refused:
+        lines(most + 1)
+    assert str(refused.value) == (
+        f"leaf1: {PORT}: it tags its frames, so its MTU would be 9217 bytes, but a QFX has at most 9216; "
+        f"give {most} or less as roce_policy's switch_mtu_bytes"
+    )
+
+
+def partitions(lossless: int, headroom: int) -> str:
+    at = "set class-of-service shared-buffer ingress buffer-partition"
+    return f"{at} lossless percent {lossless}\n{at} lossless-headroom percent {headroom}\n"
+
+
+@pytest.mark.parametrize(
+    ("running", "shares", "enough"),
+    [
+        ("", BufferShares(9, 45), True),
+        ("", BufferShares(10, 45), False),
+        ("", BufferShares(9, 46), False),
+        (partitions(9, 0), BufferShares(9, None), True),
+        (partitions(8, 0), BufferShares(9, None), False),
+    ],
+)
+def test_partitions_are_at_least_as_large_as_planned(running, shares, enough):
+    wanted = replace(switch(), shares=shares)
+    running = junos.render(switch()) + running
+    if enough:
+        assert junos.remediation(running, wanted) == ""
+        return
+    with pytest.raises(FabricError, match="but the plan assumes"):
+        junos.remediation(running, wanted)
