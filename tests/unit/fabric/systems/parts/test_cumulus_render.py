@@ -1,0 +1,173 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NVUE's settings for a switch: the whole tree, the limits of each setting, and refusals as whole messages."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import switches
+from cumulus_tree import tree_of
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Headroom, Queue, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus
+
+NOTHING = (None,) * 8
+DEFAULT = "default-global"
+
+
+def switch(**changes: Any) -> Switch:
+    return switches.switch("cumulus", ["swp1"], **changes)
+
+
+QOS = switch().ports["swp1"]
+
+
+def at(values: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
+    return tuple(changes.get(f"_{place}", value) for place, value in enumerate(values))
+
+
+def refused(wanted: Switch) -> str:
+    with pytest.raises(FabricError) as error:
+        cumulus.render(wanted)
+    return str(error.value)
+
+
+def test_the_settings_of_the_reference():
+    tree = tree_of(switch())
+    profiles = {
+        section: next(iter(tree["qos"][section]))
+        for section in ("mapping", "egress-scheduler", "congestion-control", "pfc")
+    }
+    assert all(re.fullmatch("sailloft-[0-9a-f]{8}", profile) for profile in profiles.values())
+    dscps = {str(dscp): {"switch-priority": {26: 3, 48: 6}.get(dscp, 0)} for dscp in range(64)}
+    assert tree == {
+        "interface": {
+            "swp1": {
+                "qos": {
+                    **{section: {"profile": profile} for section, profile in profiles.items()},
+                    "pfc-watchdog": {"state": "enable"},
+                },
+                "link": {"mtu": 9100},
+            }
+        },
+        "qos": {
+            "advance-buffer-config": {DEFAULT: {"ingress-lossless-buffer": {"shared-alpha": "alpha_1"}}},
+            "congestion-control": {
+                profiles["congestion-control"]: {
+                    "traffic-class": {
+                        "0": {"ecn": "disable"},
+                        "3": {"ecn": "enable", "min-threshold": 150000, "max-threshold": 1500000, "probability": 100},
+                        "6": {"ecn": "disable"},
+                    }
+                }
+            },
+            "egress-queue-mapping": {
+                DEFAULT: {
+                    "switch-priority": {"0": {"traffic-class": 0}, "3": {"traffic-class": 3}, "6": {"traffic-class": 6}}
+                }
+            },
+            "egress-scheduler": {
+                profiles["egress-scheduler"]: {
+                    "traffic-class": {
+                        "0": {"mode": "dwrr", "bw-percent": 50},
+                        "3": {"mode": "dwrr", "bw-percent": 50},
+                        "6": {"mode": "strict"},
+                    }
+                }
+            },
+            "mapping": {profiles["mapping"]: {"trust": "l3", "dscp": dscps}},
+            "pfc": {
+                profiles["pfc"]: {
+                    "switch-priority": {"3": {}},
+                    "rx": "enable",
+                    "tx": "enable",
+                    "port-buffer": 58368,
+                    "xoff-threshold": 19456,
+                    "xon-threshold": 19456,
+                }
+            },
+            "pfc-watchdog": {"polling-interval": 200, "robustness": 1},
+            "traffic-pool": {"default-lossless": {"memory-percent": 50}, "default-lossy": {"memory-percent": 50}},
+        },
+        "system": {
+            "forwarding": {
+                "ecmp-hash": dict.fromkeys(
+                    ("destination-ip", "destination-port", "ip-protocol", "source-ip", "source-port"), "on"
+                )
+            }
+        },
+    }
+
+
+def test_a_switch_without_ports_has_no_qos():
+    assert tree_of(replace(switch(), ports={}, ecmp_fields=None)) == {"interface": {}}
+
+
+def test_a_port_without_settings_has_none():
+    empty = switch(
+        dscp_to_class=(None,) * 64,
+        class_to_queue=NOTHING,
+        class_to_priority=NOTHING,
+        priority_to_queue=NOTHING,
+        queues=NOTHING,
+        pfc=(),
+        headroom=NOTHING,
+        watchdog=None,
+        ip_mtu_bytes=None,
+    )
+    assert tree_of(replace(empty, ecmp_fields=None)) == {"interface": {"swp1": {}}}
+
+
+def test_every_class_with_a_queue_is_in_the_mapping_of_the_switch():
+    eight = tuple(range(8))
+    wanted = switch(class_to_queue=(7,) * 8, class_to_priority=eight, priority_to_queue=(7,) * 8)
+    mapping = tree_of(wanted)["qos"]["egress-queue-mapping"][DEFAULT]["switch-priority"]
+    assert mapping == {str(number): {"traffic-class": 7} for number in eight}
+
+
+@pytest.mark.parametrize("percent", [1, 100])
+def test_a_share_of_1_to_100_percent_is_rendered(percent):
+    (profile,) = tree_of(switch(queues=at(QOS.queues, _0=Queue(False, percent))))["qos"]["egress-scheduler"].values()
+    assert profile["traffic-class"]["0"] == {"mode": "dwrr", "bw-percent": percent}
+
+
+@pytest.mark.parametrize("percent", [None, 0, 101])
+def test_other_shares_are_refused(percent):
+    assert refused(switch(queues=at(QOS.queues, _0=Queue(False, percent)))) == (
+        f"leaf1: swp1: a queue that is not strict has {percent} as its share; give it bandwidth_percent of 1 to 100"
+    )
+
+
+DIFFERENT = (
+    "leaf1: swp1: its priorities have different headroom, but NVUE keeps one for all lossless priorities of a port; "
+    "give each lossless priority, and no other, the same headroom"
+)
+HEADROOM = QOS.headroom[3]
+
+
+def paused(priorities: tuple[int, ...], **headrooms: Headroom | None) -> Switch:
+    return switch(pfc=priorities, headroom=at(NOTHING, **headrooms))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        paused((3, 6), _3=HEADROOM, _6=replace(HEADROOM, xoff_bytes=1)),
+        paused((3, 6), _3=HEADROOM),
+        paused((3,), _3=HEADROOM, _6=HEADROOM),
+    ],
+)
+def test_different_headroom_of_a_ports_priorities_is_refused(wanted):
+    assert refused(wanted) == DIFFERENT
+
+
+@pytest.mark.parametrize("headroom", [HEADROOM, None])
+def test_two_priorities_may_have_one_headroom(headroom):
+    (profile,) = tree_of(paused((3, 6), _3=headroom, _6=headroom))["qos"]["pfc"].values()
+    assert profile["switch-priority"] == {"3": {}, "6": {}}
+    assert profile.get("port-buffer") == (58368 if headroom else None)
