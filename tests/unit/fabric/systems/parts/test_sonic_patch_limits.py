@@ -1,0 +1,128 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Patches at the limits of what ConfigDB may have, and settings that they keep."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from patched_sonic import LOSSY, apply, patch
+from sonic_configs import PORTS, default_config
+from switches import switch
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Pools
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
+
+WANTED = switch("sonic", list(PORTS))
+INGRESS = "ingress_lossless_pool"
+
+
+def config(**tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the default configuration with other fields of entries."""
+    found = default_config()
+    for table, entries in tables.items():
+        for key, fields in entries.items():
+            found.setdefault(table, {}).setdefault(key, {}).update(fields)
+    return found
+
+
+def refused(found: dict[str, Any], wanted: Any = WANTED) -> str:
+    with pytest.raises(FabricError) as error:
+        patch(found, wanted)
+    return str(error.value)
+
+
+def test_a_pool_has_64_gb_at_most():
+    wanted = replace(WANTED, pools=Pools(1, 1))
+    for field in ("size", "xoff"):
+        assert patch(config(BUFFER_POOL={INGRESS: {field: "64000000000"}}), wanted)
+        assert refused(config(BUFFER_POOL={INGRESS: {field: "64000000001"}}), wanted) == (
+            f"leaf1: BUFFER_POOL|{INGRESS}: {field} '64000000001' is not a whole number from 0 to 64000000000; "
+            "correct it on the switch"
+        )
+
+
+def test_headroom_of_one_byte_is_headroom():
+    assert patch(config(BUFFER_POOL={INGRESS: {"xoff": "1"}}), replace(WANTED, pools=Pools(1, 1)))
+
+
+def test_pools_without_a_size_take_nothing_of_the_buffer():
+    found = config(BUFFER_POOL={"other": {"type": "ingress"}, "third": {"type": "ingress", "size": "0"}})
+    found["BUFFER_POOL"][INGRESS].update(size="7")
+    del found["BUFFER_POOL"][INGRESS]["xoff"]
+    assert patch(found, replace(WANTED, pools=Pools(7, 0, 7)))
+    assert "the ingress pools have 7 bytes" in refused(found, replace(WANTED, pools=Pools(7, 0, 6)))
+
+
+@pytest.mark.parametrize(
+    ("interval", "after"), [("0", "0"), ("199", "199"), ("0200", "0200"), ("201", "200"), ("2147483648", "200")]
+)
+def test_the_interval_of_the_watchdog_is_its_shortest_time_at_most(interval, after):
+    found = config(PFC_WD={"GLOBAL": {"POLL_INTERVAL": interval}})
+    assert apply(found, WANTED)["PFC_WD"]["GLOBAL"]["POLL_INTERVAL"] == after
+
+
+@pytest.mark.parametrize("interval", ["-1", "2147483649", "often"])
+def test_another_interval_is_refused(interval):
+    assert refused(config(PFC_WD={"GLOBAL": {"POLL_INTERVAL": interval}})) == (
+        f"leaf1: PFC_WD|GLOBAL: POLL_INTERVAL {interval!r} is not a whole number from 0 to 2147483648; "
+        "correct it on the switch"
+    )
+
+
+@pytest.mark.parametrize("table", ["SCHEDULER", "PORT_QOS_MAP", "BUFFER_POOL", "VERSIONS", "SWITCH_HASH"])
+def test_what_is_no_table_is_refused(table):
+    assert refused({**default_config(), table: []}) == (
+        f"leaf1: {table}: not an object of entries by key; read the switch's configuration again"
+    )
+
+
+def test_a_queue_in_two_keys_is_refused():
+    message = refused(config(QUEUE={"Ethernet0|3-4": {}, "Ethernet0|3": {}}))
+    assert message.startswith("leaf1: QUEUE|Ethernet0|3")
+
+
+def test_queues_above_7_stay_together():
+    found = config(QUEUE={"Ethernet0|7-8": {"scheduler": "scheduler.0"}, "Ethernet4|8-9": {"scheduler": "scheduler.1"}})
+    after = apply(found, WANTED)["QUEUE"]
+    assert after["Ethernet0|8"] == {"scheduler": "scheduler.0"}
+    assert after["Ethernet4|8-9"] == {"scheduler": "scheduler.1"}
+    assert not {"Ethernet0|7-8", "Ethernet0|8-8"} & after.keys()
+
+
+def test_no_mtu_is_set_if_none_is_wanted():
+    found = default_config()
+    for entry in found["PORT"].values():
+        del entry["mtu"]
+    assert apply(found, switch("sonic", list(PORTS), ip_mtu_bytes=None))["PORT"] == found["PORT"]
+
+
+def test_a_lossy_profile_of_the_platform_is_kept():
+    found = config(BUFFER_PROFILE={"mine": {"dynamic_th": "3", "pool": "egress_lossy_pool", "size": "0"}})
+    for key, entry in found["BUFFER_QUEUE"].items():
+        if not key.endswith("3-4"):
+            entry["profile"] = "mine"
+    after = apply(found, WANTED)["BUFFER_QUEUE"]
+    assert after["Ethernet0|0-2"] == after["Ethernet0|5-6"] == {"profile": "mine"}
+
+
+def test_only_headroom_needs_a_dynamic_pool():
+    found = config(BUFFER_POOL={INGRESS: {"mode": "static"}})
+    assert apply(found, switch("sonic", list(PORTS), LOSSY))["BUFFER_POOL"] == found["BUFFER_POOL"]
+
+
+def test_every_field_that_overrides_the_hash_is_removed():
+    names = [f"ecmp_hash_ipv{version}{of}" for version in (4, 6) for of in ("", "_rdma")]
+    found = config(SWITCH_HASH={"GLOBAL": {name: ["DST_IP"] for name in names}})
+    assert apply(found, WANTED)["SWITCH_HASH"]["GLOBAL"].keys() == {"ecmp_hash"}
+
+
+def test_a_patch_has_one_operation_a_line_with_sorted_keys():
+    text = sonic.remediation(json.dumps(config()), WANTED)
+    lines = [line.rstrip(",") for line in text.splitlines() if line.startswith("{")]
+    assert len(lines) > 50
+    assert lines == [json.dumps(json.loads(line), sort_keys=True) for line in lines]
