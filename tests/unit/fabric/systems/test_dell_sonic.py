@@ -129,19 +129,32 @@ def test_the_cable_length_is_rounded_up_to_a_supported_length(cable_m, length, s
     assert read(arguments).ports["Eth1/1"].cable_m == seen
 
 
-def test_settings_that_dell_sonic_cannot_represent_are_refused():
-    three = (2, 3, 4)
-    for changes, message in [
-        ({"cable_m": 301}, r"leaf1: Eth1/1: a cable of 301 m"),
-        ({"pfc": three}, r"leaf1: Eth1/1: PFC is on for priorities 2, 3, 4, but this system supports 2"),
+def thresholds(minimum, maximum):
+    return {"queues": (Queue(False, 50, Ecn(minimum, maximum, 1)), *[None] * 7)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cable_m": 301}, "a cable of 301 m, but this system has headroom for at most 300 m; use a shorter one"),
         (
-            {"queues": (Queue(False, 50, Ecn(999, 5000, 1)), *[None] * 7)},
-            r"leaf1: Eth1/1: an ECN threshold of 999 b",
+            {"pfc": (2, 3, 4)},
+            "PFC is on for priorities 2, 3, 4, but this system supports 2 per port; make another class lossy",
         ),
-        ({"queues": (Queue(False, 50, Ecn(1000, 12480001, 1)), *[None] * 7)}, r"threshold of 12480001 bytes"),
-    ]:
-        with pytest.raises(FabricError, match=message):
-            dell_sonic.render(dell(**changes))
+        *(
+            (
+                thresholds(*pair),
+                f"an ECN threshold of {wrong} bytes, but this system supports 1000 to 12480000; "
+                "set the class's thresholds in this range",
+            )
+            for wrong, pair in ((999, (999, 5000)), (12_480_001, (1000, 12_480_001)))
+        ),
+    ],
+)
+def test_settings_that_dell_sonic_cannot_represent_are_refused(changes, message):
+    with pytest.raises(FabricError) as refused:
+        dell_sonic.render(dell(**changes))
+    assert str(refused.value) == f"leaf1: Eth1/1: {message}"
 
 
 def test_differing_pfc_maps_of_ports_are_refused():
