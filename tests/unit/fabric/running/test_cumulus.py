@@ -1,0 +1,395 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NVUE's settings as switches show them: defaults, the limits of numbers, and refusals."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    Ecn,
+    Headroom,
+    PortQos,
+    Queue,
+    Switch,
+    Watchdog,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import Reader, document
+
+ALL = "default-global"
+
+
+def read(tree: dict[str, Any]) -> Switch:
+    return Reader("leaf1", document(json.dumps(tree), "leaf1")).switch()
+
+
+def refused(tree: dict[str, Any]) -> str:
+    with pytest.raises(FabricError) as error:
+        read(tree)
+    return str(error.value).removeprefix("leaf1: NVUE configuration: ")
+
+
+def port(own: dict[str, Any] | None = None, **sections: Any) -> PortQos:
+    """Return swp1 with its own QoS, on a switch with these sections (``_`` for ``-``)."""
+    return read(of(own, **sections)).ports["swp1"]
+
+
+def of(own: dict[str, Any] | None = None, **sections: Any) -> dict[str, Any]:
+    qos = {section.replace("_", "-"): value for section, value in sections.items()}
+    return {"interface": {"swp1": {"qos": own or {}}}, "qos": qos}
+
+
+SHOW = "compare it with the switch's `nv config show`"
+L3 = {"mapping": {ALL: {"trust": "l3"}}}
+
+
+DEFAULTS = PortQos(
+    class_to_queue=(None,) * 8, class_to_priority=(None,) * 8, priority_to_queue=(None,) * 8, ip_mtu_bytes=None
+)
+
+
+def test_a_port_without_qos_trusts_no_dscp():
+    assert port() == DEFAULTS
+
+
+def test_a_port_that_trusts_dscps_has_the_defaults_of_the_switch():
+    found = port(**L3)
+    assert found.dscp_to_class == tuple(dscp // 8 for dscp in range(64))
+    assert found.class_to_queue == found.priority_to_queue == found.class_to_priority == tuple(range(8))
+    percents = (12, 13, 12, 13, 12, 13, 12, 13)
+    assert found.queues == tuple(
+        Queue(False, percent, Ecn(150_000, 1_500_000, 100) if at == 0 else None) for at, percent in enumerate(percents)
+    )
+    assert (found.pfc, found.headroom, found.watchdog, found.rewrites_dscp) == ((), (None,) * 8, None, False)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "dscps"),
+    [
+        ({}, (None,) * 64),
+        ({"trust": "l2"}, (None,) * 64),
+        ({"trust": "both"}, tuple(dscp // 8 for dscp in range(64))),
+        ({"trust": "port"}, (0,) * 64),
+        ({"trust": "port", "port-default-sp": 7}, (7,) * 64),
+        ({"trust": "l3", "dscp": {"0-62": {"switch-priority": 7}, "63": {"switch-priority": 0}}}, (7,) * 63 + (0,)),
+    ],
+)
+def test_dscps_have_the_classes_of_the_mapping(mapping, dscps):
+    assert port(mapping={ALL: mapping}).dscp_to_class == dscps
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        ({"trust": "dscp"}, "trust 'dscp' is unknown; valid values: l2, l3, both, port"),
+        ({"trust": "port", "port-default-sp": 8}, f"port-default-sp 8 is not a number from 0 to 7; {SHOW}"),
+        ({"trust": "port", "port-default-sp": -1}, f"port-default-sp -1 is not a number from 0 to 7; {SHOW}"),
+        ({"trust": "port", "port-default-sp": True}, f"port-default-sp True is not a number from 0 to 7; {SHOW}"),
+    ],
+)
+def test_an_invalid_mapping_is_refused(mapping, message):
+    assert refused(of(mapping={ALL: mapping})) == f"qos mapping {ALL}: {message}"
+
+
+@pytest.mark.parametrize("number", [8, "x"])
+def test_an_invalid_class_is_refused(number):
+    mapping = {"trust": "l3", "dscp": {"5": {"switch-priority": number}}}
+    assert refused(of(mapping={ALL: mapping})) == (
+        f"qos mapping {ALL} dscp 5: switch-priority {number!r} is not a number from 0 to 7; {SHOW}"
+    )
+
+
+@pytest.mark.parametrize(("number", "valid"), [(0, True), (7, True), (8, False)])
+def test_a_priority_has_one_of_8_queues(number, valid):
+    mapping = {ALL: {"switch-priority": {"2": {"traffic-class": number}}}}
+    if valid:
+        assert port(egress_queue_mapping=mapping, **L3).class_to_queue[2] == number
+        return
+    assert refused(of(egress_queue_mapping=mapping)) == (
+        f"qos egress-queue-mapping {ALL} switch-priority 2: traffic-class 8 is not a number from 0 to 7; {SHOW}"
+    )
+
+
+def test_indexes_are_below_the_number_of_their_kind():
+    assert refused(of(mapping={ALL: {"trust": "l3", "dscp": {"64": {}}}})) == (
+        f"qos mapping {ALL} dscp: '64' is not a number below 64; {SHOW}"
+    )
+    assert refused(of(pfc={ALL: {"switch-priority": {"8": {}}}})) == (
+        f"qos pfc {ALL} switch-priority: '8' is not a number below 8; {SHOW}"
+    )
+
+
+def served(**classes: Any) -> tuple[Queue | None, ...]:
+    profile = {"traffic-class": {key[1:]: value for key, value in classes.items()}}
+    found = port({"egress-scheduler": {"profile": "p"}}, egress_scheduler={"p": profile})
+    return found.queues
+
+
+@pytest.mark.parametrize(
+    ("settings", "queue"),
+    [
+        ({"mode": "strict"}, Queue(True)),
+        ({"mode": "dwrr", "bw-percent": 100}, Queue(False, 100)),
+        ({"bw-percent": 0}, Queue(False, 0)),
+        ({}, Queue(False, 0)),
+    ],
+)
+def test_queues_are_strict_or_have_a_share(settings, queue):
+    assert served(_3=settings) == (None, None, None, queue, None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mode": "sp"}, "mode 'sp' is unknown; valid values: dwrr, strict"),
+        ({"bw-percent": 101}, f"bw-percent 101 is not a number from 0 to 100; {SHOW}"),
+    ],
+)
+def test_an_invalid_queue_is_refused(settings, message):
+    assert refused(of(egress_scheduler={ALL: {"traffic-class": {"3": settings}}})) == (
+        f"qos egress-scheduler {ALL} traffic-class 3: {message}"
+    )
+
+
+def test_a_profile_without_queues_serves_none():
+    assert served() == (None,) * 8
+    marking = {"congestion-control": {"profile": "p"}}
+    assert port(marking, congestion_control={"p": {}}).queues == (None,) * 8
+    # For all ports, an empty profile is the default, which is not seen without a class.
+    assert port(egress_scheduler={ALL: {}}, congestion_control={ALL: {}}).queues == (None,) * 8
+
+
+@pytest.mark.parametrize(
+    ("settings", "ecn"),
+    [
+        ({}, Ecn(150_000, 1_500_000, 100)),
+        ({"ecn": "enable", "min-threshold": 0, "max-threshold": 0, "probability": 0}, Ecn(0, 0, 0)),
+        (
+            {"min-threshold": 1 << 40, "max-threshold": 1 << 40, "probability": 100},
+            Ecn(1 << 40, 1 << 40, 100),
+        ),
+        ({"ecn": "disable", "min-threshold": 5}, None),
+    ],
+)
+def test_a_queue_marks_between_its_thresholds(settings, ecn):
+    found = port(congestion_control={ALL: {"traffic-class": {"5": settings}}}).queues
+    assert found == (None,) * 5 + (Queue(False, 13, ecn),) + (None,) * 2
+
+
+@pytest.mark.parametrize(
+    ("key", "number", "most"),
+    [
+        ("min-threshold", (1 << 40) + 1, 1 << 40),
+        ("max-threshold", (1 << 40) + 1, 1 << 40),
+        ("probability", 101, 100),
+        ("min-threshold", -1, 1 << 40),
+    ],
+)
+def test_an_invalid_threshold_is_refused(key, number, most):
+    assert refused(of(congestion_control={ALL: {"traffic-class": {"5": {key: number}}}})) == (
+        f"qos congestion-control {ALL} traffic-class 5: {key} {number} is not a number from 0 to {most}; {SHOW}"
+    )
+
+
+def test_queues_that_are_only_served_or_only_marked_are_seen():
+    found = port(
+        {"egress-scheduler": {"profile": "p"}, "congestion-control": {"profile": "p"}},
+        egress_scheduler={"p": {"traffic-class": {"1": {"mode": "strict"}}}},
+        congestion_control={"p": {"traffic-class": {"2": {}}}},
+    )
+    marked = Queue(False, 0, Ecn(150_000, 1_500_000, 100))
+    assert found.queues == (None, Queue(True), marked, None, None, None, None, None)
+
+
+PAUSES = {"switch-priority": {"3": {}}, "port-buffer": 500, "xoff-threshold": 200, "xon-threshold": 50}
+POOL = {"default-lossless": {"memory-percent": 50}}
+
+
+def pausing(pfc: dict[str, Any], alpha: str = "alpha_1", pool: dict[str, Any] | None = None) -> PortQos:
+    buffers = {ALL: {"ingress-lossless-buffer": {"shared-alpha": alpha}}}
+    return port(pfc={ALL: pfc}, advance_buffer_config=buffers, traffic_pool=POOL if pool is None else pool)
+
+
+@pytest.mark.parametrize(
+    ("changes", "headroom"),
+    [
+        ({}, Headroom(200, 300, 50, 0, 150)),
+        ({"xoff-threshold": 500}, Headroom(500, 0, 50, 0, 450)),
+        ({"xon-threshold": 201}, Headroom(200, 300, 201, 0, 0)),
+        ({"port-buffer": 1 << 40, "xoff-threshold": 0, "xon-threshold": 0}, Headroom(0, 1 << 40, 0, 0, 0)),
+    ],
+)
+def test_headroom_is_what_arrives_after_a_pause(changes, headroom):
+    found = pausing({**PAUSES, **changes})
+    assert (found.pfc, found.headroom) == ((3,), (None,) * 3 + (headroom,) + (None,) * 4)
+
+
+@pytest.mark.parametrize("size", ["port-buffer", "xoff-threshold", "xon-threshold"])
+def test_headroom_without_a_size_is_not_read(size):
+    assert pausing({key: value for key, value in PAUSES.items() if key != size}).headroom == (None,) * 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"xoff-threshold": 501},
+            "xoff-threshold 501 is above port-buffer 500, so no pause would be sent; lower xoff-threshold",
+        ),
+        (
+            {"port-buffer": (1 << 40) + 1},
+            f"port-buffer {(1 << 40) + 1} is not a number from 0 to {1 << 40}; {SHOW}",
+        ),
+        ({"rx": "maybe"}, f"rx: 'maybe' is neither on nor off; {SHOW}"),
+    ],
+)
+def test_invalid_pauses_are_refused(changes, message):
+    with pytest.raises(FabricError) as error:
+        pausing({**PAUSES, **changes})
+    assert str(error.value).endswith(f"qos pfc {ALL}{' ' if 'rx' in changes else ': '}{message}")
+
+
+@pytest.mark.parametrize("way", ["rx", "tx"])
+def test_a_profile_that_is_off_in_one_way_pauses_nothing(way):
+    found = pausing({**PAUSES, way: "disable"})
+    assert (found.pfc, found.headroom) == ((), (None,) * 8)
+
+
+@pytest.mark.parametrize(
+    ("pool", "holds"),
+    [
+        (POOL, True),
+        ({"roce-lossless": {"memory-percent": 1}}, True),
+        ({"default-lossless": {"memory-percent": 0}}, False),
+        ({"default-lossless": {}}, False),
+        ({"default-lossless": {"infinite": "on"}}, False),
+        ({"default-lossy": {"memory-percent": 100}}, False),
+        ({"default-lossless": {"memory-percent": 100}}, True),
+    ],
+)
+def test_headroom_needs_a_lossless_pool(pool, holds):
+    assert (pausing(PAUSES, pool=pool).headroom[3] is not None) is holds
+
+
+def test_the_share_of_a_pool_is_a_percentage():
+    with pytest.raises(
+        FabricError, match="traffic-pool default-lossless: memory-percent 101 is not a number from 0 to"
+    ):
+        pausing(PAUSES, pool={"default-lossless": {"memory-percent": 101}})
+
+
+@pytest.mark.parametrize(
+    ("name", "exponent"), [("alpha_1_128", -7), ("alpha_1_2", -1), ("alpha_1", 0), ("alpha_2", 1), ("alpha_64", 6)]
+)
+def test_alphas_are_powers_of_two(name, exponent):
+    assert pausing(PAUSES, alpha=name).headroom[3] == Headroom(200, 300, 50, exponent, 150)
+
+
+@pytest.mark.parametrize("name", ["alpha_0", "alpha_infinity"])
+def test_other_alphas_are_not_read(name):
+    assert pausing(PAUSES, alpha=name).headroom == (None,) * 8
+
+
+@pytest.mark.parametrize("name", ["alpha_1_256", "alpha_128", "alpha_3"])
+def test_unknown_alphas_are_refused(name):
+    with pytest.raises(
+        FabricError, match=f"ingress-lossless-buffer: shared-alpha '{name}' is unknown; valid values: a"
+    ):
+        pausing(PAUSES, alpha=name)
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "watchdog"),
+    [
+        ({}, {}, Watchdog(300, 100, "drop")),
+        ({"polling-interval": 5000, "robustness": 1000}, {"state": "enable"}, Watchdog(5_000_000, 5000, "drop")),
+        ({"polling-interval": 200, "robustness": 1}, {"state": "on"}, Watchdog(200, 200, "drop")),
+        ({}, {"state": "disable"}, None),
+        ({}, "off", None),
+        ({}, None, None),
+    ],
+)
+def test_the_watchdog_of_a_port_has_the_times_of_the_switch(given, own, watchdog):
+    assert port({"pfc-watchdog": own}, pfc_watchdog=given).watchdog == watchdog
+
+
+@pytest.mark.parametrize(("rewrite", "rewrites"), [("l2", False), ("l3", True), ("both", True), (None, False)])
+def test_a_port_may_rewrite_dscps(rewrite, rewrites):
+    assert port(remark={ALL: {"rewrite": rewrite} if rewrite else {}}).rewrites_dscp is rewrites
+
+
+def test_an_unknown_rewriting_is_refused():
+    assert refused(of(remark={ALL: {"rewrite": "l4"}})) == (
+        f"qos remark {ALL}: rewrite 'l4' is unknown; valid values: l2, l3, both"
+    )
+
+
+ROCE_QUEUES = {0: Queue(False, 50, Ecn(150_000, 1_500_000, 100)), 3: Queue(False, 50, Ecn(150_000, 1_500_000, 100)),
+               6: Queue(True)}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("roce", "pfc"),
+    [
+        ({}, (3,)),
+        ({"enable": "on"}, (3,)),
+        ({"state": "enabled", "mode": "lossless-single-ipool"}, (3,)),
+        ({"mode": "lossy"}, ()),
+    ],
+)
+def test_the_mode_roce_sets_queues_and_pauses(roce, pfc):
+    found = port(roce=roce)
+    assert found.dscp_to_class == tuple(dscp // 8 for dscp in range(64))
+    assert found.class_to_queue == (0, 0, 0, 3, 0, 0, 6, 0)
+    assert found.queues == tuple(ROCE_QUEUES.get(at) for at in range(8))
+    assert found.pfc == pfc
+
+
+def test_settings_replace_those_of_the_mode_roce():
+    found = port(
+        roce={},
+        egress_scheduler={ALL: {"traffic-class": {"0": {"bw-percent": 40}, "3": {}, "6": {}}}},
+        congestion_control={ALL: {"traffic-class": {"3": {"min-threshold": 7}}}},
+        pfc={ALL: {"switch-priority": {"4": {}}}},
+    )
+    assert found.queues[0] == Queue(False, 40, Ecn(150_000, 1_500_000, 100))
+    assert found.queues[3] == Queue(False, 50, Ecn(7, 1_500_000, 100))
+    assert found.queues[6] == Queue(True)
+    assert found.pfc == (4,)
+
+
+@pytest.mark.parametrize("section", ["mapping", "egress-scheduler", "congestion-control", "pfc"])
+def test_a_port_with_its_own_profile_has_nothing_of_the_mode_roce(section):
+    found = port({section: {"profile": "p"}}, roce={}, **{section: {"p": {}}})
+    whole = port(roce={})
+    if section == "mapping":
+        assert found.dscp_to_class == (None,) * 64
+    elif section == "pfc":
+        assert (found.pfc, whole.pfc) == ((), (3,))
+    elif section == "egress-scheduler":
+        assert [queue and queue.bandwidth_percent for queue in found.queues] == [0, None, None, 0, None, None, 0, None]
+    else:
+        assert [queue and queue.ecn for queue in found.queues] == [None] * 8
+
+
+def test_the_mode_roce_has_a_lossless_pool():
+    buffers = {ALL: {"ingress-lossless-buffer": {"shared-alpha": "alpha_1"}}}
+    for mode, holds in (("lossless", True), ("lossless-single-ipool", True), ("lossy", False)):
+        found = port(roce={"mode": mode}, pfc={ALL: PAUSES}, advance_buffer_config=buffers)
+        assert (found.headroom[3] is not None) is holds
+
+
+def test_an_unknown_mode_is_refused():
+    assert refused(of(roce={"mode": "x"})) == (
+        "qos roce mode: 'x' is not understood; use lossless, lossless-single-ipool, lossy, or settings, not a mode"
+    )
+
+
+def test_a_profile_that_is_not_defined_is_refused():
+    assert refused(of({"pfc": {"profile": "gone"}})) == (
+        "interface swp1 qos pfc: profile 'gone' is not defined; define qos pfc gone, or unset it on the port"
+    )

@@ -1,0 +1,171 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The forms of NVUE's documents: ranges, lists, words, items that are merged, and what is no configuration."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    Switch,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import Reader, document, names_of
+
+ALL = "default-global"
+
+
+SHOW = "compare it with the switch's `nv config show`"
+OTHER_ITEMS = "a list of items other than header and set; give what `nv config show` prints, not a patch"
+
+
+def read(tree: dict[str, Any]) -> Switch:
+    return Reader("leaf1", document(json.dumps(tree), "leaf1")).switch()
+
+
+def refused(tree: dict[str, Any]) -> str:
+    with pytest.raises(FabricError) as error:
+        read(tree)
+    return str(error.value).removeprefix("leaf1: NVUE configuration: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "names"),
+    [
+        ("swp1", ["swp1"]),
+        ("swp1-2,5,swp7s0-1", ["swp1", "swp2", "swp5", "swp7s0", "swp7s1"]),
+        ("swp1,swp3", ["swp1", "swp3"]),
+        ("3,5-6", ["3", "5", "6"]),
+        ("swp9-9", ["swp9"]),
+        ("bond-a", ["bond-a"]),
+    ],
+)
+def test_a_key_names_one_or_a_range(key, names):
+    assert names_of(key, "leaf1") == names
+
+
+def test_a_range_has_4096_names_at_most():
+    assert len(names_of("swp1-4096", "leaf1")) == 4096
+    for key in ("swp1-4097", "swp2-1"):
+        with pytest.raises(FabricError) as error:
+            names_of(key, "leaf1")
+        assert str(error.value) == f"leaf1: {key!r} is not a range; write it ascending, of at most 4096"
+
+
+@pytest.mark.parametrize(("mtu", "valid"), [(1, True), (65535, True), (0, False), (65536, False)])
+def test_the_mtu_has_16_bits(mtu, valid):
+    tree = {"interface": {"swp1": {"link": {"mtu": mtu}}}}
+    if valid:
+        assert read(tree).ports["swp1"].ip_mtu_bytes == mtu
+        return
+    assert refused(tree) == f"interface swp1 link: mtu {mtu} is not a number from 1 to 65535; {SHOW}"
+
+
+def test_settings_of_a_port_and_of_ranges_are_merged():
+    tree = {
+        "interface": {
+            "swp1-2": {"link": {"mtu": 1500}, "qos": {"pfc": {"profile": "a"}}},
+            "swp2": {"link": {"mtu": 9100}},
+            "swp1": {"qos": {"pfc-watchdog": {}}},
+            "eth0": {"link": {"mtu": 1500}},
+            "bond1": {"qos": {"pfc": {"profile": "a"}}},
+        },
+        "qos": {"pfc": {"a": {"switch-priority": {"3": {}}}}},
+    }
+    found = read(tree).ports
+    assert list(found) == ["swp1", "swp2", "bond1"]
+    assert (found["swp1"].ip_mtu_bytes, found["swp1"].pfc, found["swp1"].watchdog is None) == (1500, (3,), False)
+    assert (found["swp2"].ip_mtu_bytes, found["swp2"].pfc, found["swp2"].watchdog) == (9100, (3,), None)
+
+
+def test_words_and_lists_mean_keys_without_settings():
+    tree = {"interface": ["swp1", "swp2"], "qos": {}}
+    assert list(read(tree).ports) == ["swp1", "swp2"]
+    assert list(read({"interface": "swp1", "qos": None}).ports) == ["swp1"]
+    for priorities, pfc in ((4, (4,)), ([4, "5-6"], (4, 5, 6))):
+        tree = {"interface": {"swp1": {}}, "qos": {"pfc": {"default-global": {"switch-priority": priorities}}}}
+        assert read(tree).ports["swp1"].pfc == pfc
+
+
+@pytest.mark.parametrize("node", [True, 1.5, [[1]], [True, {}]])
+def test_another_value_in_place_of_settings_is_refused(node):
+    assert refused({"interface": node, "qos": {}}) == (
+        f"interface: {str(node)!r} where settings are expected; compare it with `nv config show`"
+    )
+
+
+def test_a_refusal_has_the_first_60_characters_of_a_value():
+    node = [["x" * 70]]
+    assert f": {str(node)[:60]!r} where" in refused({"interface": node, "qos": {}})
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ({}, None),
+        ({"gtp-teid": "on"}, None),
+        ({"source-ip": "on"}, ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")),
+        ({"source-ip": "off", "source-port": "off"}, ("destination_ip", "destination_port", "protocol")),
+    ],
+)
+def test_fields_of_the_hash_are_on_unless_they_are_off(given, fields):
+    tree = {"interface": {}, "system": {"forwarding": {"ecmp-hash": given}}}
+    assert read(tree).ecmp_fields == fields
+
+
+def test_the_items_of_a_list_are_merged():
+    text = json.dumps(
+        [
+            {"header": {"version": "5.9"}, "set": {}},
+            {"set": {"interface": {"swp1": {"link": {"mtu": 1500}}}}},
+            {"set": {"interface": {"swp1": {"link": {"state": "up"}}, "swp2": {}}, "qos": {}}},
+        ]
+    )
+    assert document(text, "leaf1") == {
+        "interface": {"swp1": {"link": {"mtu": 1500, "state": "up"}}, "swp2": {}},
+        "qos": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", OTHER_ITEMS),
+        (
+            '[{"unset": {}}]',
+            OTHER_ITEMS,
+        ),
+        (
+            '[{"set": {"qos": {}}}, 5]',
+            OTHER_ITEMS,
+        ),
+        ('{"system": {}}', "it contains no settings; give what `nv config show -o json` prints"),
+        ('[{"header": {}}]', "it contains no settings; give what `nv config show -o json` prints"),
+    ],
+)
+def test_what_is_no_configuration_is_refused(text, message):
+    with pytest.raises(FabricError) as error:
+        document(text, "leaf1")
+    assert str(error.value) == f"leaf1: NVUE configuration: {message}"
+
+
+@pytest.mark.parametrize(
+    ("key", "number", "limits"),
+    [
+        ("polling-interval", 99, "100 to 5000"),
+        ("polling-interval", 5001, "100 to 5000"),
+        ("robustness", 0, "1 to 1000"),
+        ("robustness", 1001, "1 to 1000"),
+    ],
+)
+def test_the_watchdog_has_limits(key, number, limits):
+    tree = {"interface": {}, "qos": {"pfc-watchdog": {key: number}}}
+    assert refused(tree) == f"qos pfc-watchdog: {key} {number} is not a number from {limits}; {SHOW}"
+
+
+@pytest.mark.parametrize("roce", [{"enable": "off"}, {"state": "disabled", "mode": "lossless"}])
+def test_the_mode_roce_may_be_off(roce):
+    assert read({"interface": {"swp1": {}}, "qos": {"roce": roce}}).ports["swp1"].pfc == ()
