@@ -1,0 +1,92 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The limits of the numbers that Dell's modules gather, and queues that are not the port's own eight."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from dell_sonic_modules import dell, read, rendered
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue
+
+ARGUMENTS = rendered(dell(ports=["Eth1/1"]))
+
+
+def changed(module, path, value):
+    arguments = copy.deepcopy(ARGUMENTS)
+    holder = arguments[module]["config"]
+    *way, last = path
+    for each in way:
+        holder = holder[each]
+    holder[last] = value
+    return arguments
+
+
+GREEN = ("sonic_qos_wred", (0, "green"))
+SCHEDULER = ("sonic_qos_scheduler", (0, "schedulers", 0))
+PORT = ("sonic_qos_interfaces", (0,))
+
+
+@pytest.mark.parametrize(
+    ("place", "option", "least", "most"),
+    [
+        (GREEN, "min_threshold", 0, 1_500_000),
+        (GREEN, "max_threshold", 150_000, 12_480_000),
+        (GREEN, "drop_probability", 0, 100),
+        (SCHEDULER, "weight", 1, 100),
+        (SCHEDULER, "sequence", 0, 255),
+        (("sonic_interfaces", (0,)), "mtu", 1280, 9216),
+        (("sonic_qos_interfaces", (0, "queues", 0)), "id", 0, 47),
+        (("sonic_qos_interfaces", (0, "pfc", "priorities", 0)), "dot1p", 0, 7),
+        (("sonic_qos_maps", ("dscp_maps", 0, "entries", 0)), "dscp", 0, 63),
+        (("sonic_qos_maps", ("dscp_maps", 0, "entries", 0)), "fwd_group", 0, 7),
+    ],
+)
+def test_numbers_have_limits(place, option, least, most):
+    module, path = place
+    for number in (least, most, str(most)):
+        read(changed(module, (*path, option), number))
+    for number in (least - 1, most + 1, str(most + 1), 1.5, True):
+        with pytest.raises(FabricError) as refused:
+            read(changed(module, (*path, option), number))
+        assert str(refused.value).startswith("leaf1: sonic_")
+
+
+def queues(**options):
+    arguments = copy.deepcopy(ARGUMENTS)
+    arguments["sonic_qos_interfaces"]["config"][0].update(options)
+    return read(arguments).ports["Eth1/1"].queues
+
+
+MARKED = Ecn(150_000, 1_500_000, 100)
+PROFILE = ARGUMENTS["sonic_qos_wred"]["config"][0]["name"]
+
+
+@pytest.mark.parametrize(
+    ("marked", "others"),
+    [([], {}), ([8], {}), ([47], {}), ([7], {7: Queue(False, None, MARKED)}), ([0], {0: Queue(False, 50, MARKED)})],
+)
+def test_only_the_first_eight_queues_count(marked, others):
+    found = queues(queues=[{"id": number, "wred_profile": PROFILE} for number in marked])
+    served = {0: Queue(False, 50), 3: Queue(False, 50), 6: Queue(True), **others}
+    assert {at: queue for at, queue in enumerate(found) if queue} == served
+
+
+def test_the_shaper_and_queues_above_7_are_not_served():
+    arguments = copy.deepcopy(ARGUMENTS)
+    schedulers = arguments["sonic_qos_scheduler"]["config"][0]["schedulers"]
+    schedulers += [{"sequence": number, "scheduler_type": "strict"} for number in (8, 255)]
+    assert read(arguments) == read(ARGUMENTS)
+
+
+def test_equal_thresholds_are_valid():
+    arguments = changed("sonic_qos_wred", (0, "green", "min_threshold"), 1_500_000)
+    assert read(arguments).ports["Eth1/1"].queues[3].ecn == Ecn(1_500_000, 1_500_000, 100)
+
+
+@pytest.mark.parametrize("option", ["watchdog_detect_time", "watchdog_restore_time"])
+def test_a_watchdog_needs_both_times(option):
+    assert read(changed("sonic_qos_interfaces", (0, "pfc", option), None)).ports["Eth1/1"].watchdog is None
