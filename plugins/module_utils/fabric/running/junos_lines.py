@@ -40,7 +40,7 @@ def set_lines(text: str, name: str) -> tuple[list[Line], list[Line]]:
     found: list[Line] = []
     inactive: list[Line] = []
     for number, line in enumerate(text.splitlines(), 1):
-        words = [word[1:-1] if word[0] == '"' and len(word) > 1 else word for word in WORD.findall(line)]
+        words = [word[1:-1] if word[0] == '"' else word for word in WORD.findall(line)]
         if not words or words[0].startswith("#"):
             continue
         if words[0] not in ("set", "deactivate", "activate", "protect") or len(words) < 2:

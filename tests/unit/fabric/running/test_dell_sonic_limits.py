@@ -87,6 +87,21 @@ def test_equal_thresholds_are_valid():
     assert read(arguments).ports["Eth1/1"].queues[3].ecn == Ecn(1_500_000, 1_500_000, 100)
 
 
+@pytest.mark.parametrize(("length", "metres"), [("5m", 5), ("40m", 40), ("300m", 300), (None, None)])
+def test_cables_have_one_of_three_lengths(length, metres):
+    assert read(changed("sonic_qos_interfaces", (0, "cable_length"), length)).ports["Eth1/1"].cable_m == metres
+
+
+@pytest.mark.parametrize("length", ["6m", "301m", "5"])
+def test_another_length_is_refused(length):
+    with pytest.raises(FabricError) as refused:
+        read(changed("sonic_qos_interfaces", (0, "cable_length"), length))
+    assert str(refused.value) == (
+        f"leaf1: sonic_qos_interfaces Eth1/1: cable_length {length!r} is not one of 5m, 40m, 300m; "
+        "correct it on the switch"
+    )
+
+
 @pytest.mark.parametrize("option", ["watchdog_detect_time", "watchdog_restore_time"])
 def test_a_watchdog_needs_both_times(option):
     assert read(changed("sonic_qos_interfaces", (0, "pfc", option), None)).ports["Eth1/1"].watchdog is None
