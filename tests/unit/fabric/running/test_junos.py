@@ -121,6 +121,16 @@ def test_invalid_settings_are_refused_with_their_place(old, new, named):
     assert named in str(caught.value)
 
 
+@pytest.mark.parametrize("buffer", [0, 1, 1 << 40, (1 << 40) + 1])
+def test_the_buffer_of_a_queue_has_limits(buffer):
+    text = BY_HAND.replace("queue-buffer-bytes 20000000", f"queue-buffer-bytes {buffer}")
+    if 1 <= buffer <= 1 << 40:
+        assert junos.parse(text, "leaf1").queue_buffer_bytes == buffer
+        return
+    with pytest.raises(FabricError, match=rf"class-of-service apply-macro sailloft: queue-buffer-bytes '{buffer}'"):
+        junos.parse(text, "leaf1")
+
+
 @pytest.mark.parametrize("mtu", [256, 65535])
 def test_the_smallest_and_the_largest_mtu_are_read(mtu):
     lines = (line for line in BY_HAND.replace("mtu 9216", f"mtu {mtu}").splitlines() if "family inet" not in line)

@@ -126,6 +126,13 @@ def test_a_profile_that_does_not_mark_green_packets_is_not_read_as_ecn(field, va
     assert first(config).queues[3] == Queue(False, 15)
 
 
+def test_ecn_thresholds_may_be_equal():
+    config = default_config()
+    config["WRED_PROFILE"]["AZURE_LOSSLESS"].update(green_min_threshold="5", green_max_threshold="5")
+    ecn = first(config).queues[3].ecn
+    assert (ecn.minimum_bytes, ecn.maximum_bytes) == (5, 5)
+
+
 def test_ecn_thresholds_are_those_of_green_packets():
     config = default_config()
     config["WRED_PROFILE"]["AZURE_LOSSLESS"].update(ecn="ecn_green", yellow_min_threshold="1", red_max_threshold="2")
