@@ -45,15 +45,11 @@ def of(own: dict[str, Any] | None = None, **sections: Any) -> dict[str, Any]:
 
 SHOW = "compare it with the switch's `nv config show`"
 L3 = {"mapping": {ALL: {"trust": "l3"}}}
-
-
-DEFAULTS = PortQos(
-    class_to_queue=(None,) * 8, class_to_priority=(None,) * 8, priority_to_queue=(None,) * 8, ip_mtu_bytes=None
-)
+MARKED = Ecn(150_000, 1_500_000, 100)  # NVUE's default
 
 
 def test_a_port_without_qos_trusts_no_dscp():
-    assert port() == DEFAULTS
+    assert port() == PortQos()
 
 
 def test_a_port_that_trusts_dscps_has_the_defaults_of_the_switch():
@@ -62,7 +58,7 @@ def test_a_port_that_trusts_dscps_has_the_defaults_of_the_switch():
     assert found.class_to_queue == found.priority_to_queue == found.class_to_priority == tuple(range(8))
     percents = (12, 13, 12, 13, 12, 13, 12, 13)
     assert found.queues == tuple(
-        Queue(False, percent, Ecn(150_000, 1_500_000, 100) if at == 0 else None) for at, percent in enumerate(percents)
+        Queue(False, percent, MARKED if at == 0 else None) for at, percent in enumerate(percents)
     )
     assert (found.pfc, found.headroom, found.watchdog, found.rewrites_dscp) == ((), (None,) * 8, None, False)
 
@@ -166,7 +162,7 @@ def test_a_profile_without_queues_serves_none():
 @pytest.mark.parametrize(
     ("settings", "ecn"),
     [
-        ({}, Ecn(150_000, 1_500_000, 100)),
+        ({}, MARKED),
         ({"ecn": "enable", "min-threshold": 0, "max-threshold": 0, "probability": 0}, Ecn(0, 0, 0)),
         (
             {"min-threshold": 1 << 40, "max-threshold": 1 << 40, "probability": 100},
@@ -201,8 +197,7 @@ def test_queues_that_are_only_served_or_only_marked_are_seen():
         egress_scheduler={"p": {"traffic-class": {"1": {"mode": "strict"}}}},
         congestion_control={"p": {"traffic-class": {"2": {}}}},
     )
-    marked = Queue(False, 0, Ecn(150_000, 1_500_000, 100))
-    assert found.queues == (None, Queue(True), marked, None, None, None, None, None)
+    assert found.queues == (None, Queue(True), Queue(False, 0, MARKED), None, None, None, None, None)
 
 
 PAUSES = {"switch-priority": {"3": {}}, "port-buffer": 500, "xoff-threshold": 200, "xon-threshold": 50}
@@ -328,8 +323,7 @@ def test_an_unknown_rewriting_is_refused():
     )
 
 
-ROCE_QUEUES = {0: Queue(False, 50, Ecn(150_000, 1_500_000, 100)), 3: Queue(False, 50, Ecn(150_000, 1_500_000, 100)),
-               6: Queue(True)}  # fmt: skip
+ROCE_QUEUES = {0: Queue(False, 50, MARKED), 3: Queue(False, 50, MARKED), 6: Queue(True)}
 
 
 @pytest.mark.parametrize(
@@ -356,24 +350,23 @@ def test_settings_replace_those_of_the_mode_roce():
         congestion_control={ALL: {"traffic-class": {"3": {"min-threshold": 7}}}},
         pfc={ALL: {"switch-priority": {"4": {}}}},
     )
-    assert found.queues[0] == Queue(False, 40, Ecn(150_000, 1_500_000, 100))
+    assert found.queues[0] == Queue(False, 40, MARKED)
     assert found.queues[3] == Queue(False, 50, Ecn(7, 1_500_000, 100))
     assert found.queues[6] == Queue(True)
     assert found.pfc == (4,)
 
 
-@pytest.mark.parametrize("section", ["mapping", "egress-scheduler", "congestion-control", "pfc"])
-def test_a_port_with_its_own_profile_has_nothing_of_the_mode_roce(section):
-    found = port({section: {"profile": "p"}}, roce={}, **{section: {"p": {}}})
-    whole = port(roce={})
-    if section == "mapping":
-        assert found.dscp_to_class == (None,) * 64
-    elif section == "pfc":
-        assert (found.pfc, whole.pfc) == ((), (3,))
-    elif section == "egress-scheduler":
-        assert [queue and queue.bandwidth_percent for queue in found.queues] == [0, None, None, 0, None, None, 0, None]
-    else:
-        assert [queue and queue.ecn for queue in found.queues] == [None] * 8
+def with_profile(section: str) -> PortQos:
+    """Return a port with an empty profile of its own, on a switch with the mode roce."""
+    return port({section: {"profile": "p"}}, roce={}, **{section: {"p": {}}})
+
+
+def test_a_port_with_its_own_profile_has_nothing_of_the_mode_roce():
+    assert with_profile("mapping").dscp_to_class == (None,) * 64
+    assert with_profile("pfc").pfc == ()
+    shares = [queue and queue.bandwidth_percent for queue in with_profile("egress-scheduler").queues]
+    assert shares == [0, None, None, 0, None, None, 0, None]
+    assert [queue and queue.ecn for queue in with_profile("congestion-control").queues] == [None] * 8
 
 
 def test_the_mode_roce_has_a_lossless_pool():
