@@ -41,7 +41,7 @@ def test_a_transfer_in_its_class_has_no_fault():
 def test_more_than_1_percent_in_another_priority_is_a_fault():
     (fault,) = faults(300, 0, 0, 700, 0, 0, 0, 0)
     assert fault.seen == "priority 3: 70.0%, priority 0: 30.0%"
-    assert fault.where == "gpu1 mlx5_0"
+    assert (fault.where, fault.wanted) == ("gpu1 mlx5_0", "at least 99%")
     # Other priorities may have at most 1%.
     assert faults(10, 0, 0, 990, 0, 0, 0, 0) == []
     assert faults(11, 0, 0, 989, 0, 0, 0, 0) != []

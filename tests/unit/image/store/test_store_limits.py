@@ -110,6 +110,18 @@ def test_each_directory_is_synced_after_its_entries(store, tmp_path, disk_calls)
     assert rest[-4:] == ["fsync blobs", "fsync images", "replace current/.a.new current/a", "fsync current"]
 
 
+def test_the_whole_blob_is_written_before_it_is_synced(store, tmp_path, monkeypatch):
+    sizes, fsync = {}, os.fsync
+
+    def measured(handle):
+        sizes[os.path.basename(os.readlink(f"/proc/self/fd/{handle}"))] = os.fstat(handle).st_size
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", measured)
+    IMAGE.publish(store, tmp_path / "cache")
+    assert all(sizes[f".{name}.new"] == len(data) for name, data in IMAGE.contents.items())
+
+
 @pytest.mark.parametrize("failing", ["images", "current"])
 def test_blobs_of_a_failed_publication_stay_only_if_the_image_is_there(store, tmp_path, monkeypatch, failing):
     IMAGE.publish(store, tmp_path / "cache")
