@@ -80,6 +80,7 @@ def test_the_script_of_an_image_uses_relative_paths():
     assert f" ../../blobs/{image.kernel.sha256} initrd=first-stage console=ttyS0 quiet ${{node_args}} " in kernel
     assert f" sailloft.image={'a' * 64} sailloft.servers=${{servers}} sailloft.node=${{node}} " in kernel
     assert kernel.endswith(" BOOTIF=01-${mac:hexhyp} || goto failed")
+    assert re.findall(r"^(\w+) --timeout (\d+) ", text, re.MULTILINE) == [("kernel", "20000"), ("initrd", "20000")]
     assert f"--name first-stage ../../blobs/{image.first_stage.sha256} || goto failed" in text
     assert "http" not in text
     # The command that runs after a failure must not find a part of this image in memory.
