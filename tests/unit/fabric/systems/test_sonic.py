@@ -8,6 +8,7 @@ import copy
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from sonic_configs import PORTS, read
 from switches import ECN, policies, switch
@@ -115,6 +116,18 @@ def test_lossless_groups_without_headroom_are_left_to_the_switch():
     wanted = switch("sonic", ["Ethernet0"], headroom=(None,) * 8)
     assert sorted(rendered(wanted)["BUFFER_PG"]) == ["Ethernet0|0", "Ethernet0|6"]
     assert read(rendered(wanted)) == wanted
+
+
+@pytest.mark.parametrize(("pools", "size"), [(None, "19456"), (Pools(1, 1), "19456"), (Pools(1, 0, 1), "58368")])
+def test_a_group_holds_its_own_headroom_only_without_a_headroom_pool(pools, size):
+    tables = rendered(replace(switch("sonic", ["Ethernet0"]), pools=pools))
+    assert tables["BUFFER_PROFILE"][tables["BUFFER_PG"]["Ethernet0|3"]["profile"]] == {
+        "dynamic_th": "0",
+        "pool": "ingress_lossless_pool",
+        "size": size,
+        "xoff": "38912",
+        "xon": "0",
+    }
 
 
 def test_equal_ports_share_profiles_and_are_read_back_as_one_object():
