@@ -68,6 +68,13 @@ def test_queueing_of_ours_is_built_again():
     assert back(READ, without(READ, "p1", {"kind": "noqueue", "handle": "0:"})) == of("p1")
 
 
+def test_queueing_is_built_again_from_a_script_without_an_mtu():
+    script = "".join(f"{line}\n" for line in ["#!/bin/sh", "set -eu", *of("p1")])
+    text = linux.restoration(script, "#!/bin/sh\nset -eu\ntc qdisc del dev p1 root 2>/dev/null || true\n", "leaf1")
+    assert text == script
+    assert text.splitlines()[2] == "tc qdisc del dev p1 root 2>/dev/null || true"
+
+
 @pytest.mark.parametrize(
     "qdiscs", [(), *(({"kind": kind, "handle": "0:"},) for kind in ("noqueue", "mq", "fq_codel", "pfifo_fast"))]
 )
