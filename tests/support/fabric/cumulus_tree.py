@@ -7,8 +7,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 import switches
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus
 
@@ -65,3 +67,14 @@ def tree_of(switch: Switch) -> dict[str, Any]:
 
 def as_text(tree: dict[str, Any]) -> str:
     return json.dumps([{"header": {"version": "Cumulus Linux 5.9.2"}}, {"set": tree}])
+
+
+def read(tree: dict[str, Any]) -> Switch:
+    return cumulus.parse(json.dumps(tree), "leaf1")
+
+
+def refused(tree: dict[str, Any]) -> str:
+    """Return why a tree is refused, without the name of the switch."""
+    with pytest.raises(FabricError) as error:
+        read(tree)
+    return str(error.value).removeprefix("leaf1: NVUE configuration: ")

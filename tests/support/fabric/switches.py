@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
+    DSCPS,
     Ecn,
     Headroom,
     PortQos,
@@ -57,7 +58,23 @@ OWN_ASICS = {
 }
 ECN = Ecn(150_000, 1_500_000, 100)
 QUEUE_BUFFER_BYTES = 15_000_000  # ECN's thresholds are 1% and 10% of it; for systems that use percents
+NOTHING = (None,) * CLASSES
+LOSSY: dict[str, Any] = {"pfc": (), "headroom": NOTHING, "watchdog": None}
+# The changes of a port that leave it without settings, except for its MTU.
+NO_QOS: dict[str, Any] = {
+    "dscp_to_class": (None,) * DSCPS,
+    "class_to_queue": NOTHING,
+    "class_to_priority": NOTHING,
+    "priority_to_queue": NOTHING,
+    "queues": NOTHING,
+    **LOSSY,
+}
 HEADROOM = Headroom(reserved_bytes=19_456, xoff_bytes=38_912, xon_offset_bytes=19_456, alpha_exponent=0)
+
+
+def at(values: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
+    """Return ``values`` with others at some places: ``at(queues, _3=None)``."""
+    return tuple(changes.get(f"_{place}", value) for place, value in enumerate(values))
 
 
 def port_qos(policy: Policy, ecn: Ecn = ECN, headroom: Headroom = HEADROOM) -> PortQos:

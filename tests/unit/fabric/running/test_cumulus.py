@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
+from cumulus_tree import read, refused
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
@@ -15,22 +15,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Headroom,
     PortQos,
     Queue,
-    Switch,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import Reader, document
 
 ALL = "default-global"
-
-
-def read(tree: dict[str, Any]) -> Switch:
-    return Reader("leaf1", document(json.dumps(tree), "leaf1")).switch()
-
-
-def refused(tree: dict[str, Any]) -> str:
-    with pytest.raises(FabricError) as error:
-        read(tree)
-    return str(error.value).removeprefix("leaf1: NVUE configuration: ")
 
 
 def port(own: dict[str, Any] | None = None, **sections: Any) -> PortQos:

@@ -5,31 +5,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
+from cumulus_tree import read, refused
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
-    Switch,
-)
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import Reader, document, names_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import document, names_of
 
 ALL = "default-global"
 
 
 SHOW = "compare it with the switch's `nv config show`"
 OTHER_ITEMS = "a list of items other than header and set; give what `nv config show` prints, not a patch"
-
-
-def read(tree: dict[str, Any]) -> Switch:
-    return Reader("leaf1", document(json.dumps(tree), "leaf1")).switch()
-
-
-def refused(tree: dict[str, Any]) -> str:
-    with pytest.raises(FabricError) as error:
-        read(tree)
-    return str(error.value).removeprefix("leaf1: NVUE configuration: ")
 
 
 @pytest.mark.parametrize(

@@ -9,30 +9,21 @@ from typing import Any
 
 import pytest
 import switches
+from switches import LOSSY, NO_QOS
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import junos
 
 PORT = "et-0/0/1"
-NOTHING = (None,) * 8
 
 
 def switch(**changes: Any) -> Switch:
     return switches.switch("junos", [PORT], **changes)
 
 
-LOSSY = switch(pfc=(), headroom=NOTHING, watchdog=None)
-UNSCHEDULED = switch(
-    dscp_to_class=(None,) * 64,
-    class_to_queue=NOTHING,
-    class_to_priority=NOTHING,
-    priority_to_queue=NOTHING,
-    queues=NOTHING,
-    pfc=(),
-    headroom=NOTHING,
-    watchdog=None,
-)
+WITHOUT_PAUSES = switch(**LOSSY)
+UNSCHEDULED = switch(**NO_QOS)
 
 
 def changes(line: str, wanted: Switch | None = None) -> list[str]:
@@ -81,8 +72,8 @@ def test_a_line_that_contradicts_the_policy_is_deleted(line, deleted):
 @pytest.mark.parametrize(
     ("line", "wanted", "deleted"),
     [
-        (f"{COS} et-* congestion-notification-profile other", LOSSY, True),
-        (f"{COS} et-* scheduler-map other", LOSSY, False),
+        (f"{COS} et-* congestion-notification-profile other", WITHOUT_PAUSES, True),
+        (f"{COS} et-* scheduler-map other", WITHOUT_PAUSES, False),
         (f"{COS} et-* scheduler-map other", UNSCHEDULED, True),
         (f"{COS} et-* unit * classifiers dscp other", UNSCHEDULED, True),
         (f"{COS} {PORT} forwarding-class-set other", UNSCHEDULED, False),

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import switches
+from switches import NO_QOS, at
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import linux
-
-NOTHING = (None,) * 8
 
 
 def switch(**changes: Any) -> Switch:
@@ -22,10 +21,6 @@ def switch(**changes: Any) -> Switch:
 
 
 QOS = switch().ports["p1"]
-
-
-def at(values: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
-    return tuple(changes.get(f"_{place}", value) for place, value in enumerate(values))
 
 
 def lines(wanted: Switch) -> list[str]:
@@ -70,13 +65,10 @@ def test_the_script_has_to_run_at_every_boot_and_classifies_where_packets_leave(
     assert (linux.LOST_AT_BOOT, linux.CLASSIFIES_AT_EGRESS) == (True, True)
 
 
-EMPTY = {"dscp_to_class": (None,) * 64, "class_to_queue": NOTHING, "queues": NOTHING}
-
-
 def test_a_port_without_queues_has_only_an_mtu():
-    bare = replace(switch(**EMPTY), ecmp_fields=None)
+    bare = replace(switch(**NO_QOS), ecmp_fields=None)
     assert lines(bare) == ["ip link set dev p1 mtu 9100"]
-    assert lines(replace(switch(**EMPTY, ip_mtu_bytes=None), ecmp_fields=("source_ip",))) == [
+    assert lines(replace(switch(**NO_QOS, ip_mtu_bytes=None), ecmp_fields=("source_ip",))) == [
         line.replace("=55", "=1") for line in SYSCTL
     ]
 
@@ -147,7 +139,7 @@ OWN_CLASS = "not every queue has a class of its own, as tc's bands require; give
             switch(queues=at(QOS.queues, _0=Queue(False, 49))),
             "the queues that are not strict share 99% (50, 49); set shares of at least 1% that add up to 100%",
         ),
-        (switch(**{**EMPTY, "dscp_to_class": QOS.dscp_to_class}), NO_CLASS),
+        (switch(**{**NO_QOS, "dscp_to_class": QOS.dscp_to_class}), NO_CLASS),
         (switch(dscp_to_class=(None,) * 64), NO_CLASS),
         (switch(dscp_to_class=at(QOS.dscp_to_class, _7=None)), NO_CLASS),
         (switch(dscp_to_class=at(QOS.dscp_to_class, _7=1)), NO_CLASS),

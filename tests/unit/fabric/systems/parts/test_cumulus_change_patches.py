@@ -14,7 +14,7 @@ from cumulus_tree import as_text, tree_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus
 
 WANTED = switches.switch("cumulus", ["swp1"])
-LOSSY = switches.switch("cumulus", ["swp1"], pfc=(), headroom=(None,) * 8, watchdog=None)
+LOSSY = switches.switch("cumulus", ["swp1"], **switches.LOSSY)
 DEFAULT = "default-global"
 
 

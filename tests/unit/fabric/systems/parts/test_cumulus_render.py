@@ -9,26 +9,22 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import switches
 from cumulus_tree import tree_of
+from switches import NO_QOS, NOTHING, at
+from switches import switch as switch_of
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Headroom, Queue, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus
 
-NOTHING = (None,) * 8
 DEFAULT = "default-global"
 
 
 def switch(**changes: Any) -> Switch:
-    return switches.switch("cumulus", ["swp1"], **changes)
+    return switch_of("cumulus", ["swp1"], **changes)
 
 
 QOS = switch().ports["swp1"]
-
-
-def at(values: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
-    return tuple(changes.get(f"_{place}", value) for place, value in enumerate(values))
 
 
 def refused(wanted: Switch) -> str:
@@ -109,17 +105,7 @@ def test_a_switch_without_ports_has_no_qos():
 
 
 def test_a_port_without_settings_has_none():
-    empty = switch(
-        dscp_to_class=(None,) * 64,
-        class_to_queue=NOTHING,
-        class_to_priority=NOTHING,
-        priority_to_queue=NOTHING,
-        queues=NOTHING,
-        pfc=(),
-        headroom=NOTHING,
-        watchdog=None,
-        ip_mtu_bytes=None,
-    )
+    empty = switch(**NO_QOS, ip_mtu_bytes=None)
     assert tree_of(replace(empty, ecmp_fields=None)) == {"interface": {"swp1": {}}}
 
 

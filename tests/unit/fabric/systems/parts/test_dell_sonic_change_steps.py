@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from dell_sonic_modules import dell, gathered, rendered
+from switches import NO_QOS
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import dell_sonic
 
@@ -49,19 +50,7 @@ def test_objects_come_before_the_ports_that_name_them():
 
 
 def test_a_port_without_settings_needs_no_call():
-    nothing = (None,) * 8
-    empty = dell(
-        ports=["Eth1/1"],
-        dscp_to_class=(None,) * 64,
-        class_to_queue=nothing,
-        class_to_priority=nothing,
-        priority_to_queue=nothing,
-        queues=nothing,
-        pfc=(),
-        headroom=nothing,
-        watchdog=None,
-        ip_mtu_bytes=None,
-    )
+    empty = dell(ports=["Eth1/1"], **NO_QOS, ip_mtu_bytes=None)
     assert [each["module"] for each in steps({}, empty)] == ["sonic_ecmp_load_share"]
 
 

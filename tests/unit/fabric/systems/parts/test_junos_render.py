@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import switches
+from switches import LOSSY, NO_QOS, at
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue, Switch, Watchdog
@@ -17,7 +18,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems impo
 
 PORT = "et-0/0/1"
 QOS = switches.switch("junos", [PORT], cable_m=7).ports[PORT]
-LOSSY: dict[str, Any] = {"pfc": (), "headroom": (None,) * 8, "watchdog": None}
 
 
 def switch(**changes: Any) -> Switch:
@@ -28,8 +28,8 @@ def lines(wanted: Switch) -> list[str]:
     """Return the rendered lines without "set class-of-service", with the names of objects numbered as they appear."""
     text = junos.render(wanted).replace("set class-of-service ", "")
     names = list(dict.fromkeys(re.findall(r"sailloft-[0-9a-f]{8}\b", text)))
-    for at, name in enumerate(names):
-        text = text.replace(name, f"#{at}")
+    for number, name in enumerate(names):
+        text = text.replace(name, f"#{number}")
     assert not re.search(r"sailloft-(?!tc[0-7]-pri[0-7]\b)", text)
     return text.splitlines()
 
@@ -38,10 +38,6 @@ def refused(wanted: Switch) -> str:
     with pytest.raises(FabricError) as error:
         junos.render(wanted)
     return str(error.value).removeprefix(f"leaf1: {PORT}: ")
-
-
-def at(values: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
-    return tuple(changes.get(f"_{place}", value) for place, value in enumerate(values))
 
 
 def test_the_lines_of_the_reference():
@@ -112,16 +108,7 @@ def test_cable_and_mtu_are_left_out_if_they_are_not_known():
 
 
 def test_a_port_without_settings_needs_no_lines():
-    nothing = (None,) * 8
-    empty = switch(
-        dscp_to_class=(None,) * 64,
-        class_to_queue=nothing,
-        class_to_priority=nothing,
-        priority_to_queue=nothing,
-        queues=nothing,
-        ip_mtu_bytes=None,
-        **LOSSY,
-    )
+    empty = switch(**NO_QOS, ip_mtu_bytes=None)
     assert lines(replace(empty, queue_buffer_bytes=None, ecmp_fields=None)) == []
 
 
