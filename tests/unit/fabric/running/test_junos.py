@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from junos_switch import BY_HAND
 
@@ -154,3 +156,91 @@ def test_an_mtu_of_a_family_beyond_its_limits_is_refused(mtu):
 def test_text_that_is_not_a_configuration_is_refused(text):
     with pytest.raises(FabricError, match="leaf1"):
         junos.parse(text, "leaf1")
+
+
+def read(old, new):
+    assert old in BY_HAND
+    return junos.parse(BY_HAND.replace(old, new), "leaf1").ports["et-0/0/0"]
+
+
+SHORT = f"{CNP} input dscp code-point 011010 pfc\n"
+MAPPED = "s1 drop-profile-map loss-priority any protocol any drop-profile dp1"
+MARKED = Queue(False, 0, Ecn(11_000_000, 18_000_000, 100))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "value"),
+    [
+        (SHORT, f"{CNP} input dscp code-point 011010\n", "pfc", ()),
+        ("mtu 9000", "mtu 2000", "cable_m", 100),
+        (f"{CNP} pfc-watchdog\n", f"{CNP} pfc-watchdog watchdog-action\n", "watchdog", Watchdog(200, 200, "drop")),
+        (
+            f"{CNP} pfc-watchdog\n",
+            f"{CNP} pfc-watchdog watchdog-action forward\n",
+            "watchdog",
+            Watchdog(200, 200, "forward"),
+        ),
+    ],
+)
+def test_lines_of_a_notification_profile_are_read(old, new, field, value):
+    assert getattr(read(old, new), field) == value
+
+
+@pytest.mark.parametrize(
+    ("mapped", "queue"),
+    [
+        (MAPPED, MARKED),
+        (MAPPED.replace("loss-priority any", "loss-priority low"), MARKED),
+        (MAPPED.replace("loss-priority any", "loss-priority high"), Queue(False, 0)),
+        (MAPPED.replace("loss-priority any ", ""), MARKED),
+        ("s1 drop-profile-map loss-priority any", Queue(False, 0)),
+        (
+            f"{MAPPED}\nset class-of-service schedulers s1 transmit-rate percent 100",
+            replace(MARKED, bandwidth_percent=100),
+        ),
+        (f"{MAPPED}\nset class-of-service schedulers s1 priority low", MARKED),
+    ],
+)
+def test_a_scheduler_marks_packets_of_low_loss_priority(mapped, queue):
+    assert read(MAPPED, mapped).queues[4] == queue
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            MAPPED,
+            f"{MAPPED}\nset class-of-service schedulers s1 transmit-rate percent 101",
+            "schedulers s1: percent '101'",
+        ),
+        (
+            "fill-level [ 55 90 ]",
+            "fill-level [ 55 55 ]",
+            "fill levels [55, 55] with drop probabilities [0, 100] are not",
+        ),
+        ("fill-level [ 55 90 ]", "fill-level [ 55 101 ]", "drop-profiles dp1: fill-level '101'"),
+        (
+            "drop-profiles dp1 interpolate fill-level [ 55 90 ]",
+            "drop-profiles dp1 fill-level 55",
+            "drop-profiles dp1: it has steps and is not interpolated; interpolate between two fill levels",
+        ),
+        (SHORT, f"{SHORT}{CNP} input cable-length 1048577\n", "profile cnp: cable-length '1048577'"),
+        ("flow-control-queue 4", "flow-control-queue 12", "profile cnp: flow-control-queue '12'"),
+        (SHORT, SHORT.replace("pfc", "pfc mru 65536"), "profile cnp: mru '65536'"),
+    ],
+)
+def test_numbers_of_objects_have_limits(old, new, message):
+    with pytest.raises(FabricError) as refused:
+        read(old, new)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("number", [0, 11])
+def test_a_pause_may_stop_each_of_12_queues(number):
+    assert read("flow-control-queue 4", f"flow-control-queue {number}").priority_to_queue[3] == number
+
+
+@pytest.mark.parametrize(("given", "metres"), [(0, 100), (1, 1), (1_048_576, 1_048_576)])
+def test_the_length_of_a_cable_is_read(given, metres):
+    text = BY_HAND.replace("mtu 9000", "mtu 2000").replace(SHORT, f"{SHORT}{CNP} input cable-length {given}\n")
+    assert junos.parse(text, "leaf1").ports["et-0/0/0"].cable_m == metres
