@@ -38,7 +38,7 @@ PLAY = """
 
 def seconds(command: list[str], folder: Path) -> float:
     """Return the elapsed time of a command in the directory. Raises BenchmarkError where it fails."""
-    return timed(command, folder, ANSIBLE_COLLECTIONS_PATH=str(ROOT / ".collections"), PWD=str(folder))[0]
+    return timed(command, folder, ANSIBLE_COLLECTIONS_PATH=str(ROOT / ".collections"))[0]
 
 
 def compare(hosts: int, delay_s: float) -> None:

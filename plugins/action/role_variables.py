@@ -6,18 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import filter_loader, test_loader
 from ansible.utils.display import Display
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.names import is_of, missing_names, unknown_names
+from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_registry as registry
+from ansible_collections.sailloft.fleet.plugins.plugin_utils import run_strategy
 
-ROLES = Path(__file__).parents[2] / "roles"
+# The roles that need Ansible's order: their batches, holds or stages are several tasks over all hosts of a play.
+ORDERED = ("gpu_host", "node_boot", "roce_switch")
 
 display = Display()
 
@@ -45,11 +46,15 @@ class ActionModule(ActionBase):
                 "required_by": {"type": "str"},
             }
         )
-        role, roles = arguments["role"], [path.name for path in ROLES.iterdir()]
+        role, roles = arguments["role"], registry.roles()
         if role not in roles:
             raise AnsibleActionFail(f"there is no role {role!r} in sailloft.fleet; set role to an existing role")
-        entries = _entries(role)
-        known = {*arguments["others"], *(name for options in entries.values() for name in options)}
+        strategy = self._task.get_play().strategy
+        if role in ORDERED and (text := run_strategy.fault(strategy, f"the role {role}")):
+            raise AnsibleActionFail(text)
+        entries = registry.entries(role)
+        others = (name for name in registry.read()["variables"] if name.startswith(f"{role}_"))
+        known = {*arguments["others"], *others, *(name for options in entries.values() for name in options)}
         given = self._given(arguments["hosts"], variables, role)
         named = {name: hosts for name, hosts in given.items() if is_of(name, role, roles)}
         for text in unknown_names(role, named, known):
@@ -83,10 +88,3 @@ class ActionModule(ActionBase):
             for name in names - set(set_by_tasks.get(host, ())):
                 found.setdefault(name, []).append(host)
         return found
-
-
-def _entries(role: str) -> dict[str, dict[str, Any]]:
-    """Return the role's variables by entry point."""
-    text = (ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
-    entries = yaml.safe_load(text)["argument_specs"]
-    return {name: entry.get("options") or {} for name, entry in entries.items()}

@@ -87,8 +87,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ansible import constants
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+from ansible.utils.display import Display
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.site import expand
@@ -97,6 +99,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read i
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import ANSIBLES, load
 
 NAME = "sailloft.fleet.blueprint"
+
+display = Display()
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -124,6 +128,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             try:
                 found = self._expanded(text, path, config)
             except SiteError as error:
+                # Ansible then ends with an error that only names the file; the cause is in one of several warnings.
+                if constants.INVENTORY_ANY_UNPARSED_IS_FAILED:
+                    display.error(str(error), wrap_text=False)
                 raise AnsibleParserError(str(error)) from error
             if self.get_option("cache"):
                 self._cache[key] = found

@@ -12,12 +12,19 @@ NAMED_HOSTS = 3
 # The difflib ratio of two names, without the role's prefix, above which one is a likely misspelling of the other:
 # "headrom" and "headroom" have 0.93, "hugepage" and "hugepages" 0.94, "asicc" and "policy" 0.36.
 NEAR = 0.7
+# The same for names without a common prefix: "recoding" and "recording" have 0.94, "record" and "recording" 0.8.
+NEAR_WHOLE = 0.85
 
 
 def is_of(name: str, role: str, roles: Iterable[str]) -> bool:
     """Return True if a variable begins with the role's name, and not with another role's name that extends it."""
     longer = (other for other in roles if other.startswith(f"{role}_"))
     return name.startswith(f"{role}_") and not any(name.startswith(f"{other}_") for other in longer)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the name of ``known`` of which ``name`` is a likely misspelling; "" if there is none."""
+    return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=NEAR_WHOLE)), "")
 
 
 def unknown_names(role: str, given: dict[str, list[str]], known: Iterable[str]) -> list[str]:
@@ -29,7 +36,7 @@ def unknown_names(role: str, given: dict[str, list[str]], known: Iterable[str]) 
         near = get_close_matches(name[start:], [other[start:] for other in names], n=1, cutoff=NEAR)
         listed = f"ansible-doc -t role sailloft.fleet.{role} lists its variables"
         remedy = f"did you mean {role}_{near[0]}?" if near else listed
-        texts.append(f"{_some(given[name])}: the role {role} has no variable {name}, which is ignored; {remedy}")
+        texts.append(f"{some(given[name])}: the role {role} has no variable {name}, which is ignored; {remedy}")
     return texts
 
 
@@ -40,13 +47,13 @@ def missing_names(role: str, hosts: Iterable[str], given: dict[str, list[str]], 
         names = tuple(name for name in sorted(required) if host not in given.get(name, ()))
         if names:
             lacking.setdefault(names, []).append(host)
-    texts = [f"{_some(those)}: {', '.join(names)} not set" for names, those in sorted(lacking.items())]
+    texts = [f"{some(those)}: {', '.join(names)} not set" for names, those in sorted(lacking.items())]
     if not texts:
         return ""
     return f"{'; '.join(texts)}. Set them in the inventory: ansible-doc -t role sailloft.fleet.{role} describes them"
 
 
-def _some(hosts: Iterable[str]) -> str:
+def some(hosts: Iterable[str]) -> str:
     """Return the first hosts by name, and the number of others."""
     names = sorted(hosts)
     rest = len(names) - NAMED_HOSTS

@@ -142,7 +142,7 @@ class Fleet:
 
     def _collection(self, place: Path) -> None:
         (place / "plugins/modules").mkdir(parents=True)
-        for name in ("galaxy.yml", "meta", "docs"):
+        for name in ("galaxy.yml", "meta", "docs", "playbooks"):
             (place / name).symlink_to(ROOT / name)
         for path in (ROOT / "plugins").iterdir():
             if path.name != "modules":

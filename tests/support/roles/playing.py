@@ -15,12 +15,13 @@ ROOT = Path(__file__).parents[3]
 ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
 
 
-def ansible_playbook(*arguments: str, **environment: str) -> tuple[int, str]:
-    """Run ansible-playbook in the checkout; return (exit status, output)."""
+def ansible_playbook(*arguments: str, folder: Path = ROOT, **environment: str) -> tuple[int, str]:
+    """Run ansible-playbook in a directory, with the checkout's settings; return (exit status, output)."""
+    settings = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
     done = subprocess.run(
         [ANSIBLE, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1", **environment},
+        cwd=folder,
+        env={**os.environ, **settings, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

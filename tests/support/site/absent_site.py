@@ -105,12 +105,12 @@ class AbsentSite:
             str(self.inventory),
             "-i",
             str(self.folder / "absent.json"),
-            *(f"playbooks/{playbook}" for playbook in playbooks),
+            *(str(ROOT / "playbooks" / playbook) for playbook in playbooks),
             "--check",
             *arguments,
+            folder=self.folder,  # where playbooks write
             ANSIBLE_CONNECTION_PLUGINS=str(SUPPORT / "site/absent"),
             ANSIBLE_CACHE_PLUGIN="memory",
             COLUMNS="1000",
-            PWD=str(self.folder),  # where playbooks write
             PYTHONPATH=os.pathsep.join([*ways, os.environ.get("PYTHONPATH", "")]),
         )

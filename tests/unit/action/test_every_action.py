@@ -12,7 +12,15 @@ from ansible.errors import AnsibleError
 
 NAMES = sorted(path.stem for path in (sites.PROJECT / "plugins/action").glob("*.py"))
 # They compute on the controller, or answer for a host that may be gone.
-WITHOUT_CONNECTION = ("cabling_check", "gateway_run", "netbox_write", "node_image_wait", "role_variables", "site_plan")
+WITHOUT_CONNECTION = (
+    "cabling_check",
+    "gateway_run",
+    "netbox_write",
+    "node_image_wait",
+    "role_variables",
+    "run_check",
+    "site_plan",
+)
 IN_BACKGROUND = ("node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")  # by `async`
 # The refusal of a task whose only argument is "nonesuch".
 UNSUPPORTED = "Unsupported parameters for (None) module: nonesuch."
@@ -27,6 +35,7 @@ REFUSED = {
     "node_image_wait": "missing required arguments: since",
     "reached": UNSUPPORTED,
     "role_variables": UNSUPPORTED,
+    "run_check": "missing required arguments: playbook",
     "site_plan": "missing required arguments: blueprint",
 }
 CHECKED_BY_MODULE = ("node_boot_hold", "node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")

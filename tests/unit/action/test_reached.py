@@ -185,11 +185,11 @@ FIRST_PLAYS = {
     "prove": ("hv01", "Read the hypervisors"),
     "record": ("hv01", "Record hosts"),
 }
-# Earlier plays read the inventory's waves and compare all servers. The comparison leaves a server that it cannot
+# Earlier plays check the run and compare all servers. The comparison leaves a server that it cannot
 # compare to the play in FIRST_PLAYS.
 BEFORE = {
-    "Read the waves from the inventory",
-    "Read the waves and find the servers that need changes",
+    "Check the run",
+    "Find the servers that need changes",
     "Find the servers whose virtual machines need changes",
 }
 

@@ -60,7 +60,7 @@ class Site:
         (folder / "tools").mkdir()
         place = folder / "collections/ansible_collections/sailloft/fleet"
         (place / "plugins/modules").mkdir(parents=True)
-        for path in (ROOT / "galaxy.yml", ROOT / "meta", ROOT / "docs", ROOT / "roles"):
+        for path in (ROOT / "galaxy.yml", ROOT / "meta", ROOT / "docs", ROOT / "roles", ROOT / "playbooks"):
             (place / path.name).symlink_to(path)
         for path in (ROOT / "plugins").iterdir():
             if path.name != "modules":

@@ -17,7 +17,7 @@ from ansible.template import Templar, trust_as_template
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.inventory import inventory
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
-PLAY = yaml.safe_load((PLAYBOOKS / "controller.yml").read_text())[0]
+PLAY = yaml.safe_load((PLAYBOOKS / "controller.yml").read_text())[1]
 TASKS = [(task, name) for task in PLAY["tasks"] for name in task if name.startswith("awx.awx.")]
 
 

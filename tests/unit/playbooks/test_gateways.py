@@ -79,12 +79,7 @@ def site(folder: Path) -> list[str]:
 
 
 def play(command, folder, **variables):
-    environment = {
-        **os.environ,
-        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-        "PWD": str(folder),
-        **variables,
-    }
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"), **variables}
     return subprocess.run(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

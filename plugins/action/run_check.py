@@ -1,0 +1,169 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Refuse a run that could only end without its result: see the module's documentation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ansible import constants
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.plugins.action import ActionBase
+from ansible.template import Templar
+from ansible.utils.display import Display
+from ansible.vars.plugins import get_vars_from_inventory_sources
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.names import nearest, some
+from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_registry as registry
+from ansible_collections.sailloft.fleet.plugins.plugin_utils import run_strategy
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.inventory_sources import cause, unread
+
+try:
+    from ansible.template import trust_as_template
+except ImportError:  # ansible-core before 2.19 trusts each text
+
+    def trust_as_template(value: str) -> str:
+        """Return the text."""
+        return value
+
+
+# How to write a value of a type.
+FORMS = {
+    "bool": "write true or false",
+    "dict": "write a dictionary",
+    "float": "write a number",
+    "int": "write a whole number",
+    "list": "write a list",
+}
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Check sources, strategy, names, values and hosts, in this order."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action; the result reports only that nothing changed."""
+        variables = task_vars or {}
+        result = super().run(tmp, variables)
+        _given, arguments = self.validate_argument_spec(
+            {"playbook": {"type": "str", "required": True}, "part": {"type": "bool", "default": False}}
+        )
+        name, data = arguments["playbook"], registry.read()
+        if name not in data["playbooks"]:
+            raise AnsibleActionFail(f"there is no playbook {name!r} in meta/playbooks.yml; set playbook to one of it")
+        playbook = registry.playbook(name, data)
+        # Ansible gives an action no other way to its inventory and to the variables of the command line.
+        hostvars = variables["hostvars"]
+        self._inventory, self._manager = hostvars._inventory, hostvars._variable_manager
+        self._sources = list(variables["ansible_inventory_sources"])
+        self._check_sources()
+        if not playbook.any_strategy and (text := run_strategy.fault(constants.DEFAULT_STRATEGY, f"{name}.yml")):
+            raise AnsibleActionFail(text)
+        self._check_names(playbook, set(data["variables"]))
+        self._check_values(playbook, variables)
+        if not arguments["part"]:
+            self._check_hosts(name, playbook, variables)
+        return {**result, "changed": False}
+
+    def _check_sources(self) -> None:
+        sources = unread(self._sources, self._inventory._inventory.processed_sources)
+        if sources:
+            again = "could not be read when the run began, and can be read now"
+            causes = "; ".join(cause(source, self._loader) or f"{source} {again}" for source in sources)
+            raise AnsibleActionFail(f"{causes}. Nothing was run: correct the inventory, or name another one with -i")
+
+    def _check_names(self, playbook: registry.Playbook, shared: set[str]) -> None:
+        """Refuse names of the command line that are near to a variable of the playbook; warn about the inventory's."""
+        roles = registry.roles()
+        typed = {name for name in self._manager.extra_vars if name not in shared and not name.startswith("ansible_")}
+        if typed:
+            typed -= {name for role in roles for name in registry.role_options(role)}
+        if typed:
+            known = {*playbook.variables, *(name for role in playbook.roles for name in registry.role_options(role))}
+            for name, near in _near(typed, known):
+                if not self._used(name):
+                    raise AnsibleActionFail(
+                        f"-e {name}: no variable of this playbook has this name; did you mean {near}? Nothing was run"
+                    )
+        # The action role_variables compares the names that begin with a role's name.
+        starts = tuple(f"{role}_" for role in roles)
+        owners = {name: owner for name, owner in self._named() if name not in shared and not name.startswith(starts)}
+        for name, near in _near(owners, set(playbook.variables)):
+            if not self._used(name):
+                where = some({owner for each, owner in self._named() if each == name})
+                display.warning(f"{where}: nothing uses the variable {name}; did you mean {near}?")
+
+    def _named(self) -> Iterator[tuple[str, str]]:
+        """Yield (variable, its group or host) for the variables of the inventory, without files of single hosts."""
+        for owner, values in self._values():
+            for name in values:
+                yield name, owner
+
+    def _values(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for group in self._inventory.groups.values():
+            files = get_vars_from_inventory_sources(self._loader, self._inventory._sources, [group], "task")
+            yield f"group {group.name}", {**group.vars, **files}
+        for host in self._inventory.hosts.values():
+            yield host.name, host.vars
+
+    def _used(self, name: str) -> bool:
+        """Return True if a template of the inventory names a variable: it is the site's own."""
+        word = re.compile(rf"\b{re.escape(name)}\b")
+        return any(word.search(text) for _owner, values in self._values() for text in _texts(list(values.values())))
+
+    def _check_values(self, playbook: registry.Playbook, variables: dict[str, Any]) -> None:
+        """Refuse a value of another type, or outside of its choices; secrets are not read."""
+        for name, option in playbook.variables.items():
+            if name not in variables or option.get("no_log"):
+                continue
+            try:
+                value = self._templar.template(variables[name])
+            except Exception:  # what the template lacks is reported by the task that uses it, if any does
+                continue
+            if ArgumentSpecValidator({name: option}).validate({name: value}).error_messages:
+                choices = option.get("choices")
+                form = f"write one of: {', '.join(choices)}" if choices else FORMS.get(option["type"], "write text")
+                raise AnsibleActionFail(f"{name} is {value!r}; {form}. Nothing was run")
+
+    def _check_hosts(self, name: str, playbook: registry.Playbook, variables: dict[str, Any]) -> None:
+        templar = Templar(loader=self._loader, variables=self._manager.get_vars(play=self._task.get_play()))
+        for text in playbook.hosts:
+            pattern = templar.template(trust_as_template(text))
+            if self._inventory.get_hosts(pattern):
+                continue
+            limited = sorted(host.name for host in self._inventory.get_hosts(pattern, ignore_limits=True))
+            if limited:
+                limit = variables["ansible_limit"]
+                raise AnsibleActionFail(
+                    f"--limit {limit} leaves out all hosts of {name}.yml: {some(limited)}; add them to the limit"
+                )
+            raise AnsibleActionFail(
+                f"the inventory has no host for {name}.yml, which runs on {pattern}; read: {', '.join(self._sources)}. "
+                "Add hosts to the groups, or name another inventory with -i"
+            )
+
+
+def _near(names: Iterable[str], known: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield (name, nearest known name) for the names that are likely misspellings."""
+    for name in sorted(names):
+        if near := nearest(name, known):
+            yield name, near
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts of a value; encrypted ones stay encrypted, because they are no texts to Python."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _texts(each)

@@ -1,0 +1,63 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read what playbooks and roles take: meta/playbooks.yml, and meta/argument_specs.yml of the roles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+ROLES = ROOT / "roles"
+# PyYAML without libyaml has only the slower SafeLoader.
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class Playbook:
+    """A playbook: the patterns of its hosts, each of which needs a host, its roles and its own variables by name."""
+
+    hosts: list[str]
+    any_strategy: bool
+    roles: list[str]
+    variables: dict[str, dict[str, Any]]
+
+
+def read() -> dict[str, Any]:
+    """Return the content of meta/playbooks.yml."""
+    data: dict[str, Any] = _load(ROOT / "meta/playbooks.yml")
+    return data
+
+
+def playbook(name: str, data: dict[str, Any]) -> Playbook:
+    """Return a playbook of ``data``, with what it imports. Raises KeyError for an unknown one."""
+    row = data["playbooks"][name]
+    parts = [playbook(part, data) for part in row.get("imports", [])]
+    variables = {each: data["variables"][each] for each in row.get("variables", [])}
+    for part in parts:
+        variables.update(part.variables)
+    roles = {*row.get("roles", []), *(role for part in parts for role in part.roles)}
+    return Playbook(row["hosts"], row.get("any_strategy", False), sorted(roles), variables)
+
+
+def roles() -> list[str]:
+    """Return the names of the collection's roles."""
+    return [path.name for path in ROLES.iterdir()]
+
+
+def entries(role: str) -> dict[str, dict[str, Any]]:
+    """Return a role's variables by entry point."""
+    found = _load(ROLES / role / "meta/argument_specs.yml")["argument_specs"]
+    return {name: entry.get("options") or {} for name, entry in found.items()}
+
+
+def role_options(role: str) -> set[str]:
+    """Return the names of a role's variables."""
+    return {name for options in entries(role).values() for name in options}
+
+
+def _load(path: Path) -> Any:
+    return yaml.load(path.read_text(encoding="utf-8"), LOADER)

@@ -1,0 +1,218 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The check of a run on real inventories: sources, names, values and hosts."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+from ansible.errors import AnsibleActionFail, AnsibleFilterError
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.play import Play
+from ansible.plugins.loader import init_plugin_loader
+from ansible.utils.collection_loader._collection_finder import _AnsibleCollectionFinder
+from ansible.utils.display import Display
+from ansible.vars.hostvars import HostVars
+from ansible.vars.manager import VariableManager
+
+from ansible_collections.sailloft.fleet.plugins.filter.run_hosts import run_hosts
+
+run_check = importlib.import_module("ansible_collections.sailloft.fleet.plugins.action.run_check")
+HOSTS = {
+    "all": {
+        "children": {
+            "gpu_hosts": {"hosts": {"hv01": {}, "hv02": {}}},
+            "gpu_guests": {"hosts": {"gpu01": {"gpu_guest_host": "hv01"}}},
+            "roce_switches": {"hosts": {"leaf1": {}}},
+        }
+    }
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plugins_of_collections():
+    """Let Ansible find plugins by their full names, as its programs do first."""
+    init_plugin_loader([])
+    yield
+    _AnsibleCollectionFinder._remove()
+
+
+class Site:
+    """An inventory in a directory, whose runs are checked."""
+
+    def __init__(self, folder: Path, make, monkeypatch) -> None:
+        self.folder, self.make, self.warnings = folder, make, []
+        self.inventory = self.write("hosts.json", json.dumps(HOSTS))
+        # An installed collection has no ansible.cfg.
+        monkeypatch.setattr("ansible.constants.INVENTORY_ANY_UNPARSED_IS_FAILED", False)
+        monkeypatch.setattr(Display, "warning", lambda _self, text, *_rest, **_more: self.warnings.append(text))
+
+    def write(self, name: str, text: str) -> str:
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    def check(self, playbook: str, *sources: str, limit: str = "", part: bool = False, **typed: object) -> None:
+        """Check a run with the variables of -e. Raises AnsibleActionFail, with the message of the run."""
+        given, loader = list(sources or [self.inventory]), DataLoader()
+        inventory = InventoryManager(loader, given)
+        if limit:
+            inventory.subset(limit)
+        manager = VariableManager(loader, inventory)
+        manager._extra_vars = typed
+        hostvars = HostVars(inventory, manager, loader)
+        play = Play().load({"hosts": "all", "tasks": [{"meta": "noop"}]}, variable_manager=manager, loader=loader)
+        first = next(iter([*inventory.get_hosts("all"), *inventory.get_hosts("localhost")]))
+        variables = {
+            **manager.get_vars(play=play, host=first),
+            "hostvars": hostvars,
+            "ansible_inventory_sources": given,
+            "ansible_limit": limit,
+        }
+        action = self.make(run_check, playbook=playbook, part=part)
+        action._task._parent = play.get_tasks()[0][0]._parent
+        action._templar.available_variables = variables
+        self.warnings.clear()
+        assert action.run(task_vars=variables)["changed"] is False
+
+    def refusal(self, *arguments: str, **more: object) -> str:
+        with pytest.raises(AnsibleActionFail) as refused:
+            self.check(*arguments, **more)
+        return str(refused.value)
+
+
+@pytest.fixture
+def site(tmp_path, make, monkeypatch):
+    return Site(tmp_path, make, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "begins"),
+    [
+        ("more.yml", "all: {\n", "{}: YAML"),
+        ("more.yml", "[a, b]\n", "{}: "),
+        ("more.ini", "[gpu_guests]\nhost one: two\n", "{}"),
+        ("script", "#!/bin/sh\necho no database >&2; exit 3\n", "{}"),
+        ("more.yml", None, "{} does not exist"),
+    ],
+)
+def test_every_kind_of_source_that_is_not_read_ends_the_run_with_its_cause(site, name, text, begins):
+    path = f"{site.folder}/{name}"
+    if text is not None:
+        Path(site.write(name, text)).chmod(0o755 if name == "script" else 0o644)
+    for sources in ((path,), (site.inventory, path), (path, site.inventory)):
+        assert begins.format(path) in site.refusal("prove", *sources)[: len(begins) + len(path)]
+
+
+def test_sources_that_are_read_are_right_in_every_form(site):
+    site.write("site/hosts.json", json.dumps(HOSTS))
+    for name in (".hidden", "notes.md", "group_vars/all.yml", "hosts.json~"):
+        path = site.folder / "site" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("{")
+    (site.folder / "site/group_vars/all.yml").write_text("a: 1\n")
+    (site.folder / "site/more").mkdir()
+    site.write("site/more/hosts.ini", "[gpu_guests]\ngpu02\n")
+    site.check("prove", f"{site.folder}/site")
+    site.check("record", "a,b")
+    (site.folder / "empty").mkdir()
+    site.check("plan", f"{site.folder}/empty", recording="x.json")
+
+
+@pytest.mark.parametrize("playbook", ["prove", "accept", "site", "rollout", "fabric_qos", "confirm"])
+def test_an_inventory_without_hosts_is_refused_by_its_name(site, playbook):
+    empty = site.write("empty.yml", "")
+    assert empty in site.refusal(playbook, empty)
+
+
+def test_a_limit_that_leaves_out_the_hosts_of_the_playbook_is_named_with_them(site):
+    assert "--limit hv01 leaves out all hosts of prove.yml: gpu01" in site.refusal("prove", limit="hv01")
+    assert "--limit hv01 leaves out all hosts of fabric_qos.yml: leaf1" in site.refusal("fabric_qos", limit="hv01")
+    assert "localhost" in site.refusal("plan", limit="hv01", recording="machine.xml")
+    assert "localhost" in site.refusal("cabling", limit="leaf1")
+    site.check("cabling", limit="leaf1,localhost")
+    site.check("prove", limit="gpu01")
+    site.check("site", limit="gpu01")
+
+
+def test_a_part_of_a_run_may_have_no_hosts_but_the_whole_run_may_not(site):
+    hosts = site.write("other.yml", "others: {hosts: {a: }}\n")
+    site.check("prove", hosts, part=True)
+    site.check("fabric_qos", limit="hv01", part=True)
+    assert "gpu_hosts:gpu_guests:roce_switches" in site.refusal("site", hosts)
+
+
+def test_a_misspelt_variable_of_the_command_line_is_refused_with_the_nearest_name(site):
+    for playbook, name, near in (
+        ("plan", "recoding", "recording"),
+        ("prove", "proof_path", "proofs_path"),
+        ("site", "proof_path", "proofs_path"),
+        ("gpu_hosts", "gpu_host_serail", "gpu_host_serial"),
+        ("fabric_qos", "roce_polcy", "roce_policy"),
+    ):
+        text = site.refusal(playbook, **{name: "x"})
+        assert text.startswith(f"-e {name}: ")
+        assert f"did you mean {near}?" in text
+    # Of other playbooks or roles, of the site, and Ansible's.
+    site.check("prove", recording="x", gpu_host_serial=2, region="eu", ansible_usr="a", record="x")
+
+
+def test_a_name_that_the_sites_templates_use_is_not_misspelt(site):
+    site.write("group_vars/gpu_hosts.yml", 'note: "{{ recoding }} GHz"\n')
+    site.write("group_vars/all.yml", 'roce_polcy: {dscp: 30}\ntext: [{a: "{{ roce_polcy.dscp }}"}]\n')
+    site.check("plan", recoding="x")
+    site.check("fabric_qos")
+    assert site.warnings == []
+
+
+def test_a_misspelt_variable_of_the_inventory_gives_a_warning_with_the_nearest_name(site):
+    site.write("group_vars/all.yml", "roce_polcy: {dscp: 30}\nroce_policy: {}\nproofs_dir: /a\n")
+    site.check("fabric_qos")
+    (text,) = site.warnings
+    assert all(word in text for word in ("group all", "roce_polcy", "did you mean roce_policy?"))
+    # The playbook has no such variable.
+    site.check("plan")
+    assert site.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("playbook", "name", "value", "form"),
+    [
+        ("plan", "boot_trial", "maybe", "true or false"),
+        ("confirm", "confirmed", "tru", "true or false"),
+        ("gateways", "gateways_forks", "many", "a whole number"),
+        ("confirm", "confirm_share_percent", "ten", "a number"),
+        ("fabric_qos", "roce_policy", "default", "a dictionary"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_with_its_name(site, playbook, name, value, form):
+    site.write("group_vars/all.yml", json.dumps({name: value}))
+    for typed in ({name: value}, {}):
+        text = site.refusal(playbook, **typed)
+        assert text.startswith(f"{name} is '{value}'")
+        assert form in text
+
+
+def test_secrets_and_templates_that_lack_a_variable_are_not_judged(site):
+    site.check("netbox", netbox_token={"a": 1}, netbox_url="{{ nowhere }}", blueprint="x.yml")
+    site.check("plan", boot_trial="yes")
+
+
+def test_an_unknown_playbook_is_refused(site):
+    assert "there is no playbook 'proof'" in site.refusal("proof")
+
+
+def test_a_limit_on_an_inventory_without_hosts_is_refused_before_the_first_play(tmp_path):
+    missing, empty = f"{tmp_path}/missing", tmp_path / "empty.ini"
+    empty.touch()
+    for source, why in ((missing, f"{missing} does not exist"), (str(empty), f"the inventory has no host: {empty}")):
+        with pytest.raises(AnsibleFilterError) as refused:
+            run_hosts([source], [], "hv01")
+        assert str(refused.value).startswith(why)
+        assert run_hosts([source], [], "") == run_hosts([source], [], "hv01,localhost") == "all:localhost"
+    assert run_hosts([missing], ["hv01"], "hv01") == "all:localhost"
