@@ -136,9 +136,11 @@ class ActionModule(ActionBase):
         templar = Templar(loader=self._loader, variables=self._manager.get_vars(play=self._task.get_play()))
         for text in playbook.hosts:
             pattern = templar.template(trust_as_template(text))
-            if self._inventory.get_hosts(pattern):
+            # Restrictions are those of this play, whose hosts are others.
+            if self._inventory.get_hosts(pattern, ignore_restrictions=True):
                 continue
-            limited = sorted(host.name for host in self._inventory.get_hosts(pattern, ignore_limits=True))
+            hosts = self._inventory.get_hosts(pattern, ignore_limits=True, ignore_restrictions=True)
+            limited = sorted(host.name for host in hosts)
             if limited:
                 limit = variables["ansible_limit"]
                 raise AnsibleActionFail(

@@ -36,7 +36,7 @@ hosts: "{{ ansible_inventory_sources | sailloft.fleet.run_hosts(groups.all, ansi
 
 RETURN = r"""
 _value:
-  description: The pattern of all hosts and localhost.
+  description: The pattern of localhost, or of all hosts and localhost if the run is limited.
   type: str
 """
 
@@ -49,11 +49,16 @@ from ansible.parsing.dataloader import DataLoader
 
 
 def run_hosts(sources: list[str], hosts: list[str], limit: str) -> str:
-    """Return the pattern of all hosts and localhost. Raises AnsibleFilterError if no host can match it."""
+    """Return localhost, with a limit all hosts as well. Raises AnsibleFilterError if no host can match.
+
+    A play of all hosts takes 0.25 ms of processor time a host, even if its only task is for one of them.
+    """
     from ansible_collections.sailloft.fleet.plugins.plugin_utils.inventory_sources import cause, unread
 
     # Ansible itself refuses a limit that matches no host of an inventory with hosts.
-    if hosts or not limit or set(re.split("[,:]", limit)) & set(constants.LOCALHOST):
+    if not limit:
+        return "localhost"
+    if hosts or set(re.split("[,:]", limit)) & set(constants.LOCALHOST):
         return "all:localhost"
     causes = [text for source in unread(sources, []) if (text := cause(source, DataLoader()))]
     text = "; ".join(causes) or f"the inventory has no host: {', '.join(sources)}"

@@ -217,7 +217,8 @@ def test_an_image_without_a_boot_loader_is_refused_and_leaves_nothing(tmp_path):
     [
         (
             "server",
-            "image server: is not in store {}, which has none; build it: ansible-playbook playbooks/lab_images.yml",
+            "image server: is not in store {}, which has none; build it: ansible-playbook "
+            "-i inventories/lab playbooks/lab_images.yml",
         ),
         ("desk", "image desk: has no disk (images with disks: guest, server); set its size_gib"),
     ],

@@ -115,11 +115,12 @@ def test_the_playbooks_run_in_check_mode(tmp_path, name, playbooks, arguments, f
 
 @LONG
 @pytest.mark.parametrize("name", NO_HOSTS)
-def test_playbooks_without_hosts_and_for_the_complete_site_run_in_check_mode(tmp_path, name):
+def test_playbooks_without_hosts_are_refused_and_those_for_the_complete_site_run(tmp_path, name):
     site = AbsentSite(tmp_path, name)
-    status, output = site.check(*NO_HOSTS[name].split())
-    assert status == 0, output
-    assert changed_kinds(output) == set()
+    for playbook in NO_HOSTS[name].split():
+        status, output = site.check(playbook)
+        assert failed_tasks(output) == {"Check inventory, variables, strategy and hosts"}, output
+        assert status == 2
     whole = ("-i", f"inventories/{name}", "--check", "-e", "confirmed=true", "-e", f"plans_path={tmp_path}")
     status, output = ansible_playbook(*whole, *(f"playbooks/{playbook}" for playbook in WHOLE))
     assert status == 0, output
