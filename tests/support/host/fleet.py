@@ -199,8 +199,8 @@ class Fleet:
 
 
 def recap(output: str) -> dict[str, dict[str, int]]:
-    """Return the counts of PLAY RECAP by host."""
-    rows = re.findall(r"^(\w+) +: (ok=.*)$", output.split("PLAY RECAP")[1], re.MULTILINE)
+    """Return the counts of PLAY RECAP by host, without localhost, on which a run is checked."""
+    rows = re.findall(r"^(?!localhost )(\w+) +: (ok=.*)$", output.split("PLAY RECAP")[1], re.MULTILINE)
     return {
         name: {key: int(number) for key, number in (pair.split("=") for pair in counts.split())}
         for name, counts in rows
