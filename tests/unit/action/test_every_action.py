@@ -12,7 +12,15 @@ from ansible.errors import AnsibleError
 
 NAMES = sorted(path.stem for path in (sites.PROJECT / "plugins/action").glob("*.py"))
 # They compute on the controller, or answer for a host that may be gone.
-WITHOUT_CONNECTION = ("cabling_check", "gateway_run", "netbox_write", "node_image_wait", "role_variables", "site_plan")
+WITHOUT_CONNECTION = (
+    "cabling_check",
+    "gateway_run",
+    "netbox_write",
+    "node_image_wait",
+    "report",
+    "role_variables",
+    "site_plan",
+)
 IN_BACKGROUND = ("node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")  # by `async`
 # The refusal of a task whose only argument is "nonesuch".
 UNSUPPORTED = "Unsupported parameters for (None) module: nonesuch."
@@ -26,6 +34,7 @@ REFUSED = {
     "node_image_proof": "missing required arguments: digest, manifest, name, path",
     "node_image_wait": "missing required arguments: since",
     "reached": UNSUPPORTED,
+    "report": "missing required arguments: lines",
     "role_variables": UNSUPPORTED,
     "site_plan": "missing required arguments: blueprint",
 }

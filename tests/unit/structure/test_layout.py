@@ -25,7 +25,7 @@ TOP_LINES = 40
 NOT_WRITTEN = (".pyc", ".json", ".xml", ".svg", ".png")
 GENERATED = {"recordings", "proofs", "__pycache__"}
 # Ansible finds a name by its file in these directories.
-FLAT = ("plugins/filter", "plugins/modules", "playbooks")
+FLAT = ("plugins/action", "plugins/filter", "plugins/modules", "playbooks")
 # Directories of tests/unit that mirror a directory outside the library.
 OTHERS = {
     "action": "plugins/action",
