@@ -16,6 +16,7 @@ from ansible.plugins.loader import filter_loader, test_loader
 from ansible.utils.display import Display
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.names import is_of, missing_names, unknown_names
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import check_values
 
 ROLES = Path(__file__).parents[2] / "roles"
 
@@ -28,7 +29,7 @@ test_loader.get("defined")
 
 
 class ActionModule(ActionBase):
-    """Check names only: no value is read, templated or decrypted."""
+    """Check names, and values that are written out: nothing is templated or decrypted."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -59,6 +60,8 @@ class ActionModule(ActionBase):
         missing = missing_names(role, arguments["hosts"], given, required)
         if missing:
             raise AnsibleActionFail(missing)
+        options = {name: option for entry in entries.values() for name, option in entry.items()}
+        check_values(role, options, arguments["hosts"], variables["hostvars"])
         return {**result, "changed": False}
 
     def _given(self, hosts: list[str], variables: dict[str, Any], role: str) -> dict[str, list[str]]:

@@ -29,7 +29,7 @@ def unknown_names(role: str, given: dict[str, list[str]], known: Iterable[str]) 
         near = get_close_matches(name[start:], [other[start:] for other in names], n=1, cutoff=NEAR)
         listed = f"ansible-doc -t role sailloft.fleet.{role} lists its variables"
         remedy = f"did you mean {role}_{near[0]}?" if near else listed
-        texts.append(f"{_some(given[name])}: the role {role} has no variable {name}, which is ignored; {remedy}")
+        texts.append(f"{some(given[name])}: the role {role} has no variable {name}, which is ignored; {remedy}")
     return texts
 
 
@@ -40,13 +40,13 @@ def missing_names(role: str, hosts: Iterable[str], given: dict[str, list[str]], 
         names = tuple(name for name in sorted(required) if host not in given.get(name, ()))
         if names:
             lacking.setdefault(names, []).append(host)
-    texts = [f"{_some(those)}: {', '.join(names)} not set" for names, those in sorted(lacking.items())]
+    texts = [f"{some(those)}: {', '.join(names)} not set" for names, those in sorted(lacking.items())]
     if not texts:
         return ""
     return f"{'; '.join(texts)}. Set them in the inventory: ansible-doc -t role sailloft.fleet.{role} describes them"
 
 
-def _some(hosts: Iterable[str]) -> str:
+def some(hosts: Iterable[str]) -> str:
     """Return the first hosts by name, and the number of others."""
     names = sorted(hosts)
     rest = len(names) - NAMED_HOSTS
