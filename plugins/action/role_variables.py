@@ -60,8 +60,9 @@ class ActionModule(ActionBase):
         missing = missing_names(role, arguments["hosts"], given, required)
         if missing:
             raise AnsibleActionFail(missing)
-        options = {name: option for entry in entries.values() for name, option in entry.items()}
-        check_values(role, options, arguments["hosts"], variables["hostvars"])
+        if "role" in self._task.args:  # not in the role itself, before whose first task Ansible has checked the values
+            options = {name: option for entry in entries.values() for name, option in entry.items()}
+            check_values(role, options, arguments["hosts"], variables["hostvars"])
         return {**result, "changed": False}
 
     def _given(self, hosts: list[str], variables: dict[str, Any], role: str) -> dict[str, list[str]]:

@@ -13,8 +13,9 @@ description:
     of the role's entry points. The warning has its hosts and the nearest valid name.
   - It checks the variables of inventory, C(group_vars), C(host_vars), play, roles and command line, but not those that
     tasks set (C(set_fact), C(register)), nor C(vars) of tasks and blocks.
-  - Fails if a value that inventory or command line write out has another form than the role's argument specification says,
-    with one sentence. Values that are templates are left to Ansible's own check, and variables with C(no_log) are not read.
+  - With O(role), fails with one sentence if a value that inventory or command line write out has another form than the
+    role's argument specification says. Templates are left to Ansible's own check. Variables with C(no_log) are not
+    read.
   - It runs on the controller, once for all hosts with C(run_once).
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
