@@ -48,7 +48,8 @@ def check_values(role: str, options: Mapping[str, dict[str, Any]], hosts: Iterab
             faults.setdefault((name, text), []).extend(owners)
     if faults:
         name, text = min(faults)
-        more = f" ({len(faults) - 1} more variables have wrong values)" if len(faults) > 1 else ""
+        others = {each for each, _text in faults} - {name}
+        more = f". Wrong, too: {some(others)}" if others else ""
         raise AnsibleActionFail(
             f"{some(faults[name, text])}: {name} {text}; ansible-doc -t role sailloft.fleet.{role} describes it{more}"
         )
