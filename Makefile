@@ -57,30 +57,29 @@ images: packages .venv/.runtime
 	ansible-playbook -i inventories/lab -e '{lab_machines: [hv01]}' playbooks/lab_images.yml
 
 lab: packages .venv/.runtime
-	@echo "1 of 3: build the images of the GPU server and of its guest (80 s, once), and boot the server (30 s)"
+	@echo "1 of 2: build the images of the GPU server and of its guest (80 s, once), and boot the server (30 s)"
 	$(lab_playbook) -e '{lab_machines: [hv01]}' playbooks/lab.yml
-	@echo "2 of 3: tune the server, with one reboot; plan, start and configure the GPU VM; prove it (3 minutes; again: 1)"
+	@echo "2 of 2: tune the server, with one reboot; plan, start and configure the GPU VM; prove it (3 minutes; again: 1)"
 	$(fast_playbook) --limit gpu_hosts,gpu_guests,localhost playbooks/gpu_hosts.yml playbooks/gpu_vms.yml playbooks/prove.yml
-	@echo "3 of 3: the verdict"
-	@cat proofs/gpu01.txt
-	@roles/lab/files/what-next
+	@echo
+	@roles/lab/files/what-next lab
 
 # Machines are started when they are needed. Machines that are not needed are paused, because they take processor time.
 lab-site: lab
-	@echo "1 of 4: start two RoCE hosts and their switch (3 minutes), and apply one policy to them (3 minutes)"
+	@echo "1 of 3: start two RoCE hosts and their switch (3 minutes), and apply one policy to them (3 minutes)"
 	virsh --connect $(libvirt) suspend hv01
 	$(lab_playbook) -e '{lab_machines: [ro01, ro02, sw01]}' playbooks/lab.yml
 	$(lab_playbook) playbooks/fabric_qos.yml
-	@echo "2 of 4: start a boot server (1 minute), build the nodes' image and boot two diskless nodes from it (5 minutes)"
+	@echo "2 of 3: start a boot server (1 minute), build the nodes' image and boot two diskless nodes from it (5 minutes)"
 	for machine in ro01 ro02 sw01; do virsh --connect $(libvirt) suspend $$machine; done
 	$(lab_playbook) -e '{lab_machines: [boot01, bm01, bm02]}' playbooks/lab.yml
 	$(lab_playbook) playbooks/boot_servers.yml playbooks/node_images.yml
 	$(lab_playbook) playbooks/node_identities.yml playbooks/lab_approve.yml playbooks/node_identities.yml
-	@echo "3 of 4: break one node, and reimage both (4 minutes)"
+	@echo "3 of 3: break one node, and reimage both (4 minutes)"
 	[ -e $(cache)/lab/identities/opened ] || $(lab_playbook) --limit nodes,localhost playbooks/lab_break.yml
-	@echo "4 of 4: the verdicts"
 	for machine in hv01 ro01 ro02 sw01; do virsh --connect $(libvirt) resume $$machine; done
-	@cat proofs/*.txt; echo; echo "Full reports:"; ls proofs/*.html
+	@echo
+	@roles/lab/files/what-next site
 
 lab-down: .venv/.runtime
 	ansible-playbook -i inventories/lab playbooks/lab_down.yml

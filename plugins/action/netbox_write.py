@@ -41,4 +41,8 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from error
         if not self._task.diff:
             del found["diff"]
+        found["report"] = [
+            f"{kind}: {', '.join(f'{count} {state}' for state, count in counts.items())}"
+            for kind, counts in found["objects"].items()
+        ]
         return {**result, **found}

@@ -16,6 +16,7 @@ from ansible.utils.display import Display
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.names import is_of, missing_names, unknown_names
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_registry as registry
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import run_strategy
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import check_values
 
 # The roles that need Ansible's order: their batches, holds or stages are several tasks over all hosts of a play.
 ORDERED = ("gpu_host", "node_boot", "roce_switch")
@@ -29,7 +30,7 @@ test_loader.get("defined")
 
 
 class ActionModule(ActionBase):
-    """Check names only: no value is read, templated or decrypted."""
+    """Check names, and values that are written out: nothing is templated or decrypted."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -64,6 +65,9 @@ class ActionModule(ActionBase):
         missing = missing_names(role, arguments["hosts"], given, required)
         if missing:
             raise AnsibleActionFail(missing)
+        if "role" in self._task.args:  # not in the role itself, before whose first task Ansible has checked the values
+            options = {name: option for entry in entries.values() for name, option in entry.items()}
+            check_values(role, options, arguments["hosts"], variables["hostvars"])
         return {**result, "changed": False}
 
     def _given(self, hosts: list[str], variables: dict[str, Any], role: str) -> dict[str, list[str]]:

@@ -10,7 +10,6 @@ from typing import Any
 
 from ansible import constants
 from ansible.errors import AnsibleActionFail
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible.utils.display import Display
@@ -20,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.names import 
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_registry as registry
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import run_strategy
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.inventory_sources import cause, unread
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import fault
 
 try:
     from ansible.template import trust_as_template
@@ -29,15 +29,6 @@ except ImportError:  # ansible-core before 2.19 trusts each text
         """Return the text."""
         return value
 
-
-# How to write a value of a type.
-FORMS = {
-    "bool": "write true or false",
-    "dict": "write a dictionary",
-    "float": "write a number",
-    "int": "write a whole number",
-    "list": "write a list",
-}
 
 display = Display()
 
@@ -127,10 +118,8 @@ class ActionModule(ActionBase):
                 value = self._templar.template(variables[name])
             except Exception:  # what the template lacks is reported by the task that uses it, if any does
                 continue
-            if ArgumentSpecValidator({name: option}).validate({name: value}).error_messages:
-                choices = option.get("choices")
-                form = f"write one of: {', '.join(choices)}" if choices else FORMS.get(option["type"], "write text")
-                raise AnsibleActionFail(f"{name} is {value!r}; {form}. Nothing was run")
+            if text := fault(name, option, value):
+                raise AnsibleActionFail(f"{name} {text}. Nothing was run")
 
     def _check_hosts(self, name: str, playbook: registry.Playbook, variables: dict[str, Any]) -> None:
         templar = Templar(loader=self._loader, variables=self._manager.get_vars(play=self._task.get_play()))

@@ -104,7 +104,7 @@ counts:
   type: dict
   sample: {"held": 61, "failed": 0, "not_applicable": 19}
 table:
-  description: The proof as a short table, in lines. If the proof does not hold, the message is this table.
+  description: The proof as a short table, in lines, with the counts by layer and the first claims that fail.
   returned: always
   type: list
   elements: str

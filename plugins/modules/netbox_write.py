@@ -39,4 +39,10 @@ objects:
   returned: success
   type: dict
   sample: {devices: {created: 8, updated: 0, same: 328}}
+report:
+  description: The same in lines.
+  returned: success
+  type: list
+  elements: str
+  sample: ["devices: 8 created, 0 updated, 328 same"]
 """

@@ -105,7 +105,7 @@ counts:
   type: dict
   sample: {"held": 9, "failed": 0, "not_applicable": 1}
 table:
-  description: The proof as a short table, in lines. If the proof does not hold, the message is this table.
+  description: The proof as a short table, in lines, with the counts by layer and the first claims that fail.
   returned: always
   type: list
   elements: str

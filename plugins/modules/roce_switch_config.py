@@ -221,8 +221,11 @@ possible_stages:
   type: list
   elements: str
 table:
-  description: The stages, one line each, with their switches and hosts.
-  returned: O(state=planned)
+  description:
+    - With O(state=planned), the stages, one line each, with their switches and hosts.
+    - With O(state=rendered) and O(path), a line for each file that was missing or different, with its number of lines
+      or the numbers of lines that were added and removed.
+  returned: O(state=planned), and O(state=rendered) with O(path)
   type: list
   elements: str
   sample: ["1. switches have their classes, queues and headroom: leaf1, spine1"]

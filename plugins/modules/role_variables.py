@@ -6,14 +6,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: role_variables
-short_description: Compare the names of variables with those of a role
+short_description: Compare the names and values of variables with those of a role
 version_added: 0.1.0
 description:
   - Warns about each variable that begins with the name of a role, such as C(roce_switch_headrom), and is not an option
     of the role's entry points. The warning has its hosts and the nearest valid name.
   - It checks the variables of inventory, C(group_vars), C(host_vars), play, roles and command line, but not those that
     tasks set (C(set_fact), C(register)), nor C(vars) of tasks and blocks.
-  - It runs on the controller, once for all hosts with C(run_once), and reads names only, never values.
+  - With O(role), fails with one sentence if a value that inventory or command line write out has another form than the
+    role's argument specification says. Templates are left to Ansible's own check. Variables with C(no_log) are not
+    read.
+  - It runs on the controller, once for all hosts with C(run_once).
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   role:

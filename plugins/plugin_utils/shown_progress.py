@@ -9,7 +9,8 @@ import time
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
+
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.print_lines import print_lines
 
 POLL_S = 3
 # The first polls have short intervals, because a run without changes ends within a second.
@@ -19,8 +20,6 @@ LIMIT_S = 6 * 3600
 # the timeout.
 GRACE_S = 60
 JOB = "ansible.legacy.async_status"
-
-display = Display()
 
 
 class ShownProgress(ActionBase):
@@ -103,6 +102,5 @@ class ShownProgress(ActionBase):
         """Print the lines after the first ``shown`` and return the number of lines shown in all."""
         read = self._low_level_execute_command(f"tail -n +{shown + 1} {shlex.quote(progress)}")
         lines = read["stdout"].splitlines() if read["rc"] == 0 else []
-        for line in lines:
-            display.display(f"{self.subject()}: {line}")
+        print_lines(lines, self.subject())
         return shown + len(lines)

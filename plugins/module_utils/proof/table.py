@@ -7,42 +7,85 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, count, heading, show
 
+NOTHING = "FAILS no claim applies here: a proof without applicable claims does not hold"
 # If more claims of a layer than this have no observed value, they are reported in one line.
 MANY = 3
+# What a terminal shows beside a page: failing claims, and characters of a line.
+FAILURES, COLUMNS = 5, 80
 
 
-def table(proof: Proof) -> list[str]:
-    """Return the lines of the table: the counts by layer, each claim that fails, and why others do not apply."""
+def table(proof: Proof, page: str = "") -> list[str]:
+    """Return the lines of the table: the counts by layer, each claim that fails, and why others do not apply.
+
+    ``page`` is the name of the proof's page. With it, the table fits a screen and refers to the page: the first claims
+    that fail, one line each, and one line for those that do not apply.
+    """
     counts = proof.counts
     lines = [proof.title, f"  {'':<14}{'holds':>6}{'fails':>7}{'n/a':>6}"]
     for layer, claims in proof.by_layer().items():
         of_layer = count(claims)
         lines.append(f"  {heading(layer):<14}{of_layer.held:>6}{of_layer.failed:>7}{of_layer.not_applicable:>6}")
     lines.append(f"  {'total':<14}{counts.held:>6}{counts.failed:>7}{counts.not_applicable:>6}")
-    for layer, claims in proof.by_layer().items():
-        lines.extend(_failures(heading(layer), [claim for claim in claims if claim.holds is False]))
+    failures = [
+        failure
+        for layer, claims in proof.by_layer().items()
+        for failure in _failures(heading(layer), [claim for claim in claims if claim.holds is False])
+    ]
+    if page:
+        lines.extend(_cut(f"{head}: {values}" if values else head) for head, values, *_rest in failures[:FAILURES])
+        if len(failures) > FAILURES:
+            lines.append(f"FAILS {len(failures) - FAILURES} more; see {page}")
+        if counts.not_applicable:
+            lines.append(f"n/a   {counts.not_applicable} claims do not apply here; the reasons are in {page}")
+    else:
+        for head, values, source, reason in failures:
+            lines.append(head)
+            lines.extend(f"      {text}" for text in (f"{values} in {source}" if values else "", reason) if text)
+        lines.extend(f"n/a x{number} {reason}" for reason, number in _reasons(proof).items())
+    if not counts.held and not counts.failed:
+        lines.append(NOTHING)
+    return lines
+
+
+def first_failure(proof: Proof) -> str:
+    """Return how many claims fail and the first of them, as a sentence without an end."""
+    if not proof.counts.failed:
+        return f"{proof.title}: {NOTHING}"
+    claim = next(claim for claim in proof.claims if claim.holds is False)
+    return (
+        f"{proof.title}: {proof.counts.failed} of {len(proof.claims)} claims fail, the first: {heading(claim.layer)}: "
+        f"{claim.claim}: {_values(claim)}"
+    )
+
+
+def _failures(layer: str, claims: list[Claim]) -> list[tuple[str, str, str, str]]:
+    """Return the failures of a layer as (claim, values, source, reason).
+
+    If much was not seen (a guest does not answer), only the first is listed.
+    """
+    unseen = [claim for claim in claims if claim.seen is None]
+    failures = []
+    if len(unseen) > MANY:
+        text = f"{len(unseen)} claims whose values could not be read, the first: {unseen[0].claim}"
+        failures.append((f"FAILS {layer}: {text}", "", "", ""))
+        claims = [claim for claim in claims if claim.seen is not None]
+    return failures + [
+        (f"FAILS {layer}: {claim.claim}", _values(claim), claim.source, claim.reason) for claim in claims
+    ]
+
+
+def _reasons(proof: Proof) -> dict[str, int]:
+    """Return how many claims do not apply, by reason."""
     reasons: dict[str, int] = {}
     for claim in proof.claims:
         if claim.holds is None:
             reasons[claim.reason] = reasons.get(claim.reason, 0) + 1
-    lines.extend(f"n/a x{number} {reason}" for reason, number in reasons.items())
-    if not counts.held and not counts.failed:
-        lines.append("FAILS no claim applies here: a proof without applicable claims does not hold")
-    return lines
+    return reasons
 
 
-def _failures(layer: str, claims: list[Claim]) -> list[str]:
-    """Return the failures of a layer. If much was not seen (a guest does not answer), only the first is listed."""
-    unseen = [claim for claim in claims if claim.seen is None]
-    lines = []
-    if len(unseen) > MANY:
-        lines.append(
-            f"FAILS {layer}: {len(unseen)} claims whose values could not be read, the first: {unseen[0].claim}"
-        )
-        claims = [claim for claim in claims if claim.seen is not None]
-    for claim in claims:
-        lines.append(f"FAILS {layer}: {claim.claim}")
-        lines.append(f"      wanted {show(claim.wanted)}, seen {show(claim.seen)} in {claim.source}")
-        if claim.reason:
-            lines.append(f"      {claim.reason}")
-    return lines
+def _values(claim: Claim) -> str:
+    return f"wanted {show(claim.wanted)}, seen {show(claim.seen)}"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 3]}..."

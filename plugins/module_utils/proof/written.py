@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import first_failure, table
 
 
 def written(proof: Proof, page: str, folder: str, check_mode: bool) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def written(proof: Proof, page: str, folder: str, check_mode: bool) -> dict[str,
     Its keys are changed, diff, holds, counts, table, files, and for a proof that does not hold failed and msg. In check
     mode nothing is written. Raises ProofError.
     """
-    lines = table(proof)
+    lines = table(proof, f"{proof.name}.html")
     texts = {"json": proof.to_json(), "html": page, "txt": "\n".join(lines) + "\n"}
     wanted = {os.path.join(folder, f"{proof.name}.{kind}"): text for kind, text in texts.items()}
     before = {path: files.read(path) for path in wanted}
@@ -26,7 +26,8 @@ def written(proof: Proof, page: str, folder: str, check_mode: bool) -> dict[str,
     if not check_mode:
         for path in differing:
             files.write(path, wanted[path])
-    failure = {} if proof.holds else {"failed": True, "msg": "\n".join([*lines, *wanted])}
+    page_file = next(path for path in wanted if path.endswith(".html"))
+    failure = {} if proof.holds else {"failed": True, "msg": f"{first_failure(proof)}; see {page_file}"}
     return {
         **failure,
         "changed": bool(differing),

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
@@ -26,6 +27,19 @@ INTEL_ROOT, AMD_ROOT, GRACE_ROOT, VERA_ROOT = (0x8086, 0x352A), (0x1022, 0x14AB)
 SAPPHIRE_RAPIDS, GENOA = ("GenuineIntel", "Intel(R) Xeon(R) Platinum 8480C"), ("AuthenticAMD", "AMD EPYC 9654")
 ALL_BITS, KERNEL_DEFAULT = 0x5F, 0x1D
 GEN5_X16 = (32.0, 16)
+
+SETTINGS = ("ATS", "ACS", "ordering", "MaxReadReq", "huge pages", "GB/s")
+
+
+def outlook_rows(lines: list[str]) -> list[dict[str, str]]:
+    """Return the table in an outlook's ``lines`` as dictionaries by column, with the settings that all pairs share."""
+    at = next(number for number, line in enumerate(lines) if line.startswith("  GPU  "))
+    shared = " ".join(line.strip() for line in lines[1:at]).removeprefix("every pair: ")
+    equal = dict(re.fullmatch(f"({'|'.join(SETTINGS)}) (.+)", part).groups() for part in shared.split(", ") if part)
+    cells = [re.split(r" {2,}", line.strip()) for line in lines[at:]]
+    rows = [row for row in cells if re.fullmatch("[0-9a-f:.]{12}", row[0])]
+    assert {len(row) for row in rows} == {len(cells[0])}
+    return [{**equal, **dict(zip(cells[0], row))} for row in rows]
 
 
 class Build:

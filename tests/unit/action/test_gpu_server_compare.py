@@ -47,7 +47,7 @@ def by_templates(role, files, **given):
     found = {}
     for task in [task for file in files for task in load(f"{role}/tasks/{file}.yml")]:
         for key, arguments in task.items():
-            if key.startswith("sailloft.fleet."):
+            if key.startswith("sailloft.fleet.") and key != "sailloft.fleet.report":
                 made = {name: templar.template(trusted(value)) for name, value in arguments.items()}
                 found[key.split(".")[2]] = {name: value for name, value in made.items() if value != OMITTED}
     return found

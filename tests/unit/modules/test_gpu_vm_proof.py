@@ -79,7 +79,7 @@ def test_a_failed_claim_fails_the_module_after_the_proof_is_written(run, tmp_pat
     guest.function("0000:23:00.0").numa_node = None
     result = run(arguments(tmp_path, guest_topology=guest.to_dict()))
     assert result["failed"] is True
-    assert "FAILS Guest XML: GPU 0000:13:00.0 is on guest NUMA node 0" in result["msg"]
+    assert "Guest XML: GPU 0000:13:00.0 is on guest NUMA node 0" in result["msg"]
     proof = json.loads((tmp_path / "vm1.json").read_text())
     assert proof["holds"] is False
     assert "Does not hold" in (tmp_path / "vm1.html").read_text()

@@ -71,9 +71,11 @@ def test_configurations_are_written_to_a_folder_once(run, tmp_path):
     }
     texts = run()["rendered"]
     assert contents(folder) == {f"{name}.plain": text.encode() for name, text in texts.items()}
-    for each, name in zip(first["diff"], texts):
-        assert each["after_header"] == str(folder / f"{name}.plain")
-        assert (each["before"], each["after"]) == ("", texts[name])
+    assert first["diff"] == []  # both files are new
+    for lines in (asked["table"], first["table"]):
+        assert str(folder) in lines[0]
+        for name, line in zip(texts, lines[1:]):
+            assert line.split() == [f"{name}.plain", "new,", str(len(texts[name].splitlines())), "lines"]
     second = run(**given)
     assert (second["changed"], second["written"], second["diff"]) == (False, [], [])
     assert second["files"] == first["files"]
@@ -92,7 +94,9 @@ def test_only_differing_files_are_written(run, tmp_path):
     before = written_at(tmp_path / "leaf1.plain")
     result = run(path=str(tmp_path), _ansible_diff=True)
     assert result["written"] == [str(tmp_path / "leaf2.plain")]
-    assert result["diff"][0]["before"] == "edited"
+    assert [(each["after_header"], each["before"]) for each in result["diff"]] == [(*result["written"], "edited")]
+    assert [line.split()[0] for line in result["table"][1:]] == ["leaf2.plain"]
+    assert re.search(r" \+\d+ -1 lines$", result["table"][1])
     assert written_at(tmp_path / "leaf1.plain") == before
     assert (tmp_path / "notes").read_text() == "mine"
 
@@ -225,18 +229,22 @@ def test_the_playbook_renders_all_switches_of_the_example_once(tmp_path):
 
     def play(*more):
         done = subprocess.run([*command, *more], cwd=PROJECT, capture_output=True, text=True, check=True)
-        return re.search(r"msg: (.*)", done.stdout)[1]
+        lines = done.stdout.splitlines()
+        at = next(number for number, line in enumerate(lines) if line.startswith(f"{tmp_path}/fabric: 78 switches"))
+        table = lines[at : next(n for n, line in enumerate(lines) if n > at and not line.startswith("  "))]
+        assert len(lines) < len(table) + 40
+        return len(table) - 1
 
-    assert play("--check") == "78 switches, 78 of them changed"
+    assert play("--check", "--diff") == 78
     assert contents(tmp_path / "fabric") == {}
-    assert play() == "78 switches, 78 of them changed"
+    assert play() == 78
     names = sorted(contents(tmp_path / "fabric"))
     assert names[:2] == ["leaf-001.sonic", "leaf-002.sonic"]
     assert names[73:] == ["leaf-074.sonic", *(f"spine-00{number}.sonic" for number in range(1, 5))]
-    assert play() == "78 switches, 0 of them changed"
+    assert play() == 0
     # A fabric has one plan, regardless of the switches to which the play is limited.
     (tmp_path / "fabric" / "spine-001.sonic").unlink()
-    assert play("--limit", "leaf-002") == "78 switches, 1 of them changed"
+    assert play("--limit", "leaf-002") == 1
     # The result does not contain the fabric's variables: Ansible would take longer for them than for everything else.
     done = subprocess.run([*command, "-vvv"], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert "module_args" in done.stdout

@@ -106,6 +106,21 @@ def test_the_table_lists_failures_with_their_values_and_each_reason_once():
     ]
 
 
+def test_beside_a_page_the_table_fits_a_screen():
+    failed = [compare("hypervisor", f"setting {number} {'x' * 60}", 8, number, "hv01 sysfs") for number in range(7)]
+    reasons = [not_applicable("bios", f"b{number}", 1, "s", f"reason {number} " * 50) for number in range(40)]
+    lines = table(proof(HELD, *failed, *reasons), "vm1.html")
+    assert max(len(line) for line in lines) <= 80
+    assert len(lines) <= 14
+    failures = [line for line in lines if line.startswith("FAILS")]
+    assert [line[:29] for line in failures[:-1]] == [f"FAILS Hypervisor: setting {number} x" for number in range(5)]
+    assert failures[-1] == "FAILS 2 more; see vm1.html"
+    (apart,) = [line for line in lines if line.startswith("n/a ")]
+    assert "40 claims" in apart
+    assert "vm1.html" in apart
+    assert table(proof(HELD, FAILED), "vm1.html")[-1] == "FAILS Hypervisor: 8 VFs: wanted 8, seen 7"
+
+
 def test_many_unread_claims_are_summarized_in_one_line():
     unseen = [compare("hypervisor", f"unread {number}", 1, None, "x") for number in range(4)]
     text = "\n".join(table(proof(*unseen, FAILED)))

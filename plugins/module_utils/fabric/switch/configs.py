@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
     """Render configurations from the policy. Return them, or write them to ``path`` after all are rendered.
 
+    ``table`` has a line for each file that differs; the diff shows files that existed.
+
     Raises FabricError before anything is written, ProofError where a file cannot be read or written.
     """
     path = params["path"]
@@ -41,13 +44,31 @@ def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> di
     if not check_mode:
         for name in differing:
             files.write(name, texts[name])
-    result: dict[str, Any] = {"changed": bool(differing), "files": list(texts), "written": differing}
+    rows = [(os.path.basename(name), _lines_changed(before[name], texts[name])) for name in differing]
+    width = max((len(name) for name, _change in rows), default=0)
+    summary = f"{path}: {len(texts)} switches, {len(differing)} files {'to write' if check_mode else 'written'}"
+    result: dict[str, Any] = {
+        "changed": bool(differing),
+        "files": list(texts),
+        "written": differing,
+        "table": [summary, *(f"  {name:<{width}}  {change}" for name, change in rows)],
+    }
     if diff_mode:
+        # A new file is shown by the table: nobody reads thousands of lines before they are written.
         result["diff"] = [
-            {"before_header": name, "after_header": name, "before": before[name] or "", "after": texts[name]}
+            {"before_header": name, "after_header": name, "before": before[name], "after": texts[name]}
             for name in differing
+            if before[name] is not None
         ]
     return result
+
+
+def _lines_changed(before: str | None, after: str) -> str:
+    """Return how a file changes, in words. Lines that only move are not counted: a fabric has thousands of files."""
+    if before is None:
+        return f"new, {len(after.splitlines())} lines"
+    old, new = Counter(before.splitlines()), Counter(after.splitlines())
+    return f"+{sum((new - old).values())} -{sum((old - new).values())} lines"
 
 
 def file_of(folder: str, switch: Switch) -> str:

@@ -9,6 +9,7 @@ this project measured none of them. A value that could not be read is a cause, t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import wrap
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import PCI_CFG_SPACE_EXP_SIZE
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import acs_rules as rules
@@ -20,20 +21,10 @@ NEAREST_FIRST = list(PATH_CLASSES)
 BELOW_ONE_SWITCH = ("PIX", "PXB")
 NOT_NEEDED, UNKNOWN = "-", "not known"
 READ_AS_ROOT = "read or record the host as root"
-# The columns of ``lines``; the guest's path is the one that NCCL finds in the guest.
-COLUMNS = (
-    "GPU",
-    "NIC",
-    "host",
-    "guest",
-    "ATS",
-    "ACS",
-    "relaxed ordering",
-    "MaxReadReq",
-    "huge pages",
-    "GB/s",
-    "verdict",
-)
+# The columns of ``lines``; the guest's path is the one that NCCL finds in the guest. Values of SETTINGS that are equal
+# for all pairs are in a line above the table, which so fits 80 columns. "ordering" is relaxed ordering.
+COLUMNS = ("GPU", "NIC", "host", "guest", "verdict")
+SETTINGS = ("ATS", "ACS", "ordering", "MaxReadReq", "huge pages", "GB/s")
 # PCI Express Base Specification: 8b/10b up to 5 GT/s, 128b/130b from 8 GT/s on, and FLITs from 64 GT/s on (of 256 bytes
 # 242 are data: 236 of the transaction layer and 6 of the data link layer).
 ENCODINGS = ((5.0, 8 / 10), (32.0, 128 / 130), (64.0, 242 / 256))
@@ -144,26 +135,24 @@ def lines(found: list[Pair]) -> list[str]:
 
 
 def _table(found: list[Pair]) -> list[str]:
-    rows = [COLUMNS]
-    for pair in found:
-        rate = UNKNOWN if pair.link_gb_per_s is None else f"{pair.link_gb_per_s:.2g}"
-        rows.append(
-            (
-                pair.gpu,
-                pair.nic,
-                pair.host_path,
-                pair.guest_path,
-                pair.facts.ats,
-                pair.facts.acs,
-                pair.facts.relaxed_ordering,
-                pair.facts.read_bytes,
-                pair.facts.huge_pages,
-                rate,
-                pair.verdict,
-            )
-        )
-    widths = [max(len(row[at]) for row in rows) for at in range(len(COLUMNS))]
-    return ["  " + "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows]
+    values = [_settings(pair) for pair in found]
+    differing = [name for name in SETTINGS if len({each[name] for each in values}) > 1]
+    equal = ", ".join(f"{name} {values[0][name]}" for name in SETTINGS if name not in differing)
+    shared = wrap(f"every pair: {equal}", 80, initial_indent="  ", subsequent_indent="    ") if equal else []
+    rows = [(*COLUMNS, *differing)]
+    for pair, each in zip(found, values):
+        paths = (pair.gpu, pair.nic, pair.host_path, pair.guest_path, pair.verdict)
+        rows.append((*paths, *(each[name] for name in differing)))
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return shared + ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _settings(pair: Pair) -> dict[str, str]:
+    """Return the values of SETTINGS of a pair."""
+    rate = UNKNOWN if pair.link_gb_per_s is None else f"{pair.link_gb_per_s:.2g}"
+    facts = pair.facts
+    values = (facts.ats, facts.acs, facts.relaxed_ordering, facts.read_bytes, facts.huge_pages, rate)
+    return dict(zip(SETTINGS, values))
 
 
 def _facts(plan: AcsPlan, gpu: str, nic: str, as_set: bool, huge_pages: bool) -> Facts:

@@ -86,7 +86,7 @@ def test_a_given_state_is_proved_and_written_once(proofs):
     assert Proof(proofs, state=state(), health=health).run()["changed"] is False
     failed = Proof(proofs, state={}).run()
     assert failed["failed"] is True
-    assert "bm01.json" in failed["msg"]
+    assert "bm01.html" in failed["msg"]
     assert json.loads((proofs / "bm01.json").read_text())["holds"] is False
 
 
