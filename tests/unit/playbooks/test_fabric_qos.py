@@ -309,3 +309,62 @@ def test_the_role_without_the_playbook_restores_all_switches_if_a_stage_fails(fa
     assert status != 0
     assert "leaf1 was restored; leaf2 was restored" in " ".join(output.split())
     assert (fabric.sonic(), fabric.nvue.applied) == before
+
+
+RESTORE = "playbooks/fabric_restore.yml"
+
+
+def test_a_backup_is_restored_and_damaged_or_missing_ones_are_refused(fabric):
+    before = fabric.sonic(), settings(fabric.nvue.applied)
+    assert fabric.play(policy=LOSSLESS)[0] == 0
+    (folder,) = (fabric.path / "backups").iterdir()
+    fabric.nvue.applied["system"]["hostname"] = "later"
+    after = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
+
+    status, output = fabric.play(policy=LOSSLESS, playbook=RESTORE)
+    assert status != 0
+    assert f"{folder.name} (leaf1.sonic, leaf2.cumulus)" in output, output
+    backup = (folder / "leaf2.cumulus").read_bytes()
+    (folder / "leaf2.cumulus").write_bytes(backup[:-1])
+    status, output = fabric.play("-e", f"fabric_backup={folder}", policy=LOSSLESS, playbook=RESTORE)
+    assert status != 0
+    assert f"{folder}/leaf2.cumulus: damaged" in output, output
+    (folder / "leaf2.cumulus").write_bytes(backup)
+
+    status, output = fabric.play("-e", f"fabric_backup={folder}", "--check", "--diff", policy={}, playbook=RESTORE)
+    assert (status, changed(output)) == (0, {"leaf1": 1, "leaf2": 1}), output
+    assert '+{"op": "remove", "path": "/SCHEDULER/SAILLOFT_STRICT"}' in output
+    assert (fabric.sonic(), fabric.nvue.applied) == after
+    assert list((fabric.path / "backups").iterdir()) == [folder]
+
+    status, output = fabric.play("-e", f"fabric_backup={folder}", "--limit", "leaf1", policy={}, playbook=RESTORE)
+    assert status == 0, output
+    assert "leaf1 was restored" in output
+    assert (fabric.sonic(), fabric.nvue.applied) == (before[0], after[1])
+    assert json.loads((fabric.leaf1 / "startup.json").read_text()) == before[0]
+
+    status, output = fabric.play("-e", f"fabric_backup={folder}", policy={}, playbook=RESTORE)
+    assert status == 0, output
+    assert "leaf1: as in its backup" in output
+    assert "leaf2 was restored" in output
+    assert fabric.sonic() == before[0]
+    assert settings(fabric.nvue.applied) == {**before[1], "system": {"hostname": "later"}}, "others' changes stay"
+    assert fabric.nvue.startup == fabric.nvue.applied
+
+    status, output = fabric.play("-e", f"fabric_backup={folder}", policy={}, playbook=RESTORE)
+    assert (status, set(changed(output).values())) == (0, {0}), output
+    assert all((each / "finished").exists() for each in (fabric.path / "backups").iterdir())
+
+
+@pytest.mark.long
+def test_a_switch_that_cannot_be_restored_is_named_and_the_others_are_restored(fabric):
+    before = fabric.sonic()
+    assert fabric.play(policy=LOSSLESS)[0] == 0
+    (folder,) = (fabric.path / "backups").iterdir()
+    fabric.nvue.fails = "invalid"
+    status, output = fabric.play("-e", f"fabric_backup={folder}", policy={}, playbook=RESTORE)
+    assert status != 0
+    told = " ".join(output.split())
+    assert "leaf2 was NOT restored" in told
+    assert f"its previous configuration is in {folder}/leaf2.cumulus" in told
+    assert fabric.sonic() == before

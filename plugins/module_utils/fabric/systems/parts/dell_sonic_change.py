@@ -14,6 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     DSCPS,
     Ecn,
     Octet,
+    PortQos,
     Queue,
     Switch,
 )
@@ -24,6 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell
     PFC_QUEUE_MAP,
     QUEUE_MAP,
     REWRITING,
+    SYSTEM,
     Reader,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN
@@ -41,17 +43,47 @@ def remediation(running: str, wanted: Switch) -> str:
     settings that already mean the same, under any name. Settings of a wanted port that contradict the policy are
     deleted, and so are objects of this project that no port uses any more.
     """
-    steps = _Change(Reader(running, wanted.name), wanted).steps()
+    want = {module: each["config"] for module, each in json.loads(render(wanted)).items()}
+    return _text(_Change(Reader(running, wanted.name), wanted, want).steps())
+
+
+def restoration(before: str, now: str, name: str) -> str:
+    """Return the calls, in the form of remediation's, that change ``now`` back to ``before``; "" if nothing differs.
+
+    Two settings of the whole switch stay: buffer_init, which restarts the switch, and a polling interval where
+    ``before`` has none, because the modules cannot remove it.
+    """
+    former, reader = Reader(before, name), Reader(now, name)
+    ports = {**dict.fromkeys(reader.switch().ports, PortQos()), **former.switch().ports}
+    interfaces = {port: {"name": port, "cable_length": CABLE_UNSET} for port in ports}
+    for port, interface in former.interfaces.items():
+        interfaces.setdefault(port, {}).update({key: each for key, each in interface.items() if each is not None})
+    want = {
+        **{module: each for module, each in former.config.items() if each},
+        "sonic_qos_interfaces": list(interfaces.values()),
+        "sonic_interfaces": [
+            {"name": port, "mtu": each["mtu"]} for port, each in former.mtus.items() if each.get("mtu") is not None
+        ],
+    }
+    steps = _Change(reader, Switch(name, SYSTEM, ports, former.ecmp_fields()), want).steps()
+    hashed = reader.config["sonic_ecmp_load_share"]
+    if hashed and former.ecmp_fields() is None:
+        steps.append({"module": "sonic_ecmp_load_share", "state": "deleted", "config": hashed})
+    return _text(steps)
+
+
+def _text(steps: list[Config]) -> str:
     return json.dumps(steps, indent=2, sort_keys=True) + "\n" if steps else ""
 
 
 class _Change:
     """The differences between a switch's settings and the wanted ones."""
 
-    def __init__(self, reader: Reader, wanted: Switch) -> None:
+    def __init__(self, reader: Reader, wanted: Switch, want: dict[str, Any]) -> None:
+        """Compare ``reader`` with ``wanted``. ``want``: the configurations of the modules that make it, by module."""
         self.reader = reader
         self.wanted = wanted
-        self.want = {module: each["config"] for module, each in json.loads(render(wanted)).items()}
+        self.want = want
         self.used: set[tuple[str, str]] = set()  # what ports refer to after the change, by kind and name
         self.new: set[tuple[str, str]] = set()  # the part of it that the change gives to a port
 
