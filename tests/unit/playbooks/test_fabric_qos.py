@@ -243,18 +243,22 @@ def test_an_api_that_refuses_the_login_is_named(fabric):
     assert set(fabric.sonic_log()) <= {"read"}  # leaf1 may have been read meanwhile
 
 
-def test_devices_that_have_different_policies_are_refused(tmp_path):
+@pytest.mark.parametrize("playbook", ["fabric_qos.yml", "fabric_config.yml"])
+def test_devices_that_have_different_policies_are_refused(tmp_path, playbook):
     """The policy of the first device would otherwise be applied to all."""
     policies = {"leaf1": LOSSLESS, "leaf2": LOSSLESS, "leaf3": LOSSY}
     hosts = {name: {"ansible_connection": "local", "roce_policy": policy} for name, policy in policies.items()}
     hosts["leaf4"] = {"ansible_connection": "local"}
-    (tmp_path / "inventory.json").write_text(json.dumps({"roce_switches": {"hosts": hosts}}))
-    status, output = ansible_playbook(
-        "-i", str(tmp_path / "inventory.json"), "playbooks/fabric_qos.yml", COLUMNS="2000"
-    )
+    nics = {"gpu01": hosts.pop("leaf4")}
+    groups = {"roce_switches": {"hosts": hosts}, "roce_hosts": {"hosts": nics}}
+    (tmp_path / "inventory.json").write_text(json.dumps(groups))
+    written = ("-e", f"fabric_path={tmp_path}/fabric")
+    inventory = str(tmp_path / "inventory.json")
+    status, output = ansible_playbook("-i", inventory, f"playbooks/{playbook}", *written, COLUMNS="2000")
     assert status != 0
-    assert "leaf3, leaf4: roce_policy differs from that of leaf1" in " ".join(output.split()), output
+    assert "leaf3, gpu01: roce_policy differs from that of leaf1" in " ".join(output.split()), output
     assert "Read the switch" not in output
+    assert not (tmp_path / "fabric").exists()
 
 
 @pytest.mark.long

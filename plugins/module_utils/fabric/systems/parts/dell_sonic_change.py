@@ -57,9 +57,9 @@ def restoration(before: str, now: str, name: str) -> str:
     ports = {**dict.fromkeys(reader.switch().ports, PortQos()), **former.switch().ports}
     interfaces = {port: {"name": port, "cable_length": CABLE_UNSET} for port in ports}
     for port, interface in former.interfaces.items():
-        interfaces.setdefault(port, {}).update({key: each for key, each in interface.items() if each is not None})
+        interfaces.setdefault(port, {}).update(_set_only(interface))
     want = {
-        **{module: each for module, each in former.config.items() if each},
+        **{module: _set_only(each) for module, each in former.config.items() if each},
         "sonic_qos_interfaces": list(interfaces.values()),
         "sonic_interfaces": [
             {"name": port, "mtu": each["mtu"]} for port, each in former.mtus.items() if each.get("mtu") is not None
@@ -67,9 +67,16 @@ def restoration(before: str, now: str, name: str) -> str:
     }
     steps = _Change(reader, Switch(name, SYSTEM, ports, former.ecmp_fields()), want).steps()
     hashed = reader.config["sonic_ecmp_load_share"]
-    if hashed and former.ecmp_fields() is None:
-        steps.append({"module": "sonic_ecmp_load_share", "state": "deleted", "config": hashed})
+    if reader.ecmp_fields() is not None and former.ecmp_fields() is None:
+        steps.append({"module": "sonic_ecmp_load_share", "state": "deleted", "config": _set_only(hashed)})
     return _text(steps)
+
+
+def _set_only(value: Any) -> Any:
+    """Return gathered options without those that are null, which the modules refuse as arguments."""
+    if isinstance(value, dict):
+        return {key: _set_only(each) for key, each in value.items() if each is not None}
+    return [_set_only(each) for each in value] if isinstance(value, list) else value
 
 
 def _text(steps: list[Config]) -> str:
@@ -236,8 +243,9 @@ class _Change:
             drop["priorities"] = off
         if on:
             put["priorities"] = on
-        if wanted and pfc.get("asymmetric") is True:
-            put["asymmetric"] = False
+        asymmetric = want.get("pfc", {}).get("asymmetric")
+        if wanted and asymmetric is not None and (pfc.get("asymmetric") is True) != asymmetric:
+            put["asymmetric"] = asymmetric
         action = pfc.get("watchdog_action", "drop")
         dog = {option: each for option, each in want.get("pfc", {}).items() if option.startswith("watchdog")}
         for option in ("watchdog_detect_time", "watchdog_restore_time"):
@@ -281,7 +289,7 @@ class _Change:
         """Return, for policies that ports are given, the queues to delete: extra ones, and those of another type."""
         found = []
         for policy in self.objects("sonic_qos_scheduler", self.reader.schedulers):
-            wanted = {each["sequence"]: each["scheduler_type"] for each in policy["schedulers"]}
+            wanted = {each["sequence"]: each.get("scheduler_type", "dwrr") for each in policy["schedulers"]}
             there = self.reader.schedulers.get(policy["name"], {}).get("schedulers")
             gone = [
                 {"sequence": each["sequence"]}
