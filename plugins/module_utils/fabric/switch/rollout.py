@@ -215,7 +215,7 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         "changes": changes,
         "as_before": {name: name not in changes and _is_as(each, before[name]) for name, each in now.items()},
         "boot": {
-            name: SYSTEMS[each.system].boot_configuration(backup[name], name)
+            name: getattr(SYSTEMS[each.system], "boot_configuration")(backup[name], name)  # noqa: B009
             for name, each in now.items()
             if getattr(SYSTEMS[each.system], "LOST_AT_BOOT", False)
         },

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -58,6 +59,10 @@ def restoration(before: str, now: str, name: str) -> str:
     interfaces = {port: {"name": port, "cable_length": CABLE_UNSET} for port in ports}
     for port, interface in former.interfaces.items():
         interfaces.setdefault(port, {}).update(_set_only(interface))
+        bound = interface.get("qos_maps") or {}
+        if bound.get(PFC_GROUP_MAP[3]) is not None and port in ports:  # the map itself, not seen through that one
+            groups = former.bound_map(port, bound, GROUP_MAP) or (None,) * CLASSES
+            ports[port] = replace(ports[port], class_to_priority=groups)
     want = {
         **{module: _set_only(each) for module, each in former.config.items() if each},
         "sonic_qos_interfaces": list(interfaces.values()),
@@ -177,7 +182,11 @@ class _Change:
         if bound.get(REWRITING) is not None:
             drop[REWRITING] = bound[REWRITING]
         kind, _key, _value, option = PFC_GROUP_MAP
-        if bound.get(option) is not None:
+        if option in names:  # only of a backup
+            self.used.add((kind, names[option]))
+            if bound.get(option) != names[option]:
+                put[option] = names[option]
+        elif bound.get(option) is not None:
             if self.octet(port, bound, PFC_GROUP_MAP) == tuple(range(CLASSES)):
                 self.used.add((kind, str(bound[option])))
             else:
@@ -255,6 +264,8 @@ class _Change:
                 put[option] = dog[option]
         if put or dog.get("watchdog_action", action) != action:  # otherwise the module writes its default
             put["watchdog_action"] = dog.get("watchdog_action", action)
+            if asymmetric:
+                put["asymmetric"] = True
         less.update({"pfc": drop} if drop else {})
         more.update({"pfc": put} if put else {})
 
