@@ -28,12 +28,12 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the action."""
         result = super().run(tmp, task_vars)
-        self.validate_argument_spec(argument_spec={})
+        _valid, arguments = self.validate_argument_spec(argument_spec={"root": {"type": "bool", "default": False}})
         given = task_vars or {}
+        name = self._task.delegate_to or given.get("inventory_hostname", "")
         try:
             self._connect()
         except (AnsibleConnectionFailure, ConnectionError) as error:
-            name = self._task.delegate_to or given.get("inventory_hostname", "")
             why = cause(str(error))
             result.update(
                 failed=True,
@@ -42,13 +42,27 @@ class ActionModule(ActionBase):
                 "that the inventory has its address, port, user and key (ansible_host, ansible_port, ansible_user, "
                 "ansible_ssh_private_key_file), then run again",
             )
+        else:
+            refusal = self._not_root() if arguments["root"] else ""
+            if refusal:
+                result.update(failed=True, cause=refusal, msg=f"{name}: {refusal}")
         return result
+
+    def _not_root(self) -> str:
+        """Return why the tasks of the play do not run as root, and the remedy; empty if they do."""
+        remedy = "Set ansible_become: true for the host, or give --become"
+        answer = self._low_level_execute_command("id -u && id -un")
+        if answer["rc"] != 0:
+            said = cause(f"{answer['stderr']}\n{answer['stdout']}")
+            return f"its tasks need root, and becoming root failed: {said}. Check ansible_become_password and sudo"
+        number, user = [*answer["stdout"].split(), "", ""][:2]
+        return "" if number == "0" else f"its tasks need root, but run as {user or 'another user'}. {remedy}"
 
     def _connect(self) -> None:
         if self._connection.supports_persistence or self._connection.force_persistence:
             Connection(self._connection.socket_path).get_capabilities()
         else:
-            # This does not use become: the first task that needs become reports its failures.
+            # This does not use become, whose failures are not those of the connection.
             self._low_level_execute_command("true", sudoable=False)
 
     def _address(self, name: str, given: dict[str, Any]) -> str:

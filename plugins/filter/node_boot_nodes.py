@@ -70,9 +70,13 @@ def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(image, Mapping) or len(image) != 1 or not set(image) <= {"channel", "digest"}:
         raise _error(name, "node_boot_image", f"{image!r} is not valid", "write {channel: NAME} or {digest: DIGEST}")
     ((kind, value),) = image.items()
+    if not variables.get("node_boot_mac"):
+        raise _error(
+            name, "node_boot_mac", "it is not set", "set the MAC address of the interface that the node boots from"
+        )
     return {
         "name": name,
-        "mac": _checked(name, "node_boot_mac", variables.get("node_boot_mac") or "", unicast_mac),
+        "mac": _checked(name, "node_boot_mac", variables["node_boot_mac"], unicast_mac),
         kind: _checked(name, f"node_boot_image.{kind}", value, text),
         "kernel_arguments": _texts(name, "node_boot_kernel_arguments", variables),
         "servers": _texts(name, "node_boot_server_urls", variables, least=1),

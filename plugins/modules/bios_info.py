@@ -61,7 +61,9 @@ def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(argument_spec=bios_settings.options(), supports_check_mode=True)
     system = System()
-    finish_on_host(module, lambda: bios_settings.observe(system, read_topology(system), module.params["required"]))
+    finish_on_host(
+        module, lambda: bios_settings.observe(system, read_topology(system), module.params["required"]), reads=True
+    )
 
 
 if __name__ == "__main__":

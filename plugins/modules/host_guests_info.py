@@ -51,7 +51,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
-    finish_on_host(module, lambda: guests.observe(System()))
+    finish_on_host(module, lambda: guests.observe(System()), reads=True)
 
 
 if __name__ == "__main__":

@@ -17,16 +17,25 @@ description:
   - A network device (C(ansible.netcommon)) is asked for its capabilities instead. If its connection cannot be started,
     Ansible itself reports it.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
+options:
+  root:
+    description: Whether the task also fails, in check mode too, if the tasks of the play do not run as root.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
 - name: Check that the host is reachable
   sailloft.fleet.reached:
+
+- name: Check that the host is reachable and that tasks run there as root
+  sailloft.fleet.reached:
+    root: true
 """
 
 RETURN = r"""
 cause:
-  description: Why the host is not reachable.
+  description: Why the host is not reachable, or why tasks do not run as root.
   returned: failure
   type: str
   sample: "ssh: connect to host 10.0.0.1 port 22: Connection refused"

@@ -83,7 +83,7 @@ def main() -> None:
             }
         )
 
-    finish_on_host(module, look)
+    finish_on_host(module, look, reads=True)
 
 
 if __name__ == "__main__":

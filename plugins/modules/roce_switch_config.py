@@ -28,8 +28,8 @@ options:
       - V(planned) returns the stages in which the switches of O(running) and the NICs are changed to the policy, and
         the change of the first stage for each switch. Call it again before each stage, with the configurations that
         were read after the previous one.
-      - V(restored) returns whether the switches of O(running) are again as in O(backup), and, for systems without their
-        own rollback, the change that restores them.
+      - V(restored) returns whether the switches of O(running) are again as in O(backup) or O(restore_path), and the
+        change that restores them, in all that a policy can change.
     type: str
     choices: [rendered, parsed, compared, planned, restored]
     default: rendered
@@ -77,12 +77,18 @@ options:
   backup:
     description: For O(state=restored), the running configurations before the change, as O(running).
     type: dict
+  restore_path:
+    description:
+      - For O(state=restored), the directory O(backup_path) of an earlier run, instead of O(backup). Switches that it
+        does not have are left out of the result.
+      - The task fails if it is incomplete, or a file in it is damaged, is not a configuration, or is of another system.
+    type: path
   backup_path:
     description:
-      - For O(state=planned), a directory for the present configuration of each switch that will change, as
-        C(NAME.SYSTEM). It is created if it is missing, and only its owner can read it. It is beside the directories of
-        other runs. The role C(roce_switch) names them by their time (C(20260131T235959Z)) and creates a file
-        C(finished) in those of completed runs.
+      - For O(state=planned) and O(state=restored), a directory for the present configuration of each switch that will
+        change, as C(NAME.SYSTEM), and their sums, C(SHA256SUMS). It is created if it is missing, and only its owner can
+        read it. It is beside the directories of other runs. The role C(roce_switch) names them by their time
+        (C(20260131T235959Z)) and creates a file C(finished) in those of completed runs.
     type: path
   nics:
     description: For O(state=planned), the NICs of the hosts as M(sailloft.fleet.roce_nic_info) returns them, by host.
@@ -246,8 +252,10 @@ whole:
   returned: O(state=planned)
   type: dict
 boot:
-  description: The whole configuration of each switch that loses its settings in a reboot (linux).
-  returned: O(state=planned)
+  description:
+    - The whole configuration of each switch that loses its settings in a reboot (linux).
+    - With O(state=restored), that of its backup; empty where this has no QoS.
+  returned: O(state=planned) and O(state=restored)
   type: dict
 as_before:
   description: By switch, whether it is as in its backup.
@@ -277,6 +285,7 @@ def main() -> None:
             "asics": {"type": "dict"},
             "running": {"type": "dict"},
             "backup": {"type": "dict"},
+            "restore_path": {"type": "path"},
             "backup_path": {"type": "path"},
             "nics": {"type": "dict"},
             "nics_wanted": {"type": "dict"},
@@ -286,8 +295,9 @@ def main() -> None:
         returned=("state", "policy", "asics", "path", "done"),
         required_if=[
             *[("state", state, ["running"]) for state in STATES if state != "rendered"],
-            ("state", "restored", ["backup"]),
+            ("state", "restored", ["backup", "restore_path"], True),
         ],
+        mutually_exclusive=[["backup", "restore_path"]],
     )
     params = module.params
     states = {
@@ -295,7 +305,7 @@ def main() -> None:
         "planned": lambda: rollout.planned(params, module.check_mode, module._diff),
         "parsed": lambda: configs.parsed(params),
         "compared": lambda: configs.compared(params),
-        "restored": lambda: rollout.restored(params),
+        "restored": lambda: rollout.restored(params, module.check_mode),
     }
     finish(module, states[params["state"]])
 

@@ -33,7 +33,7 @@ def text(value: Any, longest: int = 4096) -> str:
     if not isinstance(value, str):
         raise InvalidValueError(f"{value!r} is not text", "write it in quotes")
     if not value:
-        raise InvalidValueError("the text is empty", "leave the setting out, or give it a value")
+        raise InvalidValueError("the text is empty", "give it a value, or leave the setting out if it is optional")
     found = FORBIDDEN.search(value)
     if found:
         raise InvalidValueError(

@@ -136,8 +136,8 @@ def failures(done: dict[str, Outcome]) -> dict[str, str]:
     return {concern: outcome.failed for concern, outcome in done.items() if outcome.failed}
 
 
-def together(done: dict[str, Outcome], saved: Outcome) -> Outcome:
-    """Return one outcome of several concerns and of the service that restores them."""
+def together(done: dict[str, Outcome], saved: Outcome, check: bool = False) -> Outcome:
+    """Return one outcome of several concerns and of the service that restores them; ``check``: of a prediction."""
     failed = failures(done)
     whole = Outcome(saved.before, saved.after, {**saved.facts, "outcomes": {}}, list(saved.pending))
     whole.facts["failures"] = list(dict.fromkeys(failed.values()))
@@ -150,9 +150,11 @@ def together(done: dict[str, Outcome], saved: Outcome) -> Outcome:
         rest = [concern for concern in done if concern not in failed]
         whole.failed = "\n".join(
             [
-                f"failed: {', '.join(failed)}; "
+                f"{'would fail' if check else 'failed'}: {', '.join(failed)}; "
                 + (
-                    f"done and saved for every boot: {', '.join(rest)}" if rest else "nothing new is saved for the boot"
+                    f"{'would be ' if check else ''}done and saved for every boot: {', '.join(rest)}"
+                    if rest
+                    else f"nothing new {'would be' if check else 'is'} saved for the boot"
                 ),
                 *(f"{number}. {line}" for number, line in enumerate(whole.facts["failures"], 1)),
             ]

@@ -28,6 +28,7 @@ class Box:
         r"()(service-profile).*",
         r"()(service-policy type qos input).*",
         r"()(mtu).*",
+        r"(no )?(switchport)",
         r"(no )?(priority)( strict)?",
         r"()(bandwidth percent).*",
         r"()(random-detect ecn) minimum.*",

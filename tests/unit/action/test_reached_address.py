@@ -75,3 +75,25 @@ def test_a_host_that_answers_is_reached(monkeypatch):
     action = ActionModule(task, connection, PlayContext(), DataLoader(), None, None)
     monkeypatch.setattr(action, "_low_level_execute_command", lambda command, sudoable: {"rc": 0})
     assert not action.run(task_vars={"inventory_hostname": "hv01"}).get("failed")
+
+
+@pytest.mark.parametrize(
+    ("answer", "causes"),
+    [
+        ({"rc": 0, "stdout": "0\nroot\n"}, ()),
+        ({"rc": 0, "stdout": "1000\nadmin\n"}, ("hv01", "need root", "admin", "ansible_become: true")),
+        ({"rc": 1, "stdout": "", "stderr": "sudo: a password is required"}, ("hv01", "sudo: a password is required")),
+    ],
+)
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_another_user_than_root_is_refused_where_root_is_needed(monkeypatch, answer, causes, check_mode):
+    task = Task.load({"action": "sailloft.fleet.reached", "args": {"root": True}})
+    task.check_mode = check_mode
+    connection = SimpleNamespace(
+        supports_persistence=False, force_persistence=False, _shell=SimpleNamespace(tmpdir="/nowhere")
+    )
+    action = ActionModule(task, connection, PlayContext(), DataLoader(), None, None)
+    monkeypatch.setattr(action, "_low_level_execute_command", lambda command, sudoable=True: answer)
+    result = action.run(task_vars={"inventory_hostname": "hv01"})
+    assert bool(result.get("failed")) is bool(causes)
+    assert all(each in result["msg"] for each in causes)

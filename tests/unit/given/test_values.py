@@ -156,6 +156,6 @@ def test_an_invalid_mac_address_is_refused_with_a_remedy(value, message):
 
 def test_invalid_text_is_refused_with_a_remedy():
     assert refused(values.text, 3) == "3 is not text; write it in quotes"
-    assert refused(values.text, "") == "the text is empty; leave the setting out, or give it a value"
+    assert refused(values.text, "") == "the text is empty; give it a value, or leave the setting out if it is optional"
     assert refused(values.text, "\t") == "'\\t' contains '\\t', which is not a printable character; remove it"
     assert refused(lambda value: values.text(value, 2), "abc") == "'abc'... has 3 characters; use 2 at most"

@@ -48,7 +48,7 @@ def test_a_host_name_that_is_not_a_valid_folder_name_is_refused(run, tmp_path, n
     assert result["msg"] in (
         f"{subject}host_name {name!r} is not a valid directory name; use another name, or rename the recording",
         f"{subject}host_name or path: {name!r} contains '\\n', which is not a printable character; remove it",
-        f"{subject}host_name or path: the text is empty; leave the setting out, or give it a value",
+        f"{subject}host_name or path: the text is empty; give it a value, or leave the setting out if it is optional",
     )
     assert contents(tmp_path) == {}
 
@@ -339,3 +339,14 @@ def test_an_invalid_or_unwritable_path_is_refused_and_leaves_no_files(run, tmp_p
     assert result["failed"]
     assert message in result["msg"]
     assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.parametrize("domains", ["train-01", [{"name": "train-01"}, "train-02"]], ids=["text", "a text in a list"])
+def test_the_playbook_refuses_another_form_with_the_host_the_setting_and_an_example(tmp_path, domains):
+    given = {"recording": str(RECORDINGS / "llnl-corona.json"), "plans_path": str(tmp_path), "gpu_vm_domains": domains}
+    options = ("-i", "localhost,", "-c", "local", "-e", json.dumps(given))
+    status, output = ansible_playbook(*options, "playbooks/plan.yml", COLUMNS="2000")
+    assert status != 0
+    told = " ".join(output.split())
+    assert "localhost: gpu_vm_domains is not a list of dictionaries; write one like [{name: " in told
+    assert list(tmp_path.iterdir()) == []

@@ -243,18 +243,22 @@ def test_an_api_that_refuses_the_login_is_named(fabric):
     assert set(fabric.sonic_log()) <= {"read"}  # leaf1 may have been read meanwhile
 
 
-def test_devices_that_have_different_policies_are_refused(tmp_path):
+@pytest.mark.parametrize("playbook", ["fabric_qos.yml", "fabric_config.yml"])
+def test_devices_that_have_different_policies_are_refused(tmp_path, playbook):
     """The policy of the first device would otherwise be applied to all."""
     policies = {"leaf1": LOSSLESS, "leaf2": LOSSLESS, "leaf3": LOSSY}
     hosts = {name: {"ansible_connection": "local", "roce_policy": policy} for name, policy in policies.items()}
     hosts["leaf4"] = {"ansible_connection": "local"}
-    (tmp_path / "inventory.json").write_text(json.dumps({"roce_switches": {"hosts": hosts}}))
-    status, output = ansible_playbook(
-        "-i", str(tmp_path / "inventory.json"), "playbooks/fabric_qos.yml", COLUMNS="2000"
-    )
+    nics = {"gpu01": hosts.pop("leaf4")}
+    groups = {"roce_switches": {"hosts": hosts}, "roce_hosts": {"hosts": nics}}
+    (tmp_path / "inventory.json").write_text(json.dumps(groups))
+    written = ("-e", f"fabric_path={tmp_path}/fabric")
+    inventory = str(tmp_path / "inventory.json")
+    status, output = ansible_playbook("-i", inventory, f"playbooks/{playbook}", *written, COLUMNS="2000")
     assert status != 0
-    assert "leaf3, leaf4: roce_policy differs from that of leaf1" in " ".join(output.split()), output
+    assert "leaf3, gpu01: roce_policy differs from that of leaf1" in " ".join(output.split()), output
     assert "Read the switch" not in output
+    assert not (tmp_path / "fabric").exists()
 
 
 @pytest.mark.long
@@ -309,3 +313,62 @@ def test_the_role_without_the_playbook_restores_all_switches_if_a_stage_fails(fa
     assert status != 0
     assert "leaf1 was restored; leaf2 was restored" in " ".join(output.split())
     assert (fabric.sonic(), fabric.nvue.applied) == before
+
+
+RESTORE = "playbooks/fabric_restore.yml"
+
+
+def test_a_backup_is_restored_and_damaged_or_missing_ones_are_refused(fabric):
+    before = fabric.sonic(), settings(fabric.nvue.applied)
+    assert fabric.play(policy=LOSSLESS)[0] == 0
+    (folder,) = (fabric.path / "backups").iterdir()
+    fabric.nvue.applied["system"]["hostname"] = "later"
+    after = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
+
+    status, output = fabric.play(policy=LOSSLESS, playbook=RESTORE)
+    assert status != 0
+    assert f"{folder.name} (leaf1.sonic, leaf2.cumulus)" in output, output
+    backup = (folder / "leaf2.cumulus").read_bytes()
+    (folder / "leaf2.cumulus").write_bytes(backup[:-1])
+    status, output = fabric.play("-e", f"fabric_backup={folder}", policy=LOSSLESS, playbook=RESTORE)
+    assert status != 0
+    assert f"{folder}/leaf2.cumulus: damaged" in output, output
+    (folder / "leaf2.cumulus").write_bytes(backup)
+
+    status, output = fabric.play("-e", f"fabric_backup={folder}", "--check", "--diff", policy={}, playbook=RESTORE)
+    assert (status, changed(output)) == (0, {"leaf1": 1, "leaf2": 1}), output
+    assert '+{"op": "remove", "path": "/SCHEDULER/SAILLOFT_STRICT"}' in output
+    assert (fabric.sonic(), fabric.nvue.applied) == after
+    assert list((fabric.path / "backups").iterdir()) == [folder]
+
+    status, output = fabric.play("-e", f"fabric_backup={folder}", "--limit", "leaf1", policy={}, playbook=RESTORE)
+    assert status == 0, output
+    assert "leaf1 was restored" in output
+    assert (fabric.sonic(), fabric.nvue.applied) == (before[0], after[1])
+    assert json.loads((fabric.leaf1 / "startup.json").read_text()) == before[0]
+
+    status, output = fabric.play("-e", f"fabric_backup={folder}", policy={}, playbook=RESTORE)
+    assert status == 0, output
+    assert "leaf1: as in its backup" in output
+    assert "leaf2 was restored" in output
+    assert fabric.sonic() == before[0]
+    assert settings(fabric.nvue.applied) == {**before[1], "system": {"hostname": "later"}}, "others' changes stay"
+    assert fabric.nvue.startup == fabric.nvue.applied
+
+    status, output = fabric.play("-e", f"fabric_backup={folder}", policy={}, playbook=RESTORE)
+    assert (status, set(changed(output).values())) == (0, {0}), output
+    assert all((each / "finished").exists() for each in (fabric.path / "backups").iterdir())
+
+
+@pytest.mark.long
+def test_a_switch_that_cannot_be_restored_is_named_and_the_others_are_restored(fabric):
+    before = fabric.sonic()
+    assert fabric.play(policy=LOSSLESS)[0] == 0
+    (folder,) = (fabric.path / "backups").iterdir()
+    fabric.nvue.fails = "invalid"
+    status, output = fabric.play("-e", f"fabric_backup={folder}", policy={}, playbook=RESTORE)
+    assert status != 0
+    told = " ".join(output.split())
+    assert "leaf2 was NOT restored" in told
+    assert f"its previous configuration is in {folder}/leaf2.cumulus" in told
+    assert fabric.sonic() == before

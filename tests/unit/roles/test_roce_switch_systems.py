@@ -40,9 +40,12 @@ def facts(**given: str) -> dict[str, Any]:
 
 
 def play(folder: Path, system: str, tried: Case, hosts: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Read the hosts, apply ``__roce_switch_change``, restore "dies"; return each host's messages and readings."""
+    """Read the hosts, apply ``__roce_switch_change``, restore "dies" by its own rollback and "good" by its backup.
+
+    Return each host's messages and readings.
+    """
     error = "{{ ansible_failed_result.msg | default(ansible_failed_result) | string }}"
-    kept = ("said_read", "said_apply", "__roce_switch_backup", "roce_switch_running")
+    kept = ("said_read", "said_apply", "__roce_switch_backup", "shown_changed", "roce_switch_running")
     of_host = ", ".join(f"'{name}': hostvars[host].{name} | default('')" for name in kept)
     shown = f"{{% for host in ansible_play_hosts_all %}}{{{{ {{'host': host, {of_host}}} | to_json }}}}\n{{% endfor %}}"
     tasks = [
@@ -56,7 +59,15 @@ def play(folder: Path, system: str, tried: Case, hosts: dict[str, dict[str, Any]
             "block": [role(f"{system}/apply")],
             "rescue": [facts(said_apply=error)],
         },
-        role(f"{system}/read", when=f"inventory_hostname == 'good' and {bool(tried.shown)}"),
+        {
+            "when": "inventory_hostname == 'good'",
+            "block": [
+                role(f"{system}/read"),
+                facts(shown_changed="{{ roce_switch_running }}"),
+                role("restore/computed"),
+                role(f"{system}/read"),
+            ],
+        },
         {
             "when": "inventory_hostname == 'dies'",
             "block": [
@@ -158,10 +169,14 @@ def test_a_change_is_either_applied_and_saved_or_completely_undone(tmp_path, sys
     good, dies, garbage = devices["good"], devices["dies"], devices["garbage"]
     assert (seen["good"]["said_read"], seen["good"]["said_apply"]) == ("", "")
     assert remediation(seen["good"]["__roce_switch_backup"], wanted) == change
-    applied = seen["good"]["roce_switch_running"] if tried.shown else good.running
+    applied = seen["good"]["shown_changed"]
     assert remediation(applied, wanted) == ""  # a second run changes nothing
     assert SYSTEMS[system].parse(applied, "leaf1") == held(system, wanted)
-    assert good.startup == good.running
+    assert (
+        SYSTEMS[system].restoration(seen["good"]["__roce_switch_backup"], seen["good"]["roce_switch_running"], "leaf1")
+        == ""
+    )
+    assert good.startup == good.running != good.saved[0]
 
     assert seen["refuses"]["said_apply"].startswith("refuses: ")
     lines = (each.strip() for each in change.splitlines() if tried.refuses in each)

@@ -271,7 +271,7 @@ class Reader:
         config = self.options(module, "", self.config[module])
         taken: set[str] | None = None
         for at, family in enumerate(("ipv4", "ipv6")):
-            if config.get(family) is not None:
+            if config.get(family) not in (None, {}):
                 options = self.options(module, family, config[family])
                 of_family = {field for field, names in HASH.items() if options.get(f"{family}_{names[at]}") is True}
                 taken = of_family if taken is None else taken & of_family

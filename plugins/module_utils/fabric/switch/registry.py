@@ -24,6 +24,8 @@ is ``switch``, without NOT_HELD.
 differs. It removes only what is this project's or contradicts the policy, as does each setting of a wanted port that
 the policy does not have. Ports that are not in ``wanted`` stay as they are, and ``ecmp_fields`` None changes nothing.
 FabricError if ``running`` cannot be read.
+``restoration(before, now, name) -> str``: the change from the configuration ``now`` back to ``before``, in all that a
+policy can change; "" where nothing differs. It has the form of ``remediation``'s change.
 
 Optional names, with the meaning of their absence in parentheses:
 
@@ -39,11 +41,10 @@ earlier value; it makes ``roce_switch_queue_buffer_bytes`` mandatory (all thresh
 used unless the user gives the ASIC's pools (the pools are the ASIC's).
 ``HAS_POOLS = True``: ``Switch.pools`` has the requirements for the system's pools (it has no pools of its own).
 ``CLASSIFIES_AT_EGRESS = True``: a port's ``dscp_to_class`` is for the packets that leave by it (that enter by it).
-``LOST_AT_BOOT = True``: a reboot loses the change; save.yml makes the system apply ``render``'s text at every boot
-(the system can save its configuration).
+``LOST_AT_BOOT = True``: a reboot loses the change; save.yml makes the system apply ``render``'s text at every boot, and
+``boot_configuration(text, name) -> str`` returns that text for the configuration ``text``, "" for one without QoS (the
+system can save its configuration).
 ``SAVES_WITH_CHANGE = True``: the switch itself saves every change, and there is no save.yml (save.yml saves).
-``restoration(before, now, name) -> str``: the change from the configuration ``now`` back to ``before``, in all that a
-policy can change; "" where nothing differs (the system has a rollback of its own).
 
 Files in ``roles/roce_switch/tasks/SYSTEM``; errors begin with the name of the switch and end with the next step:
 
@@ -56,8 +57,9 @@ its lines without indentation), and saves it. It is applied completely or not at
 otherwise the role restores the backup after a failure. A failed task is enough: the role adds the switch and the task
 to its error. In a ``rescue``, ``__roce_switch_cause`` is the cause. A system with a rollback of its own records the
 state before the run's first change in ``__roce_switch_restore_point``.
-``restore.yml``: returns to ``__roce_switch_restore_point``, if it is set, and saves; with ``restoration``, it only
-includes ``restore/computed.yml`` of the role, which runs ``apply.yml`` with the text of ``restoration``.
+``restore.yml``: returns to ``__roce_switch_restore_point``, if it is set, and saves; for a system without a rollback of
+its own, it only includes ``restore/computed.yml`` of the role, which runs ``apply.yml`` with the text of
+``restoration``.
 ``save.yml``: saves the running configuration, which an interrupted run may have changed without saving.
 """
 
@@ -91,6 +93,8 @@ class SwitchSystem(Protocol):
     def parse(self, text: str, name: str) -> Switch: ...
 
     def remediation(self, running: str, wanted: Switch) -> str: ...
+
+    def restoration(self, before: str, now: str, name: str) -> str: ...
 
 
 SYSTEMS: dict[str, SwitchSystem] = {

@@ -18,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import stages as migration
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
     file_of,
@@ -27,7 +28,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.confi
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import Qos, stages
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
 PORT_FIELDS = [each.name for each in fields(PortQos)]
 EMPTY = PortQos()  # of a port that is not configured
@@ -73,9 +73,8 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
         "boot": _boot_configurations(wanted),
         "unfinished": _unfinished(params["backup_path"], wanted),
     }
-    if params["backup_path"] and not check_mode:
-        for name in whole:
-            files.write(file_of(params["backup_path"], wanted[name]), running[name], private=True)
+    if not check_mode:
+        _back_up(params["backup_path"], {file_of("", wanted[name]): running[name] for name in whole})
     if diff_mode:
         result["diff"] = [
             {"before_header": name, "after_header": name, "before": "", "after": text} for name, text in whole.items()
@@ -184,25 +183,53 @@ def _unfinished(folder: str | None, wanted: Mapping[str, Switch]) -> dict[str, A
     return {"path": last, "switches": touched}
 
 
-def restored(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what to send to restore each switch to its backup, and whether it is as in the backup. Raises FabricError.
+def _back_up(folder: str | None, texts: Mapping[str, str]) -> None:
+    """Write the configurations of the switches that change, by file name. Raises ProofError."""
+    if folder and texts:
+        backups.write(folder, texts)
 
-    Changes are only for systems with a function ``restoration``; the others have a rollback of their own.
+
+def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Return what to send to restore each switch to its backup, and whether it is as in the backup.
+
+    With ``restore_path``, the backups are the files of that directory; switches without one stay as they are. Raises
+    FabricError, before anything is written, and ProofError.
     """
-    backup, running = running_texts(params["backup"]), running_texts(params["running"])
-    before, now = (parse_running(texts, params["switches"]) for texts in (backup, running))
-    changes = {}
-    for name in running:
-        if name not in backup:
-            raise FabricError(f"switch {name}", "it has no backup", "give what was read before the change")
-        restoration = getattr(SYSTEMS[now[name].system], "restoration", None)
-        if restoration is not None:
-            changes[name] = restoration(backup[name], running[name], name)
+    running = running_texts(params["running"])
+    parsed = parse_running(running, params["switches"])
+    if params["restore_path"]:
+        backup = backups.read(params["restore_path"], {name: each.system for name, each in parsed.items()})
+    else:
+        backup = running_texts(params["backup"])
+        for name in running:
+            if name not in backup:
+                raise FabricError(f"switch {name}", "it has no backup", "give what was read before the change")
+    now = {name: each for name, each in parsed.items() if name in backup}
+    before = parse_running({name: backup[name] for name in now}, params["switches"])
+    changes = {name: SYSTEMS[each.system].restoration(backup[name], running[name], name) for name, each in now.items()}
+    changes = {name: text for name, text in changes.items() if text}
+    if not check_mode:
+        _back_up(params["backup_path"], {file_of("", now[name]): running[name] for name in changes})
     return {
         "changed": False,
-        "changes": {name: text for name, text in changes.items() if text},
-        "as_before": {name: before[name] == now[name] and not changes.get(name) for name in running},
+        "changes": changes,
+        "as_before": {name: name not in changes and _is_as(each, before[name]) for name, each in now.items()},
+        "boot": {
+            name: getattr(SYSTEMS[each.system], "boot_configuration")(backup[name], name)  # noqa: B009
+            for name, each in now.items()
+            if getattr(SYSTEMS[each.system], "LOST_AT_BOOT", False)
+        },
     }
+
+
+def _is_as(now: Switch, before: Switch) -> bool:
+    """Return true where ``now`` has the settings that ``before`` shows. A change that is empty tells the rest."""
+    system = SYSTEMS[before.system]
+    shown = [field for field in PORT_FIELDS if field not in system.NOT_HELD]
+    return now.ecmp_fields == before.ecmp_fields and all(
+        port in now.ports and all(getattr(now.ports[port], field) == getattr(qos, field) for field in shown)
+        for port, qos in before.ports.items()
+    )
 
 
 def _comparable(seen: Switch, wanted: Switch) -> Switch:

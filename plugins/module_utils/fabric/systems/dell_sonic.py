@@ -20,7 +20,10 @@ import re
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell_sonic import MODULES, SYSTEM, Reader
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.dell_sonic_change import remediation
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.dell_sonic_change import (
+    remediation,
+    restoration,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.dell_sonic_render import (
     held_cable_m,
     render,
@@ -37,6 +40,7 @@ __all__ = [
     "parse",
     "remediation",
     "render",
+    "restoration",
 ]
 
 NOT_HELD: dict[str, str] = {

@@ -54,6 +54,21 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli i
     unlike,
     wanted_classes,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.eos_restoration import restoration
+
+__all__ = [
+    "ASICS",
+    "NOT_ASICS",
+    "NOT_HELD",
+    "PORT",
+    "PORT_EXAMPLE",
+    "SIZES_HEADROOM",
+    "SYSTEM",
+    "parse",
+    "remediation",
+    "render",
+    "restoration",
+]
 
 NOT_HELD = {
     "headroom": "EOS sizes the headroom of a lossless priority itself",

@@ -64,6 +64,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
     attainable,
     wanted_lines,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.junos_restoration import restoration
 
 __all__ = [
     "ASICS",
@@ -77,6 +78,7 @@ __all__ = [
     "parse",
     "remediation",
     "render",
+    "restoration",
 ]
 
 NOT_HELD = {"headroom": "Junos computes it from cable length and MRU"}

@@ -298,6 +298,21 @@ def restoration(before: str, now: str, name: str) -> str:
     return "\n".join(["#!/bin/sh", "set -eu", *lines]) + "\n" if lines else ""
 
 
+def boot_configuration(text: str, name: str) -> str:
+    """Return the script that gives a machine the QoS of READING's output ``text`` at every boot; "" if it has none."""
+    seen, model = parse(text, name), read_model(text, name)
+    ports = {port: qos for port, qos in seen.ports.items() if _has_queueing(model, port)}
+    return render(Switch(name, SYSTEM, ports, seen.ecmp_fields)) if ports else ""
+
+
+def _has_queueing(model: Model, port: str) -> bool:
+    """Return true where this project built the port's queueing."""
+    try:
+        return len(_queueing(model, port, port)) > 1
+    except FabricError:
+        return False
+
+
 def _queueing(model: Model, port: str, name: str) -> list[str]:
     root = next((each for each in model["qdiscs"].get(port, []) if each.get("root")), None)
     if root is None or root.get("kind") in DEFAULTS:

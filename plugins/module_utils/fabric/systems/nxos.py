@@ -70,6 +70,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
     object_changes,
     port_changes,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.nxos_restoration import restoration
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "parse",
     "remediation",
     "render",
+    "restoration",
 ]
 
 SYSTEM = "nxos"

@@ -21,6 +21,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic import SYSTEM, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_patch import patches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_restoration import (
+    restoring_patches,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import (
     EGRESS_LOSSLESS,
     EGRESS_LOSSY,
@@ -28,7 +31,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
     wanted_port,
 )
 
-__all__ = ["NOT_HELD", "PORT", "PORT_EXAMPLE", "SYSTEM", "parse", "remediation", "render"]
+__all__ = ["NOT_HELD", "PORT", "PORT_EXAMPLE", "SYSTEM", "parse", "remediation", "render", "restoration"]
 
 HAS_POOLS = True
 PORT = re.compile(r"Ethernet(0|[1-9][0-9]{0,3})")  # sonic-port.yang
@@ -101,7 +104,15 @@ def remediation(running: str, wanted: Switch) -> str:
     operation per line, and an empty line between two patches; the second is to be applied after the first. Raises
     FabricError as ``sonic_patch.patches`` does.
     """
+    return _patches_text(patches(running, wanted))
+
+
+def restoration(before: str, now: str, name: str) -> str:
+    """Return the patches, in the form of remediation's, from ``now`` back to ``before``; "" where nothing differs."""
+    return _patches_text(restoring_patches(before, now, name))
+
+
+def _patches_text(found: list[list[dict[str, Any]]]) -> str:
     return "\n".join(
-        "[\n" + ",\n".join(json.dumps(each, sort_keys=True) for each in operations) + "\n]\n"
-        for operations in patches(running, wanted)
+        "[\n" + ",\n".join(json.dumps(each, sort_keys=True) for each in operations) + "\n]\n" for operations in found
     )

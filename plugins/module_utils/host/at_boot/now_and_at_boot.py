@@ -43,4 +43,4 @@ def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcom
     done = concerns.ensure(system, settings, check) if given["now"] else {}
     lasting = concerns.to_save(settings, done, persistence.saved(system))
     saved = persistence.ensure(system, lasting, check, running=given["now"])
-    return concerns.together(done, saved)
+    return concerns.together(done, saved, check)

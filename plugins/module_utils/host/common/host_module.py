@@ -45,10 +45,11 @@ def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome
     finish_on_host(module, supported, live)
 
 
-def finish_on_host(module: Any, ensure: Callable[[], Outcome], live: bool = True) -> None:
+def finish_on_host(module: Any, ensure: Callable[[], Outcome], live: bool = True, reads: bool = False) -> None:
     """End an AnsibleModule with the outcome of ``ensure``; if a part failed, the result includes what else was done.
 
     ``live``: the module changes the running kernel. It is refused in an image, where that kernel is the build host's.
+    ``reads``: the module only reads; all others are refused to other users than root.
     """
 
     def work() -> dict[str, Any]:
@@ -57,6 +58,11 @@ def finish_on_host(module: Any, ensure: Callable[[], Outcome], live: bool = True
                 f"{module._name}: this is the root of an image, and the running kernel is that of the build host: "
                 "nothing was changed",
                 "leave this call out in an image, or use gpu_host_boot with now: false",
+            )
+        if os.geteuid() != 0 and not reads:  # in check mode too, which says what the run then does
+            raise HostError(
+                f"{module._name}: it changes the host as root, but runs as user {os.geteuid()}: nothing was changed",
+                "set become: true",
             )
         return ensure().to_result()
 

@@ -8,6 +8,7 @@ The root is a parameter, so that the same code works on a copy of ``/sys`` in a 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import subprocess
@@ -18,6 +19,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 # The most links that Linux follows in one path: include/linux/namei.h, MAXSYMLINKS.
 LINKS_MAX = 40
 SELINUX = "security.selinux"
+
+
+def root_remedy(error: OSError, otherwise: str) -> str:
+    """Return the remedy of a refused access: to run as root where that is the cause, else ``otherwise``."""
+    denied = error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() != 0
+    return f"run as root (become: true); this ran as user {os.geteuid()}" if denied else otherwise
 
 
 def refusal(path: str, data: bytes, offset: int, why: str) -> str:
@@ -67,7 +74,7 @@ class System:
             return None
         except OSError as error:
             raise HostError(
-                f"cannot read {path}: {error.strerror}", "run as root, and look at its file system"
+                f"cannot read {path}: {error.strerror}", root_remedy(error, "look at its file system")
             ) from error
 
     def read_bytes(self, path: str) -> bytes | None:
@@ -79,7 +86,7 @@ class System:
             return None
         except OSError as error:
             raise HostError(
-                f"cannot read {path}: {error.strerror}", "run as root, and look at its file system"
+                f"cannot read {path}: {error.strerror}", root_remedy(error, "look at its file system")
             ) from error
 
     def poke(self, path: str, text: str) -> None:
@@ -98,7 +105,11 @@ class System:
             finally:
                 os.close(handle)
         except OSError as error:
-            raise KernelRefusedError(refusal(path, data, offset, str(error.strerror)), error.errno) from error
+            raise KernelRefusedError(
+                refusal(path, data, offset, str(error.strerror)),
+                error.errno,
+                root_remedy(error, "see the kernel's log"),
+            ) from error
         if written != len(data):
             raise HostError(
                 f"the kernel accepted only {written} of {len(data)} bytes for {path}", "see the kernel's log"
@@ -117,7 +128,8 @@ class System:
             write_atomic(target, content, lambda handle: _take_over(target, handle))
         except OSError as error:
             raise HostError(
-                f"cannot write {path}: {error.strerror}", "check whether its file system is full or read-only"
+                f"cannot write {path}: {error.strerror}",
+                root_remedy(error, "check whether its file system is full or read-only"),
             ) from error
 
     def _followed(self, path: str) -> str:
@@ -143,7 +155,8 @@ class System:
             return
         except OSError as error:
             raise HostError(
-                f"cannot remove {path}: {error.strerror}", "check whether its file system is read-only"
+                f"cannot remove {path}: {error.strerror}",
+                root_remedy(error, "check whether its file system is read-only"),
             ) from error
 
     def run(self, argv: list[str], stdin: str | None = None, timeout_s: float | None = None) -> str:

@@ -60,6 +60,8 @@ class Connection(ConnectionBase):
         if in_data:
             result = answered(in_data.decode())
             return 0, json.dumps(result).encode(), b""
+        if "id -u" in cmd:
+            return 0, b"0\nroot\n", b""
         if "mktemp" in cmd:
             return 1, b"", b"nothing can be written"
         made = re.search(r"echo ([\w.-]+)=", cmd)  # mkdir_p_remote_tmp: NAME=DIRECTORY

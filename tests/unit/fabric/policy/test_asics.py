@@ -190,7 +190,7 @@ def test_a_user_row_may_have_any_ethernet_speed(speed):
         ({"nexus": 5}, "roce_asics: nexus: not a dictionary"),
         (changed(source=None), "roce_asics: nexus: source is missing; set it"),
         (changed(source=5), "source 5 is not a string"),
-        (changed(source=""), "nexus: source: the text is empty; leave the setting out, or give it a value"),
+        (changed(source=""), "nexus: source: the text is empty; give it a value"),
         (changed(source="a\nb"), "nexus: source: 'a\\nb' contains '\\n', which is not a printable character"),
         (changed(buffer_bytes=None), "buffer_bytes is missing"),
         (changed(buffer_bytes=40_000), "buffer_bytes 40000 is not a whole number from 1000000 to 64000000000"),

@@ -37,13 +37,12 @@ def test_a_system_has_all_names_and_task_files_of_the_contract(name):
     assert name == system.SYSTEM
     assert set(system.NOT_HELD) <= {field.name for field in fields(PortQos)} | {"ecmp_fields"}
     assert all(system.PORT.fullmatch(port) for port in switches.PORTS[name])
-    assert all(callable(function) for function in (system.render, system.parse, system.remediation))
+    assert all(callable(function) for function in (system.render, system.parse, system.remediation, system.restoration))
+    assert hasattr(system, "boot_configuration") == getattr(system, "LOST_AT_BOOT", False)
     saved = set() if getattr(system, "SAVES_WITH_CHANGE", False) else {"save.yml"}
     files = {path.name for path in (ROLE / "tasks" / name).iterdir()}
     assert {"read.yml", "apply.yml", "restore.yml", *saved} <= files
     assert ("save.yml" in files) == bool(saved)
-    restored_by_library = "restore/computed.yml" in (ROLE / "tasks" / name / "restore.yml").read_text()
-    assert restored_by_library == hasattr(system, "restoration")
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -55,9 +54,8 @@ def test_a_change_is_computed_only_if_something_differs(name, other):
     for here, there in ((0, 1), (1, 0)):
         assert system.remediation(texts[here], planned[there])
         assert system.remediation(texts[there], planned[there]) == ""
-        if hasattr(system, "restoration"):
-            assert system.restoration(texts[there], texts[here], "leaf1")
-            assert system.restoration(texts[here], texts[here], "leaf1") == ""
+        assert system.restoration(texts[there], texts[here], "leaf1")
+        assert system.restoration(texts[here], texts[here], "leaf1") == ""
 
 
 def test_the_role_accepts_the_systems_of_the_registry():

@@ -71,7 +71,10 @@ def test_a_canary_is_pinned_until_the_pin_is_empty():
             {"node_boot_bmc": {"power_timeout_s": -1}},
             "node_boot_bmc.power_timeout_s: -1 is not valid; use a whole number from 1 to 86400 seconds",
         ),
-        ({"node_boot_mac": None}, "node_boot_mac: the text is empty; leave the setting out, or give it a value"),
+        (
+            {"node_boot_mac": None},
+            "node_boot_mac: it is not set; set the MAC address of the interface that the node boots from",
+        ),
         (
             {"node_boot_image": {"channel": "stable", "digest": "a" * 64}},
             f"node_boot_image: {{'channel': 'stable', 'digest': '{'a' * 64}'}} is not valid; "

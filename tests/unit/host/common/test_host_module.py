@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
@@ -13,8 +14,9 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import host_module
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System, root_remedy
 
 MODULES = {
     "gpu_host_boot": {"hugepages": {"pages": []}},
@@ -33,6 +35,7 @@ def test_modules_that_write_refuse_a_host_that_is_not_x86(name, check, monkeypat
     for effect in ("poke_bytes", "replace", "remove", "run"):
         monkeypatch.setattr(System, effect, lambda *_arguments, **_named: pytest.fail("something was touched"))
     monkeypatch.setattr(System, "machine", lambda _system: "aarch64")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.delenv("debian_chroot", raising=False)
     module = importlib.import_module(f"ansible_collections.sailloft.fleet.plugins.modules.{name}")
     with patch_module_args({**MODULES[name], "_ansible_check_mode": check}), pytest.raises(SystemExit):
@@ -69,6 +72,7 @@ def ended(finish, *arguments):
 
 @pytest.fixture
 def image(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("debian_chroot", "image")
 
 
@@ -88,7 +92,45 @@ def test_a_module_that_changes_the_running_kernel_is_refused_in_an_image():
     }
 
 
+@pytest.fixture
+def effective_user():
+    """Let a test run as another user than root, with that user's rights."""
+    was_root = os.geteuid() == 0
+    if was_root:
+        os.seteuid(65534)  # nobody
+    yield os.geteuid()
+    if was_root:
+        os.seteuid(0)
+
+
+def test_other_users_than_root_are_refused_before_anything_is_read_or_changed(effective_user, monkeypatch):
+    monkeypatch.setattr(host_module, "in_chroot", lambda: False)
+    message = ended(host_module.finish_on_host, pytest.fail)["msg"]
+    assert f"hugepages: it changes the host as root, but runs as user {effective_user}" in message
+    assert "become: true" in message
+    assert ended(host_module.finish_on_host, Outcome, True, True)["changed"] is False, "it only reads"
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        lambda system: system.replace("/etc/sailloft-test/file", b"text"),
+        lambda system: system.remove("/proc/1/comm"),
+        lambda system: system.poke("/proc/sys/kernel/panic", "0"),
+    ],
+    ids=["replace", "remove", "poke"],
+)
+def test_a_refused_access_of_another_user_is_ascribed_to_the_user(effective_user, access):
+    with pytest.raises(HostError, match=f"become: true.*user {effective_user}"):
+        access(System())
+
+
+def test_a_refused_access_of_root_is_not_ascribed_to_the_user():
+    assert root_remedy(OSError(errno.ENOSPC, "No space left on device"), "look at it") == "look at it"
+
+
 def test_a_live_host_is_changed(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(host_module, "in_chroot", lambda: False)
     monkeypatch.setattr(System, "machine", lambda _system: "x86_64")
     assert ended(host_module.finish_on_gpu_host, System(), Outcome)["changed"] is False

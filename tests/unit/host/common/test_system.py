@@ -169,7 +169,7 @@ def test_a_handle_is_closed_after_a_write(system, tmp_path, monkeypatch):
 
 def test_what_cannot_be_read_written_or_removed_is_named(system, tmp_path):
     (tmp_path / "folder").mkdir()
-    read = "cannot read /folder: Is a directory; run as root, and look at its file system"
+    read = "cannot read /folder: Is a directory; look at its file system"
     for call, message in (
         (lambda: system.read("/folder"), read),
         (lambda: system.read_bytes("/folder"), read),

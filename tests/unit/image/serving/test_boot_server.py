@@ -163,7 +163,10 @@ def test_a_node_outside_of_all_networks_or_at_a_gateways_address_is_refused(addr
             {"interface": "a-name-of-16-chr"},
             "boot_server_interface: 'a-name-of-16-chr' is not valid, name one interface, like eth1",
         ),
-        ({"interface": ""}, "boot_server_interface: the text is empty, leave the setting out, or give it a value"),
+        (
+            {"interface": ""},
+            "boot_server_interface: the text is empty, give it a value, or leave the setting out if it is optional",
+        ),
         ({"http_port": 0}, "boot_server_http_port: 0 is not valid, use a whole number from 1 to 65535"),
         ({"http_port": 65536}, "boot_server_http_port: 65536 is not valid, use a whole number from 1 to 65535"),
         (

@@ -106,6 +106,10 @@ def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: st
             "nodes bm01, bm02 have the address 10.9.0.11, give each its own",
         ),
         ({"boot_server_interface": "no-such0"}, "no interface no-such0"),
+        (
+            {"boot_server_nodes": [], "groups": {"nodes": ["localhost"]}},
+            "it would boot no node, because none has node_boot_mac (localhost)",
+        ),
     ],
 )
 @pytest.mark.fleet

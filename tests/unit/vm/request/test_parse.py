@@ -113,7 +113,7 @@ def disk(**settings: Any) -> dict[str, Any]:
         (of(disks=["/a"]), "disks[0]: not a dictionary; write it as name: value pairs"),
         (of(disks=[{}]), "disks[0]: path is missing; set it"),
         (disk(path="a.img"), "disks[0].path 'a.img' is not an absolute path; begin it with '/'"),
-        (disk(path=""), "disks[0].path the text is empty; leave the setting out, or give it a value"),
+        (disk(path=""), "disks[0].path the text is empty; give it a value, or leave the setting out if it is optional"),
         (disk(path="/a/../b"), f"disks[0].path '/a/../b' is not the plain path of a file; {PLAIN_PATH}"),
         (disk(path="/a\n"), "disks[0].path '/a\\n' contains '\\n', which is not a printable character; remove it"),
         (disk(path="/a\0"), "disks[0].path '/a\\x00' contains '\\x00', which is not a printable character; remove it"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -14,6 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     DSCPS,
     Ecn,
     Octet,
+    PortQos,
     Queue,
     Switch,
 )
@@ -24,6 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell
     PFC_QUEUE_MAP,
     QUEUE_MAP,
     REWRITING,
+    SYSTEM,
     Reader,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN
@@ -41,17 +44,58 @@ def remediation(running: str, wanted: Switch) -> str:
     settings that already mean the same, under any name. Settings of a wanted port that contradict the policy are
     deleted, and so are objects of this project that no port uses any more.
     """
-    steps = _Change(Reader(running, wanted.name), wanted).steps()
+    want = {module: each["config"] for module, each in json.loads(render(wanted)).items()}
+    return _text(_Change(Reader(running, wanted.name), wanted, want).steps())
+
+
+def restoration(before: str, now: str, name: str) -> str:
+    """Return the calls, in the form of remediation's, that change ``now`` back to ``before``; "" if nothing differs.
+
+    Two settings of the whole switch stay: buffer_init, which restarts the switch, and a polling interval where
+    ``before`` has none, because the modules cannot remove it.
+    """
+    former, reader = Reader(before, name), Reader(now, name)
+    ports = {**dict.fromkeys(reader.switch().ports, PortQos()), **former.switch().ports}
+    interfaces = {port: {"name": port, "cable_length": CABLE_UNSET} for port in ports}
+    for port, interface in former.interfaces.items():
+        interfaces.setdefault(port, {}).update(_set_only(interface))
+        bound = interface.get("qos_maps") or {}
+        if bound.get(PFC_GROUP_MAP[3]) is not None and port in ports:  # the map itself, not seen through that one
+            groups = former.bound_map(port, bound, GROUP_MAP) or (None,) * CLASSES
+            ports[port] = replace(ports[port], class_to_priority=groups)
+    want = {
+        **{module: _set_only(each) for module, each in former.config.items() if each},
+        "sonic_qos_interfaces": list(interfaces.values()),
+        "sonic_interfaces": [
+            {"name": port, "mtu": each["mtu"]} for port, each in former.mtus.items() if each.get("mtu") is not None
+        ],
+    }
+    steps = _Change(reader, Switch(name, SYSTEM, ports, former.ecmp_fields()), want).steps()
+    hashed = reader.config["sonic_ecmp_load_share"]
+    if reader.ecmp_fields() is not None and former.ecmp_fields() is None:
+        steps.append({"module": "sonic_ecmp_load_share", "state": "deleted", "config": _set_only(hashed)})
+    return _text(steps)
+
+
+def _set_only(value: Any) -> Any:
+    """Return gathered options without those that are null, which the modules refuse as arguments."""
+    if isinstance(value, dict):
+        return {key: _set_only(each) for key, each in value.items() if each is not None}
+    return [_set_only(each) for each in value] if isinstance(value, list) else value
+
+
+def _text(steps: list[Config]) -> str:
     return json.dumps(steps, indent=2, sort_keys=True) + "\n" if steps else ""
 
 
 class _Change:
     """The differences between a switch's settings and the wanted ones."""
 
-    def __init__(self, reader: Reader, wanted: Switch) -> None:
+    def __init__(self, reader: Reader, wanted: Switch, want: dict[str, Any]) -> None:
+        """Compare ``reader`` with ``wanted``. ``want``: the configurations of the modules that make it, by module."""
         self.reader = reader
         self.wanted = wanted
-        self.want = {module: each["config"] for module, each in json.loads(render(wanted)).items()}
+        self.want = want
         self.used: set[tuple[str, str]] = set()  # what ports refer to after the change, by kind and name
         self.new: set[tuple[str, str]] = set()  # the part of it that the change gives to a port
 
@@ -138,7 +182,11 @@ class _Change:
         if bound.get(REWRITING) is not None:
             drop[REWRITING] = bound[REWRITING]
         kind, _key, _value, option = PFC_GROUP_MAP
-        if bound.get(option) is not None:
+        if option in names:  # only of a backup
+            self.used.add((kind, names[option]))
+            if bound.get(option) != names[option]:
+                put[option] = names[option]
+        elif bound.get(option) is not None:
             if self.octet(port, bound, PFC_GROUP_MAP) == tuple(range(CLASSES)):
                 self.used.add((kind, str(bound[option])))
             else:
@@ -204,8 +252,9 @@ class _Change:
             drop["priorities"] = off
         if on:
             put["priorities"] = on
-        if wanted and pfc.get("asymmetric") is True:
-            put["asymmetric"] = False
+        asymmetric = want.get("pfc", {}).get("asymmetric")
+        if wanted and asymmetric is not None and (pfc.get("asymmetric") is True) != asymmetric:
+            put["asymmetric"] = asymmetric
         action = pfc.get("watchdog_action", "drop")
         dog = {option: each for option, each in want.get("pfc", {}).items() if option.startswith("watchdog")}
         for option in ("watchdog_detect_time", "watchdog_restore_time"):
@@ -215,6 +264,8 @@ class _Change:
                 put[option] = dog[option]
         if put or dog.get("watchdog_action", action) != action:  # otherwise the module writes its default
             put["watchdog_action"] = dog.get("watchdog_action", action)
+            if asymmetric:
+                put["asymmetric"] = True
         less.update({"pfc": drop} if drop else {})
         more.update({"pfc": put} if put else {})
 
@@ -249,7 +300,7 @@ class _Change:
         """Return, for policies that ports are given, the queues to delete: extra ones, and those of another type."""
         found = []
         for policy in self.objects("sonic_qos_scheduler", self.reader.schedulers):
-            wanted = {each["sequence"]: each["scheduler_type"] for each in policy["schedulers"]}
+            wanted = {each["sequence"]: each.get("scheduler_type", "dwrr") for each in policy["schedulers"]}
             there = self.reader.schedulers.get(policy["name"], {}).get("schedulers")
             gone = [
                 {"sequence": each["sequence"]}

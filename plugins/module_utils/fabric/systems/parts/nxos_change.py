@@ -34,8 +34,9 @@ def lines_of(tree: Tree, depth: int = 0) -> list[str]:
 
 
 def kind_and_name(head: str) -> tuple[str, str]:
+    """Return an object's type, which is qos where its first line names none, and its name."""
     words = head.split(" ")
-    return words[2], words[-1]
+    return words[2] if words[1] == "type" else "qos", words[-1]
 
 
 def object_changes(model: Model, head: str, tree: Tree) -> list[str]:

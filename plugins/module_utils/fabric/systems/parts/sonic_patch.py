@@ -76,7 +76,7 @@ def patches(running: str, wanted: Switch) -> list[list[dict[str, Any]]]:
     target = _Target(db, wanted)
     target.build()
     _check(db.with_tables(target.tables), wanted)
-    return _difference(db.tables, target.tables, target.parts)
+    return difference(db.tables, target.tables, target.parts)
 
 
 def _check(result: ConfigDb, wanted: Switch) -> None:
@@ -334,9 +334,10 @@ def _parts(numbers: range) -> list[str]:
     return parts
 
 
-def _difference(
+def difference(
     now: dict[str, Any], target: dict[str, Any], apart: Collection[tuple[str, str]]
 ) -> list[list[dict[str, Any]]]:
+    """Return the patches from the tables ``now`` to ``target``; entries in ``apart`` are removed by the first one."""
     first: list[dict[str, Any]] = []
     changes: list[dict[str, Any]] = []
     removals: list[dict[str, Any]] = []

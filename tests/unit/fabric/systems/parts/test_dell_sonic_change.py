@@ -91,6 +91,7 @@ def text_of(wanted: Switch) -> str:
     return json.dumps(gathered(rendered(wanted)), default=str)
 
 
+LOSSY_BETWEEN = {"classes": {"roce": {"mode": "lossy", "dscp": 24}}}
 OLD = {"classes": {"old": {"dscp": 10, "traffic_class": 5, "bandwidth_percent": 30}}, "cnp": {"dscp": 46}}
 
 
@@ -222,3 +223,29 @@ def test_remediation_leads_from_any_policy_to_any_other(first, second, alike):
     assert {each["name"] for each in json.loads(done)["qos_scheduler"]} == {
         each["name"] for each in rendered(wanted)["sonic_qos_scheduler"]["config"]
     }
+
+
+def mapped() -> dict:
+    """Return settings by hand with a map from priorities to groups, which a policy removes."""
+    config = by_hand()
+    config["qos_maps"]["pfc_priority_pg_maps"] = [{"name": "pg", "entries": [{"dot1p": 3, "pg_index": 4}]}]
+    config["qos_interfaces"][0]["qos_maps"]["pfc_priority_pg"] = "pg"
+    config["qos_interfaces"][0]["pfc"]["asymmetric"] = True
+    return config
+
+
+NO_QOS = {"interfaces": [{"name": port, "mtu": 1500} for port in PORTS]}
+
+
+@pytest.mark.parametrize("start", [NO_QOS, by_hand(), mapped(), json.loads(text_of(dell(OLD)))])
+@pytest.mark.parametrize("policies_between", [({},), (LOSSY_BETWEEN,), (LOSSY_BETWEEN, {})])
+def test_restoration_leads_back_to_the_settings_before(start, policies_between):
+    before = running = json.dumps(start)
+    for policy in policies_between:
+        running = after(running, dell_sonic.remediation(running, dell(policy)))
+    back = after(running, dell_sonic.restoration(before, running, "leaf1"))
+    assert dell_sonic.restoration(before, back, "leaf1") == ""
+    old, new = (dell_sonic.parse(text, "leaf1") for text in (before, back))
+    assert (replace(held(new), ports={}), new.ports.keys()) == (replace(held(old), ports={}), old.ports.keys())
+    assert held(new).ports == held(old).ports
+    assert dell_sonic.restoration(before, before, "leaf1") == ""

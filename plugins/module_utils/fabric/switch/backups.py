@@ -1,0 +1,83 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Backups of switches on the controller: a directory for each run, with NAME.SYSTEM and SHA256SUMS.
+
+SHA256SUMS has the form of coreutils' sha256sum, and is written last: without it, a backup is incomplete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+
+SUMS = "SHA256SUMS"
+SHOWN_RUNS = 5
+
+
+def write(folder: str, texts: Mapping[str, str]) -> None:
+    """Write ``texts``, by file name, to ``folder``, which only its owner can read. Raises ProofError."""
+    for name, text in texts.items():
+        files.write(os.path.join(folder, name), text, private=True)
+    sums = "".join(f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n" for name, text in sorted(texts.items()))
+    files.write(os.path.join(folder, SUMS), sums, private=True)
+
+
+def read(folder: str, systems: Mapping[str, str]) -> dict[str, str]:
+    """Return the configurations in ``folder`` of the switches in ``systems`` (name -> system) that it has.
+
+    Raises FabricError where ``folder`` is no complete backup, has none of these switches, or has one that is damaged or
+    of another system; and ProofError where a file cannot be read.
+    """
+    sums = _sums(folder)
+    if sums is None:
+        raise FabricError(folder, f"not a complete backup, because it has no {SUMS}", _remedy(folder))
+    texts = {}
+    for name, system in systems.items():
+        file = f"{name}.{system}"
+        if file in sums:
+            texts[name] = _checked(os.path.join(folder, file), sums[file])
+        other = next((each for each in sums if each.rpartition(".")[0] == name and each != file), None)
+        if other:
+            raise FabricError(
+                f"switch {name}", f"its backup is {other}, but its system is {system}", "correct roce_switch_system"
+            )
+    if not texts:
+        raise FabricError(
+            folder, f"it has no backup of {some(list(systems))}", f"it has {some(sorted(sums))}; {_remedy(folder)}"
+        )
+    return texts
+
+
+def _checked(path: str, digest: str) -> str:
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read()
+    except OSError as error:
+        raise FabricError(path, f"it cannot be read: {error.strerror}", "take another backup") from error
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise FabricError(path, f"damaged: it does not have the sum in {SUMS}", "take another backup")
+    return content.decode()  # as it was written
+
+
+def _sums(folder: str) -> dict[str, str] | None:
+    """Return the sums of a backup by file name; None where there is no complete backup."""
+    text = files.read(os.path.join(folder, SUMS)) if os.path.isdir(folder) else None
+    if text is None:
+        return None
+    return {name: digest for digest, _blanks, name in (line.partition("  ") for line in text.splitlines())}
+
+
+def _remedy(folder: str) -> str:
+    """Return the advice to name one of the backups in ``folder`` or beside it."""
+    for above in (folder, os.path.dirname(folder.rstrip("/"))):
+        names = sorted(os.listdir(above), reverse=True) if os.path.isdir(above) else []
+        runs = {name: _sums(os.path.join(above, name)) for name in names}
+        known = [f"{name} ({', '.join(sorted(sums))})" for name, sums in runs.items() if sums]
+        if known:
+            return f"name a backup of {above}: {some(known, SHOWN_RUNS)}"
+    return f"{folder} and the directory above it have no backup"

@@ -1,0 +1,93 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Compute the lines that change an EOS configuration back to a backup. Sources: ``systems.eos``."""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos import (
+    INPUT,
+    OWN_MAP,
+    PROFILE,
+    ROUTED,
+    Model,
+    Settings,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, Line, numbers
+
+NOTHING = Settings(Line(0, ""))
+
+
+def restoration(before: str, now: str, name: str) -> str:
+    """Return the lines that change ``now`` back to ``before`` in all that a policy can change; "" if nothing differs.
+
+    They have the order of remediation's lines: profiles, maps of the whole switch, ports, and last the removal of this
+    project's profiles that ``before`` lacks. Ports that only ``before`` has are left out.
+    """
+    former, model = Model(before, name), Model(now, name)
+    needed = {own.get(PROFILE) for own in former.ports.values()}
+    lines = []
+    for profile, settings in former.profiles.items():
+        if profile in needed or OWN_NAME.fullmatch(profile):
+            there = model.profiles.get(profile)
+            changes = _changes(settings, there or NOTHING)
+            lines += [f"qos profile {profile}", *changes] if changes or there is None else []
+    lines += _of_switch(former, model, before)
+    for port, settings in model.ports.items():
+        changes = _changes(former.ports.get(port, NOTHING), settings)
+        lines += [f"interface {port}", *changes] if changes else []
+    lines += [
+        f"no qos profile {each}" for each in model.profiles if OWN_NAME.fullmatch(each) and each not in former.profiles
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _of_switch(former: Model, model: Model, before: str) -> list[str]:
+    """Return the lines for the settings of the whole switch."""
+    lines = []
+    former_map, coloured = former.dscp_map, former.coloured
+    moved = {at for at, to in enumerate(former_map) if model.dscp_map[at] != to or (at in model.coloured - coloured)}
+    for each in sorted({former_map[at] for at in moved}):
+        lines.append(
+            f"qos map dscp {numbers((at for at in moved if former_map[at] == each), ' ')} to traffic-class {each}"
+        )
+    if coloured & moved or coloured - model.coloured:  # the number of the precedence is only in the line
+        lines += [
+            line for line in before.splitlines() if line.startswith("qos map dscp ") and " drop-precedence " in line
+        ]
+    for at, queue in enumerate(former.queue_map):
+        if model.queue_map[at] != queue:
+            lines.append(f"qos map traffic-class {at} to tx-queue {queue}")
+    if former.rewrites_dscp != model.rewrites_dscp:
+        lines.append("qos rewrite dscp" if former.rewrites_dscp else "no qos rewrite dscp")
+    if former.pfc_off != model.pfc_off:
+        lines.append("priority-flow-control all off" if former.pfc_off else "no priority-flow-control all off")
+    if former.ecmp_fields != model.ecmp_fields:
+        hashed = [
+            line for line in before.splitlines() if line.startswith(f"ip load-sharing {former.hash_chip} fields ip ")
+        ]
+        lines += hashed or [f"no ip load-sharing {model.hash_chip} fields ip"]
+    return lines
+
+
+def _changes(wanted: Settings, there: Settings) -> list[str]:
+    """Return the lines that change a profile or a port from ``there`` to ``wanted``; whether it is routed stays.
+
+    Its own lines come before those of its queues: lines are sent without indentation, so a line after a queue's lines
+    would belong to the queue.
+    """
+    lines = []
+    for key, (_value, line) in there.values.items():
+        if key not in wanted.values and key != ROUTED:
+            lines.append(f"   no {line.text}" if key in (INPUT, OWN_MAP, PROFILE) else f"   default {key}")
+    for key, (value, line) in wanted.values.items():
+        if key != ROUTED and (key not in there.values or there.get(key) != value):
+            lines.append(f"   {line.text}")
+    for queue in sorted({*wanted.queues, *there.queues}):
+        former, has = wanted.queues.get(queue, {}), there.queues.get(queue, {})
+        texts = [f"      default {key}" for key in has if key not in former]
+        texts += [
+            f"      {line.text}" for key, (value, line) in former.items() if key not in has or has[key][0] != value
+        ]
+        if texts:
+            lines += [f"   {wanted.heads.get(queue) or there.heads[queue]}", *texts]
+    return lines

@@ -1,0 +1,121 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Each system's change back to a backup, after policies were applied to it; Linux's is in test_linux_restoration.py."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import eos_switch
+import jsonpatch
+import junos_switch
+import nxos_switch
+import pytest
+import sonic_configs
+import switches
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running import eos as eos_running
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running import nxos as nxos_running
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+
+LOSSY = {"classes": {"roce": {"mode": "lossy", "dscp": 24}}}
+EOS = """\
+hostname leaf1
+qos map dscp 46 to traffic-class 5 drop-precedence 1
+qos map dscp 26 to traffic-class 1
+qos rewrite dscp
+qos profile USER
+   qos trust cos
+   uc-tx-queue 3
+      bandwidth percent 20
+interface Ethernet1/1
+   description to gpu01
+   mtu 1500
+   no switchport
+   service-profile USER
+   uc-tx-queue 3
+      bandwidth percent 30
+interface Ethernet2/1
+   priority-flow-control on
+   priority-flow-control priority 4 no-drop
+"""
+
+
+def eos(running: str, change: str) -> str:
+    box = eos_switch.Box(running)
+    box.apply(change.splitlines())
+    return box.text()
+
+
+def sonic(running: str, change: str) -> str:
+    config = json.loads(running)
+    for each in change.split("\n\n"):
+        config = jsonpatch.apply_patch(config, json.loads(each))
+    return json.dumps(config)
+
+
+# hier-config does not divide a range of ports.
+NXOS = nxos_switch.BY_HAND.replace("interface Ethernet1/1-3, Ethernet1/5", "interface Ethernet1/1")
+SONIC = sonic_configs.default_config()
+SONIC_IN_RANGES = {
+    **SONIC,
+    "QUEUE": {"Ethernet0,Ethernet8|0-2": {"scheduler": "scheduler.0"}, "Ethernet4|3-4": {"scheduler": "scheduler.1"}},
+}
+# System, the effect of a change, the ports of the policies, the configuration before them.
+STARTS = {
+    "eos without QoS": (
+        "eos",
+        eos,
+        ["Ethernet1/1", "Ethernet2/1"],
+        "hostname leaf1\ninterface Ethernet1/1\ninterface Ethernet2/1\n   mtu 1500\n",
+    ),
+    "eos with QoS": ("eos", eos, ["Ethernet1/1", "Ethernet2/1"], EOS),
+    "nxos without QoS": (
+        "nxos",
+        nxos_switch.apply,
+        ["Ethernet1/1"],
+        "hostname leaf1\ninterface Ethernet1/1\n  mtu 1500\n",
+    ),
+    "nxos with QoS": ("nxos", nxos_switch.apply, ["Ethernet1/1"], NXOS),
+    "junos without QoS": (
+        "junos",
+        junos_switch.commit,
+        ["et-0/0/0"],
+        "set system host-name leaf1\nset interfaces et-0/0/0 mtu 1514\n",
+    ),
+    "junos with QoS": ("junos", junos_switch.commit, ["et-0/0/0", "et-0/0/1"], junos_switch.BY_HAND),
+    "sonic": ("sonic", sonic, ["Ethernet0", "Ethernet8"], json.dumps(SONIC)),
+    "sonic with ranges": ("sonic", sonic, ["Ethernet0", "Ethernet8"], json.dumps(SONIC_IN_RANGES)),
+}
+
+
+def lines(text: str) -> Any:
+    """Return a configuration in a form that does not depend on the order of its lines, without lines of defaults."""
+    if text.startswith("{"):
+        return json.loads(text)
+    defaults = {
+        *(f"qos map dscp {dscp} to traffic-class {each}" for dscp, each in enumerate(eos_running.DEFAULT_DSCP_MAP)),
+        *(f"{key} {number}" for key, number in nxos_running.WATCHDOG_DEFAULTS.items()),
+        f"{nxos_running.WATCHDOG} off",
+        nxos_running.LOAD_SHARING,
+        "system qos",  # without a line below it
+    }
+    return sorted(set(filter(None, map(str.rstrip, text.splitlines()))) - defaults)
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("policies", [({},), (LOSSY,), (LOSSY, {})], ids=["lossless", "lossy", "both"])
+def test_a_configuration_is_restored_exactly(start, policies):
+    name, apply, ports, before = STARTS[start]
+    system = SYSTEMS[name]
+    before = apply(before, "") if name != "sonic" else before  # as the switch prints it
+    after = before
+    for policy in policies:
+        after = apply(after, system.remediation(after, switches.switch(name, ports, policy)))
+    change = system.restoration(before, after, "leaf1")
+    back = apply(after, change)
+    assert system.parse(back, "leaf1") == system.parse(before, "leaf1")
+    assert lines(back) == lines(before)
+    assert system.restoration(before, back, "leaf1") == ""
+    assert system.restoration(after, after, "leaf1") == ""
