@@ -182,6 +182,7 @@ def main() -> None:
             "names": {"type": "list", "elements": "str"},
             "topology": {"type": "dict"},
             "gpu_module_ids": {"type": "dict", "default": {}},
+            "gpu_partitions": {"type": "dict", "default": {}},
             "accelerators": {"type": "dict", "default": {}},
             "uri": {"type": "str", "default": URI},
         },

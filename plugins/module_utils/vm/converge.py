@@ -37,7 +37,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
     unplannable,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.outputs import returned_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_module_ids, parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import (
+    parse_module_ids,
+    parse_partitions,
+    parse_specs,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 # The longest timeout for the shutdown of a guest: one day.
@@ -73,6 +77,7 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
         raise DomainError(f"shutdown_timeout_s {error.cause}", error.remedy) from error
     specs = parse_specs(params["domains"])
     module_ids = parse_module_ids(params["gpu_module_ids"])
+    partitions = parse_partitions(params["gpu_partitions"])
     client = Client(params["uri"])
     try:
         hypervisor = client.observe(programs.wanted_paths(specs))
@@ -81,7 +86,9 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
         returned: dict[str, dict[str, Any]] = {}
         if state != "absent":
             host = _host(params)
-            plans = {plan.name: plan for plan in _planned(host, specs, hypervisor, module_ids, paths_may_come)}
+            plans = {
+                plan.name: plan for plan in _planned(host, specs, hypervisor, module_ids, partitions, paths_may_come)
+            }
             returned = {name: returned_of(plan, host) for name, plan in plans.items()}
         decisions = {
             spec.name: decide(
@@ -127,11 +134,16 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
 
 
 def _planned(
-    host: Host, specs: list[DomainSpec], hypervisor: Hypervisor, module_ids: dict[str, int], paths_may_come: bool
+    host: Host,
+    specs: list[DomainSpec],
+    hypervisor: Hypervisor,
+    module_ids: dict[str, int],
+    partitions: dict[int, tuple[int, ...]],
+    paths_may_come: bool,
 ) -> list[DomainPlan]:
     """Return the plans. If planning fails, raise RefusedError, including the findings that need no plan."""
     try:
-        return plan_domains(host, specs, hypervisor, module_ids)
+        return plan_domains(host, specs, hypervisor, module_ids, partitions)
     except DomainError as error:
         raise RefusedError([unplannable(error), *checks.of_requests(specs, hypervisor, paths_may_come)]) from error
 
@@ -155,6 +167,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
     """
     specs = parse_specs(params["domains"] or [])
     module_ids = parse_module_ids(params["gpu_module_ids"])
+    partitions = parse_partitions(params["gpu_partitions"])
     client = Client(params["uri"])
     try:
         hypervisor = client.observe([])
@@ -163,7 +176,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
         unplanned = None
         try:
             if specs:
-                plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor, module_ids)}
+                plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor, module_ids, partitions)}
         except DomainError as error:
             # Existing domains can still be reported, and usually show the reason.
             if not any(spec.name in hypervisor.domains for spec in specs):

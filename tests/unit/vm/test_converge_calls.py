@@ -69,6 +69,7 @@ def params(*domains: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "domains": list(domains),
         "topology": lab().to_dict(),
         "gpu_module_ids": {},
+        "gpu_partitions": {},
         "accelerators": {"1af4:1043": True},
         "uri": "test:///",
         "allow_restart": False,
