@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci import vpd
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 NVIDIA, AMD, MELLANOX = 0x10DE, 0x1002, 0x15B3
@@ -59,6 +60,15 @@ def has_nvlink5(function: Function) -> bool:
 def is_nvlink5_chip(vendor_id: int, device_id: int) -> bool:
     """Return True for the PCI ids of a GPU with NVLink 5 or later."""
     return vendor_id == NVIDIA and any(device_id in chip for chip in NVLINK5_CHIPS)
+
+
+def manages_nvswitches(data: bytes) -> bool | None:
+    """Return True if a function with this VPD manages NVSwitches; None if it is no complete VPD."""
+    fields = vpd.keywords(data)
+    if fields is None:
+        return None
+    values = (value for name, value in fields.items() if name.startswith("V"))
+    return any(MANAGEMENT_FIELD in value.rstrip(b"\0 ").split(b":") for value in values)
 
 
 def mark_management(functions: Iterable[Function]) -> None:

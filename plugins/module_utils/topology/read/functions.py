@@ -70,12 +70,7 @@ def _read_management(files: Files, functions: dict[str, Function], places: dict[
         except TopologyError as error:
             data = None
             notes.append(f"whether {address} manages NVSwitches is not known: {error.cause}")
-        fields = vpd.keywords(data or b"")
-        if fields is not None:
-            values = [value for name, value in fields.items() if name.startswith("V")]
-            function.manages_nvswitches = any(
-                function_roles.MANAGEMENT_FIELD in value.rstrip(b"\0 ").split(b":") for value in values
-            )
+        function.manages_nvswitches = function_roles.manages_nvswitches(data or b"")
     function_roles.mark_management(functions.values())
 
 
