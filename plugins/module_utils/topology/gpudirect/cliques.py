@@ -78,10 +78,10 @@ def find(host: Host, gpus: list[Function], nvswitches: list[Function]) -> Clique
         return Cliques(())
     if nvswitches or has_nvswitches(host):
         return Cliques((), ("no GPUDirect P2P clique: NVLink joins the GPUs of this host's NVSwitch board",))
+    notes = [f"no GPUDirect P2P of GPU {address}: {lost[address]}" for address in own if lost[address]]
     own = [address for address in own if not lost[address]]
     reach = _Reach(host, gpus)
     groups: list[list[str]] = []
-    notes: list[str] = []
     for gpu in own:
         reasons = []
         for group in groups:

@@ -33,10 +33,15 @@ HGX_B200, HGX_B300 = frozenset({0x2901}), frozenset({0x3182})
 # TU102 is the first chip with a GPU System Processor, which the open kernel modules need (NVIDIA Driver Installation
 # Guide, "Kernel Modules"); all ids of Volta and older are lower (pci.ids: GV100 ends at 1dff).
 FIRST_TURING = 0x1E00
-# GPUs from Ampere on have, in their compute setting, a BAR as large as their memory. Display mode (NVIDIA Display Mode
-# Selector) and a BIOS without resizable BARs leave them one of 256 MiB. A T4 (Turing) has never more.
-FIRST_AMPERE = 0x2000
+# GH100, and AD102 with all newer chips. In their compute setting they have a BAR as large as their memory. Display mode
+# (NVIDIA Display Mode Selector) and a BIOS without resizable BARs leave them one of 256 MiB. Older GPUs are not judged:
+# a T4 has never more, and whether P2P of GA10x needs more is not known here.
+LARGE_BAR_CHIPS = (range(0x22F0, 0x2380), range(0x2680, 0x10000))
 SMALL_BAR_BYTES = 256 << 20
+LARGE_BARS = (
+    "turn on Above 4G Decoding and resizable BARs in the BIOS; a GPU in a display mode needs compute mode (NVIDIA "
+    "Display Mode Selector)"
+)
 
 
 def is_virtual(function: Function) -> bool:
@@ -120,7 +125,7 @@ def unreachable_memory(function: Function) -> str:
     if function.unassigned_bars:
         return f"neither firmware nor kernel assigned an address to its BAR {_listed(function.unassigned_bars)}"
     largest = max((item.size_bytes for item in function.bars if item.kind == "memory"), default=0)
-    if function.vendor_id == NVIDIA and function.device_id < FIRST_AMPERE:
+    if function.vendor_id == NVIDIA and not any(function.device_id in chip for chip in LARGE_BAR_CHIPS):
         return ""
     if 0 < largest <= SMALL_BAR_BYTES:
         return f"its largest BAR has {largest >> 20} MiB, which cannot hold its memory"

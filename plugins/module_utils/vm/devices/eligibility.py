@@ -133,6 +133,12 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
             "it could manage the NVSwitches: its VPD, which says so, was not read",
             "read or record the host as root with this version",
         )
+    if function.unassigned_bars and function.bars:
+        numbers = ", ".join(map(str, function.unassigned_bars))
+        return Obstacle(
+            f"neither firmware nor kernel assigned an address to its BAR {numbers}, and so VFIO cannot enable it",
+            "turn on Above 4G Decoding in the BIOS, or reboot with pci=realloc",
+        )
     if function.used_by_host:
         uses = "; ".join(function.used_by_host)
         return Obstacle(f"the host itself uses it ({uses})", "free it on the host, or choose another device")

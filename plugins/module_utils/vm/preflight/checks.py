@@ -62,6 +62,7 @@ def check(
         found += programs.machine(plan, hypervisor)
         found += programs.firmware(plan, hypervisor)
         found += devices.in_use(plan, around)
+        found += devices.host_drivers(plan, around)
         found += devices.isolation(plan, around)
         found += devices.losses(plan, around)
     found += memory.of_host(plans, host)

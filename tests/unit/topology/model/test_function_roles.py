@@ -79,6 +79,11 @@ def bars(*sizes_mib):
         (gpu(unassigned_bars=[1, 3], bars=bars(16, 131072)), "BAR 1, 3"),
         (gpu(device=0x26B9, bars=bars(16, 512)), ""),
         (gpu(device=0x1EB8, bars=bars(16, 256)), ""),  # a T4 has no larger one
+        (gpu(device=0x2230, bars=bars(16, 256)), ""),  # RTX A6000
+        (gpu(device=0x22F0, bars=bars(16, 256)), "256 MiB"),
+        (gpu(device=0x237F, bars=bars(16, 256)), "256 MiB"),
+        (gpu(device=0x2680, bars=bars(16, 256)), "256 MiB"),
+        (gpu(device=0x267F, bars=bars(16, 256)), ""),
         (gpu(device=0x26B9), ""),  # not read
         (gpu(0x1AF4, 0x1043, bars=bars(1)), ""),
         (gpu(0x1002, 0x74B5, bars=bars(64), physical_function="0000:13:00.1"), ""),
