@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff
     running_differences,
     side_by_side,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import disk_files, qemu_process
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import disk_files, fabric_manager, qemu_process
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
@@ -113,7 +113,11 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
         if plans:
             starting = {name for name, decision in decisions.items() if "start" in decision.actions}
             stopping = {name for name, decision in decisions.items() if "stop" in decision.actions}
-            findings += checks.check(list(plans.values()), host, hypervisor, starting, stopping, paths_may_come)
+            shared = any(plan.chosen.shared for plan in plans.values())
+            manager = fabric_manager.read() if shared else None
+            findings += checks.check(
+                list(plans.values()), host, hypervisor, starting, stopping, paths_may_come, manager
+            )
         findings += [item for spec in specs for item in _unknown(spec.name, decisions[spec.name])]
         if not check_mode:
             _apply(client, specs, decisions, returned, removed, params["shutdown_timeout_s"])
@@ -297,6 +301,7 @@ def _info(
     wanted: Wanted | None = None
     if plan is not None:
         row.update(returned_of(plan, host))
+        row["fabric_manager"] = fabric_manager.read().to_dict() if plan.chosen.shared else None
         wanted = Wanted.of(plan, row["xml"])
     row["drift"] = drifted(have, host, wanted, unplanned)
     if wanted is not None:

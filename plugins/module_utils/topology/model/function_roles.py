@@ -106,11 +106,14 @@ def possible_management(host: Host) -> list[Function]:
 def has_nvswitches(host: Host) -> bool:
     """Return True if NVSwitches join GPUs of the host: as PCI functions, through ConnectX, or on a known HGX board."""
     boards = HGX_B200 | HGX_B300
-    return any(
-        item.kind in ("nvswitch", MANAGEMENT)
-        or (item.kind == "gpu" and item.vendor_id == NVIDIA and item.device_id in boards)
-        for item in host.functions
+    return has_switches(host.functions) or any(
+        item.kind == "gpu" and item.vendor_id == NVIDIA and item.device_id in boards for item in host.functions
     )
+
+
+def has_switches(functions: Iterable[Function]) -> bool:
+    """Return True if the NVSwitches are reached from here, as PCI functions or through ConnectX."""
+    return any(item.kind in ("nvswitch", MANAGEMENT) for item in functions)
 
 
 def lacks_open_modules(vendor_id: int, device_id: int) -> bool:

@@ -177,6 +177,17 @@ class Iommu:
 
 
 @dataclass
+class NvidiaSoftware:
+    """NVIDIA's software as it runs: the version of the loaded driver, and the programs that manage NVSwitches.
+
+    ``programs`` is None if the host has no NVSwitches, and the programs were not looked for.
+    """
+
+    driver: str | None = None
+    programs: list[str] | None = None
+
+
+@dataclass
 class Host:
     """A whole host, as one reader call saw it."""
 
@@ -187,6 +198,7 @@ class Host:
     iommu: Iommu = field(default_factory=Iommu)
     kernel_release: str | None = None
     kernel_arguments: list[str] = field(default_factory=list)
+    nvidia: NvidiaSoftware | None = None  # None: not read
     source: str = "sysfs"  # which reader: "sysfs", "hwloc", "nccl", "vsphere"
     # Notes about omissions and assumptions of a reader, where the recording is incomplete or contradicts itself.
     notes: list[str] = field(default_factory=list)

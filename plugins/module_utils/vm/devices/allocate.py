@@ -135,6 +135,7 @@ def _give_nvswitches(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric:
             )
             return
     chosen.notes.append(note(fabric, own))
+    chosen.shared = fabric.shared(own)
 
 
 def _refuse_management(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric: Fabric, gpus: int) -> None:

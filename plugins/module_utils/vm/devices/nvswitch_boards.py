@@ -15,7 +15,8 @@ wrong on some servers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
     HGX_B200,
@@ -165,6 +166,29 @@ class Partition:
     members: frozenset[str]
 
 
+@dataclass(frozen=True)
+class Shared:
+    """The partition that a Fabric Manager outside of a virtual machine must have active for it.
+
+    ``physical_ids`` are those of its GPUs, ascending. ``switches`` are the addresses of the NVSwitches, or of the
+    functions that manage them, and ``driver`` is the one that Fabric Manager needs for them on the host.
+    """
+
+    partition: int
+    physical_ids: tuple[int, ...]
+    switches: tuple[str, ...]
+    driver: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form; ``of_dict`` is its inverse."""
+        return {**asdict(self), "physical_ids": list(self.physical_ids), "switches": list(self.switches)}
+
+    @classmethod
+    def of_dict(cls, data: dict[str, Any]) -> Shared:
+        """Return the partition of ``to_dict``'s data. Raises KeyError or TypeError for other data."""
+        return cls(data["partition"], tuple(data["physical_ids"]), tuple(data["switches"]), data["driver"])
+
+
 @dataclass
 class Fabric:
     """The board of one host. ``physical_ids``, by PCI address, is empty if a GPU is missing and no ids were given."""
@@ -184,6 +208,15 @@ class Fabric:
     def partition(self, gpus: set[str]) -> Partition | None:
         """Return the partition of exactly these GPUs, or None."""
         return next((item for item in self.partitions if item.members == gpus), None)
+
+    def shared(self, gpus: set[str]) -> Shared | None:
+        """Return what a virtual machine with these GPUs needs; None if they are no partition with a known id."""
+        partition = self.partition(gpus)
+        if partition is None or partition.id is None:
+            return None
+        ids = tuple(sorted(self.physical_ids[address] for address in gpus))
+        switches = tuple(item.address for item in self.nvswitches)
+        return Shared(partition.id, ids, switches, "nvidia" if self.board.nvswitch_device else "mlx5_core")
 
 
 def recognise(
