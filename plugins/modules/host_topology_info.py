@@ -94,6 +94,17 @@ topology:
       description: Release of the running kernel.
       type: str
       sample: 6.1.0-18-amd64
+    nvidia:
+      description: NVIDIA's software as it runs; null without driver and NVSwitches, or if it was not read.
+      type: dict
+      contains:
+        driver:
+          description: The version of the loaded driver; null if none is loaded.
+          type: str
+        programs:
+          description: The running programs among C(nv-fabricmanager) and C(nvlsm); null on a host without NVSwitches.
+          type: list
+          elements: str
     kernel_arguments:
       description: The arguments of the running kernel, from C(/proc/cmdline).
       type: list
@@ -350,6 +361,16 @@ topology:
         relaxed_ordering:
           description: Whether DevCtl allows relaxed ordering; null for a VF.
           type: bool
+        manages_nvswitches:
+          description:
+            - Whether VPD says that it manages NVSwitches of an NVLink 5 board; null if VPD was not read. Other functions of
+              the same device are of the kind V(nvswitch_management) as well.
+            - VPD is read on hosts with GPUs of such boards only.
+          type: bool
+        unassigned_bars:
+          description: The indexes of its memory BARs that have no address.
+          type: list
+          elements: int
         config_bytes:
           description:
             - The number of bytes of config space that could be read, V(64), V(256) or V(4096).
