@@ -363,8 +363,8 @@ topology:
           type: bool
         manages_nvswitches:
           description:
-            - Whether VPD says that it manages NVSwitches of an NVLink 5 board; null if VPD was not read. Other functions
-              of the same device are of the kind V(nvswitch_management) as well.
+            - Whether VPD says that it manages NVSwitches of an NVLink 5 board; null if VPD was not read. All functions
+              of such a device are of the kind V(nvswitch_management).
             - VPD is read on hosts with GPUs of such boards only.
           type: bool
         unassigned_bars:
