@@ -102,7 +102,8 @@ def _devices(host: Host) -> Devices:
         for address, (vendor, device, class_code) in ids.items()
         if vendor == roles.NVIDIA and class_code >> 8 in GPU_CLASSES
     }
-    management, unknown = [], []
+    management: list[str] = []
+    unknown: list[str] = []
     # VPD takes milliseconds, and only boards with NVLink 5, or virtual machines that serve them, have such functions.
     if not gpus or any(roles.is_nvlink5_chip(roles.NVIDIA, device) for device in gpus.values()):
         for address, (vendor, device, _class) in ids.items():
