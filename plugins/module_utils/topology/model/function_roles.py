@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a PCI function is beyond its class: the one table for planner, host settings, GPUDirect and GPU nodes. Pure.
+"""The roles of PCI functions beyond their class: one table for planner, host settings, GPUDirect and GPU nodes. Pure.
 
 - physical or virtual, and whether virtual functions of it exist
 - the ConnectX functions through which the NVSwitches of NVLink 5 boards are managed

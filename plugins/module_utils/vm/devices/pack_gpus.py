@@ -12,6 +12,8 @@ with the same number of free GPUs, ...) are tried once, and a state of the host 
 cost is skipped. With places of equal size that is O(states * places of a request): with 16 GPUs at most 3^8 states, and
 about 230 on a DGX-2, because equivalent states count once. ``STEPS`` and ``PLACES`` limit the cost on a host without
 any symmetry; the result is then good but not always the best, and it is the same every time.
+
+One file because the search uses the costs, ranks and places of the packing at every step.
 """
 
 from __future__ import annotations

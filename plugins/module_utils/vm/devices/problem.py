@@ -76,9 +76,9 @@ class Problem:
         units = []
         together: dict[int, list[Function]] = {}
         for function in around.host.functions:
-            if function.address not in self.named and (
-                function.kind != "gpu" or not any(fit(function) for fit in fits)
-            ):
+            if function.kind != "gpu" and function.address not in self.named:
+                continue
+            if function.address not in self.named and not any(fit(function) for fit in fits):
                 continue
             if function.kind != "gpu" and not any(function.address in spec.gpus.addresses for spec in self.specs):
                 continue
