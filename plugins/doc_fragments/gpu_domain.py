@@ -36,6 +36,13 @@ options:
         machines with some of the GPUs, not for one with all.
     type: dict
     default: {}
+  gpu_partitions:
+    description:
+      - For a server with NVSwitches, the partitions that its Fabric Manager lists (C(fmpm -l)), each as its id with the
+        physical ids of its GPUs.
+      - The default is the table of the board.
+    type: dict
+    default: {}
   accelerators:
     description:
       - Devices to treat as GPUs on this host, or not, in addition to those that the collection knows, by vendor and
@@ -78,6 +85,15 @@ options:
                 never chosen.
             type: int
             default: 0
+          functions:
+            description:
+              - Functions that O(domains[].gpus.count) chooses, whole GPUs or virtual functions of GPUs. The host driver
+                of the GPUs makes the virtual functions, such as C(gim) for AMD Instinct. A GPU that has virtual
+                functions is never given away itself.
+              - Virtual functions of NVIDIA GPUs are refused, because they are vGPUs.
+            type: str
+            choices: [vf, pf]
+            default: pf
           addresses:
             description: PCI addresses of the host.
             type: list

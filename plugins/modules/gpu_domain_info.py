@@ -70,6 +70,22 @@ domains:
       description: The running domain; null if it does not run.
       returned: always
       type: str
+    fabric_manager:
+      description:
+        - The Fabric Manager of the host, for a virtual machine that shares the NVSwitches of its board; null for any
+          other.
+      returned: if the virtual machine is requested
+      type: dict
+      contains:
+        version:
+          description: Its version; null if it is not known.
+          type: str
+        partitions:
+          description: By id, whether a partition is active and the physical ids of its GPUs; null if not read.
+          type: dict
+        cause:
+          description: The reason why something was not read.
+          type: str
     process:
       description: Its QEMU process; null if it does not run.
       returned: always
@@ -182,6 +198,7 @@ def main() -> None:
             "names": {"type": "list", "elements": "str"},
             "topology": {"type": "dict"},
             "gpu_module_ids": {"type": "dict", "default": {}},
+            "gpu_partitions": {"type": "dict", "default": {}},
             "accelerators": {"type": "dict", "default": {}},
             "uri": {"type": "str", "default": URI},
         },

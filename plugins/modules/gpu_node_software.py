@@ -51,8 +51,8 @@ options:
     default: inbox
   fabric:
     description:
-      - Fabric Manager of NVSwitch boards. V(auto) looks for NVSwitches on the PCI bus; boards with NVLink 5 (HGX B200,
-        B300) show none there, and an image has no bus. Set the option for these.
+      - Fabric Manager of NVSwitch boards. V(auto) looks for NVSwitches on the PCI bus, and for functions that manage
+        those of boards with NVLink 5 (HGX B200, B300). An image has no bus, so set the option for it.
     type: str
     choices: [auto, none, nvswitch, nvlink5]
     default: auto

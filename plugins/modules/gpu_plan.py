@@ -164,6 +164,7 @@ def main() -> None:
             "domains": {"type": "list", "elements": "dict", "options": domain_options()},
             "topology": {"type": "dict"},
             "gpu_module_ids": {"type": "dict", "default": {}},
+            "gpu_partitions": {"type": "dict", "default": {}},
             "accelerators": {"type": "dict", "default": {}},
             "recording": {"type": "path"},
             "host_name": {"type": "str", "default": "host"},

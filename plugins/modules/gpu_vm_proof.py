@@ -133,6 +133,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence i
     Running,
     Settings,
     differences_of_domain,
+    fabric_manager_of,
     firmware_of_result,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.report import report
@@ -153,6 +154,7 @@ def evidence(params: Mapping[str, Any]) -> Evidence:
         host_settings=Settings.of_result(params["host_settings"]),
         nic_firmware=firmware_of_result(params["nic_firmware"]),
         nccl_topology=params["nccl_topology"],
+        fabric_manager=fabric_manager_of(domain),
         **in_guest(params),
     )
 

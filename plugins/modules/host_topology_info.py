@@ -3,6 +3,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
+# One file because Ansible reads the documentation of a module from the module.
+
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -94,6 +96,17 @@ topology:
       description: Release of the running kernel.
       type: str
       sample: 6.1.0-18-amd64
+    nvidia:
+      description: NVIDIA's software as it runs; null without driver and NVSwitches, or if it was not read.
+      type: dict
+      contains:
+        driver:
+          description: The version of the loaded driver; null if none is loaded.
+          type: str
+        programs:
+          description: The running programs among C(nv-fabricmanager) and C(nvlsm); null on a host without NVSwitches.
+          type: list
+          elements: str
     kernel_arguments:
       description: The arguments of the running kernel, from C(/proc/cmdline).
       type: list
@@ -350,6 +363,16 @@ topology:
         relaxed_ordering:
           description: Whether DevCtl allows relaxed ordering; null for a VF.
           type: bool
+        manages_nvswitches:
+          description:
+            - Whether VPD says that it manages NVSwitches of an NVLink 5 board; null if VPD was not read. All functions
+              of such a device are of the kind V(nvswitch_management).
+            - VPD is read on hosts with GPUs of such boards only.
+          type: bool
+        unassigned_bars:
+          description: The indexes of its memory BARs that have no address.
+          type: list
+          elements: int
         config_bytes:
           description:
             - The number of bytes of config space that could be read, V(64), V(256) or V(4096).

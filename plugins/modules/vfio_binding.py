@@ -17,6 +17,7 @@ description:
     selected, and a device that the host itself uses (its disk, its management NIC).
   - VFs need no binding, because libvirt binds them for each guest.
   - If all NVIDIA GPUs are bound, the NVSwitches of the host are bound as well, unless they are released.
+  - A GPU that has virtual functions keeps the driver that made them, unless it is named by address, which is refused.
   - If the IOMMU is off, nothing is bound, and RV(pending) says so. Run the module again after the reboot that turns the
     IOMMU on.
 extends_documentation_fragment: [sailloft.fleet.attributes]

@@ -71,6 +71,7 @@ def of_gpu_vm(of: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         "gpu_domain": {
             "domains": of["gpu_vm_domains"],
             "gpu_module_ids": of["gpu_vm_gpu_module_ids"],
+            "gpu_partitions": of["gpu_vm_gpu_partitions"],
             "accelerators": of["gpu_vm_accelerators"],
             "state": of["gpu_vm_state"],
             "allow_restart": of["gpu_vm_allow_restart"],

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import NVIDIA, is_virtual
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import ACCELERATOR_CLASSES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
@@ -25,7 +26,6 @@ MODULES: dict[int, tuple[str, ...]] = {
     0x1DA3: ("habanalabs",),
 }
 ARGUMENT = "module_blacklist="
-NVIDIA = 0x10DE
 
 
 def keep_off(host: Host, given: Collection[str]) -> tuple[list[str], list[str]]:
@@ -65,7 +65,11 @@ def kept_off(kernel_arguments: Iterable[str]) -> set[str]:
 
 def following_switches(host: Host, given: Collection[str]) -> list[Function]:
     """Return the NVSwitches of ``host`` if guests have all NVIDIA GPUs: the driver then runs only in guests."""
-    gpus = [item.address for item in host.functions if item.kind == "gpu" and item.vendor_id == NVIDIA]
+    gpus = [
+        item.address
+        for item in host.functions
+        if item.kind == "gpu" and item.vendor_id == NVIDIA and not is_virtual(item)
+    ]
     if not gpus or set(gpus) - set(given):
         return []
     return [item for item in host.functions if item.kind == "nvswitch"]

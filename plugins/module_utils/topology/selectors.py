@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Select devices: by kind ("gpu"), by vendor ("15b3:*", "10de:2330") or by address ("0000:3b:00.0")."""
+"""Select devices: by kind ("gpu"), by vendor ("15b3:*", "10de:2330") or by address ("0000:3b:00.0").
+
+Functions that manage NVSwitches have the vendor and device of a NIC, but are selected by their kind or address only.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import re
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import MANAGEMENT
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 # The kinds of topology/model/kinds.py that can be requested.
@@ -73,6 +77,7 @@ def _matches(function: Function, text: str) -> bool:
     vendor = VENDOR.match(text)
     return bool(
         vendor
+        and function.kind != MANAGEMENT
         and function.vendor_id == int(vendor[1], 16)
         and (vendor[2] == "*" or function.device_id == int(vendor[2], 16))
     )

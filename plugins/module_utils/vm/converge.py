@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff
     running_differences,
     side_by_side,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import disk_files, qemu_process
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import disk_files, fabric_manager, qemu_process
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
@@ -37,7 +37,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
     unplannable,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.outputs import returned_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_module_ids, parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import (
+    parse_module_ids,
+    parse_partitions,
+    parse_specs,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 # The longest timeout for the shutdown of a guest: one day.
@@ -73,6 +77,7 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
         raise DomainError(f"shutdown_timeout_s {error.cause}", error.remedy) from error
     specs = parse_specs(params["domains"])
     module_ids = parse_module_ids(params["gpu_module_ids"])
+    partitions = parse_partitions(params["gpu_partitions"])
     client = Client(params["uri"])
     try:
         hypervisor = client.observe(programs.wanted_paths(specs))
@@ -81,7 +86,9 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
         returned: dict[str, dict[str, Any]] = {}
         if state != "absent":
             host = _host(params)
-            plans = {plan.name: plan for plan in _planned(host, specs, hypervisor, module_ids, paths_may_come)}
+            plans = {
+                plan.name: plan for plan in _planned(host, specs, hypervisor, module_ids, partitions, paths_may_come)
+            }
             returned = {name: returned_of(plan, host) for name, plan in plans.items()}
         decisions = {
             spec.name: decide(
@@ -106,7 +113,11 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
         if plans:
             starting = {name for name, decision in decisions.items() if "start" in decision.actions}
             stopping = {name for name, decision in decisions.items() if "stop" in decision.actions}
-            findings += checks.check(list(plans.values()), host, hypervisor, starting, stopping, paths_may_come)
+            shared = any(plan.chosen.shared for plan in plans.values())
+            manager = fabric_manager.read() if shared else None
+            findings += checks.check(
+                list(plans.values()), host, hypervisor, starting, stopping, paths_may_come, manager
+            )
         findings += [item for spec in specs for item in _unknown(spec.name, decisions[spec.name])]
         if not check_mode:
             _apply(client, specs, decisions, returned, removed, params["shutdown_timeout_s"])
@@ -127,11 +138,16 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
 
 
 def _planned(
-    host: Host, specs: list[DomainSpec], hypervisor: Hypervisor, module_ids: dict[str, int], paths_may_come: bool
+    host: Host,
+    specs: list[DomainSpec],
+    hypervisor: Hypervisor,
+    module_ids: dict[str, int],
+    partitions: dict[int, tuple[int, ...]],
+    paths_may_come: bool,
 ) -> list[DomainPlan]:
     """Return the plans. If planning fails, raise RefusedError, including the findings that need no plan."""
     try:
-        return plan_domains(host, specs, hypervisor, module_ids)
+        return plan_domains(host, specs, hypervisor, module_ids, partitions)
     except DomainError as error:
         raise RefusedError([unplannable(error), *checks.of_requests(specs, hypervisor, paths_may_come)]) from error
 
@@ -155,6 +171,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
     """
     specs = parse_specs(params["domains"] or [])
     module_ids = parse_module_ids(params["gpu_module_ids"])
+    partitions = parse_partitions(params["gpu_partitions"])
     client = Client(params["uri"])
     try:
         hypervisor = client.observe([])
@@ -163,7 +180,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
         unplanned = None
         try:
             if specs:
-                plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor, module_ids)}
+                plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor, module_ids, partitions)}
         except DomainError as error:
             # Existing domains can still be reported, and usually show the reason.
             if not any(spec.name in hypervisor.domains for spec in specs):
@@ -284,6 +301,7 @@ def _info(
     wanted: Wanted | None = None
     if plan is not None:
         row.update(returned_of(plan, host))
+        row["fabric_manager"] = fabric_manager.read().to_dict() if plan.chosen.shared else None
         wanted = Wanted.of(plan, row["xml"])
     row["drift"] = drifted(have, host, wanted, unplanned)
     if wanted is not None:

@@ -21,7 +21,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.outputs import plan_files, returned_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.terminal import show
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_module_ids, parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import (
+    parse_module_ids,
+    parse_partitions,
+    parse_specs,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.trial import boot
 
 
@@ -37,7 +41,12 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     conflicts = list(disk_use.conflicts((use for spec in specs for use in disk_use.uses(spec)), [], str))
     if conflicts:
         raise RefusedError(conflicts)
-    plans = plan_domains(host, specs, gpu_module_ids=parse_module_ids(params["gpu_module_ids"]))
+    plans = plan_domains(
+        host,
+        specs,
+        gpu_module_ids=parse_module_ids(params["gpu_module_ids"]),
+        gpu_partitions=parse_partitions(params["gpu_partitions"]),
+    )
     findings = checks.without_libvirt(plans, host)
     rows = [{"name": plan.name, **returned_of(plan, host)} for plan in plans]
     tree = show(params["host_name"], plans, host)

@@ -43,7 +43,13 @@ class Node(System):
     """A node in a directory: its files are real, and its commands answer from dictionaries."""
 
     def __init__(
-        self, root: Path, system: str = "debian12", nvswitches: int = 0, gpus: int = 8, secure_boot: bool = False
+        self,
+        root: Path,
+        system: str = "debian12",
+        nvswitches: int = 0,
+        gpus: int = 8,
+        secure_boot: bool = False,
+        device: str = "",
     ):
         super().__init__(str(root))
         name, version, self.kernel = SYSTEMS[system]
@@ -54,9 +60,11 @@ class Node(System):
         self.write("/etc/os-release", f'PRETTY_NAME="x"\nID={name}\nVERSION_ID="{version}"\n')
         self.write("/proc/sys/kernel/osrelease", self.kernel + "\n")
         for number in range(gpus + nvswitches):
-            device = f"/sys/bus/pci/devices/0000:{number + 1:02x}:00.0"
-            self.write(f"{device}/vendor", "0x10de\n")
-            self.write(f"{device}/class", "0x030200\n" if number < gpus else "0x068000\n")
+            place = f"/sys/bus/pci/devices/0000:{number + 1:02x}:00.0"
+            self.write(f"{place}/vendor", "0x10de\n")
+            self.write(f"{place}/class", "0x030200\n" if number < gpus else "0x068000\n")
+            if device and number < gpus:
+                self.write(f"{place}/device", f"{device}\n")
         if secure_boot:
             name = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
             path = Path(self.path(f"/sys/firmware/efi/efivars/{name}"))

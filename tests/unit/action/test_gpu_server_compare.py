@@ -144,6 +144,7 @@ def test_the_packages_are_those_of_the_role_unless_it_installs_none():
         {
             "gpu_vm_domains": [{"name": "train", "memory_mib": 4096}],
             "gpu_vm_gpu_module_ids": {"0000:13:00.0": 1},
+            "gpu_vm_gpu_partitions": {"1": [1, 2]},
             "gpu_vm_accelerators": {"1002:744c": True},
             "gpu_vm_state": "stopped",
             "gpu_vm_allow_restart": True,

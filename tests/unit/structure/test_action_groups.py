@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 GROUPS = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["action_groups"]
 SHARED = {
     "fabric": {"asics", "hosts", "policy", "switches"},
-    "libvirt": {"accelerators", "gpu_module_ids", "topology", "uri"},
+    "libvirt": {"accelerators", "gpu_module_ids", "gpu_partitions", "topology", "uri"},
     "netbox": {"netbox_token", "netbox_url", "validate_certs"},
     "proof": {"name", "path"},
     "store": {"store"},

@@ -58,13 +58,13 @@ def test_without_a_host_only_the_form_is_checked():
     with pytest.raises(selectors.SelectorError) as error:
         selectors.select(None, ["gpu", "GPUs"], "here")
     assert str(error.value) == (
-        "here: 'gpus' is not a kind, vendor:device or PCI address; use one of gpu, nic, nvme, nvswitch, bridge, or "
-        "write it like 15b3:101d, 15b3:* or 0000:3b:00.0"
+        "here: 'gpus' is not a kind, vendor:device or PCI address; use one of gpu, nic, nvme, nvswitch, "
+        "nvswitch_management, bridge, or write it like 15b3:101d, 15b3:* or 0000:3b:00.0"
     )
 
 
 def test_every_kind_of_a_host_can_be_selected():
-    assert selectors.KINDS == ("gpu", "nic", "nvme", "nvswitch", "bridge")
+    assert selectors.KINDS == ("gpu", "nic", "nvme", "nvswitch", "nvswitch_management", "bridge")
     assert len(chosen("bridge")) == 8
     assert chosen("15b3:101d") == ["0000:14:00.0", "0000:84:00.0"]
     assert chosen("15b3:*", "nic") == ["0000:14:00.1", "0000:14:00.0", "0000:84:00.1", "0000:84:00.0"]

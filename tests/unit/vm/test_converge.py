@@ -49,7 +49,7 @@ def test_drift_reports_that_the_request_can_no_longer_be_planned() -> None:
 def test_a_refusal_of_the_planner_is_reported_with_the_other_problems() -> None:
     specs = parse_specs([request(gpus={"count": 3})])
     with pytest.raises(RefusedError) as caught:
-        converge._planned(lab(), specs, hypervisor(networks={}), {}, False)
+        converge._planned(lab(), specs, hypervisor(networks={}), {}, {}, False)
     assert [item.what for item in caught.value.findings] == [
         "it cannot be planned on this host",
         "libvirt has no network default",

@@ -7,13 +7,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from baseboards import hgx, vm
 from machines import hypervisor, lab, observed, plan, request
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import Decision
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import Difference
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import qemu_process
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import fabric_manager, qemu_process
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager, Partition
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN, Finding, RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
@@ -69,6 +71,7 @@ def params(*domains: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "domains": list(domains),
         "topology": lab().to_dict(),
         "gpu_module_ids": {},
+        "gpu_partitions": {},
         "accelerators": {"1af4:1043": True},
         "uri": "test:///",
         "allow_restart": False,
@@ -281,12 +284,33 @@ def test_domains_are_reported_as_they_are_with_their_plan(libvirt, monkeypatch):
     assert client.calls[-1] == ("close",)
 
 
+@pytest.mark.parametrize("active", [True, False])
+def test_fabric_manager_is_asked_where_nvswitches_are_shared(libvirt, monkeypatch, active):
+    host = hgx()
+    host.cpu = lab().cpu
+    for function in host.functions:
+        function.driver = "nvidia" if function.kind == "nvswitch" else function.driver
+    answer = FabricManager("595.91.07", {1: Partition(active, (1, 2, 3, 4))})
+    monkeypatch.setattr(fabric_manager, "read", lambda: answer)
+    client = libvirt()
+    given = params(vm("a", 4, huge_page_mib=0), topology=host.to_dict(), accelerators={})
+    if active:
+        assert converge.converge(given, check_mode=False)["changed"]
+        (row,) = converge.info({**given, "names": []})["domains"]
+        assert FabricManager.of_dict(row["fabric_manager"]) == answer
+    else:
+        with pytest.raises(RefusedError, match="partition 1 of Fabric Manager in shared mode, and it is not active"):
+            converge.converge(given, check_mode=False)
+        assert client.changes == []
+
+
 def test_a_stopped_or_missing_domain_has_no_process_and_no_addresses(libvirt):
     libvirt(has(name="b", **TWO))
     (missing,) = info(asked("a", **ONE))
     assert {key: value for key, value in missing.items() if key not in ("plan", "xml", "nccl_topology")} == {
         "name": "a", "exists": False, "state": "absent", "autostart": False, "uuid": None, "inactive_xml": None,
         "live_xml": None, "process": None, "addresses": [], "drift": [], "differences": [], "live_differences": [],
+        "fabric_manager": None,
     }  # fmt: skip
     (stopped,) = info(names=["b"])
     assert (stopped["exists"], stopped["process"], stopped["addresses"]) == (True, None, [])

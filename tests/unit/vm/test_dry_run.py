@@ -24,6 +24,7 @@ def planned(*domains: dict[str, Any], check: bool = False, **more: Any) -> dict[
         "recording": None,
         "domains": list(domains) or None,
         "gpu_module_ids": {},
+        "gpu_partitions": {},
         "accelerators": {"1af4:1043": True},
         "host_name": "gpu17",
         "path": None,

@@ -34,7 +34,14 @@ def devices(host):
 
 def plan(host):
     """Return what plan.yml shows and writes for a virtual machine with the whole host."""
-    given = {"topology": host.to_dict(), "recording": None, "domains": None, "gpu_module_ids": {}, "accelerators": {}}
+    given = {
+        "topology": host.to_dict(),
+        "recording": None,
+        "domains": None,
+        "gpu_module_ids": {},
+        "gpu_partitions": {},
+        "accelerators": {},
+    }
     return planned({**given, "host_name": "server", "path": None, "boot_trial": False}, check_mode=True)
 
 

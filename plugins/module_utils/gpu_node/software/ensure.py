@@ -37,9 +37,9 @@ def ensure(system: System, data: dict[str, Any], in_image: bool, check: bool = F
         modules_missing=_modules_missing(made, machine, request),
         loaded=machine.loaded,
         # Without a GPU the driver does not load, and nothing that needs it starts.
-        reboot_required=bool(machine.gpus) and machine.loaded != made.driver,
+        reboot_required=bool(machine.devices and machine.devices.gpus) and machine.loaded != made.driver,
         secure_boot=bool(machine.secure_boot),
-        notes=[*made.notes, *(["this machine has no NVIDIA GPU"] if machine.gpus == 0 else [])],
+        notes=list(made.notes),
     )
     return outcome
 

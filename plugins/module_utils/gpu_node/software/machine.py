@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT, System, find
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System as Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import function_roles as roles
 
 PCI = "/sys/bus/pci/devices"
-NVIDIA = "0x10de"
 # PCI base class and sub-class: other bridge (NVSwitch), 3D controller and VGA (PCI Code and ID Assignment).
-NVSWITCH_CLASS, GPU_CLASSES = "0x0680", ("0x0302", "0x0300")
+NVSWITCH_CLASS, GPU_CLASSES = 0x0680, (0x0302, 0x0300)
 # UEFI specification, section 3.3: the variable's attributes are its first four bytes.
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 QUERIES = {
@@ -25,8 +25,24 @@ QUERIES = {
 
 
 @dataclass(frozen=True)
+class Devices:
+    """The PCI functions that decide on the software.
+
+    ``old_gpus`` are the addresses of GPUs that the open kernel modules cannot drive. ``management`` are those of
+    ConnectX functions through which NVSwitches of an NVLink 5 board are managed; ``unknown`` are those of functions
+    that could be such ones, because their VPD cannot be read.
+    """
+
+    gpus: int = 0
+    nvswitches: int = 0
+    old_gpus: tuple[str, ...] = ()
+    management: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Machine:
-    """Facts that the plan depends on. ``secure_boot`` and the counts are None in an image, whose node is not known.
+    """Facts that the plan depends on. ``secure_boot`` and ``devices`` are None in an image: its node is not known.
 
     ``kernels`` are those that need modules: the running one, or in an image all of its kernels. ``modules`` has the
     version of nvidia.ko by kernel, for kernels that have it; ``installed`` has versions by package. ``loaded`` is the
@@ -38,8 +54,7 @@ class Machine:
     in_image: bool
     kernels: tuple[str, ...]
     architecture: str
-    gpus: int | None
-    nvswitches: int | None
+    devices: Devices | None
     secure_boot: bool | None
     installed: dict[str, str] = field(default_factory=dict)
     modules: dict[str, str] = field(default_factory=dict)
@@ -59,15 +74,13 @@ def observe(host: Host, in_image: bool) -> Machine:
             "use one that NVIDIA's driver, DCGM and DOCA are supported on: docs/gpu-node.md lists them",
         )
     kernels = _image_kernels(host) if in_image else (host.read("/proc/sys/kernel/osrelease") or "",)
-    counts = (None, None) if in_image else _count(host)
     return Machine(
         system=system,
         version=version,
         in_image=in_image,
         kernels=tuple(kernels),
         architecture=host.machine(),
-        gpus=counts[0],
-        nvswitches=counts[1],
+        devices=None if in_image else _devices(host),
         secure_boot=None if in_image else _secure_boot(host),
         installed=_installed(host, system),
         modules=_modules(host, tuple(kernels)),
@@ -80,14 +93,46 @@ def _image_kernels(host: Host) -> tuple[str, ...]:
     return tuple(name for name in host.names("/lib/modules") if host.exists(f"/lib/modules/{name}/kernel"))
 
 
-def _count(host: Host) -> tuple[int, int]:
-    gpus = nvswitches = 0
-    for address in host.names(PCI):
-        if host.read(f"{PCI}/{address}/vendor") == NVIDIA:
-            kind = (host.read(f"{PCI}/{address}/class") or "")[:6]
-            gpus += kind in GPU_CLASSES
-            nvswitches += kind == NVSWITCH_CLASS
-    return gpus, nvswitches
+def _devices(host: Host) -> Devices:
+    ids = {
+        address: [_number(host, address, name) for name in ("vendor", "device", "class")] for address in host.names(PCI)
+    }
+    gpus = {
+        address: device
+        for address, (vendor, device, class_code) in ids.items()
+        if vendor == roles.NVIDIA and class_code >> 8 in GPU_CLASSES
+    }
+    management: list[str] = []
+    unknown: list[str] = []
+    # VPD takes milliseconds, and only boards with NVLink 5, or virtual machines that serve them, have such functions.
+    if not gpus or any(roles.is_nvlink5_chip(roles.NVIDIA, device) for device in gpus.values()):
+        for address, (vendor, device, _class) in ids.items():
+            if (vendor, device) == (roles.MELLANOX, roles.CONNECTX7) and not host.exists(f"{PCI}/{address}/physfn"):
+                manages = _manages(host, address)
+                (unknown if manages is None else management if manages else []).append(address)
+    return Devices(
+        gpus=len(gpus),
+        nvswitches=sum(
+            vendor == roles.NVIDIA and class_code >> 8 == NVSWITCH_CLASS for vendor, _device, class_code in ids.values()
+        ),
+        old_gpus=tuple(address for address, device in gpus.items() if roles.lacks_open_modules(roles.NVIDIA, device)),
+        management=tuple(management),
+        unknown=tuple(unknown) if gpus else (),
+    )
+
+
+def _number(host: Host, address: str, name: str) -> int:
+    text = host.read(f"{PCI}/{address}/{name}") or ""
+    return int(text, 16) if re.fullmatch("0x[0-9a-f]{1,8}", text) else 0
+
+
+def _manages(host: Host, address: str) -> bool | None:
+    """Return whether a ConnectX manages NVSwitches; without the file it has no VPD, and does not."""
+    try:
+        data = host.read_bytes(f"{PCI}/{address}/vpd")
+        return data is not None and roles.manages_nvswitches(data)
+    except HostError:
+        return None
 
 
 def _loaded(host: Host) -> str | None:

@@ -42,8 +42,8 @@ def kernel_version(kernel: str) -> tuple[int, int]:
 def make(request: r.Request, machine: Machine) -> Plan:
     """Return the plan. Raises RequestError, which names all combinations that no vendor supports."""
     doca = _doca(machine) if request.rdma == r.DOCA else None
-    refused = [*_driver(request, machine), *_parts(request, machine, doca)]
     fabric, notes = _fabric(request, machine)
+    refused = [*_devices(request, machine), *_driver(request, machine), *_parts(request, machine, doca, fabric)]
     if refused:
         raise RequestError("gpu_node: " + "; ".join(f"{cause}: {remedy}" for cause, remedy in refused))
     wanted = packages.wanted(request, machine, fabric, doca)
@@ -56,6 +56,40 @@ def make(request: r.Request, machine: Machine) -> Plan:
     services += ["nvidia-fabricmanager.service"] if fabric != r.NONE else []
     services += ["nvidia-dcgm.service"] if request.dcgm else []
     return Plan(request.driver, fabric, tuple(wanted), texts, tuple(services), machine.kernels, tuple(notes))
+
+
+def _devices(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
+    """Return the refusals of software that the node's own PCI functions cannot use."""
+    devices = machine.devices
+    if devices is None:
+        return []
+    found = []
+    if not (devices.gpus or devices.nvswitches or devices.management):
+        found.append(("this machine has no NVIDIA GPU", "apply the role to GPU nodes only"))
+    if devices.old_gpus:
+        found.append(
+            (
+                f"the open kernel modules of driver {request.driver} are for Turing or newer GPUs, and "
+                f"{', '.join(devices.old_gpus)} is older",
+                "use another node: every release of the table has open modules",
+            )
+        )
+    if request.fabric == r.NVLINK5 and devices.nvswitches:
+        found.append(
+            ("this board has NVSwitch functions, and those with NVLink 5 have none", "set gpu_node_fabric: auto")
+        )
+    if request.fabric == r.NVSWITCH and devices.management:
+        found.append(
+            (f"{devices.management[0]} manages the NVSwitches of an NVLink 5 board", "set gpu_node_fabric: auto")
+        )
+    if request.fabric == r.AUTO and devices.unknown and not devices.management:
+        found.append(
+            (
+                f"whether {', '.join(devices.unknown)} manages NVSwitches is not known, because VPD could not be read",
+                "run as root, or set gpu_node_fabric",
+            )
+        )
+    return found
 
 
 def _driver(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
@@ -100,7 +134,7 @@ def _driver(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
     return found
 
 
-def _parts(request: r.Request, machine: Machine, doca: str | None) -> list[tuple[str, str]]:
+def _parts(request: r.Request, machine: Machine, doca: str | None, fabric: str) -> list[tuple[str, str]]:
     system = machine.system
     found = []
     if request.dcgm and not system.dcgm:
@@ -119,7 +153,7 @@ def _parts(request: r.Request, machine: Machine, doca: str | None) -> list[tuple
         )
     if request.storage and request.modules == r.PRECOMPILED:
         found.append(("nvidia-fs is built against the sources of the driver's modules", "set gpu_node_modules: dkms"))
-    if request.modules == r.PRECOMPILED and request.fabric == r.NVLINK5:
+    if request.modules == r.PRECOMPILED and fabric == r.NVLINK5:
         found.append(("the archive of the precompiled modules has no NVLink 5 packages", "set gpu_node_modules: dkms"))
     return found
 
@@ -141,8 +175,11 @@ def _doca(machine: Machine) -> str | None:
 def _fabric(request: r.Request, machine: Machine) -> tuple[str, list[str]]:
     if request.fabric != r.AUTO:
         return request.fabric, []
-    if machine.nvswitches is None:
+    if machine.devices is None:
         return r.NONE, [
-            "no Fabric Manager: an image does not know its nodes; set gpu_node_fabric: nvswitch for NVSwitch boards"
+            "no Fabric Manager: an image does not know its nodes; set gpu_node_fabric: nvswitch, or nvlink5 for boards "
+            "with NVLink 5"
         ]
-    return (r.NVSWITCH if machine.nvswitches else r.NONE), []
+    if machine.devices.management:
+        return r.NVLINK5, []
+    return (r.NVSWITCH if machine.devices.nvswitches else r.NONE), []

@@ -18,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_ports, nic_families
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.nvswitch_management import refuse_unknown
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import lockdown
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import selectors
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
@@ -127,6 +128,7 @@ def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
                         f"{function.address} is not a physical function of an NVIDIA/Mellanox NIC",
                         "remove it from the list",
                     )
+    refuse_unknown(host, result, given.subject)
     return result
 
 

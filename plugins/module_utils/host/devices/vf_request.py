@@ -11,6 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import eswitch
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.nvswitch_management import refuse_unknown
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_settings import (
     NOT_IN_SWITCHDEV,
     OF_EVERY_VF,
@@ -19,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_set
     Setting,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import selectors
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import MANAGEMENT
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 # PCI Express Base Specification, 9.3.3.5: NumVFs has 16 bits.
@@ -81,6 +83,8 @@ def wanted(data: Any, host: Host | None) -> dict[str, VfRequest]:
                     raise HostError(f"{function.address} {reason}", "change its count, or leave it out", entry.subject)
                 if not reason:
                     result[function.address] = request
+    if host is not None:
+        refuse_unknown(host, result, given.subject)
     refuse_twice(result)
     return result
 
@@ -138,6 +142,8 @@ def _cannot(function: Function, count: int) -> str:
     """Return why a function cannot have so many VFs; empty if it can."""
     if function.physical_function:
         return f"is itself a VF, of {function.physical_function}"
+    if function.kind == MANAGEMENT:
+        return "manages NVSwitches and is no NIC"
     if function.sriov is None:
         return "has no SR-IOV capability: turn SR-IOV on in the BIOS and in the device's firmware"
     if count > function.sriov.total:

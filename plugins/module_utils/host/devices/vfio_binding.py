@@ -19,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import reset_methods, users
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import host_drivers, selectors
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import is_physical
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 DRIVER = "vfio-pci"
@@ -34,12 +35,16 @@ NO_IOMMU = (
 def wanted(data: Any, host: Host | None, system: System | None = None) -> tuple[list[Function], list[Function]]:
     """Return ``{"devices": ["gpu"], "release": []}`` as functions to bind and to release. Raises HostError.
 
-    NVSwitches are bound, too, if all NVIDIA GPUs are bound, unless they are released. With ``system``, "nvme:unused"
+    Of GPUs that are not named by address, those with virtual functions keep their driver, which made these, and libvirt
+    binds the virtual functions. NVSwitches are bound, too, if all NVIDIA GPUs are bound, unless they are released, as
+    they must be where virtual machines share them. With ``system``, "nvme:unused"
     selects the NVMe drives that ``unused_drives`` returns; without it, none.
     """
     given = _read(data)
     named = given.value("devices", values.texts)
     bind = selectors.select(host, [name for name in named if name != UNUSED_DRIVES], "vfio_binding.devices")
+    by_address = {selectors.full_address(name.strip().lower()) for name in named if selectors.is_address(name)}
+    bind = [item for item in bind if item.kind != "gpu" or is_physical(item) or item.address in by_address]
     if UNUSED_DRIVES in named and host is not None and system is not None:
         bind += [function for function in unused_drives(system, host) if function not in bind]
     release = selectors.select(host, given.value("release", values.texts, []), "vfio_binding.release")

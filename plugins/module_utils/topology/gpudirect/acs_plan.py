@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import acs_rules as rules
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import possible_management
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths
 
@@ -62,7 +63,11 @@ class AcsPlan:
         self.host, self.purpose = host, purpose
         self._paths = Paths(host)
         self.gpus = sorted(item.address for item in devices if item.kind == "gpu")
-        self.nics = sorted(item.address for item in devices if item.kind == "nic" and not is_data_direct(item))
+        # The port of a function that could manage NVSwitches keeps its isolation.
+        unknown = possible_management(host)
+        self.nics = sorted(
+            item.address for item in devices if item.kind == "nic" and not is_data_direct(item) and item not in unknown
+        )
         # A data-direct function serves the GPU below the same switch, whether or not the NIC is in ``devices``.
         self._partners = {
             item.address: gpu

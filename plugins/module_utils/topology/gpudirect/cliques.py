@@ -18,10 +18,14 @@ from dataclasses import dataclass
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import PCI_ACS_EC, PCI_ACS_RR
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import VIRTUAL_MACHINES
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
+    NVIDIA,
+    has_nvswitches,
+    unreachable_memory,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths
 
-NVIDIA = 0x10DE
 # nv_gpudirect_clique of QEMU: a number of four bits.
 MOST_CLIQUES = 16
 
@@ -68,14 +72,16 @@ def find(host: Host, gpus: list[Function], nvswitches: list[Function]) -> Clique
 
     GPUs that NVLink connects need no clique. A GPU that no other can reach is in none: a clique of one has no effect.
     """
+    lost = {item.address: unreachable_memory(item) for item in gpus}
     own = sorted(item.address for item in gpus if item.vendor_id == NVIDIA and item.address.endswith(".0"))
     if len(own) < 2:
         return Cliques(())
-    if nvswitches or any(item.kind == "nvswitch" for item in host.functions):
+    if nvswitches or has_nvswitches(host):
         return Cliques((), ("no GPUDirect P2P clique: NVLink joins the GPUs of this host's NVSwitch board",))
+    notes = [f"no GPUDirect P2P of GPU {address}: {lost[address]}" for address in own if lost[address]]
+    own = [address for address in own if not lost[address]]
     reach = _Reach(host, gpus)
     groups: list[list[str]] = []
-    notes: list[str] = []
     for gpu in own:
         reasons = []
         for group in groups:

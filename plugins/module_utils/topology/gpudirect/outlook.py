@@ -14,6 +14,10 @@ from textwrap import wrap
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import PCI_CFG_SPACE_EXP_SIZE
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import acs_rules as rules
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
+    LARGE_BARS,
+    unreachable_memory,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, Link
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import PATH_CLASSES, Paths
 
@@ -104,7 +108,7 @@ def pairs(
         for nic in (nic for nic, path in classes.items() if path == nearest):
             guest = nearest if guest_paths is None else guest_paths.get((gpu, nic), "not known")
             causes = [*_tree(nearest, guest), *_nic(host, plan, gpu, nic), *_ports(plan, gpu, nic, tuned)]
-            causes += [*_registers(host, nic, tuned), *_links(host, gpu, nic)]
+            causes += [*_registers(host, nic, tuned), *_links(host, gpu, nic), *_memory(host, gpu)]
             if not huge_pages:
                 causes.append(SMALL_PAGES)
             rates = [link_rate(host.function(address).link) for address in (gpu, nic)]
@@ -303,6 +307,13 @@ def _links(host: Host, gpu: str, nic: str) -> list[Cause]:
                 )
             )
     return causes
+
+
+def _memory(host: Host, gpu: str) -> list[Cause]:
+    reason = unreachable_memory(host.function(gpu))
+    if not reason:
+        return []
+    return [Cause(2, f"GPU {gpu}: {reason}", "the NIC reaches the host's memory only, not the GPU's", LARGE_BARS)]
 
 
 def link_rate(link: Link | None) -> float | None:

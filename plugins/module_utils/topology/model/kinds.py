@@ -30,6 +30,8 @@ KINDS = (
     Kind("nic", "NIC", "NIC", "nics", "#24527a", "#8fbce6"),
     Kind("nvme", "NVMe drive", "NVMe", "nvme", "#8a5a00", "#e3b341"),
     Kind("nvswitch", "NVSwitch", "NVSwitch", None, "#6b3fa0", "#c3a6ee"),
+    # Given by VPD, not by class: function_roles.mark_management.
+    Kind("nvswitch_management", "NVSwitch management function", "NVSw mgmt", None, "#6b3fa0", "#c3a6ee"),
     Kind("bridge", "bridge", "Bridge"),
     Kind("other", "device", "PCI"),
 )

@@ -124,6 +124,8 @@ class Function:
     numa_node: int | None = None  # None where the kernel says -1
     iommu_group: int | None = None
     bars: list[Bar] = field(default_factory=list)
+    # The indexes of the memory BARs that have no address: the firmware assigned none, and the kernel found no room.
+    unassigned_bars: list[int] = field(default_factory=list)
     link: Link | None = None
     sriov: Sriov | None = None
     physical_function: str | None = None  # of a VF: its PF
@@ -133,6 +135,8 @@ class Function:
     max_read_request_bytes: int | None = None
     max_payload_bytes: int | None = None
     relaxed_ordering: bool | None = None
+    # True if VPD says that the function manages NVSwitches (topology/model/function_roles.py); None: VPD was not read.
+    manages_nvswitches: bool | None = None
     config_bytes: int = 0  # how much of config space could be read: 0, 64 (not root), 256 or 4096
     # The kernel objects of the function by class: {"net": ["eno1"], "block": ["nvme0n1"], "rdma": ["mlx5_0"]}
     interfaces: dict[str, list[str]] = field(default_factory=dict)
@@ -173,6 +177,17 @@ class Iommu:
 
 
 @dataclass
+class NvidiaSoftware:
+    """NVIDIA's software as it runs: the version of the loaded driver, and the programs that manage NVSwitches.
+
+    ``programs`` is None if the host has no NVSwitches, and the programs were not looked for.
+    """
+
+    driver: str | None = None
+    programs: list[str] | None = None
+
+
+@dataclass
 class Host:
     """A whole host, as one reader call saw it."""
 
@@ -183,6 +198,7 @@ class Host:
     iommu: Iommu = field(default_factory=Iommu)
     kernel_release: str | None = None
     kernel_arguments: list[str] = field(default_factory=list)
+    nvidia: NvidiaSoftware | None = None  # None: not read
     source: str = "sysfs"  # which reader: "sysfs", "hwloc", "nccl", "vsphere"
     # Notes about omissions and assumptions of a reader, where the recording is incomplete or contradicts itself.
     notes: list[str] = field(default_factory=list)

@@ -7,9 +7,10 @@ from __future__ import annotations
 import os
 import re
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities, vpd
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import ConfigSpace, PciError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import function_roles
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import PORT_TYPES, kind
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
@@ -35,6 +36,7 @@ IORESOURCE_MEM = 0x00000200
 IORESOURCE_PREFETCH = 0x00002000
 IORESOURCE_MEM_64 = 0x00100000
 IORESOURCE_ROM_SHADOW = 0x00000002  # a copy of a ROM in memory; no BAR requests it
+IORESOURCE_UNSET = 0x20000000  # no address was assigned
 # Lines of "resource": Linux include/linux/pci.h PCI_STD_RESOURCES, PCI_ROM_RESOURCE, PCI_IOV_RESOURCES.
 ROM_INDEX = 6
 FIRST_VF_BAR = 7
@@ -51,7 +53,25 @@ def read_functions(files: Files) -> tuple[list[RootComplex], dict[str, Function]
             raise TopologyError(
                 f"{path} says {function.sriov.now}, but {len(function.sriov.vfs)} VFs are there", "read again"
             )
+    _read_management(files, functions, places, notes)
     return _root_complexes(files, functions), functions, notes
+
+
+def _read_management(files: Files, functions: dict[str, Function], places: dict[str, Place], notes: list[str]) -> None:
+    """Find the functions that manage NVSwitches, where there are GPUs with NVLink 5: reading VPD takes milliseconds."""
+    if not any(function_roles.has_nvlink5(function) for function in functions.values()):
+        return
+    for address, function in functions.items():
+        if function.kind != "nic" or function.vendor_id != function_roles.MELLANOX or function.physical_function:
+            continue
+        path = f"{places[address].directory}/vpd"
+        try:
+            data = files.bytes_or_none(path, vpd.VPD_BYTES_MAX)
+        except TopologyError as error:
+            data = None
+            notes.append(f"whether {address} manages NVSwitches is not known: {error.cause}")
+        function.manages_nvswitches = function_roles.manages_nvswitches(data or b"")
+    function_roles.mark_management(functions.values())
 
 
 def _root_complexes(files: Files, functions: dict[str, Function]) -> list[RootComplex]:
@@ -84,7 +104,7 @@ def _function(files: Files, address: str, place: Place, notes: list[str]) -> Fun
         notes.append(f"vendor and device of {address} were not copied, so its kind is not known")
     names = files.names(directory)
     numa_node = files.number(f"{directory}/numa_node") if "numa_node" in names else -1
-    bars, vf_bars = _bars(files, f"{directory}/resource") if "resource" in names else ([], [])
+    bars, vf_bars, unassigned = _bars(files, f"{directory}/resource") if "resource" in names else ([], [], [])
     function = Function(
         address=address,
         root_complex=place.root_complex,
@@ -100,6 +120,7 @@ def _function(files: Files, address: str, place: Place, notes: list[str]) -> Fun
         numa_node=numa_node if numa_node >= 0 else None,
         iommu_group=_iommu_group(files, directory) if "iommu_group" in names else None,
         bars=bars,
+        unassigned_bars=unassigned,
         sriov=_sriov(files, directory, names, vf_bars) if "sriov_totalvfs" in names else None,
         physical_function=linked_address(files, f"{directory}/physfn") if "physfn" in names else None,
     )
@@ -148,16 +169,24 @@ def _iommu_group(files: Files, directory: str) -> int | None:
     return int(group)
 
 
-def _bars(files: Files, path: str) -> tuple[list[Bar], list[Bar]]:
-    """Return a function's own BARs and its VF BARs; the size of a VF BAR is that of all VFs together."""
+def _bars(files: Files, path: str) -> tuple[list[Bar], list[Bar], list[int]]:
+    """Return a function's own BARs, its VF BARs, and the indexes of its own memory BARs that have no address.
+
+    The size of a VF BAR is that of all VFs together. A BAR without an address has its size if the kernel kept it.
+    """
     own: list[Bar] = []
     virtual: list[Bar] = []
+    unassigned: list[int] = []
     for index, line in enumerate(files.text(path).splitlines()):
         try:
             start, end, flags = (int(word, 16) for word in line.split())
         except ValueError as error:
             raise TopologyError(f"{files.path(path)}: line {index + 1}, {line!r}, is not three numbers") from error
-        if index >= FIRST_VF_BAR + VF_BARS or not flags & (IORESOURCE_IO | IORESOURCE_MEM) or start == end == 0:
+        if index >= FIRST_VF_BAR + VF_BARS or not flags & (IORESOURCE_IO | IORESOURCE_MEM):
+            continue
+        if index < ROM_INDEX and flags & IORESOURCE_MEM and (start == end == 0 or flags & IORESOURCE_UNSET):
+            unassigned.append(index)
+        if start == end == 0:
             continue
         if flags & IORESOURCE_ROM_SHADOW and index == ROM_INDEX:
             continue
@@ -171,7 +200,7 @@ def _bars(files: Files, path: str) -> tuple[list[Bar], list[Bar]]:
             prefetchable=bool(flags & IORESOURCE_PREFETCH),
         )
         (own if index < FIRST_VF_BAR else virtual).append(region)
-    return own, virtual
+    return own, virtual, unassigned
 
 
 def _sriov(files: Files, directory: str, names: list[str], vf_bars: list[Bar]) -> Sriov:

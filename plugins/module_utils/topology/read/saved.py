@@ -8,6 +8,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.checks import check
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import mark_management
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import FORMAT, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.shape import build
 
@@ -21,4 +22,5 @@ def read_saved(data: Any) -> Host:
         )
     host = build(Host, {key: value for key, value in data.items() if key != "format"})
     check(host)
+    mark_management(host.functions)
     return host

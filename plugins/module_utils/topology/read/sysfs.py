@@ -13,12 +13,14 @@ import re
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.checks import check
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import has_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Cpu,
     Host,
     HugePages,
     Iommu,
     NumaNode,
+    NvidiaSoftware,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.files import LIMIT_CPUS, Files
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.functions import read_functions
@@ -33,6 +35,8 @@ ARCHITECTURES = {
     "CPU implementer": "aarch64",
     "cpu": "ppc64le",
 }
+# The programs that manage NVSwitches: Fabric Manager, and the subnet manager of NVLink 5.
+PROGRAMS = ("nv-fabricmanager", "nvlsm")
 # Names of the devices in /sys/class/iommu: drivers/iommu/intel/dmar.c and drivers/iommu/amd/init.c.
 IOMMU_KINDS = {"dmar": "intel", "ivhd": "amd"}
 
@@ -57,6 +61,7 @@ def read_host(root: str = "/") -> Host:
         iommu=read_iommu(files),
         kernel_release=read_kernel_release(files),
         kernel_arguments=read_kernel_arguments(files),
+        nvidia=read_nvidia(files, has_switches(functions.values())),
         notes=notes,
     )
     try:
@@ -234,3 +239,24 @@ def read_kernel_release(files: Files) -> str | None:
 def read_kernel_arguments(files: Files) -> list[str]:
     """Read /proc/cmdline by the kernel's rule: blanks separate arguments, double quotes group words and are kept."""
     return re.findall(r'(?:[^\s"]|"[^"]*"?)+', files.text_or_none("proc/cmdline") or "")
+
+
+def read_nvidia(files: Files, switches: bool) -> NvidiaSoftware | None:
+    """Return NVIDIA's software as it runs; None without driver and NVSwitches. The programs are those with NVSwitches.
+
+    Formats: "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  595.91.07  Release Build ..."; /proc/PID/comm has
+    the first 15 characters of a program's name (proc_pid_comm(5)).
+    """
+    text = files.text_or_none("proc/driver/nvidia/version") or ""
+    version = re.search(r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", text, re.MULTILINE)
+    if not switches:
+        return NvidiaSoftware(version[1]) if version else None
+    found = set()
+    for name in files.names("proc"):
+        if name.isdecimal():
+            try:
+                found.add((files.text_or_none(f"proc/{name}/comm") or "").strip())
+            except TopologyError:  # the process has ended
+                continue
+    programs = [program for program in PROGRAMS if program[:15] in found]
+    return NvidiaSoftware(version[1] if version else None, programs)

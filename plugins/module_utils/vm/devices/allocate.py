@@ -10,6 +10,7 @@ NVSwitch board.
 from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import has_nvswitches
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import KINDS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.companions import companions
@@ -98,7 +99,7 @@ def _chosen(problem: Problem, spec: DomainSpec, of_kind: dict[str, list[str]]) -
     chosen = Chosen(by_setting)
     if problem.fabric:
         _give_nvswitches(problem, spec, chosen, problem.fabric)
-    elif len(chosen.gpus) > 1 and any(item.kind == "nvswitch" for item in problem.around.host.functions):
+    elif len(chosen.gpus) > 1 and has_nvswitches(problem.around.host):
         chosen.notes.append(
             "this host has NVSwitches of an unknown board: whether Fabric Manager has a partition of its GPUs was not "
             "checked, and the NVSwitches stay with the host"
@@ -111,16 +112,17 @@ def _give_nvswitches(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric:
     own = {function.address for function in chosen.gpus} & set(fabric.gpus)
     if not own:
         return
+    _refuse_management(problem, spec, chosen, fabric, len(own))
     if len(own) == len(fabric.gpus) > 1:
         elsewhere = {problem.settled.get(item.address) for item in fabric.nvswitches} - {None, spec.name}
-        if not elsewhere:
+        if fabric.nvswitches and not elsewhere:
             passed = [item for item in fabric.nvswitches if item.address not in problem.named]
             addresses = [*problem.explicit[spec.name], *(item.address for item in [*chosen.all(), *passed])]
             for item in passed:
                 reason = obstacle(problem.around, item, spec.name, addresses)
                 if reason:
                     raise DomainError(
-                        f"has all GPUs of this host's {fabric.board.name} and so gets its NVSwitches, but "
+                        f"has all GPUs of this host's {fabric.board.name} and so gets its {fabric.board.switches}, but "
                         f"{item.address} cannot be assigned: {reason.why}",
                         reason.remedy,
                         domain=spec.name,
@@ -128,8 +130,29 @@ def _give_nvswitches(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric:
             if passed:
                 chosen.by_setting[NVSWITCHES] = sorted(passed, key=lambda item: item.address)
             chosen.notes.append(
-                f"it has all GPUs of the {fabric.board.name}, and so its {len(fabric.nvswitches)} NVSwitches: "
-                "Fabric Manager runs in the guest"
+                f"it has all GPUs of the {fabric.board.name}, and so its {len(fabric.nvswitches)} "
+                f"{fabric.board.switches}: {fabric.board.managers} in the guest"
             )
             return
     chosen.notes.append(note(fabric, own))
+    chosen.shared = fabric.shared(own)
+
+
+def _refuse_management(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric: Fabric, gpus: int) -> None:
+    """Refuse the management of the board to a part of it, and the whole board if its management is not known."""
+    managing = {item.address for item in chosen.all()} & {item.address for item in fabric.nvswitches}
+    if managing and gpus < len(fabric.gpus):
+        raise DomainError(
+            f"has {gpus} of the {len(fabric.gpus)} GPUs of this host's {fabric.board.name} and would manage the NVLink "
+            f"of all through {', '.join(sorted(managing))}",
+            "leave it with the host or a virtual machine without GPUs",
+            domain=spec.name,
+        )
+    unknown = problem.around.unknown if fabric.board.nvswitch_device is None else frozenset()
+    if unknown and gpus == len(fabric.gpus) > 1:
+        raise DomainError(
+            f"has all GPUs of this host's {fabric.board.name} and so gets its {fabric.board.switches}, but which these "
+            f"are is not known: the VPD of {', '.join(sorted(unknown))} was not read",
+            "read or record the host as root with this version",
+            domain=spec.name,
+        )

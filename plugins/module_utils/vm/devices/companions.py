@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import IS_FUNCTION
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
-    IS_FUNCTION,
     Surroundings,
     obstacle,
 )

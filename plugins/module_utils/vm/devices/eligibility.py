@@ -8,7 +8,13 @@ import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
+    NVIDIA,
+    is_virtual,
+    possible_management,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import Shared
 
 # The drivers that may be bound to other members of an IOMMU group while a guest has one of its devices, because they do
 # no DMA of their own (driver_managed_dma and pci-stub in Linux; vfio-pci is VFIO itself).
@@ -34,11 +40,14 @@ class Surroundings:
     groups: dict[int, list[Function]] = field(init=False)
     # True if config space could be read: hwloc does not read it, and some recordings lack it.
     config_read: bool = field(init=False)
+    # Functions that could manage NVSwitches: their VPD was not read.
+    unknown: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.functions = self.host.by_address()
         self.above = {}
         self.config_read = any(function.config_bytes for function in self.host.functions)
+        self.unknown = frozenset(item.address for item in possible_management(self.host))
         self.groups = {}
         for function in sorted(self.host.functions, key=lambda item: item.address):
             if function.iommu_group is not None:
@@ -79,6 +88,7 @@ class Chosen:
 
     by_setting: dict[str, list[Function]]
     notes: list[str] = field(default_factory=list)
+    shared: Shared | None = None  # its partition of NVSwitches that it does not have itself
 
     @property
     def gpus(self) -> list[Function]:
@@ -120,6 +130,17 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
         return Obstacle(
             "it does not answer (its config space reads as ones): it has fallen off the bus", "reset or reseat it"
         )
+    if function.address in around.unknown:
+        return Obstacle(
+            "it could manage the NVSwitches: its VPD, which says so, was not read",
+            "read or record the host as root with this version",
+        )
+    if function.unassigned_bars and function.bars:
+        numbers = ", ".join(map(str, function.unassigned_bars))
+        return Obstacle(
+            f"neither firmware nor kernel assigned an address to its BAR {numbers}, and so VFIO cannot enable it",
+            "turn on Above 4G Decoding in the BIOS, or reboot with pci=realloc",
+        )
     if function.used_by_host:
         uses = "; ".join(function.used_by_host)
         return Obstacle(f"the host itself uses it ({uses})", "free it on the host, or choose another device")
@@ -136,6 +157,23 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
                 f"its virtual function {address} belongs to virtual machine {other}, and would disappear",
                 "remove the virtual function from that virtual machine first, or choose another device",
             )
+    if function.sriov and function.sriov.now:
+        return Obstacle(
+            f"it has virtual functions ({function.sriov.now}), which would disappear",
+            "request these (functions: vf), or set their number to 0 first",
+        )
+    owner = around.holder.get(function.physical_function or "")
+    if owner is not None:
+        return Obstacle(
+            f"it is a virtual function of {function.physical_function}, which virtual machine {owner} has",
+            "choose a virtual function of another device",
+        )
+    if function.kind == "gpu" and function.vendor_id == NVIDIA and is_virtual(function):
+        return Obstacle(
+            f"it is a virtual function of {function.physical_function} for NVIDIA's vGPU, which VFIO alone cannot pass "
+            "through",
+            "request whole GPUs",
+        )
     return foreign_member(around, function, name, own)
 
 
@@ -187,16 +225,3 @@ def why_one_group(around: Surroundings, group: int) -> Obstacle:
     else:
         cause, remedy = "nothing isolates them from each other", "assign all of them to one virtual machine"
     return Obstacle(f"group {group} contains {names}; {cause}", remedy)
-
-
-def is_virtual(function: Function) -> bool:
-    """Return True for an SR-IOV virtual function."""
-    return function.physical_function is not None
-
-
-def is_physical(function: Function) -> bool:
-    """Return True for a physical function that has no virtual functions now."""
-    return function.physical_function is None and not (function.sriov and function.sriov.now)
-
-
-IS_FUNCTION = {"vf": is_virtual, "pf": is_physical}

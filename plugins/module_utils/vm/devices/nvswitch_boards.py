@@ -6,31 +6,58 @@ The GPUs of a virtual machine have NVLink between them only if a partition has e
 fixed: Fabric Manager has a table for each board, and so does this module.
 
 Source: NVIDIA Fabric Manager User Guide, chapter "GPU Partitions" (tables of DGX-2 and HGX-2, of DGX A100 and HGX A100,
-of DGX H100 and HGX H100), https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/. The tables use GPU
-physical ids (on Hopper the "GPU Module ID" of ``nvidia-smi -q``), which the baseboard sets by GPIOs and /sys does not
-show. Without ``module_ids`` in ``recognise`` this module assumes PCI address order, which is known to be wrong on some
-servers.
+of DGX H100 and HGX H100), https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/; for B200 and B300
+Ubicloud, "Virtualizing NVIDIA HGX B200 GPUs with Open Source", section "Predefined HGX B200 Partitions". The tables use
+GPU physical ids (from Hopper on the "GPU Module ID" of ``nvidia-smi -q``), which the baseboard sets by GPIOs and /sys
+does not show. Without ``module_ids`` in ``recognise`` this module assumes PCI address order, which is known to be
+wrong on some servers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
+    HGX_B200,
+    HGX_B300,
+    MANAGEMENT,
+    NVIDIA,
+    is_virtual,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-
-NVIDIA = 0x10DE
 
 
 @dataclass(frozen=True)
 class Board:
-    """A type of board. ``gpu_counts`` are the possible numbers of GPUs; ``partitions`` maps ids to GPU physical ids."""
+    """A type of board. ``gpu_counts`` are the possible numbers of GPUs; ``partitions`` maps ids to GPU physical ids.
+
+    ``nvswitch_device`` is None on NVLink 5 boards, whose NVSwitches are managed through ConnectX functions.
+    """
 
     name: str
     gpu_devices: frozenset[int]  # PCI device ids, vendor NVIDIA
-    nvswitch_device: int
+    nvswitch_device: int | None
     gpu_counts: tuple[int, ...]
     partitions: dict[int, tuple[int, ...]]
+
+    def is_switch(self, function: Function) -> bool:
+        """Return True for an NVSwitch of the board, or for a function that manages its NVSwitches."""
+        if self.nvswitch_device is None:
+            return function.kind == MANAGEMENT
+        ids = (function.vendor_id, function.device_id)
+        return function.kind == "nvswitch" and ids == (NVIDIA, self.nvswitch_device)
+
+    @property
+    def switches(self) -> str:
+        """Return the name of what ``is_switch`` finds, for messages."""
+        return "NVSwitches" if self.nvswitch_device else "functions that manage the NVSwitches"
+
+    @property
+    def managers(self) -> str:
+        """Return the programs that run where the switches are, with their verb."""
+        return "Fabric Manager runs" if self.nvswitch_device else "Fabric Manager and NVLSM run"
 
 
 def _ids(*ranges: tuple[int, int]) -> tuple[int, ...]:
@@ -109,6 +136,25 @@ BOARDS = (
             **_singles(7, 8),
         },
     ),
+    *(
+        Board(
+            name=name,
+            gpu_devices=devices,
+            nvswitch_device=None,
+            gpu_counts=(8,),
+            partitions={
+                1: _ids((1, 8)),
+                2: _ids((1, 4)),
+                3: _ids((5, 8)),
+                4: (1, 2),
+                5: (3, 4),
+                6: (5, 6),
+                7: (7, 8),
+                **_singles(8, 8),
+            },
+        )
+        for name, devices in (("HGX B200", HGX_B200), ("HGX B300", HGX_B300))
+    ),
 )
 
 
@@ -118,6 +164,29 @@ class Partition:
 
     id: int | None
     members: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The partition that a Fabric Manager outside of a virtual machine must have active for it.
+
+    ``physical_ids`` are those of its GPUs, ascending. ``switches`` are the addresses of the NVSwitches, or of the
+    functions that manage them, and ``driver`` is the one that Fabric Manager needs for them on the host.
+    """
+
+    partition: int
+    physical_ids: tuple[int, ...]
+    switches: tuple[str, ...]
+    driver: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form; ``of_dict`` is its inverse."""
+        return {**asdict(self), "physical_ids": list(self.physical_ids), "switches": list(self.switches)}
+
+    @classmethod
+    def of_dict(cls, data: dict[str, Any]) -> Shared:
+        """Return the partition of ``to_dict``'s data. Raises KeyError or TypeError for other data."""
+        return cls(data["partition"], tuple(data["physical_ids"]), tuple(data["switches"]), data["driver"])
 
 
 @dataclass
@@ -140,28 +209,42 @@ class Fabric:
         """Return the partition of exactly these GPUs, or None."""
         return next((item for item in self.partitions if item.members == gpus), None)
 
+    def shared(self, gpus: set[str]) -> Shared | None:
+        """Return what a virtual machine with these GPUs needs; None if they are no partition with a known id."""
+        partition = self.partition(gpus)
+        if partition is None or partition.id is None:
+            return None
+        ids = tuple(sorted(self.physical_ids[address] for address in gpus))
+        switches = tuple(item.address for item in self.nvswitches)
+        return Shared(partition.id, ids, switches, "nvidia" if self.board.nvswitch_device else "mlx5_core")
 
-def recognise(host: Host, module_ids: dict[str, int] | None = None) -> Fabric | None:
+
+def recognise(
+    host: Host,
+    module_ids: dict[str, int] | None = None,
+    partitions: dict[int, tuple[int, ...]] | None = None,
+) -> Fabric | None:
     """Return the board of ``host``, recognised by its GPUs and NVSwitches, or None if it is unknown.
 
-    ``module_ids`` maps the PCI address of each of its GPUs to the physical id. Raises DomainError if that does not
-    fit the board.
+    ``module_ids`` maps the PCI address of each of its GPUs to the physical id. ``partitions`` are those that its Fabric
+    Manager lists, in place of the board's table. Raises DomainError if one of them does not fit the board.
     """
     for board in BOARDS:
-        switches = [
-            item
-            for item in host.functions
-            if item.kind == "nvswitch" and (item.vendor_id, item.device_id) == (NVIDIA, board.nvswitch_device)
-        ]
-        if not switches:
+        switches = [item for item in host.functions if board.is_switch(item)]
+        if not switches and board.nvswitch_device:
             continue
         gpus = sorted(
             item.address
             for item in host.functions
-            if item.kind == "gpu" and item.vendor_id == NVIDIA and item.device_id in board.gpu_devices
+            if item.kind == "gpu"
+            and item.vendor_id == NVIDIA
+            and item.device_id in board.gpu_devices
+            and not is_virtual(item)
         )
         if not gpus or len(gpus) > max(board.gpu_counts):
             continue
+        if partitions:
+            board = _with(board, partitions)
         if module_ids:
             _check(board, gpus, module_ids)
             ids = {address: module_ids[address] for address in gpus}
@@ -169,9 +252,23 @@ def recognise(host: Host, module_ids: dict[str, int] | None = None) -> Fabric | 
             complete = len(gpus) in board.gpu_counts
             ids = {address: number for number, address in enumerate(gpus, 1)} if complete else {}
         return Fabric(board, gpus, switches, ids, not module_ids and bool(ids), _partitions(board, gpus, ids))
-    if module_ids:
-        raise DomainError("gpu_module_ids is set, but this host has no known NVSwitch board", "leave it out")
+    for name, given in (("gpu_module_ids", module_ids), ("gpu_partitions", partitions)):
+        if given:
+            raise DomainError(f"{name} is set, but this host has no known NVSwitch board", "leave it out")
     return None
+
+
+def _with(board: Board, partitions: dict[int, tuple[int, ...]]) -> Board:
+    """Return the board with other partitions. Raises DomainError for a GPU that it does not have."""
+    known = {number for members in board.partitions.values() for number in members}
+    for number, members in partitions.items():
+        foreign = sorted(set(members) - known)
+        if foreign:
+            raise DomainError(
+                f"gpu_partitions: {foreign[0]} of partition {number} is not a GPU physical id of {board.name}",
+                f"valid ids are 1 to {max(known)}",
+            )
+    return replace(board, partitions=partitions)
 
 
 def _check(board: Board, gpus: list[str], module_ids: dict[str, int]) -> None:
@@ -219,8 +316,8 @@ def note(fabric: Fabric, own: set[str]) -> str:
     ids = ", ".join(str(number) for number in sorted(fabric.physical_ids[address] for address in own))
     text = (
         f"Fabric Manager in shared mode (FABRIC_MODE=1) must activate partition {partition.id} (GPU physical id "
-        f"{ids}) before it starts; the {len(fabric.nvswitches)} NVSwitches of the {fabric.board.name} stay with the "
-        "host or its service VM"
+        f"{ids}) before it starts; the {len(fabric.nvswitches)} {fabric.board.switches} of the {fabric.board.name} "
+        f"stay with the host or its service VM{'' if fabric.board.nvswitch_device else ', and so does NVLSM'}"
     )
     if fabric.assumed and len(own) < len(fabric.gpus):
         text += (

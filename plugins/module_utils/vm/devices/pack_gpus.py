@@ -12,6 +12,8 @@ with the same number of free GPUs, ...) are tried once, and a state of the host 
 cost is skipped. With places of equal size that is O(states * places of a request): with 16 GPUs at most 3^8 states, and
 about 230 on a DGX-2, because equivalent states count once. ``STEPS`` and ``PLACES`` limit the cost on a host without
 any symmetry; the result is then good but not always the best, and it is the same every time.
+
+One file because the search uses the costs, ranks and places of the packing at every step.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Unit:
 
     ``path`` is their place: NUMA node, root complex, bridges down to the switch. ``owner`` is the only virtual machine
     that can have them (None: any). ``group`` is their IOMMU group if it also has NICs or drives, which go with them.
-    ``reach`` is the distance (PIX to SYS) to the nearest NIC by kind of function ("vf", "pf").
+    ``reach`` is the distance (PIX to SYS) to the nearest NIC by kind of function ("vf", "pf"). ``virtual``: they are
+    virtual functions.
     """
 
     addresses: tuple[str, ...]
@@ -53,12 +56,15 @@ class Unit:
     node: int | None
     owner: str | None = None
     group: int | None = None
+    virtual: bool = False
     reach: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Request:
     """The GPUs that one virtual machine needs: ``count`` in all, ``must`` (unit numbers) among them.
+
+    ``virtual``: those besides ``must`` are virtual functions; otherwise none of them is.
 
     ``only`` limits the choice to some units, ``within`` to units on some nodes or on an unknown node. ``near`` is the
     kind of NIC function that should be near. ``nodes`` are the nodes that it uses with any choice, and ``wants`` is
@@ -68,6 +74,7 @@ class Request:
     name: str
     count: int
     must: frozenset[int] = frozenset()
+    virtual: bool = False
     only: frozenset[int] | None = None
     near: str | None = None
     nodes: frozenset[int] = frozenset()
@@ -98,15 +105,24 @@ class _Place:
 
 
 class Packing:
-    """The units of one host and their partitions (tuples of unit numbers, by size), and the search over them."""
+    """The units of one host and their partitions (tuples of unit numbers, by size), and the search over them.
 
-    def __init__(self, units: list[Unit], partitions: list[frozenset[int]], capacities: capacity.Capacities) -> None:
+    Units ``on_board`` are chosen by partition only.
+    """
+
+    def __init__(
+        self,
+        units: list[Unit],
+        partitions: list[frozenset[int]],
+        capacities: capacity.Capacities,
+        on_board: frozenset[int] = frozenset(),
+    ) -> None:
         self.units = units
         self.capacities = capacities
         self.size = [len(unit.addresses) for unit in units]
         self.everything = (1 << len(units)) - 1
         self.partitions = sorted({_mask(members) for members in partitions})
-        self.board = 0
+        self.board = _mask(on_board)
         for mask in self.partitions:
             self.board |= mask
         self.places: list[_Place] = []
@@ -154,6 +170,7 @@ class Packing:
             number: (
                 unit.owner,
                 unit.group,
+                unit.virtual,
                 number if number in special else None,
                 tuple(sorted(unit.reach.items())),
             )
@@ -222,7 +239,7 @@ class Packing:
         for number in _bits(_mask(request.only) if request.only is not None else free):
             unit = self.units[number]
             inside = request.within is None or unit.node is None or unit.node in request.within
-            if unit.owner in (None, request.name) and inside:
+            if unit.owner in (None, request.name) and inside and unit.virtual == request.virtual:
                 usable |= 1 << number
         key = (request.count, must, usable, free, request.near)
         if key not in self._found:

@@ -6,9 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
+    IS_FUNCTION,
+    is_physical,
+    is_virtual,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
-    IS_FUNCTION,
     Surroundings,
     obstacle,
 )
@@ -55,7 +59,10 @@ class Problem:
             numbers = frozenset(self.number[address] for address in partition.members if address in self.number)
             if {address for at in numbers for address in self.units[at].addresses} == partition.members:
                 partitions.append(numbers)
-        self.packing = Packing(self.units, partitions, capacities)
+        on_board = frozenset(
+            self.number[address] for address in (fabric.gpus if fabric else []) if address in self.number
+        )
+        self.packing = Packing(self.units, partitions, capacities, on_board)
         self.requests = [self._request(spec) for spec in self.specs if spec.gpus.count]
         self.used = self._used()
 
@@ -65,10 +72,13 @@ class Problem:
         nics = {kind: self._paths_of_nics(IS_FUNCTION[kind]) for kind in sorted(kinds)}
         # A virtual machine that has more GPUs than it requests gives some up; any other one can then have them.
         surplus = {spec.name for spec in self.specs if spec.gpus.count and len(self._held_gpus(spec)) > spec.gpus.count}
+        fits = [is_physical, *([is_virtual] if any(spec.gpus.functions == "vf" for spec in self.specs) else [])]
         units = []
         together: dict[int, list[Function]] = {}
         for function in around.host.functions:
             if function.kind != "gpu" and function.address not in self.named:
+                continue
+            if function.address not in self.named and not any(fit(function) for fit in fits):
                 continue
             if function.kind != "gpu" and not any(function.address in spec.gpus.addresses for spec in self.specs):
                 continue
@@ -127,6 +137,7 @@ class Problem:
             node=self._node(members[0]),
             owner=owner,
             group=group if others else None,
+            virtual=is_virtual(members[0]),
             reach={kind: reach(common, there) for kind, there in nics.items()},
         )
 
@@ -141,6 +152,7 @@ class Problem:
             for address in self.held.get(spec.name, [])
             if address in known
             and known[address].kind == "gpu"
+            and IS_FUNCTION[spec.gpus.functions](known[address])
             and address not in self.named
             and self.around.holder.get(address) == spec.name
         ]
@@ -154,6 +166,7 @@ class Problem:
             count=spec.gpus.count + len(explicit),
             must=frozenset(explicit if surplus else explicit | kept),
             only=frozenset(explicit | kept) if surplus else None,
+            virtual=spec.gpus.functions == "vf",
             near=spec.nics.functions if spec.nics.per_gpu else None,
             nodes=frozenset(self._explicit_nodes(spec)),
             wants=tuple(capacity.asked(spec, self.capacities)) if self.capacities else (),

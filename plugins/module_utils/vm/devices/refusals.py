@@ -8,12 +8,15 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
+    IS_FUNCTION,
+    is_physical,
+    is_virtual,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.companions import KINDS, nearest_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
-    IS_FUNCTION,
-    is_physical,
     obstacle,
     why_one_group,
 )
@@ -21,6 +24,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import Request
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.problem import Problem
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec, Nics
+
+# AMD: github.com/amd/MxGPU-Virtualization (gim); Intel: Linux Documentation/gpu/xe and sysfs-bus-pci (sriov_numvfs).
+NO_GPU_VFS = "the host driver of the GPUs makes them (AMD Instinct: gim; Intel: xe and sriov_numvfs)"
 
 
 def refuse(problem: Problem) -> NoReturn:
@@ -76,10 +82,18 @@ def _counts(spec: DomainSpec) -> list[tuple[str, str, int, Callable[[Function], 
 
 def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainError:
     """Return the error for a virtual machine whose GPUs would have no place even if it were the only one."""
-    free = [unit for unit in problem.units if unit.owner in (None, spec.name)]
+    free = [
+        unit
+        for unit in problem.units
+        if unit.owner in (None, spec.name) and unit.virtual == (spec.gpus.functions == "vf")
+    ]
     there = sum(len(unit.addresses) for unit in free)
     if there < request.count:
-        return _too_few(problem, spec, "GPU", spec.gpus.count, _of_kind(problem, "gpu"))
+        virtual = spec.gpus.functions == "vf"
+        words = "virtual function of a GPU" if virtual else "GPU"
+        gpus = [item for item in _of_kind(problem, "gpu") if is_virtual(item) == virtual]
+        error = _too_few(problem, spec, words, spec.gpus.count, gpus)
+        return error if gpus or not virtual else DomainError(f"{error.cause}; {NO_GPU_VFS}", error.remedy, spec.name)
     asked = f"requests {_count(request.count, 'GPU')}"
     fabric = problem.fabric
     if fabric and any(address in fabric.gpus for unit in free for address in unit.addresses):
@@ -138,16 +152,18 @@ def _too_few(problem: Problem, spec: DomainSpec, words: str, wanted: int, there:
     """Return the error that counts the free devices and says why each of the others is not free."""
     around = problem.around
     explicit = problem.explicit[spec.name]
-    free, reasons = [], []
+    free = []
+    reasons: dict[str, list[str]] = {}
     for function in sorted(there, key=lambda item: item.address):
         reason = obstacle(around, function, spec.name, explicit)
         if reason:
-            reasons.append(f"{function.address}: {reason}")
+            reasons.setdefault(str(reason), []).append(function.address)
         elif function.address not in problem.named:
             free.append(function)
     why = f"requests {_count(wanted, words)}, but only {len(free)} of this host's {len(there)} are free"
     if reasons:
-        return DomainError(f"{why} ({'; '.join(reasons)})", "correct the listed reasons, or request fewer", spec.name)
+        listed = "; ".join(f"{', '.join(addresses)}: {reason}" for reason, addresses in reasons.items())
+        return DomainError(f"{why} ({listed})", "correct the listed reasons, or request fewer", spec.name)
     return DomainError(why, "request fewer", spec.name)
 
 

@@ -33,12 +33,13 @@ def place(
     held: dict[str, Holdings],
     max_vcpus: Callable[[DomainSpec], int],
     gpu_module_ids: dict[str, int] | None = None,
+    gpu_partitions: dict[int, tuple[int, ...]] | None = None,
 ) -> list[Placement]:
     """Return the placements in the order of ``specs``, which has no effect on them.
 
     ``held`` is what each virtual machine of the host holds today, by name: those not in ``specs`` keep it, the others
     keep what their spec still allows. ``max_vcpus`` returns the most vCPUs that the hypervisor gives a virtual
-    machine. ``gpu_module_ids``: see nvswitch_boards.recognise.
+    machine. ``gpu_module_ids``, ``gpu_partitions``: see nvswitch_boards.recognise.
 
     Raises DomainError, or TopologyError if the host's topology is inconsistent.
     """
@@ -66,7 +67,8 @@ def place(
     foreign_cpus = {cpu for cpu, name in cpu_holder.items() if name not in listed}
     capacities = capacity.of_nodes(host, specs, others, foreign_cpus)
     devices = {name: own.devices for name, own in held.items() if name in listed}
-    chosen = choose_together(specs, around, devices, nvswitch_boards.recognise(host, gpu_module_ids), capacities)
+    fabric = nvswitch_boards.recognise(host, gpu_module_ids, gpu_partitions)
+    chosen = choose_together(specs, around, devices, fabric, capacities)
 
     known = {name: own for name, own in held.items() if name in listed}
     of_cells = nodes.settle(host, specs, {name: each.all() for name, each in chosen.items()}, known, capacities)

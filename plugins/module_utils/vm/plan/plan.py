@@ -14,6 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Chosen
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import Shared
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.cells import Cell, Processors, Share
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import bus_numbers, mmio, pci_tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
@@ -110,7 +111,8 @@ class DomainPlan:
 
         Some keys repeat others in another form, for readers of a module's result (``root_complexes``, ``virtio``, most
         of ``devices``). ``from_dict`` uses ``request``, ``cells``, ``pci_tree``, ``mmio``, ``share``, ``fidelity``,
-        ``physical_address_bits``, the settings in ``devices``, and some keys with simple values.
+        ``physical_address_bits``, ``nvswitch_partition``, the settings in ``devices``, and some keys with simple
+        values.
         """
         spec = self.spec
         setting_of = {function.address: key for key, own in self.chosen.by_setting.items() for function in own}
@@ -165,6 +167,7 @@ class DomainPlan:
                 "window_bytes": self.window.window_bytes,
             },
             "gpudirect_cliques": [list(clique.gpus) for clique in self.cliques.cliques],
+            "nvswitch_partition": self.chosen.shared.to_dict() if self.chosen.shared else None,
             "guest_iommu": spec.guest_iommu,
             "ats": {"wanted": spec.ats, "on_virtio": self.ats_on_virtio},
             "console_log": spec.console_log_path,
@@ -189,6 +192,9 @@ class DomainPlan:
             setting_of = {item["host_address"]: item["setting"] for item in data["devices"]}
             processors = Processors(cells, data["threads_per_core"], data["emulator_cpus"], Share(**data["share"]))
             found = data["fidelity"]
+            shared = data["nvswitch_partition"]
+            if shared is not None:
+                shared = Shared.of_dict(shared)
             arguments: dict[str, Any] = {
                 "spec": spec,
                 "host": host,
@@ -212,7 +218,7 @@ class DomainPlan:
         by_setting: dict[str, list[Function]] = {}
         for address in sorted(setting_of):
             by_setting.setdefault(setting_of[address], []).append(host.function(address))
-        return cls(**arguments, chosen=Chosen(by_setting))
+        return cls(**arguments, chosen=Chosen(by_setting, shared=shared))
 
     def _passed(self, way: tuple[pci_tree.Port, ...], endpoint: pci_tree.Endpoint) -> Passed:
         function = self.functions[endpoint.key]

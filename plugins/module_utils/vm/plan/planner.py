@@ -37,12 +37,14 @@ def plan_domains(
     specs: list[DomainSpec],
     hypervisor: Hypervisor | None = None,
     gpu_module_ids: dict[str, int] | None = None,
+    gpu_partitions: dict[int, tuple[int, ...]] | None = None,
 ) -> list[DomainPlan]:
     """Plan all virtual machines of one host that are requested together; return the plans in the order of ``specs``.
 
     Their devices are chosen together, and their order makes no difference. Other domains of ``hypervisor`` keep what
     they hold. A domain of the list keeps what it holds today where its spec still allows that. If ``hypervisor`` is
-    None, nothing is known about libvirt and KVM is assumed. ``gpu_module_ids``: see nvswitch_boards.recognise.
+    None, nothing is known about libvirt and KVM is assumed. ``gpu_module_ids``, ``gpu_partitions``: see
+    nvswitch_boards.recognise.
 
     Raises DomainError, or TopologyError if the host's topology is inconsistent.
     """
@@ -55,7 +57,7 @@ def plan_domains(
         machine, _notes = _machine(spec, accelerator, hypervisor)
         return hypervisor.accelerators[accelerator].vcpus_of(machine) if hypervisor else MAX_VCPUS
 
-    placements = place(host, specs, held, max_vcpus, gpu_module_ids)
+    placements = place(host, specs, held, max_vcpus, gpu_module_ids, gpu_partitions)
     return [_plan(placement, hypervisor) for placement in placements]
 
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
+    is_physical,
+    is_virtual,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, NumaNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
     Obstacle,
     Surroundings,
-    is_physical,
     obstacle,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.nodes import serves
@@ -72,7 +75,8 @@ def whole_host(host: Host) -> dict[str, Any]:
 
 def _wanted(around: Surroundings, function: Function) -> bool:
     if function.kind == "gpu":
-        return True
+        # One with virtual functions stays in the list, so that its obstacle is reported.
+        return not is_virtual(function)
     if function.kind not in kinds.SETTINGS:
         return False
     above = around.functions.get(function.physical_function or "")

@@ -13,9 +13,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
     Surroundings,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import devices, disk_use, memory, programs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import (
+    devices,
+    disk_use,
+    memory,
+    programs,
+    shared_nvswitches,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
     REFUSE,
     Finding,
@@ -31,11 +38,13 @@ def check(
     starting: set[str],
     stopping: set[str],
     paths_may_come: bool,
+    manager: FabricManager | None = None,
 ) -> list[Finding]:
     """Find what prevents defining ``plans`` or starting ``starting``, and what they lose without an error.
 
     ``stopping`` are the domains that will be stopped before any is started. If ``paths_may_come`` is True,
-    missing files are accepted: in check mode, an earlier task only reports that it would make them.
+    missing files are accepted: in check mode, an earlier task only reports that it would make them. ``manager`` is the
+    host's Fabric Manager, if it was asked.
 
     Returns the warnings. Raises RefusedError, with all findings, if one of them refuses.
     """
@@ -62,8 +71,10 @@ def check(
         found += programs.machine(plan, hypervisor)
         found += programs.firmware(plan, hypervisor)
         found += devices.in_use(plan, around)
+        found += devices.host_drivers(plan, around)
         found += devices.isolation(plan, around)
         found += devices.losses(plan, around)
+        found += shared_nvswitches.findings(plan, around, manager, plan.name in starting)
     found += memory.of_host(plans, host)
     specs = [plan.spec for plan in plans]
     found += disk_use.conflicts_on_host(specs, hypervisor, stopping)

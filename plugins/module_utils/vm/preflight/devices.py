@@ -11,6 +11,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import VIRTUAL_MACHINES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import models
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
+    LARGE_BARS,
+    is_virtual,
+    unreachable_memory,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import MAX_ELEMENTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
@@ -59,6 +64,20 @@ def in_use(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
             yield Finding(plan.name, f"{device}: {reason.why}", why, reason.remedy)
 
 
+def host_drivers(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
+    """Find virtual functions of GPUs without the host driver that makes them and serves them while guests run."""
+    for function in plan.chosen.gpus:
+        owner = around.functions.get(function.physical_function or "")
+        if is_virtual(function) and owner is not None and owner.driver in (None, "vfio-pci"):
+            yield Finding(
+                plan.name,
+                f"{name(function)} is a virtual function of GPU {owner.address}, which has "
+                f"{f'the driver {owner.driver}' if owner.driver else 'no driver'} on the host",
+                "the host driver of the GPU makes its virtual functions and serves them",
+                "bind the GPU to its host driver (AMD Instinct: gim), and leave it out of gpu_host_vfio",
+            )
+
+
 def _ports(around: Surroundings, function: Function) -> list[Function]:
     steps = (around.functions[address] for address in around.bridges(function.address))
     return [step for step in steps if step.port_type in ACS_PORTS]
@@ -100,6 +119,7 @@ def losses(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
     """Find what the virtual machine loses without an error."""
     yield from _address_bits(plan)
     yield from _models(plan, around.host)
+    yield from _unreachable(plan)
     yield from _nodes(plan)
     yield from _nccl(plan, around.host)
     # Without the host's config space, nothing is known of ATS and ACS.
@@ -154,6 +174,23 @@ def _models(plan: DomainPlan, host: Host) -> Iterator[Finding]:
             f"the GPUs of this host are of several models: {', '.join(listed)}",
             f"gpus.count takes any of them; it gets {own or 'none'}",
             "list those that are not GPUs under accelerators, or list its own in gpus.addresses",
+            WARN,
+        )
+
+
+def _unreachable(plan: DomainPlan) -> Iterator[Finding]:
+    """Find GPUs whose memory other devices cannot reach."""
+    reasons: dict[str, list[str]] = {}
+    for function in plan.chosen.gpus:
+        reason = unreachable_memory(function)
+        if reason:
+            reasons.setdefault(reason, []).append(function.address)
+    for reason, addresses in reasons.items():
+        yield Finding(
+            plan.name,
+            f"GPU {some(addresses)}: {reason}",
+            "GPUDirect P2P and RDMA cannot reach its memory by PCIe",
+            LARGE_BARS,
             WARN,
         )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 
 # The paper's maximum read request.
@@ -158,6 +159,15 @@ def firmware_of_result(result: dict[str, Any] | None) -> dict[str, dict[str, dic
         raise ProofError(f"not a result of nic_firmware in check mode: {error!r}") from error
 
 
+def fabric_manager_of(domain: dict[str, Any]) -> FabricManager | None:
+    """Read the host's Fabric Manager from what gpu_domain_info returned for a domain. Raises ProofError."""
+    data = domain.get("fabric_manager")
+    try:
+        return FabricManager.of_dict(data) if data else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProofError(f"not a result of gpu_domain_info: fabric_manager: {error!r}") from error
+
+
 @dataclass
 class Evidence:
     """Everything read for one proof, and the inventory's settings outside the plan. Names are the inventory's."""
@@ -171,6 +181,7 @@ class Evidence:
     host_settings: Settings | None = None
     guest_settings: Settings | None = None
     nic_firmware: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # see firmware_of_result
+    fabric_manager: FabricManager | None = None  # of the host; None: its answer was not read
     nccl_settings: str | None = None  # the guest's /etc/nccl.conf
     nccl: dict[str, str] = field(default_factory=dict)  # empty: the file stays as it is
     nccl_topology: str = ""  # the topology file of the plan; empty: none is requested

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import unified_diff
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import MANAGEMENT
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import fidelity, pairs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import Passed
@@ -109,4 +111,21 @@ def nccl_topology(evidence: Evidence) -> Claim:
     return file_of_nccl(evidence.nccl_topology, evidence.nccl_topology_file)
 
 
-CLAIMS: tuple[Row, ...] = (of_devices(max_read_request), once(nccl_settings), once(nccl_topology), once(distances))
+def fabric_programs(evidence: Evidence) -> Iterator[Claim]:
+    """Claim that the programs run that a guest needs for the NVSwitches that it has."""
+    kinds = {function.kind for function in evidence.planned.chosen.nvswitches}
+    if not kinds:
+        return
+    wanted = ["nv-fabricmanager", *(["nvlsm"] if MANAGEMENT in kinds else [])]
+    software = evidence.guest.nvidia if evidence.guest else None
+    seen = None if software is None or software.programs is None else software.programs
+    yield compare(LAYER, "the programs run that manage its NVSwitches", wanted, seen, "guest /proc/*/comm")
+
+
+CLAIMS: tuple[Row, ...] = (
+    of_devices(max_read_request),
+    once(nccl_settings),
+    once(nccl_topology),
+    once(distances),
+    fabric_programs,
+)

@@ -11,6 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology import hos
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import KIB, MIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import Passed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import acs, words
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Evidence
@@ -185,6 +186,30 @@ def kernel_settings(evidence: Evidence) -> Iterator[Claim]:
             yield compare(LAYER, claim, wanted, found.get("seen"), source)
 
 
+def shared_nvswitches(evidence: Evidence) -> Iterator[Claim]:
+    """Claim the partition of a virtual machine that shares NVSwitches, and that both sides have one driver version."""
+    shared = evidence.planned.chosen.shared
+    if shared is None:
+        return
+    manager = evidence.fabric_manager or FabricManager()
+    listed = (manager.partitions or {}).get(shared.partition)
+    yield compare(
+        LAYER,
+        f"partition {shared.partition} of Fabric Manager is active and has exactly its GPUs",
+        {"active": True, "gpus": list(shared.physical_ids)},
+        {"active": listed.active, "gpus": list(listed.gpus)} if listed else manager.cause or None,
+        f"{evidence.host_name} fmpm -l",
+    )
+    software = evidence.guest.nvidia if evidence.guest else None
+    yield compare(
+        LAYER,
+        "the guest's driver has the version of the host's Fabric Manager",
+        manager.version or "the version of Fabric Manager",
+        software.driver if software else None,
+        f"{evidence.host_name} nv-fabricmanager --version; guest /proc/driver/nvidia/version",
+    )
+
+
 def known_reset_failures(evidence: Evidence) -> Iterator[Claim]:
     """Name devices whose reset between guests is known to fail: a hardware fault, which no setting changes."""
     failures = evidence.host_settings.reset_failures if evidence.host_settings else {}
@@ -229,5 +254,6 @@ CLAIMS: tuple[Row, ...] = (
     acs.ports_and_groups,
     of_devices(binding, group_not_used, acs.ats, max_read_request),
     drivers_kept_off,
+    shared_nvswitches,
     known_reset_failures,
 )

@@ -36,6 +36,7 @@ def gpu_domain_options(uri: str) -> dict[str, Any]:
         "state": {"type": "str", "choices": ["present", "running", "stopped", "absent"], "default": "running"},
         "topology": {"type": "dict"},
         "gpu_module_ids": {"type": "dict", "default": {}},
+        "gpu_partitions": {"type": "dict", "default": {}},
         "accelerators": {"type": "dict", "default": {}},
         "uri": {"type": "str", "default": uri},
         "allow_restart": {"type": "bool", "default": False},

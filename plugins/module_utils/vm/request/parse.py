@@ -82,6 +82,29 @@ def parse_module_ids(data: dict[str, Any] | None) -> dict[str, int]:
     return ids
 
 
+def parse_partitions(data: dict[str, Any] | None) -> dict[int, tuple[int, ...]]:
+    """Return the GPU physical ids of each partition by its id, from plain data. Raises DomainError for an invalid one.
+
+    A partition with a GPU that is listed twice, or without one, is invalid.
+    """
+    partitions = {}
+    for key, members in (data or {}).items():
+        try:
+            number = values.whole(
+                int(key) if isinstance(key, str) and settings.MODULE_ID.fullmatch(key) else key, 0, settings.DEVICES_MAX
+            )
+            ids = [values.whole(member, 0, settings.DEVICES_MAX) for member in values.items(members)]
+            if not ids or len(set(ids)) < len(ids):
+                raise InvalidValueError("it has no GPU, or one twice")
+        except InvalidValueError as error:
+            raise DomainError(
+                f"gpu_partitions: {key!r}: {members!r:.80} is not a partition: {error.cause}",
+                'write it like "2": [1, 2, 3, 4], as fmpm -l lists it',
+            ) from error
+        partitions[number] = tuple(sorted(ids))
+    return partitions
+
+
 def _unique(names: Any) -> None:
     seen = set()
     for name, label in names:

@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request import s
 
 FIRMWARES = ("efi", "bios")
 ACCELERATORS = ("auto", "kvm", "qemu")
-NIC_FUNCTIONS = ("vf", "pf")
+FUNCTIONS = ("vf", "pf")
 DISK_FORMATS = ("qcow2", "raw")
 INTERFACE_TYPES = ("network", "bridge", "user")
 # "auto" is the default of libvirt and QEMU; for block devices it is no cache and native I/O.
@@ -51,11 +51,18 @@ class Devices:
 
 
 @dataclass
+class Gpus(Devices):
+    """The GPUs, as ``Devices``; the planner chooses among ``functions``: whole GPUs, or virtual functions of them."""
+
+    functions: str = field(default="pf", metadata=_by(settings.choice(*FUNCTIONS)))
+
+
+@dataclass
 class Nics:
     """The NICs: ``addresses`` exactly, and the ``per_gpu`` nearest to each GPU, chosen among ``functions``."""
 
     per_gpu: int = field(default=0, metadata=_by(settings.number(0, settings.DEVICES_MAX)))
-    functions: str = field(default="vf", metadata=_by(settings.choice(*NIC_FUNCTIONS)))
+    functions: str = field(default="vf", metadata=_by(settings.choice(*FUNCTIONS)))
     addresses: list[str] = field(default_factory=list, metadata=_by(settings.ADDRESSES))
 
     def chosen_for(self, gpus: int) -> int:
@@ -119,7 +126,7 @@ class DomainSpec:
     memory_mib: int = field(
         default=0, metadata=_by(settings.number(0, settings.MEMORY_MIB_MAX, "MiB"), no_default=True)
     )
-    gpus: Devices = field(default_factory=Devices)
+    gpus: Gpus = field(default_factory=Gpus)
     nics: Nics = field(default_factory=Nics)
     nvme: Devices = field(default_factory=Devices)
     vcpus: int | None = field(default=None, metadata=_by(settings.number(1, settings.VCPUS_MAX)))
@@ -207,6 +214,7 @@ def explicit_addresses(spec: DomainSpec) -> list[str]:
 # The fields that have fields of their own, by annotation.
 INNER: dict[str, type] = {
     "Devices": Devices,
+    "Gpus": Gpus,
     "Nics": Nics,
     "list[Disk]": Disk,
     "list[Interface]": Interface,

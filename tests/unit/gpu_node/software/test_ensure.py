@@ -119,7 +119,6 @@ def test_modules_of_another_driver_count_as_missing(tmp_path):
     ("text", "gpus", "required", "loaded"),
     [
         ("", 8, True, None),
-        ("", 0, False, None),
         (
             "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  595.91.07  Release Build  (x@y)\n",
             8,
@@ -203,11 +202,6 @@ def test_each_rail_answers_arp_only_for_its_own_address(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(("gpus", "notes"), [(0, ["this machine has no NVIDIA GPU"]), (8, [])])
-def test_a_machine_without_a_gpu_has_a_note(tmp_path, gpus, notes):
-    assert ensure.ensure(Node(tmp_path, gpus=gpus), {}, in_image=False).facts["notes"] == notes
-
-
 def test_all_facts_of_a_node_are_returned(tmp_path):
     node = Node(tmp_path, gpus=2)
     facts = ensure.ensure(node, {"dcgm": False}, in_image=False).facts
@@ -244,7 +238,8 @@ def test_an_image_gets_the_facts_of_no_machine(tmp_path):
         "certificate": "/var/lib/shim-signed/mok/MOK.der",
     }
     assert facts["notes"] == [
-        "no Fabric Manager: an image does not know its nodes; set gpu_node_fabric: nvswitch for NVSwitch boards"
+        "no Fabric Manager: an image does not know its nodes; set gpu_node_fabric: nvswitch, or nvlink5 for boards "
+        "with NVLink 5"
     ]
     signed = ensure.ensure(Node(tmp_path / "b", secure_boot=True), {"signing": True}, in_image=False).facts
     assert signed["secure_boot"] is True

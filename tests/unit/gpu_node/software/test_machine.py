@@ -26,8 +26,7 @@ def test_all_facts_of_a_machine_are_read(tmp_path):
         in_image=False,
         kernels=("6.1.0-31-amd64",),
         architecture="x86_64",
-        gpus=4,
-        nvswitches=2,
+        devices=machine.Devices(gpus=4, nvswitches=2),
         secure_boot=True,
         installed={"bash": "5.2-1"},
         modules={"6.1.0-31-amd64": "595.91.07"},
@@ -42,7 +41,7 @@ def test_an_image_has_no_facts_of_the_machine_that_builds_it(tmp_path):
     node.write("/lib/modules/6.1.0-41-amd64/kernel/x.ko", "")
     node.modules = {"6.1.0-40-amd64": "595.91.07"}
     seen = machine.observe(node, True)
-    assert (seen.gpus, seen.nvswitches, seen.secure_boot, seen.loaded, seen.in_image) == (None, None, None, None, True)
+    assert (seen.devices, seen.secure_boot, seen.loaded, seen.in_image) == (None, None, None, True)
     assert seen.kernels == ("6.1.0-40-amd64", "6.1.0-41-amd64")
     assert seen.modules == {"6.1.0-40-amd64": "595.91.07"}
 
@@ -136,3 +135,46 @@ def test_a_driver_version_in_another_form_is_not_read(tmp_path, text):
 def test_headers_are_those_of_the_kernel(tmp_path, system, package):
     assert machine.headers(machine.observe(Node(tmp_path, system), False)) == [package]
     assert SYSTEMS[system][2] in package
+
+
+def vpd(field):
+    area = b"VA" + bytes([len(field)]) + field
+    return b"\x90" + len(area).to_bytes(2, "little") + area + b"\x78"
+
+
+def connectx(node, address, data, physfn=False):
+    place = f"/sys/bus/pci/devices/{address}"
+    node.write(f"{place}/vendor", "0x15b3\n")
+    node.write(f"{place}/device", "0x1021\n")
+    node.write(f"{place}/class", "0x020700\n")
+    if data is not None:
+        Path(node.path(f"{place}/vpd")).write_bytes(data)
+    if physfn:
+        node.write(f"{place}/physfn/vendor", "0x15b3\n")
+
+
+@pytest.mark.parametrize(("gpus", "device"), [(8, "0x2901"), (1, "0x3182"), (0, "")])
+def test_the_management_of_nvlink5_boards_is_known_by_vpd(tmp_path, gpus, device):
+    node = Node(tmp_path, gpus=gpus, device=device)
+    connectx(node, "0000:a0:00.0", vpd(b"MLX:MODL=X"))
+    connectx(node, "0000:a1:00.0", vpd(b"MLX:SMDL=SW_MNG:MODL=X"))
+    connectx(node, "0000:a2:00.0", b"")
+    connectx(node, "0000:a3:00.0", None)
+    connectx(node, "0000:a4:00.0", b"", physfn=True)
+    found = machine.observe(node, False).devices
+    assert (found.gpus, found.management) == (gpus, ("0000:a1:00.0",))
+    # Without a GPU, only a machine that serves the board has such functions: the others are NICs.
+    assert found.unknown == (("0000:a2:00.0",) if gpus else ())
+
+
+def test_vpd_is_not_read_beside_older_gpus(tmp_path):
+    node = Node(tmp_path, device="0x2330")
+    connectx(node, "0000:a1:00.0", vpd(b"SMDL=SW_MNG"))
+    connectx(node, "0000:a2:00.0", b"")
+    assert machine.observe(node, False).devices == machine.Devices(gpus=8)
+
+
+@pytest.mark.parametrize(("device", "old"), [("0x1db6", 2), ("0x1e30", 0), ("", 0)])
+def test_gpus_that_the_open_modules_cannot_drive_are_known_by_their_id(tmp_path, device, old):
+    found = machine.observe(Node(tmp_path, gpus=2, device=device), False).devices
+    assert found.old_gpus == ("0000:01:00.0", "0000:02:00.0")[:old]

@@ -8,7 +8,7 @@ import gpudirect_servers as servers
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import cliques
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Bar, Function
 
 
 def find(host, gpus=None):
@@ -101,3 +101,27 @@ def test_a_single_gpu_and_gpus_of_other_vendors_are_in_no_clique():
     assert find(host, gpus[:1]) == cliques.Cliques(())
     assert find(host, [replace(item, vendor_id=0x1002) for item in gpus]) == cliques.Cliques(())
     assert find(host, []) == cliques.Cliques(())
+
+
+def test_a_gpu_whose_memory_is_not_reachable_is_in_no_clique():
+    host = servers.pcie_cards()
+    gpus = [item for item in host.functions if item.kind == "gpu"]
+    before = find(host)
+    joined = [address for clique in before.cliques for address in clique.gpus]
+    assert gpus[0].address in joined
+    for item in gpus:
+        item.vendor_id, item.device_id, item.bars = 0x10DE, 0x26B9, [Bar(1, 64 << 30, "memory", 64, True)]
+    assert find(host).cliques == before.cliques
+    gpus[0].bars = [Bar(1, 256 << 20, "memory", 64, True)]
+    found = find(host)
+    assert gpus[0].address not in [address for clique in found.cliques for address in clique.gpus]
+    assert [note for note in found.notes if gpus[0].address in note and "256 MiB" in note]
+
+
+@pytest.mark.parametrize(("device", "joined"), [(0x2901, True), (0x3182, True), (0x2B85, False)])
+def test_gpus_of_an_nvlink5_board_need_no_clique(device, joined):
+    host = servers.pcie_cards()
+    for item in host.functions:
+        if item.kind == "gpu":
+            item.vendor_id, item.device_id, item.bars = 0x10DE, device, []
+    assert (find(host).cliques == ()) is joined

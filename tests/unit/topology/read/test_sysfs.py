@@ -7,7 +7,11 @@ from __future__ import annotations
 import pytest
 from sysfs_samples import GPU
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import HugePages, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
+    HugePages,
+    NvidiaSoftware,
+    TopologyError,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import parse_list, read_host
 
@@ -284,3 +288,20 @@ def test_the_first_16_kib_of_cpuinfo_are_read(machine):
     begin, end = "vendor_id : A\nnote : ", "\nmodel name : B"
     machine.write("proc/cpuinfo", begin + "x" * (16384 - len(begin + end)) + end + "C\n")
     assert machine.read().cpu.model == "B"
+
+
+VERSION = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  595.91.07  Release Build  (x@y)\nGCC version: 13\n"
+
+
+def test_the_driver_is_read_and_the_programs_where_there_are_nvswitches(machine):
+    assert machine.read().nvidia is None
+    machine.write("proc/driver/nvidia/version", VERSION)
+    for process, name in (("7", "nv-fabricmanage"), ("8", "nvlsm-x"), ("9x", "nvlsm")):
+        machine.write(f"proc/{process}/comm", f"{name}\n")
+    assert machine.read().nvidia == NvidiaSoftware("595.91.07")
+    top = machine.pci("pci0000:00/0000:00:01.0")
+    machine.write(f"{top}/uevent", "PCI_CLASS=68000\nPCI_ID=10DE:22A3\n")
+    assert machine.read().nvidia == NvidiaSoftware("595.91.07", ["nv-fabricmanager"])
+    machine.write("proc/10/comm", "nvlsm\n")
+    machine.write("proc/driver/nvidia/version", "")
+    assert machine.read().nvidia == NvidiaSoftware(None, ["nv-fabricmanager", "nvlsm"])

@@ -15,6 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
     RootComplex,
     TopologyError,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
 # -- the PCI tree
 
@@ -336,3 +337,56 @@ def test_config_space_is_closed_after_it_was_read(machine):
     before = os.listdir("/proc/self/fd")
     machine.read()
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_bars_without_an_address_are_named_even_where_the_kernel_keeps_their_size(machine):
+    # IORESOURCE_UNSET (bit 29) has the size; older kernels leave the flags alone. An I/O BAR does not matter.
+    lines = ["0xa0000000 0xa0ffffff 0x40200", "0x0 0xfffffffff 0x2014220c", "0x0 0x0 0x0", "0x0 0x0 0x14220c"]
+    machine.pci("pci0000:00/0000:00:01.0", resource="\n".join([*lines, "0x0 0x0 0x0", "0x0 0x0 0x40101"]))
+    function = machine.one()
+    assert function.unassigned_bars == [1, 3]
+    assert [(item.index, item.size_bytes) for item in function.bars] == [(0, 16 << 20), (1, 64 << 30)]
+
+
+def vpd(field):
+    value = b"MLX:MN=MLNX:CSKU=V2:UUID=V3:PCI=V0:" + field
+    area = b"VA" + bytes([len(value)]) + value
+    return b"\x90" + len(area).to_bytes(2, "little") + area + b"\x78"
+
+
+def board(machine, gpu="10DE:2901"):
+    """Add a GPU, a NIC, a marked function and its unmarked neighbour, and one whose VPD cannot be read."""
+    functions = {"01.0": ("30200", gpu, b""), "02.0": ("20700", "15B3:1021", vpd(b"MODL=C7010Z"))}
+    functions["03.0"] = ("20700", "15B3:1021", vpd(b"SMDL=SW_MNG"))
+    functions["03.1"] = functions["02.0"]
+    functions["04.0"] = ("20700", "15B3:1021", b"")
+    for place, (class_code, ids, data) in functions.items():
+        top = machine.pci(f"pci0000:00/0000:00:{place}", vpd=data)
+        machine.write(f"{top}/uevent", f"PCI_CLASS={class_code}\nPCI_ID={ids}\n")
+    return {item.address[8:]: (item.kind, item.manages_nvswitches) for item in machine.read().functions}
+
+
+def test_functions_that_manage_nvswitches_are_known_by_vpd_beside_nvlink5_gpus(machine):
+    assert board(machine) == {
+        "01.0": ("gpu", None),
+        "02.0": ("nic", False),
+        "03.0": ("nvswitch_management", True),
+        "03.1": ("nvswitch_management", False),
+        "04.0": ("nic", None),
+    }
+    saved = read_saved(machine.read().to_dict())
+    assert saved.to_dict() == machine.read().to_dict()
+
+
+def test_vpd_is_not_read_beside_other_gpus(machine):
+    assert {manages for _kind, manages in board(machine, "10DE:2330").values()} == {None}
+
+
+def test_an_old_recording_does_not_say_what_manages_nvswitches(machine):
+    board(machine)
+    data = machine.read().to_dict()
+    for function in data["functions"]:
+        del function["manages_nvswitches"], function["unassigned_bars"]
+        function["kind"] = function["kind"].replace("nvswitch_management", "nic")
+    read = {(item.kind, item.manages_nvswitches) for item in read_saved(data).functions}
+    assert read == {("gpu", None), ("nic", None)}

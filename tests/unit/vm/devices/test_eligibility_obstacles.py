@@ -20,7 +20,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
     Sriov,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices import eligibility
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
     Chosen,
     Obstacle,
@@ -67,6 +66,12 @@ def test_a_device_or_function_of_another_machine_is_an_obstacle():
             f"its virtual function 0000:15:10.2 belongs to virtual machine {owner}, and would disappear",
             "remove the virtual function from that virtual machine first, or choose another device",
         )
+    assert "virtual functions (2), which would disappear" in str(held(host, PF))
+    # Nor does a virtual function go to one machine and its physical function to another, or to the same.
+    for owner in "ab":
+        reason = str(held(host, VF, one=f"{PF}={owner}"))
+        assert f"virtual function of {PF}, which virtual machine {owner} has" in reason
+    host.function(PF).sriov = Sriov(7, 0)
     assert held(host, PF) is None
 
 
@@ -146,15 +151,6 @@ def test_places_end_at_the_switch_of_a_device():
     )  # fmt: skip
 
 
-def test_a_physical_function_has_no_virtual_ones_now():
-    host = lab()
-    function, virtual = host.function(NIC), host.function(VF)
-    assert (eligibility.is_physical(virtual), eligibility.is_virtual(virtual)) == (False, True)
-    for sriov, physical in ((None, True), (Sriov(7, 0), True), (Sriov(7, 1), False)):
-        function.sriov = sriov
-        assert (eligibility.is_physical(function), eligibility.is_virtual(function)) == (physical, False)
-
-
 def test_chosen_devices_are_in_the_order_of_their_addresses():
     host = lab()
     chosen = Chosen({"nics": [host.function(NIC)], "gpus": [host.function(GPU)]})
@@ -177,8 +173,8 @@ def test_too_few_devices_are_counted_with_the_reasons_of_the_others():
         host.function(address).used_by_host = ["shows it"]
     uses = "the host itself uses it (shows it); free it on the host, or choose another device"
     assert refusal(host, small("a", 7)) == (
-        "virtual machine a: requests 7 GPUs, but only 6 of this host's 8 are free (0000:13:00.0: "
-        f"{uses}; 0000:14:00.0: {uses}); correct the listed reasons, or request fewer"
+        "virtual machine a: requests 7 GPUs, but only 6 of this host's 8 are free (0000:13:00.0, "
+        f"0000:14:00.0: {uses}); correct the listed reasons, or request fewer"
     )
     nics = {"nics": {"per_gpu": 1, "functions": "vf"}}
     assert refusal(big(), small("a", 1) | nics) == (

@@ -21,7 +21,11 @@ SIZES = {
     "DGX-2 or HGX-2": {16: 1, 8: 4, 4: 4, 2: 8, 1: 16},
     "HGX A100": {16: 1, 8: 6, 4: 4, 2: 8, 1: 16},
     "HGX H100 or H200": {8: 1, 4: 2, 2: 4, 1: 8},
+    "HGX B200": {8: 1, 4: 2, 2: 4, 1: 8},
+    "HGX B300": {8: 1, 4: 2, 2: 4, 1: 8},
 }
+# The ids of the others begin at 0.
+FIRST_ID = {"HGX B200": 1, "HGX B300": 1}
 
 
 def plans(host: Host, *requests: dict[str, Any], **more: Any) -> dict[str, DomainPlan]:
@@ -39,8 +43,9 @@ def fabric_notes(plan: DomainPlan) -> str:
 @pytest.mark.parametrize("board", nvswitch_boards.BOARDS, ids=lambda board: board.name)
 def test_partitions_of_each_board_cover_its_gpus_and_are_nested(board: nvswitch_boards.Board) -> None:
     assert Counter(len(members) for members in board.partitions.values()) == SIZES[board.name]
-    assert sorted(board.partitions) == list(range(len(board.partitions)))
-    everything = set(board.partitions[0])
+    first = FIRST_ID.get(board.name, 0)
+    assert sorted(board.partitions) == list(range(first, first + len(board.partitions)))
+    everything = set(board.partitions[first])
     assert everything == set(range(1, max(board.gpu_counts) + 1))
     for size in SIZES[board.name]:
         of_size = [set(members) for members in board.partitions.values() if len(members) == size]
@@ -56,7 +61,7 @@ def test_partitions_of_each_board_cover_its_gpus_and_are_nested(board: nvswitch_
         )
 
 
-# The partitions by their number of GPUs, in the order of their ids, which begin at 0.
+# The partitions by their number of GPUs, in the order of their ids.
 TABLES = {
     "DGX-2 or HGX-2": {
         16: ["1-16"],
@@ -78,13 +83,23 @@ TABLES = {
         2: ["1,3", "2,4", "5,7", "6,8"],
         1: [str(number) for number in range(1, 9)],
     },
+    **{
+        name: {
+            8: ["1-8"],
+            4: ["1-4", "5-8"],
+            2: ["1-2", "3-4", "5-6", "7-8"],
+            1: [str(number) for number in range(1, 9)],
+        }
+        for name in ("HGX B200", "HGX B300")
+    },
 }
 
 
 @pytest.mark.parametrize("board", nvswitch_boards.BOARDS, ids=lambda board: board.name)
 def test_the_tables_have_the_partitions_of_the_users_guide(board: nvswitch_boards.Board) -> None:
     every = [text for of_size in TABLES[board.name].values() for text in of_size]
-    assert {number: format_ranges(members) for number, members in board.partitions.items()} == dict(enumerate(every))
+    wanted = dict(enumerate(every, FIRST_ID.get(board.name, 0)))
+    assert {number: format_ranges(members) for number, members in board.partitions.items()} == wanted
 
 
 def test_the_boards_have_the_ids_of_the_pci_database() -> None:
@@ -94,6 +109,8 @@ def test_the_boards_have_the_ids_of_the_pci_database() -> None:
         ([0x1DB8], 0x1AC2, (16,)),
         ([0x20B0, 0x20B2, 0x20F3], 0x1AF1, (8, 16)),
         ([0x2324, 0x2329, 0x2330, 0x2335], 0x22A3, (8,)),
+        ([0x2901], None, (8,)),
+        ([0x3182], None, (8,)),
     ]
 
 

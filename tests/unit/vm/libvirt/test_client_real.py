@@ -137,6 +137,7 @@ def params(*domains: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "domains": list(domains),
         "topology": lab().to_dict(),
         "gpu_module_ids": {},
+        "gpu_partitions": {},
         "accelerators": {"1af4:1043": True},
         "uri": "qemu:///embed",
         "allow_restart": True,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import pytest
 from machines import GIB, MIB, RECORDINGS, plan, recording
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import is_physical
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Bar, Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import pairs
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import read_nccl
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import is_physical
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import predict
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.nccl_topology import render

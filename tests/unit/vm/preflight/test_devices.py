@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from machines import lab, plan
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs, Ats, Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs, Ats, Bar, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings, obstacle
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import devices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import REFUSE, WARN, Finding
 
@@ -32,6 +32,36 @@ def warning(what: str, why: str, remedy: str) -> Finding:
 
 def used(host: Host, made: Any, holder: dict[str, str] | None = None) -> list[Finding]:
     return list(devices.in_use(made, Surroundings(host, holder or {})))
+
+
+def test_a_gpu_whose_bar_is_small_or_has_no_address_is_a_warning():
+    host = lab()
+    made = one_gpu(host, gpus={"addresses": [GPU, GPU2]}, memory_mib=2048)
+    assert not any("BAR" in item.what for item in devices.losses(made, Surroundings(host)))
+    for address, region in ((GPU, 1), (GPU2, 1)):
+        function = host.function(address)
+        function.vendor_id, function.device_id = 0x10DE, 0x26B9
+        function.bars = [Bar(region, 256 << 20, "memory", 64, True)]
+    (found,) = [item for item in devices.losses(made, Surroundings(host)) if "BAR" in item.what]
+    assert (found.severity, GPU in found.what, GPU2 in found.what) == (WARN, True, True)
+    assert "256 MiB" in found.what
+    host.function(GPU).unassigned_bars = [1]
+    assert "cannot enable it" in str(obstacle(Surroundings(host), host.function(GPU), "a", []))
+    # A copy that lacks all addresses says nothing.
+    host.function(GPU).bars = []
+    assert obstacle(Surroundings(host), host.function(GPU), "a", []) is None
+
+
+@pytest.mark.parametrize(("driver", "severity"), [("gim", None), (None, REFUSE), ("vfio-pci", REFUSE)])
+def test_a_virtual_function_of_a_gpu_needs_the_driver_that_made_it(driver, severity):
+    host = lab()
+    virtual = host.function(GPU)
+    virtual.vendor_id, virtual.device_id, virtual.physical_function = 0x1002, 0x74B5, GPU2
+    host.function(GPU2).driver = driver
+    made = one_gpu(host)
+    found = list(devices.host_drivers(made, Surroundings(host)))
+    assert [item.severity for item in found] == [severity] * bool(severity)
+    assert all(GPU2 in item.what and "gim" in item.remedy for item in found)
 
 
 def test_a_free_device_has_no_finding():

@@ -197,7 +197,13 @@ def test_checks_and_dry_run_refuse_a_disk_that_is_its_own_base_image() -> None:
     with pytest.raises(RefusedError) as caught:
         checks.check([made], lab(), seen([made.spec]), set(), set(), paths_may_come=True)
     assert text in str(caught.value)
-    params = {"topology": lab().to_dict(), "domains": [request(disks=disks)], "gpu_module_ids": {}, "recording": None}
+    params = {
+        "topology": lab().to_dict(),
+        "domains": [request(disks=disks)],
+        "gpu_module_ids": {},
+        "gpu_partitions": {},
+        "recording": None,
+    }
     with pytest.raises(DomainError) as refused:
         dry_run.planned({**params, "accelerators": {}, "host_name": "h", "path": None, "boot_trial": False}, True)
     assert text in str(refused.value)
@@ -281,6 +287,7 @@ class TestRemoval:
             "state": "absent",
             "domains": [vm("a", *disks)],
             "gpu_module_ids": {},
+            "gpu_partitions": {},
             "uri": "",
             "allow_restart": False,
             "remove_disks": True,

@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
     DISK_FORMATS,
     DISK_IO,
     FIRMWARES,
-    NIC_FUNCTIONS,
+    FUNCTIONS,
     DomainSpec,
 )
 
@@ -70,9 +70,7 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     **{item.name: st.booleans() for item in fields(DomainSpec) if isinstance(item.default, bool)},
     "memory_mib": st.sampled_from((1024, 2048, 4096, 3)),
     "gpus": st.fixed_dictionaries({}, optional={"count": st.integers(0, 2)}),
-    "nics": st.fixed_dictionaries(
-        {}, optional={"per_gpu": st.integers(0, 1), "functions": st.sampled_from(NIC_FUNCTIONS)}
-    ),
+    "nics": st.fixed_dictionaries({}, optional={"per_gpu": st.integers(0, 1), "functions": st.sampled_from(FUNCTIONS)}),
     "vcpus": maybe(st.integers(1, 6)),
     "huge_page_mib": st.sampled_from((0, 2, 1024)),
     "memory_threads": st.integers(0, 16),

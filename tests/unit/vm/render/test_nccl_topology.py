@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from machines import RECORDINGS, bridge, endpoint, lab, plan, recording, request
 from made_up_hosts import hosts, whole
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import is_physical
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Function,
     Host,
@@ -259,9 +260,7 @@ def test_the_file_of_each_recorded_server_has_the_planned_path_classes(path: Any
     host = recording(path.stem)
     gpus = sum(item.kind == "gpu" for item in host.functions)
     nics = [
-        item.address
-        for item in host.functions
-        if item.kind == "nic" and not item.physical_function and not item.used_by_host
+        item.address for item in host.functions if item.kind == "nic" and is_physical(item) and not item.used_by_host
     ]
     planned = plan(host, gpus={"count": gpus}, nics={"addresses": nics}, vcpus=None, memory_mib=3072, huge_page_mib=0)
     text = render(planned, host)

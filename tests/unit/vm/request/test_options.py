@@ -16,6 +16,7 @@ def test_the_module_does_not_restart_or_remove_by_default():
         "state": "running",
         "topology": None,
         "gpu_module_ids": {},
+        "gpu_partitions": {},
         "accelerators": {},
         "uri": "qemu:///system",
         "allow_restart": False,

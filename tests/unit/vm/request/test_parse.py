@@ -70,7 +70,7 @@ def disk(**settings: Any) -> dict[str, Any]:
         (of(memory_mib="1024"), "memory_mib '1024' is not valid; use a whole number from 0 to 4294967296 MiB"),
         (of(memory_mib=1.5), "memory_mib 1.5 is not valid; use a whole number from 0 to 4294967296 MiB"),
         (of(gpus=8), "gpus: not a dictionary; write it as name: value pairs"),
-        (of(gpus={"number": 3}), "gpus: unknown setting 'number'; valid settings: addresses, count"),
+        (of(gpus={"number": 3}), "gpus: unknown setting 'number'; valid settings: addresses, count, functions"),
         (of(gpus={"count": -1}), "gpus.count -1 is not valid; use a whole number from 0 to 256"),
         (of(gpus={"count": True}), "gpus.count True is not valid; use a whole number from 0 to 256"),
         (of(gpus={"addresses": ["3b.0"]}), f"gpus.addresses '3b.0' is not a PCI address; {PCI}"),

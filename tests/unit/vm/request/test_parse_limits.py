@@ -44,7 +44,7 @@ def test_a_request_with_a_name_only_has_the_documented_defaults():
     assert asdict(of()) == {
         "name": "a",
         "memory_mib": 0,
-        "gpus": {"count": 0, "addresses": []},
+        "gpus": {"count": 0, "addresses": [], "functions": "pf"},
         "nics": {"per_gpu": 0, "functions": "vf", "addresses": []},
         "nvme": {"count": 0, "addresses": []},
         "vcpus": None,
@@ -322,6 +322,7 @@ def test_the_options_of_a_virtual_machine_have_types_choices_and_defaults():
         "options": {
             "count": {"type": "int", "default": 0},
             "addresses": {"type": "list", "elements": "str", "default": []},
+            "functions": {"type": "str", "choices": ["vf", "pf"], "default": "pf"},
         },
     }
     interfaces = options["interfaces"]

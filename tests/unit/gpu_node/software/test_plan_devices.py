@@ -1,0 +1,86 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The software that follows from the node's own PCI functions, and what they cannot use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from gpu_nodes import Node
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import plan, request
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import Devices, observe
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
+
+
+@pytest.mark.parametrize(
+    ("asked", "devices", "fabric"),
+    [
+        ("auto", Devices(gpus=8, management=("0000:a1:00.0",)), "nvlink5"),
+        # A virtual machine that serves the board for others, and one with a part of the board.
+        ("auto", Devices(management=("0000:a1:00.0",)), "nvlink5"),
+        ("auto", Devices(gpus=4), "none"),
+        ("nvlink5", Devices(gpus=8, unknown=("0000:a1:00.0",)), "nvlink5"),
+        ("auto", Devices(nvswitches=4), "nvswitch"),
+    ],
+)
+def test_the_fabric_follows_from_the_functions_of_the_board(tmp_path, asked, devices, fabric):
+    machine = replace(observe(Node(tmp_path), False), devices=devices)
+    made = plan.make(request.read({"fabric": asked}), machine)
+    assert made.fabric == fabric
+    assert ("nvlsm" in {package.name for package in made.packages}) == (fabric == "nvlink5")
+
+
+@pytest.mark.parametrize(
+    ("system", "settings", "change", "refusals"),
+    [
+        (
+            "ubuntu2404",
+            {"modules": "precompiled"},
+            {"devices": Devices(gpus=8, management=("0000:a1:00.0",))},
+            ["the archive of the precompiled modules has no NVLink 5 packages: set gpu_node_modules: dkms"],
+        ),
+        (
+            "debian12",
+            {},
+            {"devices": Devices()},
+            ["this machine has no NVIDIA GPU: apply the role to GPU nodes only"],
+        ),
+        (
+            "debian12",
+            {},
+            {"devices": Devices(gpus=2, old_gpus=("0000:01:00.0",))},
+            [
+                "the open kernel modules of driver 595.91.07 are for Turing or newer GPUs, and 0000:01:00.0 is older: "
+                "use another node: every release of the table has open modules"
+            ],
+        ),
+        (
+            "debian12",
+            {"fabric": "nvlink5"},
+            {"devices": Devices(gpus=8, nvswitches=4)},
+            ["this board has NVSwitch functions, and those with NVLink 5 have none: set gpu_node_fabric: auto"],
+        ),
+        (
+            "debian12",
+            {"fabric": "nvswitch"},
+            {"devices": Devices(gpus=8, management=("0000:a1:00.0",))},
+            ["0000:a1:00.0 manages the NVSwitches of an NVLink 5 board: set gpu_node_fabric: auto"],
+        ),
+        (
+            "debian12",
+            {},
+            {"devices": Devices(gpus=8, unknown=("0000:a1:00.0",))},
+            [
+                "whether 0000:a1:00.0 manages NVSwitches is not known, because VPD could not be read: run as root, "
+                "or set gpu_node_fabric"
+            ],
+        ),
+    ],
+)
+def test_what_its_functions_cannot_use_is_refused(tmp_path, system, settings, change, refusals):
+    machine = replace(observe(Node(tmp_path, system), False), **change)
+    with pytest.raises(RequestError) as error:
+        plan.make(request.read(settings), machine)
+    assert str(error.value) == "gpu_node: " + "; ".join(refusals)
