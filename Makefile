@@ -25,7 +25,7 @@ export PYTHONUNBUFFERED := 1
 # Containers often forbid Python to keep bytecode. Each process of Ansible would then spend a fifth of its time to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help check environments types vcsim python39 thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
+.PHONY: help check environments types vcsim python39 ansible-core ansible-core-all thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -95,11 +95,11 @@ check: packages .venv/.tests
 # Two phases run at a time: first those that use one processor, beside the emulated server, then the long ones, and at the
 # end those that use both processors.
 test:
-	tests/phases types,lint,molecule-slow,image,sanity,galaxy,docs,molecule-quick,fleet,unit,python39,boot,identity
+	tests/phases types,lint,molecule-slow,image,sanity,galaxy,docs,molecule-quick,fleet,unit,python39,ansible-core,boot,identity
 
 # The phases that take long, try more cases, or add little to what a part of `test` shows of the same code.
 test-all: test
-	tests/phases sanity-long thorough fleet-long image-boot boot-loader dcb cabling molecule-long bench
+	tests/phases sanity-long thorough fleet-long ansible-core-all image-boot boot-loader dcb cabling molecule-long bench
 
 environments: .venv/.tests .venv/publish/.done vcsim
 
@@ -122,6 +122,13 @@ unit: packages .venv/.tests vcsim
 # The library's unit tests, on the oldest Python that targets may have.
 python39: packages .venv/.runtime
 	tests/python39/run
+
+# The archive installed beside the oldest and the newest ansible-core, or all of them.
+ansible-core: packages .venv/.tests
+	tests/ansible_core/run
+
+ansible-core-all: packages .venv/.tests
+	tests/ansible_core/run all
 
 # The unit tests with ten times the examples for each property.
 thorough: packages .venv/.tests

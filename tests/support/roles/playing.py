@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -28,6 +29,26 @@ def ansible_playbook(*arguments: str, folder: Path = ROOT, **environment: str) -
         check=False,
     )
     return done.returncode, done.stdout
+
+
+def collection_path(name: str) -> Path:
+    """Return the directory of an installed collection."""
+    spec = importlib.util.find_spec(f"ansible_collections.{name}")
+    assert spec
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
+
+
+def only_collections(folder: Path, *names: str) -> dict[str, str]:
+    """Return the environment in which Ansible finds this collection and the named ones of the environment only."""
+    for name in names:
+        target = folder / "ansible_collections" / name.replace(".", "/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(collection_path(name))
+    return {
+        "ANSIBLE_COLLECTIONS_SCAN_SYS_PATH": "false",
+        "ANSIBLE_COLLECTIONS_PATH": f"{ROOT}/.collections:{folder}",
+    }
 
 
 def play_of_hosts(

@@ -152,7 +152,7 @@ def test_a_first_site_needs_no_variable_that_its_page_does_not_name(tmp_path):
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     # inventories/small has the last two.
     assert named == {*ADDED["small"], "roce_switch_system", "roce_switch_asic"}
-    told = re.findall(r"ansible-playbook -i inventories/SITE playbooks/(\w+\.yml)", page)
+    told = re.findall(r"ansible-playbook -i ~/SITE playbooks/(\w+\.yml)", page)
     site = AbsentSite(tmp_path, "small")
     for playbook in dict.fromkeys(told):
         # Neighbours and the pools of switches can only be read from real machines.

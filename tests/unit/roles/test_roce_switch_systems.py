@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 import switches
-from playing import ANSIBLE
+from playing import ANSIBLE, collection_path, only_collections, play_of_hosts
 from simulated_switch import Case, served
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
@@ -39,7 +40,9 @@ def facts(**given: str) -> dict[str, Any]:
     return {"ansible.builtin.set_fact": given}
 
 
-def play(folder: Path, system: str, tried: Case, hosts: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def play(
+    folder: Path, system: str, tried: Case, hosts: dict[str, dict[str, Any]], environment: dict[str, str]
+) -> dict[str, dict[str, Any]]:
     """Read the hosts, apply ``__roce_switch_change``, restore "dies" by its own rollback and "good" by its backup.
 
     Return each host's messages and readings.
@@ -110,7 +113,7 @@ def play(folder: Path, system: str, tried: Case, hosts: dict[str, dict[str, Any]
         subprocess.run(
             [ANSIBLE, "-i", str(folder / "inventory.json"), str(folder / "play.json")],
             cwd=ROOT,
-            env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_HOST_KEY_CHECKING": "0"},
+            env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_HOST_KEY_CHECKING": "0", **environment},
             stdout=output,
             stderr=subprocess.STDOUT,
             check=False,
@@ -140,12 +143,35 @@ def changes(system: str, change: str) -> dict[str, str]:
 
 
 # Dell's modules take a second for each call, two minutes in total.
-TRIED = [pytest.param(system, marks=pytest.mark.long) if system == "dell_sonic" else system for system in SIMULATED]
+TRIED = [
+    pytest.param(system, None, marks=pytest.mark.long) if system == "dell_sonic" else (system, None)
+    for system in SIMULATED
+]
 
 
-@pytest.mark.parametrize("system", TRIED)
-def test_a_change_is_either_applied_and_saved_or_completely_undone(tmp_path, system):
+def juniper_device(folder: Path) -> dict[str, str]:
+    """Return the environment of a site that has juniper.device 2 in place of junipernetworks.junos.
+
+    Its modules are those of junipernetworks.junos 11 with the other name (github.com/Juniper/ansible-junos-stdlib).
+    PyPI does not have it, so this is such a copy.
+    """
+    environment = only_collections(folder, "ansible.netcommon", "ansible.posix", "ansible.utils", "community.general")
+    copy = folder / "ansible_collections/juniper/device"
+    shutil.copytree(collection_path("junipernetworks.junos"), copy)
+    for path in [*copy.rglob("*.py"), *copy.rglob("*.yml")]:
+        path.write_text(path.read_text().replace("junipernetworks.junos", "juniper.device"))
+    return environment
+
+
+@pytest.mark.parametrize(
+    ("system", "collections"), [*TRIED, pytest.param("junos", juniper_device, marks=pytest.mark.long)]
+)
+def test_a_change_is_either_applied_and_saved_or_completely_undone(tmp_path, system, collections):
     tried: Case = importlib.import_module(f"simulated_{system}").CASE
+    environment = {}
+    if collections is juniper_device:
+        tried = replace(tried, network_os="juniper.device.junos")
+        environment = juniper_device(tmp_path)
     start = tried.start
     wanted = switches.switch(system, tried.ports)
     remediation = SYSTEMS[system].remediation
@@ -165,7 +191,7 @@ def test_a_change_is_either_applied_and_saved_or_completely_undone(tmp_path, sys
             }
             for name, each in devices.items()
         }
-        seen = play(tmp_path, system, tried, hosts)
+        seen = play(tmp_path, system, tried, hosts, environment)
     good, dies, garbage = devices["good"], devices["dies"], devices["garbage"]
     assert (seen["good"]["said_read"], seen["good"]["said_apply"]) == ("", "")
     assert remediation(seen["good"]["__roce_switch_backup"], wanted) == change
@@ -196,3 +222,25 @@ def test_a_change_is_either_applied_and_saved_or_completely_undone(tmp_path, sys
     )
     assert garbage.running == start
     assert garbage.saved == []
+
+
+def test_a_missing_or_old_collection_is_named_before_a_switch_is_reached(tmp_path, monkeypatch):
+    for name, value in only_collections(tmp_path, "ansible.posix", "community.general").items():
+        monkeypatch.setenv(name, value)
+    old = tmp_path / "ansible_collections/cisco/nxos"
+    old.mkdir(parents=True)
+    (old / "MANIFEST.json").write_text(json.dumps({"collection_info": {"version": "8.1.0"}}))
+    hosts = {system: {"roce_switch_system": system} for system in ("dell_sonic", "eos", "junos", "nxos")}
+    seen = play_of_hosts(tmp_path, [role("read")], hosts, roce_switch_ports={})
+    names = {
+        "dell_sonic": ["dellemc.enterprise_sonic"],
+        "eos": ["arista.eos"],
+        "junos": ["juniper.device", "junipernetworks.junos"],
+        "nxos": ["cisco.nxos"],
+    }
+    for system, tasks in seen.items():
+        *_earlier, last = tasks.values()
+        assert last["failed"]
+        assert last["msg"].startswith(f"{system}: ")
+        assert f"ansible-galaxy collection install {names[system][0]}" in last["msg"]
+        assert all(name in last["msg"] for name in names[system])

@@ -84,7 +84,11 @@ class Reader:
             kind: self._named("sonic_qos_maps", self.options("sonic_qos_maps", "", self.config["sonic_qos_maps"]), kind)
             for kind, *_rest in (DSCP_MAP, QUEUE_MAP, GROUP_MAP, PFC_QUEUE_MAP, PFC_GROUP_MAP)
         }
-        self.wred = self._named("sonic_qos_wred", self.config)
+        # Since version 4 the collection has "all" colours in place of "green": the same without a policer.
+        self.wred = {
+            name: {**profile, "ecn": "green"} if profile.get("ecn") == "all" else profile
+            for name, profile in self._named("sonic_qos_wred", self.config).items()
+        }
         self.schedulers = self._named("sonic_qos_scheduler", self.config)
         self.interfaces = self._named("sonic_qos_interfaces", self.config)
         self.mtus = self._named("sonic_interfaces", self.config)

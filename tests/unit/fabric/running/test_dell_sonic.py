@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 from dell_sonic_modules import dell, read, rendered
@@ -196,3 +197,18 @@ def test_watchdog_times_are_read_up_to_their_limits(detection, restoration):
 def test_text_that_is_not_json_of_module_facts_is_refused(text):
     with pytest.raises(FabricError, match=r"leaf1: configuration: .*gather"):
         dell_sonic.parse(text, "leaf1")
+
+
+def test_marking_of_all_colours_is_that_of_green_packets():
+    """Version 4 of Dell's collection gathers "all"; version 3 gathers "green"."""
+    switch = dell(ports=["Eth1/1"])
+    arguments = rendered(switch)
+    for profile in arguments["sonic_qos_wred"]["config"]:
+        profile["ecn"] = "all"
+    assert read(arguments) == read(rendered(switch))
+    assert dell_sonic.remediation(json.dumps(arguments), switch) == dell_sonic.remediation(
+        json.dumps(rendered(switch)), switch
+    )
+    for profile in arguments["sonic_qos_wred"]["config"]:
+        profile["ecn"] = "none"
+    assert read(arguments) != read(rendered(switch))
