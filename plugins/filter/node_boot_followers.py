@@ -32,13 +32,26 @@ _value:
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible.errors import AnsibleFilterError
+
 from ansible_collections.sailloft.fleet.plugins.filter.node_boot_nodes import DEFAULT_IMAGE
 
 
 def node_boot_followers(names: Iterable[str], hostvars: Mapping[str, Any], channel: str) -> list[str]:
-    """Return the nodes that follow the channel."""
-    images = ((name, hostvars[name].get("node_boot_image", DEFAULT_IMAGE)) for name in names)
-    return [name for name, image in images if isinstance(image, Mapping) and image.get("channel") == channel]
+    """Return the nodes that follow the channel. Raises AnsibleFilterError if there is none."""
+    channels = {}
+    for name in names:
+        image = hostvars[name].get("node_boot_image", DEFAULT_IMAGE)
+        if isinstance(image, Mapping) and image.get("channel"):
+            channels[name] = str(image["channel"])
+    followers = [name for name in channels if channels[name] == channel]
+    if not followers:
+        followed = ", ".join(sorted(set(channels.values()))) or "no channel"
+        raise AnsibleFilterError(
+            f"channel {channel!r}: no node of the inventory follows it, they follow {followed}; correct "
+            "node_boot_rollout_channel, or the nodes' node_boot_image"
+        )
+    return followers
 
 
 class FilterModule:

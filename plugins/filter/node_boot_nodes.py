@@ -27,6 +27,7 @@ _value:
   elements: dict
 """
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,6 +44,8 @@ DEFAULT_IMAGE = {"channel": "stable"}
 # Timeouts in seconds. A node with terabytes of memory trains it for a quarter of an hour; a day is a wrong unit.
 WAITS = ("node_boot_timeout_s", "node_boot_restart_timeout_s")
 WAIT_S_MAX = 86400
+# Variables that may name a file of tasks.
+HOOKS = ("node_boot_drain", "node_boot_health", "node_boot_return")
 # Variables that tasks for all nodes take from the first node.
 OF_THE_PLAY = ("node_boot_servers", "node_boot_store_dir")
 
@@ -66,6 +69,7 @@ def node_boot_nodes(names: Any, hostvars: Any) -> list[dict[str, Any]]:
 
 def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     _check_waits(name, variables)
+    _check_task_files(name, variables)
     image = variables.get("__node_boot_pin") or variables.get("node_boot_image") or DEFAULT_IMAGE
     if not isinstance(image, Mapping) or len(image) != 1 or not set(image) <= {"channel", "digest"}:
         raise _error(name, "node_boot_image", f"{image!r} is not valid", "write {channel: NAME} or {digest: DIGEST}")
@@ -94,6 +98,21 @@ def _check_waits(name: str, variables: Mapping[str, Any]) -> None:
             # A value from the command line (-e) is text.
             number = int(value) if isinstance(value, str) and value.isdecimal() else value
             _checked(name, setting, number, lambda number: whole(number, 1, WAIT_S_MAX, "seconds"))
+
+
+def _check_task_files(name: str, variables: Mapping[str, Any]) -> None:
+    """Raise AnsibleFilterError for a file of tasks that is not there, before a node is restarted."""
+    folder = str(variables.get("playbook_dir") or "")
+    for setting in HOOKS:
+        hook = variables.get(setting)
+        file = str(hook.get("tasks") or "") if isinstance(hook, Mapping) else ""
+        places = (
+            [file]
+            if os.path.isabs(file) or not folder
+            else [os.path.join(folder, part, file) for part in ("", "tasks")]
+        )
+        if file and not any(os.path.isfile(place) for place in places):
+            raise _error(name, f"{setting}.tasks", f"{file} is not a file on the controller", "give its absolute path")
 
 
 def _report(name: str, value: Any) -> str:

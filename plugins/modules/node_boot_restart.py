@@ -2,8 +2,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The documentation of the action node_boot_restart."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -13,20 +11,73 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Sets the next boot to the network, restarts the node or starts it if it is off, and reads back that its power is on.
-    Only the node itself can report whether it booted (M(sailloft.fleet.node_image_wait)).
-  - Runs C(redfish_info) and C(redfish_command), or C(ipmi_boot) and C(ipmi_power), of C(community.general), on the host
-    that the task is delegated to, in one task. The modules for IPMI need the Python package pyghmi there.
+  - Sets the next boot to the network, reads it back, restarts the node or starts it if it is off, and reads back that
+    its power is on. Only the node itself can report whether it booted (M(sailloft.fleet.node_image_wait)).
+  - A node whose BMC shows another next boot is not restarted.
+  - Runs on the host that the task is delegated to.
   - The message of a failure names the node, its BMC, the cause and the next step.
+requirements:
+  - sushy >= 5.5 (Redfish)
+  - pyghmi >= 1.6 (IPMI)
 options:
   node:
     description: Name of the node, for messages.
     type: str
     required: true
   bmc:
-    description: The BMC, as C(node_boot_bmc) of the role P(sailloft.fleet.node_boot#role) describes it.
+    description: The BMC.
     type: dict
     required: true
+    suboptions:
+      type:
+        description: The protocol.
+        type: str
+        choices: [redfish, ipmi]
+        default: redfish
+      address:
+        description: Its address; with Redfish it may include a port (V(10.9.1.1:8000)).
+        type: str
+        required: true
+      port:
+        description: Its UDP port (IPMI).
+        type: int
+        default: 623
+      username:
+        description: The user.
+        type: str
+        required: true
+      password:
+        description: The password.
+        type: str
+        required: true
+      verify_tls:
+        description: Whether to verify its certificate (Redfish).
+        type: bool
+        default: true
+      ca:
+        description: File with the certificates to trust instead of those of the system (Redfish).
+        type: path
+      system:
+        description: Id of the node's system, if the BMC has several (Redfish).
+        type: str
+      boot_mode:
+        description: The firmware with which the node boots.
+        type: str
+        choices: [UEFI, Legacy]
+        default: UEFI
+      boot_target:
+        description: >-
+          The next boot that is requested (Redfish). By default V(Pxe), or V(UefiHttp) if the BMC does not offer V(Pxe).
+        type: str
+        choices: [Pxe, UefiHttp]
+      timeout_s:
+        description: Time limit for an answer of the BMC in seconds (Redfish).
+        type: int
+        default: 30
+      power_timeout_s:
+        description: Time limit for the node's power to be on after the command, in seconds.
+        type: int
+        default: 60
   host:
     description: Name of the host that accesses the BMC, for messages.
     type: str
@@ -57,3 +108,45 @@ msg:
   returned: on failure
   type: str
 """
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import bmc_ipmi, bmc_redfish
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import Bmc, BmcError
+
+BMC = {
+    "type": {"type": "str", "choices": ["redfish", "ipmi"], "default": "redfish"},
+    "address": {"type": "str", "required": True},
+    "port": {"type": "int", "default": 623},
+    "username": {"type": "str", "required": True},
+    "password": {"type": "str", "required": True, "no_log": True},
+    "verify_tls": {"type": "bool", "default": True},
+    "ca": {"type": "path"},
+    "system": {"type": "str"},
+    "boot_mode": {"type": "str", "choices": ["UEFI", "Legacy"], "default": "UEFI"},
+    "boot_target": {"type": "str", "choices": ["Pxe", "UefiHttp"]},
+    "timeout_s": {"type": "int", "default": 30},
+    "power_timeout_s": {"type": "int", "default": 60},
+}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        {
+            "node": {"type": "str", "required": True},
+            "bmc": {"type": "dict", "required": True, "options": BMC},
+            "host": {"type": "str", "default": "localhost"},
+        }
+    )
+    bmc = Bmc.of(module.params["bmc"])
+    restart = bmc_ipmi.restart if bmc.type == "ipmi" else bmc_redfish.restart
+    try:
+        restart(bmc)
+    except BmcError as error:
+        module.fail_json(msg=str(bmc.failure(module.params["node"], module.params["host"], str(error))))
+    module.exit_json(changed=True)
+
+
+if __name__ == "__main__":
+    main()

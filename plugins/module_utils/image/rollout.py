@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import listed
 
 # The kinds of a step. "stopped" and "rollback" both end a failed rollout; only "rollback" has something to undo.
 CANARY, PROMOTE, WAVE, DONE, STOPPED, ROLLBACK = "canary", "promote", "wave", "done", "stopped", "rollback"
@@ -148,7 +149,10 @@ def read_channel(stores: list[dict[str, Any]], name: str, target: str, macs: lis
 
 
 def without(nodes: list[Node], names: list[str]) -> list[Node]:
-    """Return the nodes that are not in ``names``. Raises ImageError for a name that no node has."""
+    """Return the nodes that are not in ``names``.
+
+    Raises ImageError for a name that no node has, and if no node remains that is to be in service.
+    """
     unknown = sorted(set(names) - {node.name for node in nodes})
     if unknown:
         raise ImageError(
@@ -156,7 +160,20 @@ def without(nodes: list[Node], names: list[str]) -> list[Node]:
             "is left out of the rollout, but is not a node of the channel",
             "correct node_boot_rollout_without",
         )
-    return [node for node in nodes if node.name not in names]
+    remaining = [node for node in nodes if node.name not in names]
+    if not remaining:
+        raise ImageError(
+            "rollout",
+            f"all {len(nodes)} nodes of the channel are left out",
+            "remove the repaired ones from node_boot_rollout_without",
+        )
+    if all(node.spare for node in remaining):
+        raise ImageError(
+            "rollout",
+            f"has no node to bring into service: {listed([node.name for node in remaining])} are spares",
+            "correct node_boot_spare, or node_boot_rollout_without",
+        )
+    return remaining
 
 
 def failed(nodes: list[Node], target: str) -> tuple[str, ...]:

@@ -31,7 +31,6 @@ REFUSED = {
     "gpu_server_compare": UNSUPPORTED,
     "guest_answers": "missing required arguments: hypervisor",
     "netbox_write": "missing required arguments: blueprint, netbox_token, netbox_url",
-    "node_boot_restart": "missing required arguments: bmc, node",
     "node_image_proof": "missing required arguments: digest, manifest, name, path",
     "node_image_wait": "missing required arguments: since",
     "reached": UNSUPPORTED,
@@ -40,7 +39,7 @@ REFUSED = {
     "run_check": "missing required arguments: playbook",
     "site_plan": "missing required arguments: blueprint",
 }
-CHECKED_BY_MODULE = ("node_boot_hold", "node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")
+CHECKED_BY_MODULE = ("node_boot_hold", "node_boot_restart", "node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")
 
 
 def action(name):

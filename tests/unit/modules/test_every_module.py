@@ -30,6 +30,7 @@ MODULES = sorted(path.stem for path in (PLUGINS / "modules").glob("*.py") if "\n
 # Options whose values no module logs or returns.
 SECRETS = {
     "netbox_links_info": ["netbox_token"],
+    "node_boot_restart": ["bmc.password"],
     "node_identity": ["nodes.secrets.content", "signing_password"],
     "node_image": ["signing_password"],
     "vsphere_gpu_vm": ["password"],
@@ -141,8 +142,8 @@ REFUSED = {
 }
 
 
-# These have a result, or depend on the machine.
-NEVER_REFUSED = ("gpu_acceptance_run", "node_image_info")
+# These have a result, or depend on the machine. node_boot_restart is tested with BMCs.
+NEVER_REFUSED = ("gpu_acceptance_run", "node_boot_restart", "node_image_info")
 
 
 class Made(BaseException):

@@ -44,7 +44,7 @@ else
     echo "$3 $4" >> orders
     case "$3 $(cat fate)" in
     reset*dies) echo 0 > power ;;
-    reset* | *lies) ;;
+    reset* | power*lies | boot*forgets) ;;
     *) echo "$4" > "$3" ;;
     esac
 fi
@@ -52,7 +52,8 @@ fi
 
 
 class Bmc:
-    """A running BMC of a node with power 1 or 0; its fate: "lies" ignores commands, "dies" powers off at a reset."""
+    """A running BMC of a node with power 1 or 0; its fate: "lies" ignores power commands, "dies" powers off at a reset,
+    "forgets" ignores the boot device."""
 
     def __init__(self, folder: Path, power: int = 1, fate: str = "") -> None:
         self.folder = folder
@@ -111,14 +112,13 @@ def test_a_node_that_is_off_is_started(tmp_path, start):
     assert bmc.orders() == ["boot pxe", "power 1"]
 
 
-# The messages for ipmitool's other errors are tested with the filter.
 @pytest.mark.parametrize("wrong", ["password", pytest.param("username", marks=pytest.mark.long)])
 def test_a_wrong_user_or_password_is_reported_and_nothing_is_changed(tmp_path, start, wrong):
     bmc = start()
     status, output = bmc.restart(tmp_path, **{wrong: "wrong"})
     assert status != 0
     assert "bm01: its BMC 127.0.0.1 did not restart it: " in message(output)
-    assert f"Check node_boot_bmc.{wrong}" in message(output)
+    assert f"check node_boot_bmc.{wrong}" in message(output)
     assert bmc.orders() == []
 
 
@@ -128,7 +128,7 @@ def test_a_bmc_that_does_not_answer_is_reported(tmp_path, start):
     bmc.stop()
     status, output = bmc.restart(tmp_path)
     assert status != 0
-    assert "bm01: its BMC 127.0.0.1 did not restart it: it did not answer. Check whether localhost" in message(output)
+    assert "bm01: its BMC 127.0.0.1 did not restart it: it did not answer; check whether localhost" in message(output)
 
 
 @pytest.mark.long
@@ -137,6 +137,15 @@ def test_a_bmc_that_accepts_the_command_but_starts_nothing_is_reported(tmp_path,
     status, output = bmc.restart(tmp_path, power_timeout_s=3)
     assert status != 0
     assert "did not restart it: System did not accomplish power state change" in message(output)
+
+
+@pytest.mark.long
+def test_a_bmc_that_forgets_the_boot_device_is_reported_and_restarts_nothing(tmp_path, start):
+    bmc = start(fate="forgets")
+    status, output = bmc.restart(tmp_path)
+    assert status != 0
+    assert "shows no override" in message(output)
+    assert bmc.orders() == ["boot pxe"]
 
 
 @pytest.mark.long

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, ToolError, inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
+    Run,
+    ToolError,
+    file_inside,
+    inside,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import File, Layer, User
 
 
@@ -42,6 +47,8 @@ def _services(root: Path, layer: Layer, action: str, units: tuple[str, ...], run
 
 def _user(root: Path, layer: Layer, user: User, run: Run) -> None:
     subject = f"layer {layer.name}: user {user.name}"
+    if not file_inside(root, user.shell.lstrip("/")):
+        raise ImageError(subject, f"its shell {user.shell} is not in the image", "add the package that has it")
     there = _account(root, "passwd", user.name)
     command = ["usermod"] if there else ["useradd", "--create-home", "--user-group"]
     groups = ["--append", "--groups", ",".join(user.groups)] if there else ["--groups", ",".join(user.groups)]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import re
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.recor
 # Portable names (useradd(8)), with shadow's limit of 32 characters.
 USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 NUMBER = re.compile(r"[0-9]{1,10}")
+# chown(2): an id of 32 bits; the largest, (uid_t)-1, means "do not change".
+LARGEST_ID = 2**32 - 2
 MODE = re.compile(r"0?[0-7]{3}|[0-7]{4}")
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")
 # systemd.unit(5)
@@ -26,6 +29,8 @@ PUBLIC_KEY = re.compile(
     r"([^\r\n]*[ \t])?(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-ssh-ed25519@openssh\.com"
     r"|sk-ecdsa-sha2-nistp256@openssh\.com) [A-Za-z0-9+/]+=*([ \t][^\r\n]*)?"
 )
+# NAME_MAX of Linux (limits.h).
+LONGEST_NAME_BYTES = 255
 # Directories over which something is mounted at boot, so that their content in the image would have no effect.
 MOUNTED = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/lock", "/var/run")
 # Files that must differ between nodes; in an image, they would be the same on all nodes.
@@ -41,6 +46,8 @@ def read_files(record: Record) -> tuple[File, ...]:
         good = path.startswith("/") and path == posixpath.normpath(path) and path.isprintable()
         if not good or path.startswith("//") or path == "/":
             raise item.refuse(f"path {path!r} is not an absolute path", "write it like /etc/motd, without '..' or '//'")
+        if any(len(os.fsencode(name)) > LONGEST_NAME_BYTES for name in path.split("/")):
+            raise item.refuse(f"path '{path[:40]}...' has a name that no file can have", "use at most 255 bytes a name")
         if any(path == folder or path.startswith(f"{folder}/") for folder in MOUNTED):
             raise item.refuse(f"{path} would be hidden by a mount at boot", "use another directory, or tmpfiles.d")
         if OF_THE_NODE.fullmatch(path):
@@ -88,7 +95,8 @@ def _mode(record: Record) -> str:
 def _account(record: Record, setting: str) -> str:
     name = record.data.get(setting, "root")
     text = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
-    if not isinstance(text, str) or not (USER.fullmatch(text) or NUMBER.fullmatch(text)):
+    is_number = isinstance(text, str) and NUMBER.fullmatch(text)
+    if not isinstance(text, str) or not (USER.fullmatch(text) or is_number) or (is_number and int(text) > LARGEST_ID):
         raise record.refuse(f"{setting} {name!r} is not a valid name or number", "write it like root or 1000")
     return text
 

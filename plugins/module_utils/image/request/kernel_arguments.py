@@ -12,6 +12,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.recor
 ARGUMENT = re.compile(r"[A-Za-z0-9_][!#-&(-\[\]-~]*")
 # The first stage's own arguments; boot.ipxe and the node's script set them.
 RESERVED_ARGUMENTS = ("sailloft.", "BOOTIF=")
+# kdump loads a kernel from the root file system.
+USELESS_ARGUMENT = "crashkernel="
+USELESS_REASON = "would take memory for nothing: a stateless root has no kernel file for kdump"
 # Linux cuts the command line off at 2048 bytes (COMMAND_LINE_SIZE in arch/x86/include/asm/setup.h and
 # arch/arm64/include/uapi/asm/setup.h) and boots without an error; a quarter is left for the boot's additions.
 MOST_ARGUMENT_BYTES = 1536
@@ -32,4 +35,6 @@ def read_kernel_arguments(record: Record) -> tuple[str, ...]:
             )
         if argument.startswith(RESERVED_ARGUMENTS):
             raise record.refuse(f"kernel argument {argument!r} is set at boot", "leave it out")
+        if argument.startswith(USELESS_ARGUMENT):
+            raise record.refuse(f"kernel argument {argument!r} {USELESS_REASON}", "leave it out")
     return tuple(arguments)

@@ -17,12 +17,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.kerne
     MOST_ARGUMENT_BYTES,
     read_kernel_arguments,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Image, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Image, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
 
 # A release, such as bookworm or 9: it becomes part of a URL.
 RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
 LEAST_WRITABLE_MIB = 16
+# The archives of Debian and Ubuntu themselves, on any mirror; and their suites that are another name of a release.
+DISTRIBUTIONS_ARCHIVE = re.compile(r"/(debian|debian-security|ubuntu|ubuntu-ports)$")
+RELEASE_ALIASES = {"stable", "oldstable", "testing", "unstable", "sid", "devel"}
 
 
 def read_images(images: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[str, Image]:
@@ -55,7 +58,7 @@ def _ancestry(name: str, given: Mapping[str, Record]) -> list[str]:
             raise ImageError(
                 f"layer {chain[-1]}",
                 f"its parent {parent!r} is not defined",
-                f"define it in node_image_layers, or use one of {', '.join(sorted(given))}",
+                _one_of(given),
             )
         if parent in chain:
             circle = " -> ".join([*chain[chain.index(parent) :], parent])
@@ -73,7 +76,7 @@ def _image(name: Any, data: Any, layers: Mapping[str, Layer]) -> Image:
     if not isinstance(top, str) or top not in layers:
         raise record.refuse(
             f"its layer {top!r} is not defined",
-            f"define it in node_image_layers, or use one of {', '.join(sorted(layers))}",
+            _one_of(layers),
         )
     chain: list[Layer] = []
     while top is not None:
@@ -92,6 +95,22 @@ def _image(name: Any, data: Any, layers: Mapping[str, Layer]) -> Image:
             f"its kernel arguments take {size_bytes} bytes", f"remove some, the maximum is {MOST_ARGUMENT_BYTES} bytes"
         )
     return Image(name, tuple(chain), arguments, writable)
+
+
+def _one_of(layers: Mapping[str, Any]) -> str:
+    return f"define it in node_image_layers{', or use one of ' if layers else ''}{', '.join(sorted(layers))}"
+
+
+def _check_suites(record: Record, archives: tuple[Archive, ...], suite: str) -> None:
+    """Raise ImageError for another release of the distribution itself: its packages would replace the layer's."""
+    for archive in archives:
+        for other in archive.suites if DISTRIBUTIONS_ARCHIVE.search(archive.url) else ():
+            names = {re.split("[-/]", other)[0], re.split("[-/]", suite)[0]}
+            if len(names) > 1 and not names & RELEASE_ALIASES:
+                raise record.refuse(
+                    f"archive {archive.url} has the suite {other}, but the layer is of {suite}",
+                    "use one release for all archives of the distribution",
+                )
 
 
 def _layer(name: str, record: Record, parent: Layer | None) -> Layer:
@@ -126,6 +145,7 @@ def _layer(name: str, record: Record, parent: Layer | None) -> Layer:
             raise record.refuse(f"suite {suite!r} is not a valid name", 'give the release, such as bookworm or "9"')
         base = Layer(name, None, distribution, suite, architecture, ())
     archives = base.archives + tuple(family.read_archive(item) for item in record.records("archives"))
+    _check_suites(record, archives[len(base.archives) :], base.suite)
     return replace(
         base,
         name=name,

@@ -22,6 +22,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.kerne
     ARGUMENT,
     MOST_ARGUMENT_BYTES,
     RESERVED_ARGUMENTS,
+    USELESS_ARGUMENT,
+    USELESS_REASON,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Manifest
 
@@ -132,6 +134,9 @@ def checked_server(url: str, subject: str) -> str:
             f"{url!r} is not the URL of a server",
             "give http://ADDRESS, with an IPv4 address and no '/' at the end",
         )
+    address, _colon, port = url.split("/")[2].partition(":")
+    if address.startswith("0.") or (port and not 1 <= int(port) <= 65535):
+        raise ImageError(subject, f"no node can reach {url}", "give the address and port that the server listens on")
     return url
 
 
@@ -155,6 +160,8 @@ def _check_argument(argument: str, subject: str) -> None:
         )
     if argument.startswith(RESERVED_ARGUMENTS) and not argument.startswith(OWN_ARGUMENT_ALLOWED):
         raise ImageError(subject, f"kernel argument {argument!r} is set by its script", "remove it")
+    if argument.startswith(USELESS_ARGUMENT):
+        raise ImageError(subject, f"kernel argument {argument!r} {USELESS_REASON}", "remove it")
     # The first stage compares it with numbers; if it were a word, the node would reboot at each first pause.
     if argument.startswith(OWN_ARGUMENT_ALLOWED) and not SECONDS.fullmatch(argument[len(OWN_ARGUMENT_ALLOWED) :]):
         raise ImageError(subject, f"kernel argument {argument!r} is not in whole seconds", "give a number, like 600")

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import pytest
+from ansible.errors import AnsibleFilterError
+
 from ansible_collections.sailloft.fleet.plugins.filter.node_boot_followers import node_boot_followers
 
 HOSTVARS = {
@@ -20,4 +23,9 @@ def test_the_nodes_of_a_channel_are_in_the_order_of_the_inventory():
     names = ["bm03", "bm01", "bm02", "bm04", "bm05"]
     assert node_boot_followers(names, HOSTVARS, "stable") == ["bm03", "bm01"]
     assert node_boot_followers(names, HOSTVARS, "lab") == ["bm02"]
-    assert node_boot_followers(names, HOSTVARS, "") == []
+
+
+@pytest.mark.parametrize("channel", ["stabel", ""])
+def test_a_channel_that_no_node_follows_is_an_error_with_those_that_are_followed(channel):
+    with pytest.raises(AnsibleFilterError, match=f"'{channel}'.*lab, stable"):
+        node_boot_followers(list(HOSTVARS), HOSTVARS, channel)

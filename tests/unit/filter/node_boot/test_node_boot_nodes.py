@@ -120,3 +120,15 @@ def test_nodes_with_other_servers_or_stores_than_the_first_node_are_refused(othe
     hostvars = {"bm01": {**NODE, "node_boot_servers": ["boot01"]}, "bm02": {**NODE, **other}}
     with pytest.raises(AnsibleFilterError, match=message):
         node_boot_nodes(["bm01", "bm02"], hostvars)
+
+
+@pytest.mark.parametrize("setting", ["node_boot_health", "node_boot_drain", "node_boot_return"])
+def test_a_missing_file_of_tasks_is_refused(tmp_path, setting):
+    folder = {"playbook_dir": str(tmp_path)}
+    for file in (str(tmp_path / "no.yml"), "no.yml"):
+        with pytest.raises(AnsibleFilterError, match=rf"bm01: {setting}.tasks: .*no.yml"):
+            node_boot_nodes(["bm01"], {"bm01": {**NODE, **folder, setting: {"tasks": file}}})
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks/yes.yml").touch()
+    for file in (str(tmp_path / "tasks/yes.yml"), "yes.yml", "tasks/yes.yml"):
+        assert node_boot_nodes(["bm01"], {"bm01": {**NODE, **folder, setting: {"tasks": file}}})

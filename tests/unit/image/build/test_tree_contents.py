@@ -28,6 +28,9 @@ def root(tmp_path):
     (folder / "etc").mkdir(parents=True)
     (folder / "etc/passwd").write_text(f"root:x:0:0::/root:/bin/sh\nops:x:{os.getuid()}:{os.getgid()}::/home/ops:\n")
     (folder / "etc/group").write_text(f"staff:x:{os.getgid()}:\n")
+    (folder / "bin").mkdir()
+    for shell in ("bash", "sh"):
+        (folder / "bin" / shell).touch()
     return folder
 
 
@@ -72,6 +75,12 @@ def test_a_user_is_created_or_changed(root, user, command):
 )
 def test_a_user_that_cannot_be_created_is_refused_with_the_message_of_the_tool(root, output, message):
     assert refused(root, lambda argv: (6, output), users=(User("new"),)).startswith(f"layer site: user new: {message}")
+
+
+def test_a_shell_that_the_image_lacks_is_refused(root):
+    message = refused(root, users=(User("new", shell="/bin/zsh"),))
+    assert "user new" in message
+    assert "/bin/zsh" in message
 
 
 def test_authorized_keys_are_written_before_the_home_folder_exists(root):

@@ -34,14 +34,14 @@ def test_settings_of_a_layer_have_defaults():
 
 def test_files_are_sorted_by_path_and_modes_have_four_digits():
     given = [
-        {"path": "/b", "source": "/srv/b", "mode": "755", "owner": 0, "group": "4294967295"},
+        {"path": "/b", "source": "/srv/b", "mode": "755", "owner": 0, "group": "4294967294"},
         {"path": "/a/c", "content": "x", "mode": "1777", "owner": "a" * 32},
         {"path": "/a/b", "content": "x", "mode": "0000"},
     ]
     assert contents.read_files(layer(files=given)) == (
         File("/a/b", "x", None, "0000"),
         File("/a/c", "x", None, "1777", "a" * 32),
-        File("/b", None, "/srv/b", "0755", "0", "4294967295"),
+        File("/b", None, "/srv/b", "0755", "0", "4294967294"),
     )
 
 
@@ -79,13 +79,18 @@ def test_files_are_sorted_by_path_and_modes_have_four_digits():
         *(
             ({name: value}, f"{name} {value!r} is not a valid name or number; write it like root or 1000")
             for name in ("owner", "group")
-            for value in ("a" * 33, "A", "-1", -1, True, 1.5, "1" * 11, [])
+            for value in ("a" * 33, "A", "-1", -1, True, 1.5, "1" * 11, [], 4294967295, "9999999999")
         ),
     ],
 )
 def test_an_invalid_file_is_refused(change, told):
     file = {"path": "/etc/motd", "content": "x", **change}
     assert refused(contents.read_files, layer(files=[file])) == f"layer base: files[0]: {told}"
+
+
+def test_a_name_longer_than_any_file_may_have_is_refused():
+    assert "255 bytes" in refused(contents.read_files, layer(files=[{"path": f"/etc/{'é' * 128}", "content": ""}]))
+    assert contents.read_files(layer(files=[{"path": f"/etc/{'a' * 255}", "content": ""}]))
 
 
 def test_paths_beside_mounts_are_accepted():
@@ -232,6 +237,11 @@ ODD = "use printable ASCII without quotes, backslashes and ${, starting with a l
 def test_an_invalid_kernel_argument_is_refused(value, told):
     read = kernel_arguments.read_kernel_arguments
     assert refused(read, layer(kernel_arguments=value)) == f"layer base: {told}"
+
+
+def test_memory_for_a_crash_kernel_that_cannot_load_is_refused():
+    read = kernel_arguments.read_kernel_arguments
+    assert "crashkernel=256M" in refused(read, layer(kernel_arguments=["crashkernel=256M"]))
 
 
 def test_kernel_arguments_keep_their_order():

@@ -197,6 +197,17 @@ def test_servers_that_the_first_stage_cannot_reach_are_refused(store, url):
         node_scripts.ensure(store, [node(servers=[url])], False)
 
 
+@pytest.mark.parametrize("url", ["http://0.0.0.0", "http://10.9.0.1:99999", "http://10.9.0.1:0/path"])
+def test_addresses_and_ports_that_no_server_has_are_refused(store, url):
+    with pytest.raises(ImageError, match="no node can reach"):
+        node_scripts.ensure(store, [node(servers=[url])], False)
+
+
+def test_memory_for_a_crash_kernel_that_cannot_load_is_refused(store):
+    with pytest.raises(ImageError, match="crashkernel=1G"):
+        node_scripts.ensure(store, [node(kernel_arguments=["crashkernel=1G"])], False)
+
+
 def test_an_incomplete_image_is_refused(store):
     digest = store.images()[0]
     sha256 = store.manifest(digest).layers[0].sha256

@@ -1,0 +1,94 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A node's BMC: the next boot from the network, read back, then a restart, then the power, read until it is on."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+
+# How long a BMC may take to show the boot override that it accepted, in seconds. An estimate: no maker states it.
+READ_BACK_S = 10
+POLL_S = 2
+
+# The next step by what the cause contains; the first that matches counts. {host} is the host that accesses the BMC.
+REMEDIES = (
+    (r"\bcode 40[13]\b|Unauthorized name", "check node_boot_bmc.username and password, and the rights of this user"),
+    ("Incorrect password", "check node_boot_bmc.password; some BMCs keep only 16 characters of it for IPMI"),
+    ("certificate", "name its certificate authority in node_boot_bmc.ca, or set verify_tls to false"),
+    ("it has the systems", "check node_boot_bmc.system"),
+    ("No module named", "install this package on {host}, for the Python that Ansible runs there"),
+    ("does not offer", "set node_boot_bmc.boot_target to one that it offers"),
+    (
+        "cannot be reached|did not answer",
+        "check whether {host} can reach this address, and whether the BMC needs a restart",
+    ),
+)
+# A BMC that answers is reached: it refused, or did something else.
+ANSWERED = "read the BMC's own log, try node_boot_bmc.boot_mode and boot_target, update its firmware or restart it"
+
+
+class BmcError(Exception):
+    """The reason why the BMC did not restart the node."""
+
+
+@dataclass
+class Bmc:
+    """The variable ``node_boot_bmc``: its protocol, address, account and what it is asked for."""
+
+    address: str
+    username: str
+    password: str = field(repr=False)
+    type: str = "redfish"
+    port: int = 623
+    verify_tls: bool = True
+    ca: str | None = None
+    system: str | None = None
+    boot_mode: str = "UEFI"
+    boot_target: str | None = None
+    timeout_s: int = 30
+    power_timeout_s: int = 60
+
+    @classmethod
+    def of(cls, params: dict[str, Any]) -> Bmc:
+        """Return the BMC of a module's option ``bmc``."""
+        return cls(**{one.name: params[one.name] for one in fields(cls)})
+
+    def failure(self, node: str, host: str, cause: str) -> ImageError:
+        """Return the error of a restart of ``node`` that was requested from ``host``."""
+        remedy = next((text for pattern, text in REMEDIES if re.search(pattern, cause)), ANSWERED)
+        return ImageError(node, f"its BMC {self.address} did not restart it: {cause}", remedy.format(host=host))
+
+
+def wait_for_override(read: Callable[[], str], wanted: str) -> None:
+    """Read the next boot until it is the wanted one. Raises BmcError if the BMC shows another one."""
+    attempts = READ_BACK_S // POLL_S
+    for attempt in range(attempts):
+        shown = read()
+        if shown == wanted:
+            return
+        if attempt + 1 < attempts:
+            time.sleep(POLL_S)
+    raise BmcError(
+        f"it accepted {wanted} as the next boot, but shows {shown} {READ_BACK_S} s later; it was not restarted"
+    )
+
+
+def wait_for_power(is_on: Callable[[], bool], limit_s: int) -> None:
+    """Read the power until it is on. Raises BmcError if it is not on at the end of the time limit."""
+    attempts = max(1, limit_s // POLL_S)
+    for attempt in range(attempts):
+        try:
+            if is_on():
+                return
+            cause = f"it accepted the command, but the power is off {limit_s} s later"
+        except BmcError as error:
+            cause = f"it accepted the command, but does not answer {limit_s} s later: {error}"
+        if attempt + 1 < attempts:
+            time.sleep(POLL_S)
+    raise BmcError(cause)
