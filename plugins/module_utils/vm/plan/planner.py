@@ -16,7 +16,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Chosen
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import cells, nodes
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, holdings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import held
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import (
     bus_numbers,
     mmio,
@@ -48,14 +49,15 @@ def plan_domains(
     """
     require_x86(host)
     domains = hypervisor.domains.values() if hypervisor else []
-    held = {observed.name: holdings(observed.inactive_xml) for observed in domains}
+    listed = {spec.name for spec in specs}
+    of_domains = {observed.name: held(observed, observed.name in listed) for observed in domains}
 
     def max_vcpus(spec: DomainSpec) -> int:
         accelerator = _accelerator(spec, hypervisor)
         machine, _notes = _machine(spec, accelerator, hypervisor)
         return hypervisor.accelerators[accelerator].vcpus_of(machine) if hypervisor else MAX_VCPUS
 
-    placements = place(host, specs, held, max_vcpus, gpu_module_ids)
+    placements = place(host, specs, of_domains, max_vcpus, gpu_module_ids)
     return [_plan(placement, hypervisor) for placement in placements]
 
 

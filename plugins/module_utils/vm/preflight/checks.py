@@ -13,7 +13,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
     Surroundings,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, holdings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import held
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import devices, disk_use, memory, programs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
@@ -40,10 +41,10 @@ def check(
     Returns the warnings. Raises RefusedError, with all findings, if one of them refuses.
     """
     around = Surroundings(host)
-    for observed in hypervisor.domains.values():
-        around.holder.update(dict.fromkeys(holdings(observed.inactive_xml).devices, observed.name))
     listed = {plan.name for plan in plans}
-    around.holder = {address: holder for address, holder in around.holder.items() if holder not in listed}
+    for observed in hypervisor.domains.values():
+        if observed.name not in listed:
+            around.holder.update(dict.fromkeys(held(observed, listed=False).devices, observed.name))
     for plan in plans:
         around.holder.update({function.address: plan.name for function in plan.chosen.all()})
 
