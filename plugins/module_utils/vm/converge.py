@@ -39,6 +39,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
     RefusedError,
     unplannable,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.platform import stall_s
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.outputs import returned_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_module_ids, parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
@@ -117,6 +118,8 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
     finally:
         client.close()
     rows = [{**_row(spec, decisions[spec.name], hypervisor), **returned.get(spec.name, {})} for spec in specs]
+    for row in rows:
+        row["boot_stall_s"] = stall_s(plans[row["name"]], hypervisor) if row["name"] in plans else 0
     return {
         "changed": any(row["changed"] for row in rows),
         "restart_required": any(row["restart_required"] for row in rows),

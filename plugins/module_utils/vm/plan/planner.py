@@ -31,6 +31,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 # The limit if libvirt was not asked: every q35 allows it since QEMU 2.8 (max_cpus in hw/i386/pc_q35.c; 1024 since
 # 8.1, 4096 since 9.0).
 MAX_VCPUS = 288
+# The vendors of QEMU's own devices, which stand for GPUs in the lab (QEMU docs/specs/pci-ids.rst).
+EMULATED_VENDORS = (0x1AF4, 0x1B36)
 
 
 def plan_domains(
@@ -72,6 +74,7 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
     spec, around, chosen, processors = placement.spec, placement.around, placement.chosen, placement.processors
     host = around.host
     accelerator = _accelerator(spec, hypervisor)
+    _check_emulation(spec, accelerator, chosen)
     machine, machine_notes = _machine(spec, accelerator, hypervisor)
     devices = chosen.all()
 
@@ -87,7 +90,15 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
     most_bits = machine_type.address_bits(machine, host.cpu.physical_address_bits)
     mode, bits = _address_bits(spec, accelerator, most_bits)
     window = mmio.size_up(
-        spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib, spec.firmware
+        spec.name,
+        root,
+        around.functions,
+        spec.memory_mib,
+        bits,
+        host.cpu.vendor,
+        spec.mmio_window_mib,
+        spec.firmware,
+        most_bits,
     )
     if architecture(host.cpu) is None:
         notes.append(
@@ -214,6 +225,19 @@ def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
         "kvm needs virtualization enabled in the BIOS and /dev/kvm (virt-host-validate shows what is missing)",
         domain=spec.name,
     )
+
+
+def _check_emulation(spec: DomainSpec, accelerator: str, chosen: Chosen) -> None:
+    """Raise DomainError if a real GPU would get an emulated processor that nobody asked for."""
+    real = [function.address for function in chosen.gpus if function.vendor_id not in EMULATED_VENDORS]
+    if spec.accelerator == "auto" and accelerator == "qemu" and real:
+        raise DomainError(
+            f"has GPU {real[0]}, but libvirt on this host offers no KVM: QEMU would emulate its processors, many times "
+            "slower",
+            "turn on virtualization in the BIOS and load kvm_intel or kvm_amd (virt-host-validate shows what is "
+            "missing), or set accelerator: qemu",
+            domain=spec.name,
+        )
 
 
 def _machine(spec: DomainSpec, accelerator: str, hypervisor: Hypervisor | None) -> tuple[str, list[str]]:

@@ -16,7 +16,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibil
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import held
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import devices, disk_use, memory, programs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import (
+    devices,
+    disk_use,
+    memory,
+    platform,
+    programs,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
     REFUSE,
     Finding,
@@ -65,6 +71,7 @@ def check(
         found += devices.in_use(plan, around)
         found += devices.isolation(plan, around)
         found += devices.losses(plan, around)
+        found += platform.of_host(plan, host, hypervisor)
     found += memory.of_host(plans, host)
     specs = [plan.spec for plan in plans]
     found += disk_use.conflicts_on_host(specs, hypervisor, stopping)
