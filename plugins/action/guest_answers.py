@@ -38,7 +38,11 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         given = task_vars or {}
         _checked, options = self.validate_argument_spec(
-            argument_spec={"hypervisor": {"type": "str", "required": True}, "silent_s": {"type": "int", "default": 600}}
+            argument_spec={
+                "hypervisor": {"type": "str", "required": True},
+                "silent_s": {"type": "int", "default": 600},
+                "boot_stall_s": {"type": "int", "default": 0},
+            }
         )
         name, hypervisor = given["inventory_hostname"], options["hypervisor"]
         begun = moved = shown = reached = time.monotonic()
@@ -59,7 +63,7 @@ class ActionModule(ActionBase):
             if state not in (None, RUNNING):
                 result.update(failed=True, msg=f"{name} is not running on {hypervisor}; start it: virsh start {name}")
                 return result
-            if now - moved > options["silent_s"] * load():
+            if now - moved > (options["silent_s"] + options["boot_stall_s"]) * load():
                 result.update(failed=True, msg=stalled(name, hypervisor, now - moved, seen))
                 return result
             if now - shown >= SHOWN_EVERY_S:

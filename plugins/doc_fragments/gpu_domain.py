@@ -188,7 +188,9 @@ options:
         type: str
         default: q35
       accelerator:
-        description: V(auto) is KVM if libvirt offers it, else emulation.
+        description:
+          - V(auto) is KVM if libvirt offers it, else emulation. A virtual machine with a GPU that QEMU does not emulate
+            itself is then refused; V(qemu) asks for emulation.
         type: str
         choices: [auto, kvm, qemu]
         default: auto

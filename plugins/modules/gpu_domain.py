@@ -135,6 +135,12 @@ domains:
       returned: always
       type: list
       elements: str
+    boot_stall_s:
+      description:
+        - About how many seconds the boot of the guest takes longer because this host maps large BARs slowly.
+        - 0 with a kernel and QEMU that map them fast.
+      returned: always
+      type: int
     differences:
       description:
         - Differences between libvirt's definition before the change and the plan, each with path, wanted, have,

@@ -29,6 +29,12 @@ options:
         multiplied by its load per processor.
     type: int
     default: 600
+  boot_stall_s:
+    description:
+      - Seconds without activity that the boot of this guest takes in addition, because its host maps large BARs slowly,
+        from RV(sailloft.fleet.gpu_domain#module:domains[].boot_stall_s).
+    type: int
+    default: 0
 """
 
 EXAMPLES = r"""

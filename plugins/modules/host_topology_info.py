@@ -146,6 +146,12 @@ topology:
         interrupt_remapping:
           description: Whether interrupts are remapped.
           type: bool
+        address_bits:
+          description: The number of address bits that every IOMMU of the host translates at least.
+          type: int
+        unsafe_interrupts:
+          description: Whether VFIO gives out devices without interrupt remapping (C(allow_unsafe_interrupts)).
+          type: bool
     numa_nodes:
       description: NUMA nodes in ascending order. A node may have no CPUs or no memory.
       type: list

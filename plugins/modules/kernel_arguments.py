@@ -58,7 +58,7 @@ options:
   remove:
     description:
       - Names of arguments to remove. On RHEL and its relatives, an argument of an earlier run stays until it is named
-        here.
+        here. Those by which a host boots or is reached are refused.
     type: list
     elements: str
     default: []

@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.processes import arguments_of, name_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.files import Files
 
 # The names of QEMU upstream and on Debian, on RHEL, and of the wrapper that some distributions have.
 QEMU = re.compile(r"qemu-system-\w+|qemu-kvm|kvm")
@@ -54,7 +56,7 @@ def read(system: System) -> list[Guest]:
     domains = _domains(system)
     found = []
     for process in system.names("/proc"):
-        arguments = arguments_of(system, process) if process.isdigit() else []
+        arguments = arguments_of(Files(system.root), process) if process.isdigit() else []
         if arguments and _is_machine(system, process, arguments):
             name = name_of(arguments)
             known = None if domains is None else name in domains
@@ -62,21 +64,6 @@ def read(system: System) -> list[Guest]:
     seen = {guest.name for guest in found}
     found += [Guest(name, None, "libvirt", True) for name in domains or [] if name not in seen]
     return sorted(found, key=lambda guest: (guest.name or "", guest.process or 0))
-
-
-def arguments_of(system: System, process: str) -> list[str]:
-    """Return the command line of a process; empty if it has ended meanwhile, or is a kernel thread."""
-    try:
-        line = system.read_bytes(f"/proc/{process}/cmdline") or b""
-    except HostError:
-        return []
-    return line.decode(errors="replace").rstrip("\0").split("\0") if line else []
-
-
-def name_of(arguments: list[str]) -> str | None:
-    """Return the name that QEMU was given: "-name db1" or "-name guest=db1,debug-threads=on"."""
-    found = re.search(r"\0-name\0(?:guest=)?([^,\0]+)", "\0".join(["", *arguments]))
-    return found[1] if found else None
 
 
 def _domains(system: System) -> list[str] | None:

@@ -131,6 +131,7 @@ _REASONS = (
     (r"carries the route to .*", "carries a route"),
     (r"has the address .*", "has an address"),
     (r"is under the interface (?P<net>.*)", "is under another interface"),
+    (r"is the parent of the (mediated|vDPA) device .*", "is the parent of a device for guests"),
 )
 USED = "is in use by the host"
 

@@ -11,6 +11,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.processes import open_files
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.files import Files
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
@@ -27,6 +29,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import disk_files, fabric_manager, qemu_process
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, ObservedDomain
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import reserve
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import checks, disk_use, programs
@@ -36,6 +39,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
     RefusedError,
     unplannable,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.platform import stall_s
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.outputs import returned_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import (
     parse_module_ids,
@@ -82,10 +86,12 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
     try:
         hypervisor = client.observe(programs.wanted_paths(specs))
         hypervisor.files = disk_files.observe(disk_use.paths(specs, hypervisor))
+        findings: list[Finding] = []
         plans: dict[str, DomainPlan] = {}
         returned: dict[str, dict[str, Any]] = {}
         if state != "absent":
             host = _host(params)
+            findings += _reserve(host, hypervisor)
             plans = {
                 plan.name: plan for plan in _planned(host, specs, hypervisor, module_ids, partitions, paths_may_come)
             }
@@ -102,7 +108,6 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
             )
             for spec in specs
         }
-        findings: list[Finding] = []
         removed: dict[str, list[str]] = {}
         for spec in specs:
             if state == "absent" and params["remove_disks"]:
@@ -124,6 +129,8 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
     finally:
         client.close()
     rows = [{**_row(spec, decisions[spec.name], hypervisor), **returned.get(spec.name, {})} for spec in specs]
+    for row in rows:
+        row["boot_stall_s"] = stall_s(plans[row["name"]], hypervisor) if row["name"] in plans else 0
     return {
         "changed": any(row["changed"] for row in rows),
         "restart_required": any(row["restart_required"] for row in rows),
@@ -135,6 +142,23 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
             if decisions[spec.name].changed
         ],
     }
+
+
+def _reserve(host: Host, hypervisor: Hypervisor) -> list[Finding]:
+    """Mark the devices of ``host`` that something on this machine has; return a finding if that is not known."""
+    opened, unread = open_files(Files(), host.functions)
+    reserve(host, hypervisor, opened)
+    if not unread:
+        return []
+    return [
+        Finding(
+            "",
+            f"the open files of {unread} processes could not be read",
+            "a device that one of them uses, such as a guest outside libvirt, is not seen",
+            "run as root (become: true)",
+            WARN,
+        )
+    ]
 
 
 def _planned(
@@ -176,6 +200,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
     try:
         hypervisor = client.observe([])
         host = _host(params)
+        _reserve(host, hypervisor)
         plans: dict[str, DomainPlan] = {}
         unplanned = None
         try:

@@ -41,6 +41,8 @@ def as_recorded(name: str) -> Host:
 def lab() -> Host:
     """Return the emulated GPU server, prepared: two VFs behind each ACS root port, a 1-GiB huge page on each node."""
     host = recording("emulated-gpu-server")
+    # The recording is older than this field.
+    host.iommu.address_bits = 48
     known = host.by_address()
     for pf, twin in (("0000:15:00.0", "0000:15:10.0"), ("0000:85:00.0", "0000:85:10.0")):
         sriov = known[pf].sriov

@@ -55,12 +55,12 @@ def wait(monkeypatch):
     shown = []
     monkeypatch.setattr(guest_answers, "display", SimpleNamespace(display=shown.append))
 
-    def run(hypervisor, answers_at_s=10**6, load=0.0, step_s=10, check_mode=False, silent_s=SILENT_S):
+    def run(hypervisor, answers_at_s=10**6, load=0.0, step_s=10, check_mode=False, silent_s=SILENT_S, **more):
         clock.step_s = step_s
         host = SimpleNamespace(getloadavg=lambda: (load, 0.0, 0.0), cpu_count=lambda: 2)
         monkeypatch.setattr(guest_answers, "os", host)
         task = SimpleNamespace(
-            args={"hypervisor": "hv01", **({"silent_s": silent_s} if silent_s else {})},
+            args={"hypervisor": "hv01", **({"silent_s": silent_s} if silent_s else {}), **more},
             async_val=0,
             check_mode=check_mode,
             action="guest_answers",
@@ -99,6 +99,11 @@ def test_progress_is_shown_every_15_s(wait, step_s, at_s):
 def test_a_guest_may_be_silent_for_10_minutes_by_default(wait):
     result, _shown = wait(Hypervisor(stats(0)), silent_s=None)
     assert "has shown no activity for 610 s" in result["msg"]
+
+
+def test_a_guest_whose_large_bars_are_mapped_slowly_may_be_silent_longer(wait):
+    assert wait(Hypervisor(stats(1)), answers_at_s=SILENT_S + 350, boot_stall_s=400)[0].get("failed", False) is False
+    assert wait(Hypervisor(stats(1)), boot_stall_s=400)[0]["failed"] is True
 
 
 def test_a_guest_is_waited_for_in_check_mode_too(wait):

@@ -106,22 +106,6 @@ def test_a_guest_is_named_in_words(guest, words):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        (["kvm", "-name", "db1"], "db1"),
-        (["kvm", "-name", "guest=db1,debug-threads=on"], "db1"),
-        (["kvm", "-name", "db1,process=x"], "db1"),
-        (["kvm", "-name"], None),
-        (["kvm", "--name", "db1"], None),
-        (["kvm", "-m", "1", "-name", "db1", "-S"], "db1"),
-        ([], None),
-    ],
-)
-def test_the_name_is_read_from_the_command_line(arguments, name):
-    assert guests.name_of(arguments) == name
-
-
-@pytest.mark.parametrize(
     ("arguments", "found"),
     [
         (["kvm"], True),
@@ -157,15 +141,3 @@ def test_guests_are_sorted_by_name_and_process_with_their_facts(server):
         ]
     ]
     assert server.commands == ["virsh --readonly --connect qemu:///system list --name"]
-
-
-def test_a_process_that_ended_has_no_arguments(server, monkeypatch):
-    assert guests.arguments_of(server, "7") == []
-    process(server, 7, ["kvm", "", "-S"])
-    assert guests.arguments_of(server, "7") == ["kvm", "", "-S"]
-
-    def refused(_path):
-        raise HostError("cannot read", "")
-
-    monkeypatch.setattr(server, "read_bytes", refused)
-    assert guests.arguments_of(server, "7") == []

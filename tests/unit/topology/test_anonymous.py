@@ -138,6 +138,7 @@ def test_equal_names_map_to_one_name_and_different_names_to_different_ones():
         ("has the address 2001:db8::5054:ff:fe12:3456", "has an address"),
         ("is under the interface bond0", "is under the interface bond0"),
         ("is under the interface acme-bridge", "is under another interface"),
+        ("is the parent of the mediated device 4b20d080", "is the parent of a device for guests"),
         ("a reason that is new here, for acme", "is in use by the host"),
     ],
 )

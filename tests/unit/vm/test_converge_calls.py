@@ -10,6 +10,7 @@ import pytest
 from baseboards import hgx, vm
 from machines import hypervisor, lab, observed, plan, request
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.processes import OpenFile
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import Decision
@@ -336,3 +337,13 @@ def test_a_request_that_cannot_be_planned_is_an_item_of_an_existing_domain(libvi
     with pytest.raises(DomainError, match="requests 9 GPUs"):
         info(asked("c", **{**ONE, "gpus": {"count": 9}}))
     assert client.calls[-1] == ("close",)
+
+
+def test_a_device_that_a_process_has_open_is_refused_and_unread_processes_are_reported(libvirt, monkeypatch):
+    libvirt()
+    kata = OpenFile("/dev/vfio/devices/vfio0", ("0000:13:00.0",), 4711, "qemu", "kata")
+    monkeypatch.setattr(converge, "open_files", lambda _files, _functions: ([kata], 3))
+    with pytest.raises(RefusedError, match=r"guest kata \(process 4711\) has /dev/vfio/devices/vfio0 open"):
+        converge.converge(params(asked("a", **ONE)), check_mode=True)
+    done = converge.converge(params(asked("a", **TWO), state="present"), check_mode=True)
+    assert [(item["severity"], "3 processes" in item["what"]) for item in done["findings"]] == [("warn", True)]

@@ -82,6 +82,11 @@ GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT${{GRUB_CMDLINE_LINUX_DEF
         }
 
     @staticmethod
+    def lines(system: System) -> list[str]:
+        """Return the arguments of each entry that boots, except recovery entries."""
+        return _linux_lines(system.read(GENERATED) or "")
+
+    @staticmethod
     def stale(system: System, arguments: list[str], remove: list[str]) -> bool:
         """Return True if an entry of the generated configuration lacks the arguments, except recovery entries."""
         lines = _linux_lines(system.read(GENERATED) or "")
@@ -119,6 +124,16 @@ class BootLoaderSpecification:
             if content is not None:
                 wanted[f"{ENTRIES}/{name}"] = _entry(content.decode(), arguments, remove)
         return wanted
+
+    @staticmethod
+    def lines(system: System) -> list[str]:
+        """Return the arguments of each entry, and of new kernels."""
+        found = [system.read(FOR_NEW_KERNELS) or ""]
+        for name in system.names(ENTRIES):
+            text = (system.read(f"{ENTRIES}/{name}") or "") if name.endswith(".conf") else ""
+            found += re.findall(r"^options[ \t]+(.*)$", text, re.MULTILINE)
+        found += re.findall(r"^kernelopts=(.*)$", system.read(ENVIRONMENT) or "", re.MULTILINE)
+        return found
 
     @staticmethod
     def stale(system: System, arguments: list[str], remove: list[str]) -> bool:

@@ -135,6 +135,21 @@ def _acs(given: HostSettings, host: Host | None, running: str) -> acs_argument.D
     return acs_argument.decide(plan, running) if plan else acs_argument.NOT_NEEDED
 
 
+def _uses(given: HostSettings, host: Host | None) -> set[str]:
+    """Return what the settings need of the kernel: names in kernel_command_line.CONTRADICTIONS."""
+    mode, binding = _iommu(given), given.data.get("vfio_binding")
+    uses = {mode, "iommu"} if mode else set()
+    if binding and binding.get("devices"):
+        uses |= {"iommu", "vfio"}
+    if any(pool.node for pool in hugepages.wanted({"pages": given.data.get("pages") or []})):
+        uses.add("nodes")
+    if host is not None and given.data.get("acs_by_port"):
+        plan = acs_ports.wanted(HostSettings("kernel_arguments.acs_by_port", given.data["acs_by_port"]), host)
+        if plan and plan.needs_ats():
+            uses.add("ats")
+    return {use for use in uses if use}
+
+
 def _host(system: System, given: HostSettings) -> Host | None:
     """Return the host if an argument is computed from its topology. Raises HostError."""
     if not given.data.get("acs_by_port") and not given.data.get("vfio_binding"):
@@ -204,6 +219,10 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
             "drivers_off": {"modules": off, "reasons": may_load},
         }
     )
+    uses = _uses(given, host)
+    prefix = " ".join(argument for argument in command_line.split(running) if argument.startswith("BOOT_IMAGE="))
+    for line in (loader.lines(system) if loader else []) or [running[len(prefix) :]]:
+        command_line.check_line(line, arguments, remove, uses, prefix)
     if loader is None:
         return outcome
     files = loader.files(system, arguments, remove)
@@ -215,7 +234,7 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
     if stale:
         outcome.differ("generated configuration", "without the arguments", "with the arguments")
     if outcome.facts["reboot_required"]:
-        outcome.pending.append(f"the running kernel was not started with {' '.join(arguments)}: reboot")
+        outcome.pending.append(f"the running kernel {command_line.differences(running, arguments, remove)}: reboot")
     if check or not outcome.changed:
         return outcome
     for path in outcome.after:

@@ -9,6 +9,7 @@ double quotes protect spaces, "-" and "_" are the same in the names of arguments
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
 
@@ -17,9 +18,48 @@ ARGUMENT = re.compile(r'(?:[^\s"]|"[^"]*")+')
 SAFE = re.compile(r"[A-Za-z0-9_.-]+(?:=[A-Za-z0-9_.,:;/@+*%^~=-]*)?")
 # Keys whose order and repetition are significant: hugepages= counts pages of the hugepagesz= before it
 # (Linux Documentation/admin-guide/mm/hugetlbpage.rst), so they are replaced together.
-FAMILIES = ({"hugepagesz", "hugepages", "default_hugepagesz"},)
+PAGES = {"hugepagesz", "hugepages", "default_hugepagesz"}
+FAMILIES = (PAGES,)
 # Parts of arguments that may be given several times: another pci= is kept beside this one.
 PARTS = ("pci=config_acs",)
+# x86 uses the first 2,047 characters: COMMAND_LINE_SIZE is 2048 with the final NUL (arch/x86/include/asm/setup.h). GRUB
+# leaves out the arguments that do not fit.
+LENGTH_MAX = 2047
+# The arguments by which a host finds its init and its root file system: Linux admin-guide/kernel-parameters.txt,
+# dracut.cmdline(7), systemd-cryptsetup-generator(8), Debian's initramfs-tools(7) and cryptsetup-initramfs, OSTree;
+# boot= is where FIPS mode looks for the kernel.
+FOR_BOOT = re.compile(
+    r"root|rootflags|rootfstype|rootwait|rootdelay|init|rdinit|initrd|boot|bootfs|cryptdevice|cryptopts|zfs|ostree"
+    r"|netroot|nfsroot|luks(\..*)?"
+    r"|rd\.(auto|dasd|dm|fcoe|iscsi|live|luks|lvm|md|multipath|nbd|neednet|net|nfs|nvme|nvmf|zfcp|znet)(\..*)?"
+)
+# The arguments that give a host its addresses, the names of its interfaces and its console (the same sources; ds= tells
+# cloud-init where the network's configuration is).
+FOR_ACCESS = re.compile(
+    r"ip|ifname|vlan|bond|team|bridge|nameserver|BOOTIF|rd\.(route|bootif)|net\.ifnames|biosdevname|ds|console"
+)
+# (needed for, name, values, effect): arguments that turn off what the role needs (kernel-parameters.txt, and the names
+# of the modules in drivers/vfio).
+CONTRADICTIONS = (
+    ("iommu", "iommu", ("off",), "turns the IOMMU off, which passed-through devices need"),
+    ("iommu", "intel_iommu", ("off",), "turns the IOMMU off, which passed-through devices need"),
+    ("iommu", "amd_iommu", ("off",), "turns the IOMMU off, which passed-through devices need"),
+    ("iommu", "intremap", ("off",), "turns interrupt remapping off, without which QEMU gets no device"),
+    ("iommu", "pci", ("nomsi",), "turns off the only interrupts that virtual functions have"),
+    ("passthrough", "iommu.passthrough", ("0", "n", "off"), "contradicts iommu=pt"),
+    ("translated", "iommu.passthrough", ("1", "y", "on"), "contradicts iommu=nopt"),
+    ("ats", "pci", ("noats",), "turns ATS off, which NICs need that share a switch with a GPU"),
+    ("nodes", "numa", ("off",), "leaves one NUMA node, but huge pages are requested on others"),
+    *(
+        ("vfio", name, ("vfio", "vfio_pci", "vfio_pci_core", "vfio_iommu_type1"), "keeps VFIO from loading")
+        for name in ("module_blacklist", "modprobe.blacklist", "rd.driver.blacklist")
+    ),
+)
+# How to shorten an argument that the role computes, by its name.
+SHORTER = {
+    "pci=config_acs": "gpu_host_acs_at_boot: false sets ACS at boot instead, or name fewer gpu_host_acs_devices",
+    "module_blacklist": "gpu_host_keep_drivers_off: false leaves it out",
+}
 
 
 def key(argument: str) -> str:
@@ -57,18 +97,82 @@ def checked(arguments: list[str], remove: list[str]) -> tuple[list[str], list[st
                 f"kernel_arguments: {name!r} is not the name of an argument to remove",
                 "give the name without a value",
             )
+    for purpose, names in (("to boot", FOR_BOOT), ("to be reached", FOR_ACCESS)):
+        needed = [name for name in remove if names.fullmatch(key(name))]
+        if needed:
+            raise RequestError(
+                f"kernel_arguments: {', '.join(needed)} cannot be removed: a host needs "
+                f"{'it' if len(needed) == 1 else 'them'} {purpose}",
+                "leave it out of gpu_host_kernel_arguments_removed; change it in the boot loader's own configuration",
+            )
     both = sorted({key(argument) for argument in arguments} & {key(name) for name in remove})
     if both:
         raise RequestError(f"kernel_arguments: {', '.join(both)} cannot be both set and removed", "name them once")
-    size_seen = False
+    _check_pages(arguments)
+    return arguments, remove
+
+
+def _check_pages(arguments: list[str]) -> None:
+    """Raise RequestError for huge pages without a size, and for a size or a default that is given twice."""
+    size, seen = "", set()
     for argument in arguments:
-        size_seen = size_seen or key(argument) in ("hugepagesz", "default_hugepagesz")
-        if key(argument) == "hugepages" and not size_seen:
+        name, value = key(argument), argument.partition("=")[2]
+        if name in ("hugepagesz", "default_hugepagesz"):
+            size = value
+        if name == "hugepages" and not size:
             raise RequestError(
                 f"kernel_arguments: {argument} does not say the size of its pages",
                 "put hugepagesz= before it",
             )
-    return arguments, remove
+        subject = name if name == "default_hugepagesz" else f"the number of huge pages of {size}"
+        if name == "hugepagesz" or name not in PAGES:
+            continue
+        if subject in seen:
+            raise RequestError(
+                f"kernel_arguments: {subject} is given twice, and the kernel uses one of them",
+                "give it once, in gpu_host_hugepages or in gpu_host_kernel_arguments",
+            )
+        seen.add(subject)
+
+
+def check_line(line: str, arguments: list[str], remove: list[str], uses: Collection[str], prefix: str = "") -> None:
+    """Check what becomes of ``line``, the arguments of a boot entry; ``uses`` are names in ``CONTRADICTIONS``.
+
+    ``prefix`` is what the boot loader puts before it. Raises RequestError if it would lose an argument that the host
+    needs, contradict the requested settings, or be longer than the kernel reads.
+    """
+    after = split(merged(line, arguments, remove))
+    names = {key(argument) for argument in after}
+    for argument in split(line):
+        name = key(argument)
+        lost = FOR_BOOT.fullmatch(name) and argument not in after
+        if lost or (FOR_ACCESS.fullmatch(name) and name not in names):
+            raise RequestError(
+                f"kernel_arguments: {argument} would be replaced, but the host needs it to boot or to be reached",
+                f"leave {name} out of gpu_host_kernel_arguments; change it in the boot loader's own configuration",
+            )
+    for argument in after:
+        values = {part.replace("-", "_").lower() for part in argument.strip('"').partition("=")[2].split(",")}
+        for use, name, wrong, effect in CONTRADICTIONS:
+            if use in uses and name == key(argument) and values & set(wrong):
+                raise RequestError(
+                    f"kernel_arguments: {argument} {effect}",
+                    f"set {name}= without it in gpu_host_kernel_arguments, or name {name} in "
+                    "gpu_host_kernel_arguments_removed",
+                )
+    after = [argument if " " in argument else argument.replace('"', "") for argument in after]
+    length = len(" ".join([prefix, *after] if prefix else after))
+    if length > LENGTH_MAX:
+        each = "; ".join(
+            f"{key(argument)}= has {len(argument)}"
+            + (f" ({SHORTER[key(argument)]})" if key(argument) in SHORTER else "")
+            for argument in sorted(after, key=len, reverse=True)[:3]
+        )
+        raise RequestError(
+            f"kernel_arguments: the command line would have {length} characters, and the kernel cuts it off after "
+            f"{LENGTH_MAX}",
+            f"shorten it by {length - LENGTH_MAX}: {each}",
+        )
 
 
 def owned(arguments: list[str], remove: list[str]) -> set[str]:
@@ -91,3 +195,14 @@ def in_effect(line: str, arguments: list[str], remove: list[str]) -> bool:
     """Return True if a kernel started with ``line`` has exactly ``arguments`` for the owned keys, in that order."""
     keys = owned(arguments, remove)
     return [argument.replace('"', "") for argument in split(line) if key(argument) in keys] == arguments
+
+
+def differences(line: str, arguments: list[str], remove: list[str]) -> str:
+    """Return how a kernel started with ``line`` differs: "was not started with a=1 and was started with b=2"."""
+    keys = owned(arguments, remove)
+    there = [argument.replace('"', "") for argument in split(line) if key(argument) in keys]
+    lacking = [argument for argument in arguments if argument not in there]
+    surplus = [argument for argument in there if argument not in arguments]
+    texts = [f"was not started with {' '.join(lacking)}"] if lacking else []
+    texts += [f"was started with {' '.join(surplus)}"] if surplus else []
+    return " and ".join(texts) or f"was not started with {' '.join(arguments)} in this order, each once"

@@ -177,6 +177,11 @@ class AcsPlan:
                 found += [self._ats(nic, rules.NUMA), self._groups(nic, self.gpus, rules.NUMA)]
         return found
 
+    def needs_ats(self) -> bool:
+        """Return True if a NIC of the plan needs ATS."""
+        topologies = {self.topology(gpu, nic) for nic in self.nics for gpu in self.gpus}
+        return any(rules.EXPECTED[topology, self.purpose].nic_ats for topology in topologies)
+
     def _ats(self, nic: str, topology: str) -> Check:
         wanted = rules.EXPECTED[topology, self.purpose].nic_ats
         function = self.host.function(nic)

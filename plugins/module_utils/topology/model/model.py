@@ -174,6 +174,10 @@ class Iommu:
     # The type of the groups' default domain; "identity" is the result of iommu=pt ("passthrough").
     default_domain: str | None = None
     interrupt_remapping: bool | None = None
+    # The address bits that every IOMMU of the host translates at least; None where the kernel does not show them.
+    address_bits: int | None = None
+    # Whether VFIO gives out devices without interrupt remapping (allow_unsafe_interrupts).
+    unsafe_interrupts: bool | None = None
 
 
 @dataclass

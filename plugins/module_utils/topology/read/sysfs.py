@@ -210,7 +210,42 @@ def read_iommu(files: Files) -> Iommu:
         kind=kinds[0] if kinds else None,
         default_domain=domains[0] if len(domains) == 1 else "mixed" if domains else None,
         interrupt_remapping=_interrupt_remapping(files),
+        address_bits=_address_bits(files, names),
+        unsafe_interrupts=_unsafe_interrupts(files),
     )
+
+
+def _address_bits(files: Files, names: list[str]) -> int | None:
+    """Return the fewest address bits of all IOMMUs; None if they are not known of one of them.
+
+    Intel: the smaller of MGAW (bits 21:16, plus 1) and the widest of SAGAW (bits 12:8) in the capability register (VT-d
+    specification, 10.4.2); without SAGAW, first-stage tables have 48 bits. AMD: HATS in the extended features (AMD I/O
+    Virtualization Technology specification, 3.4.4) says 4 levels of pages or more: at least 48 bits.
+    """
+    widths = []
+    for name in names:
+        kind = IOMMU_KINDS.get(name.rstrip("0123456789"))
+        if kind == "amd" and files.exists(f"sys/class/iommu/{name}/amd-iommu/features"):
+            widths.append(48)
+            continue
+        text = files.text_or_none(f"sys/class/iommu/{name}/intel-iommu/cap") if kind == "intel" else None
+        if text is None or not re.fullmatch("[0-9a-f]{1,16}", text.strip()):
+            return None
+        capability = int(text, 16)
+        widest = (capability >> 8 & 0x1F).bit_length() - 1
+        tables = 30 + 9 * widest if widest > 0 else 48
+        widths.append(min((capability >> 16 & 0x3F) + 1, tables))
+    return min(widths, default=None)
+
+
+def _unsafe_interrupts(files: Files) -> bool | None:
+    """Return the parameter of VFIO's modules for a group or for iommufd; None if neither module is loaded."""
+    found = [
+        files.text_or_none(f"sys/module/{module}/parameters/allow_unsafe_interrupts")
+        for module in ("vfio_iommu_type1", "iommufd")
+    ]
+    known = [text.strip() == "Y" for text in found if text is not None]
+    return any(known) if known else None
 
 
 def _interrupt_remapping(files: Files) -> bool | None:

@@ -3,10 +3,11 @@
 """The kernel objects that a PCI function carries, and the reasons why the host itself needs it.
 
 Sources: proc(5) for mountinfo and swaps; Linux Documentation/ABI/testing/sysfs-class-net and
-sysfs-block; /proc/net/route and /proc/net/ipv6_route as net/ipv4/fib_trie.c and net/ipv6/route.c print them.
+sysfs-block; /proc/net/route and /proc/net/ipv6_route as net/ipv4/fib_trie.c and net/ipv6/route.c print them;
+Linux Documentation/driver-api/vfio-mediated-device.rst; mdevctl(8) for mediated devices that exist after a start.
 
 Only objects of this mount and network namespace are found. Not found: pools of file systems that name no block
-device (ZFS), and processes that hold a device file open.
+device (ZFS). Processes that hold a device file open are found by processes.py.
 """
 
 from __future__ import annotations
@@ -36,12 +37,36 @@ def find_usage(files: Files, functions: dict[str, Function]) -> None:
             for address in owners.get(name, set()) & set(functions):
                 if reason not in functions[address].used_by_host:
                     functions[address].used_by_host.append(reason)
+    for address, reason in [*_parts(files), *_defined_parts(files)]:
+        if address in functions and reason not in functions[address].used_by_host:
+            functions[address].used_by_host.append(reason)
     for function in functions.values():
         block = function.interfaces.get("block")
         if block:  # disks, without their partitions
             function.interfaces["block"] = [
                 name for name in block if not files.exists(f"sys/class/block/{name}/partition")
             ]
+
+
+def _parts(files: Files) -> list[tuple[str, str]]:
+    """Return pairs (address, reason) of the functions whose driver has made mediated or vDPA devices for guests."""
+    return [
+        (address, f"is the parent of the {words} device {name}")
+        for bus, words in (("mdev", "mediated"), ("vdpa", "vDPA"))
+        for name in files.names(f"sys/bus/{bus}/devices")
+        for address in _last_address(files.link(f"sys/bus/{bus}/devices/{name}") or "")
+    ]
+
+
+def _defined_parts(files: Files) -> list[tuple[str, str]]:
+    """Return pairs (address, reason) of the parents of mediated devices that mdevctl makes at boot or on request."""
+    top = "etc/mdevctl.d"
+    return [
+        (parent, f"is the parent of the mediated device {name}")
+        for parent in files.names(top)
+        if ADDRESS.fullmatch(parent)
+        for name in files.names(f"{top}/{parent}")
+    ]
 
 
 def _owners(files: Files, class_name: str) -> dict[str, set[str]]:

@@ -143,7 +143,7 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
         )
     if function.used_by_host:
         uses = "; ".join(function.used_by_host)
-        return Obstacle(f"the host itself uses it ({uses})", "free it on the host, or choose another device")
+        return Obstacle(f"it is in use on the host ({uses})", "free it on the host, or choose another device")
 
     holder = around.holder.get(function.address)
     if holder not in (None, name):
@@ -156,6 +156,12 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
             return Obstacle(
                 f"its virtual function {address} belongs to virtual machine {other}, and would disappear",
                 "remove the virtual function from that virtual machine first, or choose another device",
+            )
+        uses = "; ".join(around.functions[address].used_by_host) if address in around.functions else ""
+        if uses:
+            return Obstacle(
+                f"its virtual function {address} is in use ({uses}), and would disappear",
+                "free the virtual function, or choose another device",
             )
     if function.sriov and function.sriov.now:
         return Obstacle(

@@ -16,6 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervi
     Accelerator,
     Hypervisor,
     ObservedDomain,
+    lent,
 )
 
 try:
@@ -75,25 +76,27 @@ class Client:
                 found = self._accelerator(kind, machines)
                 if found:
                     accelerators[kind] = found
+            networks = self._networks()
             return Hypervisor(
                 accelerators=accelerators,
                 libvirt_version=_version(self._connection.getLibVersion()),
                 qemu_version=_version(self._connection.getVersion()),
                 hugetlbfs_mib=hugetlbfs_sizes(_read("/proc/mounts"), default_huge_page_mib(_read("/proc/meminfo"))),
-                networks=self._networks(),
+                networks={network.name(): bool(network.isActive()) for network in networks},
+                lent={network.name(): lent(network.XMLDesc(0)) for network in networks},
                 missing_paths=[path for path in paths if not os.path.exists(path)],
                 domains={domain.name(): _observed(domain) for domain in self._connection.listAllDomains()},
             )
         except libvirt.libvirtError as error:
             raise DomainError(f"libvirt does not answer: {error}") from error
 
-    def _networks(self) -> dict[str, bool]:
+    def _networks(self) -> list[Any]:
         try:
-            return {network.name(): bool(network.isActive()) for network in self._connection.listAllNetworks()}
+            return list(self._connection.listAllNetworks())
         except libvirt.libvirtError as error:
             # A libvirt without the network driver has no networks.
             if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
-                return {}
+                return []
             raise
 
     def _accelerator(self, kind: str, machines: dict[str, int]) -> Accelerator | None:

@@ -113,7 +113,9 @@ def _tree(root: ET.Element) -> tuple[pci_tree.Port, list[tuple[pci_tree.Port, pc
             ports[index].slot, ports[index].function = _number(place, "slot"), _number(place, "function")
             above.ports.append(ports[index])
     endpoints = []
-    for item in root.iterfind("devices/hostdev[@type='pci']"):
+    # An interface of type hostdev is a network function that is passed through as well.
+    passed = [*root.iterfind("devices/hostdev[@type='pci']"), *root.iterfind("devices/interface[@type='hostdev']")]
+    for item in passed:
         source, place = item.find("source/address"), item.find("address[@type='pci']")
         port = ports.get(_number(place, "bus")) if place is not None else None
         if source is None or place is None or port is None:

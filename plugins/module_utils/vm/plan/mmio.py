@@ -62,10 +62,13 @@ def size_up(
     vendor: str | None,
     wanted_mib: int,
     firmware: str,
+    most_bits: int | None = None,
 ) -> Window:
     """Return the window for the tree. ``wanted_mib`` other than 0 overrides the computed size, and must not be smaller.
 
     ``firmware`` is "efi" or "bios": OVMF's reserves grow with the window, which is doubled until it holds them.
+
+    ``most_bits`` are the address bits that the guest could have on its host, for the remedy.
 
     Raises DomainError that names the device with the largest BARs. If ``address_bits`` is None, the host's are unknown
     and there is no check against them.
@@ -100,12 +103,12 @@ def size_up(
             limit = min(limit, AMD_HYPERTRANSPORT_START_BYTES)
         if start + window > limit:
             culprit = _largest(root, functions, high=True)
+            more = most_bits is not None and most_bits > address_bits and start + window <= 2**most_bits
             raise DomainError(
                 f"{memory_mib} MiB of memory and a 64-bit MMIO window of {window // GIB} GiB do not fit into "
                 f"{address_bits} physical address bits ({limit // GIB} GiB)",
-                f"{culprit} has the largest BARs: assign fewer devices to it, or more address bits "
-                "(physical_address_bits: "
-                "passthrough)",
+                f"{culprit} has the largest BARs: assign fewer devices to it"
+                + (f", or set physical_address_bits: {most_bits}" if more else ""),
                 domain=name,
             )
     return Window(low, high, window, address_bits)

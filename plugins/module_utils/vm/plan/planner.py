@@ -16,7 +16,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Chosen
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import cells, nodes
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, holdings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import held
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import (
     bus_numbers,
     mmio,
@@ -30,6 +31,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 # The limit if libvirt was not asked: every q35 allows it since QEMU 2.8 (max_cpus in hw/i386/pc_q35.c; 1024 since
 # 8.1, 4096 since 9.0).
 MAX_VCPUS = 288
+# The vendors of QEMU's own devices, which stand for GPUs in the lab (QEMU docs/specs/pci-ids.rst).
+EMULATED_VENDORS = (0x1AF4, 0x1B36)
 
 
 def plan_domains(
@@ -50,14 +53,15 @@ def plan_domains(
     """
     require_x86(host)
     domains = hypervisor.domains.values() if hypervisor else []
-    held = {observed.name: holdings(observed.inactive_xml) for observed in domains}
+    listed = {spec.name for spec in specs}
+    of_domains = {observed.name: held(observed, observed.name in listed) for observed in domains}
 
     def max_vcpus(spec: DomainSpec) -> int:
         accelerator = _accelerator(spec, hypervisor)
         machine, _notes = _machine(spec, accelerator, hypervisor)
         return hypervisor.accelerators[accelerator].vcpus_of(machine) if hypervisor else MAX_VCPUS
 
-    placements = place(host, specs, held, max_vcpus, gpu_module_ids, gpu_partitions)
+    placements = place(host, specs, of_domains, max_vcpus, gpu_module_ids, gpu_partitions)
     return [_plan(placement, hypervisor) for placement in placements]
 
 
@@ -72,6 +76,7 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
     spec, around, chosen, processors = placement.spec, placement.around, placement.chosen, placement.processors
     host = around.host
     accelerator = _accelerator(spec, hypervisor)
+    _check_emulation(spec, accelerator, chosen)
     machine, machine_notes = _machine(spec, accelerator, hypervisor)
     devices = chosen.all()
 
@@ -87,7 +92,15 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
     most_bits = machine_type.address_bits(machine, host.cpu.physical_address_bits)
     mode, bits = _address_bits(spec, accelerator, most_bits)
     window = mmio.size_up(
-        spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib, spec.firmware
+        spec.name,
+        root,
+        around.functions,
+        spec.memory_mib,
+        bits,
+        host.cpu.vendor,
+        spec.mmio_window_mib,
+        spec.firmware,
+        most_bits,
     )
     if architecture(host.cpu) is None:
         notes.append(
@@ -214,6 +227,19 @@ def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
         "kvm needs virtualization enabled in the BIOS and /dev/kvm (virt-host-validate shows what is missing)",
         domain=spec.name,
     )
+
+
+def _check_emulation(spec: DomainSpec, accelerator: str, chosen: Chosen) -> None:
+    """Raise DomainError if a real GPU would get an emulated processor that nobody asked for."""
+    real = [function.address for function in chosen.gpus if function.vendor_id not in EMULATED_VENDORS]
+    if spec.accelerator == "auto" and accelerator == "qemu" and real:
+        raise DomainError(
+            f"has GPU {real[0]}, but libvirt on this host offers no KVM: QEMU would emulate its processors, many times "
+            "slower",
+            "turn on virtualization in the BIOS and load kvm_intel or kvm_amd (virt-host-validate shows what is "
+            "missing), or set accelerator: qemu",
+            domain=spec.name,
+        )
 
 
 def _machine(spec: DomainSpec, accelerator: str, hypervisor: Hypervisor | None) -> tuple[str, list[str]]:

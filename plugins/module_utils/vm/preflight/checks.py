@@ -14,12 +14,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibil
     Surroundings,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, holdings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import held
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import (
     devices,
     disk_use,
     memory,
+    platform,
     programs,
     shared_nvswitches,
 )
@@ -49,10 +51,10 @@ def check(
     Returns the warnings. Raises RefusedError, with all findings, if one of them refuses.
     """
     around = Surroundings(host)
-    for observed in hypervisor.domains.values():
-        around.holder.update(dict.fromkeys(holdings(observed.inactive_xml).devices, observed.name))
     listed = {plan.name for plan in plans}
-    around.holder = {address: holder for address, holder in around.holder.items() if holder not in listed}
+    for observed in hypervisor.domains.values():
+        if observed.name not in listed:
+            around.holder.update(dict.fromkeys(held(observed, listed=False).devices, observed.name))
     for plan in plans:
         around.holder.update({function.address: plan.name for function in plan.chosen.all()})
 
@@ -75,6 +77,7 @@ def check(
         found += devices.isolation(plan, around)
         found += devices.losses(plan, around)
         found += shared_nvswitches.findings(plan, around, manager, plan.name in starting)
+        found += platform.of_host(plan, host, hypervisor)
     found += memory.of_host(plans, host)
     specs = [plan.spec for plan in plans]
     found += disk_use.conflicts_on_host(specs, hypervisor, stopping)

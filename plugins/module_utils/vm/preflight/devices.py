@@ -200,6 +200,15 @@ def _ats(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
     if not plan.spec.ats:
         return
     able = [function for function in plan.chosen.all() if function.ats]
+    if any("noats" in item[4:].split(",") for item in around.host.kernel_arguments if item.startswith("pci=")):
+        yield Finding(
+            plan.name,
+            "ats has no effect",
+            "the kernel was started with pci=noats, which turns ATS off whatever the NIC's firmware says",
+            "set pci= without noats in gpu_host_kernel_arguments, or set ats: false",
+            WARN,
+        )
+        return
     if not able and not plan.spec.guest_iommu:
         yield Finding(
             plan.name,

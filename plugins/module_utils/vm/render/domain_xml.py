@@ -12,12 +12,12 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import KIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import QEMU_NAMESPACE
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import pci_tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.mmio import ovmf_window_mib
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, Passed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import host_record
 
-QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
 ET.register_namespace("qemu", QEMU_NAMESPACE)
 # QEMU hw/vfio/pci.c and pci-quirks.c, since QEMU 2.11.
 CLIQUE = "x-nv-gpudirect-clique"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader, kernel_arguments
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_command_line as command_line
 
@@ -306,3 +306,40 @@ def test_quoted_foreign_arguments_are_not_split():
 
 def test_dashes_and_underscores_in_names_are_equivalent():
     assert command_line.merged("intel-iommu=off x", ["intel_iommu=on"], []) == "x intel_iommu=on"
+
+
+RHEL = "crashkernel=1G rd.lvm.lv=rhel/root amd_iommu=off"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"remove": ["root", "rd.lvm.lv"]}, "root, rd.lvm.lv cannot be removed: a host needs them to boot"),
+        ({"arguments": ["rd.lvm.lv=rhel/swap"]}, "rd.lvm.lv=rhel/root would be replaced"),
+        ({"iommu": "passthrough"}, "amd_iommu=off turns the IOMMU off"),
+        ({"arguments": ["a" * 2047]}, "the command line would have 2119 characters"),
+    ],
+)
+@pytest.mark.parametrize("arrange", [debian, red_hat])
+def test_a_line_with_which_a_host_would_not_boot_as_requested_is_refused_before_anything_is_written(
+    server, arrange, data, message
+):
+    if arrange is red_hat:
+        red_hat(server, RHEL)
+    else:
+        server.put(boot_loader.DEFAULTS, f'GRUB_CMDLINE_LINUX="{RHEL}"\nGRUB_CMDLINE_LINUX_DEFAULT=quiet\n')
+        server.run(["update-grub"])
+    server.put("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=UUID=1 ro\n")
+    before = server.state()
+    with pytest.raises(RequestError) as error:
+        kernel_arguments.ensure(server, data)
+    assert message.split(" 2119")[0] in str(error.value)
+    assert server.state() == before
+    assert kernel_arguments.ensure(server, {"iommu": "passthrough", "remove": ["amd-iommu"]}).changed
+
+
+def test_a_pending_removal_is_named(server):
+    debian(server)
+    server.put("/proc/cmdline", "ro quiet\n")
+    outcome = kernel_arguments.ensure(server, {"remove": ["quiet"]})
+    assert outcome.pending == ["the running kernel was started with quiet: reboot"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_command_line as command_line
 
 ACS = "pci=config_acs=1x11101@0000:12:00.0"
@@ -76,6 +76,18 @@ def test_arguments_are_in_effect_only_exactly_and_in_order(line, arguments, in_e
             [],
             "hugepages=1 does not say the size of its pages; put hugepagesz= before it",
         ),
+        (
+            ["hugepagesz=2M", "hugepages=1", "hugepagesz=1G", "hugepages=1", "hugepagesz=2M", "hugepages=0:7"],
+            [],
+            "the number of huge pages of 2M is given twice, and the kernel uses one of them; give it once, in "
+            "gpu_host_hugepages or in gpu_host_kernel_arguments",
+        ),
+        (
+            ["default_hugepagesz=2M", "default_hugepagesz=1G"],
+            [],
+            "default_hugepagesz is given twice, and the kernel uses one of them; give it once, in "
+            "gpu_host_hugepages or in gpu_host_kernel_arguments",
+        ),
     ],
 )
 def test_a_wrong_argument_is_refused(arguments, remove, message):
@@ -86,7 +98,116 @@ def test_a_wrong_argument_is_refused(arguments, remove, message):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["hugepagesz=2M", "x", "hugepages=1", "hugepages=2"], ["default_hugepagesz=1G", "hugepages=1"], ["a=", "b=c,d:e"]],
+    [
+        ["hugepagesz=2M", "x", "hugepages=1", "hugepagesz=1G", "hugepages=2"],
+        ["default_hugepagesz=1G", "hugepages=1"],
+        ["a=", "b=c,d:e"],
+    ],
 )
 def test_right_arguments_are_returned_unchanged(arguments):
     assert command_line.checked(arguments, ["c"]) == (arguments, ["c"])
+
+
+@pytest.mark.parametrize(
+    ("name", "purpose"),
+    [
+        *((name, "to boot") for name in ("root", "rootflags", "init", "rd.lvm.lv", "rd.luks.uuid", "rd.md.uuid")),
+        *((name, "to boot") for name in ("luks.name", "boot", "ostree", "nfsroot", "netroot", "rd.neednet", "rd.lvm")),
+        *((name, "to be reached") for name in ("ip", "ifname", "net.ifnames", "biosdevname", "console", "bond")),
+    ],
+)
+def test_an_argument_that_a_host_needs_is_never_removed(name, purpose):
+    with pytest.raises(RequestError, match=f"{name} cannot be removed: a host needs it {purpose}"):
+        command_line.checked([], ["quiet", name])
+
+
+@pytest.mark.parametrize("name", ["quiet", "nomodeset", "rd.driver.blacklist", "rootkit", "iptables", "crashkernel"])
+def test_another_argument_can_be_removed(name):
+    assert command_line.checked([], [name]) == ([], [name])
+
+
+def refused(line, arguments, remove=(), uses=(), prefix=""):
+    """Return why a line is refused, None if it is not."""
+    try:
+        command_line.check_line(line, list(arguments), list(remove), set(uses), prefix)
+    except RequestError as error:
+        return str(error)
+    return None
+
+
+NEEDS = "root=UUID=1 ro rd.lvm.lv=a/root rd.lvm.lv=a/swap ip=dhcp console=tty0 console=ttyS0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lost"),
+    [
+        (["rd.lvm.lv=a/root"], "rd.lvm.lv=a/swap"),
+        (["root=/dev/sda1"], "root=UUID=1"),
+        (["rd.lvm.lv=a/swap", "rd.lvm.lv=a/root", "iommu=pt"], None),
+        (["init=/bin/sh"], None),
+        (["console=ttyS1", "ip=10.0.0.1"], None),
+    ],
+)
+def test_an_argument_that_a_host_needs_to_boot_is_not_replaced_by_another(arguments, lost):
+    found = refused(NEEDS, arguments)
+    assert (found is None) if lost is None else found.startswith(f"kernel_arguments: {lost} would be replaced")
+
+
+@pytest.mark.parametrize(
+    ("argument", "use"),
+    [
+        ("iommu=off", "iommu"),
+        ("intel_iommu=sm_on,off", "iommu"),
+        ("amd_iommu=off", "iommu"),
+        ("intremap=off", "iommu"),
+        ("pci=realloc,nomsi", "iommu"),
+        ("pci=noats", "ats"),
+        ("iommu.passthrough=0", "passthrough"),
+        ("iommu.passthrough=1", "translated"),
+        ("numa=off", "nodes"),
+        ("module_blacklist=nouveau,vfio-pci", "vfio"),
+        ("modprobe.blacklist=vfio_pci", "vfio"),
+    ],
+)
+def test_an_argument_that_contradicts_the_settings_is_refused(argument, use):
+    name = argument.split("=")[0]
+    for line, arguments in ((f"ro {argument} quiet", []), ("ro", [argument])):
+        found = refused(line, arguments, uses=[use])
+        assert argument in found
+        assert f"set {name}= without it" in found
+        assert refused(line, arguments, uses={"iommu", "ats", "nodes"} - {use, "passthrough"}) is None
+    assert refused(f"ro {argument}", [], [name], uses=[use]) is None
+    assert refused("ro iommu=pt pci=realloc nomodeset", [], uses=["iommu", "ats", "vfio", "nodes"]) is None
+
+
+def test_a_line_that_the_kernel_would_cut_off_is_refused_with_what_to_shorten():
+    """x86 uses 2,047 characters. Quotes that GRUB removes are not counted."""
+    ports = ";".join(f"1x11101@0000:{number:02x}:00.0" for number in range(112))
+    found = refused("root=UUID=1 ro", [f"pci=config_acs={ports}", "module_blacklist=a,b"])
+    assert "2,047" in found or "2047" in found
+    assert "pci=config_acs= has 2366 (gpu_host_acs_at_boot: false" in found
+    assert "module_blacklist= has 20 (gpu_host_keep_drivers_off: false" in found
+    prefix, line = "BOOT_IMAGE=/vmlinuz", f'ro "x={"a" * 100};b"'
+    room = 2047 - len(f"{prefix} {line}".replace('"', "")) - 1
+    assert refused(line, ["y" * room], prefix=prefix) is None
+    assert "shorten it by 1" in refused(line, ["y" * (room + 1)], prefix=prefix)
+
+
+@pytest.mark.parametrize(
+    ("line", "arguments", "remove", "words"),
+    [
+        ("ro", ["iommu=pt"], [], "was not started with iommu=pt"),
+        ("ro quiet", [], ["quiet"], "was started with quiet"),
+        (
+            "iommu=off quiet x",
+            ["iommu=pt", "x"],
+            ["quiet"],
+            "was not started with iommu=pt and was started with iommu=off quiet",
+        ),
+        ("b a", ["a", "b"], [], "was not started with a b in this order, each once"),
+    ],
+)
+def test_the_difference_of_the_running_kernel_names_what_is_lacking_and_what_is_too_much(
+    line, arguments, remove, words
+):
+    assert command_line.differences(line, arguments, remove) == words

@@ -305,3 +305,41 @@ def test_the_driver_is_read_and_the_programs_where_there_are_nvswitches(machine)
     machine.write("proc/10/comm", "nvlsm\n")
     machine.write("proc/driver/nvidia/version", "")
     assert machine.read().nvidia == NvidiaSoftware(None, ["nv-fabricmanager", "nvlsm"])
+
+
+# Capability registers: a Skylake-SP server (48 bits), QEMU with aw-bits=39, one with 5 levels but MGAW 52, and one with
+# first-stage tables only.
+@pytest.mark.parametrize(
+    ("capability", "bits"),
+    [
+        ("8d2078c106f0466", 48),
+        ("d2008c22260286", 39),
+        ("d2008c40330e86", 52),
+        ("d2008c40380086", 48),
+        ("", None),
+        ("none", None),
+    ],
+)
+def test_the_width_of_an_intel_iommu_is_read_from_its_capabilities(machine, capability, bits):
+    machine.write("sys/class/iommu/dmar0/intel-iommu/cap", f"{capability}\n")
+    assert machine.read().iommu.address_bits == bits
+
+
+def test_the_width_is_that_of_the_narrowest_iommu_and_unknown_if_one_is(machine):
+    assert machine.read().iommu.address_bits is None
+    machine.write("sys/class/iommu/ivhd0/amd-iommu/features", "58f77ef22294ade:0\n")
+    assert machine.read().iommu.address_bits == 48
+    machine.write("sys/class/iommu/dmar1/intel-iommu/cap", "d2008c22260286\n")
+    assert machine.read().iommu.address_bits == 39
+    machine.write("sys/class/iommu/ivhd1/uevent", "")
+    assert machine.read().iommu.address_bits is None
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [({}, None), ({"iommufd": "N"}, False), ({"iommufd": "N", "vfio_iommu_type1": "Y"}, True)],
+)
+def test_unsafe_interrupts_are_read_from_vfios_modules(machine, values, expected):
+    for module, text in values.items():
+        machine.write(f"sys/module/{module}/parameters/allow_unsafe_interrupts", f"{text}\n")
+    assert machine.read().iommu.unsafe_interrupts is expected

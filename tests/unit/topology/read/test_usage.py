@@ -345,3 +345,21 @@ def test_the_bridge_above_a_nic_does_not_have_its_interface(machine):
         ({}, []),
         ({"net": ["eno1"]}, ["carries the default route"]),
     ]
+
+
+# -- devices that a function's driver has made for guests
+
+
+@pytest.mark.parametrize(("bus", "words"), [("mdev", "mediated"), ("vdpa", "vDPA")])
+def test_a_function_with_a_part_for_guests_is_in_use(nic, bus, words):
+    nic.link(f"sys/bus/{bus}/devices/one", "sys/devices/pci0000:00/0000:00:01.0/one")
+    nic.link(f"sys/bus/{bus}/devices/other", "sys/devices/virtual/other")
+    assert nic.one().used_by_host == [f"is the parent of the {words} device one"]
+
+
+def test_the_parent_of_a_mediated_device_is_in_use_before_the_device_exists(nic):
+    nic.write("etc/mdevctl.d/0000:00:01.0/c10f", "{}")
+    nic.write("etc/mdevctl.d/scripts.d/callouts", "")
+    assert nic.one().used_by_host == ["is the parent of the mediated device c10f"]
+    nic.link("sys/bus/mdev/devices/c10f", "sys/devices/pci0000:00/0000:00:01.0/c10f")
+    assert nic.one().used_by_host == ["is the parent of the mediated device c10f"]

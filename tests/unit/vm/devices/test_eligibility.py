@@ -114,7 +114,7 @@ def test_more_gpus_than_the_host_has_are_refused() -> None:
 
 def test_a_device_that_the_host_uses_is_refused() -> None:
     with pytest.raises(
-        DomainError, match=r"0000:00:02.0 cannot be assigned: the host itself uses it .holds the mounted"
+        DomainError, match=r"0000:00:02.0 cannot be assigned: it is in use on the host .holds the mounted"
     ):
         plan(nvme={"addresses": ["00:02.0"]})
 

@@ -48,7 +48,7 @@ def test_each_obstacle_has_its_reason_and_remedy():
     assert why(host) is None
     assert why(host, "0000:10:00.0") == Obstacle("it is a bridge", "assign the devices behind it instead")
     host.function(GPU).used_by_host = ["a", "b"]
-    assert why(host) == Obstacle("the host itself uses it (a; b)", "free it on the host, or choose another device")
+    assert why(host) == Obstacle("it is in use on the host (a; b)", "free it on the host, or choose another device")
     host.function(GPU).config_bytes = 0
     assert why(host) == Obstacle(
         "it does not answer (its config space reads as ones): it has fallen off the bus", "reset or reseat it"
@@ -171,7 +171,7 @@ def test_too_few_devices_are_counted_with_the_reasons_of_the_others():
     )
     for address in ("0000:13:00.0", "0000:14:00.0"):
         host.function(address).used_by_host = ["shows it"]
-    uses = "the host itself uses it (shows it); free it on the host, or choose another device"
+    uses = "it is in use on the host (shows it); free it on the host, or choose another device"
     assert refusal(host, small("a", 7)) == (
         "virtual machine a: requests 7 GPUs, but only 6 of this host's 8 are free (0000:13:00.0, "
         f"0000:14:00.0: {uses}); correct the listed reasons, or request fewer"

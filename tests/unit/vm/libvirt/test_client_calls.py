@@ -13,6 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import c
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
     Accelerator,
     Hypervisor,
+    Lent,
     ObservedDomain,
 )
 
@@ -68,7 +69,7 @@ CAPABILITIES = (
 )
 OF_KVM = "<domainCapabilities><machine>pc-q35-7.2</machine><vcpu max='255'/></domainCapabilities>"
 OF_QEMU = "<domainCapabilities/>"
-NETWORK = {"name": "default", "isActive": 1}
+NETWORK = {"name": "default", "isActive": 1, "XMLDesc": "<network/>"}
 
 
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +115,8 @@ def test_everything_is_observed_in_order(monkeypatch, tmp_path):
         Recorder(calls, **domain("b", 0, autostart=0)),
         Recorder(calls, **domain("c", 1, persistent=0)),
     )
-    networks = [Recorder([], **NETWORK), Recorder([], name="lan", isActive=0)]
+    pool = "<network><forward mode='hostdev'><pf dev='eno1'/></forward></network>"
+    networks = [Recorder([], **NETWORK), Recorder([], name="lan", isActive=0, XMLDesc=pool)]
     made, asked = connected(**answers(listAllNetworks=networks, listAllDomains=[running, stopped, transient]))
     machines = {"pc-q35-7.2": 288}
     assert made.observe([str(tmp_path / "disk"), str(tmp_path / "missing")]) == Hypervisor(
@@ -126,6 +128,7 @@ def test_everything_is_observed_in_order(monkeypatch, tmp_path):
         qemu_version=(7, 2, 22),
         hugetlbfs_mib=[1024],
         networks={"default": True, "lan": False},
+        lent={"default": Lent(), "lan": Lent(owners=["eno1"])},
         missing_paths=[str(tmp_path / "missing")],
         domains={
             "a": ObservedDomain("a", "uuid-a", "<inactive/>", "<live/>", True, "running"),
@@ -134,8 +137,8 @@ def test_everything_is_observed_in_order(monkeypatch, tmp_path):
         },
     )
     assert [call[0] for call in asked] == [
-        "getCapabilities", "getDomainCapabilities", "getDomainCapabilities", "getLibVersion", "getVersion",
-        "listAllNetworks", "listAllDomains",
+        "getCapabilities", "getDomainCapabilities", "getDomainCapabilities", "listAllNetworks", "getLibVersion",
+        "getVersion", "listAllDomains",
     ]  # fmt: skip
     assert [call[1:] for call in asked if call[0] == "getDomainCapabilities"] == [
         (None, "x86_64", "q35", "kvm"), (None, "x86_64", "q35", "qemu"),

@@ -24,6 +24,7 @@ from plans import PLANS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import Client
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import differences
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Lent, holdings, lent
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
 
 libvirt = pytest.importorskip("libvirt")
@@ -186,3 +187,41 @@ def test_a_domain_keeps_its_machine_version_after_other_changes(connection: Conn
     )
     read = converge.info({**params(asked(tmp_path, vcpus=2)), "names": []})["domains"][0]
     assert (read["differences"], [note for note in read["plan"]["notes"] if "machine" in note]) == ([], told)
+
+
+def test_what_a_domain_of_another_program_has_is_found_in_libvirts_own_xml(connection: Connection) -> None:
+    """The four forms in which a domain has a function besides hostdev, as libvirt writes them back."""
+    place = "<address type='pci' domain='0x0000' bus='{}' slot='0x00' function='0x1'/>"
+    connection.defineXML(
+        f"""<domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
+        <name>web</name><memory>1048576</memory><os><type machine='q35'>hvm</type></os>
+        <devices>
+          <interface type='hostdev' managed='yes'><source>{place.format("0x04")}</source></interface>
+          <interface type='direct'><source dev='eno1' mode='passthrough'/></interface>
+          <disk type='nvme' device='disk'>
+            <source type='pci' managed='yes' namespace='1'>{place.format("0x05")}</source>
+            <target dev='vda' bus='virtio'/>
+          </disk>
+          <disk type='block' device='disk'><source dev='/dev/nvme1n1'/><target dev='vdb' bus='virtio'/></disk>
+        </devices>
+        <qemu:commandline>
+          <qemu:arg value='-device'/><qemu:arg value='vfio-pci,host=06:00.1'/>
+        </qemu:commandline></domain>"""
+    )
+    web = Client("qemu:///embed").observe([]).domains["web"]
+    own = holdings(web.inactive_xml)
+    assert sorted(own.devices) == ["0000:04:00.1", "0000:05:00.1", "0000:06:00.1"]
+    assert sorted(own.interfaces) == ["eno1", "nvme1n1"]
+
+
+def test_what_a_network_lends_is_found_in_libvirts_own_xml() -> None:
+    one = libvirt.open("test:///default")
+    for name, inner in (("pf", "<pf dev='eno1'/>"), ("vf", "<address type='pci' bus='0x04' function='0x1'/>")):
+        network = one.networkDefineXML(
+            f"<network><name>{name}</name><forward mode='hostdev'>{inner}</forward></network>"
+        )
+        network.create()
+    found = {network.name(): lent(network.XMLDesc(0)) for network in one.listAllNetworks()}
+    one.close()
+    assert (found["pf"], found["vf"]) == (Lent(owners=["eno1"]), Lent(devices=["0000:04:00.1"]))
+    assert found["default"] == Lent()

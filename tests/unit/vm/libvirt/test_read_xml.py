@@ -148,3 +148,9 @@ def test_a_device_that_the_host_lacks_has_the_kind_of_the_record():
 def test_other_xml_is_refused(xml):
     with pytest.raises(DomainError, match=r"^libvirt's XML of a domain cannot be read: .*; see virsh dumpxml$"):
         read(xml)
+
+
+def test_an_interface_of_type_hostdev_is_a_passed_through_device():
+    vf = "<source><address type='pci' bus='0x15' slot='0x10' function='0x0'/></source>"
+    found = read(f"<devices><interface type='hostdev'>{vf}<address type='pci' slot='0x04'/></interface></devices>")
+    assert found.places == {"0000:15:10.0": "0000:00:04.0"}

@@ -10,8 +10,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervi
     Accelerator,
     Holdings,
     Hypervisor,
+    Lent,
     ObservedDomain,
     holdings,
+    lent,
 )
 
 
@@ -32,6 +34,61 @@ def test_devices_are_pci_addresses_of_the_host():
         f"<devices><hostdev type='pci'>{first}</hostdev>{other}<hostdev type='pci'>{second}</hostdev></devices>"
     )
     assert found.devices == ["10000:e1:1f.7", "0000:03:00.0"]
+
+
+ADDRESS = "<address type='pci' domain='0x0000' bus='0x04' slot='0x00' function='0x1'/>"
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        f"<interface type='hostdev' managed='yes'><source>{ADDRESS}</source></interface>",
+        f"<disk type='nvme' device='disk'><source type='pci' namespace='1'>{ADDRESS}</source></disk>",
+    ],
+)
+def test_devices_are_held_by_interfaces_and_disks_too(device):
+    assert held(f"<devices>{device}</devices>").devices == ["0000:04:00.1"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "devices"),
+    [
+        ("vfio-pci,host=0000:04:00.1,id=gpu0", ["0000:04:00.1"]),
+        ("vfio-pci-nohotplug,id=a,host=4:0.1", ["0000:04:00.1"]),
+        ("vfio-pci,sysfsdev=/sys/bus/pci/devices/0001:e1:1f.7", ["0001:e1:1f.7"]),
+        ("vfio-pci,sysfsdev=/sys/devices/pci0000:00/0000:00:01.0/0000:04:00.1,bus=a", ["0000:04:00.1"]),
+        ('{"driver": "vfio-pci", "host": "0000:04:00.1", "id": "a"}', ["0000:04:00.1"]),
+        ("virtio-net-pci,host=0000:04:00.1", []),
+        ("vfio-pci,sysfsdev=/sys/bus/mdev/devices/4b20d080-1b54-4048-85b3-a6a62d165c01", []),
+        ("vfio-pci,myhost=0000:04:00.1", []),
+    ],
+)
+def test_devices_are_held_by_qemus_own_arguments_too(argument, devices):
+    space = "http://libvirt.org/schemas/domain/qemu/1.0"
+    value = argument.replace('"', "&quot;")
+    assert held(f"<q:commandline xmlns:q='{space}'><q:arg value=\"{value}\"/></q:commandline>").devices == devices
+
+
+def test_interfaces_and_disks_of_the_host_are_held_by_name():
+    macvtap = "<interface type='direct'><source dev='eno1' mode='passthrough'/></interface>"
+    bridged = "<interface type='bridge'><source bridge='br0'/></interface>"
+    disks = "<disk type='block'><source dev='/dev/nvme1n1'/></disk><disk type='file'><source file='/a'/></disk>"
+    found = held(f"<devices>{macvtap}{bridged}{disks}<disk type='block'/></devices>")
+    assert (found.devices, found.interfaces) == ([], ["eno1", "nvme1n1"])
+
+
+@pytest.mark.parametrize(
+    ("forward", "expected"),
+    [
+        ("", Lent()),
+        ("<forward mode='nat' dev='eno1'/>", Lent()),
+        ("<forward mode='hostdev'><pf dev='eno1'/></forward>", Lent(owners=["eno1"])),
+        (f"<forward mode='hostdev'>{ADDRESS}</forward>", Lent(devices=["0000:04:00.1"])),
+        ("<forward mode='passthrough' dev='eno1'><interface dev='eno1'/></forward>", Lent(interfaces=["eno1"])),
+    ],
+)
+def test_what_a_network_lends_is_in_its_forward_element(forward, expected):
+    assert lent(f"<network><name>n</name>{forward}</network>") == expected
 
 
 def test_only_cpus_that_are_pinned_one_by_one_are_held():

@@ -103,7 +103,7 @@ def test_a_host_without_an_available_gpu_is_refused_with_the_reasons():
         host.function(address).used_by_host = ["holds swap space"]
     with pytest.raises(DomainError) as error:
         whole_host(host)
-    assert "0000:13:00.0: the host itself uses it (holds swap space)" in str(error.value)
+    assert "0000:13:00.0: it is in use on the host (holds swap space)" in str(error.value)
     assert "0000:00:03.0" not in str(error.value)
     host.functions = [function for function in host.functions if function.kind != "gpu"]
     with pytest.raises(DomainError, match=r"\(it has none\); specify the domains to plan"):

@@ -292,3 +292,12 @@ def test_a_port_above_a_nic_without_ats_is_no_warning_about_another_nic():
     assert [item.what.rpartition("port ")[2] for item in ats(host, plan(host, **both))] == [
         "0000:82:01.0 above NIC 0000:84:00.0"
     ]
+
+
+def test_ats_that_the_kernel_turns_off_is_a_warning():
+    host = lab()
+    host.kernel_arguments.append("pci=realloc,noats")
+    made = one_gpu(host)
+    (found,) = [item for item in devices.losses(made, Surroundings(host)) if "ats" in item.what]
+    assert (found.severity, "pci=noats" in found.why) == (WARN, True)
+    assert [item for item in devices.losses(one_gpu(host, ats=False), Surroundings(host)) if "ats" in item.what] == []

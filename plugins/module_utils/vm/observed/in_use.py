@@ -1,0 +1,82 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The devices that something on the host has: domains, libvirt's networks, processes. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.processes import OpenFile
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
+    Holdings,
+    Hypervisor,
+    ObservedDomain,
+    holdings,
+)
+
+
+def held(observed: ObservedDomain, listed: bool) -> Holdings:
+    """Return what a domain holds by its definition and, if it is not ``listed`` among the requests, while it runs."""
+    own = holdings(observed.inactive_xml)
+    if observed.live_xml is not None and not listed:
+        own.devices += [address for address in holdings(observed.live_xml).devices if address not in own.devices]
+    return own
+
+
+def reserve(host: Host, hypervisor: Hypervisor, opened: list[OpenFile]) -> None:
+    """Add to ``used_by_host`` of each function what holds it besides a domain that passes it through."""
+    known = host.by_address()
+    for address, reason in [
+        *_of_networks(host, hypervisor),
+        *_of_domains(host, hypervisor),
+        *_opened(hypervisor, opened),
+    ]:
+        if address in known and reason not in known[address].used_by_host:
+            known[address].used_by_host.append(reason)
+
+
+def _of_networks(host: Host, hypervisor: Hypervisor) -> Iterator[tuple[str, str]]:
+    """Yield (address, reason) for what libvirt's networks lend, whether or not a domain has it now."""
+    for network, lent in sorted(hypervisor.lent.items()):
+        owners = [owner for name in lent.owners for owner in _with_interface(host, name)]
+        vfs = [address for owner in owners if owner.sriov for address in owner.sriov.vfs]
+        own = [function.address for name in lent.interfaces for function in _with_interface(host, name)]
+        for address in [*lent.devices, *own, *vfs]:
+            yield address, f"libvirt's network {network} lends it to virtual machines"
+        for owner in owners:
+            yield owner.address, f"libvirt's network {network} lends its virtual functions to virtual machines"
+
+
+def _of_domains(host: Host, hypervisor: Hypervisor) -> Iterator[tuple[str, str]]:
+    """Yield (address, reason) for the host's interfaces and disks that domains use as a whole."""
+    for name, observed in sorted(hypervisor.domains.items()):
+        for xml in (observed.inactive_xml, observed.live_xml):
+            for interface in holdings(xml).interfaces if xml else []:
+                for function in _with_interface(host, interface):
+                    yield function.address, f"virtual machine {name} uses its {interface}"
+
+
+def _opened(hypervisor: Hypervisor, opened: list[OpenFile]) -> Iterator[tuple[str, str]]:
+    """Yield (address, reason) for files that are open in a process other than the domain that has the device."""
+    running = {
+        name: set(holdings(observed.live_xml).devices)
+        for name, observed in hypervisor.domains.items()
+        if observed.live_xml is not None
+    }
+    for item in opened:
+        # The file of a group opens all its functions, of which libvirt may have given the domain one.
+        if item.guest is None or not running.get(item.guest, set()) & set(item.addresses):
+            for address in item.addresses:
+                yield address, f"{item} has {item.path} open"
+
+
+def _with_interface(host: Host, name: str) -> list[Function]:
+    """Return the functions with the kernel's interface or disk ``name``; "nvme0n1p2" is on nvme0n1, "sda1" on sda."""
+    disk = re.sub(r"(?<=\d)p\d+$|(?<=[a-z])\d+$", "", name)
+    return [
+        function
+        for function in host.functions
+        if name in function.interfaces.get("net", []) or {name, disk} & set(function.interfaces.get("block", []))
+    ]

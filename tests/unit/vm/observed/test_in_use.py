@@ -1,0 +1,127 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Devices that a domain, a network of libvirt or a process has are not given to another virtual machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from machines import hypervisor, lab, observed, plan, request
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.processes import OpenFile
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Lent, ObservedDomain
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import reserve
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
+
+GPU, VF, OTHER_VF, PF = "0000:13:00.0", "0000:15:10.0", "0000:15:10.2", "0000:15:00.0"
+ONE: dict[str, Any] = {"vcpus": 2, "memory_mib": 1024, "numa_nodes": [0]}
+
+
+def web(devices: str, running: bool = False, **changes: Any) -> ObservedDomain:
+    """Return a domain of another program; if it runs, only the running domain has the devices."""
+    xml = f"<domain><name>web</name><devices>{devices}</devices></domain>"
+    without = "<domain><name>web</name><devices/></domain>"
+    values = {"inactive_xml": without, "live_xml": xml} if running else {"inactive_xml": xml}
+    return ObservedDomain(**{"name": "web", "uuid": "1", **values, **changes})
+
+
+def interface(address: str) -> str:
+    _domain, bus, slot = address.split(":")
+    slot, function = slot.split(".")
+    place = f"<address type='pci' domain='0x0000' bus='0x{bus}' slot='0x{slot}' function='0x{function}'/>"
+    return f"<interface type='hostdev' managed='yes'><source>{place}</source></interface>"
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_vf_that_another_domain_has_as_an_interface_is_not_chosen(running):
+    own = {"gpus": {"addresses": [GPU]}, "nics": {"per_gpu": 1}, **ONE}
+    assert [item.address for item in plan(**own).chosen.nics] == [VF]
+    there = hypervisor(domains={"web": web(interface(VF), running)})
+    assert [item.address for item in plan(None, there, **own).chosen.nics] == [OTHER_VF]
+    with pytest.raises(DomainError, match=f"{VF} cannot be assigned: virtual machine web has it"):
+        plan(None, there, **{**own, "nics": {"addresses": [VF]}})
+
+
+def uses(address: str, there: Any, *opened: OpenFile) -> list[str]:
+    """Return why the host needs the function."""
+    host = lab()
+    host.function(PF).interfaces["net"] = ["eno1"]
+    host.function(VF).interfaces["net"] = ["eno1v0"]
+    for function in host.functions:
+        function.used_by_host = []
+    reserve(host, there, list(opened))
+    reserve(host, there, list(opened))
+    return host.function(address).used_by_host
+
+
+@pytest.mark.parametrize(
+    ("lent", "vfs", "pf"),
+    [
+        (Lent(owners=["eno1"]), [VF, OTHER_VF], " virtual functions"),
+        (Lent(devices=[VF]), [VF], None),
+        (Lent(interfaces=["eno1v0"]), [VF], None),
+        (Lent(owners=["eno9"], devices=["0000:99:00.0"]), [], None),
+    ],
+)
+def test_a_network_keeps_what_it_lends_although_no_domain_runs(lent, vfs, pf):
+    there = hypervisor(lent={"pool": lent})
+    expected = {
+        address: ["libvirt's network pool lends it to virtual machines"] * (address in vfs)
+        for address in (VF, OTHER_VF)
+    }
+    assert {address: uses(address, there) for address in expected} == expected
+    assert uses(PF, there) == (["libvirt's network pool lends its virtual functions to virtual machines"] if pf else [])
+
+
+def test_a_physical_function_whose_vf_is_lent_is_not_given_away():
+    host = lab()
+    reserve(host, hypervisor(lent={"pool": Lent(devices=[VF])}), [])
+    with pytest.raises(
+        DomainError, match=f"{PF} cannot be assigned: its virtual function {VF} is in use .*network pool"
+    ):
+        plan(host, gpus={}, nics={"addresses": [PF]}, **ONE)
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_the_function_of_an_interface_or_disk_that_a_domain_uses_as_a_whole_is_in_use(running):
+    macvtap = "<interface type='direct'><source dev='eno1v0' mode='passthrough'/></interface>"
+    assert uses(VF, hypervisor(domains={"web": web(macvtap, running)})) == ["virtual machine web uses its eno1v0"]
+    host = lab()
+    drive = next(item for item in host.functions if item.kind == "nic")
+    for disk, names in (("nvme1n1", ["nvme1n1", "nvme1n1p2"]), ("sda", ["sda", "sda1"])):
+        for name in names:
+            drive.interfaces, drive.used_by_host = {"block": [disk]}, []
+            source = f"<disk type='block'><source dev='/dev/{name}'/></disk>"
+            reserve(host, hypervisor(domains={"web": web(source, running)}), [])
+            assert drive.used_by_host == [f"virtual machine web uses its {name}"]
+    drive.interfaces, drive.used_by_host = {"block": ["nvme1n1"]}, []
+    reserve(host, hypervisor(domains={"web": web("<disk type='block'><source dev='/dev/nvme1n10'/></disk>")}), [])
+    assert drive.used_by_host == []
+
+
+def test_a_device_that_a_guest_outside_libvirt_has_open_is_not_given_away():
+    kata = OpenFile("/dev/vfio/devices/vfio0", (GPU,), 4711, "qemu", "kata")
+    assert uses(GPU, hypervisor(), kata) == ["guest kata (process 4711) has /dev/vfio/devices/vfio0 open"]
+    host = lab()
+    reserve(host, hypervisor(), [kata])
+    with pytest.raises(DomainError, match=f"{GPU} cannot be assigned: it is in use on the host .*guest kata"):
+        plan(host, gpus={"addresses": [GPU]}, nics={}, **ONE)
+    with pytest.raises(DomainError, match="2"):
+        plan(host, gpus={"count": 2}, nics={})
+
+
+def test_a_domains_own_process_keeps_none_of_its_devices_from_it():
+    """Its file opens the whole group, of which the domain may have one function."""
+    have = plan()
+    running = hypervisor(domains={have.name: observed(have, running=True)})
+    own = OpenFile("/dev/vfio/12", (GPU, VF), 4711, "qemu", have.name)
+    assert uses(GPU, running, own) == uses(VF, running, own) == []
+    stopped = hypervisor(domains={have.name: observed(have)})
+    assert uses(GPU, stopped, own) == [f"guest {have.name} (process 4711) has /dev/vfio/12 open"]
+    host = lab()
+    reserve(host, running, [own])
+    again = plan_domains(host, parse_specs([request()]), running)[0]
+    assert again.guest_addresses() == have.guest_addresses()
