@@ -23,6 +23,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.recor
 # A release, such as bookworm or 9: it becomes part of a URL.
 RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
 LEAST_WRITABLE_MIB = 16
+# Linux' own default is 0: a node that panics halts. In 30 s, its console shows the cause. A node's
+# own argument comes later and has precedence.
+PANIC = "panic=30"
 
 
 def read_images(images: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[str, Image]:
@@ -86,6 +89,8 @@ def _image(name: Any, data: Any, layers: Mapping[str, Layer]) -> Image:
             "give the MiB of memory that the writable layer may take",
         )
     arguments = (*(argument for layer in chain for argument in layer.kernel_arguments), *read_kernel_arguments(record))
+    if not any(argument.startswith("panic=") for argument in arguments):
+        arguments = (PANIC, *arguments)
     size_bytes = len(" ".join(arguments))
     if size_bytes > MOST_ARGUMENT_BYTES:
         raise record.refuse(
