@@ -126,8 +126,8 @@ TASK = "TASK [d : Install it] ****\n"
         (
             TASK + 'fatal: [gpu]: FAILED! => {"msg": "Failed to update apt cache: E:The method driver '
             '/usr/lib/apt/methods/http could not be found."}\n',
-            '"d : Install it" failed: Failed to update apt cache: E:The method driver /usr/lib/apt/methods/http could not '
-            "be found.; add apt to the packages of a layer",
+            '"d : Install it" failed: Failed to update apt cache: E:The method driver /usr/lib/apt/methods/http could '
+            "not be found.; add apt to the packages of a layer",
         ),
         (
             "RUNNING HANDLER [d : Start it] ***\nfatal: [gpu]: UNREACHABLE! => {}\n",
