@@ -10,12 +10,17 @@ short_description: Collect the nodes of a boot server from their variables
 version_added: 0.1.0
 extends_documentation_fragment: sailloft.fleet.of_nodes
 description:
-  - Takes the nodes that have C(node_boot_mac), with their address C(ansible_host) and C(boot_server_architecture).
+  - Takes the nodes that have C(node_boot_mac), with their address C(ansible_host), C(boot_server_architecture)
+    and C(boot_server_nic_driver).
 options:
   architecture:
     description: The architecture of nodes that have none of their own.
     type: str
     required: true
+  nic_driver:
+    description: The NIC driver of nodes that have none of their own.
+    type: str
+    default: ipxe
 """
 
 EXAMPLES = r"""
@@ -24,7 +29,8 @@ boot_server_nodes: "{{ groups.nodes | sailloft.fleet.boot_server_nodes(hostvars,
 
 RETURN = r"""
 _value:
-  description: The nodes, each with C(name), C(mac), C(address) and C(architecture), in the order of the input.
+  description: The nodes, each with C(name), C(mac), C(address), C(architecture) and C(nic_driver), in the order of the
+    input.
   type: list
   elements: dict
 """
@@ -33,7 +39,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 
-def boot_server_nodes(names: Iterable[str], hostvars: Mapping[str, Any], architecture: str) -> list[dict[str, Any]]:
+def boot_server_nodes(
+    names: Iterable[str], hostvars: Mapping[str, Any], architecture: str, nic_driver: str = "ipxe"
+) -> list[dict[str, Any]]:
     """Return the nodes."""
     variables = ((name, hostvars[name]) for name in names)
     return [
@@ -42,6 +50,7 @@ def boot_server_nodes(names: Iterable[str], hostvars: Mapping[str, Any], archite
             "mac": own["node_boot_mac"],
             "address": own.get("ansible_host", name),
             "architecture": own.get("boot_server_architecture", architecture),
+            "nic_driver": own.get("boot_server_nic_driver", nic_driver),
         }
         for name, own in variables
         if "node_boot_mac" in own

@@ -16,7 +16,7 @@ description:
     before.
 options:
   _input:
-    description: The nodes, each with C(name), C(mac), C(address) and C(architecture).
+    description: The nodes, each with C(name), C(mac), C(address), C(architecture) and C(nic_driver).
     type: list
     elements: dict
     required: true

@@ -10,8 +10,9 @@ short_description: Convert the variables of nodes for the module node_boot_scrip
 version_added: 0.1.0
 extends_documentation_fragment: sailloft.fleet.of_nodes
 description:
-  - Takes C(node_boot_mac), C(node_boot_image), C(node_boot_kernel_arguments), C(node_boot_server_urls) and
-    C(node_boot_report_url) of each node, and checks their types. Each node has its own, of its host or its groups.
+  - Takes C(node_boot_mac), C(node_boot_image), C(node_boot_kernel_arguments), C(node_boot_server_urls),
+    C(node_boot_report_url) and C(node_boot_nics) of each node, and checks their types. Each node has its own, of its
+    host or its groups.
   - C(node_boot_servers) and C(node_boot_store_dir) must be the same for all nodes of a play. Nodes with other values
     are refused, because their scripts would be written to a place where they do not look for them.
 """
@@ -85,6 +86,7 @@ def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         "kernel_arguments": _texts(name, "node_boot_kernel_arguments", variables),
         "servers": _texts(name, "node_boot_server_urls", variables, least=1),
         "report": _report(name, variables.get("node_boot_report_url") or ""),
+        "nics": _nics(name, variables.get("node_boot_nics") or []),
     }
 
 
@@ -117,6 +119,14 @@ def _check_task_files(name: str, variables: Mapping[str, Any]) -> None:
 
 def _report(name: str, value: Any) -> str:
     return _checked(name, "node_boot_report_url", value, text) if value else ""
+
+
+def _nics(name: str, nics: Any) -> list[dict[str, Any]]:
+    if not isinstance(nics, (list, tuple)) or not all(isinstance(nic, Mapping) for nic in nics):
+        raise _error(
+            name, "node_boot_nics", f"{nics!r} is not a list of NICs", "write [{name: NAME, address: ADDRESS}]"
+        )
+    return [dict(nic) for nic in nics]
 
 
 def _texts(name: str, setting: str, variables: Mapping[str, Any], least: int = 0) -> list[str]:

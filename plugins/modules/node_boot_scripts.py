@@ -77,6 +77,27 @@ options:
         description: The URL for its reports of refusals and boots, C(http://ADDRESS/report); empty for none.
         type: str
         default: ""
+      nics:
+        description:
+          - The NICs that the booted node configures, in addition to the NIC that it boots from, which uses DHCP unless
+            it is listed.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          mac:
+            description: Its MAC address. Either this or the name is required.
+            type: str
+          name:
+            description: Its name on the booted node.
+            type: str
+          address:
+            description: Its address with the prefix length, or V(dhcp).
+            type: str
+            required: true
+          gateway:
+            description: The router of the default route.
+            type: str
 """
 
 EXAMPLES = r"""
@@ -132,6 +153,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store i
 
 def main() -> None:
     """Run as an Ansible module."""
+    nic = {
+        "mac": {"type": "str"},
+        "name": {"type": "str"},
+        "address": {"type": "str", "required": True},
+        "gateway": {"type": "str"},
+    }
     node = {
         "name": {"type": "str", "required": True},
         "mac": {"type": "str", "required": True},
@@ -140,6 +167,7 @@ def main() -> None:
         "kernel_arguments": {"type": "list", "elements": "str", "default": []},
         "servers": {"type": "list", "elements": "str", "required": True},
         "report": {"type": "str", "default": ""},
+        "nics": {"type": "list", "elements": "dict", "default": [], "options": nic},
     }
     module = AnsibleModule(
         argument_spec={

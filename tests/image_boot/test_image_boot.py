@@ -29,14 +29,18 @@ def corrupt(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("firmware", ["bios", "efi"])
-@pytest.mark.parametrize("dhcp", ["full", "proxy"])
-def test_a_node_boots_from_the_firmware_to_systemd(image: Image, network: Network, firmware: str, dhcp: str):
+@pytest.mark.parametrize(
+    ("dhcp", "firmware", "nic_driver"),
+    [("full", "bios", "ipxe"), ("full", "efi", "firmware"), ("proxy", "bios", "ipxe"), ("proxy", "efi", "ipxe")],
+)
+def test_a_node_boots_from_the_firmware_to_systemd(
+    image: Image, network: Network, dhcp: str, firmware: str, nic_driver: str
+):
     good = HttpServer(network, Path(image.store.path), 8001)
     # iPXE always tries the first server first, and this one does not exist.
     servers = ["http://10.9.0.1:8009", good.url]
-    follow(image, servers)
-    network.dnsmasq(servers, dhcp)
+    follow(image.store, servers)
+    network.dnsmasq(servers, dhcp, nic_driver)
     if dhcp == "proxy":
         network.other_dhcp()
     node = Node(network, [], firmware)

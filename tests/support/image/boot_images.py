@@ -206,10 +206,11 @@ def append_verity(path: Path, salt: str) -> str:
     return re.search(r"^Root hash:\s*(\S+)$", output.stdout, re.MULTILINE).group(1)
 
 
-def follow(image: Image, servers: list[str]) -> None:
-    """Make the node follow the channel stable."""
+def follow(store: Store, servers: list[str], **changed: object) -> None:
+    """Make the node follow the channel stable, with ``changed`` settings of its script."""
     node = {"name": networks.NODE, "mac": networks.MAC, "channel": "stable", "kernel_arguments": ["from_the_node=1"]}
-    node_scripts.ensure(image.store, [{**node, "servers": servers, "report": f"{servers[-1]}/report"}], False)
+    node |= {"servers": servers, "report": f"{servers[-1]}/report", **changed}
+    node_scripts.ensure(store, [node], False)
 
 
 @pytest.fixture

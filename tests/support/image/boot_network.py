@@ -18,6 +18,9 @@ NODE_ADDRESS = "10.9.0.11"
 OTHER_SERVER = "10.9.0.254"
 NODE = "bm01"
 MAC = "52:54:00:aa:bb:01"
+# The node's second NIC, which does not boot, and the server's address in its network.
+RAIL_MAC = "52:54:00:aa:bb:02"
+RAIL_SERVER = "10.9.1.1"
 MEMORY_MIB = 1536
 OVMF = Path("/usr/share/OVMF")
 
@@ -33,10 +36,11 @@ class Network:
             "ip link set lo up",
             "ip link add nodes0 type bridge",
             f"ip address add {SERVER}/24 dev nodes0",
+            f"ip address add {RAIL_SERVER}/24 dev nodes0",
             "ip link set nodes0 up",
-            "ip tuntap add tap0 mode tap",
-            "ip link set tap0 master nodes0 up",
         )
+        for tap in ("tap0", "tap1"):
+            self._run(f"ip tuntap add {tap} mode tap", f"ip link set {tap} master nodes0 up")
 
     def _namespace(self, command: list) -> subprocess.Popen:
         """Start a process that holds the network namespace that the command makes."""
@@ -86,15 +90,15 @@ class Network:
         )
         self.start([*there, "busybox", "udhcpd", "-f", self.folder / "udhcpd.conf"], self.folder / "udhcpd.log")
 
-    def dnsmasq(self, servers: list[str], dhcp: str = "full") -> None:
+    def dnsmasq(self, servers: list[str], dhcp: str = "full", nic_driver: str = "ipxe") -> None:
         """Start TFTP for the node, and DHCP: complete, or the part that another DHCP server leaves to it."""
         tftp = self.folder / "tftp"
         tftp.mkdir()
-        for name in ("undionly.kpxe", "ipxe.efi"):
+        for name in ("undionly.kpxe", "ipxe.efi", "snponly.efi"):
             shutil.copy(Path("/usr/lib/ipxe") / name, tftp)
         (tftp / "start.ipxe").write_text(render("start.ipxe.j2", boot_server_servers=servers))
         text = dnsmasq_configuration(
-            [{"name": NODE, "mac": MAC, "address": NODE_ADDRESS}],
+            [{"name": NODE, "mac": MAC, "address": NODE_ADDRESS, "nic_driver": nic_driver}],
             boot_server_interface="nodes0",
             boot_server_tftp_dir=tftp,
             boot_server_address=SERVER,
@@ -148,14 +152,16 @@ class HttpServer:
 class Node:
     """A machine without a disk; ``console`` is its output so far."""
 
-    def __init__(self, network: Network, boot: list, firmware: str = "bios") -> None:
+    def __init__(
+        self, network: Network, boot: list, firmware: str = "bios", memory_mib: int = MEMORY_MIB, rail: bool = False
+    ) -> None:
         self.log = network.folder / "console.log"
         command = [
             "qemu-system-x86_64",
             "-accel",
             "tcg",
             "-m",
-            MEMORY_MIB,
+            memory_mib,
             "-nodefaults",
             "-display",
             "none",
@@ -166,6 +172,9 @@ class Node:
         no_rom = ",romfile=" if firmware == "efi" else ""
         # A kernel given on the command line already has boot index 0.
         command += ["-device", f"virtio-net-pci,netdev=net,mac={MAC}{'' if boot else ',bootindex=0'}{no_rom}"]
+        if rail:
+            command += ["-netdev", "tap,id=rail,ifname=tap1,script=no,downscript=no"]
+            command += ["-device", f"virtio-net-pci,netdev=rail,mac={RAIL_MAC},romfile="]
         if firmware == "efi":
             variables = network.folder / "variables.fd"
             shutil.copy(OVMF / "OVMF_VARS_4M.fd", variables)

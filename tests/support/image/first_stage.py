@@ -24,9 +24,12 @@ DRIPS = {
 
 
 class Behaviour:
-    """The answers of a server to successive requests, of which the last is repeated, and the requests that it got."""
+    """The answers of a server to successive requests, of which the last is repeated, and the requests that it got.
 
-    def __init__(self, *turns: str, ranges: bool = True) -> None:
+    An answer is a kind of behaviour with CONTENT, or other content.
+    """
+
+    def __init__(self, *turns: str | bytes, ranges: bool = True) -> None:
         self.turns = list(turns)
         self.ranges = ranges
         self.asked: list[tuple[str, int]] = []
@@ -49,6 +52,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(404)
             return
         content = CONTENT[:-1] + b"x" if turn in ("wrong", "steady wrong") else CONTENT
+        content = turn if isinstance(turn, bytes) else content
         offset = offset if behaviour.ranges else 0
         if offset >= len(content):
             self.send_error(416)

@@ -60,7 +60,7 @@ ADDED = {
     },
     "blue_vela": {
         "vault_bmc_password": "none",
-        "site_cuda_key": "a public key",
+        "site_ssh_key": "ssh-ed25519 AAAA",
         "node_boot_bmc_from": "boot-1-1",  # the default, localhost, would connect to its address
         "node_boot_mac": "52:54:00:00:00:{{ inventory_hostname[-2:] }}",
     },

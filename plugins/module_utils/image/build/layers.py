@@ -32,6 +32,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel, ManifestLayer, Verity
 
 SQUASHFS, LISTING, RECORD, VMLINUZ = "layer.squashfs", "listing.json", "layer.json", "vmlinuz"
+# A published layer has no kernel in /boot, but packages' scripts look for its files: the postinst of Ubuntu's signed
+# modules runs depmod with this one.
+SYMBOLS = "System.map"
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,7 @@ def build(
     else:
         root.mkdir(mode=0o755)
         tree = root
+    lent = _lend_kernel(root, below)
     if layer.packages:
         progress(f"{subject}: installing {_count(len(layer.packages), 'package')} and dependencies")
     with mounted_caches(cache, root, family.caches(layer, request.digests), run):
@@ -169,6 +173,10 @@ def build(
     packages = family.packages(root, run)
     out = work / "out"
     out.mkdir()
+    for path, digest in lent.items():
+        # A package may have brought another kernel of the same version.
+        if path.is_file() and sha256_of(path) == digest:
+            path.unlink()
     kernel = _take_kernel(root, out, subject)
     family.clean(root)
     forbidden.normalise(root, request.epoch)
@@ -241,6 +249,20 @@ def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run
             run(["umount", place])
 
 
+def _lend_kernel(root: Path, below: list[Built]) -> dict[Path, str]:
+    """Put the files of the kernels below into ``root``'s /boot while a layer is built; return their digests."""
+    lent = {}
+    for part in below:
+        if part.kernel is None:
+            continue
+        for source in filter(Path.exists, (part.folder / VMLINUZ, part.folder / SYMBOLS)):
+            path = inside(root, f"boot/{source.name}-{part.kernel.version}")
+            path.parent.mkdir(exist_ok=True)
+            shutil.copyfile(source, path)
+            lent[path] = sha256_of(path)
+    return lent
+
+
 def _take_kernel(root: Path, out: Path, subject: str) -> Kernel | None:
     """Copy the tree's kernel to ``out``. The trees of layers below no longer have one."""
     found: dict[str, Path] = {}
@@ -259,6 +281,9 @@ def _take_kernel(root: Path, out: Path, subject: str) -> Kernel | None:
         )
     for version, path in found.items():
         shutil.copyfile(path, out / VMLINUZ)
+        symbols = file_inside(root, f"boot/{SYMBOLS}-{version}")
+        if symbols:
+            shutil.copyfile(symbols, out / SYMBOLS)
         return Kernel(version, sha256_of(out / VMLINUZ), path.stat().st_size)
     return None
 

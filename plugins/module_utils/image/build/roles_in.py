@@ -132,7 +132,11 @@ def _failure(output: str, names: str) -> tuple[str, str]:
         task = heading[1] if heading else task
         failed = re.match(r"fatal: \[.*?\]: (?:FAILED|UNREACHABLE)! => (\{.*)$", line)
         if failed:
-            return f'"{task}" failed: {_message(failed[1])}', "fix the role or its variables"
+            message = _message(failed[1])
+            # libapt, which python3-apt brings, is there without the programs that fetch packages.
+            lacks_apt = "/apt/methods/" in message and "could not be found" in message
+            remedy = "add apt to the packages of a layer" if lacks_apt else "fix the role or its variables"
+            return f'"{task}" failed: {message}', remedy
     text = "; ".join(line.strip() for line in output.splitlines() if line.strip())
     start = text.find("[ERROR]")
     text = text[start:] if start >= 0 else text[-600:]

@@ -40,7 +40,8 @@ class BootReport:
 
     ``server`` is the one from which the last layer was fetched.
 
-    ``arguments`` is the kernel's whole command line; ``warnings`` are sentences.
+    ``arguments`` is the kernel's whole command line; ``host_keys`` are the public SSH host keys that the first stage
+    made; ``warnings`` are sentences.
     """
 
     node: str
@@ -53,6 +54,7 @@ class BootReport:
     writable_bytes: int
     phases: tuple[Phase, ...]
     warnings: tuple[str, ...]
+    host_keys: tuple[str, ...] = ()
 
 
 def load(text: str, subject: str) -> BootReport:
@@ -80,6 +82,8 @@ def load(text: str, subject: str) -> BootReport:
                 Phase(_of(str, item, "name"), float(item["start_s"]), float(item["end_s"])) for item in data["phases"]
             ),
             warnings=tuple(str(item) for item in data["warnings"]),
+            # Images of earlier versions report none.
+            host_keys=tuple(str(item) for item in data.get("host_keys", ())),
         )
         if not report.layers or not all(DIGEST.fullmatch(digest) for digest in (report.image, *_digests(report))):
             raise ValueError("an image's or a layer's digest is missing")

@@ -22,7 +22,7 @@ _ASK = ["systemctl", "show", "--property=" + ",".join(["SystemState", *_POINTS.v
 _ASK_FAILED = ["systemctl", "list-units", "--state=failed", "--all", "--plain", "--no-legend", "--full", "--no-pager"]
 
 # Arguments that the boot loader and the boot scripts add to the command line, not requested by the image or the node.
-_OF_THE_BOOT = re.compile(r"(sailloft\.(image|servers|node|report)|BOOTIF|BOOT_IMAGE|initrd)(=.*)?")
+_OF_THE_BOOT = re.compile(r"(sailloft\.(image|servers|node|report|nics)|BOOTIF|BOOT_IMAGE|initrd)(=.*)?")
 
 Run = Callable[[list[str]], "tuple[int, str, str]"]
 

@@ -26,6 +26,9 @@ LEAST_WRITABLE_MIB = 16
 # The archives of Debian and Ubuntu themselves, on any mirror; and their suites that are another name of a release.
 DISTRIBUTIONS_ARCHIVE = re.compile(r"/(debian|debian-security|ubuntu|ubuntu-ports)$")
 RELEASE_ALIASES = {"stable", "oldstable", "testing", "unstable", "sid", "devel"}
+# Linux' own default is 0: a node that panics halts. In 30 s, its console shows the cause. A node's
+# own argument comes later and has precedence.
+PANIC = "panic=30"
 
 
 def read_images(images: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[str, Image]:
@@ -89,6 +92,8 @@ def _image(name: Any, data: Any, layers: Mapping[str, Layer]) -> Image:
             "give the MiB of memory that the writable layer may take",
         )
     arguments = (*(argument for layer in chain for argument in layer.kernel_arguments), *read_kernel_arguments(record))
+    if not any(argument.startswith("panic=") for argument in arguments):
+        arguments = (PANIC, *arguments)
     size_bytes = len(" ".join(arguments))
     if size_bytes > MOST_ARGUMENT_BYTES:
         raise record.refuse(

@@ -17,6 +17,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names 
 
 DEFAULT_CPU = "x86_64"
 CPUS = (DEFAULT_CPU, "aarch64")
+# Whose driver of the NIC iPXE uses under UEFI: its own, or that of the firmware (Simple Network Protocol), for NICs
+# that iPXE does not know or drives badly. It then sees only the NIC that booted.
+IPXE, FIRMWARE = "ipxe", "firmware"
+DRIVERS = (IPXE, FIRMWARE)
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Firmware:
 
     ``architectures`` are from IANA's list "Processor Architecture Types" (first in RFC 4578, section 2.1); ``services``
     are dnsmasq's names of them for a proxy (dnsmasq(8), --pxe-service). ``file`` is the boot file that the firmware
-    gets, by HTTP if ``http`` is true, else by TFTP.
+    gets, by HTTP if ``http`` is true, else by TFTP. The row is for nodes with this ``driver``, or for all if it is
+    empty.
     """
 
     tag: str
@@ -34,6 +39,7 @@ class Firmware:
     services: tuple[str, ...]
     file: str
     http: bool
+    driver: str = ""
 
 
 # In IANA's list, 7 is x86_64 UEFI and 9 is EBC; RFC 4578 had them the other way round, and firmware sends both.
@@ -41,9 +47,11 @@ class Firmware:
 # dnsmasq as a proxy answers only PXE clients.
 FIRMWARES = (
     Firmware("bios", "x86_64", (0,), ("x86PC",), "undionly.kpxe", False),
-    Firmware("efi-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "ipxe.efi", False),
+    Firmware("efi-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "ipxe.efi", False, IPXE),
+    Firmware("snp-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "snponly.efi", False, FIRMWARE),
     Firmware("efi-aarch64", "aarch64", (11,), ("ARM64_EFI",), "ipxe-arm64.efi", False),
-    Firmware("http-x86_64", "x86_64", (16,), (), "ipxe.efi", True),
+    Firmware("http-x86_64", "x86_64", (16,), (), "ipxe.efi", True, IPXE),
+    Firmware("http-snp-x86_64", "x86_64", (16,), (), "snponly.efi", True, FIRMWARE),
     Firmware("http-aarch64", "aarch64", (19,), (), "ipxe-arm64.efi", True),
 )
 
@@ -116,18 +124,22 @@ def plan(
         networks.append(
             {"tag": f"net{number}", "first": first, "netmask": str(network.netmask), "gateway": subnet["gateway"]}
         )
-    by_cpu: dict[str, list[str]] = {} if nodes else {DEFAULT_CPU: []}
-    for node in nodes:
-        by_cpu.setdefault(node.get("architecture", DEFAULT_CPU), []).append(node["name"])
-    firmwares = [firmware for firmware in FIRMWARES if firmware.cpu in by_cpu]
-    files = {firmware.file: firmware.cpu for firmware in firmwares}
+    served = {firmware: [node["name"] for node in nodes if _is_for(firmware, node)] for firmware in FIRMWARES}
+    firmwares = [firmware for firmware in FIRMWARES if served[firmware] or (not nodes and _is_for(firmware, {}))]
+    files = {firmware.file: firmware for firmware in firmwares}
     inside = sum(_is_in(node.get("address"), own) for node in nodes)
     return {
         "networks": networks,
         "firmwares": [asdict(firmware) for firmware in firmwares],
-        "files": [{"name": name, "cpu": cpu, "nodes": listed(by_cpu[cpu])} for name, cpu in files.items()],
+        "files": [{"name": name, "cpu": user.cpu, "nodes": listed(served[user])} for name, user in files.items()],
         "capacity": asdict(capacity(len(nodes), inside)),
     }
+
+
+def _is_for(firmware: Firmware, node: Mapping[str, Any]) -> bool:
+    """Return whether a node may boot with this firmware."""
+    cpu, driver = node.get("architecture", DEFAULT_CPU), node.get("nic_driver", IPXE)
+    return firmware.cpu == cpu and firmware.driver in ("", driver)
 
 
 def _is_in(address: Any, network: ipaddress.IPv4Network) -> bool:

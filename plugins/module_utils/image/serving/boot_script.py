@@ -9,8 +9,10 @@ that it came from. Every failure returns to the node's script, which tries the n
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import (
@@ -32,6 +34,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifes
 ADDRESS = r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 SERVER = re.compile(rf"http://{ADDRESS}(:\d{{1,5}})?(/[A-Za-z0-9._~-]+)*")
 MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}")
+# IFNAMSIZ of linux/if.h is 16 with the closing NUL. dnsmasq and systemd-networkd read '*' as a pattern.
+INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
+DHCP = "dhcp"
+# The first stage reads the script's lines about NICs only if the command line has this.
+NICS_ARGUMENT = "sailloft.nics=1"
 # The scripts set the first stage's own arguments. This is the only one of them that a node may set.
 OWN_ARGUMENT_ALLOWED = "sailloft.reboot_after_s="
 SECONDS = re.compile(r"[1-9][0-9]{0,8}")
@@ -81,12 +88,18 @@ def target_path(channel: str | None, digest: str | None, subject: str) -> str:
 
 
 def node_script(
-    node: str, mac: str, target: str, servers: Sequence[str], arguments: Sequence[str], report: str = ""
+    node: str,
+    mac: str,
+    target: str,
+    servers: Sequence[str],
+    arguments: Sequence[str],
+    report: str = "",
+    nics: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Return the text of a node's nodes/MAC.ipxe.
 
-    ``target`` is a result of ``target_path``; ``report`` is the URL for reports, or empty. The first server and the
-    lengths of the pauses depend on the node. Raises ImageError.
+    ``target`` is a result of ``target_path``; ``report`` is the URL for reports, or empty; ``nics`` are as in
+    ``nic_lines``. The first server and the lengths of the pauses depend on the node. Raises ImageError.
     """
     subject = f"node {node}"
     checked_node(node)
@@ -97,7 +110,8 @@ def node_script(
         raise ImageError(subject, "no servers are given", "give at least one, as http://ADDRESS")
     for argument in arguments:
         _check_argument(argument, subject)
-    text = " ".join(arguments)
+    lines = nic_lines(nics, subject)
+    text = " ".join([*arguments, *([NICS_ARGUMENT] if lines else [])])
     size_bytes = FIXED_BYTES + len(text) + len(",".join(servers)) + len(node) + len(report)
     if size_bytes > NODE_BYTES:
         raise ImageError(
@@ -113,7 +127,7 @@ def node_script(
     )
     return f"""#!ipxe
 # node {node}
-set node {node}
+{"".join(f"# nic {line}{chr(10)}" for line in lines)}set node {node}
 set servers {",".join(servers)}
 set report {report}
 set node_args {text}
@@ -124,6 +138,44 @@ sleep ${{pause}}
 iseq ${{pause}} {pause_s << DOUBLED} || inc pause ${{pause}}
 goto again
 """
+
+
+def nic_lines(nics: Sequence[Mapping[str, Any]], subject: str) -> list[str]:
+    """Return "NIC ADDRESS [GATEWAY]" of each NIC, for the first stage. Raises ImageError.
+
+    A NIC has mac or name, address (with its prefix length, or "dhcp") and, with an address, it may have gateway.
+    """
+    lines: dict[str, str] = {}
+    for nic in nics:
+        mac, name, address, gateway = (nic.get(key) or "" for key in ("mac", "name", "address", "gateway"))
+        if bool(mac) == bool(name):
+            raise ImageError(subject, f"NIC {dict(nic)} has not exactly one of mac and name", "give one of them")
+        shown = f"{subject}: NIC {mac or name}"
+        key = checked_mac(mac, shown).replace("-", ":") if mac else name
+        if name and not INTERFACE.fullmatch(str(name)):
+            raise ImageError(shown, "the name is not that of an interface", "give it as 'ip link' shows it")
+        if key in lines:
+            raise ImageError(shown, "is listed twice", "give each NIC one address")
+        lines[key] = " ".join(filter(None, (key, *_addresses(address, gateway, shown))))
+    return list(lines.values())
+
+
+def _addresses(address: Any, gateway: Any, subject: str) -> tuple[str, str]:
+    """Return address and gateway in their canonical forms. Raises ImageError."""
+    if address == DHCP:
+        if gateway:
+            raise ImageError(subject, "has a gateway, which the DHCP server gives", "remove gateway")
+        return DHCP, ""
+    try:
+        own = ipaddress.ip_interface(address)
+        router = ipaddress.ip_address(gateway) if gateway else None
+    except ValueError as error:
+        raise ImageError(subject, str(error), "give an address like 10.1.0.5/24, or dhcp") from error
+    if "/" not in str(address) or not isinstance(address, str):
+        raise ImageError(subject, f"address {address!r} has no prefix length", "write it like 10.1.0.5/24")
+    if router is not None and (router not in own.network or router == own.ip):
+        raise ImageError(subject, f"gateway {router} is not another address of {own.network}", "correct one of them")
+    return str(own), str(router or "")
 
 
 def checked_server(url: str, subject: str) -> str:

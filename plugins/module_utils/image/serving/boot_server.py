@@ -14,8 +14,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_node, listed
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_plan import CPUS, DEFAULT_CPU
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_plan import (
+    CPUS,
+    DEFAULT_CPU,
+    DRIVERS,
+    FIRMWARE,
+    IPXE,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import (
+    INTERFACE,
     checked_mac,
     checked_server,
 )
@@ -24,8 +31,6 @@ Address = ipaddress.IPv4Address
 Found = Callable[[Any], Optional[str]]
 Network = ipaddress.IPv4Network
 _FOUR = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}")
-# IFNAMSIZ of linux/if.h is 16 with the closing NUL. dnsmasq reads '*' as a pattern and ':' as an alias.
-_INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
 # Paths are not quoted in the configurations of nginx and dnsmasq, which interpret quotes, semicolons, braces, '$' and
 # '#'.
 _FOLDER = re.compile(r"[A-Za-z0-9/._-]+")
@@ -54,7 +59,7 @@ class Server:
 def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the errors as sentences that name the variable or the nodes, and the remedy.
 
-    A node has name and mac, and address if the server assigns the addresses; it may have architecture.
+    A node has name and mac, and address if the server assigns the addresses; it may have architecture and nic_driver.
     """
     found, network = _of_server(server)
     wrong, subnets = _of_subnets(server, network)
@@ -65,6 +70,7 @@ def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
         found += _said(checked_node, node.get("name"))
         found += _said(checked_mac, node.get("mac"), _subject(node))
         found += _value(_subject(node), _architecture, node)
+        found += _value(_subject(node), _driver, node)
         if server.gives:
             # A problem of a network itself is reported once and not for each node.
             found += _of_address(node, server, [] if wrong or not network else networks, gateways)
@@ -78,7 +84,7 @@ def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 def _of_server(server: Server) -> tuple[list[str], Network | None]:
     """Return the errors in the server's own variables; and its network, None if it is unknown."""
     found: list[str] = [
-        *_value("boot_server_interface", _matching, server.interface, _INTERFACE, "name one interface, like eth1"),
+        *_value("boot_server_interface", _matching, server.interface, INTERFACE, "name one interface, like eth1"),
         *_value("boot_server_http_port", values.whole, server.http_port, 1, 65535),
         *_value("boot_server_lease_s", values.whole, server.lease_s, LEAST_LEASE_S, MOST_LEASE_S),
         *_value("boot_server_store_dir", _folder, server.store_dir),
@@ -229,6 +235,18 @@ def _architecture(node: Mapping[str, Any]) -> None:
         raise InvalidValueError(
             f"its architecture {error.cause}", f"{error.remedy} (boot_server_architecture)"
         ) from error
+
+
+def _driver(node: Mapping[str, Any]) -> None:
+    try:
+        driver = values.one_of(node.get("nic_driver", IPXE), DRIVERS)
+    except InvalidValueError as error:
+        raise InvalidValueError(f"its NIC driver {error.cause}", f"{error.remedy} (boot_server_nic_driver)") from error
+    if driver == FIRMWARE and node.get("architecture", DEFAULT_CPU) != DEFAULT_CPU:
+        raise InvalidValueError(
+            f"its NIC driver is {FIRMWARE}, which only nodes with {DEFAULT_CPU} may have",
+            "remove boot_server_nic_driver",
+        )
 
 
 def _mac(value: Any) -> str | None:

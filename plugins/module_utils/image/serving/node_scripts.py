@@ -46,7 +46,7 @@ class Change:
 def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return MAC address, in the form of the file's name -> script.
 
-    A node has name, mac, servers, channel or digest, kernel_arguments and report. Raises ImageError.
+    A node has name, mac, servers, channel or digest, kernel_arguments, report and nics. Raises ImageError.
     """
     found: dict[str, str] = {}
     names: dict[str, str] = {}
@@ -63,7 +63,7 @@ def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         taken.add(name)
         target = target_path(node.get("channel"), node.get("digest"), subject)
         arguments, report = node.get("kernel_arguments") or [], node.get("report") or ""
-        found[mac] = node_script(name, mac, target, node["servers"], arguments, report)
+        found[mac] = node_script(name, mac, target, node["servers"], arguments, report, node.get("nics") or ())
     return found
 
 

@@ -109,7 +109,20 @@ class _Boot:
                     urls = self.urls[server.name][number]
                     variables["node_boot_server_urls"] = urls
                     variables["node_boot_report_url"] = f"{urls[0]}/report"
+                    variables.update(self._nics(device))
                     break
+
+    def _nics(self, device: Device) -> dict[str, Any]:
+        """Return node_boot_nics: the Ethernet ports that have an address each; the NIC that boots uses DHCP."""
+        found = []
+        for spec in device.kind.addresses:
+            ports = device.kind.model.ports[spec.ports] if device.kind.model and spec.ports else None
+            for at, (port, name) in enumerate(zip(ports.names, ports.interfaces) if ports else ()):
+                if port in device.cables and device.cables[port].rule.infiniband:
+                    continue
+                prefix_bits = self.site.blueprint.networks[spec.network].network.prefixlen
+                found.append({"name": name, "address": f"{device.addresses[f'{spec.network}-{at}']}/{prefix_bits}"})
+        return {"node_boot_nics": found} if found else {}
 
     def _serve(self, device: Device, variables: dict[str, Any]) -> None:
         kind = device.kind

@@ -19,7 +19,12 @@ def test_each_node_has_the_values_of_its_own_variables():
             "node_boot_server_urls": ["http://10.9.1.1"],
             "node_boot_report_url": "http://10.9.1.1/report",
         },
-        "bm01": {**NODE, "node_boot_image": {"digest": "a" * 64}, "node_boot_kernel_arguments": ["debug"]},
+        "bm01": {
+            **NODE,
+            "node_boot_image": {"digest": "a" * 64},
+            "node_boot_kernel_arguments": ["debug"],
+            "node_boot_nics": [{"name": "ens1", "address": "10.1.0.1/24"}],
+        },
         "bm03": {},
     }
     assert node_boot_nodes(["bm02", "bm01"], hostvars) == [
@@ -30,6 +35,7 @@ def test_each_node_has_the_values_of_its_own_variables():
             "kernel_arguments": ["debug"],
             "servers": ["http://10.9.0.1"],
             "report": "",
+            "nics": [{"name": "ens1", "address": "10.1.0.1/24"}],
         },
         {
             "name": "bm02",
@@ -38,6 +44,7 @@ def test_each_node_has_the_values_of_its_own_variables():
             "kernel_arguments": [],
             "servers": ["http://10.9.1.1"],
             "report": "http://10.9.1.1/report",
+            "nics": [],
         },
     ]
 
@@ -92,6 +99,10 @@ def test_a_canary_is_pinned_until_the_pin_is_empty():
         (
             {"node_boot_server_urls": "http://10.9.0.1"},
             "node_boot_server_urls: 'http://10.9.0.1' is not a list; write it like [one, another]",
+        ),
+        (
+            {"node_boot_nics": ["ens1"]},
+            "node_boot_nics: ['ens1'] is not a list of NICs; write [{name: NAME, address: ADDRESS}]",
         ),
         ({"node_boot_kernel_arguments": [1]}, "node_boot_kernel_arguments: 1 is not text; write it in quotes"),
         ({"node_boot_report_url": ["x"]}, "node_boot_report_url: ['x'] is not text; write it in quotes"),

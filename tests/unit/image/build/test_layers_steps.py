@@ -95,7 +95,7 @@ def site(tmp_path, monkeypatch):
 
 
 def below(folder, *names):
-    return [SimpleNamespace(folder=folder / name) for name in names]
+    return [SimpleNamespace(folder=folder / name, kernel=None) for name in names]
 
 
 OFF = "redirect_dir=off,metacopy=off,index=off,xino=off"
@@ -216,6 +216,35 @@ def test_the_kernel_with_modules_is_copied(tmp_path, files, source):
     assert (kernel.version, kernel.sha256) == ("6.1", hashlib.sha256(data).hexdigest())
     assert kernel.size_bytes == len(data)
     assert (tmp_path / "out/vmlinuz").read_bytes() == data
+
+
+def test_the_files_of_the_kernel_below_are_in_boot_only_while_a_layer_is_built(site, monkeypatch):
+    """The postinst of Ubuntu's signed modules reads /boot/System.map-VERSION, which no published layer has."""
+    for name in ("vmlinuz", "System.map"):
+        (site.folder / "base").mkdir(exist_ok=True)
+        (site.folder / "base" / name).write_text(f"kernel's {name}")
+    base = SimpleNamespace(folder=site.folder / "base", kernel=layers.Kernel("6.8.0-1-generic", "0" * 64, 16))
+    boot = site.folder / "work/root/boot"
+    read = []
+
+    def script(root, layer, run):
+        read.extend((path.name, path.read_text()) for path in sorted(boot.iterdir()))
+        (boot / "System.map-6.8.0-1-generic").write_text("of another build of this version")
+
+    monkeypatch.setattr(layers.tree_contents, "apply", script)
+    built = site.build(TOP, [base])
+    assert read == [
+        ("System.map-6.8.0-1-generic", "kernel's System.map"),
+        ("vmlinuz-6.8.0-1-generic", "kernel's vmlinuz"),
+    ]
+    # The layer brings no kernel of its own, and a file that a package wrote is normalise's to remove.
+    assert built.kernel is None
+    assert not (boot / "vmlinuz-6.8.0-1-generic").exists()
+
+
+def test_the_symbols_of_a_kernel_are_kept_for_the_layers_above(tmp_path):
+    kernel_of(tmp_path, "boot/vmlinuz-6.1", "boot/System.map-6.1", "lib/modules/6.1/modules.dep")
+    assert (tmp_path / "out" / layers.SYMBOLS).read_text() == "kernel boot/System.map-6.1"
 
 
 @pytest.mark.parametrize("files", [(), ("boot/vmlinuz-6.1",), ("lib/modules/6.1/modules.dep",)])

@@ -124,6 +124,12 @@ TASK = "TASK [d : Install it] ****\n"
             '"d : Install it" failed: no archive; a; b; fix the role or its variables',
         ),
         (
+            TASK + 'fatal: [gpu]: FAILED! => {"msg": "Failed to update apt cache: E:The method driver '
+            '/usr/lib/apt/methods/http could not be found."}\n',
+            '"d : Install it" failed: Failed to update apt cache: E:The method driver /usr/lib/apt/methods/http could '
+            "not be found.; add apt to the packages of a layer",
+        ),
+        (
             "RUNNING HANDLER [d : Start it] ***\nfatal: [gpu]: UNREACHABLE! => {}\n",
             '"d : Start it" failed: it gave no reason; fix the role or its variables',
         ),

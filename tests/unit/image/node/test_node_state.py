@@ -25,7 +25,8 @@ LINE = " ".join(
         *ARGUMENTS,
         *OWN,
         f"sailloft.image={IMAGE.digest}",
-        "sailloft.servers=http://10.9.0.1 sailloft.node=bm01 sailloft.report= BOOTIF=01-52-54-00-00-00-01",
+        "sailloft.servers=http://10.9.0.1 sailloft.node=bm01 sailloft.report= sailloft.nics=1",
+        "BOOTIF=01-52-54-00-00-00-01",
     ]
 )
 
@@ -43,6 +44,7 @@ def report(**changes):
         "writable_bytes": 1 << 30,
         "phases": [{"name": "network", "start_s": 1.25, "end_s": 2}],
         "warnings": [],
+        "host_keys": [],
     }
     return {**whole, **changes}
 

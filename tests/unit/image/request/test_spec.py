@@ -62,7 +62,7 @@ def test_an_image_lists_its_layers_from_the_lowest():
     assert list(images) == ["gpu-node", "plain"]
     image = images["gpu-node"]
     assert [layer.name for layer in image.layers] == ["base", "gpu", "site"]
-    assert image.kernel_arguments == ("console=ttyS0", "iommu=pt", "memmap=4G$0x100000000", "quiet")
+    assert image.kernel_arguments == ("panic=30", "console=ttyS0", "iommu=pt", "memmap=4G$0x100000000", "quiet")
     assert image.writable_mib == 2048
     assert images["plain"].writable_mib == 1024
     base, gpu, site = image.layers
@@ -85,9 +85,10 @@ def test_an_image_lists_its_layers_from_the_lowest():
 def test_kernel_arguments_may_take_1536_bytes():
     """The longest command line of x86 and arm64 has 2048 bytes; the rest is for the arguments of the first stage."""
     layers = {"base": {key: value for key, value in LAYERS["base"].items() if key != "kernel_arguments"}}
-    image = {"node": {"layer": "base", "kernel_arguments": ["a=" + 1534 * "x"]}}
+    image = {"node": {"layer": "base", "kernel_arguments": ["panic=1", "a=" + 1526 * "x"]}}
+    # The image's own panic= replaces the default.
     assert read_images(image, layers)["node"].kernel_arguments == tuple(image["node"]["kernel_arguments"])
-    image["node"]["kernel_arguments"] = ["a=" + 1535 * "x"]
+    image["node"]["kernel_arguments"] = ["panic=1", "a=" + 1527 * "x"]
     with pytest.raises(ImageError, match="its kernel arguments take 1537 bytes; remove some, the maximum is 1536 byt"):
         read_images(image, layers)
 
@@ -229,7 +230,7 @@ def image(setting, value):
         (image("kernel_arguments", ["a b"]), "image plain: kernel argument 'a b' has white space"),
         (
             image("kernel_arguments", ["a=" + 8 * "x"] * 141),
-            "image plain: its kernel arguments take 1564 bytes; remove",
+            "image plain: its kernel arguments take 1573 bytes; remove",
         ),
         (image("size", 1), "image plain: unknown setting 'size'"),
         (lambda images, layers: images.update({"../x": {"layer": "base"}}), "image '../x': not a valid name"),

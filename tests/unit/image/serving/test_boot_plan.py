@@ -63,7 +63,9 @@ def test_boot_files_match_the_architectures_of_the_nodes():
     )
     x86 = [("undionly.kpxe", "x86_64", "bm01"), ("ipxe.efi", "x86_64", "bm01")]
     arm64 = [("ipxe-arm64.efi", "aarch64", "gh01")]
-    for nodes, wanted in (((intel,), x86), ((arm,), arm64), ((intel, arm), x86 + arm64)):
+    own = {**intel, "nic_driver": "firmware"}
+    snp = [("undionly.kpxe", "x86_64", "bm01"), ("snponly.efi", "x86_64", "bm01")]
+    for nodes, wanted in (((intel,), x86), ((arm,), arm64), ((intel, arm), x86 + arm64), ((own,), snp)):
         assert [tuple(file.values()) for file in plan(*nodes)["files"]] == wanted
     assert [file["name"] for file in plan()["files"]] == ["undionly.kpxe", "ipxe.efi"]
     assert {firmware["tag"] for firmware in plan(arm)["firmwares"]} == {"efi-aarch64", "http-aarch64"}
@@ -72,10 +74,13 @@ def test_boot_files_match_the_architectures_of_the_nodes():
 def test_each_firmware_has_its_architectures_boot_file_and_protocol():
     """The numbers are those of IANA's list "Processor Architecture Types"."""
     nodes = [{"name": cpu, "address": "10.9.0.11", "architecture": cpu} for cpu in ("x86_64", "aarch64")]
+    nodes.append({"name": "snp", "address": "10.9.0.12", "nic_driver": "firmware"})
     assert [tuple(firmware.values()) for firmware in plan(*nodes)["firmwares"]] == [
-        ("bios", "x86_64", (0,), ("x86PC",), "undionly.kpxe", False),
-        ("efi-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "ipxe.efi", False),
-        ("efi-aarch64", "aarch64", (11,), ("ARM64_EFI",), "ipxe-arm64.efi", False),
-        ("http-x86_64", "x86_64", (16,), (), "ipxe.efi", True),
-        ("http-aarch64", "aarch64", (19,), (), "ipxe-arm64.efi", True),
+        ("bios", "x86_64", (0,), ("x86PC",), "undionly.kpxe", False, ""),
+        ("efi-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "ipxe.efi", False, "ipxe"),
+        ("snp-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "snponly.efi", False, "firmware"),
+        ("efi-aarch64", "aarch64", (11,), ("ARM64_EFI",), "ipxe-arm64.efi", False, ""),
+        ("http-x86_64", "x86_64", (16,), (), "ipxe.efi", True, "ipxe"),
+        ("http-snp-x86_64", "x86_64", (16,), (), "snponly.efi", True, "firmware"),
+        ("http-aarch64", "aarch64", (19,), (), "ipxe-arm64.efi", True, ""),
     ]

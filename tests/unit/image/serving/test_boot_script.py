@@ -318,12 +318,18 @@ REPORT_DATA = {
     "writable_bytes": 1024,
     "phases": [{"name": "network", "start_s": 1, "end_s": 2.5}],
     "warnings": [],
+    "host_keys": ["ssh-ed25519 AAAA"],
 }
 
 
 def test_a_boot_report_is_read_back():
     report = boot_report.load(json.dumps(REPORT_DATA), "node n1")
     assert json.loads(json.dumps({"format": boot_report.FORMAT, **dataclasses.asdict(report)})) == REPORT_DATA
+
+
+def test_the_report_of_an_earlier_version_has_no_host_keys():
+    data = {key: value for key, value in REPORT_DATA.items() if key != "host_keys"}
+    assert boot_report.load(json.dumps(data), "node n1").host_keys == ()
 
 
 @pytest.mark.parametrize(
@@ -341,3 +347,43 @@ def test_a_boot_report_is_read_back():
 def test_text_that_is_not_a_boot_report_is_refused(text, message):
     with pytest.raises(ImageError, match=message):
         boot_report.load(text, "node n1")
+
+
+MAC = "52:54:00:aa:bb:01"
+NICS = [
+    {"name": "ens1np0", "address": "10.1.0.5/24", "gateway": "10.1.0.1", "mac": None},
+    {"mac": "52-54-00-AA-BB-02", "address": "dhcp"},
+    {"name": "ens2np0", "address": "fd00:0:0::5/64"},
+]
+
+
+def test_a_nodes_script_lists_its_nics_for_the_first_stage():
+    script = boot_script.node_script("n1", MAC, "channels/a.ipxe", ["http://10.9.0.1"], ["quiet"], nics=NICS)
+    assert re.findall("^# nic (.*)$", script, re.MULTILINE) == [
+        "ens1np0 10.1.0.5/24 10.1.0.1",
+        "52:54:00:aa:bb:02 dhcp",
+        "ens2np0 fd00::5/64",
+    ]
+    assert "\nset node_args quiet sailloft.nics=1\n" in script
+    without = boot_script.node_script("n1", MAC, "channels/a.ipxe", ["http://10.9.0.1"], ["quiet"])
+    assert "nic" not in without
+
+
+@pytest.mark.parametrize(
+    ("nic", "message"),
+    [
+        ({"address": "dhcp"}, "has not exactly one of mac and name"),
+        ({"name": "a", "mac": MAC, "address": "dhcp"}, "has not exactly one of mac and name"),
+        ({"mac": "52:54:00", "address": "dhcp"}, "node n1: NIC 52:54:00: '52:54:00' is not the MAC address of a NIC"),
+        ({"name": "ens*", "address": "dhcp"}, "node n1: NIC ens*: the name is not that of an interface"),
+        ({"name": "ens1np0", "address": "10.2.0.5/24"}, "node n1: NIC ens1np0: is listed twice"),
+        ({"name": "a", "address": "10.2.0.5"}, "node n1: NIC a: address '10.2.0.5' has no prefix length"),
+        ({"name": "a", "address": "10.2.0.256/24"}, "node n1: NIC a: "),
+        ({"name": "a", "address": "10.2.0.5/24", "gateway": "10.3.0.1"}, "gateway 10.3.0.1 is not another address of"),
+        ({"name": "a", "address": "10.2.0.5/24", "gateway": "10.2.0.5"}, "gateway 10.2.0.5 is not another address of"),
+        ({"name": "a", "address": "dhcp", "gateway": "10.2.0.5"}, "has a gateway, which the DHCP server gives"),
+    ],
+)
+def test_a_nic_that_the_first_stage_could_not_configure_is_refused(nic, message):
+    with pytest.raises(ImageError, match=re.escape(message)):
+        boot_script.node_script("n1", MAC, "channels/a.ipxe", ["http://10.9.0.1"], [], nics=[NICS[0], nic])

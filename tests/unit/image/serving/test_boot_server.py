@@ -192,6 +192,16 @@ def test_a_setting_that_a_server_would_misread_is_refused(settings, message):
     assert problems(ONE, **settings) == [message]
 
 
+def test_an_unknown_nic_driver_is_refused():
+    assert problems({**ONE, "nic_driver": "snponly"}) == [
+        "node bm01: its NIC driver 'snponly' is unknown, use one of: 'ipxe', 'firmware' (boot_server_nic_driver)"
+    ]
+    assert problems({**ONE, "nic_driver": "firmware"}) == []
+    assert problems({**ONE, "nic_driver": "firmware", "architecture": "aarch64"}) == [
+        "node bm01: its NIC driver is firmware, which only nodes with x86_64 may have, remove boot_server_nic_driver"
+    ]
+
+
 def test_a_node_of_another_architecture_is_refused():
     assert problems({**ONE, "architecture": "arm64"}) == [
         "node bm01: its architecture 'arm64' is unknown, use one of: 'x86_64', 'aarch64' (boot_server_architecture)"

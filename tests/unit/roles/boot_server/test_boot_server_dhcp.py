@@ -25,6 +25,7 @@ FIRMWARES = {
     "http": ("x86_64", "http://10.9.0.1/boot/ipxe.efi", "HTTPClient"),
     "http-arm64": ("aarch64", "http://10.9.0.1/boot/ipxe-arm64.efi", "HTTPClient"),
 }
+UEFI_FILES = {"ipxe": "ipxe.efi", "firmware": "snponly.efi"}
 NAK = 6
 
 
@@ -173,3 +174,22 @@ def test_proxy_dhcp_gives_the_boot_file_to_uefi_firmware_and_ipxe(network):
         ("arm64", 5, "0.0.0.0", "ipxe-arm64.efi", "PXEClient"),
     }
     assert "address range" not in log.read_text()
+
+
+@pytest.mark.parametrize("mode", ["full", "proxy"])
+def test_a_node_may_boot_with_the_nic_driver_of_its_firmware(network, mode):
+    """Half of the nodes have this setting; by HTTP, they get the file of the same name."""
+    site = Site(12)
+    for number, node in enumerate(site.nodes):
+        node |= {"architecture": "x86_64", "nic_driver": ("ipxe", "firmware")[number % 2]}
+    network.dnsmasq(site.configuration(boot_server_dhcp=mode), len(site.nodes))
+    stages = ["efi", "efi-9"] if mode == "proxy" else ["efi", "efi-9", "http", "bios"]
+    asks = [(node, {**client, "stages": [stage]}) for stage in stages for node, client in zip(site.nodes, site.clients)]
+    found = network.ask([client for _node, client in asks])["clients"]
+    seen = {(client["stages"][0], node["nic_driver"], answer["file"]) for (node, client), [answer] in zip(asks, found)}
+    url = "http://10.9.0.1/boot/"
+    wanted = {(stage, driver, file) for stage in ("efi", "efi-9") for driver, file in UEFI_FILES.items()}
+    if mode == "full":
+        wanted |= {("http", driver, url + file) for driver, file in UEFI_FILES.items()}
+        wanted |= {("bios", driver, "undionly.kpxe") for driver in UEFI_FILES}
+    assert seen == wanted

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import os
 import re
@@ -11,7 +12,7 @@ import shutil
 import subprocess
 
 import pytest
-from first_stage import CONTENT, DIGEST, Behaviour, shell
+from first_stage import CONTENT, DIGEST, INIT, Behaviour, shell
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
@@ -196,3 +197,115 @@ def test_the_report_of_the_first_stage_is_read_back(tmp_path):
     assert [phase.name for phase in report.phases] == ["one", "two"]
     assert (report.writable_bytes, report.layers[0].verity) == (2 << 20, False)
     assert json.loads(output)["kernel"] == report.kernel
+
+
+MAC, BOOTIF = "52:54:00:aa:bb:01", "BOOTIF=01-52-54-00-aa-bb-01"
+
+
+def configured(tmp_path, program: str, nics: str) -> dict[str, str]:
+    """Return the files by name that the first stage writes for the network service with this program."""
+    root, run = tmp_path / "root", tmp_path / "below-run"
+    (root / program).parent.mkdir(parents=True)
+    (root / program).touch()
+    # A test must not write to this machine's /run.
+    text = INIT.read_text().replace("=/run/systemd", f"={run}/systemd").replace(" /run/systemd", f" {run}/systemd")
+    text = text.replace("=/run/NetworkManager", f"={run}/NetworkManager")
+    (tmp_path / "init-of-test").write_text(text)
+    script = f"""
+        . {tmp_path}/init-of-test
+        new_root={root} mac={MAC} nics='{nics}'
+        configure_network
+    """
+    assert shell(tmp_path, script, BOOTIF) == ""
+    for path in run.rglob("*.nmconnection"):
+        assert path.stat().st_mode & 0o777 == 0o600
+    return {
+        os.fspath(path.relative_to(run)): path.read_text()
+        for path in run.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+NICS = f"""{MAC} dhcp
+52:54:00:aa:bb:02 10.1.0.5/24 10.1.0.1
+
+ens3np0 fd00::5/64"""
+
+
+def test_each_nic_is_configured_for_systemd_networkd(tmp_path):
+    files = configured(tmp_path, "usr/lib/systemd/systemd-networkd", NICS)
+    read = {}
+    for name, text in files.items():
+        parser = configparser.ConfigParser()
+        parser.optionxform = str
+        parser.read_string(text)
+        read[name] = {(section, key): value for section in parser.sections() for key, value in parser[section].items()}
+    place = "systemd/network/90-sailloft-"
+    assert read == {
+        f"{place}52-54-00-aa-bb-01.network": {
+            ("Match", "MACAddress"): MAC,
+            ("Match", "Kind"): "!*",
+            ("Network", "DHCP"): "ipv4",
+            ("DHCPv4", "ClientIdentifier"): "mac",
+        },
+        f"{place}52-54-00-aa-bb-02.network": {
+            ("Match", "MACAddress"): "52:54:00:aa:bb:02",
+            ("Match", "Kind"): "!*",
+            ("Link", "RequiredForOnline"): "no",
+            ("Network", "Address"): "10.1.0.5/24",
+            ("Network", "Gateway"): "10.1.0.1",
+        },
+        f"{place}ens3np0.network": {
+            ("Match", "Name"): "ens3np0",
+            ("Link", "RequiredForOnline"): "no",
+            ("Network", "Address"): "fd00::5/64",
+        },
+    }
+    wants = tmp_path / "below-run/systemd/system/multi-user.target.wants"
+    assert os.listdir(wants) == ["systemd-networkd.service"]
+
+
+def test_each_nic_is_configured_for_network_manager(tmp_path):
+    files = configured(tmp_path, "usr/sbin/NetworkManager", NICS)
+    place = "NetworkManager/system-connections/sailloft-"
+    boot, fixed, named = (
+        files[f"{place}{name}.nmconnection"] for name in (MAC.replace(":", "-"), "52-54-00-aa-bb-02", "ens3np0")
+    )
+    assert len(files) == 3
+    assert {f"mac-address={MAC}", "method=auto"} <= set(boot.splitlines())
+    assert {"method=manual", "address1=10.1.0.5/24,10.1.0.1"} <= set(fixed.splitlines())
+    assert {"interface-name=ens3np0", "address1=fd00::5/64", "method=disabled"} <= set(named.splitlines())
+
+
+def test_an_image_without_a_network_service_is_warned_about(tmp_path):
+    script = f"new_root={tmp_path} mac={MAC} nics='{MAC} dhcp'; configure_network; echo \"$warnings\""
+    assert "neither NetworkManager nor systemd-networkd" in shell(tmp_path, script, BOOTIF)
+
+
+def test_the_nics_are_those_of_the_nodes_own_script(tmp_path, serve, monkeypatch):
+    """The first server has the script of another node under this MAC address."""
+    scripts = [f"#!ipxe\n# nic ens{at}np0 10.1.0.{at}/24\nset node n{at}\n".encode() for at in (2, 1)]
+    urls = [serve(Behaviour(text)) for text in scripts]
+    output = shell(tmp_path, f"servers='{' '.join(urls)}'; fetch_nics; echo \"$nics\"", f"{BOOTIF} sailloft.nics=1")
+    assert "nodes/52-54-00-aa-bb-01.ipxe" in output
+    assert "REFUSED" in output
+    assert output.endswith(f"{MAC} dhcp\nens1np0 10.1.0.1/24\n")
+
+
+def test_without_lines_about_nics_nothing_is_fetched(tmp_path):
+    assert shell(tmp_path, 'servers=; fetch_nics; echo "$nics"', BOOTIF).strip() == f"{MAC} dhcp"
+
+
+def test_a_host_key_is_made_unless_the_node_has_an_identity(tmp_path):
+    script = f"""
+        new_root={tmp_path}/root
+        chroot() {{ shift; program=$1; shift; "$program" "$@"; }}
+        make_host_key
+        echo "key=$host_key"
+    """
+    assert shell(tmp_path, script) == "key=\n"
+    (tmp_path / "root/usr/bin").mkdir(parents=True)
+    (tmp_path / "root/usr/bin/ssh-keygen").touch()
+    (tmp_path / "root/usr/lib/sailloft").mkdir(parents=True)
+    (tmp_path / "root/usr/lib/sailloft/identity").touch()
+    assert shell(tmp_path, script) == "key=\n"
