@@ -171,9 +171,14 @@ options:
       mirror_topology:
         description:
           - Give the guest the host's PCI tree - an expander bus for each root complex, root ports, switches.
+          - V(auto) gives a GPU that needs PCIe AtomicOps (AMD) a root port of its own on its expander bus if the host
+            has it below a switch, because QEMU completes AtomicOps only there. A note of the plan names the cost. All
+            others are placed as on the host.
+          - V(true) places all devices as on the host, and such a GPU then has no AtomicOps.
           - V(false) puts each device on its own root port, without a NUMA node, as most tools do. It is for comparison.
-        type: bool
-        default: true
+        type: str
+        choices: [auto, "true", "false"]
+        default: auto
       firmware:
         description: V(efi) is OVMF without secure boot, found through QEMU's firmware descriptors; V(bios) is SeaBIOS.
         type: str

@@ -34,6 +34,14 @@ options:
       - Without it, RV(restart_required) is true, and the change takes effect at the next start of the virtual machine.
     type: bool
     default: false
+  keep_host_off_pinned_cpus:
+    description:
+      - Keep the host's processes and interrupts off the CPUs that are pinned to virtual CPUs, of these and of all other
+        domains, by drop-ins of systemd (AllowedCPUs) and of irqbalance. V(false) removes them, and so does the end of
+        the last such virtual machine.
+      - Without systemd or cgroup version 2, and with O(topology) or the O(uri) of another host, nothing is changed.
+    type: bool
+    default: true
   remove_disks:
     description:
       - With O(state=absent), also remove the disks that were made from a base.
@@ -106,6 +114,12 @@ findings:
       why: QEMU takes its memory from there
       remedy: mount one (mount -t hugetlbfs -o pagesize=1024M none /dev/hugepages-1024M) and restart libvirt
       severity: refuse
+host_cpus:
+  description:
+    - The CPUs that are pinned (C(pinned)), the CPUs that are left for the host (C(allowed)), the CPUs that each unit of
+      systemd may use (C(units)), and the list of irqbalance; or C(not_applicable), the reason.
+  returned: always
+  type: dict
 domains:
   description: Each virtual machine, in the order in which they were given.
   returned: always
@@ -301,6 +315,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common import respawn
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import pinned_cpus
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.converge import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import URI, run_with_binding
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError, warnings
@@ -323,6 +339,12 @@ def main() -> None:
             _warn(module, error.result()["findings"])
             raise
         _warn(module, result["findings"])
+        limits = pinned_cpus.of_options(System(), module.params, result.pop("pinned_cpus"), module.check_mode)
+        result["host_cpus"] = limits.facts
+        if limits.changed:
+            texts = {"before": f"{limits.before}\n", "after": f"{limits.after}\n"}
+            result["diff"].append({"before_header": "host", "after_header": "host", **texts})
+            result["changed"] = True
         return result
 
     finish(module, work)

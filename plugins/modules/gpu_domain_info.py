@@ -24,6 +24,10 @@ options:
     description: Further virtual machines to read. Without this and without O(domains), all that libvirt knows.
     type: list
     elements: str
+  keep_host_off_pinned_cpus:
+    description: As O(sailloft.fleet.gpu_domain#module:keep_host_off_pinned_cpus), for RV(host_cpus).
+    type: bool
+    default: true
 seealso:
   - module: sailloft.fleet.gpu_domain
 """
@@ -36,6 +40,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+host_cpus:
+  description: As RV(sailloft.fleet.gpu_domain#module:host_cpus).
+  returned: always
+  type: dict
 domains:
   description: Those of O(domains) first, in their order, then those of O(names).
   returned: always
@@ -180,10 +188,14 @@ domains:
           paths: []
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common import respawn
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import pinned_cpus
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.converge import info
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import URI, run_with_binding
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import domain_options, module_of
@@ -200,12 +212,19 @@ def main() -> None:
             "gpu_module_ids": {"type": "dict", "default": {}},
             "gpu_partitions": {"type": "dict", "default": {}},
             "accelerators": {"type": "dict", "default": {}},
+            "keep_host_off_pinned_cpus": {"type": "bool", "default": True},
             "uri": {"type": "str", "default": URI},
         },
         supports_check_mode=True,
     )
     run_with_binding(respawn)
-    finish(module, lambda: info(module.params))
+
+    def work() -> dict[str, Any]:
+        result = info(module.params)
+        limits = pinned_cpus.of_options(System(), module.params, result.pop("pinned_cpus"), check=True)
+        return {**result, "host_cpus": limits.facts}
+
+    finish(module, work)
 
 
 if __name__ == "__main__":

@@ -68,9 +68,6 @@ options:
           - Not applicable on other CPUs, on Zen 1 and 2 before Linux 6.18 (erratum 1235), and without x2AVIC before
             Linux 6.0.
         type: bool
-      irqbalance_banned_cpus:
-        description: The CPUs that irqbalance gives no interrupts, a list like V(2-47,50-95).
-        type: str
   now:
     description:
       - Apply the settings now, in addition to every boot.

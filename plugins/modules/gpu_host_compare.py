@@ -83,6 +83,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host import compare
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_gpu_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import pinned_cpus
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import URI, run_with_binding
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import gpu_domain_options
@@ -101,7 +102,7 @@ def of_host(system: System, given: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def of_domains(given: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+def of_domains(system: System, given: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the guests' names and topologies, and the differences, for the arguments ``given`` of gpu_domain."""
     try:
         validated = ArgumentSpecValidator(gpu_domain_options(URI)).validate(given)
@@ -110,7 +111,9 @@ def of_domains(given: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     if validated.error_messages:
         return [], validated.error_messages
     try:
-        return converge.compare(validated.validated_parameters)
+        options = validated.validated_parameters
+        topologies, found, pinned = converge.compare(options)
+        return topologies, found + list(pinned_cpus.of_options(system, options, pinned, check=True).after)
     except SailloftError as error:
         return [], [str(error)]
 
@@ -121,7 +124,7 @@ def compared(system: System, given: dict[str, Any]) -> Outcome:
     if any(facts["differences"].values()):
         return Outcome(facts=facts)
     if given.get("gpu_domain") is not None:
-        facts["domains"], facts["differences"]["gpu_domain"] = of_domains(given["gpu_domain"])
+        facts["domains"], facts["differences"]["gpu_domain"] = of_domains(system, given["gpu_domain"])
     return Outcome(facts=facts)
 
 

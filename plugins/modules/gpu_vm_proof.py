@@ -50,6 +50,9 @@ options:
   host_settings:
     description: The result of M(sailloft.fleet.gpu_host_boot) in check mode on the hypervisor.
     type: dict
+  host_cpus:
+    description: The RV(sailloft.fleet.gpu_domain_info#module:host_cpus) of the hypervisor.
+    type: dict
   nic_firmware:
     description: The result of M(sailloft.fleet.nic_firmware) in check mode on the hypervisor.
     type: dict
@@ -152,6 +155,7 @@ def evidence(params: Mapping[str, Any]) -> Evidence:
         running=Running.of_process(domain.get("process")),
         domain_differences=differences_of_domain(domain),
         host_settings=Settings.of_result(params["host_settings"]),
+        host_cpus=params["host_cpus"],
         nic_firmware=firmware_of_result(params["nic_firmware"]),
         nccl_topology=params["nccl_topology"],
         fabric_manager=fabric_manager_of(domain),
@@ -195,6 +199,7 @@ def main() -> None:
             "backend": {"type": "str", "choices": ["libvirt", "vsphere"], "default": "libvirt"},
             "domain": {"type": "dict", "required": True},
             "host_settings": {"type": "dict"},
+            "host_cpus": {"type": "dict"},
             "nic_firmware": {"type": "dict"},
             "guest_topology": {"type": "dict"},
             "guest_settings": {"type": "dict"},

@@ -360,6 +360,23 @@ topology:
             smallest_translation_unit:
               description: The unit is 4096 bytes shifted left by this number.
               type: int
+        atomic_ops:
+          description: PCIe AtomicOps, of DevCap2 and DevCtl2; null where config space was not read.
+          type: dict
+          contains:
+            completes_bits:
+              description: The sizes in bits that it completes; V(128) is compare and swap only.
+              type: list
+              elements: int
+            routes:
+              description: Whether a port routes them.
+              type: bool
+            requests:
+              description: Whether it may request them (AtomicOp Requester Enable).
+              type: bool
+            blocks_egress:
+              description: Whether a port blocks them (AtomicOp Egress Blocking).
+              type: bool
         max_read_request_bytes:
           description: MaxReadReq of DevCtl; null for a VF, which follows its physical function.
           type: int

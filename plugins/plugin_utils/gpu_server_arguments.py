@@ -76,6 +76,7 @@ def of_gpu_vm(of: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             "state": of["gpu_vm_state"],
             "allow_restart": of["gpu_vm_allow_restart"],
             "shutdown_timeout_s": of["gpu_vm_shutdown_timeout_s"],
+            "keep_host_off_pinned_cpus": of["gpu_vm_keep_host_off_pinned_cpus"],
             "remove_disks": of["gpu_vm_remove_disks"],
         }
     }

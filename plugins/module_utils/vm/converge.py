@@ -28,7 +28,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff
     side_by_side,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import disk_files, fabric_manager, qemu_process
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, ObservedDomain
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
+    Hypervisor,
+    ObservedDomain,
+    holdings,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import reserve
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
@@ -55,8 +59,8 @@ SHUTDOWN_MAX_S = 86400
 PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart", "no_autostart", "start", "resume")
 
 
-def compare(params: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return each domain's name and nccl_topology, and the reasons to run ``converge``, one line each.
+def compare(params: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str], list[int]]:
+    """Return each domain's name and nccl_topology, the reasons to run ``converge``, and the CPUs that are pinned.
 
     Without a line, ``converge`` would neither change nor report anything. ``params`` are those of the module. Raises
     DomainError, TopologyError.
@@ -65,7 +69,7 @@ def compare(params: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     found = [f"{row['name']}: {', '.join(row['actions'])}" for row in result["domains"] if row["changed"]]
     found += [f"{row['name']}: a restart is required" for row in result["domains"] if row["restart_required"]]
     topologies = [{"name": row["name"], "nccl_topology": row.get("nccl_topology")} for row in result["domains"]]
-    return topologies, found + [str(Finding(**item)) for item in result["findings"]]
+    return topologies, found + [str(Finding(**item)) for item in result["findings"]], result["pinned_cpus"]
 
 
 def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -136,6 +140,7 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
         "restart_required": any(row["restart_required"] for row in rows),
         "findings": [item.to_dict() for item in findings],
         "domains": rows,
+        "pinned_cpus": _pinned_cpus(plans, {spec.name for spec in specs}, hypervisor),
         "diff": [
             _diff(spec, decisions[spec.name], returned.get(spec.name, {}).get("xml", ""), hypervisor)
             for spec in specs
@@ -159,6 +164,13 @@ def _reserve(host: Host, hypervisor: Hypervisor) -> list[Finding]:
             WARN,
         )
     ]
+
+
+def _pinned_cpus(plans: dict[str, DomainPlan], requested: set[str], hypervisor: Hypervisor) -> list[int]:
+    """Return the host's CPUs that are pinned to vCPUs, by ``plans`` and by domains that are not ``requested``."""
+    others = (observed for name, observed in hypervisor.domains.items() if name not in requested)
+    pinned = {cpu for observed in others for cpu in holdings(observed.inactive_xml).cpus}
+    return sorted(pinned.union(*(cell.cpus for plan in plans.values() for cell in plan.processors.cells)))
 
 
 def _planned(
@@ -227,7 +239,8 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
                     client,
                 )
                 for name in names
-            ]
+            ],
+            "pinned_cpus": _pinned_cpus(plans, requested if plans else set(), hypervisor),
         }
     finally:
         client.close()

@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 )
 
 CX7, CX8, DATA_DIRECT, CX_SWITCH = (0x15B3, 0x1021), (0x15B3, 0x1023), (0x15B3, 0x2100), (0x15B3, 0x197C)
+CX6, BF3, BF3_SWITCH = (0x15B3, 0x101B), (0x15B3, 0xA2DC), (0x15B3, 0x197B)
 BROADCOM, MICROCHIP = (0x1000, 0xC030), (0x11F8, 0x4128)
 H100, B300, L40S, NVSWITCH = (0x10DE, 0x2330), (0x10DE, 0x3182), (0x10DE, 0x26B9), (0x10DE, 0x22A3)
 INTEL_ROOT, AMD_ROOT, GRACE_ROOT, VERA_ROOT = (0x8086, 0x352A), (0x1022, 0x14AB), (0x10DE, 0x22B1), (0x10DE, 0x2F95)
@@ -175,6 +176,17 @@ def inline(virtual: bool = True, root: tuple[int, int] = INTEL_ROOT) -> Host:
         if not virtual:
             gpu.iommu_group = nic.iommu_group
         build.end_of_complex()
+    return build.done()
+
+
+def inline_beside_bluefield(virtual: bool = True) -> Host:
+    """Return ``inline`` with a BlueField-3 behind its own switch, which has the ATS capability, and a storage NIC."""
+    build = Build()
+    build.host, build._bus, build._group = inline(virtual), 0x40, 100
+    to_nic, _spare = build.switch(build.root(0), 2, BF3_SWITCH)
+    build.device(to_nic, BF3, "nic", ats=True)
+    build.end_of_complex()
+    build.device(build.root(1), CX6, "nic", ats=True)
     return build.done()
 
 

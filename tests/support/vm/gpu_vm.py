@@ -231,6 +231,12 @@ def in_guest() -> dict:
     return {"outcomes": {"pci_tuning": {"devices": devices}}, "diff": {"after": {}}}
 
 
+def host_cpus() -> dict:
+    """Return host_cpus of gpu_domain_info's result."""
+    units = dict.fromkeys(("init.scope", "system.slice", "user.slice"), "0-1,4-5")
+    return {"pinned": "2-3,6-7", "allowed": "0-1,4-5", "units": units, "irqbalance": {"seen": "2-3,6-7"}}
+
+
 def virtual_functions() -> dict:
     """Return the facts of one physical function."""
     settings = {"mac": "02:00:00:00:14:00", "link_state": "auto"}
@@ -262,7 +268,6 @@ def on_host() -> dict:
                     "ksm": {"wanted": False, "seen": "0"},
                     "transparent_huge_pages": {"wanted": "madvise", "seen": "madvise"},
                     "avic": {"wanted": True, "seen": "1"},
-                    "irqbalance_banned_cpus": {"wanted": "2-3,6-7", "seen": "2-3,6-7"},
                 },
                 "also_set_by": [],
             },
@@ -287,6 +292,7 @@ def evidence() -> Evidence:
         host_settings=Settings.of_result(on_host()),
         guest_settings=Settings.of_result(in_guest()),
         nccl={"NCCL_IB_PCI_RELAXED_ORDERING": "2"},
+        host_cpus=host_cpus(),
         nic_firmware=firmware_of_result(firmware()),
         nccl_settings="# written\nNCCL_IB_PCI_RELAXED_ORDERING=2\n",
         nccl_topology=NCCL_TOPOLOGY,

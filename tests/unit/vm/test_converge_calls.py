@@ -221,14 +221,18 @@ def test_another_timeout_is_refused(libvirt, timeout_s):
 
 def test_a_comparison_has_a_line_for_each_reason_to_run(libvirt):
     libvirt(has(running=True, name="b", **TWO, hpet=False))
-    told, lines = converge.compare(params(asked("a", **ONE), asked("b", **TWO)))
+    told, lines, pinned = converge.compare(params(asked("a", **ONE), asked("b", **TWO)))
+    assert len(pinned) == 2 * asked("a", **ONE)["vcpus"]
     assert lines == ["a: define, autostart, start", "b: define", "b: a restart is required"]
     assert [row["name"] for row in told] == ["a", "b"]
     assert told[0]["nccl_topology"].startswith("<!-- ")
     libvirt(has(running=True, name="a", **ONE))
     assert converge.compare(params(asked("a", **ONE)))[1] == []
     ats = converge.compare(params(asked("c", **{**ONE, "nics": {}, "ats": False}), state="absent"))
-    assert ats == ([{"name": "c", "nccl_topology": None}], [])
+    # The domain that is not listed keeps its CPUs.
+    assert ats[:2] == ([{"name": "c", "nccl_topology": None}], [])
+    assert len(ats[2]) == asked("a", **ONE)["vcpus"]
+    assert converge.compare(params(asked("a", **ONE), state="absent"))[2] == []
 
 
 def test_additions_that_nobody_knows_are_a_warning():

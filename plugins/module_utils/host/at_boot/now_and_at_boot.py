@@ -18,7 +18,6 @@ KERNEL_SETTINGS = {
     "ksm": {"type": "bool"},
     "transparent_huge_pages": {"type": "str", "choices": ["always", "madvise", "never"]},
     "avic": {"type": "bool"},
-    "irqbalance_banned_cpus": {"type": "str"},
 }
 
 

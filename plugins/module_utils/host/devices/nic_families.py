@@ -89,10 +89,9 @@ def values(function: Function, plan: AcsPlan) -> dict[str, Any]:
 
 
 def _ats(function: Function, plan: AcsPlan) -> bool | None:
-    """Return ATS_ENABLED as the topology needs it (acs_rules.EXPECTED); None without a GPU, or with data-direct."""
+    """Return ATS_ENABLED as the topology needs it (acs_rules.EXPECTED); None if it needs neither value."""
     own = [nic for nic in plan.nics if nic[:-1] == function.address[:-1]]
     own += [nic for nic in plan.nics if plan.host.function(nic).physical_function in own]
-    topologies = {plan.topology(gpu, nic) for gpu in plan.gpus for nic in own}
-    if rules.INLINE in topologies:
-        return rules.EXPECTED[rules.INLINE, plan.purpose].nic_ats
-    return rules.EXPECTED[rules.NUMA, plan.purpose].nic_ats if topologies and not plan.has_data_direct else None
+    topologies = {plan.expected_of(nic) for nic in own}
+    topology = next((known for known in (rules.INLINE, rules.NUMA) if known in topologies), None)
+    return rules.EXPECTED[topology, plan.purpose].nic_ats if topology else None

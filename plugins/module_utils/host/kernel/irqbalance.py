@@ -16,13 +16,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 UNIT = "irqbalance.service"
 DROP_IN = f"/etc/systemd/system/{UNIT}.d/sailloft.conf"
 VARIABLE = "IRQBALANCE_BANNED_CPULIST"
-HEAD = "# Written by sailloft.fleet.gpu_host_boot; changes here are lost.\n"
+HEAD = "# Written by sailloft.fleet.gpu_domain; changes here are lost.\n"
 # With and without a merged /usr.
 PLACES = (f"/usr/lib/systemd/system/{UNIT}", f"/lib/systemd/system/{UNIT}")
 
 
 def ensure(system: System, cpus: str, check: bool = False) -> Outcome:
-    """Ban ``cpus`` ("2-47"), now and at every start of irqbalance. Raises HostError.
+    """Ban ``cpus`` ("2-47", "" none), now and at every start of irqbalance. Raises HostError.
 
     Facts: ``seen``, the list of the running program (None: it has no list) or a text if it does not run; or
     ``not_applicable``.
@@ -31,22 +31,26 @@ def ensure(system: System, cpus: str, check: bool = False) -> Outcome:
     if not any(system.exists(path) for path in PLACES):
         outcome.facts = {"not_applicable": "irqbalance is not installed"}
         return outcome
-    text = f'{HEAD}[Service]\nEnvironment="{VARIABLE}={cpus}"\n'
+    text = f'{HEAD}[Service]\nEnvironment="{VARIABLE}={cpus}"\n'.encode()
     running, seen = _running(system)
-    saved = system.read_bytes(DROP_IN) == text.encode()
-    if not saved or (running and seen != cpus):
-        outcome.differ(DROP_IN, seen, cpus)
+    content = system.read_bytes(DROP_IN)
+    # Without CPUs, a list that others have set stays.
+    if (content != text or (running and seen != cpus)) if cpus else content is not None:
+        outcome.differ(DROP_IN, seen if cpus else (content or b"").decode(errors="replace"), cpus or None)
     if outcome.changed and not check:
-        if not saved:
-            system.replace(DROP_IN, text.encode())
+        if content != text:
+            system.replace(DROP_IN, text)
             system.run(["systemctl", "daemon-reload"])
         system.run(["systemctl", "try-restart", UNIT])
         running, seen = _running(system)
-        if running and seen != cpus:
+        if running and (seen or "") != cpus:
             raise HostError(
-                f"kernel_settings: irqbalance runs with {VARIABLE}={seen or ''} after {DROP_IN} was written",
+                f"irqbalance runs with {VARIABLE}={seen or ''} after {DROP_IN} was written",
                 "look for the variable in /etc/default/irqbalance or /etc/sysconfig/irqbalance",
             )
+        if not cpus:
+            system.remove(DROP_IN)
+            system.run(["systemctl", "daemon-reload"])
     outcome.facts = {"seen": seen if running else "irqbalance does not run"}
     return outcome
 

@@ -6,8 +6,7 @@ A setting that is not given is not changed. One that this host does not have is 
 against a profile of tuned are in docs/gpu-host.md, "CPUs and memory of the host".
 
 Sources: Linux Documentation/admin-guide/pm/cpufreq.rst (scaling_governor), pm/cpuidle.rst (pm_qos_resume_latency_us),
-sysctl/kernel.rst (numa_balancing), mm/ksm.rst (run), mm/transhuge.rst (enabled);
-irqbalance(1) (IRQBALANCE_BANNED_CPULIST). The sources for AVIC are in avic.py.
+sysctl/kernel.rst (numa_balancing), mm/ksm.rst (run), mm/transhuge.rst (enabled). The sources for AVIC are in avic.py.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import avic, irqbalance
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import avic
 
 CPUS = "/sys/devices/system/cpu"
 NUMA_BALANCING = "/proc/sys/kernel/numa_balancing"
@@ -29,7 +28,6 @@ KSM = "/sys/kernel/mm/ksm/run"
 HUGE = "/sys/kernel/mm/transparent_hugepage/enabled"
 # From 1 us: 0 is "no limit" in that file. The deepest states of servers wake in less than 1 ms (intel_idle.c).
 LATENCY_US_MAX = 1_000_000
-CPU_LIST = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*")
 # Programs that also set some of these settings: by unit, the settings that they change.
 RIVALS = {
     "tuned.service": "governor, transparent_huge_pages and others, by its profile",
@@ -58,13 +56,6 @@ class Reading:
     def seen(self) -> str:
         """Return the current values in the files; several values are separated by commas."""
         return ",".join(sorted({now for now, _wanted in self.files.values()}))
-
-
-def _cpu_list(value: Any) -> str:
-    given = values.text(value)
-    if not CPU_LIST.fullmatch(given):
-        raise values.InvalidValueError(f"{value!r} is not a list of CPUs", 'write it like "2-47,50-95"')
-    return given
 
 
 def _governor(system: System, wanted: str) -> Reading:
@@ -136,16 +127,13 @@ SETTINGS: dict[str, Setting] = {
     "transparent_huge_pages": Setting(values.among("always", "madvise", "never"), _huge),
     "avic": Setting(values.flag, _avic),
 }
-IRQBALANCE = "irqbalance_banned_cpus"
-NAMES = (*SETTINGS, IRQBALANCE)
 
 
 def wanted(data: Any) -> dict[str, Any]:
-    """Return ``{"governor": "performance", ...}`` checked, in the order of NAMES. Raises HostError."""
+    """Return ``{"governor": "performance", ...}`` checked, in the order of SETTINGS. Raises HostError."""
     given = HostSettings("kernel_settings", data)
-    given.only(*NAMES)
-    checks = {**{name: setting.check for name, setting in SETTINGS.items()}, IRQBALANCE: _cpu_list}
-    return {name: given.value(name, checks[name]) for name in NAMES if name in given.data}
+    given.only(*SETTINGS)
+    return {name: given.value(name, setting.check) for name, setting in SETTINGS.items() if name in given.data}
 
 
 def ensure(system: System, data: Any, check: bool = False) -> Outcome:
@@ -158,8 +146,6 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
     outcome = Outcome()
     report: dict[str, dict[str, Any]] = {}
     for name, value in want.items():
-        if name == IRQBALANCE:
-            continue
         reading = SETTINGS[name].read(system, value)
         report[name] = {"wanted": value}
         if reading.reason:
@@ -183,11 +169,6 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
                     "look for the other program (tuned, sysctl.d)",
                 )
         report[name]["seen"] = reading.seen
-    if IRQBALANCE in want:
-        of_irqbalance = irqbalance.ensure(system, want[IRQBALANCE], check)
-        report[IRQBALANCE] = {"wanted": want[IRQBALANCE], **of_irqbalance.facts}
-        if of_irqbalance.changed:
-            outcome.differ(IRQBALANCE, of_irqbalance.before[irqbalance.DROP_IN], want[IRQBALANCE])
     outcome.facts = {"settings": report, "also_set_by": _rivals(system)}
     return outcome
 

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware, vfio_binding
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader, irqbalance
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.undo import record, vfs
 
 NUMBER_IN_BRACKETS = re.compile(r"\(([^()]+)\)$")
@@ -145,16 +145,13 @@ def _restore(system: System, entry: dict[str, Any]) -> None:
 
 
 def _after_files(system: System, paths: list[str], outcome: Outcome, check: bool) -> None:
-    """Have the boot loader and irqbalance read their files again."""
+    """Have the boot loader read its files again."""
     of_boot = (boot_loader.DROP_IN, boot_loader.DEFAULTS, boot_loader.FOR_NEW_KERNELS, boot_loader.ENVIRONMENT)
     if any(path in of_boot or path.startswith(boot_loader.ENTRIES) for path in paths):
         outcome.pending.append("the running kernel keeps its arguments until the next boot: reboot")
         loader = boot_loader.find(system, needed=False)
         if loader and not check:
             loader.generate(system)
-    if irqbalance.DROP_IN in paths and not check:
-        system.run(["systemctl", "daemon-reload"])
-        system.run(["systemctl", "try-restart", irqbalance.UNIT])
 
 
 def _chosen(text: str) -> str:

@@ -20,6 +20,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths impo
 
 # The function through which a ConnectX-8 reaches the GPU beside it: "ConnectX-8 DMA Controller" in rdma_topo.
 DATA_DIRECT = (0x15B3, 0x2100)
+BLUEFIELD_3 = (0x15B3, 0xA2DC)
+# The switches inside ConnectX and BlueField: "cx_switch" and "bf3_switch" in rdma_topo.
+NVIDIA_SWITCHES = {(0x15B3, 0x1979), (0x15B3, 0x197B), (0x15B3, 0x197C)}
 DOWNSTREAM = ("root_port", "switch_downstream")
 
 
@@ -83,11 +86,18 @@ class AcsPlan:
         self._roles: dict[str, tuple[str, str]] = {}
         self._turning_ports()
         self._ports_around()
+        if purpose == rules.BARE_METAL and self._is_inline:
+            self._ports_elsewhere()
 
     @property
     def has_data_direct(self) -> bool:
         """Return True if a GPU has a data-direct function beside it."""
         return bool(self._partners)
+
+    @property
+    def _is_inline(self) -> bool:
+        """Return True if a NIC shares a switch with a GPU, and no GPU has a data-direct function beside it."""
+        return not self._partners and any(self.turns(nic, gpu) for gpu in self.gpus for nic in self.nics)
 
     @property
     def ports(self) -> list[Port]:
@@ -123,6 +133,19 @@ class AcsPlan:
         if self._partners.get(nic) == gpu:
             return rules.DMA_DIRECT
         return rules.INLINE if self.turns(nic, gpu) else rules.NUMA
+
+    def expected_of(self, nic: str) -> str | None:
+        """Return the topology by which ATS and IOMMU group of a NIC are expected (rules.EXPECTED), None: anything.
+
+        As in rdma_topo, nothing is expected of NICs without a GPU beside them on a host that has such pairs, and of
+        BlueField-3 there and on hosts without a pair.
+        """
+        if any(self.topology(gpu, nic) == rules.INLINE for gpu in self.gpus):
+            return rules.INLINE
+        function = self.host.function(nic)
+        if self._partners or self._is_inline or (function.vendor_id, function.device_id) == BLUEFIELD_3:
+            return None
+        return rules.NUMA if self.gpus else None
 
     def _turning_ports(self) -> None:
         pairs = [(gpu, nic, rules.INLINE, "nic_port") for gpu in self.gpus for nic in self.nics]
@@ -161,20 +184,23 @@ class AcsPlan:
                 for port in children.get(address, []):
                     self._roles.setdefault(port, (topology, "other_port"))
 
+    def _ports_elsewhere(self) -> None:
+        """Turn ACS off at all ports of ConnectX' and BlueField's switches, wherever they are, as rdma_topo does."""
+        for function in self.host.functions:
+            known = self._roles.get(function.address, (rules.NUMA,))[0] != rules.NUMA
+            if function.acs and not known and (function.vendor_id, function.device_id) in NVIDIA_SWITCHES:
+                self._roles[function.address] = (rules.INLINE, "other_port")
+
     # Requirements of ATS and IOMMU groups ---------------------------------------------------------------------------
 
     def checks(self) -> list[Check]:
-        """Return the expectations about each NIC's ATS capability and about the IOMMU groups of NICs and GPUs.
-
-        If there are data-direct functions, NICs that share no switch with a GPU are not checked.
-        """
+        """Return the expectations about each NIC's ATS capability and about the IOMMU groups of NICs and GPUs."""
         found = [self._groups(dma, [gpu], rules.DMA_DIRECT) for dma, gpu in sorted(self._partners.items())]
         for nic in self.nics:
-            beside = [gpu for gpu in self.gpus if self.topology(gpu, nic) == rules.INLINE]
-            if beside:
-                found += [self._ats(nic, rules.INLINE), self._groups(nic, beside, rules.INLINE)]
-            elif self.gpus and not self._partners:
-                found += [self._ats(nic, rules.NUMA), self._groups(nic, self.gpus, rules.NUMA)]
+            expected = self.expected_of(nic)
+            if expected:
+                beside = [gpu for gpu in self.gpus if self.topology(gpu, nic) == expected]
+                found += [self._ats(nic, expected), self._groups(nic, beside, expected)]
         return found
 
     def needs_ats(self) -> bool:

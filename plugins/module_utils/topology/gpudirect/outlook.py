@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import PCI_CFG_SPACE_EXP_SIZE
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import atomic_ops
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import acs_rules as rules
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
@@ -107,7 +108,11 @@ def pairs(
         nearest = min(classes.values(), key=NEAREST_FIRST.index, default="")
         for nic in (nic for nic, path in classes.items() if path == nearest):
             guest = nearest if guest_paths is None else guest_paths.get((gpu, nic), "not known")
-            causes = [*_tree(nearest, guest), *_nic(host, plan, gpu, nic), *_ports(plan, gpu, nic, tuned)]
+            causes = [
+                *_tree(host.function(gpu), nearest, guest),
+                *_nic(host, plan, gpu, nic),
+                *_ports(plan, gpu, nic, tuned),
+            ]
             causes += [*_registers(host, nic, tuned), *_links(host, gpu, nic), *_memory(host, gpu)]
             if not huge_pages:
                 causes.append(SMALL_PAGES)
@@ -194,7 +199,7 @@ def _acs_fact(plan: AcsPlan, gpu: str, nic: str, as_set: bool) -> str:
     return f"{port.mask.applied(acs.control, acs.capability) if as_set else acs.control:07b}"
 
 
-def _tree(host_path: str, guest_path: str) -> list[Cause]:
+def _tree(gpu: Function, host_path: str, guest_path: str) -> list[Cause]:
     if host_path not in BELOW_ONE_SWITCH:
         return [
             Cause(
@@ -211,7 +216,7 @@ def _tree(host_path: str, guest_path: str) -> list[Cause]:
             2 if guest_path != "not known" else 0,
             f"GPU and NIC share a switch on the host ({host_path}), but in the guest they are {guest_path}",
             "NCCL sends their traffic through the CPU (NVIDIA/nccl#1674)",
-            "mirror_topology: true",
+            "mirror_topology: true" + (", which takes PCIe AtomicOps from the GPU" if atomic_ops.needed(gpu) else ""),
         )
     ]
 

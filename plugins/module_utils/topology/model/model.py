@@ -103,6 +103,19 @@ class Ats:
 
 
 @dataclass
+class AtomicOps:
+    """PCIe AtomicOps, from DevCap2 and DevCtl2: the sizes in bits that the function completes, and the others' way.
+
+    ``routes`` and ``blocks_egress`` are of ports; ``requests`` is AtomicOp Requester Enable.
+    """
+
+    completes_bits: list[int]
+    routes: bool
+    requests: bool
+    blocks_egress: bool
+
+
+@dataclass
 class Function:
     """One PCI function. ``None`` means "not known" (or, for acs, ats, sriov, link: "has no such capability")."""
 
@@ -131,6 +144,7 @@ class Function:
     physical_function: str | None = None  # of a VF: its PF
     acs: Acs | None = None
     ats: Ats | None = None
+    atomic_ops: AtomicOps | None = None
     passthrough: Passthrough | None = None
     max_read_request_bytes: int | None = None
     max_payload_bytes: int | None = None

@@ -15,6 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.erro
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import PORT_TYPES, kind
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Acs,
+    AtomicOps,
     Ats,
     Bar,
     Function,
@@ -41,6 +42,12 @@ IORESOURCE_UNSET = 0x20000000  # no address was assigned
 ROM_INDEX = 6
 FIRST_VF_BAR = 7
 VF_BARS = 6
+# The sizes of AtomicOps in bits, by the bit that says that a function completes them.
+ATOMIC_COMPLETERS = {
+    32: r.PCI_EXP_DEVCAP2_ATOMIC_COMP32,
+    64: r.PCI_EXP_DEVCAP2_ATOMIC_COMP64,
+    128: r.PCI_EXP_DEVCAP2_ATOMIC_COMP128,
+}
 
 
 def read_functions(files: Files) -> tuple[list[RootComplex], dict[str, Function], list[str]]:
@@ -248,6 +255,17 @@ def _read_config(files: Files, path: str, function: Function) -> None:
         os.close(descriptor)
 
 
+def _atomic_ops(express: capabilities.Express) -> AtomicOps:
+    """Return the AtomicOps of a function; version 1 of the capability, without these registers, has none."""
+    capability, control = express.device_capabilities_2 or 0, express.device_control_2 or 0
+    return AtomicOps(
+        [bits for bits, flag in ATOMIC_COMPLETERS.items() if capability & flag],
+        bool(capability & r.PCI_EXP_DEVCAP2_ATOMIC_ROUTE),
+        bool(control & r.PCI_EXP_DEVCTL2_ATOMIC_REQ),
+        bool(control & r.PCI_EXP_DEVCTL2_ATOMIC_EGRESS_BLOCK),
+    )
+
+
 def _fill(function: Function, config: ConfigSpace) -> None:
     function.config_bytes = config.size
     if config.header_type == r.PCI_HEADER_TYPE_BRIDGE:
@@ -257,6 +275,7 @@ def _fill(function: Function, config: ConfigSpace) -> None:
     if express is not None:
         function.port_type = PORT_TYPES.get(express.port_type)
         function.link = Link(**express.link._asdict()) if express.link else None
+        function.atomic_ops = _atomic_ops(express)
         # These bits are reserved in a VF, which uses its PF's settings (PCI Express Base Specification 9.3.5.4).
         if function.physical_function is None:
             function.max_read_request_bytes = express.max_read_request_bytes

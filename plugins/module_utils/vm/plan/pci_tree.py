@@ -91,11 +91,13 @@ def build(
     cells: dict[str, int | None],
     virtio: list[Endpoint],
     mirror: bool,
+    on_root_ports: frozenset[str] = frozenset(),
 ) -> tuple[Port, list[str]]:
     """Return the tree for ``devices`` (passed through) and ``virtio`` endpoints, and notes on differences to the host.
 
     ``cells`` gives the guest cell by root complex. Without ``mirror`` each device gets a root port of its own on the
-    guest's root bus: the flat guest that other tools make.
+    guest's root bus: the flat guest that other tools make. With it, the devices ``on_root_ports`` get a root port of
+    their own on the expander bus.
     """
     root = Port(ROOT)
     notes: list[str] = []
@@ -122,7 +124,11 @@ def build(
         for slot, (complex_name, members) in zip(EXPANDER_SLOTS, sorted(by_complex.items())):
             expander = Port(EXPANDER, host=complex_name, cell=cells.get(complex_name), slot=slot)
             for device in members:
-                _plug(name, expander, around, device, notes)
+                if device.address in on_root_ports:
+                    port = _add(name, expander, ROOT_PORT, f"{complex_name}/{device.address}")
+                    port.endpoints.append(Endpoint("hostdev", device.address))
+                else:
+                    _plug(name, expander, around, device, notes)
             _divide(name, expander, notes)
             root.ports.append(expander)
     for index, port in enumerate(root.walk()):

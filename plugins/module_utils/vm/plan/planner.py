@@ -19,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import cell
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import held
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import (
+    atomic_ops,
     bus_numbers,
     mmio,
     pci_tree,
@@ -86,7 +87,10 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
     virtio += [pci_tree.Endpoint("disk", str(number)) for number in range(len(spec.disks))]
     virtio += [pci_tree.Endpoint("interface", str(number)) for number in range(len(spec.interfaces))]
     virtio += [pci_tree.Endpoint("rng", "0")] * spec.rng
-    root, tree_notes = pci_tree.build(spec.name, around, devices, cell_of_complex, virtio, spec.mirror_topology)
+    on_root_ports, atomic_notes = atomic_ops.root_ports(spec, around, devices)
+    root, tree_notes = pci_tree.build(
+        spec.name, around, devices, cell_of_complex, virtio, spec.mirror_topology != "false", on_root_ports
+    )
     bus_numbers.assign(spec.name, root)
 
     most_bits = machine_type.address_bits(machine, host.cpu.physical_address_bits)
@@ -130,7 +134,7 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
         address_bits_mode=mode,
         address_bits=bits,
         machine=machine,
-        notes=[*notes, *tree_notes],
+        notes=[*notes, *atomic_notes, *tree_notes],
     )
     plan.fidelity = predicted_guest.kept(plan, host)
     plan.notes += plan.cliques.notes

@@ -70,6 +70,7 @@ def check(
         )
     for plan in plans:
         found += programs.versions(plan, hypervisor)
+        found += programs.atomic_operations(plan, hypervisor)
         found += programs.machine(plan, hypervisor)
         found += programs.firmware(plan, hypervisor)
         found += devices.in_use(plan, around)

@@ -6,14 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import atomic_ops
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
+    WARN,
     Finding,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.min_versions import ELEMENTS, dotted
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
+
+ATOMIC_OPS_SINCE = (8, 1, 0)
 
 
 def versions(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
@@ -32,6 +37,19 @@ def versions(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
                     "an older version refuses it or, worse, omits it",
                     f"install a newer {program}, or leave the setting out",
                 )
+
+
+def atomic_operations(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
+    """Find a QEMU that does not complete AtomicOps for GPUs that need them (vfio_pci_enable_rp_atomics, since 8.1)."""
+    gpus = [gpu.address for gpu in plan.chosen.gpus if atomic_ops.needed(gpu)]
+    if gpus and hypervisor.qemu_version < ATOMIC_OPS_SINCE:
+        yield Finding(
+            plan.name,
+            f"GPU {some(gpus)} has no PCIe AtomicOps in a guest of QEMU {dotted(hypervisor.qemu_version)}",
+            "amdgpu reports that PCIE atomic ops is not supported, and programs of ROCm that use them fail",
+            f"install QEMU {dotted(ATOMIC_OPS_SINCE)} or newer, and Linux 6.5 or newer on this host",
+            WARN,
+        )
 
 
 def machine(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:

@@ -180,6 +180,7 @@ class Evidence:
     guest: Host | None = None  # the guest's own topology, read in the guest
     host_settings: Settings | None = None
     guest_settings: Settings | None = None
+    host_cpus: dict[str, Any] | None = None  # the facts of host/kernel/pinned_cpus.py; None: not read
     nic_firmware: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # see firmware_of_result
     fabric_manager: FabricManager | None = None  # of the host; None: its answer was not read
     nccl_settings: str | None = None  # the guest's /etc/nccl.conf

@@ -9,8 +9,10 @@ from difflib import unified_diff
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import MANAGEMENT
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import atomic_ops
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import fidelity, pairs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.atomic_ops import COST_OF_ROOT_PORTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import Passed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import words
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
@@ -41,8 +43,44 @@ def max_read_request(evidence: Evidence, device: Passed) -> Claim:
     return words.read_request(LAYER, claim, device.guest_address, inside, evidence.guest_settings, source)
 
 
-def distances(evidence: Evidence) -> Claim:
-    """Claim the distances of all pairs of devices at once; name both distances of a pair that differs from the host."""
+def atomic_operations(evidence: Evidence) -> Iterator[Claim]:
+    """Claim that each GPU that needs PCIe AtomicOps requests them, and that the guest's root port completes them."""
+    for device in evidence.planned.passed():
+        function = device.function
+        if function.kind != "gpu":
+            continue
+        claim = f"{name(function)} has PCIe AtomicOps in the guest"
+        wanted = _atomic_ops(True, sorted(atomic_ops.SIZES_BITS))
+        place, above = device.guest_address, device.guest_path[0]
+        source = f"guest config space of {place} (DevCtl2 bit 6) and {above} (DevCap2 bits 7 and 8)"
+        seen, reason = None, ""
+        inside = evidence.guest.by_address() if evidence.guest else {}
+        port, gpu = (inside[address].atomic_ops if address in inside else None for address in (above, place))
+        if port and gpu:
+            seen = _atomic_ops(gpu.requests, [bits for bits in port.completes_bits if bits in atomic_ops.SIZES_BITS])
+        if not atomic_ops.needed(function):
+            reason = "its driver runs without them"
+        elif evidence.planned.spec.mirror_topology == "true" and len(device.guest_path) > 2:
+            reason = "mirror_topology: true puts it below a switch, where QEMU does not complete them"
+        else:
+            obstacle = atomic_ops.obstacle(evidence.host, function.address)
+            reason = f"the host has none for it: {obstacle}" if obstacle else ""
+        yield (
+            not_applicable(LAYER, claim, wanted, source, reason, seen)
+            if reason
+            else compare(LAYER, claim, wanted, seen, source)
+        )
+
+
+def _atomic_ops(requests: bool, completes_bits: list[int]) -> str:
+    return f"AtomicOpsCtl: ReqEn{'+' if requests else '-'}, completed by its root port: {completes_bits} bits"
+
+
+def distances(evidence: Evidence) -> Iterator[Claim]:
+    """Claim the distances of all pairs of devices at once; name both distances of a pair that differs from the host.
+
+    Pairs that are farther apart for the sake of AtomicOps (plan/atomic_ops.py) have a claim of their own.
+    """
     devices = evidence.planned.passed()
     on_host = {name(device.function): device.address for device in devices}
     wanted = pairs(evidence.host, on_host)
@@ -50,8 +88,12 @@ def distances(evidence: Evidence) -> Claim:
     source = f"guest and {evidence.host_name} /sys/bus/pci/devices"
     if not wanted:
         reason = f"{evidence.planned.name} has fewer than two devices, so no pair of them"
-        return not_applicable(LAYER, claim, "all", source, reason)
+        yield not_applicable(LAYER, claim, "all", source, reason)
+        return
+    apart = _pairs_apart(evidence)
+    equal = {pair: near for pair, near in wanted.items() if frozenset(on_host[label] for label in pair) not in apart}
     seen: object = None
+    far: object = None
     if evidence.guest:
         inside = set(evidence.guest.by_address())
         places = {
@@ -59,16 +101,28 @@ def distances(evidence: Evidence) -> Claim:
         }
         there = pairs(evidence.guest, places)
         found = fidelity(wanted, {pair: there.get(pair, "not there") for pair in wanted})
-        seen = f"{found.equal} of {found.total}"
-        if found.differences:
-            seen = [
-                seen,
-                *(
-                    f"{' and '.join(item['pair'])}: {item['host']} on the host, {item['guest']} in the guest"
-                    for item in found.differences
-                ),
-            ]
-    return compare(LAYER, claim, f"{len(wanted)} of {len(wanted)}", seen, source)
+        lines = {
+            tuple(
+                item["pair"]
+            ): f"{' and '.join(item['pair'])}: {item['host']} on the host, {item['guest']} in the guest"
+            for item in found.differences
+        }
+        differing = [line for pair, line in lines.items() if pair in equal]
+        counted = f"{len(equal) - len(differing)} of {len(equal)}"
+        seen = [counted, *differing] if differing else counted
+        far = [line for pair, line in lines.items() if pair not in equal]
+    yield compare(LAYER, claim, f"{len(equal)} of {len(equal)}", seen, source)
+    if apart:
+        claim = "pairs of devices that are farther apart in the guest, so that GPUs have PCIe AtomicOps"
+        yield not_applicable(LAYER, claim, [], source, f"a GPU of each is {COST_OF_ROOT_PORTS}", far)
+
+
+def _pairs_apart(evidence: Evidence) -> set[frozenset[str]]:
+    """Return the pairs, as host addresses, that the plan puts farther apart because of a GPU that needs AtomicOps."""
+    plan = evidence.planned
+    gpus = {gpu.address for gpu in plan.chosen.gpus if atomic_ops.needed(gpu) and plan.spec.mirror_topology == "auto"}
+    apart = (frozenset(label.split()[-1] for label in item["pair"]) for item in plan.fidelity.differences)
+    return {pair for pair in apart if pair & gpus}
 
 
 def settings_of_nccl(asked: dict[str, str], found: str | None) -> Claim:
@@ -124,8 +178,9 @@ def fabric_programs(evidence: Evidence) -> Iterator[Claim]:
 
 CLAIMS: tuple[Row, ...] = (
     of_devices(max_read_request),
+    atomic_operations,
     once(nccl_settings),
     once(nccl_topology),
-    once(distances),
+    distances,
     fabric_programs,
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges, parse_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import host_drivers
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
@@ -160,7 +161,6 @@ KERNEL_SETTINGS = {
     "ksm": ("merging of equal pages on the host (KSM)", "/sys/kernel/mm/ksm/run"),
     "transparent_huge_pages": ("transparent huge pages of the host", "/sys/kernel/mm/transparent_hugepage/enabled"),
     "avic": ("the virtual interrupt controller of AMD's CPUs (AVIC)", "/sys/module/kvm_amd/parameters/avic"),
-    "irqbalance_banned_cpus": ("CPUs that get no interrupts from irqbalance", "/proc/PID/environ of irqbalance"),
 }
 
 
@@ -210,6 +210,33 @@ def shared_nvswitches(evidence: Evidence) -> Iterator[Claim]:
     )
 
 
+def pinned_cpus(evidence: Evidence) -> Iterator[Claim]:
+    """Claim that processes of the host and interrupts that irqbalance moves stay off the pinned CPUs."""
+    facts = evidence.host_cpus or {}
+    pinned = set(parse_ranges(facts.get("pinned", "")))
+    reason = facts.get("not_applicable", "")
+    if facts and not pinned:
+        reason = "no CPU is pinned, or the inventory turns it off (gpu_vm_keep_host_off_pinned_cpus)"
+    claim, source = (
+        "the host's processes stay off pinned CPUs",
+        f"{evidence.host_name} /sys/fs/cgroup/*/cpuset.cpus.effective",
+    )
+    used = {unit: format_ranges(set(parse_ranges(cpus)) & pinned) for unit, cpus in facts.get("units", {}).items()}
+    wanted = dict.fromkeys(used, "")
+    of_irqbalance = facts.get("irqbalance", {})
+    interrupts = "irqbalance leaves pinned CPUs alone"
+    environment = f"{evidence.host_name} /proc/PID/environ of irqbalance"
+    if reason:
+        yield not_applicable(LAYER, claim, "none of them", source, reason)
+        yield not_applicable(LAYER, interrupts, facts["pinned"], environment, reason)
+        return
+    yield compare(LAYER, claim, wanted or "none of them", used or None, source)
+    if "not_applicable" in of_irqbalance:
+        yield not_applicable(LAYER, interrupts, facts["pinned"], environment, of_irqbalance["not_applicable"])
+    else:
+        yield compare(LAYER, interrupts, facts.get("pinned", "the pinned CPUs"), of_irqbalance.get("seen"), environment)
+
+
 def known_reset_failures(evidence: Evidence) -> Iterator[Claim]:
     """Name devices whose reset between guests is known to fail: a hardware fault, which no setting changes."""
     failures = evidence.host_settings.reset_failures if evidence.host_settings else {}
@@ -251,6 +278,7 @@ CLAIMS: tuple[Row, ...] = (
     virtual_function_settings,
     huge_pages,
     kernel_settings,
+    pinned_cpus,
     acs.ports_and_groups,
     of_devices(binding, group_not_used, acs.ats, max_read_request),
     drivers_kept_off,

@@ -26,6 +26,7 @@ guids), no ids of the GPUs and NICs, no family and model of the processor, no ho
 from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import BRIDGE
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import MAX_ELEMENTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import pci_tree
@@ -85,14 +86,28 @@ def _text(plan: DomainPlan, host: Host, out: frozenset[str]) -> str:
     cells: dict[int, list[Pci]] = {}
     only = plan.processors.cells[0].id if len(plan.processors.cells) == 1 else -1
     for bus in [plan.root, *plan.root.expanders]:
-        found = _below(plan, known, bus, out)
+        switches: dict[str, Pci] = {}
+        found = _as_on_host(plan, host, _below(plan, known, bus, out, switches), switches)
         if found:
             cells.setdefault(only if bus.cell is None else bus.cell, []).extend(found)
     return nccl_elements.document((_cpu(plan, host, number), cells[number]) for number in sorted(cells))
 
 
-def _below(plan: DomainPlan, known: dict[str, Function], here: pci_tree.Port, out: frozenset[str]) -> list[Pci]:
-    """Return the elements that NCCL sees below a bus, in the order of the addresses."""
+def _as_on_host(plan: DomainPlan, host: Host, found: list[Pci], switches: dict[str, Pci]) -> list[Pci]:
+    """Put each device of ``found`` that has left its host's switch (plan/atomic_ops.py) below that switch again."""
+    paths, left = Paths(host), []
+    host_address = {guest: address for address, guest in plan.guest_addresses().items()}
+    for element in found:
+        address = host_address.get(element.attributes["busid"])
+        above = [switch for switch in (paths.switches(address) if address else []) if switch in switches]
+        (switches[above[-1]].children if above else left).append(element)
+    return left
+
+
+def _below(
+    plan: DomainPlan, known: dict[str, Function], here: pci_tree.Port, out: frozenset[str], switches: dict[str, Pci]
+) -> list[Pci]:
+    """Return the elements that NCCL sees below a bus, in the order of the addresses; note the host's ``switches``."""
     found = []
     for endpoint in here.endpoints:
         function = known[endpoint.key] if endpoint.role == "hostdev" else None
@@ -102,10 +117,11 @@ def _below(plan: DomainPlan, known: dict[str, Function], here: pci_tree.Port, ou
     for port in here.ports:
         if port.model == pci_tree.EXPANDER:
             continue
-        inner = _below(plan, known, port, out)
+        inner = _below(plan, known, port, out, switches)
         address = pci_tree.address(here.bus, port.slot, port.function)
         if port.model == pci_tree.UPSTREAM and inner and port.host in known:
-            found.append(nccl_elements.switch(known, known[port.host], address, inner))
+            switches[port.host] = nccl_elements.switch(known, known[port.host], address, inner)
+            found.append(switches[port.host])
         elif port.model == pci_tree.ROOT_PORT and len(inner) > 1:
             first = {name: inner[0].attributes[name] for name in ("link_speed", "link_width")}
             found.append(Pci({"busid": address, "class": f"0x{BRIDGE:06x}", **first}, inner))

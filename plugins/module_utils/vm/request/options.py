@@ -40,6 +40,7 @@ def gpu_domain_options(uri: str) -> dict[str, Any]:
         "accelerators": {"type": "dict", "default": {}},
         "uri": {"type": "str", "default": uri},
         "allow_restart": {"type": "bool", "default": False},
+        "keep_host_off_pinned_cpus": {"type": "bool", "default": True},
         "remove_disks": {"type": "bool", "default": False},
         "shutdown_timeout_s": {"type": "int", "default": 120},
     }

@@ -127,6 +127,11 @@ def check_address(value: Any) -> str:
     return text
 
 
+def check_auto_switch(value: Any) -> str:
+    """Return "auto", "true" or "false"; YAML's own true and false are accepted."""
+    return values.among("auto", "true", "false")(str(value).lower() if isinstance(value, bool) else value)
+
+
 def check_name(value: Any) -> str:
     """Check the name of a virtual machine."""
     if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
@@ -147,6 +152,7 @@ def check_source(value: Any) -> str:
 
 
 SWITCH = Setting(values.flag, "bool")
+AUTO_SWITCH = Setting(check_auto_switch, "str", choices=("auto", "true", "false"))
 POWER_OF_TWO = Setting(check_power_of_two, "int")
 PAGE_SIZE = Setting(check_page_size, "int")
 ADDRESS_BITS = Setting(check_address_bits, "str")

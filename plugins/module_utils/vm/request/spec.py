@@ -141,10 +141,10 @@ class DomainSpec:
     iothreads: int = field(
         default=1, metadata=_by(settings.number(0, settings.DEVICES_MAX), "ESXi schedules its I/O itself")
     )
-    mirror_topology: bool = field(
-        default=True,
+    mirror_topology: str = field(
+        default="auto",
         metadata=_by(
-            settings.SWITCH, "vSphere does not give a guest the host's PCI tree; NCCL's topology file contains it"
+            settings.AUTO_SWITCH, "vSphere does not give a guest the host's PCI tree; NCCL's topology file contains it"
         ),
     )
     firmware: str = field(default="efi", metadata=_by(settings.choice(*FIRMWARES)))

@@ -10,7 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import irqbalance
 
 TEXT = (
-    "# Written by sailloft.fleet.gpu_host_boot; changes here are lost.\n[Service]\n"
+    "# Written by sailloft.fleet.gpu_domain; changes here are lost.\n[Service]\n"
     'Environment="IRQBALANCE_BANNED_CPULIST=1-3"\n'
 )
 DROP_IN = "/etc/systemd/system/irqbalance.service.d/sailloft.conf"
@@ -75,7 +75,7 @@ def test_a_list_that_irqbalance_does_not_take_is_an_error(with_irqbalance, envir
     with pytest.raises(HostError) as error:
         irqbalance.ensure(with_irqbalance, "1-3")
     assert str(error.value) == (
-        f"kernel_settings: irqbalance runs with IRQBALANCE_BANNED_CPULIST={seen} after {DROP_IN} was written; look for "
+        f"irqbalance runs with IRQBALANCE_BANNED_CPULIST={seen} after {DROP_IN} was written; look for "
         "the variable in /etc/default/irqbalance or /etc/sysconfig/irqbalance"
     )
 
@@ -94,3 +94,15 @@ def test_a_process_that_ends_meanwhile_is_passed_over(with_irqbalance, monkeypat
 
     monkeypatch.setattr(with_irqbalance, "read", ended)
     assert irqbalance._running(with_irqbalance) == (True, "1-3")
+
+
+def test_the_list_is_removed_after_a_restart_without_it(with_irqbalance):
+    assert not irqbalance.ensure(with_irqbalance, "").changed
+    irqbalance.ensure(with_irqbalance, "1-3")
+    with_irqbalance.effects.clear()
+    predicted = irqbalance.ensure(with_irqbalance, "", check=True)
+    assert with_irqbalance.effects == []
+    outcome = irqbalance.ensure(with_irqbalance, "")
+    assert (predicted.before, predicted.after) == (outcome.before, outcome.after)
+    assert with_irqbalance.effects == [*WRITE, f"remove {DROP_IN}", "systemctl daemon-reload"]
+    assert not irqbalance.ensure(with_irqbalance, "").changed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import irqbalance, kernel_settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_settings
 
 ALL = {
     "governor": "performance",
@@ -13,7 +13,6 @@ ALL = {
     "numa_balancing": False,
     "ksm": False,
     "transparent_huge_pages": "madvise",
-    "irqbalance_banned_cpus": "1-3",
 }
 POLICY = f"{kernel_settings.CPUS}/cpufreq/policy"
 
@@ -28,7 +27,6 @@ def with_everything(server):
     server.put(kernel_settings.NUMA_BALANCING, "1\n")
     server.put(kernel_settings.KSM, "1\n")
     server.put(kernel_settings.HUGE, "[always] madvise never\n")
-    server.put(irqbalance.PLACES[0], "")
 
 
 def test_all_settings_are_set_and_a_second_run_changes_nothing(server):
@@ -43,7 +41,6 @@ def test_all_settings_are_set_and_a_second_run_changes_nothing(server):
         "numa_balancing": "1",
         "ksm": "1",
         "transparent_huge_pages": "always",
-        "irqbalance_banned_cpus": None,
     }
     assert outcome.after == ALL
     assert server.read(f"{POLICY}1/scaling_governor") == "performance"
@@ -97,8 +94,6 @@ def test_a_value_that_is_not_kept_is_an_error(server):
         ({"turbo": True}, "unknown setting 'turbo'"),
         ({"governor": 1}, "governor: 1 is not text"),
         ({"idle_exit_latency_us_max": 0}, "idle_exit_latency_us_max: 0"),
-        ({"irqbalance_banned_cpus": "2-\n3"}, "irqbalance_banned_cpus: "),
-        ({"irqbalance_banned_cpus": "all"}, "'all' is not a list of CPUs"),
         ({"transparent_huge_pages": "sometimes"}, "transparent_huge_pages: 'sometimes' is unknown"),
     ],
 )
@@ -108,23 +103,6 @@ def test_bad_input_is_refused(server, given, message):
     assert server.effects == []
 
 
-def irqbalance_runs(server, *environment):
-    server.put("/proc/815/comm", "irqbalance\n")
-    server.put("/proc/815/environ", "\0".join(environment))
-
-
-def test_irqbalance_is_restarted_with_the_banned_cpus(server):
-    with_everything(server)
-    irqbalance_runs(server, "LANG=C", f"{irqbalance.VARIABLE}=1-3")
-    server.put(irqbalance.DROP_IN, f'{irqbalance.HEAD}[Service]\nEnvironment="{irqbalance.VARIABLE}=1-3"\n')
-    assert not irqbalance.ensure(server, "1-3").changed
-    # The distribution's file has another list and takes precedence.
-    irqbalance_runs(server, f"{irqbalance.VARIABLE}=7")
-    with pytest.raises(HostError, match=r"irqbalance runs with IRQBALANCE_BANNED_CPULIST=7 after .* was written"):
-        irqbalance.ensure(server, "1-3")
-    assert "systemctl try-restart irqbalance.service" in server.commands
-
-
 def test_services_that_set_the_same_settings_are_named(server):
     server.link("/etc/systemd/system/multi-user.target.wants/tuned.service", "/usr/lib/systemd/system/tuned.service")
     (line,) = kernel_settings.ensure(server, {}).facts["also_set_by"]
@@ -132,7 +110,7 @@ def test_services_that_set_the_same_settings_are_named(server):
 
 
 def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere):
-    assert killed_anywhere(with_everything, lambda server: kernel_settings.ensure(server, ALL)) > 5
+    assert killed_anywhere(with_everything, lambda server: kernel_settings.ensure(server, ALL)) > 4
 
 
 NONE = {
@@ -141,7 +119,6 @@ NONE = {
     "numa_balancing": "its kernel has no automatic NUMA balancing",
     "ksm": "its kernel does not merge pages (no KSM)",
     "transparent_huge_pages": "its kernel has no transparent huge pages",
-    "irqbalance_banned_cpus": "irqbalance is not installed",
 }
 
 
@@ -211,11 +188,6 @@ def test_every_other_program_is_named_with_what_it_sets(server):
     ]
 
 
-@pytest.mark.parametrize("cpus", ["0", "2-47", "2-47,50-95", "12345", "0,1,2"])
-def test_lists_of_cpus_are_accepted(cpus):
-    assert kernel_settings.wanted({"irqbalance_banned_cpus": cpus}) == {"irqbalance_banned_cpus": cpus}
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -224,8 +196,6 @@ def test_lists_of_cpus_are_accepted(cpus):
             "idle_exit_latency_us_max: 0 is not valid; use a whole number from 1 to ",
         ),
         ({"idle_exit_latency_us_max": 1000001}, "idle_exit_latency_us_max: 1000001 is not valid"),
-        ({"irqbalance_banned_cpus": "1,"}, "irqbalance_banned_cpus: '1,' is not a list of CPUs; write it like "),
-        ({"irqbalance_banned_cpus": "123456"}, "irqbalance_banned_cpus: '123456' is not a list of CPUs"),
         ({"turbo": True}, "unknown setting 'turbo'; valid settings: avic, governor, idle_exit_latency_us_max, "),
         ({"ksm": 1}, "ksm: 1 is not valid"),
         ({"numa_balancing": "no"}, "numa_balancing: 'no' is not valid"),

@@ -15,7 +15,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import (
     boot_loader,
-    irqbalance,
     kernel_arguments,
     kernel_settings,
 )
@@ -31,7 +30,7 @@ SETTINGS = {
     },
     "vfio_binding": {"devices": ["gpu", NIC]},
     "pci_tuning": {"settings": [{"devices": ["gpu"], "max_read_request_bytes": 4096}]},
-    "kernel_settings": {"ksm": False, "transparent_huge_pages": "madvise", "irqbalance_banned_cpus": "1"},
+    "kernel_settings": {"ksm": False, "transparent_huge_pages": "madvise"},
 }
 ARGUMENTS = {"iommu": "passthrough", "vfio_binding": {"devices": ["gpu"], "keep_drivers_off": True}}
 FIRMWARE = {"settings": [{"devices": [NIC], "values": {"ATS_ENABLED": True}}]}
@@ -43,7 +42,6 @@ def arrange(server):
     server.run(["update-grub"])
     server.put(kernel_settings.KSM, "1")
     server.put(kernel_settings.HUGE, "[always] madvise never\n")
-    server.put(irqbalance.PLACES[0], "")
     # The kernel prints these with a line end. Without it a restored file would have none, although no reader notices
     # that.
     for node, size in ((0, 1048576), (1, 2048)):
@@ -145,12 +143,12 @@ def test_restoring_is_refused_while_guests_run(server):
 def test_a_file_that_others_have_changed_is_kept_and_named(server):
     arrange(server)
     apply(server)
-    server.put(irqbalance.DROP_IN, "[Service]\n")
+    server.put(boot_loader.DROP_IN, "# mine\n")
     outcome = restore.ensure(server)
-    assert outcome.failed.startswith(f"{irqbalance.DROP_IN} was changed by others since it was written")
-    assert server.read(irqbalance.DROP_IN) == "[Service]"
+    assert outcome.failed.startswith(f"{boot_loader.DROP_IN} was changed by others since it was written")
+    assert server.read(boot_loader.DROP_IN) == "# mine"
     # All others are restored, and only this one remains in the record.
-    assert [entry["path"] for entry in record.entries(server)] == [irqbalance.DROP_IN]
+    assert [entry["path"] for entry in record.entries(server)] == [boot_loader.DROP_IN]
     assert server.read(kernel_settings.KSM) == "1"
 
 

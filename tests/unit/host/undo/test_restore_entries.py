@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader, irqbalance
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.undo import record, restore
 
 GPU, NIC = "0000:13:00.0", "0000:14:00.0"
@@ -191,19 +191,6 @@ def test_a_restored_file_of_the_boot_loader_waits_for_the_next_boot(used, path):
 def test_a_restored_file_without_any_boot_loader_generates_nothing(used):
     used.put(boot_loader.FOR_NEW_KERNELS, "new")
     assert ensure(used, file(boot_loader.FOR_NEW_KERNELS, None, b"new"))[1] == [f"remove {boot_loader.FOR_NEW_KERNELS}"]
-
-
-def test_irqbalance_is_restarted_after_its_file_is_restored(used):
-    used.put(irqbalance.DROP_IN, "new")
-    entry = file(irqbalance.DROP_IN, None, b"new")
-    assert ensure(used, entry, check=True)[1] == []
-    outcome, effects = ensure(used, entry)
-    assert effects == [
-        f"remove {irqbalance.DROP_IN}",
-        "systemctl daemon-reload",
-        "systemctl try-restart irqbalance.service",
-    ]
-    assert outcome.pending == []
 
 
 def test_running_guests_are_all_named(used):

@@ -8,6 +8,7 @@ import gpudirect_servers as servers
 import pytest
 import rdma_topo
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_families
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import acs_rules
 
 VIRTUAL, METAL = acs_rules.VIRTUAL_MACHINES, acs_rules.BARE_METAL
@@ -15,6 +16,8 @@ VIRTUAL, METAL = acs_rules.VIRTUAL_MACHINES, acs_rules.BARE_METAL
 CASES = {
     "inline, virtual machines": (lambda: servers.inline(True), VIRTUAL, ["--virt"]),
     "inline, bare metal": (lambda: servers.inline(False), METAL, ["--no-virt"]),
+    "beside BlueField-3, virtual machines": (lambda: servers.inline_beside_bluefield(True), VIRTUAL, ["--virt"]),
+    "beside BlueField-3, bare metal": (lambda: servers.inline_beside_bluefield(False), METAL, ["--no-virt"]),
     "inline, detected": (lambda: servers.inline(True), VIRTUAL, []),
     "data-direct, virtual machines": (servers.dma_direct, VIRTUAL, []),
     "data-direct, bare metal": (servers.dma_direct, METAL, []),
@@ -39,7 +42,8 @@ def test_rdma_topo_accepts_the_plan(name, tmp_path):
 def test_rdma_topo_and_the_mask_refuse_one_flipped_bit(name, tmp_path):
     """The bits are all those that the rules name, on each port, one at a time.
 
-    The tool accepts translation blocking, which the mask of a NIC's port turns off.
+    The tool accepts translation blocking, which the mask of a NIC's port turns off, and does not look at root ports
+    without a GPU below them on a host where GPUs and NICs share switches.
     """
     build, purpose, arguments = CASES[name]
     host = build()
@@ -50,9 +54,31 @@ def test_rdma_topo_and_the_mask_refuse_one_flipped_bit(name, tmp_path):
             acs.control ^= 1 << bit
             status, lines = rdma_topo.check(host, tmp_path, *arguments)
             refused = [line for line in lines if line.startswith("FAIL") and port.address in line]
-            assert (status == 100, bool(refused)) == (bit != 1, bit != 1), f"bit {bit} of {port}"
+            judged = bit != 1 and not (
+                name.startswith("beside") and (port.topology, port.role) == ("numa", "root_port")
+            )
+            assert (status == 100, bool(refused)) == (judged, judged), f"bit {bit} of {port}"
             assert not port.mask.holds(acs.control, acs.capability)
             acs.control ^= 1 << bit
+
+
+def test_a_bluefield_of_the_host_itself_does_not_change_the_verdict_on_bare_metal(tmp_path):
+    host = servers.inline_beside_bluefield(False)
+    of_users = [function for function in servers.passed(host) if function.device_id in (0x1023, 0x3182)]
+    plan = servers.apply_plan(host, METAL, devices=of_users)
+    assert rdma_topo.check(host, tmp_path, "--no-virt")[0] == 0
+    assert {port.mask.text for port in plan.ports if not port.below} == {"xx000x0"}
+
+
+@pytest.mark.parametrize("purpose", [VIRTUAL, METAL])
+def test_nothing_is_expected_of_the_nics_that_the_tool_does_not_look_at(purpose):
+    host = servers.inline_beside_bluefield(purpose == VIRTUAL)
+    plan = servers.apply_plan(host, purpose)
+    others = [item for item in host.functions if item.kind == "nic" and item.device_id in (0xA2DC, 0x101B)]
+    assert [check for check in plan.checks() if any(nic.address in check.what for nic in others)] == []
+    assert ["ATS_ENABLED" in nic_families.values(nic, plan) for nic in others] == [False, False]
+    beside = host.function(next(nic for nic in plan.nics if plan.expected_of(nic) == acs_rules.INLINE))
+    assert nic_families.values(beside, plan)["ATS_ENABLED"] is (purpose == VIRTUAL)
 
 
 def test_wrong_groups_and_missing_ats_are_refused_as_by_rdma_topo(tmp_path):

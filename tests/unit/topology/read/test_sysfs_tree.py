@@ -10,6 +10,7 @@ import pytest
 from sysfs_samples import GPU, config
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
+    AtomicOps,
     Bar,
     Link,
     RootComplex,
@@ -168,7 +169,9 @@ def test_the_bus_numbers_of_a_bridge_are_read(machine):
 
 
 def test_the_capability_registers_of_a_function_are_read(machine):
-    data = bytearray(config(4096, x06=0x10, x34=0x60, x60=0x10, x62=0x02, x68=0x37, x69=0x59))
+    data = bytearray(
+        config(4096, x06=0x10, x34=0x60, x60=0x10, x62=0x02, x68=0x37, x69=0x59, x84=0xC0, x85=0x02, x88=0x40)
+    )
     data[0x100:0x108] = bytes.fromhex("0d000115 5f001d00")
     data[0x150:0x158] = bytes.fromhex("0f000100 00000580")
     machine.pci("pci0000:00/0000:00:01.0", "30200", config=bytes(data))
@@ -178,6 +181,7 @@ def test_the_capability_registers_of_a_function_are_read(machine):
     assert function.relaxed_ordering is True
     assert (function.acs.capability, function.acs.control) == (0x5F, 0x1D)
     assert (function.ats.enabled, function.ats.smallest_translation_unit) == (True, 5)
+    assert function.atomic_ops == AtomicOps([32, 128], routes=True, requests=True, blocks_egress=False)
 
 
 def test_settings_of_the_physical_function_are_not_read_from_a_vf(machine):

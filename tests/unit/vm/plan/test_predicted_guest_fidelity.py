@@ -135,7 +135,7 @@ def test_a_guest_of_the_rccl_model_keeps_the_class_of_every_pair() -> None:
     host = recording("rccl/mi300x-8")
     for node in host.numa_nodes:
         node.memory_bytes = 1024 * GIB
-    got = whole(host)
+    got = whole(host, mirror_topology="true")
     counted = {"PXB": 8, "PHB": 48, "SYS": 64}
     addresses = {function.address: function.address for function in got.chosen.all()}
     assert Counter(pairs(host, addresses).values()) == counted

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from machines import hypervisor, observed, plan
+from machines import hypervisor, lab, observed, plan
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Accelerator
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import findings, programs
@@ -81,6 +81,16 @@ def test_an_old_version_is_refused_for_each_element_and_program():
         ),
     ]
     assert list(programs.versions(made, hypervisor(libvirt_version=(6, 5, 0), qemu_version=(4, 1, 0)))) == []
+
+
+@pytest.mark.parametrize(("qemu", "warned"), [((8, 0, 5), True), ((8, 1, 0), False)])
+def test_a_qemu_without_atomic_ops_gives_one_warning_for_all_amd_gpus(qemu, warned):
+    host = lab()
+    for function in host.functions:
+        function.vendor_id = 0x1002 if function.kind == "gpu" else function.vendor_id
+    found = list(programs.atomic_operations(plan(host), hypervisor(qemu_version=qemu)))
+    assert [(finding.severity, finding.domain) for finding in found] == [("warn", "gpu-vm")] * warned
+    assert list(programs.atomic_operations(plan(), hypervisor())) == []
 
 
 def spec(**more: Any) -> Any:

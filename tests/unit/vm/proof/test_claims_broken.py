@@ -91,7 +91,19 @@ BREAKS = {
     ),
     "kernel settings not read": (
         lambda e: setattr(e.host_settings, "kernel_settings", None),
-        ["governor", "to wake", "NUMA balancing", "KSM", "transparent huge pages", "AVIC", "irqbalance"],
+        ["governor", "to wake", "NUMA balancing", "KSM", "transparent huge pages", "AVIC"],
+    ),
+    "a unit of the host may use a pinned CPU": (
+        lambda e: e.host_cpus["units"].update({"user.slice": "0-2,4-5"}),
+        ["the host's processes stay off pinned CPUs"],
+    ),
+    "irqbalance with another list": (
+        lambda e: e.host_cpus["irqbalance"].update(seen="2-3"),
+        ["irqbalance leaves pinned CPUs alone"],
+    ),
+    "limits of the host's CPUs not read": (
+        lambda e: setattr(e, "host_cpus", None),
+        ["the host's processes stay off pinned CPUs", "irqbalance leaves pinned CPUs alone"],
     ),
     "no IOMMU group": (
         lambda e: setattr(function(e.host, "0000:13:00.0"), "iommu_group", None),

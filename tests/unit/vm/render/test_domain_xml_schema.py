@@ -76,6 +76,7 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "memory_threads": st.integers(0, 16),
     "host_cores_per_node": st.integers(0, 2),
     "iothreads": st.integers(0, 4),
+    "mirror_topology": st.sampled_from((True, False, "auto")),
     "firmware": st.sampled_from(FIRMWARES),
     "machine": st.sampled_from(("q35", "pc-q35-7.2", "pc-q35-rhel9.4.0", "pc-q35-noble")),
     "accelerator": st.sampled_from(ACCELERATORS),

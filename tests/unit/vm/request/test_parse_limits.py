@@ -55,7 +55,7 @@ def test_a_request_with_a_name_only_has_the_documented_defaults():
         "pin_cpus": True,
         "host_cores_per_node": 1,
         "iothreads": 1,
-        "mirror_topology": True,
+        "mirror_topology": "auto",
         "firmware": "efi",
         "machine": "q35",
         "accelerator": "auto",

@@ -1,0 +1,67 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The choice between the host's switches and PCIe AtomicOps for each GPU that needs them. Pure.
+
+QEMU completes AtomicOps for a device only if it is alone, as function 0, directly below a root port of the guest: not
+below a switch, and not beside another function (hw/vfio/pci.c, vfio_pci_enable_rp_atomics, the same in 8.1 and 10.2).
+"""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import atomic_ops
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
+
+COST_OF_SWITCHES = (
+    "without AtomicOps, which QEMU completes only directly below a root port: amdgpu reports that PCIE atomic ops is "
+    "not supported, and programs of ROCm that use them fail (RCCL among them)"
+)
+COST_OF_ROOT_PORTS = (
+    "farther from NICs and GPUs that share a switch with them on the host: a guest on Intel's processors allows no "
+    "peer-to-peer DMA between them (Linux drivers/pci/p2pdma.c). NCCL's topology file has the host's switches"
+)
+
+
+def root_ports(spec: DomainSpec, around: Surroundings, devices: list[Function]) -> tuple[frozenset[str], list[str]]:
+    """Return the GPUs that get a root port of the guest instead of their place on the host, and notes on the cost."""
+    if spec.mirror_topology == "false":
+        return frozenset(), []
+    out_of_reach = [
+        gpu for gpu in devices if atomic_ops.needed(gpu) and not _alone_below_root_port(around, gpu, devices)
+    ]
+    if spec.mirror_topology == "true":
+        names = some([gpu.address for gpu in out_of_reach])
+        note = f"mirror_topology: true puts GPU {names} where the host has them, {COST_OF_SWITCHES}; auto avoids that"
+        return frozenset(), [note] if out_of_reach else []
+    moved, notes = [], []
+    stays: dict[str, list[str]] = {}
+    for gpu in out_of_reach:
+        why = atomic_ops.obstacle(around.host, gpu.address)
+        if why:
+            stays.setdefault(why, []).append(gpu.address)
+        else:
+            moved.append((gpu.address, why))
+    if moved:
+        names = some([address for address, _why in moved])
+        unknown = some([address for address, why in moved if why is None])
+        notes.append(
+            f"GPU {names} gets a root port in the guest, because only there QEMU completes the AtomicOps that ROCm "
+            f"needs; it is {COST_OF_ROOT_PORTS}. mirror_topology: true keeps the switches, without AtomicOps"
+            + (
+                f"; whether the host's ports above {unknown} pass AtomicOps is not known: read it as root"
+                if unknown
+                else ""
+            )
+        )
+    notes += [
+        f"GPU {some(own)} has no AtomicOps on this host ({why}), so none in the guest" for why, own in stays.items()
+    ]
+    return frozenset(address for address, _why in moved), notes
+
+
+def _alone_below_root_port(around: Surroundings, gpu: Function, devices: list[Function]) -> bool:
+    above = around.bridges(gpu.address)
+    beside = [device for device in devices if device.parent == gpu.parent and device is not gpu]
+    return len(above) == 1 and around.functions[above[0]].port_type in ("root_port", None) and not beside
