@@ -82,7 +82,8 @@ def checked(tmp_path: Path, changed: dict[str, object]) -> tuple[int, str]:
 def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: str) -> tuple[int, str]:
     """Run some of the role's tasks on this machine; return the exit status and the output on one line."""
     role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": tasks}}
-    play = [{"hosts": "localhost", "gather_facts": False, "vars": values, "tasks": [role]}]
+    grouped = [{"ansible.builtin.group_by": {"key": "nodes"}}] if not values.get("boot_server_nodes", True) else []
+    play = [{"hosts": "localhost", "gather_facts": False, "vars": values, "tasks": [*grouped, role]}]
     (tmp_path / "play.yml").write_text(json.dumps(play))
     status, output = ansible_playbook("-i", "localhost,", "-c", "local", str(tmp_path / "play.yml"), *arguments)
     return status, " ".join(output.split())
@@ -106,10 +107,6 @@ def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: st
             "nodes bm01, bm02 have the address 10.9.0.11, give each its own",
         ),
         ({"boot_server_interface": "no-such0"}, "no interface no-such0"),
-        (
-            {"boot_server_nodes": [], "groups": {"nodes": ["localhost"]}},
-            "it would boot no node, because none has node_boot_mac (localhost)",
-        ),
     ],
 )
 @pytest.mark.fleet
@@ -318,3 +315,9 @@ def test_publishing_repairs_a_truncated_blob(tmp_path):
     assert (served / "cut").read_bytes() == CONTENT
     assert (served / "whole").stat().st_ino == before
     assert sorted(path.name for path in served.iterdir()) == ["cut", "whole"]
+
+
+def test_a_server_that_would_boot_no_node_is_refused(tmp_path):
+    status, output = checked(tmp_path, {"boot_server_nodes": []})
+    assert status != 0
+    assert "it would boot no node, because none has node_boot_mac (localhost)" in output
