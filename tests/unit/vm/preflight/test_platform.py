@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the host's platform cannot do is said before anything is defined, with the cost and a remedy that works."""
+"""A limit of the host's platform is found before anything is defined, with its cost and a remedy that works."""
 
 from __future__ import annotations
 
