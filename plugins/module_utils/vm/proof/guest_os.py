@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from difflib import unified_diff
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import MANAGEMENT
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import atomic_ops
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import MANAGEMENT
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import fidelity, pairs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.atomic_ops import COST_OF_ROOT_PORTS
