@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.names import 
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_registry as registry
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import run_strategy
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.inventory_sources import cause, unread
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import fault
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import check_values, fault
 
 try:
     from ansible.template import trust_as_template
@@ -34,7 +34,7 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """Check sources, strategy, names, values and hosts, in this order."""
+    """Check sources, strategy, names, values, hosts and their values, in this order."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -59,8 +59,10 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(text)
         self._check_names(playbook, set(data["variables"]))
         self._check_values(playbook, variables)
-        if not arguments["part"]:
-            self._check_hosts(name, playbook, variables)
+        hosts = self._check_hosts(name, playbook, variables, arguments["part"])
+        for role in playbook.roles:
+            options = {name: option for entry in registry.entries(role).values() for name, option in entry.items()}
+            check_values(role, options, hosts, hostvars)
         return {**result, "changed": False}
 
     def _check_sources(self) -> None:
@@ -121,12 +123,16 @@ class ActionModule(ActionBase):
             if text := fault(name, option, value):
                 raise AnsibleActionFail(f"{name} {text}. Nothing was run")
 
-    def _check_hosts(self, name: str, playbook: registry.Playbook, variables: dict[str, Any]) -> None:
+    def _check_hosts(self, name: str, playbook: registry.Playbook, variables: dict[str, Any], part: bool) -> list[str]:
+        """Return the hosts of the run; refuse a run in which a pattern has none, unless it is a part of another."""
+        names: dict[str, None] = {}
         templar = Templar(loader=self._loader, variables=self._manager.get_vars(play=self._task.get_play()))
         for text in playbook.hosts:
             pattern = templar.template(trust_as_template(text))
             # Restrictions are those of this play, whose hosts are others.
-            if self._inventory.get_hosts(pattern, ignore_restrictions=True):
+            matches = self._inventory.get_hosts(pattern, ignore_restrictions=True)
+            names.update(dict.fromkeys(host.name for host in matches))
+            if matches or part:
                 continue
             hosts = self._inventory.get_hosts(pattern, ignore_limits=True, ignore_restrictions=True)
             limited = sorted(host.name for host in hosts)
@@ -139,6 +145,7 @@ class ActionModule(ActionBase):
                 f"the inventory has no host for {name}.yml, which runs on {pattern}; read: {', '.join(self._sources)}. "
                 "Add hosts to the groups, or name another inventory with -i"
             )
+        return list(names)
 
 
 def _near(names: Iterable[str], known: set[str]) -> Iterator[tuple[str, str]]:
