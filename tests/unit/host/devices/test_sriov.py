@@ -236,6 +236,15 @@ def test_vfs_in_use_are_named_with_their_users(server):
     assert server.effects == []
 
 
+def test_a_vf_that_a_guest_has_by_iommufd_is_in_use(server):
+    ensure(server)
+    server.bind("0000:15:10.0", "vfio-pci")
+    server.put("/sys/bus/pci/devices/0000:15:10.0/vfio-dev/vfio0/dev", "511:0\n")
+    server.open_by(4711, "/dev/vfio/devices/vfio0", ["qemu-kvm", "-name", "guest=db1"])
+    assert "0000:15:10.0: guest db1 (process 4711)" in refused(server, {"devices": [PF], "count": 0})
+    assert server.effects == []
+
+
 def test_a_process_with_several_handles_is_named_once(server):
     ensure(server)
     server.bind("0000:15:10.0", "vfio-pci")
