@@ -28,6 +28,8 @@ KSM = "/sys/kernel/mm/ksm/run"
 HUGE = "/sys/kernel/mm/transparent_hugepage/enabled"
 # From 1 us: 0 is "no limit" in that file. The deepest states of servers wake in less than 1 ms (intel_idle.c).
 LATENCY_US_MAX = 1_000_000
+# Linux Documentation/admin-guide/pm/cpufreq.rst, "Generic Scaling Governors".
+GOVERNORS = ("performance", "powersave", "userspace", "schedutil", "ondemand", "conservative")
 # Programs that also set some of these settings: by unit, the settings that they change.
 RIVALS = {
     "tuned.service": "governor, transparent_huge_pages and others, by its profile",
@@ -120,7 +122,7 @@ class Setting:
 
 # In the order in which they are applied and reported.
 SETTINGS: dict[str, Setting] = {
-    "governor": Setting(values.text, _governor),
+    "governor": Setting(values.among(*GOVERNORS), _governor),
     "idle_exit_latency_us_max": Setting(values.within(1, LATENCY_US_MAX, "us"), _idle),
     "numa_balancing": Setting(values.flag, _switch(NUMA_BALANCING, "its kernel has no automatic NUMA balancing")),
     "ksm": Setting(values.flag, _switch(KSM, "its kernel does not merge pages (no KSM)")),

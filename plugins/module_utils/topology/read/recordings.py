@@ -37,6 +37,13 @@ LIMIT_TEXT_BYTES = 64 << 20
 FORMS = "a directory with sys and proc, a tar of one, hwloc XML, NCCL XML, or JSON of host_topology_info"
 # Neither a file nor a directory: reading it could block forever, or change a device.
 SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+# The first bytes of forms that are not read, and what to do: APPNOTE.TXT of PKWARE, RFC 8878, byte order marks.
+FOREIGN = {
+    b"PK\x03\x04": ("a zip archive", "make a tar of it (plain, gzip, bzip2 or xz)"),
+    b"\x28\xb5\x2f\xfd": ("compressed with zstd", "compress it with gzip, bzip2 or xz instead"),
+    b"\xff\xfe": ("text in UTF-16", "save it in UTF-8"),
+    b"\xfe\xff": ("text in UTF-16", "save it in UTF-8"),
+}
 # XML 1.0, Char: the only control characters that a text may have are tab and line ends.
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 WIDTH = 118
@@ -132,6 +139,9 @@ def _text(path: str, content: bytes) -> Host:
         raise TopologyError(
             f"{path} is more than {LIMIT_TEXT_BYTES >> 20} MiB: not a recording of a host", f"a recording is {FORMS}"
         )
+    for magic, (form, remedy) in FOREIGN.items():
+        if content.startswith(magic):
+            raise TopologyError(f"{path} is {form}, which is not read", remedy)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -124,10 +124,11 @@ def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainErr
             for address in fabric.gpus
             if address not in problem.number or problem.units[problem.number[address]].owner not in (None, spec.name)
         ]
+        nodes = f"not all GPUs of one are on NUMA node {', '.join(spec.numa_nodes)} (numa_nodes)"
         return DomainError(
             f"{asked}, but no partition of {request.count} is free on this host's {fabric.board.name}: "
-            f"{'; '.join(taken)}",
-            "request fewer",
+            f"{'; '.join(taken) or nodes}",
+            "request fewer" if taken else "request fewer, or leave numa_nodes out",
             spec.name,
         )
     groups = [

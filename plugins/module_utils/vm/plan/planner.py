@@ -117,11 +117,6 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
             f"the topology does not contain the BARs of {', '.join(bare)}: the window for large BARs has no room for "
             "them; read it on the host with host_topology_info, or set mmio_window_mib"
         )
-    if spec.ats and not spec.guest_iommu:
-        notes.append(
-            "ats has no effect on virtio devices without guest_iommu; of passed-through devices it is the NIC "
-            "firmware's and the host's ACS"
-        )
     plan = DomainPlan(
         spec=spec,
         host=host,
@@ -163,6 +158,13 @@ def _share_notes(spec: DomainSpec, host: Host, chosen: Chosen, processors: cells
             f"it has all GPUs of the host but no cell on NUMA node {', '.join(str(node.id) for node in lost)}: "
             f"{sum(len(node.cpus) for node in lost)} hardware threads and {memory_mib} MiB are out of its reach; "
             "numa_nodes: [all] adds them"
+        )
+    far = [node for node in host.numa_nodes if not node.cpus and node.memory_bytes]
+    if gpus and far and gpus <= {function.address for function in chosen.gpus}:
+        memory_mib = sum(node.memory_bytes for node in far) // MIB
+        notes.append(
+            f"{memory_mib} MiB of NUMA node {', '.join(str(node.id) for node in far)} are out of its reach: the node "
+            "has no CPUs (memory behind CXL or of a GPU), and a cell needs some"
         )
     if spec.interrupt_remapping and not spec.guest_iommu:
         notes.append(

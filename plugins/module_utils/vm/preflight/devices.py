@@ -39,6 +39,14 @@ EXTENDED_CONFIG_BYTES = 4096
 def in_use(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
     """Find devices that the host uses, that have no IOMMU group, or whose group holds something else."""
     own = [function.address for function in plan.chosen.all()]
+    without_group = [function.address for function in plan.chosen.all() if function.iommu_group is None]
+    if without_group:
+        yield Finding(
+            plan.name,
+            f"PCI device {some(without_group)} {'is' if len(without_group) == 1 else 'are'} in no IOMMU group",
+            "the host's IOMMU is off, and VFIO needs it",
+            "enable it in the BIOS and boot with intel_iommu=on or amd_iommu=on",
+        )
     for function in plan.chosen.all():
         device = f"PCI device {function.address}"
         if function.used_by_host:
@@ -47,13 +55,6 @@ def in_use(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
                 f"{device} is in use by the host",
                 "; ".join(function.used_by_host),
                 "free it on the host, or choose another device",
-            )
-        if function.iommu_group is None:
-            yield Finding(
-                plan.name,
-                f"{device} is in no IOMMU group",
-                "the host's IOMMU is off, and VFIO needs it",
-                "enable it in the BIOS and boot with intel_iommu=on or amd_iommu=on",
             )
         reason = foreign_member(around, function, plan.name, own)
         if reason:
@@ -200,6 +201,9 @@ def _ats(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
     if not plan.spec.ats:
         return
     able = [function for function in plan.chosen.all() if function.ats]
+    # Without a NIC there is no ATS to turn on, and the default is no request.
+    if not plan.chosen.nics and not able:
+        return
     if any("noats" in item[4:].split(",") for item in around.host.kernel_arguments if item.startswith("pci=")):
         yield Finding(
             plan.name,

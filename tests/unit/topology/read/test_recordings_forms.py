@@ -137,6 +137,13 @@ WHOLE = json.dumps({"format": "sailloft-topology/1", "numa_nodes": [], "root_com
             "kernel_arguments[0] is 'a\\x00', which contains an invalid",
         ),
         ("GPU0 GPU1\n", "begins with 'GPU0 GPU1\\n'; a recording is"),
+        (b"PK\x03\x04\x14", "is a zip archive, which is not read; make a tar of it"),
+        (b"\x28\xb5\x2f\xfd\x24", "is compressed with zstd"),
+        ("{}".encode("utf-16"), "is text in UTF-16, which is not read; save it in UTF-8"),
+        (
+            gzip.compress(b' {"format": 1}', mtime=0),
+            "is compressed JSON or XML; only a tar may be compressed; decompress it",
+        ),
         (b"\x7fELF\x02\xff", "is not a recording: 'utf-8'"),
         (WHOLE[:-20], "read as JSON: not JSON, or cut short"),
         ('{"a":' * 100_000, "read as JSON: not JSON, or cut short"),

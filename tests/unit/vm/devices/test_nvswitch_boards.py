@@ -329,6 +329,13 @@ def test_a_number_of_gpus_that_no_partition_has_is_refused() -> None:
     assert chosen(named["b"]) == gpus(host)[4:]
 
 
+def test_numa_nodes_that_leave_out_gpus_of_every_partition_are_named() -> None:
+    with pytest.raises(DomainError) as caught:
+        plans(hgx(), vm("a", 8, numa_nodes=["0"]))
+    assert "numa_nodes" in caught.value.cause
+    assert "numa_nodes" in caught.value.remedy
+
+
 def test_a_request_without_a_free_partition_is_refused() -> None:
     host = hgx()
     spread = vm("a", 0, gpus={"addresses": [gpus(host)[0], gpus(host)[7]]})

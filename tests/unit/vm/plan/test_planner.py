@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from machines import GIB, MIB, hypervisor, lab, observed, plan
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import HugePages
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import HugePages, NumaNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.cells import Share
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Accelerator
@@ -91,16 +91,18 @@ def test_interrupt_remapping_alone_needs_a_kernel_argument():
     assert notes(vcpus=8, interrupt_remapping=True, guest_iommu=True) == notes(vcpus=8, guest_iommu=True) == []
 
 
-ATS = (
-    "ats has no effect on virtio devices without guest_iommu; of passed-through devices it is the NIC firmware's and "
-    "the host's ACS"
-)
+def test_memory_of_a_node_without_cpus_is_named_in_a_plan_with_all_gpus():
+    host = lab()
+    host.numa_nodes.append(NumaNode(2, [], [], 512 << 30, distances={"0": 20, "1": 20, "2": 10}))
+    assert len([note for note in plan(host).notes if "524288 MiB of NUMA node 2" in note]) == 1
+    assert [note for note in plan(host, gpus={"count": 1}, nics={}).notes if "NUMA node 2" in note] == []
 
 
-def test_a_plan_has_notes_on_ats_architecture_and_bars():
-    assert ATS in plan().notes
-    assert ATS not in plan(ats=False).notes
-    assert ATS not in plan(guest_iommu=True).notes
+def test_a_plan_without_anything_odd_has_no_notes():
+    assert [note for note in plan().notes if "ats" in note] == []
+
+
+def test_a_plan_has_notes_on_architecture_and_bars():
     host = lab()
     host.cpu.architecture = host.cpu.vendor = None
     told = (

@@ -91,6 +91,15 @@ def test_a_device_in_use_and_one_without_a_group_are_refused():
     ]
 
 
+def test_no_iommu_is_one_finding_for_all_devices():
+    host = lab()
+    made = plan(host)
+    for function in host.functions:
+        function.iommu_group = None
+    (found,) = [item for item in used(host, made) if "IOMMU group" in item.what]
+    assert "3 more" in found.what
+
+
 def test_a_group_with_a_foreign_driver_is_refused_with_the_ports_without_acs():
     host = lab()
     made = one_gpu(host)
@@ -240,20 +249,25 @@ WITHOUT = warning(
 )
 
 
+def with_nic(host: Host, **more: Any) -> Any:
+    return one_gpu(host, nics={"addresses": [NIC]}, **more)
+
+
 def test_ats_without_a_capable_device_is_a_warning_unless_the_guest_translates():
     host = lab()
     for function in host.functions:
         function.ats = None
-    assert ats(host, one_gpu(host)) == [WITHOUT]
-    assert ats(host, one_gpu(host, ats=False)) == []
-    assert ats(host, one_gpu(host, guest_iommu=True)) == []
-    host.function(GPU).ats = Ats(False, 0)
+    assert ats(host, with_nic(host)) == [WITHOUT]
     assert ats(host, one_gpu(host)) == []
+    assert ats(host, with_nic(host, ats=False)) == []
+    assert ats(host, with_nic(host, guest_iommu=True)) == []
+    host.function(GPU).ats = Ats(False, 0)
+    assert ats(host, with_nic(host)) == []
     # Without config space, nothing is known of ATS.
     host.function(GPU).ats = None
     for function in host.functions:
         function.config_bytes = 0
-    assert ats(host, one_gpu(host)) == []
+    assert ats(host, with_nic(host)) == []
 
 
 def test_a_port_that_blocks_the_translated_requests_of_a_nic_is_a_warning():
