@@ -31,10 +31,10 @@ from typing import Callable
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".collections"))
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import is_physical
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, RootComplex
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import pairs
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import is_physical
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import PCI_BRIDGE_CLASS, predict
