@@ -179,7 +179,8 @@ NODE = "numa_node is -1, but must be the number of a node, or null if it is not 
         (
             GPU,
             {"kind": "tpu"},
-            f"PCI function {GPU} is of kind 'tpu'; valid values: bridge, gpu, nic, nvme, nvswitch, other",
+            f"PCI function {GPU} is of kind 'tpu'; valid values: bridge, gpu, nic, nvme, nvswitch, "
+            "nvswitch_management, other",
         ),
         (GPU, {"port_type": "endpoint"}, None),
         (

@@ -80,10 +80,11 @@ def test_the_registry_lists_every_kind_in_the_order_of_lists():
         ("nic", "NIC", "NIC", "nics"),
         ("nvme", "NVMe drive", "NVMe", "nvme"),
         ("nvswitch", "NVSwitch", "NVSwitch", None),
+        ("nvswitch_management", "NVSwitch management function", "NVSw mgmt", None),
         ("bridge", "bridge", "Bridge", None),
         ("other", "device", "PCI", None),
     ]
-    assert [one.name for one in kinds.DEVICES] == ["gpu", "nic", "nvme", "nvswitch"]
+    assert [one.name for one in kinds.DEVICES] == ["gpu", "nic", "nvme", "nvswitch", "nvswitch_management"]
     assert kinds.SETTINGS == {"gpu": "gpus", "nic": "nics", "nvme": "nvme"}
 
 

@@ -136,6 +136,7 @@ def test_values_that_were_not_read_are_unknown_or_empty():
         "device_id": 0,
         "config_bytes": 0,
         "bars": [],
+        "unassigned_bars": [],
         "interfaces": {},
         "used_by_host": [],
     }
@@ -148,6 +149,7 @@ def test_values_that_were_not_read_are_unknown_or_empty():
         "iommu": dict.fromkeys(("kind", "default_domain", "interrupt_remapping")),
         "kernel_release": None,
         "kernel_arguments": [],
+        "nvidia": None,
         "source": "sysfs",
         "notes": [],
     }
