@@ -95,7 +95,8 @@ def _text(plan: DomainPlan, host: Host, out: frozenset[str]) -> str:
 
 def _as_on_host(plan: DomainPlan, host: Host, found: list[Pci], switches: dict[str, Pci]) -> list[Pci]:
     """Put each device of ``found`` that has left its host's switch (plan/atomic_ops.py) below that switch again."""
-    paths, left = Paths(host), []
+    paths = Paths(host)
+    left: list[Pci] = []
     host_address = {guest: address for address, guest in plan.guest_addresses().items()}
     for element in found:
         address = host_address.get(element.attributes["busid"])
