@@ -2,6 +2,7 @@
 # -*- coding: utf-8 -*-
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# One file because it is the documentation of one result.
 
 from __future__ import annotations
 
