@@ -4,8 +4,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # One file because Ansible reads the documentation of a module from its own file.
 
-# One file because Ansible reads the documentation of a module from the module.
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""

@@ -20,6 +20,7 @@ def arguments(folder, **changes):
         "host_name": "gpu01",
         "host_topology": gpu_vm.host().to_dict(),
         "host_settings": gpu_vm.on_host(),
+        "host_cpus": gpu_vm.host_cpus(),
         "nic_firmware": gpu_vm.firmware(),
         "domain": gpu_vm.domain(),
         "guest_topology": gpu_vm.guest().to_dict(),

@@ -53,7 +53,9 @@ def unpack(path: str, folder: str) -> None:
         with tempfile.TemporaryFile() as plain:
             _decompress(path, plain)
             if plain.read(BLOCK).lstrip()[:1] in (b"{", b"<"):
-                raise TopologyError(f"{path} is compressed JSON or XML; only a tar may be compressed", "decompress it")
+                raise TopologyError(
+                    f"{path} is compressed JSON or XML, and only a tar may be compressed", "decompress it"
+                )
             plain.seek(0)
             with tarfile.open(fileobj=plain, mode="r:") as archive:
                 end = _members(path, archive, folder)

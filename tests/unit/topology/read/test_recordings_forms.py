@@ -142,7 +142,7 @@ WHOLE = json.dumps({"format": "sailloft-topology/1", "numa_nodes": [], "root_com
         ("{}".encode("utf-16"), "is text in UTF-16, which is not read; save it in UTF-8"),
         (
             gzip.compress(b' {"format": 1}', mtime=0),
-            "is compressed JSON or XML; only a tar may be compressed; decompress it",
+            "is compressed JSON or XML, and only a tar may be compressed; decompress it",
         ),
         (b"\x7fELF\x02\xff", "is not a recording: 'utf-8'"),
         (WHOLE[:-20], "read as JSON: not JSON, or cut short"),

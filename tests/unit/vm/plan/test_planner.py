@@ -95,7 +95,7 @@ def test_memory_of_a_node_without_cpus_is_named_in_a_plan_with_all_gpus():
     host = lab()
     host.numa_nodes.append(NumaNode(2, [], [], 512 << 30, distances={"0": 20, "1": 20, "2": 10}))
     assert len([note for note in plan(host).notes if "524288 MiB of NUMA node 2" in note]) == 1
-    assert [note for note in plan(host, gpus={"count": 1}, nics={}).notes if "NUMA node 2" in note] == []
+    assert [note for note in plan(host, gpus={"count": 1}, nics={}, vcpus=2).notes if "NUMA node 2" in note] == []
 
 
 def test_a_plan_without_anything_odd_has_no_notes():

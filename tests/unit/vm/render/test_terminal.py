@@ -39,7 +39,7 @@ virtual machine gpu-vm: 4 vCPUs, 2 GiB in pages of 1 GiB, 64-bit MMIO window 32 
       └─ VF 45:00.0, host 85:10.0 of 85:00.0, 2.5 GT/s x1
 share: 4 vCPUs for 8 threads of the host (2 kept for the host, 2 unused), 2 GiB of 5.8 GiB
 fidelity 100%: 15 of 15 pairs
-note: """
+"""
     assert shown.startswith(tree)
     assert shown.endswith(
         """

@@ -20,6 +20,7 @@ def test_the_module_does_not_restart_or_remove_by_default():
         "accelerators": {},
         "uri": "qemu:///system",
         "allow_restart": False,
+        "keep_host_off_pinned_cpus": True,
         "remove_disks": False,
         "shutdown_timeout_s": 120,
     }
