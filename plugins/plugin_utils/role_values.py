@@ -67,6 +67,8 @@ def fault(name: str, option: dict[str, Any], value: Any) -> str:
     shown = "has a value that" if secret else f"is {_cut(repr(value))}, which"
     if _errors(name, {"type": kind}, value):
         return f"{shown} is not {FORMS.get(kind, kind)}"
+    if kind == "list" and option.get("elements") == "dict" and not all(isinstance(item, Mapping) for item in value):
+        return f"{shown} is not a list of dictionaries, like [{{name: value}}]"
     if option.get("choices") and kind != "list":
         return f"{shown} is not one of: {', '.join(map(str, option['choices']))}"
     if secret:

@@ -291,14 +291,6 @@ def test_the_module_leaves_out_nodes_that_wait_for_repair(run):
     )
 
 
-@pytest.mark.parametrize(("spares", "without"), [((), names(2)), (names(2), []), (["bm02"], ["bm01"])])
-def test_a_rollout_that_brings_no_node_into_service_is_refused(run, spares, without):
-    nodes = [{"name": name, "running": OLD, "spare": name in spares} for name in names(2)]
-    refused = run(target=NEW, channel="stable", stores=[store()], nodes=nodes, without=without)
-    assert refused["failed"]
-    assert "node_boot_rollout_without" in refused["msg"]
-
-
 def test_a_proven_spare_replaces_each_node_that_is_out_of_service(run):
     nodes = [{"name": name, "running": NEW} for name in names(7)]
     nodes[0].update(running="", reachable=False)  # waits for repair

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
 # How long a BMC may take to show the boot override that it accepted, in seconds. An estimate: no maker states it.
@@ -33,7 +34,7 @@ REMEDIES = (
 ANSWERED = "read the BMC's own log, try node_boot_bmc.boot_mode and boot_target, update its firmware or restart it"
 
 
-class BmcError(Exception):
+class BmcError(SailloftError):
     """The reason why the BMC did not restart the node."""
 
 

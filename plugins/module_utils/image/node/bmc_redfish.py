@@ -39,7 +39,7 @@ NETWORK_TARGETS = ("Pxe", "UefiHttp")
 
 @dataclass(frozen=True)
 class Quirk:
-    """What BMCs of a maker need. ``maker`` is a part of the system's Manufacturer, in lower case."""
+    """A fault of a maker's BMCs. ``maker`` is a part of the system's Manufacturer, in lower case."""
 
     maker: str
     always_sends_mode: bool

@@ -194,6 +194,8 @@ def test_a_damaged_layer_of_the_cache_is_not_used(tmp_path, name, content):
 def test_a_user_that_is_missing_from_passwd_is_refused(tmp_path):
     """The useradd of an image may write to another database."""
     user = User("ops", authorized_keys=("ssh-ed25519 AAAA ops",))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/bash").touch()
     with pytest.raises(ImageError) as refused:
         tree_contents.apply(tmp_path, replace(BASE, users=(user,)), lambda argv: "")
     assert str(refused.value) == (

@@ -53,6 +53,8 @@ def layer(**own) -> Layer:
 def test_authorized_keys_are_written_within_the_image(root, host):
     own = link(root, "home/ops/.ssh", host)
     (root / "etc").mkdir()
+    (root / "bin").mkdir()
+    (root / "bin/bash").touch()
     (root / "etc/passwd").write_text("ops:x:1000:1000::/home/ops:/bin/bash\n")
     tree_contents.apply(root, layer(users=(User("ops", authorized_keys=("ssh-ed25519 AAAA ops",)),)), nothing)
     assert list(host.iterdir()) == []

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What all BMCs share: each cause has its next step, and next boot and power are read until they are right."""
+"""All BMCs: each cause has its next step, and next boot and power are read until they are right."""
 
 from __future__ import annotations
 

@@ -385,24 +385,3 @@ def test_inputs_contain_no_values_of_files_and_roles():
 @pytest.mark.parametrize("path", ["/var/cache/debconf/x", "/srv/etc/munge/munge.key", "/var/logs", "/boot/config"])
 def test_file_paths_that_are_not_forbidden_are_accepted(path):
     assert key(at("gpu.files.0.path", path)) != key()
-
-
-@pytest.mark.parametrize(
-    ("url", "suites", "is_mixed"),
-    [
-        ("https://mirror.example/debian", ["trixie"], True),
-        ("http://deb.debian.org/debian-security", ["trixie-security"], True),
-        ("http://deb.debian.org/debian", ["bookworm-updates", "bookworm-backports"], False),
-        ("http://deb.debian.org/debian", ["bookworm/updates"], False),
-        ("http://deb.debian.org/debian", ["stable-updates"], False),
-        ("https://vendor.example/repo", ["trixie"], False),
-    ],
-)
-def test_another_release_of_the_distribution_is_refused(url, suites, is_mixed):
-    other = {"parent": "base", "archives": [{"url": url, "suites": suites, "components": ["main"]}]}
-    layers = {"base": LAYERS["base"], "other": other}
-    if is_mixed:
-        with pytest.raises(ImageError, match=f"{suites[0]}.*bookworm"):
-            read_images({}, layers)
-    else:
-        read_images({}, layers)

@@ -146,7 +146,7 @@ def test_values_that_were_not_read_are_unknown_or_empty():
         "root_complexes": [],
         "functions": [],
         "cpu": dict.fromkeys(("architecture", "vendor", "model", "virtualization", "physical_address_bits")),
-        "iommu": dict.fromkeys(("kind", "default_domain", "interrupt_remapping")),
+        "iommu": dict.fromkeys(("kind", "default_domain", "interrupt_remapping", "address_bits", "unsafe_interrupts")),
         "kernel_release": None,
         "kernel_arguments": [],
         "nvidia": None,

@@ -1,0 +1,25 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A rollout needs a node that it brings into service."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.rollout import Node, without
+
+
+@pytest.mark.parametrize(
+    ("spares", "repaired"), [((), ["bm01", "bm02"]), (("bm01", "bm02"), []), (("bm02",), ["bm01"])]
+)
+def test_a_rollout_that_brings_no_node_into_service_is_refused(spares, repaired):
+    nodes = [Node(name, spare=name in spares) for name in ("bm01", "bm02")]
+    with pytest.raises(ImageError) as refused:
+        without(nodes, repaired)
+    assert "node_boot_rollout_without" in refused.value.remedy
+
+
+def test_nodes_in_service_remain():
+    nodes = [Node("bm01"), Node("bm02", spare=True), Node("bm03")]
+    assert [node.name for node in without(nodes, ["bm03"])] == ["bm01", "bm02"]
