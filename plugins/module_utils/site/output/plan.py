@@ -56,5 +56,6 @@ def summary(site: Site) -> list[str]:
     for cable in site.cables:
         lengths.setdefault((cable.rule.name, cable.rule.medium.name), []).append(cable.length_m)
     for (rule, medium), metres in lengths.items():
-        lines.append(f"{len(metres)} cables of {rule}: {medium}, {min(metres):g} to {max(metres):g} m")
+        lengths = f"{min(metres):g} to {max(metres):g}" if min(metres) < max(metres) else f"{max(metres):g}"
+        lines.append(f"{len(metres)} cables of {rule}: {medium}, {lengths} m")
     return lines

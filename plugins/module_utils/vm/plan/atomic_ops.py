@@ -3,7 +3,7 @@
 """The choice between the host's switches and PCIe AtomicOps for each GPU that needs them. Pure.
 
 QEMU completes AtomicOps for a device only if it is alone, as function 0, directly below a root port of the guest: not
-below a switch, and not beside another function (hw/vfio/pci.c, vfio_pci_enable_rp_atomics, the same in 8.1 and 10.2).
+below a switch, and not beside another function (hw/vfio/pci.c, vfio_pci_enable_rp_atomics, read in 10.0).
 """
 
 from __future__ import annotations
