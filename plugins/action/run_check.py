@@ -48,7 +48,7 @@ class ActionModule(ActionBase):
         )
         name, data = arguments["playbook"], registry.read()
         if name not in data["playbooks"]:
-            raise AnsibleActionFail(f"there is no playbook {name!r} in meta/playbooks.yml; set playbook to one of it")
+            raise AnsibleActionFail(f"there is no playbook {name!r} in meta/run_specs.yml; set playbook to one of it")
         playbook = registry.playbook(name, data)
         # Ansible gives an action no other way to its inventory and to the variables of the command line.
         hostvars = variables["hostvars"]

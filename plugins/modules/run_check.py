@@ -23,7 +23,7 @@ description:
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   playbook:
-    description: The name of the playbook in C(meta/playbooks.yml).
+    description: The name of the playbook in C(meta/run_specs.yml).
     type: str
     required: true
   part:

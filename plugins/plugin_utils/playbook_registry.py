@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read what playbooks and roles take: meta/playbooks.yml, and meta/argument_specs.yml of the roles."""
+"""Read what playbooks and roles take: meta/run_specs.yml, and meta/argument_specs.yml of the roles."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Playbook:
 
 
 def read() -> dict[str, Any]:
-    """Return the content of meta/playbooks.yml."""
-    data: dict[str, Any] = _load(ROOT / "meta/playbooks.yml")
+    """Return the content of meta/run_specs.yml."""
+    data: dict[str, Any] = _load(ROOT / "meta/run_specs.yml")
     return data
 
 

@@ -14,7 +14,7 @@ import yaml
 from fleet import Fleet
 from playing import ANSIBLE, ROOT, ansible_playbook
 
-PLAYBOOKS = sorted(yaml.safe_load((ROOT / "meta/playbooks.yml").read_text())["playbooks"])
+PLAYBOOKS = sorted(yaml.safe_load((ROOT / "meta/run_specs.yml").read_text())["playbooks"])
 LONG = [pytest.mark.fleet, pytest.mark.long]
 BROKEN = ("blueprint", "missing", "empty", "syntax")
 

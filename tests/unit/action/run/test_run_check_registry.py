@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""meta/playbooks.yml and the playbooks agree: their names, hosts, roles and variables."""
+"""meta/run_specs.yml and the playbooks agree: their names, hosts, roles and variables."""
 
 from __future__ import annotations
 
