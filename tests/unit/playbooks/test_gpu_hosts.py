@@ -190,7 +190,7 @@ def test_invalid_variables_and_unreachable_hosts_are_still_reported(tmp_path):
     fleet.log()
     for given, message in {
         "gpu_host_serial=0": "gpu_host_serial is 0, expected a number of hosts from 1",
-        "gpu_host_iommu=pt": "value of gpu_host_iommu must be one of: passthrough, translated, unchanged, got: pt",
+        "gpu_host_iommu=pt": "gpu_host_iommu is 'pt', which is not one of: passthrough, translated, unchanged",
     }.items():
         status, output = fleet.play("-e", given)
         assert status == 2
