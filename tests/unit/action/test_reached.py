@@ -97,7 +97,7 @@ def told_once(output: str, name: str, words: str) -> None:
     assert words in output
     assert len(re.findall(r"fatal: \[", output)) == 1, output
     assert f"fatal: [{name}]: FAILED!" in output
-    assert re.findall(r"PLAY \[(.*?)\]", output) [1:] == ["Read the fabric and plan the stages"]
+    assert re.findall(r"PLAY \[(.*?)\]", output)[1:] == ["Read the fabric and plan the stages"]
     for other in ("censored", "HostVars", "UNREACHABLE", PASSWORD):
         assert other not in output
 

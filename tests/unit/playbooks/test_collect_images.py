@@ -91,7 +91,7 @@ def test_only_unneeded_images_are_removed_and_check_mode_predicts_it(site):
         assert f"{host}: freed {size} bytes in {path}" in " ".join(output.split())
         for name in gone:
             if name.count("/") == 1:
-                assert f"- {name}" in told
+                assert f"{name}\n" in told
     assert f"{RUN.digest[:12]} gpu-node: it runs on bm02" in output
     status, output = site.collect(**given)
     assert status == 0, output

@@ -101,6 +101,8 @@ def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: st
             },
             "boot_server_http_port: 70000 is not valid, use a whole number from 1 to 65535; "
             "boot_server_gateway is router, give an IPv4 address; "
+            "boot_server_servers: no node can reach http://10.9.0.1:70000, give the address and port that the server "
+            "listens on; "
             "boot_server_subnets: 10.9.0.128/25 overlaps 10.9.0.0/24, the network of boot_server_address; "
             "leave it out or correct it; "
             "node bm01: '52:54:00:aa:bb' is not the MAC address of a NIC, give six pairs, like aa:bb:cc:dd:ee:ff; "
@@ -121,7 +123,6 @@ def test_bad_input_is_refused_before_anything_is_touched(tmp_path, changed, mess
     [
         {"boot_server_gateway": "10.9.0.254", "boot_server_name_servers": ["10.9.0.2"], "boot_server_http_port": 8080},
         {"boot_server_dhcp": "proxy", "boot_server_nodes": [{"name": "bm01", "mac": "52-54-00-AA-BB-01"}]},
-        {"boot_server_nodes": []},
         {
             "boot_server_subnets": [{"network": "10.9.16.0/20", "gateway": "10.9.16.1"}],
             "boot_server_nodes": [
