@@ -40,6 +40,11 @@ def test_files_that_differ_between_builds_or_nodes_are_removed(tmp_path):
             "etc/munge/munge.key": "secret",
             "etc/bind/rndc.key": "secret",
             "etc/dropbear/dropbear_rsa_host_key": "secret",
+            "var/lib/dkms/mok.key": "secret",
+            "var/lib/dkms/mok.pub": "x",
+            "var/lib/dkms/acpi-call/1.2.2/build/make.log": "x",
+            "var/lib/dkms/acpi-call/1.2.2/6.1.0-1-cloud-amd64/x86_64/log/make.log": "x",
+            "var/lib/dkms/acpi-call/1.2.2/6.1.0-1-cloud-amd64/x86_64/module/acpi_call.ko": "x",
             "etc/ssh/sshd_config": "",
             "etc/passwd-": "",
             "etc/passwd": "",
@@ -57,6 +62,7 @@ def test_files_that_differ_between_builds_or_nodes_are_removed(tmp_path):
     )
     forbidden.normalise(root, EPOCH)
     assert names(root) == {
+        "var/lib/dkms/acpi-call/1.2.2/6.1.0-1-cloud-amd64/x86_64/module/acpi_call.ko",
         "etc/ssh/sshd_config",
         "etc/passwd",
         "etc/machine-id",
