@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import (
     role_digest,
     roles_in,
@@ -29,7 +31,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.regi
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats.listing import listing
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Layer, Role
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel, ManifestLayer, Verity
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel, ManifestLayer
 
 SQUASHFS, LISTING, RECORD, VMLINUZ = "layer.squashfs", "listing.json", "layer.json", "vmlinuz"
 # A published layer has no kernel in /boot, but packages' scripts look for its files: the postinst of Ubuntu's signed
@@ -108,21 +110,16 @@ def find(cache: Path, key: str) -> Built | None:
     folder = cache / "layers" / key
     try:
         record = json.loads((folder / RECORD).read_text())
-        entry = record["entry"]
-        kernel = record["kernel"]
-        sizes = {SQUASHFS: entry["size_bytes"], **({VMLINUZ: kernel["size_bytes"]} if kernel else {})}
+        entry: ManifestLayer = stored.build(ManifestLayer, record["entry"])
+        kernel: Kernel | None = stored.build(Kernel, record["kernel"]) if record["kernel"] else None
+        sizes = {SQUASHFS: entry.size_bytes, **({VMLINUZ: kernel.size_bytes} if kernel else {})}
         if any((folder / name).stat().st_size != size for name, size in sizes.items()):
             return None
         (folder / LISTING).stat()
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, StoredError):
         return None
     os.utime(folder)  # records the last use
-    return Built(
-        folder,
-        ManifestLayer(**{**entry, "verity": Verity(**entry["verity"])}),
-        tuple(record["packages"]),
-        Kernel(**kernel) if kernel else None,
-    )
+    return Built(folder, entry, tuple(record["packages"]), kernel)
 
 
 def built(cache: Path, request: LayerRequest) -> Built:
