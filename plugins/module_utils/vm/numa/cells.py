@@ -170,13 +170,13 @@ def _vcpus(spec: DomainSpec, nodes: list[NumaNode], cores: dict[int, list[list[i
         count = min(left[scarce], limit // len(nodes)) // width * width
         if count == 0:
             raise DomainError(
-                f"no CPU is left on NUMA node {scarce} {_kept(spec)}", "lower vcpus or the reserve", spec.name
+                f"no CPU is left on NUMA node {scarce} {_kept(spec)}", "lower vcpus or the reserve", domain=spec.name
             )
         return count, width
     if spec.vcpus > limit:
         lifts = limit == VCPUS_WITHOUT_REMAPPING and not spec.remaps_interrupts
         remedy = f"interrupt_remapping lifts the limit of {limit}" if lifts else "request fewer"
-        raise DomainError(f"vcpus {spec.vcpus} is over the limit of {limit}", remedy, spec.name)
+        raise DomainError(f"vcpus {spec.vcpus} is over the limit of {limit}", remedy, domain=spec.name)
     if spec.vcpus % len(nodes):
         raise DomainError(
             f"{spec.vcpus} vCPUs cannot be divided evenly among its {len(nodes)} NUMA cells (host nodes "
@@ -189,7 +189,7 @@ def _vcpus(spec: DomainSpec, nodes: list[NumaNode], cores: dict[int, list[list[i
         raise DomainError(
             f"needs {count} CPUs of NUMA node {scarce}, but {left[scarce]} are left {_kept(spec)}",
             "lower vcpus or the reserve",
-            spec.name,
+            domain=spec.name,
         )
     return count, width if count % width == 0 else 1
 
