@@ -21,6 +21,10 @@ class SailloftError(Exception):
         self.cause = cause
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default calls __init__ with positional arguments.
+        return Exception.__new__, (type(self), *self.args), self.__dict__
+
     def __str__(self) -> str:
         subject = f"{self.subject}: " if self.subject else ""
         return f"{subject}{self.cause}; {self.remedy}" if self.remedy else f"{subject}{self.cause}"
