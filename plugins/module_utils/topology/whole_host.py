@@ -23,6 +23,8 @@ PAGE_SIZES_MIB = (1024, 2)
 # Huge pages that take less than this share of a node were not reserved for a guest with the whole host.
 PAGES_SHARE = 1 / 2
 MIB = 1 << 20
+# The config space of conventional PCI; ACS is a capability beyond it.
+CONVENTIONAL_BYTES = 256
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,23 @@ def nics_to_divide(host: Host) -> list[Function]:
 
 def nics_with_gpus(host: Host) -> list[Function]:
     """Return the NICs in the IOMMU group of a GPU, by address: the guest gets them whole, because it has the group."""
-    groups = {gpu.iommu_group for gpu in whole_gpus(host)} - {None}
-    return [nic for nic in _free_nics(host) if nic.iommu_group in groups]
+    groups = {_group(host, gpu) for gpu in whole_gpus(host)}
+    return [nic for nic in _free_nics(host) if _group(host, nic) in groups]
+
+
+def _group(host: Host, function: Function) -> int | str:
+    """Return the IOMMU group of a function; while the IOMMU is off, the place that its members have in common.
+
+    Functions below a switch whose downstream ports have no ACS are one group (Linux drivers/iommu/iommu.c,
+    pci_device_group). Where config space was not read, a function counts as alone.
+    """
+    if function.iommu_group is not None:
+        return function.iommu_group
+    ports = host.path(function.address)[:-1]
+    for above, port in zip(ports, ports[1:]):
+        if port.port_type == "switch_downstream" and port.acs is None and port.config_bytes > CONVENTIONAL_BYTES:
+            return above.address
+    return function.address
 
 
 def _free_nics(host: Host) -> list[Function]:

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import whole_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
+    Acs,
     Function,
     Host,
     HugePages,
@@ -79,3 +82,24 @@ def test_free_nics_are_divided_before_and_after_their_functions_exist():
     assert [item.address for item in whole_host.nics_to_divide(server)] == ["0000:01:00.0", "0000:07:00.0"]
     # A guest with the GPU has its whole IOMMU group.
     assert [item.address for item in whole_host.nics_with_gpus(server)] == ["0000:08:00.0"]
+
+
+@pytest.mark.parametrize(
+    ("acs", "config_bytes", "whole"), [(None, 4096, True), (Acs(0x1D, 0), 4096, False), (None, 0, False)]
+)
+def test_a_group_is_known_before_the_iommu_is_on(acs, config_bytes, whole):
+    def port(address: str, parent: str | None, kind: str) -> Function:
+        more = {"acs": acs if kind == "switch_downstream" else None, "config_bytes": config_bytes}
+        return Function(address, "pci0000:00", parent, 0x060400, 0x1000, 0xC030, "bridge", port_type=kind, **more)
+
+    ports = (
+        port("0000:00:01.0", None, "root_port"),
+        port("0000:01:00.0", "0000:00:01.0", "switch_upstream"),
+        port("0000:02:00.0", "0000:01:00.0", "switch_downstream"),
+        port("0000:02:01.0", "0000:01:00.0", "switch_downstream"),
+    )
+    gpu = Function("0000:03:00.0", "pci0000:00", "0000:02:00.0", 0x030200, 0x10DE, 0x2330, "gpu", None)
+    beside = replace(nic("0000:04:00.0"), parent="0000:02:01.0")
+    server = host(functions=(*ports, gpu, beside))
+    assert whole_host.nics_with_gpus(server) == ([beside] if whole else [])
+    assert whole_host.nics_to_divide(server) == ([] if whole else [beside])
