@@ -53,6 +53,13 @@ def requests(params: dict[str, Any], host: Host | None = None, early: bool = Fal
     derived = {"name": NAME, **_files(given)}
     if host is None:
         return [{**derived, **explicit}]
+    gpus = [gpu.address for gpu in share.whole_gpus(host)]
+    if not gpus and "gpus" not in explicit:
+        raise DomainError(
+            "this host has no GPU that the collection knows",
+            "leave whole_host out on it, or name the device in accelerators (gpu_vm_accelerators)",
+            str(explicit.get("name", NAME)),
+        )
     divided = divided_nics(host, given.data)
     missing = [nic.address for nic in divided if nic.sriov and not nic.sriov.now]
     if missing and not early:
@@ -66,7 +73,7 @@ def requests(params: dict[str, Any], host: Host | None = None, early: bool = Fal
         {
             **derived,
             # All of them: one that cannot be assigned is refused with the cause, not left out.
-            "gpus": {"addresses": [gpu.address for gpu in share.whole_gpus(host)]},
+            "gpus": {"addresses": gpus},
             "nics": {"addresses": [function.address for function in _assignable(host)[0] if function.kind == "nic"]},
             "numa_nodes": [ALL_NODES],
             "memory_mib": memory.total_mib,

@@ -145,6 +145,14 @@ def test_an_image_and_a_bridge_are_enough_for_a_plan_with_every_gpu_and_free_nic
     assert [(item.type, item.source) for item in plan.spec.interfaces] == [("bridge", "br0")]
 
 
+def test_a_host_without_a_gpu_is_refused():
+    host = tuned()
+    host.functions = [function for function in host.functions if function.kind != "gpu"]
+    with pytest.raises(DomainError) as error:
+        asked(host)
+    assert error.value.domain == "gpu01-vm"
+
+
 def test_drives_stay_with_the_host_unless_they_are_requested():
     assert "nvme" not in asked(tuned())
     assert asked(tuned(), nvme={"count": 2})["nvme"] == {"count": 2}
