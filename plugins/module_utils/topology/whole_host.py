@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a virtual machine with a whole host gets of it: NUMA nodes, memory in pages, NICs with a virtual function. Pure.
+"""The part of a host that its virtual machine with the whole host gets: NUMA nodes, memory, NICs. Pure.
 
 Both the host's settings and the virtual machine's follow from these functions, so that they cannot differ.
 """

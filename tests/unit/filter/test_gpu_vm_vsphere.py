@@ -23,7 +23,7 @@ SITE = {"hostname": "vc", "cluster": "gpu", "password": "a secret"}
 
 def test_a_virtual_machine_with_the_whole_host_is_refused():
     whole = {"gpu_vm_vsphere": SITE, "gpu_vm_whole_host": {"image": "/a.qcow2"}, "request": {}}
-    with pytest.raises(AnsibleFilterError, match="^a: .*gpu_vm_domains"):
+    with pytest.raises(AnsibleFilterError, match=r"^a: .*gpu_vm_domains"):
         gather(["a"], {"a": whole}, "request")
     assert gather(["a"], {"a": {**whole, "gpu_vm_domains": [{"name": "one"}]}}, "request")[0]["domains"]
 
