@@ -18,6 +18,7 @@ suppress_warnings = ["misc.highlighting_failure", "config.cache"]
 root_doc = "docs/site/index"
 include_patterns = [
     "docs/*.md",
+    "docs/how-to/*.md",
     "docs/site/*.md",
     "reference/**.rst",
     "README.md",

@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, NumaNode
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.whole_host import serves
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.nodes import serves
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 # With more vCPUs, an x86 guest needs an IOMMU that remaps interrupts in extended interrupt mode (APIC ids of 8 bits):

@@ -176,6 +176,14 @@ def _overlays(spec: DomainSpec) -> None:
                 "leave out base, or format and read_only",
                 domain=spec.name,
             )
+        if bool(disk.base_url) != bool(disk.base_checksum) or (disk.base_url and not disk.base):
+            raise DomainError(
+                f"disk {disk.path}: base, base_url and base_checksum are needed together", "give all three", spec.name
+            )
+        if disk.ssh_keys and (disk.base or disk.format != "raw" or disk.is_block_device or not disk.read_only):
+            raise DomainError(
+                f"disk {disk.path}: ssh_keys are for a file of their own", "give it format raw and read_only", spec.name
+            )
         if disk.base is None and disk.size_mib:
             raise DomainError(
                 f"disk {disk.path}: size_mib is only for a disk created from a base", "leave it out", domain=spec.name
