@@ -219,6 +219,9 @@ domains:
             - The highest possible number of vCPUs (vcpu_limit), nodes without a cell that could have one
               (nodes_without_cell), and the memory of the host (memory_mib).
           type: dict
+        sockets:
+          description: Sockets of the guest, all with the same number of cores.
+          type: int
         threads_per_core:
           description: Hardware threads that a core of the guest has.
           type: int

@@ -101,6 +101,8 @@ def _check_nodes(nodes: list[NumaNode]) -> None:
         threads = [cpu for core in node.siblings for cpu in core]
         if threads and (sorted(threads) != sorted(node.cpus) or not all(node.siblings)):
             raise _wrong(f"{where}: its siblings do not list each of its CPUs once")
+        if node.socket is not None and node.socket < 0:
+            raise _wrong(f"{where}: its socket is {node.socket}")
         if node.memory_bytes < 0:
             raise _wrong(f"{where}: its memory is {node.memory_bytes} bytes")
         for pages in node.huge_pages:

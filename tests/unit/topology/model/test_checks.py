@@ -212,6 +212,7 @@ ODD = {
             "memory_free_bytes": None,
             "huge_pages": [],
             "distances": {},
+            "socket": None,
         }
     ),
     "siblings that are not known": node(0, siblings=[]),
