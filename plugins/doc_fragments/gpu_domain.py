@@ -132,8 +132,8 @@ options:
             default: []
       vcpus:
         description:
-          - Virtual CPUs, divided equally among the NUMA nodes of its devices. Where a node has too few for that, because
-            a core of its socket is kept for the host, the sockets are equal.
+          - Virtual CPUs, divided equally among the NUMA nodes of its devices. Where a node has too few for that,
+            because a core of its socket is kept for the host, the sockets are equal.
           - The default is the threads of these nodes without O(domains[].host_cores_per_socket) and those of other
             virtual machines.
         type: int

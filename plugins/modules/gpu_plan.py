@@ -149,6 +149,7 @@ files:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.dry_run import planned
@@ -160,6 +161,7 @@ def main() -> None:
     """Run as an Ansible module."""
     module = module_of(
         AnsibleModule,
+        ArgumentSpecValidator,
         argument_spec={
             "domains": {"type": "list", "elements": "dict", "options": domain_options()},
             "topology": {"type": "dict"},

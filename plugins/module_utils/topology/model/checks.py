@@ -178,6 +178,9 @@ def _check_bars(bars: Iterable[Bar], where: str) -> None:
                 f"{where}: BAR {region.index} is not valid: {region.size_bytes} bytes, {region.kind!r}, "
                 f"{region.width_bits} bit"
             )
+        # PCI Express Base Specification, 7.5.1.2.1: the lowest writable bit of a base address register gives its size.
+        if region.size_bytes & (region.size_bytes - 1):
+            raise _wrong(f"{where}: BAR {region.index} has {region.size_bytes} bytes, which is not a power of two")
 
 
 def _buses_below(bridge: Function) -> tuple[int, int] | None:
