@@ -95,6 +95,14 @@ options:
         does not use it (C(initcall_blacklist=sysfb_init)).
     type: dict
     version_added: 0.1.0
+  nic_firmware:
+    description:
+      - The settings of M(sailloft.fleet.nic_firmware). If one of them turns ATS on (C(ATS_ENABLED)), C(pci=noats) is
+        refused.
+    type: list
+    elements: dict
+    default: []
+    version_added: 0.1.0
 """
 
 EXAMPLES = r"""

@@ -39,6 +39,7 @@ def of_gpu_host(of: Mapping[str, Any], packages: Mapping[str, Any]) -> dict[str,
         "arguments": of["gpu_host_kernel_arguments"],
         "remove": of["gpu_host_kernel_arguments_removed"],
         "vfio_binding": binding,
+        "nic_firmware": of["gpu_host_nic_firmware"],
     }
     if of["gpu_host_iommu"] != "unchanged":
         kernel["iommu"] = of["gpu_host_iommu"]
