@@ -108,8 +108,8 @@ def _chosen(problem: Problem, spec: DomainSpec, of_kind: dict[str, list[str]]) -
     cards = [item for item in chosen.gpus if bridged(item)]
     if spec.gpus.count and 1 < len(cards) < sum(map(bridged, problem.around.host.functions)):
         chosen.notes.append(
-            f"which of the host's GPUs NVLink bridges join is not known: its {len(cards)} may not be joined. nvidia-smi "
-            "topo -m shows it while the host has the driver; list joined ones in gpus.addresses"
+            f"which of the host's GPUs NVLink bridges join is not known: its {len(cards)} may not be joined. "
+            "nvidia-smi topo -m shows it while the host has the driver; list joined ones in gpus.addresses"
         )
     return chosen
 

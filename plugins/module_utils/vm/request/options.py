@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 )
 
 
-def module_of(make: Callable[..., Any], validator: Callable[..., Any], **given: Any) -> Any:
+def module_of(make: Any, validator: Callable[..., Any], **given: Any) -> Any:
     """Return the AnsibleModule that ``make`` makes from ``given``, even if a nested option is no dictionary.
 
     For such an option (``gpus: 8``), Ansible raises a TypeError (ansible.module_utils.common.parameters,
