@@ -146,8 +146,9 @@ options:
             default: []
       vcpus:
         description:
-          - Virtual CPUs, divided equally among the NUMA nodes of its devices.
-          - The default is the threads of these nodes without O(domains[].host_cores_per_node) and those of other
+          - Virtual CPUs, divided equally among the NUMA nodes of its devices. Where a node has too few for that,
+            because a core of its socket is kept for the host, the sockets are equal.
+          - The default is the threads of these nodes without O(domains[].host_cores_per_socket) and those of other
             virtual machines.
         type: int
       huge_page_mib:
@@ -172,10 +173,12 @@ options:
         description: Pin each virtual CPU to one host CPU, hardware threads of one core beside each other.
         type: bool
         default: true
-      host_cores_per_node:
+      host_cores_per_socket:
         description:
-          - The number of cores, from the first of each node, to which no virtual CPU is pinned. They are for the host,
-            QEMU's emulator threads and its I/O threads.
+          - The number of cores of each socket to which no virtual CPU is pinned. They are for the host, QEMU's emulator
+            threads and its I/O threads.
+          - If a socket has several NUMA nodes (SNC, NPS), each of its nodes in turn gives its first core. If the
+            topology does not contain the sockets, each node counts as one.
         type: int
         default: 1
       iothreads:

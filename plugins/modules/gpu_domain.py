@@ -217,6 +217,9 @@ domains:
             - The highest possible number of vCPUs (vcpu_limit), nodes without a cell that could have one
               (nodes_without_cell), and the memory of the host (memory_mib).
           type: dict
+        sockets:
+          description: Sockets of the guest, all with the same number of cores.
+          type: int
         threads_per_core:
           description: Hardware threads that a core of the guest has.
           type: int
@@ -311,6 +314,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common import respawn
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
@@ -325,6 +329,7 @@ def main() -> None:
     """Run as an Ansible module."""
     module = module_of(
         AnsibleModule,
+        ArgumentSpecValidator,
         argument_spec=gpu_domain_options(URI),
         supports_check_mode=True,
     )

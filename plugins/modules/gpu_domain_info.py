@@ -190,6 +190,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common import respawn
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
@@ -203,6 +204,7 @@ def main() -> None:
     """Run as an Ansible module."""
     module = module_of(
         AnsibleModule,
+        ArgumentSpecValidator,
         argument_spec={
             **requests_options(),
             "names": {"type": "list", "elements": "str"},

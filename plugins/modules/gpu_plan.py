@@ -100,8 +100,9 @@ tree:
 findings:
   description:
     - Problems of a virtual machine that are not errors, each as RV(sailloft.fleet.gpu_domain#module:findings) and also
-      as a warning of the task. A request for more memory than the host has is refused. The other refusals of
-      M(sailloft.fleet.gpu_domain) are not checked.
+      as a warning of the task. A request for more memory than the host has is refused. Interrupt remapping, the width
+      of the IOMMU and virtualization, which M(sailloft.fleet.gpu_domain) refuses, are warnings if the facts have them.
+      Its other refusals are not checked.
   returned: success, or when the request was refused
   type: list
   elements: dict
@@ -149,6 +150,7 @@ files:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.dry_run import planned
@@ -160,6 +162,7 @@ def main() -> None:
     """Run as an Ansible module."""
     module = module_of(
         AnsibleModule,
+        ArgumentSpecValidator,
         argument_spec={
             **requests_options(),
             "topology": {"type": "dict"},

@@ -191,6 +191,9 @@ topology:
           description: Distance to each node by its number (ACPI SLIT; 10 is local).
           type: dict
           sample: {"0": 10, "1": 21}
+        socket:
+          description: The processor package that has all its CPUs.
+          type: int
     root_complexes:
       description: PCI host bridges, by domain and bus.
       type: list

@@ -101,6 +101,14 @@ options:
       - Huge pages and the devices of O(vfio_binding) that are not given follow from it and the topology.
     type: dict
     version_added: 0.1.0
+  nic_firmware:
+    description:
+      - The settings of M(sailloft.fleet.nic_firmware). If one of them turns ATS on (C(ATS_ENABLED)), C(pci=noats) is
+        refused.
+    type: list
+    elements: dict
+    default: []
+    version_added: 0.1.0
 """
 
 EXAMPLES = r"""

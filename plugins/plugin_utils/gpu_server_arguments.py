@@ -47,6 +47,7 @@ def of_gpu_host(
         "remove": of["gpu_host_kernel_arguments_removed"],
         "vfio_binding": binding,
         "whole_host": whole_host,
+        "nic_firmware": of["gpu_host_nic_firmware"],
     }
     if of["gpu_host_iommu"] != "unchanged":
         kernel["iommu"] = of["gpu_host_iommu"]

@@ -160,7 +160,7 @@ def planned(on: Host) -> DomainPlan:
         spec=parse_specs([request])[0],
         host=on,
         accelerator="kvm",
-        processors=Processors(cells, 2, [0, 1, 4, 5], Share(8, 4, 4, 0, 0, 0, 255, [], 128 * 1024)),
+        processors=Processors(cells, 2, 2, [0, 1, 4, 5], Share(8, 4, 4, 0, 0, 0, 255, [], 128 * 1024)),
         chosen=Chosen({key: [on.function(each) for each in addresses] for key, addresses in DEVICES.items()}),
         root=root,
         window=Window(0, 300 * GIB, 512 * GIB, 52),

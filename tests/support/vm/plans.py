@@ -64,7 +64,7 @@ def one_node() -> DomainPlan:
         vcpus=3,
         memory_mib=1000,
         huge_page_mib=0,
-        host_cores_per_node=0,
+        host_cores_per_socket=0,
         firmware="bios",
         guest_iommu=True,
         ats=False,

@@ -59,6 +59,25 @@ def test_a_number_instead_of_a_dictionary_is_refused(run):
 
 
 @pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"memory_mib": "256G"}, "memory_mib"),
+        ({"gpus": {"count": "all"}}, "count"),
+        ({"nics": {"per_gpu": "1x"}}, "per_gpu"),
+        ({"disks": [{"path": "/a", "read_only": "maybe"}]}, "read_only"),
+        ({"colour": 1}, "colour"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_refused_with_the_name_of_its_machine(run, wrong, words):
+    # Ansible makes a number of the text of the first one.
+    domains = [{"name": "first", "memory_mib": "1024"}, {"name": "second", "memory_mib": 1024, **wrong}]
+    result = run(topology=lab().to_dict(), domains=domains)
+    assert result["failed"] is True
+    assert result["msg"].startswith("virtual machine second: ")
+    assert words in result["msg"]
+
+
+@pytest.mark.parametrize(
     ("asked", "message"),
     [
         (
@@ -140,9 +159,11 @@ def test_the_console_of_a_cloud_host_is_not_counted_as_a_gpu_by_default(run):
     assert (
         nine["msg"] == "host: virtual machine all: requests 9 GPUs, but only 8 of this host's 8 are free; request fewer"
     )
-    # The inventory can override this; then the two models are reported.
-    more = run(topology=host.to_dict(), domains=[{**want, "gpus": {"count": 9}}], accelerators={"1d0f:1111": True})
-    assert more["domains"][0]["plan"]["devices"][0]["host_address"] == "0000:00:03.0"
+    # The inventory can override this; then the two models are reported, and never mixed by a number.
+    nine = run(topology=host.to_dict(), domains=[{**want, "gpus": {"count": 9}}], accelerators={"1d0f:1111": True})
+    assert "of several models (8 of 10de:20b0, 1 of 1d0f:1111), which gpus.count does not mix" in nine["msg"]
+    more = run(topology=host.to_dict(), domains=[want], accelerators={"1d0f:1111": True})
+    assert "0000:00:03.0" not in [device["host_address"] for device in more["domains"][0]["plan"]["devices"]]
     assert [item["what"] for item in more["findings"] if "models" in item["what"]] == [
         "the GPUs of this host are of several models: 8 of 10de:20b0 (0000:10:1c.0, 0000:10:1d.0, 0000:20:1c.0 and 5 "
         "more), 1 of 1d0f:1111 (0000:00:03.0)"

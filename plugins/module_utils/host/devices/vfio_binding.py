@@ -199,6 +199,12 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
         raise HostError(
             f"vfio_binding: devices to be released are in use: {users.in_words(in_use)}", "stop the guest first"
         )
+    open_elsewhere = users.of_functions(system, [item for item in bind if item.driver not in (None, DRIVER)])
+    if open_elsewhere:
+        raise HostError(
+            f"vfio_binding: devices to be bound are in use: {users.in_words(open_elsewhere)}",
+            "stop these programs first, or remove the devices from the list",
+        )
     for function in bind:
         there = _state(function.driver, _override(system, function))
         if there != _state(DRIVER, DRIVER):

@@ -8,7 +8,6 @@ argument works under lockdown, too. Syntax: Linux Documentation/admin-guide/kern
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,16 +16,18 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
     KERNEL_DEFAULT,
     VERA_DEFAULT,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kernel_release import RELEASE, includes
 
 # Commit 47c8846a49ba "PCI: Extend ACS configurability" is in Linux 6.11.
 SINCE = (6, 11)
 # Until commit 9cf8a952d57b "PCI/ACS: Fix 'pci=config_acs=' parameter" the kernel uses the first entry only, and logs
 # "PCI: Can't parse ACS command line parameter". The commit is in Linux 6.15; of the stable branches, in 6.12.23
 # (changelog of Debian's linux 6.12.25-1, which names it). Other branches and distributions may have it, too, but a
-# kernel that is not listed here is treated as one without it.
+# kernel that is not listed here is treated as one without it, or, if it gets changes of later ones, as unknown.
 SEVERAL_SINCE = (6, 15)
 SEVERAL_IN_STABLE = {(6, 12): 23}
-RELEASE = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+# A reason why the argument is not used: its ports are then set at boot, as without it.
+UNKNOWN = "has changes of later kernels, and its number does not say whether"
 PREFIX = "pci=config_acs="
 
 
@@ -76,13 +77,14 @@ def decide(plan: AcsPlan, command_line: str) -> Decision:
 
 def cannot(release: str | None, entries: int) -> str | None:
     """Return why the kernel of this release cannot set ACS of so many ports by its argument; None if it can."""
-    found = RELEASE.match(release or "")
-    if not found:
+    if not RELEASE.match(release or ""):
         return "the release of the running kernel is not known"
-    version, patch = (int(found[1]), int(found[2])), int(found[3] or 0)
-    if version < SINCE:
-        return f"Linux {release} has no pci=config_acs= (6.11 has it)"
-    fixed = version >= SEVERAL_SINCE or patch >= SEVERAL_IN_STABLE.get(version, 1 << 30)
-    if entries > 1 and not fixed:
-        return f"Linux {release} sets only the first port of pci=config_acs= (6.12.23 and 6.15 set all)"
+    able = includes(release, SINCE)
+    if not able:
+        has = "has no" if able is False else f"{UNKNOWN} it has"
+        return f"Linux {release} {has} pci=config_acs= (6.11 has it)"
+    all_entries = includes(release, SEVERAL_SINCE, SEVERAL_IN_STABLE)
+    if entries > 1 and not all_entries:
+        sets = "sets only" if all_entries is False else f"{UNKNOWN} it sets more than"
+        return f"Linux {release} {sets} the first port of pci=config_acs= (6.12.23 and 6.15 set all)"
     return None

@@ -36,6 +36,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs
 IOMMU_ON = {"GenuineIntel": ["intel_iommu=on"]}
 # The default domain of host devices: "pt" maps addresses one to one, so that the IOMMU costs the host nothing.
 IOMMU_MODES = {"passthrough": ["iommu=pt"], "translated": ["iommu=nopt"]}
+# mstconfig's ways to write that a NIC offers ATS; 1 equals True.
+ATS_ON = (True, "1", "True", "true")
 
 
 def options() -> dict[str, Any]:
@@ -60,6 +62,7 @@ def options() -> dict[str, Any]:
         },
         "vfio_binding": {"type": "dict"},
         **whole_host.OPTION,
+        "nic_firmware": {"type": "list", "elements": "dict", "default": []},
     }
 
 
@@ -144,6 +147,9 @@ def _uses(given: HostSettings, host: Host | None) -> set[str]:
         uses |= {"iommu", "vfio"}
     if any(pool.node for pool in hugepages.wanted({"pages": given.data.get("pages") or []})):
         uses.add("nodes")
+    firmware = [entry.value("values", values.by_name, {}) for entry in given.parts("nic_firmware")]
+    if any(wanted.get("ATS_ENABLED") in ATS_ON for wanted in firmware):
+        uses.add("ats")
     if host is not None and given.data.get("acs_by_port"):
         plan = acs_ports.wanted(HostSettings("kernel_arguments.acs_by_port", given.data["acs_by_port"]), host)
         if plan and plan.needs_ats():
@@ -167,7 +173,7 @@ def _read_host(system: System) -> Host:
 
 def _read(data: Any) -> HostSettings:
     given = HostSettings("kernel_arguments", data)
-    given.only("arguments", "remove", "iommu", "pages", "avic", "acs_by_port", "vfio_binding")
+    given.only("arguments", "remove", "iommu", "pages", "avic", "acs_by_port", "vfio_binding", "nic_firmware")
     return given
 
 
@@ -197,8 +203,8 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
 
     ``{"iommu": "passthrough", "pages": [...], "arguments": ["pci=realloc"], "remove": ["quiet"]}``, all optional;
     ``pages`` as in hugepages, ``avic`` as in kernel_settings, ``acs_by_port`` as in pci_tuning, ``vfio_binding`` as
-    there, ``whole_host`` as gpu_vm_whole_host. ``reboot_required`` in the facts is True if the running kernel was
-    started with other arguments. Raises HostError.
+    there, ``nic_firmware`` the settings of nic_firmware, ``whole_host`` as gpu_vm_whole_host. ``reboot_required`` in
+    the facts is True if the running kernel was started with other arguments. Raises HostError.
     """
     running = system.read("/proc/cmdline")
     if running is None:

@@ -48,7 +48,12 @@ CONTRADICTIONS = (
     ("iommu", "pci", ("nomsi",), "turns off the only interrupts that virtual functions have"),
     ("passthrough", "iommu.passthrough", ("0", "n", "off"), "contradicts iommu=pt"),
     ("translated", "iommu.passthrough", ("1", "y", "on"), "contradicts iommu=nopt"),
-    ("ats", "pci", ("noats",), "turns ATS off, which NICs need that share a switch with a GPU"),
+    (
+        "ats",
+        "pci",
+        ("noats",),
+        "turns ATS off, which NICs need that share a switch with a GPU or that offer it by ATS_ENABLED",
+    ),
     ("nodes", "numa", ("off",), "leaves one NUMA node, but huge pages are requested on others"),
     *(
         ("vfio", name, ("vfio", "vfio_pci", "vfio_pci_core", "vfio_iommu_type1"), "keeps VFIO from loading")

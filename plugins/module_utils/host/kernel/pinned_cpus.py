@@ -78,7 +78,7 @@ def _cannot(system: System, allowed: set[int]) -> str:
         return "this host does not run systemd"
     if "cpuset" not in (system.read(f"{CGROUP}/cgroup.controllers") or "").split():
         return "this host has no cpuset of cgroup version 2"
-    return "" if allowed else "no CPU is left for the host (host_cores_per_node)"
+    return "" if allowed else "no CPU is left for the host (host_cores_per_socket)"
 
 
 def _text(unit: str, allowed: set[int]) -> bytes:

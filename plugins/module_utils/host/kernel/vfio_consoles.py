@@ -11,11 +11,11 @@ Documentation/admin-guide/kernel-parameters.txt, initcall_blacklist=). Not teste
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import vfio_binding
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kernel_release import includes
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
 REMOVED_BY_VFIO_SINCE = (6, 0)
@@ -24,8 +24,7 @@ ARGUMENT = "initcall_blacklist=sysfb_init"
 
 def arguments(system: System, host: Host, binding: Any) -> list[str]:
     """Return the kernel arguments for the devices in ``binding``, as vfio_binding takes it. Raises HostError."""
-    found = re.match(r"(\d+)\.(\d+)", host.kernel_release or "")
-    if found and (int(found[1]), int(found[2])) >= REMOVED_BY_VFIO_SINCE:
+    if includes(host.kernel_release, REMOVED_BY_VFIO_SINCE):
         return []
     displays = [
         function

@@ -373,6 +373,6 @@ def _explained(root: Path, layer: Layer, error: ToolError) -> ImageError:
             return ImageError(subject, line, advice)
     if reasons:
         cause = " / ".join(reasons)
-        advice = next((advice for words, advice in REMEDIES.items() if re.search(words, cause)), None)
-        return ImageError(subject, cause, advice or "fix the problem that apt reports, and run again")
+        known = (advice for words, advice in REMEDIES.items() if re.search(words, cause))
+        return ImageError(subject, cause, next(known, "fix the problem that apt reports, and run again"))
     return error

@@ -204,7 +204,7 @@ def _tree(gpu: Function, host_path: str, guest_path: str) -> list[Cause]:
         return [
             Cause(
                 1,
-                f"GPU and NIC share no switch on the host ({host_path})",
+                "GPU and NIC share no switch on the host",
                 "all traffic goes through the root complex, on bare metal too",
                 "choose a NIC below the GPU's switch, if the server has one",
             )

@@ -7,11 +7,16 @@ from __future__ import annotations
 import re
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import NVIDIA
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import ACCELERATOR_CLASSES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 # The same form as other selectors have (topology/selectors.py): vendor:device, or all devices of a vendor.
 IDS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4}|\*)")
+
+# PCIe cards with connectors for NVLink bridges, by the names in pci.ids: A100 PCIe, A30, A40, H100 PCIe, H800 PCIe,
+# H100 NVL and H200 NVL.
+WITH_NVLINK_BRIDGES = (0x20B1, 0x20B5, 0x20B7, 0x20F1, 0x2235, 0x2321, 0x2322, 0x2331, 0x233B)
 
 
 def recognise(host: Host, says: dict[str, bool]) -> None:
@@ -51,3 +56,8 @@ def models(functions: list[Function]) -> dict[str, list[str]]:
     for function in functions:
         found.setdefault(f"{function.vendor_id:04x}:{function.device_id:04x}", []).append(function.address)
     return {model: sorted(found[model]) for model in sorted(found)}
+
+
+def bridged(function: Function) -> bool:
+    """Return True if NVLink bridges can join the GPU with some GPUs beside it; no recording says with which."""
+    return function.vendor_id == NVIDIA and function.device_id in WITH_NVLINK_BRIDGES

@@ -101,6 +101,8 @@ def _check_nodes(nodes: list[NumaNode]) -> None:
         threads = [cpu for core in node.siblings for cpu in core]
         if threads and (sorted(threads) != sorted(node.cpus) or not all(node.siblings)):
             raise _wrong(f"{where}: its siblings do not list each of its CPUs once")
+        if node.socket is not None and node.socket < 0:
+            raise _wrong(f"{where}: its socket is {node.socket}")
         if node.memory_bytes < 0:
             raise _wrong(f"{where}: its memory is {node.memory_bytes} bytes")
         for pages in node.huge_pages:
@@ -176,6 +178,9 @@ def _check_bars(bars: Iterable[Bar], where: str) -> None:
                 f"{where}: BAR {region.index} is not valid: {region.size_bytes} bytes, {region.kind!r}, "
                 f"{region.width_bits} bit"
             )
+        # PCI Express Base Specification, 7.5.1.2.1: the lowest writable bit of a base address register gives its size.
+        if region.size_bytes & (region.size_bytes - 1):
+            raise _wrong(f"{where}: BAR {region.index} has {region.size_bytes} bytes, which is not a power of two")
 
 
 def _buses_below(bridge: Function) -> tuple[int, int] | None:

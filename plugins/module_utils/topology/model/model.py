@@ -37,6 +37,8 @@ class NumaNode:
     memory_free_bytes: int | None = None
     huge_pages: list[HugePages] = field(default_factory=list)
     distances: dict[str, int] = field(default_factory=dict)
+    # The processor package that has all CPUs of the node; None where it is not known, or where several have them.
+    socket: int | None = None
 
 
 @dataclass

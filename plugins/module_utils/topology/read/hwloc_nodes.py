@@ -54,9 +54,10 @@ def number(element: ElementTree.Element, name: str) -> int:
 def read_numa_nodes(root: ElementTree.Element, machine: ElementTree.Element) -> list[NumaNode]:
     """Return all NUMA nodes, ascending. A machine without NUMA in the 1.x format has one node 0 with everything."""
     elements = [element for element in machine.iter("object") if element.get("type") == "NUMANode"]
-    of_core = _cores(machine)
+    of_core, packages = _cores(machine), _packages(machine)
     if not elements:
-        return [NumaNode(0, _cpus(machine), _siblings(of_core, _cpus(machine)), _memory(machine))]
+        cpus = _cpus(machine)
+        return [NumaNode(0, cpus, _siblings(of_core, cpus), _memory(machine), socket=_socket(packages, cpus))]
     distances = _distances(root) or _distances_of_1(machine)
     owned = _owned(elements)
     nodes = []
@@ -70,6 +71,7 @@ def read_numa_nodes(root: ElementTree.Element, machine: ElementTree.Element) -> 
                 siblings=_siblings(of_core, cpus),
                 memory_bytes=_memory(element),
                 distances=distances.get(node, {}),
+                socket=_socket(packages, cpus),
             )
         )
     return sorted(nodes, key=lambda node: node.id)
@@ -120,6 +122,17 @@ def _siblings(of_core: dict[int, list[int]], cpus: list[int]) -> list[list[int]]
     here = set(cpus)
     siblings = {tuple(cpu for cpu in of_core.get(cpu, [cpu]) if cpu in here) for cpu in cpus}
     return [list(core) for core in sorted(siblings)]
+
+
+def _packages(machine: ElementTree.Element) -> dict[int, set[int]]:
+    """Return the CPUs of each package that has a number; the 1.x format calls it a socket."""
+    elements = [element for element in machine.iter("object") if element.get("type") in ("Package", "Socket")]
+    return {number(element, "os_index"): set(_cpus(element)) for element in elements if element.get("os_index")}
+
+
+def _socket(packages: dict[int, set[int]], cpus: list[int]) -> int | None:
+    """Return the package that has all of these CPUs; None if there is none."""
+    return next((package for package, of_package in packages.items() if cpus and of_package.issuperset(cpus)), None)
 
 
 def _distances(root: ElementTree.Element) -> dict[int, dict[str, int]]:

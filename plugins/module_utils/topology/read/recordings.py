@@ -96,12 +96,17 @@ def write_recording(host: Host) -> str:
 
 
 def slim(topology: dict[str, Any]) -> dict[str, Any]:
-    """Remove empty notes and the empty fields of functions; reading the result back gives the same host."""
+    """Remove empty notes, unknown sockets and the empty fields of functions; reading the result gives the same host."""
     functions = [
         {key: value for key, value in function.items() if key in ALWAYS or value not in (None, [], {})}
         for function in topology["functions"]
     ]
-    return {key: value for key, value in {**topology, "functions": functions}.items() if key != "notes" or value}
+    nodes = [
+        {key: value for key, value in node.items() if key != "socket" or value is not None}
+        for node in topology["numa_nodes"]
+    ]
+    slimmed = {**topology, "numa_nodes": nodes, "functions": functions}
+    return {key: value for key, value in slimmed.items() if key != "notes" or value}
 
 
 def render(value: Any, indent: int = 0) -> str:

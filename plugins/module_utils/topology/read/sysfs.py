@@ -106,7 +106,8 @@ def _only_node(files: Files) -> NumaNode:
     else:
         cpus = parse_list(online, files.path(path))
     total, free = _memory(files, "proc/meminfo", "")
-    return NumaNode(0, cpus, _siblings(files, cpus, {}), total, free, _huge_pages(files, "sys/kernel/mm/hugepages"))
+    pages = _huge_pages(files, "sys/kernel/mm/hugepages")
+    return NumaNode(0, cpus, _siblings(files, cpus, {}), total, free, pages, socket=_socket(files, cpus))
 
 
 def _numa_node(files: Files, node: int, ids: list[int], siblings: dict[int, list[int]]) -> NumaNode:
@@ -129,6 +130,7 @@ def _numa_node(files: Files, node: int, ids: list[int], siblings: dict[int, list
         memory_free_bytes=free,
         huge_pages=_huge_pages(files, f"{top}/hugepages"),
         distances={str(other): int(text) for other, text in zip(others, distances) if other in ids},
+        socket=_socket(files, cpus),
     )
 
 
@@ -160,6 +162,18 @@ def _siblings(files: Files, cpus: list[int], known: dict[int, list[int]]) -> lis
     here = set(cpus)
     cores = {tuple(cpu for cpu in known[cpu] if cpu in here) for cpu in cpus}
     return [list(core) for core in sorted(cores)]
+
+
+def _socket(files: Files, cpus: list[int]) -> int | None:
+    """Return the package of all these CPUs (Documentation/ABI/stable/sysfs-devices-system-cpu); None if not known."""
+    top = f"sys/devices/system/cpu/cpu{cpus[0] if cpus else None}/topology"
+    package = files.text_or_none(f"{top}/physical_package_id") or ""
+    of_package = files.text_or_none(f"{top}/core_siblings_list") or ""
+    # The kernel writes -1 where the platform has no number for it.
+    if not re.fullmatch("[0-9]{1,9}", package.strip()):
+        return None
+    path = files.path(f"{top}/core_siblings_list")
+    return int(package) if set(cpus) <= set(parse_list(of_package, path)) else None
 
 
 def _memory(files: Files, path: str, prefix: str) -> tuple[int, int | None]:

@@ -10,6 +10,7 @@ NVSwitch board.
 from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import bridged
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import has_nvswitches
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import KINDS
@@ -103,6 +104,12 @@ def _chosen(problem: Problem, spec: DomainSpec, of_kind: dict[str, list[str]]) -
         chosen.notes.append(
             "this host has NVSwitches of an unknown board: whether Fabric Manager has a partition of its GPUs was not "
             "checked, and the NVSwitches stay with the host"
+        )
+    cards = [item for item in chosen.gpus if bridged(item)]
+    if spec.gpus.count and 1 < len(cards) < sum(map(bridged, problem.around.host.functions)):
+        chosen.notes.append(
+            f"which of the host's GPUs NVLink bridges join is not known: its {len(cards)} may not be joined. "
+            "nvidia-smi topo -m shows it while the host has the driver; list joined ones in gpus.addresses"
         )
     return chosen
 

@@ -46,9 +46,9 @@ class Unit:
     """GPUs that go to one virtual machine together: one GPU, or those of an IOMMU group.
 
     ``path`` is their place: NUMA node, root complex, bridges down to the switch. ``owner`` is the only virtual machine
-    that can have them (None: any). ``group`` is their IOMMU group if it also has NICs or drives, which go with them.
-    ``reach`` is the distance (PIX to SYS) to the nearest NIC by kind of function ("vf", "pf"). ``virtual``: they are
-    virtual functions.
+    that can have them (None: any). ``model`` is their vendor and device ("10de:2330"). ``group`` is their IOMMU group
+    if it also has NICs or drives, which go with them. ``reach`` is the distance (PIX to SYS) to the nearest NIC by kind
+    of function ("vf", "pf"). ``virtual``: they are virtual functions.
     """
 
     addresses: tuple[str, ...]
@@ -57,6 +57,7 @@ class Unit:
     owner: str | None = None
     group: int | None = None
     virtual: bool = False
+    model: str = ""
     reach: dict[str, int] = field(default_factory=dict)
 
 
@@ -122,6 +123,9 @@ class Packing:
         self.size = [len(unit.addresses) for unit in units]
         self.everything = (1 << len(units)) - 1
         self.partitions = sorted({_mask(members) for members in partitions})
+        self.models: dict[str, int] = {}
+        for number, unit in enumerate(units):
+            self.models[unit.model] = self.models.get(unit.model, 0) | 1 << number
         self.board = _mask(on_board)
         for mask in self.partitions:
             self.board |= mask
@@ -171,6 +175,7 @@ class Packing:
                 unit.owner,
                 unit.group,
                 unit.virtual,
+                unit.model,
                 number if number in special else None,
                 tuple(sorted(unit.reach.items())),
             )
@@ -247,9 +252,10 @@ class Packing:
             if not must & self.board:
                 missing = request.count - self.gpus(must)
                 loose = usable & ~must & ~self.board
-                masks += [must | mask for mask in self._allot(self.top, missing, loose)]
+                for of_model in self._of_models(must):
+                    masks += [must | mask for mask in self._allot(self.top, missing, loose & of_model)]
             found = []
-            for mask in masks:
+            for mask in set(masks):
                 reach = (
                     sum(self.size[number] * self.units[number].reach.get(request.near, SYS) for number in _bits(mask))
                     if request.near
@@ -262,6 +268,11 @@ class Packing:
             found.sort()
             self._found[key] = found
         return self._found[key]
+
+    def _of_models(self, must: int) -> list[int]:
+        """Return the units of each model: one virtual machine has one model, unless it has others in ``must``."""
+        there = [mask for mask in self.models.values() if mask & must]
+        return [sum(there)] if there else list(self.models.values())
 
     def _partitions_for(self, request: Request, must: int, usable: int) -> list[int]:
         if must and must & self.board and self.gpus(must) == request.count:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import models
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
     IS_FUNCTION,
     is_physical,
@@ -138,6 +139,7 @@ class Problem:
             owner=owner,
             group=group if others else None,
             virtual=is_virtual(members[0]),
+            model="+".join(models(members)),
             reach={kind: reach(common, there) for kind, there in nics.items()},
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import models
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
     IS_FUNCTION,
     is_physical,
@@ -100,6 +101,14 @@ def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainErr
         )
     asked = f"requests {_count(request.count, 'GPU')}"
     fabric = problem.fabric
+    of_models = models([problem.around.functions[address] for unit in free for address in unit.addresses])
+    if len(of_models) > 1 and not request.must and all(len(own) < request.count for own in of_models.values()):
+        listed = ", ".join(f"{len(own)} of {model}" for model, own in of_models.items())
+        return DomainError(
+            f"{asked}, but the free ones are of several models ({listed}), which gpus.count does not mix",
+            "request as many as there are of one model, or list them in gpus.addresses",
+            domain=spec.name,
+        )
     if fabric and any(address in fabric.gpus for unit in free for address in unit.addresses):
         if request.count not in fabric.sizes:
             missing = (

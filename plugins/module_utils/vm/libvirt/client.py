@@ -24,6 +24,8 @@ try:
 except ImportError:
     libvirt = None
 
+# Y, N or never (Linux arch/x86/kvm/mmu/mmu.c, get_nx_huge_pages).
+NX_HUGE_PAGES = "/sys/module/kvm/parameters/nx_huge_pages"
 URI = "qemu:///system"
 ARCHITECTURE = "x86_64"
 # A start may take minutes: the kernel first clears up to terabytes of huge pages.
@@ -84,6 +86,7 @@ class Client:
                 hugetlbfs_mib=hugetlbfs_sizes(_read("/proc/mounts"), default_huge_page_mib(_read("/proc/meminfo"))),
                 networks={network.name(): bool(network.isActive()) for network in networks},
                 lent={network.name(): lent(network.XMLDesc(0)) for network in networks},
+                nx_huge_pages=os.path.exists(NX_HUGE_PAGES) and _read(NX_HUGE_PAGES).strip() == "Y",
                 missing_paths=[path for path in paths if not os.path.exists(path)],
                 domains={domain.name(): _observed(domain) for domain in self._connection.listAllDomains()},
             )

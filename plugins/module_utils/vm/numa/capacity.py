@@ -13,6 +13,7 @@ from typing import Union
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import host_cores
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
@@ -26,7 +27,7 @@ Capacities = dict[tuple[Kind, int], int]
 def of_nodes(host: Host, specs: list[DomainSpec], others: list[Holdings], taken_cpus: set[int]) -> Capacities:
     """Return the capacity by (kind, NUMA node), in MiB or CPUs. ``others`` are the domains that are not planned."""
     capacities: Capacities = {}
-    kept_cores = max((spec.host_cores_per_node for spec in specs), default=0)
+    kept = host_cores.kept(host, max((spec.host_cores_per_socket for spec in specs), default=0))
     for size in sorted({spec.huge_page_mib for spec in specs if spec.huge_page_mib or spec.strict_memory}):
         reserved = {
             node.id: pages.total * size
@@ -43,7 +44,7 @@ def of_nodes(host: Host, specs: list[DomainSpec], others: list[Holdings], taken_
             taken = sum(held.memory_mib.get(node.id, 0) for held in others if held.page_mib in (size, None))
             capacities[size, node.id] = there - taken
     for node in host.numa_nodes:
-        cores = sorted(node.siblings or [[cpu] for cpu in node.cpus])[kept_cores:]
+        cores = [core for core in host_cores.of_node(node) if core not in kept[node.id]]
         capacities[CPUS, node.id] = sum(len(core) for core in cores if not taken_cpus.intersection(core))
     return capacities
 

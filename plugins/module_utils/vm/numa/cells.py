@@ -1,6 +1,11 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The NUMA cells of a guest: their host nodes, memory and CPUs. Pure."""
+"""The NUMA cells of a guest: their host nodes, memory and CPUs. Pure.
+
+All cells have the same memory and, where that uses all CPUs, the same number of vCPUs. Otherwise (a core of a socket
+with several nodes is kept for the host) the sockets of the guest are those of its host nodes, all with the same number
+of vCPUs: QEMU has equal sockets only, but cells of any size.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.whole_host import serves
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import host_cores
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 # With more vCPUs, an x86 guest needs an IOMMU that remaps interrupts in extended interrupt mode (APIC ids of 8 bits):
@@ -57,6 +63,7 @@ class Processors:
     """The cells and what they share. Emulator and I/O threads run on the host's ``kept_cpus`` (empty: not pinned)."""
 
     cells: list[Cell]
+    sockets: int  # equal ones that the guest sees
     threads: int  # hardware threads per core that the guest sees
     kept_cpus: list[int]
     share: Share
@@ -67,24 +74,27 @@ def arrange(
 ) -> Processors:
     """Return the cells for ``spec`` on the nodes ``ids``. ``held_cpus``, its CPUs today, are kept where they still fit.
 
-    Raises DomainError if memory or CPUs cannot be divided equally, or do not suffice.
+    Raises DomainError if memory or CPUs cannot be divided, or do not suffice.
     """
     nodes = [node for node in host.numa_nodes if node.id in ids]
     nodes.sort(key=lambda node: node.id)
     memory_mib = _memory(spec, nodes, host)
 
-    cores, kept = {}, []
+    kept_cores = host_cores.kept(host, spec.host_cores_per_socket)
+    kept = [cpu for node in nodes for core in kept_cores.get(node.id, []) for cpu in core]
+    there, cores = {}, {}
     for node in nodes:
-        siblings = sorted(node.siblings or [[cpu] for cpu in node.cpus])
-        kept += [cpu for core in siblings[: spec.host_cores_per_node] for cpu in core]
-        free = [core for core in siblings[spec.host_cores_per_node :] if not taken_cpus.intersection(core)]
+        there[node.id] = [core for core in host_cores.of_node(node) if core not in kept_cores[node.id]]
+        free = [core for core in there[node.id] if not taken_cpus.intersection(core)]
         # A stable order: first the cores that the virtual machine has today, then the others, both ascending.
         cores[node.id] = sorted(free, key=lambda core: (not held_cpus.issuperset(core), core))
     limit = max_vcpus if spec.remaps_interrupts else min(max_vcpus, VCPUS_WITHOUT_REMAPPING)
-    count, threads = _vcpus(spec, nodes, cores, limit)
+    counts, sockets, threads = _vcpus(spec, nodes, there, cores, limit)
 
     cells, number = [], 0
+    nodes = [node for socket in sockets for node in socket]
     for index, node in enumerate(nodes):
+        count = counts[node.id]
         cpus = sorted_cores(cores[node.id], count, threads)
         cells.append(
             Cell(
@@ -100,8 +110,10 @@ def arrange(
             )
         )
         number += count
-    share = _share(host, nodes, cores, kept, count * len(nodes), limit)
-    return Processors(cells, threads, sorted(kept) if spec.pin_cpus else [], share)
+    share = _share(host, nodes, cores, kept, number, limit)
+    own_sockets = [near for near in host_cores.sockets(host.numa_nodes) if any(node in nodes for node in near)]
+    of_sockets = [cpu for near in own_sockets for node in near for core in kept_cores[node.id] for cpu in core]
+    return Processors(cells, len(sockets), threads, sorted(of_sockets) if spec.pin_cpus else [], share)
 
 
 def _share(
@@ -160,41 +172,96 @@ def _memory(spec: DomainSpec, nodes: list[NumaNode], host: Host) -> int:
     return spec.memory_mib // cells
 
 
-def _vcpus(spec: DomainSpec, nodes: list[NumaNode], cores: dict[int, list[list[int]]], limit: int) -> tuple[int, int]:
-    """Return the vCPUs of each cell (the same in all, so that sockets are equal), and the threads per core."""
+def _vcpus(
+    spec: DomainSpec,
+    nodes: list[NumaNode],
+    there: dict[int, list[list[int]]],
+    cores: dict[int, list[list[int]]],
+    limit: int,
+) -> tuple[dict[int, int], list[list[NumaNode]], int]:
+    """Return the vCPUs of each node, the nodes of each guest socket in the cells' order, and the threads per core.
+
+    ``there`` are the cores of each node without those of the host, ``cores`` those that are left of them. The vCPUs of
+    a request with a number depend on ``there`` only, so that no other virtual machine moves them.
+    """
     widths = {len(core) for node in nodes for core in cores[node.id]}
     width = widths.pop() if len(widths) == 1 else 1
-    left = {node.id: sum(len(core) for core in cores[node.id]) for node in nodes}
-    scarce = min(nodes, key=lambda node: (left[node.id], node.id)).id
+    left = {node.id: sum(map(len, cores[node.id])) for node in nodes}
+    equal = [[node] for node in nodes]
+    near = host_cores.sockets(nodes)
+    if len({len(socket) for socket in near}) != 1:
+        near = equal
     if spec.vcpus is None:
-        count = min(left[scarce], limit // len(nodes)) // width * width
-        if count == 0:
-            raise DomainError(
-                f"no CPU is left on NUMA node {scarce} {_kept(spec)}", "lower vcpus or the reserve", domain=spec.name
-            )
-        return count, width
+        return _all_vcpus(spec, left, equal, near, limit, width)
     if spec.vcpus > limit:
         lifts = limit == VCPUS_WITHOUT_REMAPPING and not spec.remaps_interrupts
         remedy = f"interrupt_remapping lifts the limit of {limit}" if lifts else "request fewer"
         raise DomainError(f"vcpus {spec.vcpus} is over the limit of {limit}", remedy, domain=spec.name)
-    if spec.vcpus % len(nodes):
+    room = {node.id: sum(map(len, there[node.id])) if spec.pin_cpus else spec.vcpus for node in nodes}
+    count, rest = divmod(spec.vcpus, len(nodes))
+    if not rest and count <= min(room.values()):
+        counts, sockets = dict.fromkeys(room, count), equal
+    elif spec.vcpus % len(near) or spec.vcpus < len(nodes):
+        parts = near if spec.vcpus % len(near) else equal
         raise DomainError(
-            f"{spec.vcpus} vCPUs cannot be divided evenly among its {len(nodes)} NUMA cells (host nodes "
+            f"{spec.vcpus} vCPUs cannot be divided evenly among its {len(parts)} "
+            f"{'NUMA cells' if len(parts) == len(nodes) else 'sockets'} (host nodes "
             f"{', '.join(str(node.id) for node in nodes)})",
-            f"use a multiple of {len(nodes)}",
+            f"use a multiple of {len(parts)}",
             domain=spec.name,
         )
-    count = spec.vcpus // len(nodes)
-    if spec.pin_cpus and count > left[scarce]:
+    else:
+        counts, sockets = _spread(spec.vcpus // len(near), near, room, width)
+    scarce = min(nodes, key=lambda node: (left[node.id] - counts[node.id], node.id)).id
+    if spec.pin_cpus and counts[scarce] > left[scarce]:
         raise DomainError(
-            f"needs {count} CPUs of NUMA node {scarce}, but {left[scarce]} are left {_kept(spec)}",
+            f"needs {counts[scarce]} CPUs of NUMA node {scarce}, but {left[scarce]} are left {_kept(spec)}",
             "lower vcpus or the reserve",
             domain=spec.name,
         )
-    return count, width if count % width == 0 else 1
+    return counts, sockets, width if all(number % width == 0 for number in counts.values()) else 1
+
+
+def _all_vcpus(
+    spec: DomainSpec,
+    left: dict[int, int],
+    equal: list[list[NumaNode]],
+    near: list[list[NumaNode]],
+    limit: int,
+    width: int,
+) -> tuple[dict[int, int], list[list[NumaNode]], int]:
+    """Return what ``_vcpus`` returns for a request without a number: as many vCPUs as possible."""
+    scarce = min(left, key=lambda node: (left[node], node))
+    count = min(left[scarce], limit // len(left)) // width * width
+    if count == 0:
+        raise DomainError(
+            f"no CPU is left on NUMA node {scarce} {_kept(spec)}", "lower vcpus or the reserve", domain=spec.name
+        )
+    of_socket = min(sum(left[node.id] for node in socket) for socket in near)
+    of_socket = min(of_socket, limit // len(near)) // width * width
+    if of_socket * len(near) > count * len(left):
+        return *_spread(of_socket, near, left, width), width
+    return dict.fromkeys(left, count), equal, width
+
+
+def _spread(
+    of_socket: int, near: list[list[NumaNode]], room: dict[int, int], width: int
+) -> tuple[dict[int, int], list[list[NumaNode]]]:
+    """Return the vCPUs of each node, and the sockets in the cells' order; each socket has ``of_socket`` vCPUs.
+
+    The nodes of a socket get as equal numbers as their ``room`` allows. Those with the most are first: then the guest's
+    processor ids, and the caches that it derives from them, begin with a cell wherever the host's begin with a node.
+    """
+    step = width if of_socket % width == 0 and of_socket // width >= len(near[0]) else 1
+    counts = dict.fromkeys(room, 0)
+    for socket in near:
+        for _core in range(of_socket // step):
+            # If nothing has room, the first node gets more than it has, which the caller refuses.
+            open_nodes = [node for node in socket if counts[node.id] + step <= room[node.id]] or socket
+            counts[min(open_nodes, key=lambda node: (counts[node.id], node.id)).id] += step
+    return counts, [sorted(socket, key=lambda node: (-counts[node.id], node.id)) for socket in near]
 
 
 def _kept(spec: DomainSpec) -> str:
-    return (
-        f"(host_cores_per_node keeps {spec.host_cores_per_node} cores for the host, other virtual machines have theirs)"
-    )
+    reserve = f"host_cores_per_socket keeps {spec.host_cores_per_socket} cores for the host"
+    return f"({reserve}, other virtual machines have theirs)"

@@ -63,7 +63,7 @@ class Lent:
 class Hypervisor:
     """libvirt's state. ``hugetlbfs_mib``: page sizes of the mounted hugetlbfs; ``networks``: which are active.
 
-    ``lent``: what each network lends to its domains.
+    ``lent``: what each network lends to its domains. ``nx_huge_pages``: whether KVM splits huge pages of code.
     """
 
     accelerators: dict[str, Accelerator] = field(default_factory=dict)
@@ -72,6 +72,7 @@ class Hypervisor:
     hugetlbfs_mib: list[int] = field(default_factory=list)
     networks: dict[str, bool] = field(default_factory=dict)
     lent: dict[str, Lent] = field(default_factory=dict)
+    nx_huge_pages: bool = False
     missing_paths: list[str] = field(default_factory=list)
     domains: dict[str, ObservedDomain] = field(default_factory=dict)
     files: dict[str, ImageFile] = field(default_factory=dict)  # by path; see disk_use.paths

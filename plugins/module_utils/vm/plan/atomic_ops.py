@@ -15,13 +15,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibil
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 COST_OF_SWITCHES = (
-    "without AtomicOps, which QEMU completes only directly below a root port: amdgpu reports that PCIE atomic ops is "
-    "not supported, and programs of ROCm that use them fail (RCCL among them)"
+    "without AtomicOps, which QEMU completes only directly below a root port: programs of ROCm that use them (RCCL) "
+    "fail"
 )
-COST_OF_ROOT_PORTS = (
-    "farther from NICs and GPUs that share a switch with them on the host: a guest on Intel's processors allows no "
-    "peer-to-peer DMA between them (Linux drivers/pci/p2pdma.c). NCCL's topology file has the host's switches"
-)
+COST_OF_ROOT_PORTS = "in guests on Intel's processors without peer-to-peer DMA within the host's switch"
 
 
 def root_ports(spec: DomainSpec, around: Surroundings, devices: list[Function]) -> tuple[frozenset[str], list[str]]:
@@ -43,21 +40,16 @@ def root_ports(spec: DomainSpec, around: Surroundings, devices: list[Function]) 
             stays.setdefault(why, []).append(gpu.address)
         else:
             moved.append((gpu.address, why))
+    unknown = [address for address, why in moved if why is None]
     if moved:
         names = some([address for address, _why in moved])
-        unknown = some([address for address, why in moved if why is None])
         notes.append(
-            f"GPU {names} gets a root port in the guest, because only there QEMU completes the AtomicOps that ROCm "
-            f"needs; it is {COST_OF_ROOT_PORTS}. mirror_topology: true keeps the switches, without AtomicOps"
-            + (
-                f"; whether the host's ports above {unknown} pass AtomicOps is not known: read it as root"
-                if unknown
-                else ""
-            )
+            f"GPU {names}: a root port in the guest each, {COST_OF_ROOT_PORTS}. Only there QEMU completes AtomicOps, "
+            "which ROCm needs; mirror_topology: true keeps the switches"
         )
-    notes += [
-        f"GPU {some(own)} has no AtomicOps on this host ({why}), so none in the guest" for why, own in stays.items()
-    ]
+    if unknown:
+        notes.append(f"whether the host's ports above {some(unknown)} pass AtomicOps is not known: read it as root")
+    notes += [f"GPU {some(own)}: no AtomicOps on this host ({why}), so none in the guest" for why, own in stays.items()]
     return frozenset(address for address, _why in moved), notes
 
 

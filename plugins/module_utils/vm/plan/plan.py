@@ -127,6 +127,7 @@ class DomainPlan:
             "huge_page_mib": spec.huge_page_mib,
             "memory_locked": spec.lock_memory,
             "vcpus": sum(len(cell.vcpus) for cell in self.processors.cells),
+            "sockets": self.processors.sockets,
             "threads_per_core": self.processors.threads,
             "physical_address_bits": {"mode": self.address_bits_mode, "bits": self.address_bits},
             "cells": [
@@ -190,7 +191,9 @@ class DomainPlan:
                 Cell(**{key: value for key, value in cell.items() if key not in OF_REQUEST}) for cell in data["cells"]
             ]
             setting_of = {item["host_address"]: item["setting"] for item in data["devices"]}
-            processors = Processors(cells, data["threads_per_core"], data["emulator_cpus"], Share(**data["share"]))
+            processors = Processors(
+                cells, data["sockets"], data["threads_per_core"], data["emulator_cpus"], Share(**data["share"])
+            )
             found = data["fidelity"]
             shared = data["nvswitch_partition"]
             if shared is not None:

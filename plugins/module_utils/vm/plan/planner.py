@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import (
     architecture,
     unsupported,
@@ -114,7 +115,7 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
     bare = [device.address for device in devices if not device.bars]
     if bare:
         notes.append(
-            f"the topology does not contain the BARs of {', '.join(bare)}: the window for large BARs has no room for "
+            f"the topology does not contain the BARs of {some(bare)}: the window for large BARs has no room for "
             "them; read it on the host with host_topology_info, or set mmio_window_mib"
         )
     plan = DomainPlan(
@@ -139,10 +140,11 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
 def _share_notes(spec: DomainSpec, host: Host, chosen: Chosen, processors: cells.Processors) -> list[str]:
     """Return notes on parts of the host that the virtual machine could use and does not, and on interrupt remapping."""
     share, notes = processors.share, []
-    each = share.vcpus // len(processors.cells)
+    each = share.vcpus // processors.sockets
     if spec.vcpus is None and share.free:
-        why = f"every cell has as many vCPUs as the one with the fewest CPUs left, {each}"
-        if share.vcpu_limit // len(processors.cells) - each < processors.threads:
+        part = "cell" if processors.sockets == len(processors.cells) else "socket"
+        why = f"every {part} has as many vCPUs as the one with the fewest CPUs left, {each}"
+        if share.vcpu_limit // processors.sockets - each < processors.threads:
             why = f"a guest can have at most {share.vcpu_limit} vCPUs here"
             if not spec.remaps_interrupts and share.vcpu_limit == cells.VCPUS_WITHOUT_REMAPPING:
                 why = (

@@ -58,7 +58,7 @@ def requests(params: dict[str, Any], host: Host | None = None, early: bool = Fal
         raise DomainError(
             "this host has no GPU that the collection knows",
             "leave whole_host out on it, or name the device in accelerators (gpu_vm_accelerators)",
-            str(explicit.get("name", NAME)),
+            domain=str(explicit.get("name", NAME)),
         )
     divided = divided_nics(host, given.data)
     missing = [nic.address for nic in divided if nic.sriov and not nic.sriov.now]
@@ -66,7 +66,7 @@ def requests(params: dict[str, Any], host: Host | None = None, early: bool = Fal
         raise DomainError(
             f"NIC {', '.join(missing)} has no virtual function yet",
             "run playbooks/gpu_hosts.yml, which makes it; nics: {per_gpu: 1, functions: pf} requests whole NICs",
-            str(explicit.get("name", NAME)),
+            domain=str(explicit.get("name", NAME)),
         )
     memory = memory_of(host, given.data)
     return [

@@ -95,12 +95,14 @@ def check(
 
 
 def without_libvirt(plans: list[DomainPlan], host: Host) -> list[Finding]:
-    """Run the part of ``check`` that needs no libvirt: memory that the host lacks, and losses without an error.
+    """Run the part of ``check`` that needs no libvirt: memory that the host lacks, losses without an error, its facts.
 
     Returns the warnings. Raises RefusedError, with all findings, if one of them refuses.
     """
     around = Surroundings(host)
     found = [item for plan in plans for item in devices.losses(plan, around)]
+    for plan in plans:
+        found += platform.of_facts(plan, host)
     found += memory.of_host(plans, host)
     if any(item.severity == REFUSE for item in found):
         raise RefusedError(found)
@@ -112,6 +114,7 @@ def of_requests(specs: list[DomainSpec], hypervisor: Hypervisor, paths_may_come:
     found: list[Finding] = []
     for spec in specs:
         found += programs.networks(spec, hypervisor)
+        found += programs.boot_source(spec)
         if not paths_may_come:
             found += programs.paths(spec, hypervisor)
     return found

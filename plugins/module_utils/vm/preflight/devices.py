@@ -173,8 +173,8 @@ def _models(plan: DomainPlan, host: Host) -> Iterator[Finding]:
         yield Finding(
             plan.name,
             f"the GPUs of this host are of several models: {', '.join(listed)}",
-            f"gpus.count takes any of them; it gets {own or 'none'}",
-            "list those that are not GPUs under accelerators, or list its own in gpus.addresses",
+            f"gpus.count takes those of one model; it gets {own or 'none'}",
+            "list those that are not GPUs under accelerators, or choose them with gpus.addresses, which can mix models",
             WARN,
         )
 

@@ -1,12 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The checks of the host's platform: interrupt remapping, the IOMMU's address width, slow maps of large BARs. Pure."""
+"""The checks of the host's platform: interrupts, the IOMMU's address width, slow maps of BARs, split pages. Pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from dataclasses import replace
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kernel_release import includes
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, Iommu
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor
@@ -99,10 +100,13 @@ def boot_stall(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
     seconds = stall_s(plan, hypervisor)
     if seconds >= STALL_MIN_S:
         linux = plan.host.kernel_release or "of unknown release"
+        gib = _high_bytes(plan) // GIB
+        slow = hypervisor.qemu_version < FAST_QEMU or includes(plan.host.kernel_release, FAST_LINUX) is False
+        delay, maps = ("delay", "maps") if slow else ("may delay", "may map")
         yield Finding(
             plan.name,
-            f"its large BARs of {_high_bytes(plan) // GIB} GiB delay each boot by about {seconds} s without any output",
-            f"QEMU {dotted(hypervisor.qemu_version)} on Linux {linux} maps them in pages of 4 KiB",
+            f"its large BARs of {gib} GiB {delay} each boot by about {seconds} s without any output",
+            f"QEMU {dotted(hypervisor.qemu_version)} on Linux {linux} {maps} them in pages of 4 KiB",
             f"use QEMU {dotted(FAST_QEMU)} and Linux {'.'.join(map(str, FAST_LINUX))} or newer, or a kernel with its "
             "changes to vfio; until then wait: guest_answers does",
             WARN,
@@ -111,9 +115,41 @@ def boot_stall(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
 
 def stall_s(plan: DomainPlan, hypervisor: Hypervisor) -> int:
     """Return about how many seconds a boot takes longer because of the plan's BARs; 0 with a fast kernel and QEMU."""
-    found = re.match(r"(\d+)\.(\d+)", plan.host.kernel_release or "")
-    fast = found is not None and (int(found[1]), int(found[2])) >= FAST_LINUX
+    fast = includes(plan.host.kernel_release, FAST_LINUX)
     return 0 if fast and hypervisor.qemu_version >= FAST_QEMU else round(_high_bytes(plan) * STALL_S_PER_BYTE)
+
+
+def split_pages(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
+    """Find KVM's protection from the erratum iTLB multihit (Linux admin-guide/hw-vuln/multihit.rst): small pages."""
+    if hypervisor.nx_huge_pages and plan.accelerator == "kvm" and plan.spec.huge_page_mib:
+        yield Finding(
+            plan.name,
+            "KVM maps the parts of its huge pages that it executes in pages of 4 KiB",
+            "the host's processors have the erratum iTLB multihit, and /sys/module/kvm/parameters/nx_huge_pages is Y; "
+            "code in the guest has more TLB misses",
+            "accept that, or set kvm.nx_huge_pages=off in gpu_host_kernel_arguments if you trust all guests: they can "
+            "then stop the host",
+            WARN,
+        )
+
+
+def of_facts(plan: DomainPlan, host: Host) -> Iterator[Finding]:
+    """Return as warnings what the facts of a host show, also without its libvirt; what they lack is not reported."""
+    found: list[Finding] = []
+    if host.iommu.interrupt_remapping is not None:
+        found += interrupt_remapping(plan, host.iommu)
+    if host.iommu.address_bits is not None:
+        found += iommu_width(plan, host.iommu)
+    if plan.accelerator == "kvm" and host.source == "sysfs" and host.cpu.vendor and host.cpu.virtualization is None:
+        found.append(
+            Finding(
+                plan.name,
+                "the host's processors offer no virtualization (vmx or svm)",
+                "KVM needs it, and QEMU would emulate the processors",
+                "turn virtualization on in the BIOS",
+            )
+        )
+    yield from (replace(item, severity=WARN) for item in found)
 
 
 def of_host(plan: DomainPlan, host: Host, hypervisor: Hypervisor) -> Iterator[Finding]:
@@ -121,6 +157,7 @@ def of_host(plan: DomainPlan, host: Host, hypervisor: Hypervisor) -> Iterator[Fi
     yield from interrupt_remapping(plan, host.iommu)
     yield from iommu_width(plan, host.iommu)
     yield from boot_stall(plan, hypervisor)
+    yield from split_pages(plan, hypervisor)
 
 
 def _high_bytes(plan: DomainPlan) -> int:

@@ -132,6 +132,18 @@ def observed_paths(specs: list[DomainSpec]) -> list[str]:
     return [*wanted_paths(specs), *bridges]
 
 
+def boot_source(spec: DomainSpec) -> Iterator[Finding]:
+    """Find a virtual machine with nothing to boot from. Firmware also boots from NICs and passed-through drives."""
+    devices = [spec.nics.per_gpu, *spec.nics.addresses, spec.nvme.count, *spec.nvme.addresses]
+    if not (spec.disks or spec.boot or spec.interfaces or any(devices)):
+        yield Finding(
+            spec.name,
+            "it has nothing to boot from",
+            "its request has no disks, no boot (a kernel), no interfaces, and no NIC or NVMe drive of the host",
+            "give it disks, or boot",
+        )
+
+
 def wanted_paths(specs: list[DomainSpec]) -> list[str]:
     """Return the files and devices of the host that the guests need."""
     paths = [path for spec in specs for disk in spec.disks for path in (disk.path, disk.base) if path]

@@ -135,7 +135,7 @@ def pinning(evidence: Evidence) -> list[Claim]:
     if kept:
         claims.append(compare(LAYER, claim, kept, evidence.running.emulator_cpus, source))
     else:
-        reason = "the plan keeps no CPUs for the host (host_cores_per_node: 0)"
+        reason = "the plan keeps no CPUs for the host (host_cores_per_socket: 0)"
         claims.append(not_applicable(LAYER, claim, "pinned", source, reason))
     return claims
 

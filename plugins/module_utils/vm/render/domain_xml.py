@@ -194,8 +194,9 @@ def _cpu(root: ET.Element, plan: DomainPlan) -> None:
         cpu = _add(root, "cpu", mode="host-passthrough", check="none", migratable="off")
     else:
         cpu = _add(root, "cpu", mode="maximum", check="none", migratable="off")
-    cores = len(cells[0].vcpus) // threads
-    _add(cpu, "topology", sockets=len(cells), dies=1, cores=cores, threads=threads)
+    sockets = plan.processors.sockets
+    cores = _vcpus(plan) // sockets // threads
+    _add(cpu, "topology", sockets=sockets, dies=1, cores=cores, threads=threads)
     if plan.accelerator == "kvm":
         _add(cpu, "cache", mode="passthrough")
     if plan.address_bits_mode == "passthrough":

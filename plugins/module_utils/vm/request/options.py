@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
     INNER,
     NO_DEFAULT,
@@ -16,17 +17,32 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 )
 
 
-def module_of(make: Callable[..., Any], **given: Any) -> Any:
+def module_of(make: Any, validator: Callable[..., Any], **given: Any) -> Any:
     """Return the AnsibleModule that ``make`` makes from ``given``, even if a nested option is no dictionary.
 
     For such an option (``gpus: 8``), Ansible raises a TypeError (ansible.module_utils.common.parameters,
-    _validate_sub_spec). Then the module gets no nested options, and ``parse_specs`` checks and refuses them.
+    _validate_sub_spec). Then the module gets no nested options, and ``parse_specs`` checks and refuses them. Ansible's
+    own error of another wrong value names no virtual machine, so ``validator`` (ArgumentSpecValidator) looks for it.
     """
+    options = given["argument_spec"]["domains"]["options"]
+
+    def fail_json(self: Any, msg: str, **result: Any) -> None:
+        make.fail_json(self, msg=_invalid(self.params.get("domains"), validator(options)) or msg, **result)
+
     try:
-        return make(**given)
+        return type("Module", (make,), {"fail_json": fail_json})(**given)
     except TypeError:
         domains = {key: value for key, value in given["argument_spec"]["domains"].items() if key != "options"}
         return make(**{**given, "argument_spec": {**given["argument_spec"], "domains": domains}})
+
+
+def _invalid(domains: Any, validator: Any) -> str:
+    """Return Ansible's first error on one of ``domains`` with the name of the virtual machine; empty without one."""
+    for domain in domains if isinstance(domains, list) else []:
+        errors = validator.validate(domain).error_messages if isinstance(domain, dict) else []
+        if errors:
+            return str(DomainError(errors[0], "correct it", domain=str(domain.get("name") or "without a name")))
+    return ""
 
 
 def gpu_domain_options(uri: str) -> dict[str, Any]:

@@ -178,11 +178,15 @@ def _overlays(spec: DomainSpec) -> None:
             )
         if bool(disk.base_url) != bool(disk.base_checksum) or (disk.base_url and not disk.base):
             raise DomainError(
-                f"disk {disk.path}: base, base_url and base_checksum are needed together", "give all three", spec.name
+                f"disk {disk.path}: base, base_url and base_checksum are needed together",
+                "give all three",
+                domain=spec.name,
             )
         if disk.ssh_keys and (disk.base or disk.format != "raw" or disk.is_block_device or not disk.read_only):
             raise DomainError(
-                f"disk {disk.path}: ssh_keys are for a file of their own", "give it format raw and read_only", spec.name
+                f"disk {disk.path}: ssh_keys are for a file of their own",
+                "give it format raw and read_only",
+                domain=spec.name,
             )
         if disk.base is None and disk.size_mib:
             raise DomainError(

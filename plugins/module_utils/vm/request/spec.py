@@ -147,7 +147,7 @@ class DomainSpec:
     )
     strict_memory: bool = field(default=True, metadata=_by(settings.SWITCH))
     pin_cpus: bool = field(default=True, metadata=_by(settings.SWITCH))
-    host_cores_per_node: int = field(default=1, metadata=_by(settings.number(0, settings.VCPUS_MAX)))
+    host_cores_per_socket: int = field(default=1, metadata=_by(settings.number(0, settings.VCPUS_MAX)))
     iothreads: int = field(
         default=1, metadata=_by(settings.number(0, settings.DEVICES_MAX), "ESXi schedules its I/O itself")
     )

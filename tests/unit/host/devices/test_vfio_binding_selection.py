@@ -175,6 +175,14 @@ def test_a_device_in_use_is_not_released(server):
     )
 
 
+def test_a_device_that_a_process_has_open_is_not_bound(server):
+    drive(server, NIC, "nvme1n1")
+    server.open_by(7, "/dev/nvme1n1", ["dd", "if=/dev/nvme1n1"])
+    message = refused(server, [GPU, NIC])
+    assert message.startswith(f"vfio_binding: devices to be bound are in use: {NIC}: process 7 (dd)")
+    assert server.effects == []
+
+
 def test_each_drive_is_selected_once(server):
     drive(server, NIC, "nvme1n1")
     drive(server, PF, "nvme2n1")

@@ -139,3 +139,21 @@ def test_the_topology_is_read_only_if_an_argument_depends_on_it(server):
     ):
         with pytest.raises(HostError, match=r"/sys is not mounted there; mount it$"):
             kernel_arguments.ensure(server, given, check=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"), [(True, True), (1, True), ("True", True), ("1", True), (False, False), (0, False)]
+)
+def test_ats_off_beside_firmware_that_offers_it_is_refused(server, value, refused):
+    server.put(boot_loader.DEFAULTS, "")
+    firmware = [
+        {"devices": ["15b3:*"], "values": {"NUM_OF_VFS": 8}},
+        {"devices": ["15b3:*"], "values": {"ATS_ENABLED": value}},
+    ]
+    given = {"arguments": ["pci=noats"], "nic_firmware": firmware}
+    if refused:
+        with pytest.raises(HostError, match=r"pci=noats turns ATS off.*ATS_ENABLED"):
+            kernel_arguments.ensure(server, given, check=True)
+    else:
+        assert kernel_arguments.ensure(server, given, check=True).facts["arguments"] == ["pci=noats"]
+    assert kernel_arguments.ensure(server, {"nic_firmware": firmware}, check=True).facts["arguments"] == []

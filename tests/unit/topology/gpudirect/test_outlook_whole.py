@@ -283,7 +283,7 @@ def test_pairs_that_share_no_switch_have_one_cause():
     assert pair.causes == (
         Cause(
             1,
-            "GPU and NIC share no switch on the host (NODE)",
+            "GPU and NIC share no switch on the host",
             "all traffic goes through the root complex, on bare metal too",
             "choose a NIC below the GPU's switch, if the server has one",
         ),

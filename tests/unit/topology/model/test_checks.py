@@ -122,6 +122,11 @@ BROKEN = {
         lambda data: function(data, GPU)["bars"][0].update(size_bytes=0),
         f"{GPU}: BAR 1 is not valid: 0 bytes",
     ),
+    "a BAR of 3 GiB": (
+        lambda data: function(data, GPU)["bars"][0].update(size_bytes=3 << 30),
+        f"{GPU}: BAR 1 has 3221225472 bytes, which is not a power of two",
+    ),
+    "a socket below 0": (lambda data: data["numa_nodes"][0].update(socket=-1), "NUMA node 0: its socket is -1"),
     "a BAR of text": (
         lambda data: function(data, GPU)["bars"][0].update(size_bytes="1"),
         f"{GPU}).bars[0].size_bytes is '1', expected int",
@@ -212,6 +217,7 @@ ODD = {
             "memory_free_bytes": None,
             "huge_pages": [],
             "distances": {},
+            "socket": None,
         }
     ),
     "siblings that are not known": node(0, siblings=[]),

@@ -378,9 +378,14 @@ def test_values_that_fit_are_on_one_line():
 
 def test_empty_fields_are_left_out_of_a_recording():
     function = {"parent": None, "port_type": None, "driver": None, "bars": [], "interfaces": {}, "config_bytes": 0}
-    slim = recordings.slim({"functions": [function], "notes": [], "source": "sysfs"})
-    assert slim == {"functions": [{"parent": None, "port_type": None, "config_bytes": 0}], "source": "sysfs"}
-    assert recordings.slim({"functions": [], "notes": ["a"]}) == {"functions": [], "notes": ["a"]}
+    nodes = [{"id": 0, "socket": None}, {"id": 1, "socket": 0}]
+    assert recordings.slim({"numa_nodes": nodes, "functions": [function], "notes": [], "source": "sysfs"}) == {
+        "numa_nodes": [{"id": 0}, {"id": 1, "socket": 0}],
+        "functions": [{"parent": None, "port_type": None, "config_bytes": 0}],
+        "source": "sysfs",
+    }
+    noted = {"numa_nodes": [], "functions": [], "notes": ["a"]}
+    assert recordings.slim(noted) == noted
 
 
 @pytest.mark.parametrize("names", [["sys"], ["a/sys"], ["sys", "a/sys", "b/sys"]])

@@ -343,3 +343,17 @@ def test_unsafe_interrupts_are_read_from_vfios_modules(machine, values, expected
     for module, text in values.items():
         machine.write(f"sys/module/{module}/parameters/allow_unsafe_interrupts", f"{text}\n")
     assert machine.read().iommu.unsafe_interrupts is expected
+
+
+@pytest.mark.parametrize(
+    ("package", "of_package", "socket"),
+    [("1\n", "0-3\n", 1), ("1\n", "0,2\n", None), ("-1\n", "0-3\n", None), (None, "0-3\n", None), ("1\n", None, None)],
+)
+def test_the_socket_of_a_node_is_the_package_of_all_its_cpus(machine, package, of_package, socket):
+    for node, cpus in enumerate(("0-1", "2-3")):
+        machine.node(node, cpus, 1024)
+    for cpu in range(4):
+        for name, text in (("physical_package_id", package), ("core_siblings_list", of_package)):
+            if text is not None:
+                machine.write(f"sys/devices/system/cpu/cpu{cpu}/topology/{name}", text)
+    assert {node.socket for node in machine.read().numa_nodes} == {socket}

@@ -203,3 +203,20 @@ def test_nics_per_gpu_are_counted_for_listed_gpus() -> None:
     assert str(caught.value) == (
         "virtual machine a: requests 6 physical NIC functions, but only 4 of this host's 4 are free; request fewer"
     )
+
+
+@pytest.mark.parametrize(
+    ("device", "count", "noted"),
+    [(0x2321, 2, True), (0x2321, 1, False), (0x2321, 8, False), (0x2330, 2, False)],
+)
+def test_gpus_by_number_that_bridges_may_join_have_a_note(device: int, count: int, noted: bool) -> None:
+    """H100 NVL has NVLink bridges, H100 SXM has none. All GPUs of a host include all pairs."""
+    host = big()
+    for function in host.functions:
+        if function.kind == "gpu":
+            function.vendor_id, function.device_id = 0x10DE, device
+    (plan,) = plan_domains(host, parse_specs([small("a", count)]))
+    assert any("NVLink bridges" in note for note in plan.notes) is noted
+    named = {**small("a", 0), "gpus": {"addresses": [gpu.address for gpu in plan.chosen.gpus]}}
+    (plan,) = plan_domains(host, parse_specs([named]))
+    assert not any("NVLink bridges" in note for note in plan.notes)

@@ -387,7 +387,7 @@ def test_all_gpus_of_a_dgx2_are_allocated_for_any_mix_of_sizes() -> None:
     fabric = nvswitch_boards.recognise(host)
     assert fabric is not None
     for sizes in ((16,), (8, 8), (8, 4, 2, 1, 1), (4, 4, 4, 4), (2,) * 8, (1,) * 16, (4, 8, 2, 2), (1, 1, 2, 4, 8)):
-        requests = [vm(f"vm-{at:02}", size, host_cores_per_node=0) for at, size in enumerate(sizes)]
+        requests = [vm(f"vm-{at:02}", size, host_cores_per_socket=0) for at, size in enumerate(sizes)]
         got = plans(host, *requests)
         assert sorted(address for plan in got.values() for address in chosen(plan)) == gpus(host)
         assert all(fabric.partition(set(chosen(plan))) is not None for plan in got.values())

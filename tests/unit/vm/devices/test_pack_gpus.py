@@ -327,3 +327,19 @@ def test_the_least_cost_of_later_requests_is_known_before_the_search() -> None:
     assert pack_gpus._Search(packing, two, {}, everywhere, True).least == [4 + (3 << 20) << 10, 2 << 10, 0]
     # A single request needs no bound.
     assert pack_gpus._Search(packing, two[:1], {}, everywhere, True).least == [0, 0]
+
+
+def test_a_number_of_gpus_is_of_one_model_unless_the_machine_has_others():
+    """One GPU of model a on the switch of two of model b: the near pair of two models is never chosen."""
+    units = [
+        unit(0, switch=0, model="a"),
+        unit(1, switch=0, model="b"),
+        unit(2, switch=1, model="b"),
+        unit(3, node=1, model="a"),
+    ]
+    assert chosen(units, Request("vm", 2)) == {"vm": ["gpu1", "gpu2"]}
+    assert chosen(units, Request("one", 2), Request("two", 2)) == {"one": ["gpu1", "gpu2"], "two": ["gpu0", "gpu3"]}
+    assert chosen(units, Request("vm", 3)) is None
+    # GPUs that it names or has today are of the models that it may have.
+    assert chosen(units, Request("vm", 3, must=frozenset({3}))) is None
+    assert chosen(units, Request("vm", 3, must=frozenset({0, 1}))) == {"vm": ["gpu0", "gpu1", "gpu2"]}

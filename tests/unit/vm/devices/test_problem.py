@@ -51,7 +51,7 @@ def grouped(*members: str, host: Host | None = None, group: int = 99) -> Host:
 def test_each_free_gpu_is_a_unit_at_its_place():
     one = problem(small("a", 1))
     assert [unit.addresses for unit in one.units] == [(address,) for address in ALL]
-    assert one.units[0] == Unit((ALL[0],), SWITCH, 0)
+    assert one.units[0] == Unit((ALL[0],), SWITCH, 0, model=one.units[0].model)
     assert [unit.node for unit in one.units] == [0] * 4 + [1] * 4
     assert one.number == {address: number for number, address in enumerate(ALL)}
     assert one.requests == [Request("a", 1)]
@@ -111,10 +111,10 @@ def test_a_gpu_of_a_group_with_others_is_not_given_up_alone():
 
 def test_gpus_of_one_group_are_one_unit_at_their_common_place():
     one = problem(small("a", 2), host=grouped(ALL[0], ALL[1]))
-    assert one.units[0] == Unit((ALL[0], ALL[1]), SWITCH, 0)
+    assert one.units[0] == Unit((ALL[0], ALL[1]), SWITCH, 0, model=one.units[0].model)
     assert one.number[ALL[1]] == 0
     two = problem(small("a", 2), host=grouped(ALL[1], ALL[2]))
-    assert two.units[1] == Unit((ALL[1], ALL[2]), SWITCH[:2], 0)
+    assert two.units[1] == Unit((ALL[1], ALL[2]), SWITCH[:2], 0, model=two.units[1].model)
     host = grouped(ALL[0], ALL[2])
     host.function(ALL[2]).root_complex = "pci0000:20"
     assert problem(small("a", 2), host=host).units[0].path == ("0",)

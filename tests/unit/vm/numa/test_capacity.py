@@ -25,7 +25,7 @@ def test_all_cpus_are_available_without_virtual_machines():
 
 
 def test_kept_cores_and_cores_with_a_used_thread_are_not_counted():
-    kept = [spec(vcpus=2, host_cores_per_node=1)]
+    kept = [spec(vcpus=2, host_cores_per_socket=1)]
     assert of_nodes(HOST, kept, [], set())[CPUS, 0] == 2
     assert of_nodes(HOST, kept, [], {3})[CPUS, 0] == 0
 
@@ -90,12 +90,12 @@ def test_memory_of_other_domains_is_taken_for_their_page_size_or_for_all():
 
 def test_the_largest_reserve_of_the_requests_is_kept_and_the_lowest_cores_are():
     node = NumaNode(0, list(range(8)), [[6, 7], [0, 1], [2, 3], [4, 5]], 64 * GIB)
-    specs = [spec(vcpus=1, host_cores_per_node=1), spec(vcpus=1, host_cores_per_node=2)]
+    specs = [spec(vcpus=1, host_cores_per_socket=1), spec(vcpus=1, host_cores_per_socket=2)]
     assert of_nodes(host_of(node), specs, [], set())[CPUS, 0] == 4
     assert of_nodes(host_of(node), specs, [], {0})[CPUS, 0] == 4
     assert of_nodes(host_of(node), specs, [], {5})[CPUS, 0] == 2
     # Without siblings, each CPU is a core.
-    assert of_nodes(host_of(paged(0, 0)), [spec(vcpus=1, host_cores_per_node=1)], [], {3})[CPUS, 0] == 2
+    assert of_nodes(host_of(paged(0, 0)), [spec(vcpus=1, host_cores_per_socket=1)], [], {3})[CPUS, 0] == 2
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_an_odd_number_of_vcpus_per_cell_uses_one_thread_per_core() -> None:
 
 def test_vcpus_default_to_the_remaining_cpus() -> None:
     assert sum(len(cell.vcpus) for cell in plan(vcpus=None).processors.cells) == 6
-    assert sum(len(cell.vcpus) for cell in plan(vcpus=None, host_cores_per_node=2).processors.cells) == 4
+    assert sum(len(cell.vcpus) for cell in plan(vcpus=None, host_cores_per_socket=2).processors.cells) == 4
     host = lab()
     for at, node in enumerate(host.numa_nodes):
         node.cpus = list(range(at * 256, at * 256 + 256))
@@ -91,7 +91,7 @@ def test_a_device_on_an_unknown_node_gets_no_cell_and_a_note() -> None:
         ({"vcpus": 8}, "needs 4 CPUs of NUMA node 0, but 3 are left"),
         ({"vcpus": 256}, "vcpus 256 is over the limit of 255; interrupt_remapping lifts"),
         ({"vcpus": 300, "guest_iommu": True}, "vcpus 300 is over the limit of 288"),
-        ({"vcpus": None, "host_cores_per_node": 4}, "no CPU is left on NUMA node 0"),
+        ({"vcpus": None, "host_cores_per_socket": 4}, "no CPU is left on NUMA node 0"),
     ],
 )
 def test_memory_and_vcpus_that_cannot_be_provided_are_refused(changes: dict[str, object], message: str) -> None:

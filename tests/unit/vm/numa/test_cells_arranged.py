@@ -52,6 +52,7 @@ def test_two_cells_and_what_they_share():
             Cell(0, 0, 1024, [0, 1], [1, 2], {"0": 10, "1": 22}),
             Cell(1, 2, 1024, [2, 3], [10, 11], {"0": 22, "1": 10}),
         ],
+        sockets=2,
         threads=1,
         kept_cpus=[0, 8],
         share=Share(
@@ -134,7 +135,7 @@ def test_cores_of_different_widths_are_used_thread_by_thread():
 def test_cores_without_siblings_are_single_cpus():
     one = host(1)
     one.numa_nodes[0].siblings = []
-    assert arranged(one, 0, vcpus=2, host_cores_per_node=2).cells[0].cpus == [2, 3]
+    assert arranged(one, 0, vcpus=2, host_cores_per_socket=2).cells[0].cpus == [2, 3]
 
 
 @pytest.mark.parametrize(
@@ -208,13 +209,13 @@ def test_the_node_with_the_fewest_cpus_sets_the_number():
         (
             (0, 1),
             {"vcpus": 6, "taken": (5,)},
-            "needs 3 CPUs of NUMA node 1, but 2 are left (host_cores_per_node keeps 1 cores for the host, other "
+            "needs 3 CPUs of NUMA node 1, but 2 are left (host_cores_per_socket keeps 1 cores for the host, other "
             "virtual machines have theirs); lower vcpus or the reserve",
         ),
         (
             (0, 1),
-            {"vcpus": None, "host_cores_per_node": 4},
-            "no CPU is left on NUMA node 0 (host_cores_per_node keeps 4 cores for the host, other virtual machines "
+            {"vcpus": None, "host_cores_per_socket": 4},
+            "no CPU is left on NUMA node 0 (host_cores_per_socket keeps 4 cores for the host, other virtual machines "
             "have theirs); lower vcpus or the reserve",
         ),
     ],
@@ -228,8 +229,8 @@ def test_limits_that_are_just_met_are_accepted():
     loose = {"strict_memory": False, "huge_page_mib": 0}
     assert arranged(host(), 1, vcpus=3, memory_mib=8192, **loose).cells[0].memory_mib == 8192
     assert len(arranged(host(1, cores=300), 0, vcpus=255).cells[0].vcpus) == 255
-    assert len(arranged(host(1), 0, vcpus=None, host_cores_per_node=3).cells[0].vcpus) == 1
-    assert arranged(host(1), 0, vcpus=4, host_cores_per_node=0).kept_cpus == []
+    assert len(arranged(host(1), 0, vcpus=None, host_cores_per_socket=3).cells[0].vcpus) == 1
+    assert arranged(host(1), 0, vcpus=4, host_cores_per_socket=0).kept_cpus == []
 
 
 def test_cells_are_in_the_order_of_the_nodes_whatever_the_order_of_the_host():

@@ -208,7 +208,7 @@ def test_the_share_counts_every_thread_of_the_host(
     host = server(nodes, gpus, cores, 64)
     only = ["all"] if everywhere else []
     try:
-        plans = planned(host, wanted(vcpus=None, memory_mib=12 * 1024, host_cores_per_node=kept, numa_nodes=only))
+        plans = planned(host, wanted(vcpus=None, memory_mib=12 * 1024, host_cores_per_socket=kept, numa_nodes=only))
     except DomainError as error:
         assert "no CPU is left" in str(error)  # noqa: PT017
         return

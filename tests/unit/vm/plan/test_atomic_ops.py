@@ -98,7 +98,9 @@ def test_ports_that_were_not_read_are_named_and_lose_no_atomic_ops():
         function.atomic_ops = None
     made = plan(host, **REQUEST)
     assert models_above(made) == [["pcie-root-port"]] * 8
-    assert ["not known" in note for note in made.notes if "AtomicOps" in note] == [True]
+    assert ["not known" in note for note in made.notes if "AtomicOps" in note] == [False, True]
+    # The GPUs that both notes concern are counted, not all listed.
+    assert max(map(len, made.notes)) < 300
 
 
 def test_other_vendors_and_virtual_functions_stay_below_their_switch():

@@ -34,7 +34,10 @@ def notes(
     """Return the notes on the share of a plan with ``has`` vCPUs in its cells."""
     (made,) = parse_specs([{"name": "a", "vcpus": vcpus, **spec}])
     processors = SimpleNamespace(
-        share=Share(16, has, 0, 0, free, 0, limit, list(lacking), 0), cells=[None] * cells, threads=threads
+        share=Share(16, has, 0, 0, free, 0, limit, list(lacking), 0),
+        cells=[None] * cells,
+        sockets=cells,
+        threads=threads,
     )
     host = lab()
     chosen = SimpleNamespace(gpus=[host.function(address) for address in gpus])

@@ -224,8 +224,9 @@ def test_gpus_of_several_models_are_a_warning_if_any_may_be_chosen_or_both_are()
         return [
             warning(
                 f"the GPUs of this host are of several models: 1 of 1af4:1043 ({GPU}), 1 of 1af4:1044 ({GPU2})",
-                f"gpus.count takes any of them; it gets {own}",
-                "list those that are not GPUs under accelerators, or list its own in gpus.addresses",
+                f"gpus.count takes those of one model; it gets {own}",
+                "list those that are not GPUs under accelerators, or choose them with gpus.addresses, which can mix "
+                "models",
             )
         ]
 

@@ -65,7 +65,7 @@ def test_only_a_plan_with_cliques_uses_their_element():
             function.bars = [Bar(0, 1 << 36, "memory", 64, True)]
 
     def of(count: int, **more: Any) -> set[str]:
-        return used(plan(host, gpus={"count": count}, nics={}, vcpus=2, host_cores_per_node=0, **more))
+        return used(plan(host, gpus={"count": count}, nics={}, vcpus=2, host_cores_per_socket=0, **more))
 
     assert of(4) - of(4, gpudirect_cliques=False) == {CLIQUES}
     assert CLIQUES not in of(4, gpudirect_cliques=False) | of(1)

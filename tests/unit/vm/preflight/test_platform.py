@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import platform
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.checks import check
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.checks import check, without_libvirt
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError
 
 FAST = {"qemu_version": (10, 1, 0)}
@@ -152,3 +152,40 @@ def test_the_remedy_for_too_few_address_bits_works_under_emulation():
             plan(host, there, **emulated)
     with pytest.raises(DomainError, match=r"assign fewer devices to it$"):
         plan(wide(36), hypervisor())
+
+
+@pytest.mark.parametrize(
+    ("linux", "words"), [("6.12.0-55.el10", "may delay"), ("6.12.1", "GiB delay"), (None, "may delay")]
+)
+def test_a_kernel_with_changes_of_later_ones_may_delay_a_boot(linux, words):
+    host = wide(46, 128)
+    host.kernel_release = linux
+    ((_severity, text),) = found(platform.boot_stall, plan(host), hypervisor(qemu_version=(10, 1, 0)))
+    assert words in text
+
+
+def test_huge_pages_that_kvm_splits_are_a_warning_with_the_risk_of_the_remedy():
+    ((severity, text),) = found(platform.split_pages, plan(), hypervisor(nx_huge_pages=True))
+    assert severity == "warn"
+    for words in ("iTLB multihit", "nx_huge_pages", "kvm.nx_huge_pages=off", "stop the host"):
+        assert words in text
+    assert found(platform.split_pages, plan(), hypervisor()) == []
+    assert found(platform.split_pages, plan(huge_page_mib=0), hypervisor(nx_huge_pages=True)) == []
+    assert found(platform.split_pages, plan(accelerator="qemu"), hypervisor(nx_huge_pages=True)) == []
+
+
+def test_a_plan_without_libvirt_warns_of_what_the_facts_show_only():
+    host = wide(46)
+    host.iommu = Iommu("intel", "identity", None, None, None)
+    assert found(platform.of_facts, plan(host), host) == []
+    host.iommu = Iommu("intel", "identity", False, 39, None)
+    host.cpu.virtualization = None
+    results = found(platform.of_facts, plan(host), host)
+    assert {severity for severity, _text in results} == {"warn"}
+    for words in ("does not remap interrupts", "translates 39 address bits", "no virtualization"):
+        assert any(words in text for _severity, text in results)
+    results = [str(item) for item in without_libvirt([plan(host)], host)]
+    assert any("does not remap interrupts" in text for text in results)
+    # hwloc's XML does not have the processors' flags.
+    host.source, host.iommu = "hwloc", Iommu()
+    assert found(platform.of_facts, plan(host), host) == []

@@ -11,6 +11,7 @@ from machines import hypervisor, lab, observed, plan
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Accelerator
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import findings, programs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.checks import of_requests
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
     REFUSE,
     WARN,
@@ -177,3 +178,23 @@ def test_a_refusal_numbers_what_refuses_and_keeps_all_findings():
     )
     assert str(RefusedError([ONE])) == "nothing was touched: 1 problem\n1. virtual machine a: what: why; remedy"
     assert [item["what"] for item in two.result()["findings"]] == ["slow", "what", "what"]
+
+
+@pytest.mark.parametrize(
+    ("source", "refused"),
+    [
+        ({}, True),
+        ({"gpus": {"count": 1}, "nvme": {"count": 0}}, True),
+        ({"disks": [{"path": "/a.qcow2"}]}, False),
+        ({"disks": [{"path": "/a.iso", "read_only": True}]}, False),
+        ({"boot": {"kernel": "/vmlinuz"}}, False),
+        ({"interfaces": [{"source": "default"}]}, False),
+        ({"nvme": {"count": 1}}, False),
+        ({"nics": {"addresses": ["0000:3b:00.0"]}}, False),
+    ],
+)
+def test_a_machine_with_nothing_to_boot_from_is_refused(source, refused):
+    (spec,) = parse_specs([{"name": "blank", "memory_mib": 1024, **source}])
+    assert [(item.domain, item.severity) for item in programs.boot_source(spec)] == [("blank", "refuse")] * refused
+    found = of_requests([spec], hypervisor(networks={"default": True}), paths_may_come=True)
+    assert len(found) == refused

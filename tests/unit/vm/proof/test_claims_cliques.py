@@ -23,7 +23,7 @@ def plan() -> DomainPlan:
     for function in host.functions:
         if function.kind == "gpu":
             function.bars = [Bar(0, 1 << 36, "memory", 64, True)]
-    spec = {"name": "vm", "memory_mib": 4096, "vcpus": 2, "gpus": {"count": 4}, "host_cores_per_node": 0}
+    spec = {"name": "vm", "memory_mib": 4096, "vcpus": 2, "gpus": {"count": 4}, "host_cores_per_socket": 0}
     return plan_domains(host, parse_specs([spec]))[0]
 
 

@@ -74,7 +74,7 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "vcpus": maybe(st.integers(1, 6)),
     "huge_page_mib": st.sampled_from((0, 2, 1024)),
     "memory_threads": st.integers(0, 16),
-    "host_cores_per_node": st.integers(0, 2),
+    "host_cores_per_socket": st.integers(0, 2),
     "iothreads": st.integers(0, 4),
     "mirror_topology": st.sampled_from((True, False, "auto")),
     "firmware": st.sampled_from(FIRMWARES),

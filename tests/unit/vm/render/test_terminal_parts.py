@@ -157,7 +157,7 @@ def test_devices_that_nobody_has_stay_free_or_with_the_host():
     nothing = lab()
     nothing.functions = [item for item in nothing.functions if item.address.startswith(("0000:1", "0000:8"))]
     nothing.functions = [item for item in nothing.functions if item.kind in ("bridge", "gpu")]
-    everything = plan(nothing, nics={}, vcpus=2, host_cores_per_node=0)
+    everything = plan(nothing, nics={}, vcpus=2, host_cores_per_socket=0)
     everything.processors.cells[0].cpus = [0, 1, 2, 3]
     left = terminal._left([everything], nothing)
     assert left[:2] == ["stays free: no device", "node 0 keeps CPUs none, 1.8 GiB"]

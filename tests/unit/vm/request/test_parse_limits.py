@@ -53,7 +53,7 @@ def test_a_request_with_a_name_only_has_the_documented_defaults():
         "memory_threads": 0,
         "strict_memory": True,
         "pin_cpus": True,
-        "host_cores_per_node": 1,
+        "host_cores_per_socket": 1,
         "iothreads": 1,
         "mirror_topology": "auto",
         "firmware": "efi",
@@ -90,7 +90,7 @@ def test_a_request_with_a_name_only_has_the_documented_defaults():
         ("memory_mib", 0, 1 << 32),
         ("vcpus", 1, 4096),
         ("memory_threads", 0, 4096),
-        ("host_cores_per_node", 0, 4096),
+        ("host_cores_per_socket", 0, 4096),
         ("iothreads", 0, 256),
     ],
 )

@@ -43,7 +43,7 @@ def planned(*devices: list[Bar], vendor: str = "GenuineIntel", nodes: int = 1, *
         Cpu("x86_64", vendor, None, "vmx", 46),
     )
     request = {"gpus": {}, "nics": {"addresses": [nic.address for nic in nics]}, "memory_mib": 3072, "vcpus": nodes}
-    return plan(host, **{**request, "disks": [], "interfaces": [], "host_cores_per_node": 0, **more})
+    return plan(host, **{**request, "disks": [], "interfaces": [], "host_cores_per_socket": 0, **more})
 
 
 def of_port(of: DomainPlan) -> list[StandIn]:
