@@ -45,12 +45,18 @@ FACTS = ["!all", "!min", "distribution", "pkg_mgr", "service_mgr", "python", "ch
 
 
 def apply(
-    root: Path, roles: tuple[Role, ...] | list[Role], run: Run = run_command, layer: str = "image", python: str = PYTHON
+    root: Path,
+    roles: tuple[Role, ...] | list[Role],
+    run: Run = run_command,
+    layer: str = "image",
+    python: str = PYTHON,
+    memory: str | os.PathLike[str] = "/dev/shm",
 ) -> None:
     """Apply ``roles`` in order to the image at ``root``.
 
     The play's host has the name of ``layer``. Values in ``vars`` are used unchanged and not templated again.
-    Variables and modules are only kept in memory, on the build host and in the image. Raises ImageError.
+    Variables and modules are only kept in memory, on the build host (a directory in ``memory``) and in the image.
+    Raises ImageError.
     """
     if not roles:
         return
@@ -62,7 +68,7 @@ def apply(
             "add python3 to its packages (on Debian also python3-apt)",
         )
     # In memory, because roles' variables may be secret.
-    with tempfile.TemporaryDirectory(prefix="sailloft-", dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(prefix="sailloft-", dir=memory) as folder:
         play = Path(folder, "play.yml")
         play.write_text(_play(layer, roles), encoding="utf-8")
         inventory = Path(folder, "inventory.json")

@@ -17,6 +17,7 @@ The contract of a family's file:
 ``caches``                     layer, digests -> image directory -> directory of the builder's cache to mount there
 ``install``                    root, layer, run, digests: install the layer's packages
 ``packages``                   root, run -> name, version, architecture of each installed package
+``packaged_files``             root, paths, run -> those of the paths that are as in the archive of an installed package
 ``clean``                      root: remove what the package system leaves that differs from build to build
 ``first_stage_digest``         -> the digest of the first stage's programs; empty if they are in the layer's digests
 ``first_stage_caches``         layer, digests -> as ``caches``, for ``first_stage_tree``

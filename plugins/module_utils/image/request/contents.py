@@ -29,6 +29,8 @@ PUBLIC_KEY = re.compile(
     r"([^\r\n]*[ \t])?(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-ssh-ed25519@openssh\.com"
     r"|sk-ecdsa-sha2-nistp256@openssh\.com) [A-Za-z0-9+/]+=*([ \t][^\r\n]*)?"
 )
+# An absolute path without "." and "..".
+PATH = re.compile(r"(/(?!\.{1,2}(/|$))[^/\x00-\x1f\x7f]+)+")
 # NAME_MAX of Linux (limits.h).
 LONGEST_NAME_BYTES = 255
 # Directories over which something is mounted at boot, so that their content in the image would have no effect.
