@@ -101,7 +101,7 @@ def _verify(data: bytes, signature: bytes, public_key: str, subject: str, remedy
 
 
 def _minisign(
-    arguments: list[str | os.PathLike[str]], subject: str, password: str | None, remedy: str, files: Sequence[int]
+    arguments: Sequence[str | os.PathLike[str]], subject: str, password: str | None, remedy: str, files: Sequence[int]
 ) -> None:
     done = subprocess.run(
         ["minisign", *arguments],
