@@ -260,6 +260,7 @@ def test_a_layer_without_parent_is_built_without_leftovers(tmp_path, repository)
         {"name": "hello", "version": "1:2.10-1.el9", "architecture": "noarch"},
         {"name": "kernel-core", "version": "5.14.0-503.el9", "architecture": "x86_64"},
     ]
+    assert rpm.packaged_files(tmp_path / "root", {"/usr/bin/hello", "/etc/hello.installed"}, RUN) == {"/usr/bin/hello"}
     found = tree(tmp_path / "root")
     assert (tmp_path / "root/usr/bin/hello").read_text() == "hello 1\n"
     assert (tmp_path / "root/etc/hello.installed").read_text() == "by a scriptlet\n"

@@ -82,4 +82,5 @@ def layer_inputs(layer: Layer, content_digests: Mapping[str, str]) -> dict[str, 
             for role in layer.roles
         ],
         "kernel_arguments": list(layer.kernel_arguments),
+        "published_keys": list(layer.published_keys),
     }

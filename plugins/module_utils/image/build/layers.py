@@ -35,7 +35,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats.listing import listing
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden, private_keys
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Layer, Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel, ManifestLayer
 
@@ -44,6 +44,14 @@ SQUASHFS, LISTING, RECORD, VMLINUZ = "layer.squashfs", "listing.json", "layer.js
 # modules runs depmod with this one.
 SYMBOLS = "System.map"
 MOST_LOG_BYTES = 1 << 20  # of a log in the tree; the log of a whole build of the kernel has some 100 kB
+# dkms(8) reads its settings as bash code; the last file by name has precedence.
+DKMS_FILE = "etc/dkms/framework.conf.d/zz-sailloft-build.conf"
+# Without a key, DKMS would make a random one and sign modules with it: each build would have other bytes, and no
+# firmware knows the key. The two paths are those where dkms 3 looks for a key (Debian and EL; Ubuntu).
+DKMS_TEXT = """\
+[ -n "$mok_signing_key" ] || [ -f /var/lib/dkms/mok.key ] || [ -f /var/lib/shim-signed/mok/MOK.priv ] ||
+    sign_file=/nonexistent
+"""
 
 
 @dataclass(frozen=True)
@@ -68,17 +76,25 @@ class Built:
 
 
 def content_digests(layer: Layer) -> dict[str, str]:
-    """Return the sha256 of files by path and of roles by name, as ``layer_inputs`` takes them. Raises ImageError."""
+    """Return the sha256 of files by path and of roles by name, as ``layer_inputs`` takes them.
+
+    Raises ImageError for a file that cannot be read, and for a private key.
+    """
     digests = {}
+    keys = {file.path: private_keys.kind_of(file.content.encode()) for file in layer.files if file.content is not None}
     for path, source in layer.sources().items():
         try:
             digests[path] = sha256_of(source)
+            keys[path] = private_keys.kind_of_file(source)
         except OSError as error:
             raise ImageError(
                 f"layer {layer.name}: file {path}",
                 f"cannot read {source}: {error.strerror}",
                 "give a file on the build host",
             ) from error
+    private_keys.refuse(
+        f"layer {layer.name}: files", {path: kind for path, kind in keys.items() if kind}, layer.published_keys
+    )
     for role in layer.roles:
         digests[role.name] = _role_digest(role)
     return digests
@@ -190,7 +206,7 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, below: li
     else:
         root.mkdir(mode=0o755)
         tree = root
-    lent = _lend_kernel(root, below)
+    lent = {**_lend_kernel(root, below), **_lend_dkms_setting(root)}
     if layer.packages:
         progress(f"{subject}: installing {_count(len(layer.packages), 'package')} and dependencies")
     with mounted_caches(cache, root, family.caches(layer, request.digests), run):
@@ -198,9 +214,14 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, below: li
     if layer.users or layer.files or any(asdict(layer.services).values()):
         progress(f"{subject}: users, files, services")
     tree_contents.apply(root, layer, run)
+    if layer.roles:
+        # Variables of roles may be secret: this tmpfs ends with the build's namespace, even if the build is killed.
+        memory = work / "memory"
+        memory.mkdir()
+        run(["mount", "-t", "tmpfs", "-o", "mode=0700,nosuid,nodev", "tmpfs", memory])
     for role in layer.roles:
         progress(f"{subject}: role {role.name}")
-        roles_in.apply(root, [role], run.process, layer.name, script_failure=family.script_failure)
+        roles_in.apply(root, [role], run.process, layer.name, script_failure=family.script_failure, memory=memory)
     require_unchanged(request)
     packages = family.packages(root, run)
     out = work / "out"
@@ -209,6 +230,10 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, below: li
         # A package may have brought another kernel of the same version.
         if path.is_file() and sha256_of(path) == digest:
             path.unlink()
+    if not inside(root, "etc/dkms/framework.conf").exists():
+        for name in ("etc/dkms/framework.conf.d", "etc/dkms"):
+            with contextlib.suppress(OSError):
+                inside(root, name).rmdir()
     kernel = _take_kernel(root, out, subject)
     family.clean(root)
     forbidden.normalise(root, request.epoch)
@@ -218,6 +243,11 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, below: li
         run(["umount", parent])
     else:
         os.utime(tree, (request.epoch, request.epoch))
+    keys = private_keys.keys_in(tree)
+    if keys:
+        # A key that comes unchanged from a package's archive is known to all.
+        known = family.packaged_files(tree, keys, run)
+        private_keys.refuse(subject, {path: keys[path] for path in keys if path not in known}, layer.published_keys)
     progress(f"{subject}: writing the squashfs")
     file = out / SQUASHFS
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -293,6 +323,14 @@ def _lend_kernel(root: Path, below: list[Built]) -> dict[Path, str]:
             shutil.copyfile(source, path)
             lent[path] = sha256_of(path)
     return lent
+
+
+def _lend_dkms_setting(root: Path) -> dict[Path, str]:
+    """Make DKMS sign modules with the site's key or not at all while a layer is built; return the file's digest."""
+    path = inside(root, DKMS_FILE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(DKMS_TEXT)
+    return {path: sha256_of(path)}
 
 
 def _take_kernel(root: Path, out: Path, subject: str) -> Kernel | None:

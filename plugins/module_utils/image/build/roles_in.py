@@ -52,12 +52,14 @@ def apply(
     layer: str = "image",
     python: str = PYTHON,
     script_failure: Callable[[Path, str], str] = lambda root, output: "",
+    memory: str | os.PathLike[str] = "/dev/shm",
 ) -> None:
     """Apply ``roles`` in order to the image at ``root``.
 
     The play's host has the name of ``layer``. Values in ``vars`` are used unchanged and not templated again.
-    Variables and modules are only kept in memory, on the build host and in the image. Raises ImageError.
-    ``script_failure`` is that of the family: it finds a package's failed script in the output of a task.
+    Variables and modules are only kept in memory, on the build host (a directory in ``memory``) and in the image.
+    ``script_failure`` is that of the family: it finds a package's failed script in the output of a task. Raises
+    ImageError.
     """
     if not roles:
         return
@@ -69,7 +71,7 @@ def apply(
             "add python3 to its packages (on Debian also python3-apt)",
         )
     # In memory, because roles' variables may be secret.
-    with tempfile.TemporaryDirectory(prefix="sailloft-", dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(prefix="sailloft-", dir=memory) as folder:
         play = Path(folder, "play.yml")
         play.write_text(_play(layer, roles), encoding="utf-8")
         inventory = Path(folder, "inventory.json")

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 CHUNK_BYTES = 1 << 20
@@ -28,6 +29,35 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
         for chunk in iter(lambda: stream.read(CHUNK_BYTES), b""):
             found.update(chunk)
     return found.hexdigest()
+
+
+@contextlib.contextmanager
+def unnamed_files(*contents: bytes) -> Iterator[list[int]]:
+    """Yield the descriptors of one file in memory for each of ``contents``; a process that gets them opens ``fd_path``.
+
+    They have no name in any file system (memfd_create(2)), so that nothing is left of them if this process is killed.
+    """
+    descriptors: list[int] = []
+    try:
+        for content in contents:
+            descriptors.append(os.memfd_create("sailloft"))
+            with open(descriptors[-1], "wb", closefd=False) as stream:
+                stream.write(content)
+        yield descriptors
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def fd_path(descriptor: int) -> str:
+    """Return the path by which the process opens the file that its ``descriptor`` refers to."""
+    return f"/proc/self/fd/{descriptor}"
+
+
+def fd_content(descriptor: int) -> bytes:
+    """Return the whole content of the file that a descriptor refers to. Raises OSError."""
+    with open(fd_path(descriptor), "rb") as stream:
+        return stream.read()
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:

@@ -8,7 +8,7 @@ import email.utils
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,8 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
 }
 ARCHIVES, LISTS = "var/cache/apt/archives", "var/lib/apt/lists"
+# A line of the field Conffiles in dpkg's status file: path and md5.
+CONFIGURATION_FILE = re.compile(r"^ (/.*) ([0-9a-f]{32})(?: obsolete)?$", re.MULTILINE)
 SOURCE_FOLDER = "etc/apt/sources.list.d"
 # This file marks a directory that has all its lists: a build may have been killed while it fetched them.
 WHOLE = "whole"
@@ -220,6 +222,22 @@ def packages(root: Path, run: Run) -> list[dict[str, str]]:
     rows = (line.split() for line in output.splitlines())
     found = [dict(zip(("name", "version", "architecture"), row[1:])) for row in rows if row[0] == "installed"]
     return sorted(found, key=lambda package: (package["name"], package["architecture"]))
+
+
+def packaged_files(root: Path, paths: Collection[str], run: Run) -> set[str]:
+    """Return those of ``paths`` in ``root`` whose content is that of the archive of a package that is listed in it."""
+    wanted = {}
+    for path in paths:
+        digest = hashlib.md5((root / path[1:]).read_bytes(), usedforsecurity=False).hexdigest()
+        # Packages of Debian 12 may have the name without /usr, to which the directory links.
+        wanted.update({(digest, name): path for name in (path, path.removeprefix("/usr"))})
+    info = inside(root, "var/lib/dpkg/info", follow=True)
+    rows = [line for file in info.glob("*.md5sums") for line in file.read_text(errors="replace").splitlines()]
+    listed = [(row[:32], f"/{row[34:]}") for row in rows]
+    status = file_inside(root, "var/lib/dpkg/status")
+    if status:
+        listed += [(row[2], row[1]) for row in CONFIGURATION_FILE.finditer(status.read_text(errors="replace"))]
+    return {wanted[row] for row in listed if row in wanted}
 
 
 def clean(root: Path) -> None:

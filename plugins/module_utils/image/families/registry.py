@@ -18,6 +18,7 @@ The contract of a family's file:
 ``install``                    root, layer, run, digests: install the layer's packages
 ``script_failure``             root, output -> the package whose script failed, with its last lines; "" if none did
 ``packages``                   root, run -> name, version, architecture of each installed package
+``packaged_files``             root, paths, run -> those of the paths that are as in the archive of an installed package
 ``clean``                      root: remove what the package system leaves that differs from build to build
 ``first_stage_digest``         -> the digest of the first stage's programs; empty if they are in the layer's digests
 ``first_stage_caches``         layer, digests -> as ``caches``, for ``first_stage_tree``

@@ -16,7 +16,7 @@ import re
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ LEFTOVERS = (
 OF_THE_DATABASE = (f"{DATABASE_FILE}-shm", f"{DATABASE_FILE}-wal", ".rpm.lock")
 SCRIPT_FAILED = re.compile(r"^Error in (\w+) scriptlet in rpm package (\S+)", re.MULTILINE)
 QUERY = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\n"
+FILES_QUERY = r"[%{FILENAMES}\t%{FILEDIGESTS}\n]"
 # rpm lists a key that was used to check signatures as if it were a package.
 KEY = "gpg-pubkey"
 CONFIGURATION = """[main]
@@ -158,6 +159,22 @@ def packages(root: Path, run: Run) -> list[dict[str, str]]:
 
     ``version`` is ``EPOCH:VERSION-RELEASE``, or ``VERSION-RELEASE`` if no epoch is set. Raises ImageError.
     """
+    rows = _query(root, QUERY, 3, run)
+    return [
+        {"name": name, "version": version, "architecture": architecture}
+        for name, version, architecture in sorted(rows)
+        if name != KEY
+    ]
+
+
+def packaged_files(root: Path, paths: Collection[str], run: Run) -> set[str]:
+    """Return those of ``paths`` in ``root`` whose content is that of the archive of a package that is listed in it."""
+    wanted = {path: sha256_of(root / path[1:]) for path in paths}
+    return {path for path, digest in _query(root, FILES_QUERY, 2, run) if wanted.get(path) == digest}
+
+
+def _query(root: Path, form: str, columns: int, run: Run) -> list[list[str]]:
+    """Return the rows that rpm prints for all packages. Raises ImageError."""
     database = _database(root)
     if database is None:
         return []
@@ -166,16 +183,11 @@ def packages(root: Path, run: Run) -> list[dict[str, str]]:
         for path in database.iterdir():
             if path.is_file() and path.name != ".rpm.lock":
                 shutil.copy(path, folder)
-        command = ["rpm", "--dbpath", folder, "--query", "--all", "--queryformat", QUERY]
+        command = ["rpm", "--dbpath", folder, "--query", "--all", "--queryformat", form]
         done = run.process(command, env=_environment(folder))
     if done.returncode != 0:
         raise ImageError(str(database), f"rpm cannot read it: {_last(done.stdout)}", "build the layer again")
-    rows = [line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == 2]
-    return [
-        {"name": name, "version": version, "architecture": architecture}
-        for name, version, architecture in sorted(rows)
-        if name != KEY
-    ]
+    return [line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == columns - 1]
 
 
 def clean(root: Path) -> None:

@@ -132,10 +132,7 @@ def _parsed(data: bytes, name: str) -> tuple[identity.Bundle, bytes, bytes] | No
 def _kept(
     nodes: Sequence[Node], parsed: Mapping[str, tuple[identity.Bundle, bytes, bytes] | None], signer: Signer
 ) -> _Kept:
-    """Return the bundles to keep. All signatures are made by one call of minisign.
-
-    With a password, each call takes about a second.
-    """
+    """Return the bundles to keep. All signatures are made at once: with a password, each call takes about a second."""
     candidates = [(node.name, found) for node in nodes if (found := parsed.get(node.name))]
     key_signature, *signatures = signer.sign([identity.DIGEST_KEY_MESSAGE, *(found[1] for _name, found in candidates)])
     genuine = {name: found[0] for (name, found), signature in zip(candidates, signatures) if found[2] == signature}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The tools that make a bundle: tpm2_makecredential, openssl and minisign.
 
-Secrets are passed to them in pipes and in files of a directory in memory, never in arguments, which every user can see.
+Secrets are passed to them in pipes and in unnamed files in memory, never in arguments, which every user can see.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
+    fd_content,
+    fd_path,
+    unnamed_files,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import search_path
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import MEMORY, read_public_key, signatures
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import read_public_key, signatures
 
 PACKAGES = {"tpm2_makecredential": "tpm2-tools", "openssl": "openssl", "minisign": "minisign"}
 KEY_BYTES = 32
@@ -29,16 +33,12 @@ CIPHER = ("-aes-256-ctr", "-pbkdf2", "-iter", "1", "-md", "sha256")
 
 def wrap(key: bytes, ek: bytes, subject: str) -> bytes:
     """Return a credential from which only the TPM with this endorsement key gets ``key``. Raises ImageError."""
-    with _folder() as folder:
-        public, credential = os.path.join(folder, "ek.pub"), os.path.join(folder, "credential")
-        with open(public, "wb") as stream:
-            stream.write(ek)
-        name = identity.activated_name()
+    with unnamed_files(ek, b"") as (public, credential):
         # -T none: in software, without a TPM.
-        argv = ["tpm2_makecredential", "-Q", "-T", "none", "-u", public, "-n", name, "-s", "-", "-o", credential]
-        _run(argv, subject, "check its endorsement key", key)
-        with open(credential, "rb") as stream:
-            return stream.read()
+        argv = ["tpm2_makecredential", "-Q", "-T", "none", "-u", fd_path(public), "-n", identity.activated_name()]
+        argv += ["-s", "-", "-o", fd_path(credential)]
+        _run(argv, subject, "check its endorsement key", key, [public, credential])
+        return fd_content(credential)
 
 
 def encrypt(data: bytes, key: bytes, subject: str) -> bytes:
@@ -61,17 +61,15 @@ def verify(certificate: bytes, authorities: Sequence[str]) -> str:
     """
     chain = b"".join(_pem(path) for path in authorities)
     _require("openssl")
-    with _folder() as folder:
-        for name, data in (("chain.pem", chain), ("certificate.der", certificate)):
-            with open(os.path.join(folder, name), "wb") as stream:
-                stream.write(data)
+    with unnamed_files(chain, certificate, b"") as files:
+        trusted, encoded, made = map(fd_path, files)
         for argv in (
-            ("openssl", "x509", "-inform", "DER", "-in", "certificate.der", "-out", "certificate.pem"),
+            ("openssl", "x509", "-inform", "DER", "-in", encoded, "-out", made),
             # The system's certificate authorities are ignored: those of the web do not certify TPMs.
-            ("openssl", "verify", "-no-CApath", "-no-CAstore", "-CAfile", "chain.pem", "certificate.pem"),
+            ("openssl", "verify", "-no-CApath", "-no-CAstore", "-CAfile", trusted, made),
         ):
             environment = {"PATH": search_path(), "LC_ALL": "C.UTF-8"}
-            done = subprocess.run(argv, check=False, capture_output=True, env=environment, cwd=folder)
+            done = subprocess.run(argv, check=False, capture_output=True, env=environment, pass_fds=files)
             if done.returncode:
                 lines = done.stderr.decode("utf-8", "replace").splitlines()
                 return next((line for line in lines if line.startswith("error ")), " ".join(lines))
@@ -98,7 +96,7 @@ class Signer:
     password: str | None = field(repr=False)
 
     def sign(self, messages: Sequence[bytes]) -> list[bytes]:
-        """Return the signature of each message, made by one call. The same message always gives the same bytes.
+        """Return the signature of each message. The same message always gives the same bytes.
 
         Raises ImageError.
         """
@@ -106,11 +104,6 @@ class Signer:
         public_key = read_public_key(Path(self.public_key))
         comments = (identity.TRUSTED_COMMENT, identity.UNTRUSTED_COMMENT)
         return signatures(messages, Path(self.secret_key), public_key, self.password, comments)
-
-
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a directory in memory that only this user can enter; it is removed at the end of the ``with``."""
-    return tempfile.TemporaryDirectory(prefix="sailloft-", dir=MEMORY if os.path.isdir(MEMORY) else None)
 
 
 def _require(tool: str) -> None:

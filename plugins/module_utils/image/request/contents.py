@@ -23,14 +23,17 @@ MODE = re.compile(r"0?[0-7]{3}|[0-7]{4}")
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")
 # systemd.unit(5)
 UNIT_TYPES = ("service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer", "slice", "scope")
-ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_]*){0,2}")
+ROLE = re.compile(r"(?=.{1,255}$)[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_]*){0,2}")
 # sshd(8), AUTHORIZED_KEYS FILE FORMAT: options, key type, base64, comment.
 PUBLIC_KEY = re.compile(
     r"([^\r\n]*[ \t])?(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-ssh-ed25519@openssh\.com"
     r"|sk-ecdsa-sha2-nistp256@openssh\.com) [A-Za-z0-9+/]+=*([ \t][^\r\n]*)?"
 )
-# NAME_MAX of Linux (limits.h).
+# An absolute path without "." and "..".
+PATH = re.compile(r"(/(?!\.{1,2}(/|$))[^/\x00-\x1f\x7f]+)+")
+# NAME_MAX of Linux (limits.h), and half of its PATH_MAX: the build's own directory comes before the path.
 LONGEST_NAME_BYTES = 255
+LONGEST_PATH_BYTES = 2048
 # Directories over which something is mounted at boot, so that their content in the image would have no effect.
 MOUNTED = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/lock", "/var/run")
 # Files that must differ between nodes; in an image, they would be the same on all nodes.
@@ -46,8 +49,12 @@ def read_files(record: Record) -> tuple[File, ...]:
         good = path.startswith("/") and path == posixpath.normpath(path) and path.isprintable()
         if not good or path.startswith("//") or path == "/":
             raise item.refuse(f"path {path!r} is not an absolute path", "write it like /etc/motd, without '..' or '//'")
-        if any(len(os.fsencode(name)) > LONGEST_NAME_BYTES for name in path.split("/")):
-            raise item.refuse(f"path '{path[:40]}...' has a name that no file can have", "use at most 255 bytes a name")
+        names_fit = all(len(os.fsencode(name)) <= LONGEST_NAME_BYTES for name in path.split("/"))
+        if not names_fit or len(os.fsencode(path)) > LONGEST_PATH_BYTES:
+            raise item.refuse(
+                f"path '{path[:40]}...' is longer than a file's can be",
+                f"use at most {LONGEST_NAME_BYTES} bytes a name, and {LONGEST_PATH_BYTES} in all",
+            )
         if any(path == folder or path.startswith(f"{folder}/") for folder in MOUNTED):
             raise item.refuse(f"{path} would be hidden by a mount at boot", "use another directory, or tmpfiles.d")
         if OF_THE_NODE.fullmatch(path):
@@ -115,7 +122,7 @@ def read_users(record: Record) -> tuple[User, ...]:
         if name in users:
             raise item.refuse(f"user {name} is given twice", "give the user once in a layer")
         shell = item.data.get("shell", "/bin/bash")
-        if not isinstance(shell, str) or not re.fullmatch(r"(/[A-Za-z0-9._+-]+)+", shell):
+        if not isinstance(shell, str) or not re.fullmatch(r"(/[A-Za-z0-9._+-]{1,255}){1,15}", shell):
             raise item.refuse(f"shell {shell!r} of user {name} is not an absolute path", "write it like /bin/bash")
         keys = item.data.get("authorized_keys", [])
         if not isinstance(keys, (list, tuple)):

@@ -30,8 +30,9 @@ REMOVED = (
     *("etc/munge/munge.key", "etc/bind/rndc.key", "etc/dropbear/dropbear_*_host_key"),
     *("etc/ssl/private/ssl-cert-snakeoil.key", "etc/ssl/certs/ssl-cert-snakeoil.pem"),
     *("var/lib/NetworkManager/secret_key", "var/lib/NetworkManager/seen-bssids"),
-    # The key that DKMS makes to sign modules with (dkms(8), mok_signing_key), and its logs, which contain times.
-    *("var/lib/dkms/mok.key", "var/lib/dkms/mok.pub", "var/lib/dkms/*/*/build", "var/lib/dkms/*/*/*/*/log"),
+    # The key with which DKMS signs modules (dkms(8), mok_signing_key; on Ubuntu the other), and logs, which have times.
+    *("var/lib/dkms/mok.key", "var/lib/dkms/mok.pub", "var/lib/shim-signed/mok"),
+    *("var/lib/dkms/*/*/build", "var/lib/dkms/*/*/*/*/log"),
     # Names and seeds that must differ between nodes; the services create them.
     *("etc/nvme/hostid", "etc/nvme/hostnqn", "etc/iscsi/initiatorname.iscsi", "var/lib/dbus/machine-id"),
     *("var/lib/systemd/random-seed", "var/lib/systemd/credential.secret", "var/lib/urandom/random-seed"),

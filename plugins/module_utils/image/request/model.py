@@ -78,6 +78,7 @@ class Layer:
     services: Services = field(default_factory=Services)
     roles: tuple[Role, ...] = ()
     kernel_arguments: tuple[str, ...] = ()
+    published_keys: tuple[str, ...] = ()  # paths of private keys that are no secret
 
     def sources(self) -> dict[str, str]:
         """Return path in the image -> file on the build machine, for the files that are not given by their content."""

@@ -120,7 +120,8 @@ def _check_suites(record: Record, archives: tuple[Archive, ...], suite: str) -> 
 
 def _layer(name: str, record: Record, parent: Layer | None) -> Layer:
     lowest = ("distribution", "suite", "architecture")
-    record.only("parent", *lowest, "archives", "packages", "files", "users", "services", "roles", "kernel_arguments")
+    parts = ("archives", "packages", "files", "users", "services", "roles", "kernel_arguments", "published_keys")
+    record.only("parent", *lowest, *parts)
     if parent:
         for setting in lowest:
             if setting in record.data:
@@ -162,4 +163,5 @@ def _layer(name: str, record: Record, parent: Layer | None) -> Layer:
         services=contents.read_services(record),
         roles=contents.read_roles(record),
         kernel_arguments=read_kernel_arguments(record),
+        published_keys=tuple(sorted(record.texts("published_keys", contents.PATH))),
     )

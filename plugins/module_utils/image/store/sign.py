@@ -7,11 +7,15 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
+    fd_content,
+    fd_path,
+    unnamed_files,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import require, search_path
 
 # A public key has 42 bytes: algorithm, key number, Ed25519 key. A secret key is longer; it must not get into images.
@@ -19,7 +23,11 @@ PUBLIC_KEY = re.compile(r"RW[A-Za-z0-9+/]{54}")
 # This comment is signed too; minisign's own default contains the time and would give different bytes each time.
 TRUSTED_COMMENT = "sailloft image manifest"
 UNTRUSTED_COMMENT = "signature of a sailloft image manifest"
-MEMORY = "/dev/shm"
+# What minisign prints before the reason of a failure.
+PROMPTS = (
+    r"Key encryption for \[.*?\] is going to be removed\.|Password:"
+    r"|Deriving a key from the password and decrypting the secret key\.\.\.|\bdone\b"
+)
 
 
 def read_public_key(path: Path) -> str:
@@ -46,50 +54,55 @@ def sign(data: bytes, secret_key: Path, public_key: str, password: str | None) -
 def signatures(
     messages: Sequence[bytes], secret_key: Path, public_key: str, password: str | None, comments: tuple[str, str]
 ) -> list[bytes]:
-    """Return minisign's signature of each message, made by one call: the same message and key give the same bytes.
+    """Return minisign's signature of each message: the same message and key give the same bytes.
 
     ``password`` is the secret key's, None for a key without one; ``comments`` are the trusted and the untrusted one.
     The first signature is verified with ``public_key``. Raises ImageError.
     """
     require("minisign")
     subject = f"signing key {secret_key}"
-    # In memory, because a message and its signature may be secret.
-    with tempfile.TemporaryDirectory(prefix="sailloft-", dir=MEMORY if os.path.isdir(MEMORY) else None) as folder:
-        places = [Path(folder, str(at)) for at in range(len(messages))]
-        for place, message in zip(places, messages):
-            place.write_bytes(message)
-        trusted, untrusted = comments
-        _minisign(
-            ["-S", "-s", secret_key, "-t", trusted, "-c", untrusted, "-m", *places],
-            subject,
-            password,
-            "check the file and its password",
-        )
-        made = [place.with_name(f"{place.name}.minisig") for place in places]
-        _minisign(
-            ["-V", "-q", "-P", public_key, "-m", places[0], "-x", made[0]],
-            subject,
-            None,
-            "check that the public key belongs to the signing key: nodes refuse other signatures",
-        )
-        return [place.read_bytes() for place in made]
+    remedy = "check the file and its password"
+    trusted, untrusted = comments
+    made: list[bytes] = []
+    try:
+        stored = secret_key.read_bytes()
+    except OSError as error:
+        raise ImageError(subject, error.strerror or str(error), remedy) from error
+    # All in memory, because a message and its signature may be secret.
+    with unnamed_files(stored) as (key,):
+        if password is not None:
+            # To decrypt the key, minisign takes a second and 1 GiB of memory, so that is done once for all messages.
+            _minisign(["-C", "-W", "-s", fd_path(key)], subject, password, remedy, [key])
+        for message in messages:
+            with unnamed_files(message, b"") as (text, signature):
+                command = ["-S", "-s", fd_path(key), "-t", trusted, "-c", untrusted]
+                command += ["-m", fd_path(text), "-x", fd_path(signature)]
+                _minisign(command, subject, None, remedy, [key, text, signature])
+                made.append(fd_content(signature))
+    remedy = "check that the public key belongs to the signing key: nodes refuse other signatures"
+    _verify(messages[0], made[0], public_key, subject, remedy)
+    return made
 
 
 def verifies(data: bytes, signature: bytes, public_key: str) -> bool:
     """Return whether ``signature`` is a signature of ``data`` by the owner of ``public_key``."""
     require("minisign")
-    with tempfile.TemporaryDirectory() as folder:
-        message, place = Path(folder, "manifest.json"), Path(folder, "manifest.json.minisig")
-        message.write_bytes(data)
-        place.write_bytes(signature)
-        try:
-            _minisign(["-V", "-q", "-P", public_key, "-m", message, "-x", place], "signature", None, "")
-        except ImageError:
-            return False
+    try:
+        _verify(data, signature, public_key, "signature", "")
+    except ImageError:
+        return False
     return True
 
 
-def _minisign(arguments: list[str | os.PathLike[str]], subject: str, password: str | None, remedy: str) -> None:
+def _verify(data: bytes, signature: bytes, public_key: str, subject: str, remedy: str) -> None:
+    with unnamed_files(data, signature) as files:
+        message, place = map(fd_path, files)
+        _minisign(["-V", "-q", "-P", public_key, "-m", message, "-x", place], subject, None, remedy, files)
+
+
+def _minisign(
+    arguments: Sequence[str | os.PathLike[str]], subject: str, password: str | None, remedy: str, files: Sequence[int]
+) -> None:
     done = subprocess.run(
         ["minisign", *arguments],
         check=False,
@@ -98,12 +111,11 @@ def _minisign(arguments: list[str | os.PathLike[str]], subject: str, password: s
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        pass_fds=files,
         env={"PATH": search_path(), "LC_ALL": "C.UTF-8"},
     )
     if done.returncode:
-        output = re.sub(
-            r"Password:|Deriving a key from the password and decrypting the secret key\.\.\.|\bdone\b", "", done.stdout
-        )
+        output = re.sub(PROMPTS, "", done.stdout)
         output = " ".join(output.split()) or "minisign gave no reason"
         if "get_password" in output:
             output = "it has a password, but none was given"

@@ -35,6 +35,7 @@ LAYER = Layer(
     services=Services(("a.service",), ("b.service",), ("c.service",)),
     roles=(Role("site.x.y", {"secret": 1}),),
     kernel_arguments=("quiet",),
+    published_keys=("/etc/test.key",),
 )
 DIGESTS = {"/b": "b" * 64, "site.x.y": "c" * 64}
 INPUTS = {
@@ -73,6 +74,7 @@ INPUTS = {
         }
     ],
     "kernel_arguments": ["quiet"],
+    "published_keys": ["/etc/test.key"],
 }
 
 
@@ -86,7 +88,7 @@ def test_the_keyring_of_an_rpm_archive_is_not_an_input():
 
 
 def test_the_key_of_a_layer_is_the_digest_of_its_format_inputs_parent_and_lists():
-    whole = {"format": 4, "layer": INPUTS, "parent": "d" * 64, "releases": {"a": "1"}}
+    whole = {"format": 5, "layer": INPUTS, "parent": "d" * 64, "releases": {"a": "1"}}
     assert layer_key(LAYER, "d" * 64, {"a": "1"}, DIGESTS) == hashlib.sha256(canonical_json(whole)).hexdigest()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -38,7 +39,11 @@ def family(monkeypatch):
         return [{"name": "bash", "version": "5.2", "architecture": "amd64"}]
 
     made = SimpleNamespace(
-        install=install, packages=packages, caches=lambda *_: {}, clean=lambda root: (root / "etc/passwd-").touch()
+        install=install,
+        packages=packages,
+        caches=lambda *_: {},
+        clean=lambda root: (root / "etc/passwd-").touch(),
+        packaged_files=lambda root, paths, run: {path for path in paths if path.startswith("/usr/share/")},
     )
     monkeypatch.setattr(layers, "family_of", lambda distribution: made)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "")  # to restore it after the test: the build changes it
@@ -130,6 +135,67 @@ def test_a_file_that_changes_during_the_build_is_refused(tmp_path):
     source.unlink()
     with pytest.raises(ImageError, match=rf"layer base: file /etc/limits: cannot read {source}"):
         layers.content_digests(layer)
+
+
+PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIFJ5\n-----END PRIVATE KEY-----\n"
+
+
+def test_a_private_key_in_a_layer_is_refused_unless_a_package_or_the_setting_makes_it_public(
+    family, tmp_path, monkeypatch
+):
+    """A package's script makes two keys; a third comes from the package's archive."""
+
+    def contents(root, layer, run):
+        for path in ("etc/made/a.key", "etc/made/b.key", "usr/share/doc/example.key"):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(PRIVATE_KEY)
+
+    monkeypatch.setattr(tree_contents, "apply", contents)
+    with pytest.raises(ImageError) as caught:
+        build(tmp_path / "none", BASE)
+    assert caught.value.subject == "layer base"
+    assert "/etc/made/a.key (private key in PEM), /etc/made/b.key (private key in PEM)" in caught.value.cause
+    assert "example.key" not in caught.value.cause
+    assert "published_keys" in caught.value.remedy
+    assert not (tmp_path / "none/cache/layers").exists()
+    with pytest.raises(ImageError, match=r"could read /etc/made/b\.key"):
+        build(tmp_path / "one", replace(BASE, published_keys=("/etc/made/a.key",)))
+    _request, built, _told = build(tmp_path / "both", replace(BASE, published_keys=("/etc/made",)))
+    assert {"/etc/made/a.key", "/usr/share/doc/example.key"} <= set(
+        json.loads((built.folder / "listing.json").read_text())
+    )
+
+
+@pytest.mark.parametrize("setting", ["content", "source"])
+def test_a_private_key_in_files_is_refused_before_the_build(tmp_path, setting):
+    (tmp_path / "key").write_text(PRIVATE_KEY)
+    file = File("/etc/a.key", **{setting: PRIVATE_KEY if setting == "content" else str(tmp_path / "key")})
+    with pytest.raises(ImageError, match=r"^layer base: .*/etc/a\.key \(private key in PEM\); .* published_keys"):
+        layers.content_digests(replace(BASE, files=(file,)))
+    assert layers.content_digests(replace(BASE, files=(file,), published_keys=("/etc/a.key",))) is not None
+
+
+@pytest.mark.parametrize("dkms", [True, False])
+def test_dkms_gets_a_setting_while_a_layer_is_built_of_which_nothing_is_left(family, tmp_path, monkeypatch, dkms):
+    seen = []
+
+    def contents(root, layer, run):
+        folder = root / "etc/dkms/framework.conf.d"
+        (path,) = folder.iterdir()
+        seen.append(path.read_text())
+        if dkms:
+            (folder.parent / "framework.conf").touch()
+
+    monkeypatch.setattr(tree_contents, "apply", contents)
+    _request, built, _told = build(tmp_path, BASE)
+    left = [path for path in json.loads((built.folder / "listing.json").read_text()) if path.startswith("/etc/dkms")]
+    # The package's own directory stays.
+    assert left == (["/etc/dkms", "/etc/dkms/framework.conf", "/etc/dkms/framework.conf.d"] if dkms else [])
+    (text,) = seen
+    for key, tool in (("", "/nonexistent"), ("/etc/site/mok.key", "")):
+        script = f"mok_signing_key={key}; {text} echo $sign_file"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == tool
 
 
 def test_the_digest_of_a_role_depends_on_files_that_its_variables_name(tmp_path):

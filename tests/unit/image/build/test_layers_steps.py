@@ -55,8 +55,8 @@ class Site:
         monkeypatch.setattr(
             layers.roles_in,
             "apply",
-            lambda root, roles, run, name, script_failure: self.step(
-                f"role {' '.join(role.name for role in roles)} of {name}", root
+            lambda root, roles, run, name, script_failure, memory: self.step(
+                f"role {roles[0].name} of {name} in {memory.name}", root
             ),
         )
         prune = layers.forbidden.prune
@@ -128,8 +128,9 @@ def test_an_upper_layer_is_built_on_an_overlay_of_the_layers_below(site):
         f"umount {root}/var/cache/b",
         f"umount {root}/var/cache/a",
         f"contents {root}",
-        f"role site.x.one of top {root}",
-        f"role site.x.two of top {root}",
+        "mount -t tmpfs -o mode=0700,nosuid,nodev tmpfs work/memory",
+        f"role site.x.one of top in memory {root}",
+        f"role site.x.two of top in memory {root}",
         f"packages {root}",
         f"clean {root}",
         f"umount {root}",

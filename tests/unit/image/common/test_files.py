@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -45,3 +46,13 @@ def test_removing_a_missing_file_is_no_error(tmp_path):
     (tmp_path / "there").touch()
     files.remove_if_there(tmp_path / "there")
     assert os.listdir(tmp_path) == []
+
+
+def test_unnamed_files_are_read_and_written_by_other_processes_and_are_in_no_directory(tmp_path):
+    with files.unnamed_files(b"text", b"") as (text, copy):
+        command = ["cp", files.fd_path(text), files.fd_path(copy)]
+        subprocess.run(command, pass_fds=(text, copy), check=True)
+        assert files.fd_content(copy) == files.fd_content(text) == b"text"
+        assert os.fstat(text).st_nlink == 0
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(text)

@@ -170,6 +170,33 @@ def test_installed_packages_are_listed_by_name_and_architecture(root):
     assert tools.ran[0][:3] == ["dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show"]
 
 
+def test_a_file_is_known_to_be_as_in_its_package(root):
+    contents = {
+        "/usr/share/a/test.key": "a",
+        "/etc/a.key": "c",
+        "/usr/lib/b.key": "b",
+        "/etc/ours.key": "o",
+        "/etc/d.key": "d",
+    }
+    digests = {name: hashlib.md5(text.encode()).hexdigest() for name, text in contents.items()}
+    for name, text in contents.items():
+        (root / name[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (root / name[1:]).write_text(text)
+    info = root / "var/lib/dpkg/info"
+    info.mkdir(parents=True)
+    (info / "a.md5sums").write_text(
+        f"{digests['/usr/share/a/test.key']}  usr/share/a/test.key\n{'0' * 32}  etc/d.key\n"
+    )
+    # A package of Debian 12 from before the merge of /usr.
+    (info / "b:amd64.md5sums").write_text(f"{digests['/usr/lib/b.key']}  lib/b.key\n")
+    (root / "var/lib/dpkg/status").write_text(
+        f"Package: a\nConffiles:\n /etc/a.key {digests['/etc/a.key']}\nVersion: 1\n"
+    )
+    known = debian.packaged_files(root, set(contents), Tools())
+    assert known == {"/usr/share/a/test.key", "/etc/a.key", "/usr/lib/b.key"}
+    assert debian.packaged_files(root / "etc", {"/a.key"}, Tools()) == set()
+
+
 def test_leftovers_of_apt_are_removed(root):
     for path in ("var/lib/dpkg/status", "var/lib/dpkg/status-old", "etc/apt/apt.conf.d/99mmdebstrap"):
         (root / path).parent.mkdir(parents=True, exist_ok=True)

@@ -193,6 +193,15 @@ def test_packages_are_read_from_a_copy_of_the_database(tmp_path, database):
     assert rpm.packages(tmp_path, Tools()) == []
 
 
+def test_a_file_is_known_to_be_as_in_its_package(tmp_path, database):
+    root = tmp_path / "root"
+    for name in ("a.key", "b.key", "c.key"):
+        (root / name).write_text("key")
+    rows = f"/a.key\t{hashlib.sha256(b'key').hexdigest()}\n/b.key\t{'0' * 64}\n/usr\t\n"
+    assert rpm.packaged_files(root, {"/a.key", "/b.key", "/c.key"}, Tools(answer=lambda argv: rows)) == {"/a.key"}
+    assert rpm.packaged_files(root / "usr", set(), Tools()) == set()
+
+
 def test_a_database_that_rpm_cannot_read_is_refused(tmp_path, database):
     with pytest.raises(ImageError) as error:
         rpm.packages(tmp_path / "root", Tools(answer=lambda argv: (1, "x\nerror: cannot open\n")))

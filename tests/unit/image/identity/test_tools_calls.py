@@ -18,52 +18,50 @@ ENVIRONMENT = {"PATH": "/opt/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin",
 
 
 class Runs:
-    """Tools that do not run: calls are (arguments without directories, input, text of inherited files)."""
+    """Tools that do not run: calls are (arguments with the content of unnamed files, input, content of pipes)."""
 
-    def __init__(self, folder):
-        self.folder = folder
-        self.calls, self.files, self.answers = [], [], []
+    def __init__(self):
+        self.calls, self.answers = [], []
 
-    def run(self, argv, check, capture_output, env, input=None, pass_fds=(), cwd=None):
+    def run(self, argv, check, capture_output, env, input=None, pass_fds=()):
         assert env == ENVIRONMENT
-        passed = [os.read(handle, 1000) for handle in pass_fds]
-        words = [os.path.basename(word) if word.startswith("/") else word for word in argv]
-        self.calls.append((words, input, passed))
-        self.files.append({path.name: path.read_bytes() for path in self.folder.glob("*/*")})
-        if "-o" in argv:
-            Path(argv[argv.index("-o") + 1]).write_bytes(b"credential")
+        files = {f"/proc/self/fd/{number}": number for number in pass_fds}
+        words = [os.pread(files[word], 1000, 0) if word in files else word for word in argv]
+        pipes = [os.read(number, 1000) for path, number in files.items() if path not in argv]
+        self.calls.append((words, input, pipes))
+        for option, content in (("-o", b"credential"), ("-out", b"PEM")):
+            if option in argv:
+                Path(argv[argv.index(option) + 1]).write_bytes(content)
         status, output, errors = self.answers.pop(0) if self.answers else (0, b"output", b"")
         return subprocess.CompletedProcess(argv, status, output, errors)
 
 
 @pytest.fixture
-def runs(tmp_path, monkeypatch):
-    found = Runs(tmp_path / "memory")
-    found.folder.mkdir()
+def runs(monkeypatch):
+    found = Runs()
     monkeypatch.setenv("PATH", "/opt/bin")
-    monkeypatch.setattr(tools, "MEMORY", str(found.folder))
     monkeypatch.setattr(tools.shutil, "which", lambda tool, path: f"/bin/{tool}")
     monkeypatch.setattr(tools.subprocess, "run", found.run)
+    before = os.listdir("/proc/self/fd")
     yield found
-    assert list(found.folder.iterdir()) == []
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_a_key_is_wrapped_for_a_tpm(runs):
     assert tools.wrap(KEY, b"ek", "node bm01") == b"credential"
-    argv = ["tpm2_makecredential", "-Q", "-T", "none", "-u", "ek.pub", "-n", identity.activated_name()]
-    assert runs.calls == [([*argv, "-s", "-", "-o", "credential"], KEY, [])]
-    assert runs.files == [{"ek.pub": b"ek"}]
+    argv = ["tpm2_makecredential", "-Q", "-T", "none", "-u", b"ek", "-n", identity.activated_name(), "-s", "-", "-o"]
+    (call,) = runs.calls
+    assert call[0][:-1] == argv
+    assert call[1:] == (KEY, [])
 
 
 def test_data_is_encrypted_with_a_key_from_a_pipe(runs):
-    before = len(os.listdir("/proc/self/fd"))
     assert tools.encrypt(b"data", KEY, "node bm01") == b"output"
     ((argv, given, passed),) = runs.calls
     words = ["openssl", "enc", "-e", "-aes-256-ctr", "-pbkdf2", "-iter", "1", "-md", "sha256", "-pass"]
     assert argv[:-1] == words
     assert argv[-1].startswith("fd:")
     assert (given, passed) == (b"data", [KEY.hex().encode() + b"\n"])
-    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize(
@@ -91,11 +89,12 @@ def authorities(tmp_path):
 def test_a_certificate_is_verified_against_the_given_authorities_only(runs, authorities):
     paths, chain = authorities
     assert tools.verify(b"certificate", paths) == ""
-    assert [argv for argv, _given, _passed in runs.calls] == [
-        ["openssl", "x509", "-inform", "DER", "-in", "certificate.der", "-out", "certificate.pem"],
-        ["openssl", "verify", "-no-CApath", "-no-CAstore", "-CAfile", "chain.pem", "certificate.pem"],
-    ]
-    assert runs.files[0] == {"chain.pem": chain, "certificate.der": b"certificate"}
+    ends = ([b"certificate", "-out", b""], ["-CAfile", chain, b"PEM"])
+    for (argv, _given, _passed), begin, end in zip(
+        runs.calls, ("x509 -inform DER -in", "verify -no-CApath -no-CAstore"), ends
+    ):
+        assert argv == ["openssl", *begin.split(), *end]
+    assert len(runs.calls) == 2
 
 
 def test_the_problem_of_a_certificate_is_the_line_of_the_error(runs, authorities):

@@ -91,6 +91,10 @@ def test_an_invalid_file_is_refused(change, told):
 def test_a_name_longer_than_any_file_may_have_is_refused():
     assert "255 bytes" in refused(contents.read_files, layer(files=[{"path": f"/etc/{'é' * 128}", "content": ""}]))
     assert contents.read_files(layer(files=[{"path": f"/etc/{'a' * 255}", "content": ""}]))
+    assert "2048 in all" in refused(contents.read_files, layer(files=[{"path": f"/{'a' * 200}" * 11, "content": ""}]))
+    long = "a" * 300
+    assert long in refused(contents.read_users, layer(users=[{"name": "ops", "shell": f"/bin/{long}"}]))
+    assert long in refused(contents.read_roles, layer(roles=[{"name": long}]))
 
 
 def test_paths_beside_mounts_are_accepted():

@@ -47,6 +47,7 @@ LAYERS = {
         "services": {"enabled": ["ssh", "a.timer"], "masked": ["apt-daily.timer"], "disabled": None},
         "roles": [{"name": "sailloft.fleet.gpu_host", "vars": {"gpu_host_iommu": "passthrough"}}],
         "kernel_arguments": ["iommu=pt", "memmap=4G$0x100000000"],
+        "published_keys": ["/usr/share/x/test.key", "/opt/tests"],
     },
     "site": {"parent": "gpu"},
 }
@@ -80,6 +81,7 @@ def test_an_image_lists_its_layers_from_the_lowest():
     assert gpu.sources() == {"/etc/limits": "/srv/limits"}
     assert gpu.services.enabled == ("a.timer", "ssh.service")
     assert gpu.users[0].groups == ("adm", "sudo")
+    assert gpu.published_keys == ("/opt/tests", "/usr/share/x/test.key")
 
 
 def test_kernel_arguments_may_take_1536_bytes():
@@ -169,6 +171,10 @@ def image(setting, value):
         (at("base.archives.0.release_sha256", {"sid": "a" * 64}), "release_sha256 has the unknown key 'sid'"),
         (at("base.archives.0.release_sha256", {"bookworm": "sha256:1"}), "release_sha256 of bookworm is 'sha256:1'"),
         (at("gpu.packages", "bash"), "layer gpu: packages is not a list"),
+        (at("gpu.published_keys", "/etc/a.key"), "layer gpu: published_keys is not a list"),
+        (at("gpu.published_keys", ["a.key"]), "published_keys: 'a.key' is not a valid name"),
+        (at("gpu.published_keys", ["/"]), "published_keys: '/' is not a valid name"),
+        (at("gpu.published_keys", ["/etc/../root"]), "published_keys: '/etc/../root' is not a valid name"),
         (at("gpu.packages", ["bash zsh"]), "layer gpu: packages: 'bash zsh' is not a valid name"),
         (at("gpu.packages", ["--allow-unauthenticated"]), "'--allow-unauthenticated' is not a valid name"),
         (at("gpu.packages", ["bash,zsh"]), "'bash,zsh' is not a valid name"),

@@ -14,28 +14,32 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 
 KEY = "RW" + "Ab0+/9" * 9
-SECRET = Path("/keys/image.key")
 
 
 @pytest.fixture
-def minisign(monkeypatch, tmp_path):
+def secret(tmp_path):
+    (tmp_path / "image.key").write_bytes(b"secret key")
+    return tmp_path / "image.key"
+
+
+@pytest.fixture
+def minisign(monkeypatch):
     """Replace minisign: it signs with the text "signed MESSAGE", and fails where ``answers`` has an output.
 
-    Returns (calls, answers): a call is (arguments, input, environment), with names of files instead of paths.
+    Returns (calls, answers): a call is (arguments, input, environment), with the contents of files instead of paths.
     """
     calls, answers = [], []
-    monkeypatch.setattr(sign, "MEMORY", str(tmp_path))
     monkeypatch.setattr(sign, "require", lambda tool: calls.append(f"require {tool}"))
     monkeypatch.setenv("PATH", "/opt/bin")
 
-    def run(argv, check, input, stdout, stderr, text, errors, env):
-        calls.append(([os.path.basename(word) for word in argv], input, env))
-        if argv[1] == "-S":
-            for path in argv[argv.index("-m") + 1 :]:
-                Path(f"{path}.minisig").write_bytes(b"signed " + path.read_bytes())
+    def run(argv, check, input, stdout, stderr, text, errors, pass_fds, env):
+        passed = {f"/proc/self/fd/{number}": os.pread(number, 1000, 0).decode() for number in pass_fds}
+        calls.append(([passed.get(word, word) for word in argv], input, env))
         answer = answers.pop(0) if answers else None
-        if check and answer is not None:
-            raise subprocess.CalledProcessError(1, argv)
+        if answer is None and argv[1] == "-C":
+            Path(argv[-1]).write_bytes(b"open key")
+        if answer is None and argv[1] == "-S":
+            Path(argv[-1]).write_bytes(b"signed " + passed[argv[-3]].encode())
         return subprocess.CompletedProcess(argv, 0 if answer is None else 1, answer or "")
 
     monkeypatch.setattr(sign.subprocess, "run", run)
@@ -45,25 +49,28 @@ def minisign(monkeypatch, tmp_path):
 ENVIRONMENT = {"PATH": "/opt/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
-@pytest.mark.parametrize(("password", "given"), [(None, ""), ("pass word", "pass word\n"), ("", "\n")])
-def test_messages_are_signed_by_one_call_and_the_first_is_verified(minisign, tmp_path, password, given):
+@pytest.mark.parametrize("password", [None, "pass word", ""])
+def test_each_message_is_signed_and_the_first_is_verified(minisign, secret, password):
     calls, _answers = minisign
-    assert sign.signatures([b"a", b"b"], SECRET, KEY, password, ("trusted", "untrusted")) == [b"signed a", b"signed b"]
+    before = os.listdir("/proc/self/fd")
+    assert sign.signatures([b"a", b"b"], secret, KEY, password, ("trusted", "untrusted")) == [b"signed a", b"signed b"]
+    key = "secret key" if password is None else "open key"
+    decrypted = (["minisign", "-C", "-W", "-s", "secret key"], f"{password}\n", ENVIRONMENT)
+    options = ["minisign", "-S", "-s", key, "-t", "trusted", "-c", "untrusted"]
     assert calls == [
         "require minisign",
-        (
-            ["minisign", "-S", "-s", "image.key", "-t", "trusted", "-c", "untrusted", "-m", "0", "1"],
-            given,
-            ENVIRONMENT,
-        ),
-        (["minisign", "-V", "-q", "-P", os.path.basename(KEY), "-m", "0", "-x", "0.minisig"], "", ENVIRONMENT),
+        *([] if password is None else [decrypted]),
+        ([*options, "-m", "a", "-x", ""], "", ENVIRONMENT),
+        ([*options, "-m", "b", "-x", ""], "", ENVIRONMENT),
+        (["minisign", "-V", "-q", "-P", KEY, "-m", "a", "-x", "signed a"], "", ENVIRONMENT),
     ]
-    assert os.listdir(tmp_path) == []
+    assert secret.read_bytes() == b"secret key"
+    assert os.listdir("/proc/self/fd") == before
 
 
-def test_a_manifest_is_signed_with_constant_comments(minisign):
+def test_a_manifest_is_signed_with_constant_comments(minisign, secret):
     calls, _answers = minisign
-    assert sign.sign(b"manifest", SECRET, KEY, None) == b"signed manifest"
+    assert sign.sign(b"manifest", secret, KEY, None) == b"signed manifest"
     assert calls[1][0][4:8] == ["-t", "sailloft image manifest", "-c", "signature of a sailloft image manifest"]
 
 
@@ -72,7 +79,7 @@ def test_a_signature_is_verified_with_the_public_key(minisign):
     assert sign.verifies(b"manifest", b"signature", KEY) is True
     answers.append("Signature verification failed")
     assert sign.verifies(b"manifest", b"signature", KEY) is False
-    argv = ["minisign", "-V", "-q", "-P", os.path.basename(KEY), "-m", "manifest.json", "-x", "manifest.json.minisig"]
+    argv = ["minisign", "-V", "-q", "-P", KEY, "-m", "manifest", "-x", "signature"]
     assert calls == ["require minisign", (argv, "", ENVIRONMENT)] * 2
 
 
@@ -84,23 +91,27 @@ def test_a_signature_is_verified_with_the_public_key(minisign):
         ("", "minisign gave no reason"),
     ],
 )
-def test_a_failed_signature_is_refused_with_the_reason(minisign, tmp_path, output, told):
+def test_a_failed_signature_is_refused_with_the_reason(minisign, secret, output, told):
     calls, answers = minisign
     answers.append(output)
     with pytest.raises(ImageError) as caught:
-        sign.sign(b"manifest", SECRET, KEY, "x")
-    assert str(caught.value) == f"signing key /keys/image.key: {told}; check the file and its password"
+        sign.sign(b"manifest", secret, KEY, None)
+    assert str(caught.value) == f"signing key {secret}: {told}; check the file and its password"
     assert len(calls) == 2
-    assert os.listdir(tmp_path) == []
 
 
-def test_a_signature_of_another_key_is_refused(minisign):
+def test_a_secret_key_that_cannot_be_read_is_refused(minisign, tmp_path):
+    with pytest.raises(ImageError, match=r"^signing key .*/none\.key: No such file or directory; check the file"):
+        sign.sign(b"manifest", tmp_path / "none.key", KEY, None)
+
+
+def test_a_signature_of_another_key_is_refused(minisign, secret):
     _calls, answers = minisign
-    answers += [None, "Signature key id in 0.minisig is A"]
+    answers += [None, "Signature key id in FILE is A"]
     with pytest.raises(ImageError) as caught:
-        sign.sign(b"manifest", SECRET, KEY, "x")
+        sign.sign(b"manifest", secret, KEY, None)
     assert str(caught.value) == (
-        "signing key /keys/image.key: Signature key id in 0.minisig is A; "
+        f"signing key {secret}: Signature key id in FILE is A; "
         "check that the public key belongs to the signing key: nodes refuse other signatures"
     )
 

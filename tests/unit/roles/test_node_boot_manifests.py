@@ -1,0 +1,39 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""An image that the boot server does not have is named, with what to do, before a node is touched."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from playing import ansible_playbook
+
+pytestmark = pytest.mark.fleet
+
+
+@pytest.mark.parametrize("absent", [True, False])
+def test_an_image_that_the_boot_server_lacks_is_named_with_the_remedy(tmp_path, absent):
+    digests = {"bm01": "a" * 64, "bm02": "b" * 64}
+    for digest in digests.values() if not absent else ["a" * 64]:
+        (tmp_path / "store/images" / digest).mkdir(parents=True)
+        (tmp_path / "store/images" / digest / "manifest.json").write_text("{}")
+    role = {"name": "sailloft.fleet.node_boot", "tasks_from": "servers/read_manifests"}
+    digest_of_node = {"ansible.builtin.set_fact": {"__node_boot_digest": "{{ digests[inventory_hostname] }}"}}
+    tasks = [digest_of_node, {"ansible.builtin.include_role": role}]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    variables = {
+        "digests": digests,
+        "ansible_connection": "local",
+        "node_boot_servers": ["localhost"],
+        "node_boot_store_dir": str(tmp_path / "store"),
+    }
+    (tmp_path / "variables.json").write_text(json.dumps(variables))
+    status, output = ansible_playbook(
+        "-i", "bm01,bm02,", "-e", f"@{tmp_path}/variables.json", str(tmp_path / "play.yml")
+    )
+    assert (status != 0) == absent
+    told = " ".join(output.split())
+    assert (f"localhost: has no image {'b' * 64} ({tmp_path}/store/images)" in told) == absent
+    assert ("playbooks/node_images.yml" in told) == absent
