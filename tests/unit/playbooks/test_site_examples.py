@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""All playbooks of the reference on inventories/vela and blue_vela, and of two pages on inventories/small, in check mode.
+"""All playbooks of the reference on the example sites, and those of two pages on inventories/small, in check mode.
 
 The hosts do not exist: modules check the arguments that inventory, roles and filters give them, and answer as on a host
 without any setting (tests/support/site). A variable that is missing or wrong in an inventory ends the run.
