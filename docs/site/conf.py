@@ -41,4 +41,6 @@ default_role = "any"
 html_theme = "sphinx_rtd_theme"
 html_theme_options = {"vcs_pageview_mode": "edit", "navigation_depth": 2}
 html_short_title = "Sailloft"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_use_smartypants = False
