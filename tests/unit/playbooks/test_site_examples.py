@@ -187,3 +187,25 @@ def test_a_first_site_gets_its_virtual_machines_from_the_blocks_of_its_page(tmp_
         status, output = site.check(playbook)
         assert status == 0, output
     assert "train04" in output or "gpu04" in output
+
+
+@LONG
+@pytest.mark.parametrize(
+    ("page", "playbooks"),
+    [
+        ("gpu-hosts", "gpu_hosts.yml"),
+        ("gpu-vms", "plan.yml gpu_hosts.yml gpu_vms.yml"),
+        ("boot-servers", "boot_servers.yml"),
+    ],
+)
+def test_the_inventory_of_a_page_works_as_it_stands_there(tmp_path, page, playbooks):
+    text = (ROOT / f"docs/how-to/{page}.md").read_text(encoding="utf-8")
+    (inventory,) = re.findall(r"```yaml\n(# ~/SITE/hosts.yml.*?)```", text, re.DOTALL)
+    site = AbsentSite(tmp_path, "small")
+    for file in site.inventory.rglob("*.yml"):
+        file.unlink()
+    (site.inventory / "hosts.yml").write_text(inventory, encoding="utf-8")
+    for playbook in playbooks.split():
+        assert playbook in told(ROOT / f"docs/how-to/{page}.md")
+        status, output = site.check(playbook)
+        assert status == 0, output
