@@ -14,7 +14,12 @@ from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.gpu_server_arguments import of_gpu_host, of_gpu_vm, refused
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.gpu_server_arguments import (
+    of_gpu_host,
+    of_gpu_vm,
+    refused,
+    whole_host,
+)
 
 ROLES = Path(__file__).parents[2] / "roles"
 # The options of gpu_host_compare for each role.
@@ -50,13 +55,18 @@ class ActionModule(ActionBase):
         )
         open_points: dict[str, list[str]] = {}
         arguments: dict[str, dict[str, Any]] = {}
+        # gpu_host derives settings from the virtual machine of gpu_vm.
+        guest = whole_host(self._values("gpu_vm", variables) or DEFAULTS["gpu_vm"])
         for role in options["roles"]:
             values = self._values(role, variables)
             why = _why_not(role, values, self._connection.transport)
             if why:
                 open_points[role] = [why]
             else:
-                arguments.update(of_gpu_host(values, PACKAGES) if role == "gpu_host" else of_gpu_vm(values))
+                name = variables["inventory_hostname"]
+                arguments.update(
+                    of_gpu_host(values, PACKAGES, guest) if role == "gpu_host" else of_gpu_vm(values, name)
+                )
         answer = self._ask(arguments, variables) if arguments else {}
         differences = answer.get("differences") or {}
         for role in [role for role in options["roles"] if role not in open_points]:

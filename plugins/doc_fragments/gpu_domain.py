@@ -56,9 +56,23 @@ options:
     default: {}
 """
 
-    # The suboptions of the virtual machines. The option itself is not here, because "required" differs between modules.
     DOMAINS = r"""
 options:
+  whole_host:
+    description:
+      - A virtual machine with the whole host, without O(domains). GPUs, NICs, memory, huge pages, NUMA nodes and
+        virtual CPUs follow from the topology.
+      - It gets all GPUs, and the first virtual function of each NIC that the host does not use (the NIC itself if it
+        can have none). Its memory is that of the huge pages, if they take the same part of every NUMA node and at
+        least half of it, otherwise seven eighths of all memory. NVMe drives stay with the host.
+      - It has C(image) (the path of a qcow2 image on the host, or its C(url) and C(checksum), for a disk as
+        O(domains[].disks[].base)) and C(bridge) (of the host); optionally C(ssh_keys) (as
+        O(domains[].disks[].ssh_keys)) and C(disk_mib) (204800). It can have every setting of O(domains), which
+        replaces what is derived.
+      - M(sailloft.fleet.kernel_arguments) and M(sailloft.fleet.gpu_host_boot) derive the host's settings from the same
+        dictionary.
+    type: dict
+    version_added: 0.1.0
   domains:
     description: The virtual machines of this host, planned together.
     type: list
@@ -284,6 +298,27 @@ options:
           base:
             description: An image on the host. If the disk does not exist, it is created as an overlay of this image.
             type: str
+          base_url:
+            description:
+              - The URL (http, https) from which the host downloads O(domains[].disks[].base) if it does not exist and
+                the disk has to be created. An existing base is never changed.
+            type: str
+            version_added: 0.1.0
+          base_checksum:
+            description: The checksum of that file, V(sha256:DIGITS) or V(sha512:DIGITS).
+            type: str
+            version_added: 0.1.0
+          ssh_keys:
+            description:
+              - Public SSH keys. If the disk does not exist, it is made as a disk of cloud-init's data source NoCloud.
+                At its first boot, the guest gets the virtual machine's name, DHCP on its first interface, and these
+                keys for root.
+              - For a disk with O(domains[].disks[].format=raw) and O(domains[].disks[].read_only). Needs C(xorrisofs)
+                on the host.
+            type: list
+            elements: str
+            default: []
+            version_added: 0.1.0
           base_format:
             description: The format of that image.
             type: str

@@ -51,6 +51,8 @@ _value:
 from collections.abc import Mapping
 from typing import Any
 
+from ansible.errors import AnsibleFilterError
+
 
 def gather(hosts: list[str], hostvars: Mapping[str, Any], request: str) -> list[dict[str, Any]]:
     """Return one item for each login, cluster and request, in the order of the hosts."""
@@ -71,6 +73,10 @@ def gather(hosts: list[str], hostvars: Mapping[str, Any], request: str) -> list[
         item = found[keys.index(key)]
         item["inventory_hosts"].append(host)
         item["hosts"].append(site.get("host") or host)
+        if hostvars[host].get("gpu_vm_whole_host") and not hostvars[host].get("gpu_vm_domains"):
+            raise AnsibleFilterError(
+                f"{host}: gpu_vm_whole_host is not for VMware vSphere; list the virtual machines in gpu_vm_domains"
+            )
         for domain in hostvars[host].get("gpu_vm_domains") or []:
             own = {"host": site.get("host") or host, **(domain.get("vsphere") or {})}
             item["domains"].append({**domain, "vsphere": own})

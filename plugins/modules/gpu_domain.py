@@ -19,8 +19,6 @@ extends_documentation_fragment:
   - sailloft.fleet.gpu_domain.domains
   - sailloft.fleet.gpu_domain.module_ids
 options:
-  domains:
-    required: true
   state:
     description:
       - V(present) defines them. V(running) also starts them. V(stopped) defines them and shuts them down.

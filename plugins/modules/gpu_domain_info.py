@@ -18,8 +18,6 @@ extends_documentation_fragment:
   - sailloft.fleet.gpu_domain.module_ids
   - sailloft.fleet.attributes.reads
 options:
-  domains:
-    required: false
   names:
     description: Further virtual machines to read. Without this and without O(domains), all that libvirt knows.
     type: list
@@ -198,7 +196,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import pinned_cpus
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.converge import info
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import URI, run_with_binding
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import domain_options, module_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import module_of, requests_options
 
 
 def main() -> None:
@@ -206,7 +204,7 @@ def main() -> None:
     module = module_of(
         AnsibleModule,
         argument_spec={
-            "domains": {"type": "list", "elements": "dict", "options": domain_options()},
+            **requests_options(),
             "names": {"type": "list", "elements": "str"},
             "topology": {"type": "dict"},
             "gpu_module_ids": {"type": "dict", "default": {}},

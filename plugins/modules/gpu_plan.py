@@ -21,9 +21,9 @@ options:
   domains:
     description:
       - The virtual machines of this host, planned together.
-      - If it is left out or empty, it is one virtual machine with the whole host, C(whole-host). It gets all GPUs, NICs
-        and NVMe drives that the host does not need, the first virtual function of a NIC that has some, and the huge
-        pages of their NUMA nodes, or seven eighths of their memory if less than half is in huge pages.
+      - If it is left out or empty, and O(whole_host) too, it is one virtual machine with the whole host,
+        C(whole-host). It gets all GPUs, NICs and NVMe drives that the host does not need, the first virtual function
+        of a NIC that has some, and memory as O(whole_host).
   topology:
     description: The host as M(sailloft.fleet.host_topology_info) returned it.
     type: dict
@@ -153,7 +153,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.dry_run import planned
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import warnings
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import domain_options, module_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import module_of, requests_options
 
 
 def main() -> None:
@@ -161,7 +161,7 @@ def main() -> None:
     module = module_of(
         AnsibleModule,
         argument_spec={
-            "domains": {"type": "list", "elements": "dict", "options": domain_options()},
+            **requests_options(),
             "topology": {"type": "dict"},
             "gpu_module_ids": {"type": "dict", "default": {}},
             "gpu_partitions": {"type": "dict", "default": {}},

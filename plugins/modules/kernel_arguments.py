@@ -95,6 +95,12 @@ options:
         does not use it (C(initcall_blacklist=sysfb_init)).
     type: dict
     version_added: 0.1.0
+  whole_host:
+    description:
+      - The settings of a virtual machine with the whole host (O(sailloft.fleet.gpu_domain#module:whole_host)).
+      - Huge pages and the devices of O(vfio_binding) that are not given follow from it and the topology.
+    type: dict
+    version_added: 0.1.0
 """
 
 EXAMPLES = r"""

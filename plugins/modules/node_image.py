@@ -35,8 +35,8 @@ options:
     default: /srv/sailloft
   cache:
     description: >-
-      The directory of built layers, downloaded packages, first stages and temporary files. Its file system must support
-      a writable overlayfs, such as ext4 or xfs.
+      The directory of built layers, downloaded packages, first stages, temporary files and, until the next build of the
+      layer, the log of a layer that failed. Its file system must support a writable overlayfs, such as ext4 or xfs.
     type: path
     default: /var/cache/sailloft/images
   signing_key:

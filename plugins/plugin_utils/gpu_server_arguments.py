@@ -23,10 +23,17 @@ def refused(of: Mapping[str, Any]) -> bool:
     return not (SERIAL.fullmatch(str(of["gpu_host_serial"])) and most.isdecimal() and int(most) <= 100)
 
 
-def of_gpu_host(of: Mapping[str, Any], packages: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def whole_host(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the virtual machine with the whole host from gpu_vm's variables; {} if there is none."""
+    return {} if variables["gpu_vm_domains"] else dict(variables["gpu_vm_whole_host"])
+
+
+def of_gpu_host(
+    of: Mapping[str, Any], packages: Mapping[str, Any], whole_host: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
     """Return the arguments of gpu_host_compare from the role's variables, whose values have the right types.
 
-    ``packages``: the packages and sockets that the role installs, as ``packages.options``.
+    ``packages``: the packages and sockets that the role installs, as ``packages.options``. ``whole_host``: see there.
     """
     tuning = _pci_tuning(of)
     binding = {
@@ -39,6 +46,7 @@ def of_gpu_host(of: Mapping[str, Any], packages: Mapping[str, Any]) -> dict[str,
         "arguments": of["gpu_host_kernel_arguments"],
         "remove": of["gpu_host_kernel_arguments_removed"],
         "vfio_binding": binding,
+        "whole_host": whole_host,
     }
     if of["gpu_host_iommu"] != "unchanged":
         kernel["iommu"] = of["gpu_host_iommu"]
@@ -61,15 +69,21 @@ def of_gpu_host(of: Mapping[str, Any], packages: Mapping[str, Any]) -> dict[str,
             "vfio_binding": binding,
             "pci_tuning": tuning,
             "kernel_settings": of["gpu_host_kernel_settings"],
+            "whole_host": whole_host,
         },
     }
 
 
-def of_gpu_vm(of: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the arguments of gpu_host_compare from the role's variables, whose values have the right types."""
+def of_gpu_vm(of: Mapping[str, Any], host_name: str) -> dict[str, dict[str, Any]]:
+    """Return the arguments of gpu_host_compare from the role's variables, whose values have the right types.
+
+    ``host_name``: of the inventory, which gives the virtual machine with the whole host its name.
+    """
+    guest = whole_host(of)
     return {
         "gpu_domain": {
             "domains": of["gpu_vm_domains"],
+            "whole_host": {"name": f"{host_name}-vm", **guest} if guest else {},
             "gpu_module_ids": of["gpu_vm_gpu_module_ids"],
             "gpu_partitions": of["gpu_vm_gpu_partitions"],
             "accelerators": of["gpu_vm_accelerators"],

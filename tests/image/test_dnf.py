@@ -79,6 +79,24 @@ file:close()
 %config(noreplace) /etc/hello.conf
 %ghost /etc/hello.installed
 """,
+    **{
+        name: f"""
+Name: {name}
+Version: 1
+Release: 1
+Summary: A package whose script fails
+License: Public Domain
+BuildArch: noarch
+Requires: filesystem
+%description
+Failing.
+%{script} -p <lua>
+print("cannot find /etc/nonesuch")
+error("no good")
+%files
+"""
+        for name, script in (("fails-before", "pre"), ("fails-after", "post"))
+    },
     "kernel-core": f"""
 Name: kernel-core
 Version: 5.14.0
@@ -125,18 +143,8 @@ def package(folder, name, text, key=None):
     command(["rpmbuild", "-bb", *target, *options, str(spec)], env=environment)
     if key:
         for path in folder.glob(f"*/{name}-*.rpm"):
-            command(
-                [
-                    "rpmsign",
-                    "--define",
-                    "__gpg /usr/bin/gpg",
-                    "--define",
-                    f"_gpg_name {key.name}",
-                    "--addsign",
-                    str(path),
-                ],
-                env={**os.environ, "GNUPGHOME": str(key.home)},
-            )
+            sign = ["rpmsign", "--define", "__gpg /usr/bin/gpg", "--define", f"_gpg_name {key.name}", "--addsign"]
+            command([*sign, str(path)], env={**os.environ, "GNUPGHOME": str(key.home)})
 
 
 def command(argv, env=None):
@@ -145,18 +153,8 @@ def command(argv, env=None):
 
 
 def index(folder):
-    command(
-        [
-            "createrepo_c",
-            "--quiet",
-            "--revision",
-            str(TIME),
-            "--set-timestamp-to-revision",
-            "--excludes",
-            ".build/*",
-            str(folder),
-        ]
-    )
+    options = ["--quiet", "--revision", str(TIME), "--set-timestamp-to-revision", "--excludes", ".build/*"]
+    command(["createrepo_c", *options, str(folder)])
 
 
 @pytest.fixture(scope="module")
@@ -318,6 +316,20 @@ def test_a_package_that_no_archive_has_is_refused(tmp_path, repository):
     (layer,) = layers(["hello", "helo"], [archive(repository)])
     with pytest.raises(ImageError, match=r"^layer base: no archive has a package helo; correct the name"):
         built(tmp_path / "root", layer)
+
+
+def test_a_script_that_fails_is_named_with_its_last_lines(tmp_path, repository):
+    (layer,) = layers(["fails-before"], [archive(repository)])
+    with pytest.raises(ImageError, match=r"^layer base: package fails-before: .*no good.*cannot find /etc/nonesuch;"):
+        built(tmp_path / "root", layer)
+
+
+def test_a_script_whose_failure_rpm_ignores_is_a_warning(tmp_path, repository):
+    told = []
+    (layer,) = layers(["fails-after"], [archive(repository)])
+    (tmp_path / "root").mkdir()
+    rpm.install(tmp_path / "root", layer, Run("layer base", told.append), rpm.release_digests(layer, fetch))
+    assert [line for line in told if "warning: package fails-after: " in line and "cannot find /etc/nonesuch" in line]
 
 
 def test_an_unreachable_archive_is_refused(tmp_path, repository):

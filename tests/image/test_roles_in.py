@@ -14,11 +14,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from placeholder_archive import Archive
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import role_digest, roles_in
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import ansible_paths, process
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic.persistence import SERVICE as ROCE
 
@@ -237,6 +239,18 @@ def test_secret_variables_reach_the_role_unchanged_and_are_not_left_behind(root,
     everything = [path.read_bytes() for path in (root.parent / "upper").rglob("*") if path.is_file()]
     assert not any(SECRET.encode() in content for content in everything)
     assert set(Path("/dev/shm").glob("sailloft-*")) <= before
+
+
+def test_a_package_whose_script_fails_in_a_role_is_named(root, make_role):
+    made = Archive(root.parent / "archive", root.parent)
+    made.close()
+    made.add("failing", "1.0", {"DEBIAN/postinst": "#!/bin/sh\necho cannot find /etc/nonesuch >&2; exit 3\n"})
+    shutil.copy(made.folder / "failing_1.0_amd64.deb", root / "var/failing.deb")
+    make_role("installing", "- name: Install it\n  ansible.builtin.apt: {deb: /var/failing.deb}\n")
+    with pytest.raises(ImageError) as failed:
+        roles_in.apply(root, [Role("installing")], layer="gpu", script_failure=debian.script_failure)
+    assert str(failed.value).startswith('layer gpu: "installing : Install it" failed: package failing: ')
+    assert "exit status 3: cannot find /etc/nonesuch;" in str(failed.value)
 
 
 def test_an_image_without_python_is_refused(tmp_path):

@@ -141,6 +141,18 @@ def test_the_image_of_the_page_is_reached_proven_and_runs_a_container(site: Docu
     stop(booted.server.process)
 
 
+def test_networkmanager_takes_the_settings_of_the_first_stage(site: DocumentedSite, network: Network):
+    variables = images_of_page("node-image.md")
+    variables["node_image_layers"]["managed"] = {"parent": "site", "packages": ["network-manager"]}
+    site.build({**variables, "node_image_images": {"gpu-node": {"layer": "managed"}}})
+    booted = Booted(site, network, 3072)
+    booted.know(booted.reported_key())
+    require_network(booted)
+    connections = booted.run("nmcli -t -f NAME,DEVICE,STATE connection show --active").splitlines()
+    assert sum(":activated" in line and line.startswith("sailloft-") for line in connections) == 2, connections
+    assert booted.ssh("systemctl is-active systemd-networkd").stdout.strip() == "inactive"
+
+
 def require_driver(booted: Booted) -> None:
     """Check that NVIDIA's driver loads, for want of a GPU up to its own message."""
     booted.ssh("modprobe nvidia")

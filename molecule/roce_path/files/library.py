@@ -35,7 +35,7 @@ def planned(given: dict[str, Any]) -> Switch:
 def equal(given: dict[str, Any]) -> str:
     wanted = planned(given)
     seen = linux.parse(given["running"], given["name"])
-    unset = {field: getattr(PortQos(), field) for field in linux.NOT_HELD}
+    unset = {field: getattr(PortQos(), field) for field in linux.LINUX.not_held}
     ports = {name: replace(port, **unset) for name, port in wanted.ports.items()}
     wanted = replace(wanted, ports=ports)
     seen = replace(seen, ports={name: seen.ports[name] for name in ports})

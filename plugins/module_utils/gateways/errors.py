@@ -11,4 +11,4 @@ class GatewayError(SailloftError):
     """A run on gateways is not possible: "SUBJECT: CAUSE; NEXT STEP"."""
 
     def __init__(self, subject: str, cause: str, remedy: str) -> None:
-        super().__init__(cause, remedy, subject)
+        super().__init__(cause, remedy, subject=subject)

@@ -11,14 +11,19 @@ class SailloftError(Exception):
     """A request that cannot be fulfilled, or input that is invalid: "SUBJECT: CAUSE; REMEDY".
 
     ``subject`` names the host, device, virtual machine or setting, ``cause`` says what is wrong, ``remedy`` is the next
-    step. Subject and remedy are "" where the cause contains them.
+    step. Subject and remedy are "" where the cause contains them. Subclasses that need all three take them in the order
+    of the sentence; ``subject`` is a keyword here, so that the type check finds the other order.
     """
 
-    def __init__(self, cause: str, remedy: str = "", subject: str = "") -> None:
+    def __init__(self, cause: str, remedy: str = "", *, subject: str = "") -> None:
         super().__init__(cause, remedy, subject)
         self.subject = subject
         self.cause = cause
         self.remedy = remedy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default calls __init__ with positional arguments.
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
     def __str__(self) -> str:
         subject = f"{self.subject}: " if self.subject else ""

@@ -19,8 +19,8 @@ READ_AGAIN = "read it again, as root"
 class PciError(SailloftError):
     """Config space that is truncated or contradicts itself, or a value that a register does not allow."""
 
-    def __init__(self, cause: str, remedy: str = READ_AGAIN, subject: str = "") -> None:
-        super().__init__(cause, remedy, subject)
+    def __init__(self, cause: str, remedy: str = READ_AGAIN, *, subject: str = "") -> None:
+        super().__init__(cause, remedy, subject=subject)
 
 
 class ConfigSpace:

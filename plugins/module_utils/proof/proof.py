@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import LAYERS, Claim, ProofError
 
 FORMAT = "sailloft-proof/1"
@@ -94,13 +96,13 @@ class Proof:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Proof:
         """Return the Proof of ``to_dict``'s data, with new counts. Raises ProofError if it has another shape."""
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            found = data.get("format") if isinstance(data, dict) else type(data).__name__
-            raise ProofError(f"not a proof: its format is {found!r}, expected {FORMAT!r}")
         try:
-            return cls(data["name"], data["title"], data["host"], [Claim.from_dict(claim) for claim in data["claims"]])
-        except KeyError as error:
-            raise ProofError(f"not a complete proof: {error} is missing") from error
+            proof: Proof = stored.load(cls, data, FORMAT, "proof", "prove again")
+        except StoredError as error:
+            raise ProofError(error.cause, error.remedy) from error
+        for claim in proof.claims:
+            claim.check()
+        return proof
 
 
 def heading(layer: str) -> str:

@@ -12,5 +12,5 @@ class SiteError(SailloftError):
 
     def __init__(self, subject: str, cause: str, remedy: str, where: str = "") -> None:
         """Set the parts; ``where`` is "FILE:LINE", empty where the input has no file."""
-        super().__init__(cause, remedy, f"{where}: {subject}" if where else subject)
+        super().__init__(cause, remedy, subject=f"{where}: {subject}" if where else subject)
         self.where = where

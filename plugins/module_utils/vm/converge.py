@@ -34,6 +34,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervi
     holdings,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import reserve
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import whole_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import checks, disk_use, programs
@@ -83,12 +84,12 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
         values.whole(params["shutdown_timeout_s"], 0, SHUTDOWN_MAX_S, "seconds")
     except values.InvalidValueError as error:
         raise DomainError(f"shutdown_timeout_s {error.cause}", error.remedy) from error
-    specs = parse_specs(params["domains"])
+    specs = parse_specs(whole_host.requests(params))
     module_ids = parse_module_ids(params["gpu_module_ids"])
     partitions = parse_partitions(params["gpu_partitions"])
     client = Client(params["uri"])
     try:
-        hypervisor = client.observe(programs.wanted_paths(specs))
+        hypervisor = client.observe(programs.observed_paths(specs))
         hypervisor.files = disk_files.observe(disk_use.paths(specs, hypervisor))
         findings: list[Finding] = []
         plans: dict[str, DomainPlan] = {}
@@ -96,6 +97,7 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
         if state != "absent":
             host = _host(params)
             findings += _reserve(host, hypervisor)
+            specs = parse_specs(whole_host.requests(params, host, early=paths_may_come))
             plans = {
                 plan.name: plan for plan in _planned(host, specs, hypervisor, module_ids, partitions, paths_may_come)
             }
@@ -205,7 +207,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
 
     Raises DomainError, TopologyError.
     """
-    specs = parse_specs(params["domains"] or [])
+    specs = parse_specs(whole_host.requests(params))
     module_ids = parse_module_ids(params["gpu_module_ids"])
     partitions = parse_partitions(params["gpu_partitions"])
     client = Client(params["uri"])
@@ -217,6 +219,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
         unplanned = None
         try:
             if specs:
+                specs = parse_specs(whole_host.requests(params, host, early=True))
                 plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor, module_ids, partitions)}
         except DomainError as error:
             # Existing domains can still be reported, and usually show the reason.

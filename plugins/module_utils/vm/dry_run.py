@@ -15,8 +15,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recor
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import whole_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains, require_x86
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.whole_host import whole_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import checks, disk_use
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.outputs import plan_files, returned_of
@@ -37,7 +37,7 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     _check_names(params)
     host = _host(params)
     require_x86(host)
-    specs = parse_specs(params["domains"] or [whole_host(host)])
+    specs = parse_specs(whole_host.requests(params, host, early=True) or [whole_host.whole_host(host)])
     conflicts = list(disk_use.conflicts((use for spec in specs for use in disk_use.uses(spec)), [], str))
     if conflicts:
         raise RefusedError(conflicts)
@@ -50,6 +50,9 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     findings = checks.without_libvirt(plans, host)
     rows = [{"name": plan.name, **returned_of(plan, host)} for plan in plans]
     tree = show(params["host_name"], plans, host)
+    if params.get("whole_host") and not params["domains"]:
+        lines = whole_host.host_settings(host, params["whole_host"])
+        tree += ["settings of the host that follow (playbooks/gpu_hosts.yml):", *(f"  {line}" for line in lines)]
     wanted: dict[str, str] = {}
     for plan, row in zip(plans, rows):
         texts = plan_files(plan, host, row) if params["path"] else {}

@@ -30,9 +30,9 @@ def read(config: dict) -> Switch:
 
 
 def held(wanted: Switch) -> Switch:
-    """Return ``wanted`` without NOT_HELD."""
+    """Return ``wanted`` without what the system does not hold."""
     nothing = {"headroom": (None,) * 8, "cable_m": None}
-    assert nothing.keys() == dell_sonic.NOT_HELD.keys()
+    assert nothing.keys() == dell_sonic.DELL_SONIC.not_held.keys()
     return replace(wanted, ports={port: replace(qos, **nothing) for port, qos in wanted.ports.items()})
 
 

@@ -32,5 +32,5 @@ def inventory(system, names):
 
 def no_headroom(system: str) -> str | None:
     """Return why a system that sends pauses does not show its headroom, or None if it shows it or sends no pauses."""
-    reasons = SYSTEMS[system].NOT_HELD
+    reasons = SYSTEMS[system].not_held
     return None if "pfc" in reasons else reasons.get("headroom")

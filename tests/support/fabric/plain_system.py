@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -13,8 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Switch,
 )
-
-NOT_HELD = {"watchdog": "this system has none"}
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 
 
 def render(switch: Switch) -> str:
@@ -42,3 +42,19 @@ def parse(text: str, name: str) -> Switch:
             **{**tables, "queues": tuple(queues), "headroom": tuple(headroom)}, ip_mtu_bytes=given["ip_mtu_bytes"]
         )
     return Switch(name, "plain", ports, tuple(data["ecmp_fields"]))
+
+
+def not_defined(*_given: object) -> str:
+    raise AssertionError("this system has no changes")
+
+
+PLAIN = SwitchSystem(
+    name="plain",
+    render=render,
+    parse=parse,
+    remediation=not_defined,
+    restoration=not_defined,
+    port=re.compile(".+"),
+    port_example="swp1",
+    not_held={"watchdog": "this system has none"},
+)

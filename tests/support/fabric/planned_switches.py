@@ -7,9 +7,8 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 from dataclasses import replace
-from types import SimpleNamespace
 
-import plain_system
+from plain_system import PLAIN
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Ecn
@@ -37,19 +36,21 @@ def check_cable(subject, cable):
         raise FabricError(subject, f"not {cable}", "take 3")
 
 
+WHOLE = replace(PLAIN, not_held={})
 SYSTEMS = {
-    "plain": plain_system,
-    "few": SimpleNamespace(NOT_HELD={}, ASICS=("spectrum3",), NOT_ASICS={"jericho2": "few has other queues there"}),
-    "named": SimpleNamespace(NOT_HELD={}, PORT=re.compile("Ethernet[0-9]+"), PORT_EXAMPLE="Ethernet0"),
-    "parts": SimpleNamespace(NOT_HELD={}, BUFFER_SHARES=BufferShares(30)),
-    "cut": SimpleNamespace(NOT_HELD={}, DEFAULT_SHARES=BufferShares(9, 45)),
-    "pools": SimpleNamespace(NOT_HELD={}, HAS_POOLS=True),
-    "sizes": SimpleNamespace(NOT_HELD={"headroom": "", "cable_m": ""}, SIZES_HEADROOM=True, check_cable=check_cable),
-    "steps": SimpleNamespace(NOT_HELD={"headroom": "", "cable_m": ""}, held_cable_m=lambda cable: 40),
-    "soft": SimpleNamespace(NOT_HELD={"pfc": "it sends none", "headroom": "none"}),
-    "percents": SimpleNamespace(NOT_HELD={}, attainable=attainable),
-    "reckons": SimpleNamespace(NOT_HELD={"headroom": "it reckons it"}),
+    "plain": PLAIN,
+    "few": replace(WHOLE, asics=("spectrum3",), not_asics={"jericho2": "few has other queues there"}),
+    "named": replace(WHOLE, port=re.compile("Ethernet[0-9]+"), port_example="Ethernet0"),
+    "parts": replace(WHOLE, buffer_shares=BufferShares(30)),
+    "cut": replace(WHOLE, default_shares=BufferShares(9, 45)),
+    "pools": replace(WHOLE, has_pools=True),
+    "sizes": replace(WHOLE, not_held={"headroom": "", "cable_m": ""}, sizes_headroom=True, check_cable=check_cable),
+    "steps": replace(WHOLE, not_held={"headroom": "", "cable_m": ""}, held_cable_m=lambda cable: 40),
+    "soft": replace(WHOLE, not_held={"pfc": "it sends none", "headroom": "none"}),
+    "percents": replace(WHOLE, attainable=attainable),
+    "reckons": replace(WHOLE, not_held={"headroom": "it reckons it"}),
 }
+SYSTEMS = {name: replace(system, name=name) for name, system in SYSTEMS.items()}
 
 
 STORAGE = {"dscp": 20, "traffic_class": 4, "bandwidth_percent": 20}

@@ -31,7 +31,7 @@ def asic_of(system: str) -> str | None:
     """Return an ASIC of the table that runs ``system`` and has ports of 400 Gbit/s, or its entry in ODD_ASICS."""
     if system in ODD_ASICS:
         return ODD_ASICS[system]
-    names = getattr(SYSTEMS[system], "ASICS", None) or ("spectrum3",)
+    names = SYSTEMS[system].asics or ("spectrum3",)
     return next(name for name in names if any(speed == 400 for speed, _cable in ASICS[name].headroom))
 
 
@@ -39,7 +39,7 @@ def ports_of(system: str) -> tuple[str, str]:
     """Return two port names of ``system``: its example, and the name with the next number."""
     if system == "sonic":
         return "Ethernet0", "Ethernet8"  # ports of sonic_configs
-    first = re.split("[,:]", SYSTEMS[system].PORT_EXAMPLE)[0]
+    first = re.split("[,:]", SYSTEMS[system].port_example)[0]
     return first, re.sub(r"\d+$", lambda number: str(int(number[0]) + 1), first)
 
 

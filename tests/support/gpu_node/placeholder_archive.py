@@ -36,21 +36,23 @@ class Archive:
         self.key = run(*self.gpg, "--armor", "--export")
         self.fingerprint = re.search(r"fpr:+([0-9A-F]{40})", run(*self.gpg, "--list-keys", "--with-colons"))[1]
 
-    def add(self, name: str, version: str, files: dict[str, str]) -> None:
-        """Build a package with these files."""
+    def add(self, name: str, version: str, files: dict[str, str], fields: str = "") -> None:
+        """Build a package with these files (DEBIAN/p* are scripts) and these lines of its control file."""
+        control = CONTROL.format(name=name, version=version) + fields
         tree = self.work / f"{name}_{version.replace(':', '-')}"
-        for path, text in {**files, "DEBIAN/control": CONTROL.format(name=name, version=version)}.items():
+        for path, text in {**files, "DEBIAN/control": control}.items():
             there = tree / path.lstrip("/")
             there.parent.mkdir(parents=True, exist_ok=True)
             there.write_text(text)
+            there.chmod(0o755 if path.startswith("DEBIAN/p") else 0o644)
         run("dpkg-deb", "--root-owner-group", "--build", str(tree), str(self.folder), env={**os.environ, "LC_ALL": "C"})
 
-    def publish(self) -> None:
-        """Write the lists and sign them."""
+    def publish(self, fields: str = "") -> None:
+        """Write the lists, and sign the release, which has these further lines."""
         packages = run("dpkg-scanpackages", "--multiversion", ".", cwd=self.folder)
         (self.folder / "Packages").write_text(packages)
         digest = hashlib.sha256(packages.encode()).hexdigest()
-        release = f"Date: Sun, 22 Nov 2026 12:00:00 UTC\nSHA256:\n {digest} {len(packages.encode())} Packages\n"
+        release = f"Date: Sun, 22 Nov 2026 12:00:00 UTC\n{fields}SHA256:\n {digest} {len(packages.encode())} Packages\n"
         run(*self.gpg, "--clearsign", "--output", str(self.folder / "InRelease"), input=release)
 
     def close(self) -> None:

@@ -40,7 +40,8 @@ def trusted(value):
 
 def by_templates(role, files, **given):
     """Return by module the arguments of the role's tasks, as Ansible computes them."""
-    variables = {**load(f"{role}/defaults/main.yml"), "ansible_connection": "ssh", **given, "omit": OMITTED}
+    names = {"inventory_hostname": "hv01", "ansible_connection": "ssh", "omit": OMITTED}
+    variables = {**load(f"{role}/defaults/main.yml"), **given, **names}
     if (ROLES / role / "vars/main.yml").is_file():
         variables.update(load(f"{role}/vars/main.yml"))
     templar = Templar(loader=DataLoader(), variables=trusted(variables))
@@ -64,6 +65,7 @@ class Ask(gpu_server_compare.ActionModule):
         self.answer, self.asked = answer, None
 
     def run(self, tmp=None, task_vars=None):
+        task_vars = {"inventory_hostname": "hv01", **task_vars}
         self._templar = Templar(loader=DataLoader(), variables=task_vars)
         return super().run(tmp, task_vars)
 
@@ -117,6 +119,11 @@ HOSTS = {
     "ACS as it is": {"gpu_host_acs": "unchanged"},
     "ACS by hand": {"gpu_host_acs": [{"devices": ["bridge"], "acs": ["SourceValid"]}]},
     "another word": {"gpu_host_acs": "Auto"},
+    "a guest with the whole host": {"gpu_vm_whole_host": {"image": "/a.qcow2", "bridge": "br0"}},
+    "a list of guests instead": {
+        "gpu_vm_whole_host": {"image": "/a.qcow2", "bridge": "br0"},
+        "gpu_vm_domains": [{"name": "train", "memory_mib": 4096}],
+    },
 }
 
 

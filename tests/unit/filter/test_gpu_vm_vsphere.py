@@ -21,6 +21,13 @@ from ansible_collections.sailloft.fleet.plugins.filter.gpu_vm_vsphere_part impor
 SITE = {"hostname": "vc", "cluster": "gpu", "password": "a secret"}
 
 
+def test_a_virtual_machine_with_the_whole_host_is_refused():
+    whole = {"gpu_vm_vsphere": SITE, "gpu_vm_whole_host": {"image": "/a.qcow2"}, "request": {}}
+    with pytest.raises(AnsibleFilterError, match=r"^a: .*gpu_vm_domains"):
+        gather(["a"], {"a": whole}, "request")
+    assert gather(["a"], {"a": {**whole, "gpu_vm_domains": [{"name": "one"}]}}, "request")[0]["domains"]
+
+
 def test_hosts_of_one_cluster_are_one_call():
     hostvars = {
         "a": {"gpu_vm_vsphere": SITE, "gpu_vm_domains": [{"name": "one"}]},

@@ -49,7 +49,7 @@ def failing(error: Exception) -> Any:
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (SailloftError("it is full", "empty it", "disk sda"), "disk sda: it is full; empty it"),
+        (SailloftError("it is full", "empty it", subject="disk sda"), "disk sda: it is full; empty it"),
         (SailloftError("disk sda is full"), "disk sda is full"),
         (SailloftError("it is full", subject="disk sda"), "disk sda: it is full"),
         (
@@ -57,7 +57,10 @@ def failing(error: Exception) -> Any:
             "switch sw01: it has no ports; name its ports",
         ),
         (ImageError("image web", "it has no layer", "name one"), "image web: it has no layer; name one"),
-        (DomainError("no GPU is free", "ask for less", "vm01"), "virtual machine vm01: no GPU is free; ask for less"),
+        (
+            DomainError("no GPU is free", "ask for less", domain="vm01"),
+            "virtual machine vm01: no GPU is free; ask for less",
+        ),
         (HostError("cannot read /proc/1"), "cannot read /proc/1"),
         (TopologyError("not JSON"), "not JSON; read or record the host again"),
         (PciError("truncated"), "truncated; read it again, as root"),

@@ -10,10 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import plain_system
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible.module_utils.testing import patch_module_args
+from plain_system import PLAIN
 from switches import ASIC_OF, OWN_ASICS, PORTS
 
 from ansible_collections.sailloft.fleet.plugins.filter import roce_hosts, roce_switches
@@ -37,7 +37,7 @@ SWITCHES = {
 @pytest.fixture
 def run(capsys, monkeypatch):
     """Return a function that calls the module and returns its result."""
-    monkeypatch.setitem(SYSTEMS, "plain", plain_system)
+    monkeypatch.setitem(SYSTEMS, "plain", PLAIN)
 
     def call(**given):
         with patch_module_args(json.loads(json.dumps({"switches": SWITCHES, **given}))), pytest.raises(SystemExit):
@@ -55,7 +55,7 @@ def test_configurations_are_returned_without_a_path(run):
     result = run()
     assert not result["changed"]
     assert list(result["rendered"]) == ["leaf1", "leaf2"]
-    seen = plain_system.parse(result["rendered"]["leaf1"], "leaf1")
+    seen = PLAIN.parse(result["rendered"]["leaf1"], "leaf1")
     assert seen.ports["swp1"].queues[3].ecn.minimum_bytes == 600_000
 
 
@@ -163,7 +163,7 @@ def test_a_running_configuration_is_compared_with_the_wanted_one(run):
     running = run()["rendered"]
     same = run(state="compared", running=running)
     assert (same["as_wanted"], same["differences"]) == (True, {"leaf1": [], "leaf2": []})
-    assert same["not_held"]["leaf1"] == plain_system.NOT_HELD
+    assert same["not_held"]["leaf1"] == PLAIN.not_held
     assert not same["changed"]
     running["leaf2"] = running["leaf2"].replace('"minimum_bytes": 600000', '"minimum_bytes": 600')
     other = run(state="compared", running={"leaf2": running["leaf2"]})

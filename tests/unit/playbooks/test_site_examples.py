@@ -194,7 +194,6 @@ def test_a_first_site_gets_its_virtual_machines_from_the_blocks_of_its_page(tmp_
     ("page", "playbooks"),
     [
         ("gpu-hosts", "gpu_hosts.yml"),
-        ("gpu-vms", "plan.yml gpu_hosts.yml gpu_vms.yml"),
         ("boot-servers", "boot_servers.yml"),
     ],
 )

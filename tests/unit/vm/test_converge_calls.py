@@ -351,3 +351,36 @@ def test_a_device_that_a_process_has_open_is_refused_and_unread_processes_are_re
         converge.converge(params(asked("a", **ONE)), check_mode=True)
     done = converge.converge(params(asked("a", **TWO), state="present"), check_mode=True)
     assert [(item["severity"], "3 processes" in item["what"]) for item in done["findings"]] == [("warn", True)]
+
+
+WHOLE = {"name": "a", "disks": [], "interfaces": [], "vcpus": 2, "memory_mib": 2048, "huge_page_mib": 0}
+
+
+def test_a_machine_with_the_whole_host_has_its_gpus_and_is_defined_once(libvirt):
+    host = lab()
+    for address in ("0000:14:00.0", "0000:84:00.0"):
+        host.function(address).sriov = None
+    given = params(whole_host=WHOLE, topology=host.to_dict())
+    client = libvirt()
+    (row,) = converge.converge(given, check_mode=False)["domains"]
+    assert client.changes == [("define", "a"), ("set_autostart", "a", True), ("start", "a")]
+    kinds = [device["kind"] for device in row["plan"]["devices"]]
+    assert (kinds.count("gpu"), kinds.count("nic")) == (2, 4)
+    again = libvirt(ObservedDomain("a", parse_specs([{"name": "a"}])[0].uuid, row["xml"], autostart=True))
+    assert converge.info({**given, "names": None})["domains"][0]["differences"] == []
+    assert again.changes == []
+
+
+def test_a_machine_with_the_whole_host_is_removed_without_reading_the_host(libvirt):
+    client = libvirt(has(name="a", **ONE))
+    converge.converge(params(whole_host=WHOLE, topology=None, state="absent"), check_mode=False)
+    assert client.changes == [("undefine", "a")]
+
+
+def test_a_host_before_its_tuning_is_planned_but_not_changed(libvirt):
+    client = libvirt()
+    with pytest.raises(DomainError, match="no virtual function yet"):
+        converge.converge(params(whole_host=WHOLE), check_mode=False)
+    assert client.changes == []
+    # Check mode says what the run after gpu_hosts.yml does.
+    assert converge.converge(params(whole_host=WHOLE), check_mode=True)["domains"][0]["actions"][0] == "define"

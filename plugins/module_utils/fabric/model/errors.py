@@ -11,4 +11,4 @@ class FabricError(SailloftError):
     """A request for a fabric, a switch or a NIC cannot be fulfilled, or the text that was read is invalid."""
 
     def __init__(self, subject: str, cause: str, remedy: str) -> None:
-        super().__init__(cause, remedy, subject)
+        super().__init__(cause, remedy, subject=subject)

@@ -20,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
     dscp_of,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, switch_checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Finding, Reasons, Unseen
@@ -134,13 +135,17 @@ class Checker:
 
     def _at_egress(self, end: End) -> bool:
         """Return true where the switch classifies a packet by the port where it leaves (linux), not where it enters."""
-        switch = self.seen.switches.get(end.device)
-        return switch is not None and getattr(SYSTEMS.get(switch.system), "CLASSIFIES_AT_EGRESS", False)
+        system = self._system(end.device)
+        return system is not None and system.classifies_at_egress
+
+    def _system(self, device: str) -> SwitchSystem | None:
+        switch = self.seen.switches.get(device)
+        return SYSTEMS.get(switch.system) if switch else None
 
     def _reasons(self, switch: str) -> Reasons:
         """Return why the system of a switch does not show a field of PortQos."""
-        known = self.seen.switches.get(switch)
-        return getattr(SYSTEMS.get(known.system), "NOT_HELD", NO_REASONS) if known else NO_REASONS
+        system = self._system(switch)
+        return system.not_held if system else NO_REASONS
 
     def _ingress(self, end: End, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
         if not self._at_egress(end):

@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settin
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS, SwitchSystem
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
 # The form of a file's name.
@@ -112,13 +112,13 @@ def compared(params: Mapping[str, Any]) -> dict[str, Any]:
                 "seen": each.seen,
                 "message": f"{name}: {each}",
             }
-            for each in differences(switch, _parse(switch.system, name, text), system.NOT_HELD)
+            for each in differences(switch, _parse(switch.system, name, text), system.not_held)
         ]
     return {
         "changed": False,
         "differences": found,
         "as_wanted": not any(found.values()),
-        "not_held": {name: dict(SYSTEMS[wanted[name].system].NOT_HELD) for name in found},
+        "not_held": {name: dict(SYSTEMS[wanted[name].system].not_held) for name in found},
     }
 
 
@@ -161,9 +161,9 @@ def _text(name: Any, given: Any) -> str:
 
 
 def _parse(system: Any, name: str, text: str) -> Switch:
-    module: SwitchSystem | None = SYSTEMS.get(system) if isinstance(system, str) else None
-    if module is None:
+    known = SYSTEMS.get(system) if isinstance(system, str) else None
+    if known is None:
         raise FabricError(
             f"switch {name}", f"system {system!r} is unknown", f"valid values: {', '.join(sorted(SYSTEMS)) or 'none'}"
         )
-    return module.parse(text, name)
+    return known.parse(text, name)

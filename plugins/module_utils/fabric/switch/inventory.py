@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import (
     ASICS_VARIABLE,
@@ -19,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics
     read_asics,
     read_speed,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS, SwitchSystem
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 
 HOST, SWITCH = "host", "switch"
@@ -57,27 +58,25 @@ class SwitchSpec:
     """
 
     name: str
-    system: str
+    system: SwitchSystem
     asic: Asic | None
     ports: Mapping[str, PortSpec]
     own_headroom: Mapping[tuple[int, int], int]
     queue_buffer_bytes: int | None
-    system_module: SwitchSystem
 
     @property
     def needs_headroom(self) -> bool:
         """Return true where headroom is planned: the system gets its bytes, or the cable to compute them from."""
-        return not getattr(self.system_module, "SIZES_HEADROOM", False)
+        return not self.system.sizes_headroom
 
     @property
     def sizes_headroom(self) -> bool:
         """Return true where the system computes headroom itself; the planned value then only bounds ECN."""
-        return "headroom" in self.system_module.NOT_HELD
+        return "headroom" in self.system.not_held
 
     def held_cable_m(self, cable_m: int) -> int:
         """Return the cable length for which the system keeps headroom if the cable has ``cable_m``."""
-        held: Callable[[int], int] | None = getattr(self.system_module, "held_cable_m", None)
-        return cable_m if held is None else held(cable_m)
+        return self.system.held_cable_m(cable_m)
 
 
 def read_switches(
@@ -109,44 +108,45 @@ def read_switches(
 def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mapping[str, SwitchSystem]) -> SwitchSpec:
     record = Record(f"switch {name}", data)
     record.only("system", "asic", "ports", "headroom", "queue_buffer_bytes")
-    system = record.data.get("system")
-    if not isinstance(system, str) or system not in systems:
+    system_name = record.data.get("system")
+    system = systems.get(system_name) if isinstance(system_name, str) else None
+    if system is None:
         raise record.refuse(
-            f"system {system!r} is unknown" if system is not None else "roce_switch_system is missing",
+            f"system {system_name!r} is unknown" if system_name is not None else "roce_switch_system is missing",
             f"valid values: {', '.join(sorted(systems))}",
         )
     asic = None
-    if "asic" in record.data or "pfc" not in systems[system].NOT_HELD:
+    if "asic" in record.data or "pfc" not in system.not_held:
         asic = find_asic(asics, record.data.get("asic"), record.subject)
-        _check_runs_on(record, system, systems[system], asic)
+        _check_runs_on(record, system, asic)
     given = Record(f"{record.subject}: ports", record.data.get("ports", {})).data
     if not given:
         raise record.refuse("no ports are given", "name each with its speed_gbit_s and cable_m in roce_switch_ports")
     ports: dict[str, PortSpec] = {}
     spelled: dict[str, str] = {}
     for port, port_data in given.items():
-        _check_port_name(record.subject, port, systems[system])
+        _check_port_name(record.subject, port, system)
         first = spelled.setdefault(port.casefold(), port)
         if first != port:
             raise record.refuse(f"port {port} is listed twice, also as {first}", "keep one of them")
         ports[port] = _read_port(f"{record.subject}: port {port}", port_data)
     buffer = None
-    if hasattr(systems[system], "attainable"):
+    if system.attainable:
         if "queue_buffer_bytes" not in record.data:
             raise record.refuse(
                 "roce_switch_queue_buffer_bytes is missing, but this system's thresholds are percentages of it",
                 "set it",
             )
         buffer = record.number("queue_buffer_bytes", 0, LEAST_QUEUE_BUFFER_BYTES, MOST_BYTES)
-    return SwitchSpec(name, system, asic, ports, _read_own(record), buffer, systems[system])
+    return SwitchSpec(name, system, asic, ports, _read_own(record), buffer)
 
 
-def _check_runs_on(record: Record, name: str, system: SwitchSystem, asic: Asic) -> None:
+def _check_runs_on(record: Record, system: SwitchSystem, asic: Asic) -> None:
     """Refuse an ASIC of the table that no switch with this system has. A user's own ASIC is not checked."""
-    runs_on = getattr(system, "ASICS", None)
+    runs_on = system.asics
     if runs_on is None or asic.name in runs_on or ASICS.get(asic.name) is not asic:
         return
-    why = getattr(system, "NOT_ASICS", {}).get(asic.name, f"{name} runs on no switch with {asic.title}")
+    why = system.not_asics.get(asic.name, f"{system.name} runs on no switch with {asic.title}")
     known = f"valid values: {', '.join(runs_on)}; or give" if runs_on else "give"
     raise record.refuse(why, f"{known} the switch's own numbers and their source in {ASICS_VARIABLE}")
 
@@ -156,10 +156,9 @@ def _check_port_name(subject: str, port: Any, system: SwitchSystem) -> None:
         text = values.text(port, LONGEST_PORT_NAME)
     except values.InvalidValueError as error:
         raise FabricError(f"{subject}: port {port!r}", error.cause, error.remedy) from None
-    form = getattr(system, "PORT", None)
-    if form is not None and not form.fullmatch(text):
+    if not system.port.fullmatch(text):
         raise FabricError(
-            f"{subject}: port {port}", "not a valid port name on this system", f"write it as {system.PORT_EXAMPLE}"
+            f"{subject}: port {port}", "not a valid port name on this system", f"write it as {system.port_example}"
         )
 
 

@@ -8,7 +8,7 @@ speed and cable share one PortQos.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Optional
 
@@ -23,12 +23,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Switch,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import ASICS_VARIABLE
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SwitchSystem
 
 Line = tuple[int, Optional[int]]  # speed in Gbit/s, cable in metres: ports of one switch with the same are alike
 
@@ -44,11 +44,11 @@ def plan(policy: Policy, specs: list[SwitchSpec]) -> dict[str, Switch]:
 
 def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -> Switch:
     subject = f"switch {spec.name}"
-    no_pfc = spec.system_module.NOT_HELD.get("pfc")
+    no_pfc = spec.system.not_held.get("pfc")
     if policy.lossless and no_pfc:
         raise FabricError(
             subject,
-            f"the policy's class {policy.lossless[0].name} is lossless, but {spec.system} has no PFC: {no_pfc}",
+            f"the policy's class {policy.lossless[0].name} is lossless, but {spec.system.name} has no PFC: {no_pfc}",
             "make the class lossy (roce_policy: classes: mode), or take this switch out of roce_switches",
         )
     if spec.asic is not None:
@@ -61,19 +61,17 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
     pools: Pools | None = None
     shares: BufferShares | None = None
     if policy.lossless and spec.asic is not None:
-        check_cable: Callable[[str, int | None], None] | None = getattr(spec.system_module, "check_cable", None)
-        if check_cable is not None:
-            for (_speed, cable), name in lines.items():
-                check_cable(f"{subject}: port {name}", cable)
+        for (_speed, cable), name in lines.items():
+            spec.system.check_cable(f"{subject}: port {name}", cable)
         if spec.needs_headroom:
             headrooms = {
                 line: _headroom(policy, spec, spec.asic, line, f"{subject}: port {name}")
                 for line, name in lines.items()
             }
         need = _headroom_sum(policy, spec, headrooms)
-        cut, shares = _shares(spec.system_module, spec.asic)
+        cut, shares = _shares(spec.system, spec.asic)
         free = thresholds.free_bytes(spec.asic, need, cut, subject)
-        if headrooms and getattr(spec.system_module, "HAS_POOLS", False):
+        if headrooms and spec.system.has_pools:
             pools = _pools(spec.asic, need, free)
         pfc_bytes = thresholds.pfc_queue_bytes(
             free,
@@ -86,13 +84,13 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
         ecns = _ecns(policy, line[0], pfc_bytes, f"{subject}: port {name}")
         headroom = headrooms.get(line)
         cable = line[1] if policy.lossless and spec.sizes_headroom else None
-        key = ecns, headroom, cable, spec.system, spec.queue_buffer_bytes
+        key = ecns, headroom, cable, spec.system.name, spec.queue_buffer_bytes
         if key not in shared:
             qos = _port_qos(policy, ecns, headroom, cable)
             shared[key] = _attainable(spec, qos, pfc_bytes, f"{subject}: port {name}")
         made[line] = shared[key]
     ports = {name: made[port.speed_gbit_s, port.cable_m] for name, port in spec.ports.items()}
-    return Switch(spec.name, spec.system, ports, policy.ecmp_fields, spec.queue_buffer_bytes, pools, shares)
+    return Switch(spec.name, spec.system.name, ports, policy.ecmp_fields, spec.queue_buffer_bytes, pools, shares)
 
 
 def _headroom_sum(policy: Policy, spec: SwitchSpec, headrooms: Mapping[Line, Headroom]) -> thresholds.HeadroomSum:
@@ -107,9 +105,9 @@ def _headroom_sum(policy: Policy, spec: SwitchSpec, headrooms: Mapping[Line, Hea
 
 def _shares(system: SwitchSystem, asic: Asic) -> tuple[BufferShares | None, BufferShares | None]:
     """Return the parts to plan with (None: the ASIC's pools), and the parts that the switch must already have."""
-    default: BufferShares | None = getattr(system, "DEFAULT_SHARES", None)
+    default = system.default_shares
     if default is None:
-        return getattr(system, "BUFFER_SHARES", None), None
+        return system.buffer_shares, None
     if ASICS.get(asic.name) is asic:
         return default, default
     own = asic.shared_bytes, asic.headroom_pool_bytes
@@ -137,10 +135,9 @@ def _alpha_exponent(asic: Asic, headrooms: Mapping[Line, Headroom], subject: str
 
 def _attainable(spec: SwitchSpec, qos: PortQos, pfc_bytes: Fraction | None, subject: str) -> PortQos:
     """Return ``qos`` with the nearest thresholds that the system can hold."""
-    attainable: Callable[[PortQos, int], PortQos] | None = getattr(spec.system_module, "attainable", None)
-    if attainable is None or spec.queue_buffer_bytes is None:
+    if spec.system.attainable is None or spec.queue_buffer_bytes is None:
         return qos
-    held = attainable(qos, spec.queue_buffer_bytes)
+    held = spec.system.attainable(qos, spec.queue_buffer_bytes)
     for at, queue in enumerate(held.queues):
         if queue is not None and queue.ecn is not None and pfc_bytes is not None:
             thresholds.check_ecn(queue.ecn, pfc_bytes, subject, f"in queue {at}, in percent of its buffer,")

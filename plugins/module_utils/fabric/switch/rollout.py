@@ -156,7 +156,7 @@ def _described(left: list[Change], has_nics: bool) -> dict[str, Any]:
 
 def _boot_configurations(wanted: Mapping[str, Switch]) -> dict[str, str]:
     """Return the whole configuration of each switch whose system keeps nothing over a reboot."""
-    lost = {name: each for name, each in wanted.items() if getattr(SYSTEMS[each.system], "LOST_AT_BOOT", False)}
+    lost = {name: each for name, each in wanted.items() if SYSTEMS[each.system].boot_configuration}
     return {name: SYSTEMS[each.system].render(each) for name, each in lost.items()}
 
 
@@ -176,9 +176,7 @@ def _unfinished(folder: str | None, wanted: Mapping[str, Switch]) -> dict[str, A
     if not runs or os.path.exists(os.path.join(above, runs[-1], "finished")):
         return nothing
     last = os.path.join(above, runs[-1])
-    unsaved = {
-        name: each for name, each in wanted.items() if not getattr(SYSTEMS[each.system], "SAVES_WITH_CHANGE", False)
-    }
+    unsaved = {name: each for name, each in wanted.items() if not SYSTEMS[each.system].saves_with_change}
     touched = [name for name, each in unsaved.items() if os.path.exists(f"{file_of(last, each)}.change")]
     return {"path": last, "switches": touched}
 
@@ -215,9 +213,9 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         "changes": changes,
         "as_before": {name: name not in changes and _is_as(each, before[name]) for name, each in now.items()},
         "boot": {
-            name: getattr(SYSTEMS[each.system], "boot_configuration")(backup[name], name)  # noqa: B009
+            name: boot_configuration(backup[name], name)
             for name, each in now.items()
-            if getattr(SYSTEMS[each.system], "LOST_AT_BOOT", False)
+            if (boot_configuration := SYSTEMS[each.system].boot_configuration)
         },
     }
 
@@ -225,7 +223,7 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 def _is_as(now: Switch, before: Switch) -> bool:
     """Return true where ``now`` has the settings that ``before`` shows. A change that is empty tells the rest."""
     system = SYSTEMS[before.system]
-    shown = [field for field in PORT_FIELDS if field not in system.NOT_HELD]
+    shown = [field for field in PORT_FIELDS if field not in system.not_held]
     return now.ecmp_fields == before.ecmp_fields and all(
         port in now.ports and all(getattr(now.ports[port], field) == getattr(qos, field) for field in shown)
         for port, qos in before.ports.items()
@@ -238,7 +236,7 @@ def _comparable(seen: Switch, wanted: Switch) -> Switch:
     So no stage changes such a setting. The result is for the stages only: it is not an observation, and no proof may be
     based on it.
     """
-    not_held = SYSTEMS[wanted.system].NOT_HELD
+    not_held = SYSTEMS[wanted.system].not_held
     known: dict[tuple[int, int], PortQos] = {}
 
     def port(name: str) -> PortQos:

@@ -35,6 +35,7 @@ From memory, without a source: a profile on a port replaces all of ``default-glo
 from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import (
     HALF_PERCENT,
     PORT,
@@ -48,25 +49,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.cumulus_render import render
 
-__all__ = [
-    "ASICS",
-    "BUFFER_SHARES",
-    "NOT_HELD",
-    "PORT",
-    "PORT_EXAMPLE",
-    "SYSTEM",
-    "parse",
-    "remediation",
-    "render",
-    "restoration",
-]
-
-NOT_HELD: dict[str, str] = {}
-# Cumulus Linux runs only on NVIDIA's switches (NVIDIA's hardware compatibility list).
-ASICS = ("spectrum", "spectrum2", "spectrum3", "spectrum4")
-PORT_EXAMPLE = "swp1, or swp1s0 for a part of one"
-BUFFER_SHARES = BufferShares(HALF_PERCENT)  # as rendered: traffic-pool default-lossless memory-percent
-
 
 def parse(text: str, name: str) -> Switch:
     """Parse the switch ``name`` from a running configuration. Raises FabricError where ``text`` is none.
@@ -76,3 +58,17 @@ def parse(text: str, name: str) -> Switch:
     classes to which some DSCP leads; the MTU only where it is set.
     """
     return Reader(name, document(text, name)).switch()
+
+
+CUMULUS = SwitchSystem(
+    name=SYSTEM,
+    render=render,
+    parse=parse,
+    remediation=remediation,
+    restoration=restoration,
+    port=PORT,
+    port_example="swp1, or swp1s0 for a part of one",
+    # Cumulus Linux runs only on NVIDIA's switches (NVIDIA's hardware compatibility list).
+    asics=("spectrum", "spectrum2", "spectrum3", "spectrum4"),
+    buffer_shares=BufferShares(HALF_PERCENT),  # as rendered: traffic-pool default-lossless memory-percent
+)

@@ -19,7 +19,8 @@ from __future__ import annotations
 import re
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell_sonic import MODULES, SYSTEM, Reader
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell_sonic import SYSTEM, Reader
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.dell_sonic_change import (
     remediation,
     restoration,
@@ -29,28 +30,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
     render,
 )
 
-__all__ = [
-    "ASICS",
-    "MODULES",
-    "NOT_HELD",
-    "PORT",
-    "PORT_EXAMPLE",
-    "SYSTEM",
-    "held_cable_m",
-    "parse",
-    "remediation",
-    "render",
-    "restoration",
-]
-
-NOT_HELD: dict[str, str] = {
-    "headroom": "the system computes it from the port's speed and cable_length, and no module binds a buffer profile",
-    "cable_m": "held as 5, 40 or 300 m, the least that is not shorter",
-}
-# From sonic-buildimage's device/dell: Z9264F, Z9332F, Z9664F, Z9864F, S5200F and Z9432F.
-ASICS = ("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4")
 PORT = re.compile(r"Eth\d+(/\d+){1,2}|Ethernet\d+")
-PORT_EXAMPLE = "Eth1/1, or Ethernet0 where interface naming is native"
 
 
 def parse(text: str, name: str) -> Switch:
@@ -59,3 +39,22 @@ def parse(text: str, name: str) -> Switch:
     Raises FabricError for the first error.
     """
     return Reader(text, name).switch()
+
+
+DELL_SONIC = SwitchSystem(
+    name=SYSTEM,
+    render=render,
+    parse=parse,
+    remediation=remediation,
+    restoration=restoration,
+    port=PORT,
+    port_example="Eth1/1, or Ethernet0 where interface naming is native",
+    not_held={
+        "headroom": "the system computes it from the port's speed and cable_length, and no module binds a buffer "
+        "profile",
+        "cable_m": "held as 5, 40 or 300 m, the least that is not shorter",
+    },
+    # From sonic-buildimage's device/dell: Z9264F, Z9332F, Z9664F, Z9864F, S5200F and Z9432F.
+    asics=("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4"),
+    held_cable_m=held_cable_m,
+)

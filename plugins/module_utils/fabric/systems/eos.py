@@ -34,6 +34,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
     Watchdog,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos import (
     INPUT,
     MTU,
@@ -56,33 +57,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli i
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.eos_restoration import restoration
 
-__all__ = [
-    "ASICS",
-    "NOT_ASICS",
-    "NOT_HELD",
-    "PORT",
-    "PORT_EXAMPLE",
-    "SIZES_HEADROOM",
-    "SYSTEM",
-    "parse",
-    "remediation",
-    "render",
-    "restoration",
-]
-
 NOT_HELD = {
     "headroom": "EOS sizes the headroom of a lossless priority itself",
     "cable_m": "EOS's configuration has no setting for cable lengths",
 }
 SYSTEM = "eos"
-# From sonic-buildimage's device/arista: 7260X3, 7060X4, X5 and X6, 7050X3 and X4.
-ASICS = ("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4")
-NOT_ASICS = {
-    "jericho2": "EOS has the queues of Jericho 2 as tx-queue, which are not rendered: only Trident's and Tomahawk's "
-    "uc-tx-queue are",
-}
-SIZES_HEADROOM = True  # EOS is given neither bytes nor cables
-PORT_EXAMPLE = "Ethernet1/1, or Port-Channel1"
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 68, 9214
 MOST_THRESHOLD_BYTES = 256_000_000
 WATCHDOG_STEP_MS, MOST_WATCHDOG_MS = 10, 60_000
@@ -376,3 +355,22 @@ def _removals(there: Settings, wanted: Settings, changed: bool) -> tuple[list[st
         if gone:
             queues += [f"   {there.heads[queue]}", *(f"      default {key}" for key in gone)]
     return lines, queues
+
+
+EOS = SwitchSystem(
+    name=SYSTEM,
+    render=render,
+    parse=parse,
+    remediation=remediation,
+    restoration=restoration,
+    port=PORT,
+    port_example="Ethernet1/1, or Port-Channel1",
+    not_held=NOT_HELD,
+    # From sonic-buildimage's device/arista: 7260X3, 7060X4, X5 and X6, 7050X3 and X4.
+    asics=("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4"),
+    not_asics={
+        "jericho2": "EOS has the queues of Jericho 2 as tx-queue, which are not rendered: only Trident's and "
+        "Tomahawk's uc-tx-queue are",
+    },
+    sizes_headroom=True,  # EOS is given neither bytes nor cables
+)

@@ -42,6 +42,7 @@ from fnmatch import fnmatchcase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos import (
     ETHERNET_BYTES,
     PORT,
@@ -66,29 +67,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.junos_restoration import restoration
 
-__all__ = [
-    "ASICS",
-    "DEFAULT_SHARES",
-    "NOT_HELD",
-    "PORT",
-    "PORT_EXAMPLE",
-    "SAVES_WITH_CHANGE",
-    "SYSTEM",
-    "attainable",
-    "parse",
-    "remediation",
-    "render",
-    "restoration",
-]
-
-NOT_HELD = {"headroom": "Junos computes it from cable length and MRU"}
-# QFX5210 to QFX5240, QFX5120 and QFX5130, by their buffers: 42, 64, 112, 165, 32 and 132 MB (Juniper, "Understanding
-# CoS Buffer Configuration", table 1).
-ASICS = ("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4")
 # The default of [edit class-of-service shared-buffer ingress buffer-partition]; see the module.
 DEFAULT_SHARES = BufferShares(lossless_percent=9, headroom_percent=45)
-PORT_EXAMPLE = "et-0/0/1"
-SAVES_WITH_CHANGE = True  # a commit survives a reboot
 PARTITIONS = (*COS, "shared-buffer", "ingress", "buffer-partition")
 
 
@@ -218,3 +198,21 @@ def _contradicts(line: Line, port: str, kept: set[Line]) -> bool:
     if what == "unit" and line[5:7] == ("classifiers", "dscp"):
         return line[4] != "*" or "unit" not in has
     return what == "classifiers"
+
+
+JUNOS = SwitchSystem(
+    name=SYSTEM,
+    render=render,
+    parse=parse,
+    remediation=remediation,
+    restoration=restoration,
+    port=PORT,
+    port_example="et-0/0/1",
+    not_held={"headroom": "Junos computes it from cable length and MRU"},
+    # QFX5210 to QFX5240, QFX5120 and QFX5130, by their buffers: 42, 64, 112, 165, 32 and 132 MB (Juniper,
+    # "Understanding CoS Buffer Configuration", table 1).
+    asics=("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4"),
+    default_shares=DEFAULT_SHARES,
+    saves_with_change=True,  # a commit survives a reboot
+    attainable=attainable,
+)

@@ -43,12 +43,12 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Ecn, PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux import (
     ECMP_BITS,
     FAMILIES,
     HASH,
     PROTOCOLS,
-    READING,
     SYSTEM,
     Port,
     ecmp_of,
@@ -61,38 +61,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linu
     Script,
 )
 
-__all__ = [
-    "CLASSIFIES_AT_EGRESS",
-    "LOST_AT_BOOT",
-    "NOT_HELD",
-    "PORT",
-    "PORT_EXAMPLE",
-    "READING",
-    "SYSTEM",
-    "parse",
-    "remediation",
-    "render",
-    "restoration",
-]
-
 NO_PFC = "the kernel's bridge and router send and obey no PFC"
-NOT_HELD = {
-    "class_to_priority": NO_PFC,
-    "priority_to_queue": NO_PFC,
-    "pfc": NO_PFC,
-    "headroom": NO_PFC,
-    "cable_m": NO_PFC,
-    "watchdog": NO_PFC,
-}
-LOST_AT_BOOT = True  # so the rendered script must run at every boot
-# The filters of the port where a packet leaves classify its DSCP, whichever port it entered by.
-CLASSIFIES_AT_EGRESS = True
 QUANTUM_BYTES_A_PERCENT = 100
 MOST_BYTES = 1 << 30
 FLATTEST_BYTES = 1 << 31  # at 100%
 ALMOST_ALL = 0.9999999
-DEVICE = PORT = re.compile(r"[A-Za-z0-9_.-]{1,15}")
-PORT_EXAMPLE = "enp1s0f0np0: 15 letters, digits, '_', '.' and '-' at most"
+DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 # The default qdisc of a device, restored when its root qdisc is deleted (sch_generic.c, net.core.default_qdisc).
 DEFAULTS = ("noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "bfifo", "sfq")
 
@@ -347,3 +321,21 @@ def _shape(model: Model, port: str) -> Any:
         mask = int(str(keys.pop("ip_tos_mask", "ff")), 16)
         filters.append((each.get("protocol"), each.get("kind"), options.get("classid"), mask, sorted(keys.items())))
     return sorted(qdiscs, key=str), sorted(filters, key=str)
+
+
+LINUX = SwitchSystem(
+    name=SYSTEM,
+    render=render,
+    parse=parse,
+    remediation=remediation,
+    restoration=restoration,
+    port=DEVICE,
+    port_example="enp1s0f0np0: 15 letters, digits, '_', '.' and '-' at most",
+    not_held=dict.fromkeys(
+        ("class_to_priority", "priority_to_queue", "pfc", "headroom", "cable_m", "watchdog"),
+        "the kernel's bridge and router send and obey no PFC",
+    ),
+    # The filters of the port where a packet leaves classify its DSCP, whichever port it entered by.
+    classifies_at_egress=True,
+    boot_configuration=boot_configuration,
+)

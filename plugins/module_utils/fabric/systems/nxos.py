@@ -40,6 +40,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
     Watchdog,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos import (
     INPUT,
     INTERVAL,
@@ -73,24 +74,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.nxos_restoration import restoration
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 
-__all__ = [
-    "ASICS",
-    "NOT_HELD",
-    "PORT",
-    "PORT_EXAMPLE",
-    "SIZES_HEADROOM",
-    "SYSTEM",
-    "check_cable",
-    "parse",
-    "remediation",
-    "render",
-    "restoration",
-]
-
 SYSTEM = "nxos"
-ASICS = ()  # Cisco publishes no numbers for the ASICs of Nexus 9000
-SIZES_HEADROOM = True  # NX-OS is given neither bytes nor cables
-PORT_EXAMPLE = "Ethernet1/1, or port-channel1"
 MOST_CABLE_M = 100
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9216
 LEAST_INTERVAL_MS, MOST_DETECTION_MS = 100, 1000
@@ -335,3 +319,18 @@ def _multipliers(subject: str, watchdog: Watchdog) -> dict[str, int]:
 
 def _watchdog_lines(on: bool, settings: dict[str, int]) -> list[str]:
     return [f"{WATCHDOG} {'on' if on else 'off'}", *(f"{key} {number}" for key, number in settings.items())]
+
+
+NXOS = SwitchSystem(
+    name=SYSTEM,
+    render=render,
+    parse=parse,
+    remediation=remediation,
+    restoration=restoration,
+    port=PORT,
+    port_example="Ethernet1/1, or port-channel1",
+    not_held=NOT_HELD,
+    asics=(),  # Cisco publishes no numbers for the ASICs of Nexus 9000
+    sizes_headroom=True,  # NX-OS is given neither bytes nor cables
+    check_cable=check_cable,
+)

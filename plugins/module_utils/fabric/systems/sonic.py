@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic import SYSTEM, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_patch import patches
@@ -30,15 +31,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
     hash_fields,
     wanted_port,
 )
-
-__all__ = ["NOT_HELD", "PORT", "PORT_EXAMPLE", "SYSTEM", "parse", "remediation", "render", "restoration"]
-
-HAS_POOLS = True
-PORT = re.compile(r"Ethernet(0|[1-9][0-9]{0,3})")  # sonic-port.yang
-PORT_EXAMPLE = "Ethernet0"
-NOT_HELD: dict[str, str] = {
-    "cable_m": "a port's headroom is written in bytes, so SONiC need not compute it from the cable",
-}
 
 
 def render(switch: Switch) -> str:
@@ -116,3 +108,16 @@ def _patches_text(found: list[list[dict[str, Any]]]) -> str:
     return "\n".join(
         "[\n" + ",\n".join(json.dumps(each, sort_keys=True) for each in operations) + "\n]\n" for operations in found
     )
+
+
+SONIC = SwitchSystem(
+    name=SYSTEM,
+    render=render,
+    parse=parse,
+    remediation=remediation,
+    restoration=restoration,
+    port=re.compile(r"Ethernet(0|[1-9][0-9]{0,3})"),  # sonic-port.yang
+    port_example="Ethernet0",
+    not_held={"cable_m": "a port's headroom is written in bytes, so SONiC need not compute it from the cable"},
+    has_pools=True,
+)

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns, whole_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
@@ -26,12 +27,16 @@ def options() -> dict[str, Any]:
     return {
         **{concern: {"type": "dict"} for concern in concerns.ORDER},
         "kernel_settings": {"type": "dict", "options": KERNEL_SETTINGS},
+        **whole_host.OPTION,
         "now": {"type": "bool", "default": True},
     }
 
 
 def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcome:
     """Apply ``given``, checked by ``options``, and save it. Raises HostError."""
+    if given.get("whole_host") and not given["now"]:
+        raise RequestError("whole_host: an image has no devices and no memory", "leave it out in an image")
+    given = whole_host.completed(given, lambda: concerns.read_topology(system))
     settings = {concern: data for concern, data in given.items() if concern != "now"}
     if settings.get("kernel_settings") is not None:
         # Only settings with a value are saved; the others are left unchanged.

@@ -13,7 +13,7 @@ class HostError(SailloftError):
     @classmethod
     def of(cls, error: SailloftError) -> HostError:
         """Return another error of the library as a HostError."""
-        return cls(error.cause, error.remedy, error.subject)
+        return cls(error.cause, error.remedy, subject=error.subject)
 
 
 class RequestError(HostError):

@@ -80,7 +80,9 @@ def wanted(data: Any, host: Host | None) -> dict[str, VfRequest]:
             for function in selectors.select(host, [selector], entry.subject):
                 reason = _cannot(function, request.count)
                 if reason and (selectors.is_address(selector) or function.sriov):
-                    raise HostError(f"{function.address} {reason}", "change its count, or leave it out", entry.subject)
+                    raise HostError(
+                        f"{function.address} {reason}", "change its count, or leave it out", subject=entry.subject
+                    )
                 if not reason:
                     result[function.address] = request
     if host is not None:

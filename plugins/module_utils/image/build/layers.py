@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import (
     role_digest,
     roles_in,
@@ -24,17 +26,24 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json, sha256_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, file_inside, inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import without_credentials
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
+    LOG_NAMED,
+    Run,
+    file_inside,
+    inside,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats.listing import listing
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Layer, Role
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel, ManifestLayer, Verity
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel, ManifestLayer
 
 SQUASHFS, LISTING, RECORD, VMLINUZ = "layer.squashfs", "listing.json", "layer.json", "vmlinuz"
 # A published layer has no kernel in /boot, but packages' scripts look for its files: the postinst of Ubuntu's signed
 # modules runs depmod with this one.
 SYMBOLS = "System.map"
+MOST_LOG_BYTES = 1 << 20  # of a log in the tree; the log of a whole build of the kernel has some 100 kB
 
 
 @dataclass(frozen=True)
@@ -108,21 +117,16 @@ def find(cache: Path, key: str) -> Built | None:
     folder = cache / "layers" / key
     try:
         record = json.loads((folder / RECORD).read_text())
-        entry = record["entry"]
-        kernel = record["kernel"]
-        sizes = {SQUASHFS: entry["size_bytes"], **({VMLINUZ: kernel["size_bytes"]} if kernel else {})}
+        entry: ManifestLayer = stored.build(ManifestLayer, record["entry"])
+        kernel: Kernel | None = stored.build(Kernel, record["kernel"]) if record["kernel"] else None
+        sizes = {SQUASHFS: entry.size_bytes, **({VMLINUZ: kernel.size_bytes} if kernel else {})}
         if any((folder / name).stat().st_size != size for name, size in sizes.items()):
             return None
         (folder / LISTING).stat()
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, StoredError):
         return None
     os.utime(folder)  # records the last use
-    return Built(
-        folder,
-        ManifestLayer(**{**entry, "verity": Verity(**entry["verity"])}),
-        tuple(record["packages"]),
-        Kernel(**kernel) if kernel else None,
-    )
+    return Built(folder, entry, tuple(record["packages"]), kernel)
 
 
 def built(cache: Path, request: LayerRequest) -> Built:
@@ -144,12 +148,40 @@ def build(
 
     ``work`` is an empty directory; the caller must remove it. Raises ImageError.
     """
-    layer = request.layer
-    subject = f"layer {layer.name}"
-    run = Run(subject, progress, {"SOURCE_DATE_EPOCH": str(request.epoch)})
+    root = work / "root"
+    with _kept_log(cache, request.layer, root) as log:
+        run = Run(f"layer {request.layer.name}", progress, {"SOURCE_DATE_EPOCH": str(request.epoch)}, log)
+        return _build(cache, work, root, request, below, run)
+
+
+@contextlib.contextmanager
+def _kept_log(cache: Path, layer: Layer, root: Path) -> Iterator[Path]:
+    """Yield the file for the output of the layer's tools. An error names it; the next build of the layer removes it.
+
+    The logs in ``root`` that the output names are added to it, since the tree is removed.
+    """
+    log = cache / "logs" / f"{layer.name}.log"
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    try:
+        yield log
+    except ImageError as error:
+        if not log.exists():
+            raise
+        with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as stream:
+            for name in dict.fromkeys(LOG_NAMED.findall(log.read_text(encoding="utf-8", errors="replace"))):
+                path = file_inside(root, name)
+                text = path.read_bytes()[-MOST_LOG_BYTES:].decode(errors="replace") if path else ""
+                stream.write(f"\n{name}:\n{without_credentials(text)}")
+        raise ImageError(error.subject, error.cause, f"{error.remedy}; the whole output is in {log}") from error
+    log.unlink(missing_ok=True)
+
+
+def _build(cache: Path, work: Path, root: Path, request: LayerRequest, below: list[Built], run: Run) -> Built:
+    layer, subject, progress = request.layer, run.subject, run.progress
     os.environ["SOURCE_DATE_EPOCH"] = str(request.epoch)
     family = family_of(layer.distribution)
-    root, parent = work / "root", work / "parent"
+    parent = work / "parent"
     if below:
         lower = mount_chain(work, below, run)
         squashfs.mount_overlay(lower, None, parent, work, run)
@@ -168,7 +200,7 @@ def build(
     tree_contents.apply(root, layer, run)
     for role in layer.roles:
         progress(f"{subject}: role {role.name}")
-        roles_in.apply(root, [role], run.process, layer.name)
+        roles_in.apply(root, [role], run.process, layer.name, script_failure=family.script_failure)
     require_unchanged(request)
     packages = family.packages(root, run)
     out = work / "out"

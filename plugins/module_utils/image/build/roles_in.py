@@ -13,6 +13,7 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confin
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import run as run_command
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import file_inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import file_inside, tail
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Role
 
 PYTHON = "/usr/bin/python3"
@@ -45,12 +46,18 @@ FACTS = ["!all", "!min", "distribution", "pkg_mgr", "service_mgr", "python", "ch
 
 
 def apply(
-    root: Path, roles: tuple[Role, ...] | list[Role], run: Run = run_command, layer: str = "image", python: str = PYTHON
+    root: Path,
+    roles: tuple[Role, ...] | list[Role],
+    run: Run = run_command,
+    layer: str = "image",
+    python: str = PYTHON,
+    script_failure: Callable[[Path, str], str] = lambda root, output: "",
 ) -> None:
     """Apply ``roles`` in order to the image at ``root``.
 
     The play's host has the name of ``layer``. Values in ``vars`` are used unchanged and not templated again.
     Variables and modules are only kept in memory, on the build host and in the image. Raises ImageError.
+    ``script_failure`` is that of the family: it finds a package's failed script in the output of a task.
     """
     if not roles:
         return
@@ -75,7 +82,7 @@ def apply(
         environment.update(SETTINGS, ANSIBLE_CONFIG=str(configuration), ANSIBLE_HOME=folder, ANSIBLE_LOCAL_TEMP=folder)
         done = run(confined(root, ["ansible-playbook", "--inventory", str(inventory), str(play)]), env=environment)
     if done.returncode != 0:
-        raise ImageError(f"layer {layer}", *_failure(done.stdout, names))
+        raise ImageError(f"layer {layer}", *_failure(done.stdout, names, lambda text: script_failure(root, text)))
 
 
 def _inventory(layer: str, root: Path, python: str) -> dict[str, Any]:
@@ -124,7 +131,7 @@ def _literal(value: Any) -> str:
     return json.dumps(value)
 
 
-def _failure(output: str, names: str) -> tuple[str, str]:
+def _failure(output: str, names: str, script_failure: Callable[[str], str]) -> tuple[str, str]:
     """Return cause and remedy from the output of ``ansible-playbook``, which omits values with no_log."""
     task = ""
     for line in output.splitlines():
@@ -132,7 +139,7 @@ def _failure(output: str, names: str) -> tuple[str, str]:
         task = heading[1] if heading else task
         failed = re.match(r"fatal: \[.*?\]: (?:FAILED|UNREACHABLE)! => (\{.*)$", line)
         if failed:
-            message = _message(failed[1])
+            message = _message(failed[1], script_failure)
             # libapt, which python3-apt brings, is there without the programs that fetch packages.
             lacks_apt = "/apt/methods/" in message and "could not be found" in message
             remedy = "add apt to the packages of a layer" if lacks_apt else "fix the role or its variables"
@@ -148,12 +155,18 @@ def _failure(output: str, names: str) -> tuple[str, str]:
     return f"ansible-playbook for {names} failed: {text[:600] or 'no output'}", "fix the role or its variables"
 
 
-def _message(result: str) -> str:
+def _message(result: str, script_failure: Callable[[str], str]) -> str:
     try:
         data = json.loads(result)
     except ValueError:
         return result[:600]
     if data.get("censored"):
         return str(data["censored"])
+    script = script_failure(str(data.get("stdout", "")))
+    if script:
+        return script
     reasons = [str(data.get("msg", "it gave no reason")), *(str(one) for one in data.get("argument_errors", []))]
+    if data.get("rc"):
+        # The modules command and shell only say "non-zero return code".
+        reasons += filter(None, [tail(str(data.get("stderr") or data.get("stdout") or ""))])
     return " ".join("; ".join(reasons).split())

@@ -11,4 +11,4 @@ class ImageError(SailloftError):
     """A request about an image, a store or a channel cannot be fulfilled."""
 
     def __init__(self, subject: str, cause: str, remedy: str) -> None:
-        super().__init__(cause, remedy, subject)
+        super().__init__(cause, remedy, subject=subject)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -15,6 +16,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 # A function that takes argv and the environment, and returns the exit status and the output, standard error included.
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 CHECK_S = 5
+# user:password@ of a URL (RFC 3986). A password may have an unescaped "@", but no "/".
+CREDENTIALS = re.compile(r"(?<=://)[^/\s\"']*@")
 
 
 def run(
@@ -27,6 +30,7 @@ def run(
 
     ``fault`` is called every CHECK_S seconds; once it returns an error, the command and its processes are killed.
 
+    The lines and the output have no user and password in URLs, such as a proxy's.
     The caller must handle a status other than 0. Raises ImageError if the program does not exist, and the error that
     ``fault`` returned.
     """
@@ -51,7 +55,7 @@ def run(
         threading.Thread(target=_watch, args=(process, fault, ended, errors), daemon=True).start()
     try:
         with process:
-            for line in process.stdout or ():
+            for line in map(without_credentials, process.stdout or ()):
                 lines.append(line)
                 show(line.rstrip("\n"))
     finally:
@@ -59,6 +63,11 @@ def run(
     if errors:
         raise errors[0]
     return subprocess.CompletedProcess(argv, process.returncode, "".join(lines))
+
+
+def without_credentials(text: str) -> str:
+    """Return the text with "***" in the place of user and password of each URL."""
+    return CREDENTIALS.sub("***@", text)
 
 
 def _watch(

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,9 @@ PACKAGES = {
 PROXIES = tuple(name for word in ("http_proxy", "https_proxy", "no_proxy") for name in (word, word.upper()))
 NO_SPACE = "No space left on device"
 TAIL_LINES = 6
+# DKMS's words for the log of its compiler.
+LOG_NAMED = re.compile(r"Consult (/[\w./+~-]+) for more information")
+LINE_CHARACTERS = 400
 MOST_LINKS = 40  # as Linux (MAXSYMLINKS in include/linux/namei.h)
 
 
@@ -39,11 +43,10 @@ class ToolError(ImageError):
 
     def __init__(self, subject: str, argv: Sequence[str], output: str) -> None:
         """Describe the failure. ``subject`` names what was being built."""
-        lines = [line.strip() for line in output.splitlines() if line.strip()]
         if NO_SPACE in output:
             why, remedy = f"no space is left on the device ({argv[0]})", "free some space where node_image_cache_dir is"
         else:
-            why = f"{' '.join(argv[:4])} failed: {' / '.join(lines[-TAIL_LINES:]) or 'no output'}"
+            why = f"{' '.join(argv[:4])} failed: {tail(output) or 'no output'}"
             remedy = "fix the reported problem, and run again: complete layers are kept"
         super().__init__(subject, why, remedy)
         self.output = output
@@ -76,6 +79,7 @@ class Run:
     subject: str
     progress: Callable[[str], object]
     environment: Mapping[str, str] = field(default_factory=dict)
+    log: Path | None = None  # a file to which commands and their output are appended
 
     def __call__(
         self,
@@ -102,19 +106,36 @@ class Run:
     ) -> subprocess.CompletedProcess[str]:
         """Run a tool as ``__call__`` does, but return any exit status; ``show`` may be a function for each line."""
         require(argv[0])
-        return process.run(
-            argv,
-            {
-                **{name: os.environ[name] for name in PROXIES if name in os.environ},
-                "PATH": search_path(),
-                "LC_ALL": "C.UTF-8",
-                "HOME": "/root",
-                **self.environment,
-                **(env or {}),
-            },
-            self._progress_of(show) if isinstance(show, str) else show or (lambda line: None),
-            fault,
-        )
+        shown = self._progress_of(show) if isinstance(show, str) else show or (lambda line: None)
+        log = os.open(self.log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+        def write(line: str) -> None:
+            # Without space for the log, the command's own message is the cause.
+            with contextlib.suppress(OSError):
+                os.write(log, f"{line}\n".encode())
+
+        def line_seen(line: str) -> None:
+            write(line)
+            shown(line)
+
+        try:
+            # The words without confine's script.
+            write(f"$ {' '.join(word for word in argv if chr(10) not in word)}")
+            return process.run(
+                argv,
+                {
+                    **{name: os.environ[name] for name in PROXIES if name in os.environ},
+                    "PATH": search_path(),
+                    "LC_ALL": "C.UTF-8",
+                    "HOME": "/root",
+                    **self.environment,
+                    **(env or {}),
+                },
+                line_seen,
+                fault,
+            )
+        finally:
+            os.close(log)
 
     def _progress_of(self, pattern: str) -> Callable[[str], None]:
         """Return a function that reports the first group of each matching line as progress."""
@@ -125,6 +146,17 @@ class Run:
                 self.progress(f"{self.subject}: {found.group(1)}")
 
         return line_seen
+
+
+def tail(output: str) -> str:
+    """Return the last lines of an output in one line."""
+    return one_line([line for line in output.splitlines() if line.strip()][-TAIL_LINES:])
+
+
+def one_line(lines: Iterable[str]) -> str:
+    """Return the lines that are not empty in one line, without control characters such as colours."""
+    texts = (re.sub(r"\x1b\[[0-9;]*[A-Za-z]|[^\x20-\x7e\u00a0-\uffff]", " ", line).strip() for line in lines)
+    return " / ".join(text[:LINE_CHARACTERS] for text in texts if text)
 
 
 def inside(root: Path, path: str, follow: bool = False) -> Path:

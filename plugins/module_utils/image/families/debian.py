@@ -16,11 +16,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confin
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
+    NO_SPACE,
     Run,
     ToolError,
     file_inside,
     inside,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import apt_output
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.downloads import Downloads
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.archive import (
@@ -56,6 +58,13 @@ SOURCE_FOLDER = "etc/apt/sources.list.d"
 WHOLE = "whole"
 # mmdebstrap copies these two from the build host.
 OF_THE_BUILD_HOST = ("etc/hostname", "etc/resolv.conf")
+# What apt's message says -> the next step.
+REMEDIES = {
+    "NO_PUBKEY|is not signed": "give the archive's keyring, or pin the archive by release_sha256",
+    "is expired|is not valid yet": "use an archive that is up to date, or pin this state by release_sha256",
+    "unmet dependencies": "add the archive that has them to archives, or leave the package out",
+    "Failed to fetch": "run again if the archive has just changed; otherwise use another url",
+}
 LEFTOVERS = (
     *("var/lib/dpkg/available", "var/lib/dpkg/available-old", "var/lib/dpkg/status-old"),
     *("var/lib/dpkg/diversions-old", "var/lib/dpkg/statoverride-old"),
@@ -92,9 +101,11 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
     differs from its pin.
     """
     found = {}
+    releases = []
     for archive in layer.archives:
         for suite in archive.suites:
-            digest = hashlib.sha256(_release(archive, suite, fetch)).hexdigest()
+            releases.append(_release(archive, suite, fetch))
+            digest = hashlib.sha256(releases[-1]).hexdigest()
             pin = archive.release_sha256.get(suite, digest)
             if pin != digest:
                 raise ImageError(
@@ -103,6 +114,8 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
                     "use a mirror or snapshot that has the pinned one, or pin the new one",
                 )
             found[f"{archive.url} {suite}"] = digest
+    if layer.parent is None:
+        _require_suite(layer, releases)
     return found
 
 
@@ -191,7 +204,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
             fault=downloads,
         )
     except ToolError as error:
-        raise _explained(layer, error) from error
+        raise _explained(root, layer, error) from error
 
 
 def packages(root: Path, run: Run) -> list[dict[str, str]]:
@@ -213,6 +226,11 @@ def clean(root: Path) -> None:
     """Remove files of apt, dpkg and mmdebstrap that an image does not need or that differ from build to build."""
     for name in LEFTOVERS:
         inside(root, name).unlink(missing_ok=True)
+
+
+def script_failure(root: Path, output: str) -> str:
+    """Return the package whose script failed in this output of apt or dpkg, and its last lines; "" if none did."""
+    return apt_output.script_failure(root, output)
 
 
 def first_stage_digest() -> str:
@@ -242,8 +260,20 @@ def first_stage_tree(into: Path, layer: Layer, digests: Mapping[str, str], run: 
             env=ENVIRONMENT,
         )
     except ToolError as error:
-        raise _explained(layer, error) from error
+        raise _explained(into, layer, error) from error
     return into
+
+
+def _require_suite(layer: Layer, releases: list[bytes]) -> None:
+    """Raise ImageError if no archive is of the lowest layer's suite: mmdebstrap would install no essential package."""
+    lines = re.findall(rb"^(?:Suite|Codename): (\S+)\r?$", b"\n".join(releases), re.MULTILINE)
+    names = list(dict.fromkeys(name.decode(errors="replace") for name in lines))
+    if layer.suite not in names:
+        raise ImageError(
+            f"layer {layer.name}",
+            f"its suite is {layer.suite}, but the releases of its archives say {' and '.join(names) or 'no suite'}",
+            "set suite to the name in the release, or correct the suites of the archives",
+        )
 
 
 def _release(archive: Archive, suite: str, fetch: Callable[[str], bytes]) -> bytes:
@@ -274,7 +304,9 @@ def _sources(archives: tuple[Archive, ...]) -> list[str]:
                     # The digest that the user pinned proves more than a signature; _verify checks that apt used it.
                     options.append("trusted=yes")
             option = f"[{' '.join(options)}] " if options else ""
-            lines.append(" ".join([f"deb {option}{archive.url}", suite, *archive.components]))
+            # apt does not copy packages of "file:" archives, and dpkg runs in the image.
+            url = re.sub("^file:", "copy:", archive.url)
+            lines.append(" ".join([f"deb {option}{url}", suite, *archive.components]))
     return lines
 
 
@@ -324,18 +356,23 @@ def _verify(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
             )
 
 
-def _explained(layer: Layer, error: ToolError) -> ImageError:
-    """Return the error with apt's own message, without mmdebstrap's lines around it."""
-    reasons = [line[3:] for line in error.output.splitlines() if line.startswith("E: ")]
-    own = ("mmdebstrap", "apt-get ", "run_", "received eof", "setup failed", "env ")
-    reasons = [line for line in reasons if not line.startswith(own)]
+def _explained(root: Path, layer: Layer, error: ToolError) -> ImageError:
+    """Return the error with its cause: the package and its script's last lines, or apt's own messages."""
     subject = f"layer {layer.name}"
+    if NO_SPACE in error.output:
+        return error
+    script = apt_output.script_failure(root, error.output)
+    if script:
+        return ImageError(subject, script, "fix the package or what its script needs, or leave it out")
+    reasons = apt_output.errors(error.output)
     for line in reasons:
         if "Unable to locate package" in line or "has no installation candidate" in line or "was not found" in line:
             advice = "correct the name, or add the archive that has it to archives"
             if any(package in line.split() for package in userland.PACKAGES):
                 advice = "the first stage needs it: add the archive or component that has it (Ubuntu: universe)"
             return ImageError(subject, line, advice)
-    if reasons and "No space left" not in error.output:
-        return ImageError(subject, " / ".join(reasons), "fix the problem that apt reports, and run again")
+    if reasons:
+        cause = " / ".join(reasons)
+        advice = next((advice for words, advice in REMEDIES.items() if re.search(words, cause)), None)
+        return ImageError(subject, cause, advice or "fix the problem that apt reports, and run again")
     return error

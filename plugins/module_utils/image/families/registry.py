@@ -16,6 +16,7 @@ The contract of a family's file:
 ``source_date_epoch``          layer, fetch -> the time stamp of the layer's files, s since 1970
 ``caches``                     layer, digests -> image directory -> directory of the builder's cache to mount there
 ``install``                    root, layer, run, digests: install the layer's packages
+``script_failure``             root, output -> the package whose script failed, with its last lines; "" if none did
 ``packages``                   root, run -> name, version, architecture of each installed package
 ``clean``                      root: remove what the package system leaves that differs from build to build
 ``first_stage_digest``         -> the digest of the first stage's programs; empty if they are in the layer's digests

@@ -23,7 +23,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, inside, tail
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.archive import (
     read_keyring,
@@ -57,6 +57,7 @@ LEFTOVERS = (
     *("var/log/dnf.log", "var/log/dnf.librepo.log", "var/log/dnf.rpm.log", "var/log/dnf5.log", "var/log/hawkey.log"),
 )
 OF_THE_DATABASE = (f"{DATABASE_FILE}-shm", f"{DATABASE_FILE}-wal", ".rpm.lock")
+SCRIPT_FAILED = re.compile(r"^Error in (\w+) scriptlet in rpm package (\S+)", re.MULTILINE)
 QUERY = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\n"
 # rpm lists a key that was used to check signatures as if it were a package.
 KEY = "gpg-pubkey"
@@ -132,8 +133,24 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
             raise ImageError(f"layer {layer.name}", *_unreachable(done.stdout, layer))
         _check_fetched(root, layer, digests)
         done = run.process(confined(root, [*command, "install", *layer.packages]), env=environment)
+    script = script_failure(root, done.stdout)
     if done.returncode != 0:
-        raise ImageError(f"layer {layer.name}", *_failure(done.stdout))
+        raise ImageError(f"layer {layer.name}", *_failure(script, done.stdout))
+    if script:
+        # rpm installs a package also if one of its later scripts fails, and dnf succeeds.
+        run.progress(f"layer {layer.name}: warning: {script}")
+
+
+def script_failure(root: Path, output: str) -> str:
+    """Return the first package whose script failed in this output of dnf, with its last lines; "" if none did."""
+    failed = SCRIPT_FAILED.search(output)
+    if not failed:
+        return ""
+    # dnf shows the output of all scripts at its end, after the list of packages.
+    own = re.search(r"^(error: .+)\n\n?" + re.escape(failed[0]), output, re.MULTILINE)
+    printed = output.rpartition("\n\n" if "Complete!" not in output else "Complete!\n")[2]
+    parts = [f"package {failed[2]}: its {failed[1].lower()} script failed", own[1] if own else "", tail(printed)]
+    return ": ".join(part for part in parts if part)
 
 
 def packages(root: Path, run: Run) -> list[dict[str, str]]:
@@ -329,7 +346,9 @@ def _unreachable(output: str, layer: Layer) -> tuple[str, str]:
     )
 
 
-def _failure(output: str) -> tuple[str, str]:
+def _failure(script: str, output: str) -> tuple[str, str]:
+    if script:
+        return script, "fix the package or what its script needs, or leave it out"
     missing = re.findall(r"^No match for argument: (.*)$", output, re.MULTILINE)
     if missing:
         return f"no archive has a package {', '.join(missing)}", "correct the name, or add the archive that has it"
@@ -341,6 +360,12 @@ def _failure(output: str) -> tuple[str, str]:
         return (
             f"{package[1] if package else 'a package'} is not signed by a key in the archive's keyring",
             "give the archive's keyring; unsigned packages are accepted only with release_sha256 and without a keyring",
+        )
+    refused = re.search(r"^\[(?:MIRROR|FAILED)\] (.*)$", output, re.MULTILINE)
+    if refused:
+        return (
+            f"a package cannot be downloaded: {refused[1].strip()}",
+            "run again if the archive has just changed; otherwise use another url",
         )
     return f"dnf failed: {_last(output)}", "correct the packages or the archives"
 

@@ -8,6 +8,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
 
@@ -64,42 +66,11 @@ def load(text: str, subject: str) -> BootReport:
     except (ValueError, RecursionError) as error:
         raise ImageError(subject, f"not a boot report: {error}", REBOOT) from error
     try:
-        if data["format"] != FORMAT:
-            raise ImageError(subject, f"its format is {data['format']!r}, not {FORMAT}", REBOOT)
-        report = BootReport(
-            node=_of(str, data, "node"),
-            image=_of(str, data, "image"),
-            name=_of(str, data, "name"),
-            kernel=_of(str, data, "kernel"),
-            arguments=_of(str, data, "arguments"),
-            layers=tuple(
-                BootedLayer(_of(str, item, "name"), _of(str, item, "sha256"), _of(bool, item, "verity"))
-                for item in data["layers"]
-            ),
-            server=_of(str, data, "server"),
-            writable_bytes=_of(int, data, "writable_bytes"),
-            phases=tuple(
-                Phase(_of(str, item, "name"), float(item["start_s"]), float(item["end_s"])) for item in data["phases"]
-            ),
-            warnings=tuple(str(item) for item in data["warnings"]),
-            # Images of earlier versions report none.
-            host_keys=tuple(str(item) for item in data.get("host_keys", ())),
-        )
-        if not report.layers or not all(DIGEST.fullmatch(digest) for digest in (report.image, *_digests(report))):
-            raise ValueError("an image's or a layer's digest is missing")
-    except KeyError as error:
-        raise ImageError(subject, f"the boot report has no {error.args[0]}", REBOOT) from error
-    except (TypeError, ValueError) as error:
-        raise ImageError(subject, f"not a boot report: {error}", REBOOT) from error
+        report: BootReport = stored.load(BootReport, data, FORMAT, "boot report", REBOOT)
+    except StoredError as error:
+        raise ImageError(subject, error.cause, error.remedy) from error
+    if not report.layers or not all(
+        DIGEST.fullmatch(digest) for digest in (report.image, *(layer.sha256 for layer in report.layers))
+    ):
+        raise ImageError(subject, "not a boot report: an image's or a layer's digest is missing", REBOOT)
     return report
-
-
-def _digests(report: BootReport) -> list[str]:
-    return [layer.sha256 for layer in report.layers]
-
-
-def _of(kind: type, data: Any, name: str) -> Any:
-    value = data[name]
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(f"{name} is {value!r}")
-    return value

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import without_credentials
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
 
 URL = re.compile(r"https?://[^/\s@?#]+(/[^\s?#]*)?|file:///[^\s?#]*")
@@ -20,7 +21,7 @@ def read_url(record: Record) -> str:
     url = record.text("url")
     if not URL.fullmatch(url):
         raise record.refuse(
-            f"url {url!r} is not an http, https or file URL without user and password",
+            f"url {without_credentials(url)!r} is not an http, https or file URL without user and password",
             "write it like https://deb.debian.org/debian",
         )
     return url.rstrip("/")

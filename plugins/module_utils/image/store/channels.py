@@ -11,9 +11,10 @@ import json
 import os
 import re
 from dataclasses import dataclass, replace
-from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory, write_atomic
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     DIGEST,
@@ -53,22 +54,26 @@ class Channel:
 def render(channel: Channel) -> bytes:
     """Return the bytes of the channel's file; ``parse`` is the inverse."""
     state = {"channel": channel.name, "digest": channel.digest, "history": list(channel.history)}
-    return f"#!ipxe\n{COMMENT}{json.dumps(state)}\nchain ../images/{channel.digest}/boot.ipxe\n".encode()
+    return f"#!ipxe\n{COMMENT}{json.dumps(state)}\n{_command(channel.digest)}\n".encode()
+
+
+def _command(digest: str) -> str:
+    return f"chain ../images/{digest}/boot.ipxe"
 
 
 def parse(data: bytes, subject: str) -> Channel:
-    """Parse a channel. Raises ImageError, about ``subject``, if ``render`` would write different bytes."""
+    """Parse a channel. Raises ImageError, about ``subject``."""
     try:
-        lines = data.decode("ascii").splitlines()
-        state: dict[str, Any] = json.loads(lines[1][len(COMMENT) :])
-        channel = Channel(state["channel"], state["digest"], tuple(state["history"]))
+        first, comment, command, end = data.decode("ascii").split("\n")
+        state = json.loads(comment[len(COMMENT) :])
+        channel: Channel = stored.build(Channel, {**state, "name": state["channel"]})
         if (
-            render(channel) == data
+            (first, comment[: len(COMMENT)], command, end) == ("#!ipxe", COMMENT, _command(channel.digest), "")
             and NAME.fullmatch(channel.name)
             and all(DIGEST.fullmatch(digest) for digest in (channel.digest, *channel.history))
         ):
             return channel
-    except (ValueError, IndexError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError, StoredError):
         pass
     raise ImageError(
         subject, "not in the format of a channel", "remove the file, and promote the channel's image again"

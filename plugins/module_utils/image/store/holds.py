@@ -16,7 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory, write_atomic
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     canonical_json,
@@ -93,14 +95,12 @@ def render(hold: Hold) -> bytes:
 
 
 def parse(data: bytes, name: str) -> Hold:
-    """Parse the hold ``name``. Raises ImageError if ``render`` would write different bytes for it."""
+    """Parse the hold ``name``. Raises ImageError."""
     try:
-        found = json.loads(data)
-        scope = {**found["scope"], "nodes": tuple(found["scope"]["nodes"])}
-        hold = Hold(found["name"], Holder(**found["holder"]), Scope(**scope))
-        if render(hold) == data and hold.name == name:
+        hold: Hold = stored.load(Hold, json.loads(data), FORMAT, "hold", "")
+        if hold.name == name:
             return hold
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, RecursionError, StoredError):
         pass
     raise ImageError(
         f"hold {name}",

@@ -7,15 +7,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST, canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import NAME
 
 FORMAT = "sailloft-image/1"
+AGAIN = "build the image again with this version of the collection"
 # dm-verity supports up to 256 bytes of salt (table line in Linux' include/uapi/linux/dm-ioctl.h; cryptsetup's limit).
 SALT = re.compile(r"([0-9a-f]{2}){0,256}")
 
@@ -112,104 +115,62 @@ def load(data: bytes, subject: str) -> Manifest:
     """Parse the manifest. Raises ImageError, about ``subject``, if the bytes are not a manifest in our form."""
 
     def refuse(why: str) -> ImageError:
-        return ImageError(subject, why, "build the image again with this version of the collection")
+        return ImageError(subject, why, AGAIN)
 
     try:
-        raw = json.loads(data)
+        parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise refuse(f"not a manifest: {error}") from error
-    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
-        there = raw.get("format") if isinstance(raw, dict) else None
-        raise refuse(f"not a manifest of format {FORMAT}, but {there!r}")
-    del raw["format"]
     try:
-        manifest = _manifest(raw)
-    except _ManifestError as error:
-        raise refuse(str(error)) from error
-    if dump(manifest) != data:
+        manifest = stored.load(Manifest, parsed, FORMAT, "manifest", AGAIN)
+    except StoredError as error:
+        raise ImageError(subject, error.cause, error.remedy) from error
+    if canonical_json(parsed) != data:
         raise refuse("the manifest is not in canonical form, so its digest does not identify its content")
+    for contradiction in _contradictions(manifest):
+        raise refuse(contradiction)
     return manifest
 
 
-class _ManifestError(SailloftError):
-    """A problem of a manifest, as text."""
-
-
-def _manifest(raw: dict[str, Any]) -> Manifest:
-    kernel = _build(Kernel, raw.get("kernel"), "kernel")
-    first_stage = _build(FirstStage, raw.get("first_stage"), "first_stage")
-    layers = []
-    for at, item in enumerate(_list(raw.get("layers"), "layers")):
-        if not isinstance(item, dict):
-            raise _ManifestError(f"layers[{at}] is not an object")
-        verity = _build(Verity, item.get("verity"), f"layers[{at}].verity")
-        layers.append(_build(ManifestLayer, {**item, "verity": verity}, f"layers[{at}]"))
-    packages = [
-        _build(Package, item, f"packages[{at}]") for at, item in enumerate(_list(raw.get("packages"), "packages"))
-    ]
-    arguments = _list(raw.get("kernel_arguments"), "kernel_arguments")
-    for at, argument in enumerate(arguments):
-        if not isinstance(argument, str) or not argument:
-            raise _ManifestError(f"kernel_arguments[{at}] {argument!r} is not text")
-    manifest = _build(
-        Manifest,
-        {
-            **raw,
-            "kernel": kernel,
-            "first_stage": first_stage,
-            "layers": tuple(layers),
-            "packages": tuple(packages),
-            "kernel_arguments": tuple(arguments),
-        },
-        "manifest",
-    )
-    if not layers:
-        raise _ManifestError("it has no layers")
-    names = [layer.name for layer in layers]
+def _contradictions(manifest: Manifest) -> Iterator[str]:
+    """Yield what is wrong in a manifest whose values have the types of their fields."""
+    yield from _invalid_fields(manifest, "manifest")
+    if not all(manifest.kernel_arguments):
+        yield "one of its kernel_arguments is empty"
+    if not manifest.layers:
+        yield "it has no layers"
+    names = [layer.name for layer in manifest.layers]
     for name in [manifest.name, *names]:
         if not NAME.fullmatch(name):
-            raise _ManifestError(f"{name!r} is not a name of an image or a layer")
+            yield f"{name!r} is not a name of an image or a layer"
     if len(set(names)) != len(names):
-        raise _ManifestError("two layers have the same name")
-    for layer in layers:
+        yield "two layers have the same name"
+    for layer in manifest.layers:
         if layer.verity.data_bytes > layer.size_bytes:
-            raise _ManifestError(
-                f"layer {layer.name} has {layer.verity.data_bytes} bytes of data, but a size of {layer.size_bytes} "
-                "bytes"
-            )
-    for package in packages:
+            bytes_of_data = layer.verity.data_bytes
+            yield f"layer {layer.name} has {bytes_of_data} bytes of data, but a size of {layer.size_bytes} bytes"
+    for package in manifest.packages:
         if package.layer not in names:
-            raise _ManifestError(f"package {package.name} belongs to layer {package.layer}, which does not exist")
-    return manifest
+            yield f"package {package.name} belongs to layer {package.layer}, which does not exist"
 
 
-def _list(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise _ManifestError(f"{where} is not a list")
-    return value
-
-
-def _build(kind: type, data: Any, where: str) -> Any:
-    """Return the dataclass with exactly these fields, each checked by its name and annotation."""
-    if not isinstance(data, dict):
-        raise _ManifestError(f"{where} is not an object")
-    names = [item.name for item in fields(kind)]
-    for name in names:
-        if name not in data:
-            raise _ManifestError(f"{where} has no {name}")
-    for name in sorted(data):
-        if name not in names:
-            raise _ManifestError(f"{where} has the unknown key {name!r}")
-    for item in fields(kind):
-        value = data[item.name]
-        if item.type == "str" and (not isinstance(value, str) or (not value and item.name != "salt")):
-            raise _ManifestError(f"{where}: {item.name} {value!r} is not text")
-        if item.type == "int" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise _ManifestError(f"{where}: {item.name} {value!r} is not a whole number of at least 1")
-        if item.type.startswith("dict") and not isinstance(value, dict):
-            raise _ManifestError(f"{where}: {item.name} is not an object")
-        if (item.name.endswith("sha256") or item.name == "key") and not DIGEST.fullmatch(value):
-            raise _ManifestError(f"{where}: {item.name} {value!r} is not a sha256")
-        if item.name == "salt" and not SALT.fullmatch(value):
-            raise _ManifestError(f"{where}: salt {value!r} is not hexadecimal of at most 256 bytes")
-    return kind(**data)
+def _invalid_fields(part: Any, path: str) -> Iterator[str]:
+    """Yield the fields of ``part`` and of its parts that are empty, not positive, or no sha256."""
+    for item in fields(part):
+        value = getattr(part, item.name)
+        if is_dataclass(value):
+            yield from _invalid_fields(value, f"{path}.{item.name}")
+        elif isinstance(value, tuple):
+            for number, member in enumerate(value):
+                if is_dataclass(member):
+                    yield from _invalid_fields(member, f"{path}.{item.name}[{number}]")
+        elif item.name == "salt":
+            if not SALT.fullmatch(value):
+                yield f"{path}: salt {value!r} is not hexadecimal of at most 256 bytes"
+        elif item.name.endswith("sha256") or item.name == "key":
+            if not DIGEST.fullmatch(value):
+                yield f"{path}: {item.name} {value!r} is not a sha256"
+        elif value == "":
+            yield f"{path}: {item.name} is empty"
+        elif isinstance(value, int) and value < 1:
+            yield f"{path}: {item.name} {value!r} is not a whole number of at least 1"

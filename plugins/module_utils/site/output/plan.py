@@ -52,10 +52,11 @@ def summary(site: Site) -> list[str]:
         spares = [device.name for device in devices if device.spare]
         if spares:
             lines.append(f"{len(spares)} of them {'is a spare' if len(spares) == 1 else 'are spares'}: {fold(spares)}")
-    lengths: dict[tuple[str, str], list[float]] = {}
+    lengths_m: dict[tuple[str, str], list[float]] = {}
     for cable in site.cables:
-        lengths.setdefault((cable.rule.name, cable.rule.medium.name), []).append(cable.length_m)
-    for (rule, medium), metres in lengths.items():
-        lengths = f"{min(metres):g} to {max(metres):g}" if min(metres) < max(metres) else f"{max(metres):g}"
-        lines.append(f"{len(metres)} cables of {rule}: {medium}, {lengths} m")
+        lengths_m.setdefault((cable.rule.name, cable.rule.medium.name), []).append(cable.length_m)
+    for (rule, medium), metres in lengths_m.items():
+        shortest, longest = f"{min(metres):g}", f"{max(metres):g}"
+        length = shortest if shortest == longest else f"{shortest} to {longest}"
+        lines.append(f"{len(metres)} cables of {rule}: {medium}, {length} m")
     return lines

@@ -13,5 +13,5 @@ class TopologyError(SailloftError):
     The default remedy is for a file that no reader understands, whether the kernel or a recording wrote it.
     """
 
-    def __init__(self, cause: str, remedy: str = READ_AGAIN, subject: str = "") -> None:
-        super().__init__(cause, remedy, subject)
+    def __init__(self, cause: str, remedy: str = READ_AGAIN, *, subject: str = "") -> None:
+        super().__init__(cause, remedy, subject=subject)

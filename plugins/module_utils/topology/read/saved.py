@@ -6,21 +6,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError, load
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.checks import check
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import mark_management
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import FORMAT, Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.shape import build
 
 
 def read_saved(data: Any) -> Host:
     """Return the host. Raises TopologyError if the data has another shape or contradicts itself."""
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        found = data.get("format") if isinstance(data, dict) else type(data).__name__
-        raise TopologyError(
-            f"not a topology: its format is {found!r}, expected {FORMAT!r}", "read it again with host_topology_info"
-        )
-    host = build(Host, {key: value for key, value in data.items() if key != "format"})
+    try:
+        host = load(Host, data, FORMAT, "topology", "read it again with host_topology_info")
+    except StoredError as error:
+        raise TopologyError(error.cause, error.remedy) from error
     check(host)
     mark_management(host.functions)
     return host

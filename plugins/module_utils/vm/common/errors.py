@@ -13,6 +13,6 @@ class DomainError(SailloftError):
     ``domain`` is the virtual machine ("" if the error concerns the host or several virtual machines).
     """
 
-    def __init__(self, cause: str, remedy: str = "", domain: str = "") -> None:
-        super().__init__(cause, remedy, f"virtual machine {domain}" if domain else "")
+    def __init__(self, cause: str, remedy: str = "", *, domain: str = "") -> None:
+        super().__init__(cause, remedy, subject=f"virtual machine {domain}" if domain else "")
         self.domain = domain

@@ -93,7 +93,11 @@ def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainErr
         words = "virtual function of a GPU" if virtual else "GPU"
         gpus = [item for item in _of_kind(problem, "gpu") if is_virtual(item) == virtual]
         error = _too_few(problem, spec, words, spec.gpus.count, gpus)
-        return error if gpus or not virtual else DomainError(f"{error.cause}; {NO_GPU_VFS}", error.remedy, spec.name)
+        return (
+            error
+            if gpus or not virtual
+            else DomainError(f"{error.cause}; {NO_GPU_VFS}", error.remedy, domain=spec.name)
+        )
     asked = f"requests {_count(request.count, 'GPU')}"
     fabric = problem.fabric
     if fabric and any(address in fabric.gpus for unit in free for address in unit.addresses):
@@ -107,7 +111,7 @@ def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainErr
                 f"{asked}, but Fabric Manager makes partitions of {in_words(fabric.sizes)} on this host's "
                 f"{fabric.board.name}{missing}",
                 "request one of these numbers, or list the GPUs in gpus.addresses, without NVLink between them",
-                spec.name,
+                domain=spec.name,
             )
         if request.must:
             has = ", ".join(address for at in sorted(request.must) for address in problem.units[at].addresses)
@@ -115,7 +119,7 @@ def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainErr
                 f"{asked}, but no partition of {request.count} that includes its own {has} is free on this host's "
                 f"{fabric.board.name}",
                 "request another number, or remove the virtual machine and create it again",
-                spec.name,
+                domain=spec.name,
             )
         taken = [
             f"{address} belongs to virtual machine {problem.around.holder[address]}"
@@ -129,7 +133,7 @@ def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainErr
             f"{asked}, but no partition of {request.count} is free on this host's {fabric.board.name}: "
             f"{'; '.join(taken) or nodes}",
             "request fewer" if taken else "request fewer, or leave numa_nodes out",
-            spec.name,
+            domain=spec.name,
         )
     groups = [
         str(why_one_group(problem.around, group))
@@ -141,7 +145,7 @@ def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainErr
         f"{asked}, but the {there} free ones are assigned by whole IOMMU groups, which two virtual machines never "
         f"share: {'; '.join(groups)}",
         "request as many as whole groups contain, or list one in gpus.addresses and leave the rest of its group unused",
-        spec.name,
+        domain=spec.name,
     )
 
 
@@ -164,8 +168,8 @@ def _too_few(problem: Problem, spec: DomainSpec, words: str, wanted: int, there:
     why = f"requests {_count(wanted, words)}, but only {len(free)} of this host's {len(there)} are free"
     if reasons:
         listed = "; ".join(f"{', '.join(addresses)}: {reason}" for reason, addresses in reasons.items())
-        return DomainError(f"{why} ({listed})", "correct the listed reasons, or request fewer", spec.name)
-    return DomainError(why, "request fewer", spec.name)
+        return DomainError(f"{why} ({listed})", "correct the listed reasons, or request fewer", domain=spec.name)
+    return DomainError(why, "request fewer", domain=spec.name)
 
 
 def _count(number: int, words: str) -> str:

@@ -38,10 +38,10 @@ class Decision:
 
 
 def disk_actions(spec: DomainSpec, state: str, missing: set[str], removable: list[str]) -> list[str]:
-    """Return the actions on disks that are made from a base; ``removable`` are those of ``disk_use.removable``."""
+    """Return the actions on disks that are made; ``removable`` are those of ``disk_use.removable``."""
     if state == "absent":
         return ["remove_disks"] if removable else []
-    return ["make_disks"] if {disk.path for disk in spec.disks if disk.base} & missing else []
+    return ["make_disks"] if {disk.path for disk in spec.disks if disk.is_made} & missing else []
 
 
 def decide(

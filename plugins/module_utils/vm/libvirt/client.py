@@ -186,7 +186,7 @@ class Client:
         try:
             return call()
         except libvirt.libvirtError as error:
-            raise DomainError(f"libvirt cannot {words} it: {error}", _hint(str(error)), name or "") from error
+            raise DomainError(f"libvirt cannot {words} it: {error}", _hint(str(error)), domain=name or "") from error
 
 
 # Errors of libvirt and their remedies.

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Disk images that are overlays of a base image: made if they are missing, and not changed later."""
+"""Disk images that are made if they are missing, and not changed later: overlays of a base image, and seeds."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ import os
 import subprocess
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import base_images, seed_disks
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.disk_use import partial
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import Disk, DomainSpec
 
 
 def make(spec: DomainSpec) -> None:
-    """Make every missing overlay. Each appears complete or not at all. Raises DomainError with qemu-img's message."""
+    """Make every missing disk. Each appears complete or not at all. Raises DomainError with the program's message."""
     for disk in spec.disks:
-        if not disk.base or os.path.lexists(disk.path):
+        if not disk.is_made or os.path.lexists(disk.path):
             continue
-        unfinished = partial(disk)
+        if not disk.base:
+            seed_disks.make(spec, disk)
+            continue
+        base_images.download(disk, spec.name)
+        unfinished = partial(disk.path)
         try:
             done = subprocess.run(command(disk, unfinished), capture_output=True, text=True, check=False)
             if done.returncode:
@@ -30,7 +35,7 @@ def make(spec: DomainSpec) -> None:
 
 
 def remove(name: str, paths: list[str]) -> None:
-    """Remove the overlays at ``paths`` of virtual machine ``name``; see ``disk_use.removable``. Raises DomainError."""
+    """Remove the disks at ``paths`` of virtual machine ``name``; see ``disk_use.removable``. Raises DomainError."""
     for path in paths:
         try:
             os.remove(path)

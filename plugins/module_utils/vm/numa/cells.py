@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, NumaNode
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.whole_host import serves
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.nodes import serves
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 # With more vCPUs, an x86 guest needs an IOMMU that remaps interrupts in extended interrupt mode (APIC ids of 8 bits):
@@ -170,13 +170,13 @@ def _vcpus(spec: DomainSpec, nodes: list[NumaNode], cores: dict[int, list[list[i
         count = min(left[scarce], limit // len(nodes)) // width * width
         if count == 0:
             raise DomainError(
-                f"no CPU is left on NUMA node {scarce} {_kept(spec)}", "lower vcpus or the reserve", spec.name
+                f"no CPU is left on NUMA node {scarce} {_kept(spec)}", "lower vcpus or the reserve", domain=spec.name
             )
         return count, width
     if spec.vcpus > limit:
         lifts = limit == VCPUS_WITHOUT_REMAPPING and not spec.remaps_interrupts
         remedy = f"interrupt_remapping lifts the limit of {limit}" if lifts else "request fewer"
-        raise DomainError(f"vcpus {spec.vcpus} is over the limit of {limit}", remedy, spec.name)
+        raise DomainError(f"vcpus {spec.vcpus} is over the limit of {limit}", remedy, domain=spec.name)
     if spec.vcpus % len(nodes):
         raise DomainError(
             f"{spec.vcpus} vCPUs cannot be divided evenly among its {len(nodes)} NUMA cells (host nodes "
@@ -189,7 +189,7 @@ def _vcpus(spec: DomainSpec, nodes: list[NumaNode], cores: dict[int, list[list[i
         raise DomainError(
             f"needs {count} CPUs of NUMA node {scarce}, but {left[scarce]} are left {_kept(spec)}",
             "lower vcpus or the reserve",
-            spec.name,
+            domain=spec.name,
         )
     return count, width if count % width == 0 else 1
 

@@ -9,17 +9,13 @@ hold its request.
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, NumaNode
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.whole_host import serves
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.settings import ALL_NODES
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
-
-
-def serves(node: NumaNode) -> bool:
-    """Return True if a guest's cell can be on the node: it has CPUs and memory."""
-    return bool(node.cpus) and node.memory_bytes > 0
 
 
 def serving(host: Host) -> list[int]:

@@ -107,7 +107,7 @@ def build(
             raise DomainError(
                 f"more than {len(PORT_SLOTS) * FUNCTIONS} devices on the guest's own root bus",
                 "assign fewer devices to it",
-                name,
+                domain=name,
             )
         slot, function = PORT_SLOTS[number // FUNCTIONS], number % FUNCTIONS
         root.ports.append(Port(ROOT_PORT, slot=slot, function=function, endpoints=[endpoint]))

@@ -1,76 +1,157 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The request of a virtual machine with a whole host, for a plan without a user's request. Pure."""
+"""The request of a virtual machine with a whole host: from a few settings of the user, or for a plan without any. Pure.
+
+The settings (option ``whole_host`` of the modules, ``gpu_vm_whole_host`` of the role) are ``SHORT``, and any of an
+element of ``domains``, which has precedence over what is derived.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import whole_host as share
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
     is_physical,
     is_virtual,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, NumaNode
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
     Obstacle,
     Surroundings,
     obstacle,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.nodes import serves
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request import settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import DomainSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.settings import ALL_NODES
 
 NAME = "whole-host"
-# The guest's share of a node's memory without huge pages. inventories/vela has a little more: 704 of 768 GiB.
-MEMORY_SHARE = 7 / 8
-PAGE_SIZES_MIB = (1024, 2)
-# Huge pages that take less than this share of a node were not reserved for a guest with the whole host.
-PAGES_SHARE = 1 / 2
+# The settings that stand for disks and interfaces.
+SHORT = ("image", "bridge", "ssh_keys", "disk_mib")
+# libvirt's directory of images (its storage pool "default").
+IMAGES = "/var/lib/libvirt/images"
+# The size of a new disk, which takes only the space that the guest has written; as in inventories/vela.
+DISK_MIB = 204800
+
+
+def requests(params: dict[str, Any], host: Host | None = None, early: bool = False) -> list[dict[str, Any]]:
+    """Return the ``domains`` of a module's ``params``: those of that option, otherwise that of ``whole_host``.
+
+    ``host``: None before it was read; then the request has its files and interfaces, but no devices and no memory.
+    ``early``: a NIC that still has no virtual function takes the place of the one that the role gpu_host will make;
+    otherwise it is refused. Raises DomainError.
+    """
+    if params["domains"] or not params.get("whole_host"):
+        return list(params["domains"] or [])
+    given = DomainSettings("", "whole_host", params["whole_host"])
+    explicit = {name: value for name, value in given.data.items() if name not in SHORT}
+    derived = {"name": NAME, **_files(given)}
+    if host is None:
+        return [{**derived, **explicit}]
+    gpus = [gpu.address for gpu in share.whole_gpus(host)]
+    if not gpus and "gpus" not in explicit:
+        raise DomainError(
+            "this host has no GPU that the collection knows",
+            "leave whole_host out on it, or name the device in accelerators (gpu_vm_accelerators)",
+            str(explicit.get("name", NAME)),
+        )
+    divided = divided_nics(host, given.data)
+    missing = [nic.address for nic in divided if nic.sriov and not nic.sriov.now]
+    if missing and not early:
+        raise DomainError(
+            f"NIC {', '.join(missing)} has no virtual function yet",
+            "run playbooks/gpu_hosts.yml, which makes it; nics: {per_gpu: 1, functions: pf} requests whole NICs",
+            str(explicit.get("name", NAME)),
+        )
+    memory = memory_of(host, given.data)
+    return [
+        {
+            **derived,
+            # All of them: one that cannot be assigned is refused with the cause, not left out.
+            "gpus": {"addresses": gpus},
+            "nics": {"addresses": [function.address for function in _assignable(host)[0] if function.kind == "nic"]},
+            "numa_nodes": [ALL_NODES],
+            "memory_mib": memory.total_mib,
+            "huge_page_mib": memory.page_mib,
+            **explicit,
+        }
+    ]
+
+
+def memory_of(host: Host, data: dict[str, Any]) -> share.Memory:
+    """Return the memory of the guest from ``memory_mib`` and ``huge_page_mib`` of the settings. Raises DomainError."""
+    given = DomainSettings("", "whole_host", data)
+    memory_mib = given.value("memory_mib", values.within(1, settings.MEMORY_MIB_MAX, "MiB"))
+    page_mib = given.value("huge_page_mib", settings.check_page_size, share.PAGE_SIZES_MIB[0])
+    try:
+        return share.memory(host, memory_mib, page_mib)
+    except TopologyError as error:
+        raise DomainError(error.cause, f"{error.remedy}, or specify the domains to plan") from error
+
+
+def divided_nics(host: Host, data: dict[str, Any]) -> list[Function]:
+    """Return the NICs of which gpu_host makes a virtual function; none if ``nics`` of the settings is given."""
+    return [] if data.get("nics") is not None else share.nics_to_divide(host)
+
+
+def host_settings(host: Host, data: dict[str, Any]) -> list[str]:
+    """Return in words, a line each, the settings of the host that follow from those of the virtual machine."""
+    pages = memory_of(host, data).pages()
+    lines = [f"huge pages: {page['count']} of {page['size_mib']} MiB on node {page['node']}" for page in pages]
+    nics = [nic.address for nic in divided_nics(host, data)]
+    lines += [f"virtual functions: 1 of NIC {', '.join(nics)}"] if nics else []
+    lines.append(f"vfio-pci: GPU {', '.join(gpu.address for gpu in share.whole_gpus(host))}")
+    together = [nic.address for nic in share.nics_with_gpus(host)]
+    return [*lines, f"vfio-pci: NIC {', '.join(together)} (in a GPU's IOMMU group)"] if together else lines
 
 
 def whole_host(host: Host) -> dict[str, Any]:
     """Return a request with all GPUs, NICs and NVMe drives that a guest can have, as an element of ``domains``.
 
     ``domains`` is the modules' option. If a NIC has virtual functions, the request has the first one. The request is on
-    every NUMA node that has CPUs and memory. Its memory is that of the huge pages of these nodes, in equal parts, or
-    ``MEMORY_SHARE`` of all memory if less than ``PAGES_SHARE`` is in huge pages. Raises DomainError if the host has no
+    every NUMA node that has CPUs and memory, with the memory of ``share.memory``. Raises DomainError if the host has no
     GPU, or if its memory is unknown.
     """
+    wanted, obstacles = _assignable(host)
+    if not any(function.kind == "gpu" for function in wanted):
+        reasons = [f"{gpu.address}: {obstacles[gpu.address]}" for gpu in share.whole_gpus(host)]
+        why = "; ".join(reasons) or "it has none"
+        raise DomainError(
+            f"no GPU of this host can be assigned to a virtual machine ({why})", "specify the domains to plan"
+        )
+    memory = memory_of(host, {})
+    devices = {
+        key: {"addresses": [function.address for function in wanted if function.kind == kind]}
+        for kind, key in kinds.SETTINGS.items()
+    }
+    return {
+        "name": NAME,
+        **devices,
+        "numa_nodes": [ALL_NODES],
+        "memory_mib": memory.total_mib,
+        "huge_page_mib": memory.page_mib,
+    }
+
+
+def _assignable(host: Host) -> tuple[list[Function], dict[str, Obstacle]]:
+    """Return the devices that one guest can have together, and why it cannot have the others, by address."""
     around = Surroundings(host)
     wanted = [function for function in host.functions if _wanted(around, function)]
     obstacles: dict[str, Obstacle] = {}
     # If a device is refused, others of its IOMMU group may have to be refused as well.
     while True:
-        own = [function.address for function in wanted]
-        found = {function.address: obstacle(around, function, NAME, own) for function in wanted}
-        refused = {address: reason for address, reason in found.items() if reason}
+        addresses = [function.address for function in wanted]
+        reasons = {function.address: obstacle(around, function, NAME, addresses) for function in wanted}
+        refused = {address: reason for address, reason in reasons.items() if reason}
         if not refused:
-            break
+            return wanted, obstacles
         obstacles.update(refused)
         wanted = [function for function in wanted if function.address not in refused]
-    gpus = [function for function in wanted if function.kind == "gpu"]
-    if not gpus:
-        reasons = [
-            f"{address}: {reason}" for address, reason in obstacles.items() if around.functions[address].kind == "gpu"
-        ]
-        why = "; ".join(reasons) or "it has none"
-        raise DomainError(
-            f"no GPU of this host can be assigned to a virtual machine ({why})", "specify the domains to plan"
-        )
-    page_mib, memory_mib = _memory(host)
-    given = {
-        key: {"addresses": [each.address for each in wanted if each.kind == kind]}
-        for kind, key in kinds.SETTINGS.items()
-    }
-    return {
-        "name": NAME,
-        **given,
-        "numa_nodes": [ALL_NODES],
-        "memory_mib": memory_mib,
-        "huge_page_mib": page_mib,
-    }
 
 
 def _wanted(around: Surroundings, function: Function) -> bool:
@@ -85,22 +166,42 @@ def _wanted(around: Surroundings, function: Function) -> bool:
     return is_physical(function)
 
 
-def _memory(host: Host) -> tuple[int, int]:
-    """Return the page size and the total memory of the request, in MiB."""
-    nodes = [node for node in host.numa_nodes if serves(node)]
-    if not any(node.memory_bytes for node in nodes):
-        raise DomainError(
-            "the topology does not contain the memory of its NUMA nodes; read it on the host with "
-            "host_topology_info, or specify the domains to plan"
-        )
-    for size_mib in PAGE_SIZES_MIB:
-        pages = min(_pages(node, size_mib) for node in nodes)
-        if pages * size_mib * MIB >= PAGES_SHARE * max(node.memory_bytes for node in nodes):
-            return size_mib, pages * size_mib * len(nodes)
-    least_mib = int(min(node.memory_bytes for node in nodes) * MEMORY_SHARE) // MIB
-    size_mib = next((size for size in PAGE_SIZES_MIB if least_mib >= size), PAGE_SIZES_MIB[-1])
-    return size_mib, least_mib // size_mib * size_mib * len(nodes)
+def _files(given: DomainSettings) -> dict[str, Any]:
+    """Return the disks and interfaces that the settings of ``SHORT`` stand for. Raises DomainError."""
+    name = given.value("name", settings.check_name, NAME)
+    made: dict[str, Any] = {}
+    for short, long in (("image", "disks"), ("bridge", "interfaces")):
+        if (short in given.data) == (long in given.data):
+            both = short in given.data
+            raise given.refuse(
+                f"{short} and {long} contradict each other" if both else f"{short} is missing",
+                f"leave one out: {long} replaces {short}" if both else f"set it, or {long}",
+            )
+    if "bridge" in given.data:
+        made["interfaces"] = [{"type": "bridge", "source": given.data["bridge"]}]
+    if "image" not in given.data:
+        for short in ("ssh_keys", "disk_mib"):
+            if short in given.data:
+                raise given.refuse(f"{short} needs image", "leave it out where disks are given")
+        return made
+    size_mib = given.value("disk_mib", values.within(1, settings.DISK_MIB_MAX, "MiB"), DISK_MIB)
+    made["disks"] = [{"path": f"{IMAGES}/{name}.qcow2", "size_mib": size_mib, **_base(given.data["image"])}]
+    if "ssh_keys" in given.data:
+        seed = {"path": f"{IMAGES}/{name}-seed.iso", "format": "raw", "read_only": True}
+        made["disks"].append({**seed, "ssh_keys": given.data["ssh_keys"]})
+    return made
 
 
-def _pages(node: NumaNode, size_mib: int) -> int:
-    return sum(pages.total for pages in node.huge_pages if pages.size_bytes == size_mib * MIB)
+def _base(image: Any) -> dict[str, Any]:
+    """Return base, base_url and base_checksum of the disk for ``image``: a path, or its ``url`` and ``checksum``.
+
+    The name of a downloaded image has the checksum, so that another image never replaces the base of existing disks.
+    """
+    if isinstance(image, str):
+        return {"base": image}
+    given = DomainSettings("", "whole_host.image", image)
+    given.only("url", "checksum")
+    given.need("url", "checksum")
+    url, checksum = given.value("url", settings.check_url), given.value("checksum", settings.check_checksum)
+    digest = checksum.partition(":")[2][:12]
+    return {"base": f"{IMAGES}/{digest}-{os.path.basename(url)}", "base_url": url, "base_checksum": checksum}

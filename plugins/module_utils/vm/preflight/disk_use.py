@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN, Finding
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import Disk, DomainSpec
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 BASE = "the base image"
 DISK = "disk"
@@ -43,7 +43,8 @@ def _uses(spec: DomainSpec) -> Iterator[Use]:
         yield Use(spec.name, disk.path, DISK, not disk.read_only)
         if disk.base:
             yield Use(spec.name, disk.base, BASE, writes=False)
-            yield Use(spec.name, partial(disk), "the file that a disk is made in", writes=True)
+        if disk.is_made:
+            yield Use(spec.name, partial(disk.path), "the file that a disk is made in", writes=True)
     yield Use(spec.name, spec.console_log_path, "console_log", writes=True)
     if spec.boot:
         yield Use(spec.name, spec.boot.kernel, "the kernel", writes=False)
@@ -51,9 +52,9 @@ def _uses(spec: DomainSpec) -> Iterator[Use]:
             yield Use(spec.name, spec.boot.initrd, "the initrd", writes=False)
 
 
-def partial(disk: Disk) -> str:
-    """Return the temporary path of an overlay, until it is complete and gets its name."""
-    return f"{disk.path}.part"
+def partial(path: str) -> str:
+    """Return the temporary path of a disk or base that is made, until it is complete and gets its name."""
+    return f"{path}.part"
 
 
 def uses_of_domain(name: str, *descriptions: str | None) -> Iterator[Use]:
@@ -136,7 +137,7 @@ def conflicts_on_host(specs: list[DomainSpec], hypervisor: Hypervisor, stopping:
 
 
 def removable(spec: DomainSpec, specs: list[DomainSpec], hypervisor: Hypervisor) -> tuple[list[str], list[Finding]]:
-    """Return the disks of ``spec`` that were made from their base and have no other user, and why others stay."""
+    """Return the disks of ``spec`` that were made here and have no other user, and why others stay."""
     others: list[Use] = []
     for each in specs:
         if each.name != spec.name:
@@ -151,14 +152,14 @@ def removable(spec: DomainSpec, specs: list[DomainSpec], hypervisor: Hypervisor)
     kept: list[Finding] = []
     for disk in spec.disks:
         file = hypervisor.files.get(disk.path)
-        if disk.base is None or file is None or not file.exists:
+        if not disk.is_made or file is None or not file.exists:
             continue
         user = users.get(file.identity)
         if user is not None:
             why = f"it is {user.role} of virtual machine {user.domain}"
         elif not file.own:
             why = "it is a symbolic link, so it was not created here"
-        elif file.base is None or identity(hypervisor, file.base) != identity(hypervisor, disk.base):
+        elif disk.base and (file.base is None or identity(hypervisor, file.base) != identity(hypervisor, disk.base)):
             why = f"it is not an overlay of {disk.base}, so it was not created here"
         else:
             gone[disk.path] = None
@@ -213,7 +214,7 @@ def _finding(use: Use, other: Use) -> Finding:
 def _dangling(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
     for disk in spec.disks:
         file = hypervisor.files.get(disk.path)
-        if disk.base and file is not None and not file.own and not file.exists:
+        if disk.is_made and file is not None and not file.own and not file.exists:
             yield Finding(
                 spec.name,
                 f"disk {disk.path} is a symbolic link to {file.identity.removeprefix('path ')}, which does not exist",

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
     Finding,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.min_versions import ELEMENTS, dotted
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec, Interface
 
 ATOMIC_OPS_SINCE = (8, 1, 0)
 
@@ -80,8 +80,15 @@ def firmware(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
 
 
 def networks(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
-    """Find libvirt networks that are missing or not active."""
+    """Find libvirt networks that are missing or not active, and bridges that are missing."""
     for interface in spec.interfaces:
+        if interface.type == "bridge" and bridge_path(interface) in hypervisor.missing_paths:
+            yield Finding(
+                spec.name,
+                f"there is no bridge {interface.source} on this host",
+                "a virtual machine does not start without it",
+                "make it in the host's network configuration, or choose another",
+            )
         if interface.type != "network":
             continue
         if interface.source not in hypervisor.networks:
@@ -103,7 +110,7 @@ def networks(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
 
 def paths(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
     """Find files of disks and kernels that are missing and that nothing makes."""
-    made = {disk.path for disk in spec.disks if disk.base}
+    made = {disk.path for disk in spec.disks if disk.is_made} | {disk.base for disk in spec.disks if disk.base_url}
     for path in wanted_paths([spec]):
         if path in hypervisor.missing_paths and path not in made:
             yield Finding(
@@ -112,6 +119,17 @@ def paths(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
                 "QEMU opens it when it starts",
                 "put the file there, or correct the path",
             )
+
+
+def bridge_path(interface: Interface) -> str:
+    """Return the directory that the kernel has for an interface's bridge (Linux net/bridge/br_sysfs_br.c)."""
+    return f"/sys/class/net/{interface.source}/bridge"
+
+
+def observed_paths(specs: list[DomainSpec]) -> list[str]:
+    """Return all paths of the host whose existence the checks need."""
+    bridges = [bridge_path(item) for spec in specs for item in spec.interfaces if item.type == "bridge"]
+    return [*wanted_paths(specs), *bridges]
 
 
 def wanted_paths(specs: list[DomainSpec]) -> list[str]:

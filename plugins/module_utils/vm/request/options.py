@@ -32,7 +32,7 @@ def module_of(make: Callable[..., Any], **given: Any) -> Any:
 def gpu_domain_options(uri: str) -> dict[str, Any]:
     """Return the options of the module gpu_domain; ``uri`` is the default URI of libvirt."""
     return {
-        "domains": {"type": "list", "elements": "dict", "required": True, "options": domain_options()},
+        **requests_options(),
         "state": {"type": "str", "choices": ["present", "running", "stopped", "absent"], "default": "running"},
         "topology": {"type": "dict"},
         "gpu_module_ids": {"type": "dict", "default": {}},
@@ -44,6 +44,12 @@ def gpu_domain_options(uri: str) -> dict[str, Any]:
         "remove_disks": {"type": "bool", "default": False},
         "shutdown_timeout_s": {"type": "int", "default": 120},
     }
+
+
+def requests_options() -> dict[str, Any]:
+    """Return the options domains and whole_host of the modules."""
+    domains = {"type": "list", "elements": "dict", "options": domain_options()}
+    return {"domains": domains, "whole_host": {"type": "dict"}}
 
 
 def domain_options() -> dict[str, Any]:

@@ -164,7 +164,7 @@ def _bits_and_accelerator(spec: DomainSpec) -> None:
         raise DomainError(
             "physical_address_bits passthrough needs KVM, and accelerator is qemu",
             "use auto, off or a number",
-            spec.name,
+            domain=spec.name,
         )
 
 
@@ -174,11 +174,19 @@ def _overlays(spec: DomainSpec) -> None:
             raise DomainError(
                 f"disk {disk.path}: only a writable qcow2 file can be an overlay of a base image",
                 "leave out base, or format and read_only",
-                spec.name,
+                domain=spec.name,
+            )
+        if bool(disk.base_url) != bool(disk.base_checksum) or (disk.base_url and not disk.base):
+            raise DomainError(
+                f"disk {disk.path}: base, base_url and base_checksum are needed together", "give all three", spec.name
+            )
+        if disk.ssh_keys and (disk.base or disk.format != "raw" or disk.is_block_device or not disk.read_only):
+            raise DomainError(
+                f"disk {disk.path}: ssh_keys are for a file of their own", "give it format raw and read_only", spec.name
             )
         if disk.base is None and disk.size_mib:
             raise DomainError(
-                f"disk {disk.path}: size_mib is only for a disk created from a base", "leave it out", spec.name
+                f"disk {disk.path}: size_mib is only for a disk created from a base", "leave it out", domain=spec.name
             )
 
 
@@ -187,14 +195,16 @@ def _sources(spec: DomainSpec) -> None:
         kind, source = interface.type, interface.source
         if kind == "user":
             if source is not None:
-                raise DomainError("an interface of type user has no source", "leave it out", spec.name)
+                raise DomainError("an interface of type user has no source", "leave it out", domain=spec.name)
         elif source is None:
             raise DomainError(
-                f"an interface of type {kind} needs a source: the {kind}'s name", "give source", spec.name
+                f"an interface of type {kind} needs a source: the {kind}'s name", "give source", domain=spec.name
             )
         elif kind == "bridge" and not settings.BRIDGE.fullmatch(source):
             raise DomainError(
-                f"{source!r} is not a valid bridge name", "use at most 15 letters, digits, '_', '.', '-'", spec.name
+                f"{source!r} is not a valid bridge name",
+                "use at most 15 letters, digits, '_', '.', '-'",
+                domain=spec.name,
             )
 
 
@@ -203,16 +213,18 @@ def _tuning(spec: DomainSpec) -> None:
         # QEMU block/file-posix.c: "aio=native was specified, but it requires cache.direct=on".
         if disk.tuning.get("io") == "native" and disk.tuning.get("cache") not in ("none", "directsync"):
             raise DomainError(
-                f"disk {disk.path}: io native needs cache none or directsync", "set cache to one of these", spec.name
+                f"disk {disk.path}: io native needs cache none or directsync",
+                "set cache to one of these",
+                domain=spec.name,
             )
     for interface in spec.interfaces:
         if interface.type == "user" and interface.queues > 1:
-            raise DomainError("an interface of type user has one queue", "leave queues out", spec.name)
+            raise DomainError("an interface of type user has one queue", "leave queues out", domain=spec.name)
     if spec.kvm_dedicated and not spec.pin_cpus:
         # Linux Documentation/virt/kvm/x86/cpuid.rst, KVM_HINTS_REALTIME: "vCPUs are never preempted".
-        raise DomainError("kvm_dedicated needs CPUs of its own", "leave pin_cpus at true", spec.name)
+        raise DomainError("kvm_dedicated needs CPUs of its own", "leave pin_cpus at true", domain=spec.name)
     if spec.kvm_dedicated and spec.accelerator == "qemu":
-        raise DomainError("kvm_dedicated needs KVM, and accelerator is qemu", "leave it out", spec.name)
+        raise DomainError("kvm_dedicated needs KVM, and accelerator is qemu", "leave it out", domain=spec.name)
 
 
 TOGETHER = (_bits_and_accelerator, _overlays, _sources, _tuning)

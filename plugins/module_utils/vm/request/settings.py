@@ -39,6 +39,9 @@ ARGUMENTS_MAX = 2047
 # Linux: IFNAMSIZ is 16 with the closing NUL. The characters are those of libvirt's schema.
 BRIDGE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,14}")
 SOURCE_MAX = 255
+# A URL that names a file at its end, and the hexadecimal digits of its digest.
+URL = re.compile(r"https?://[^/\s]+/(?:[^\s?#]*/)?[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 MODULE_ID = re.compile(r"[0-9]{1,3}")
 BITS = re.compile(r"[1-9][0-9]")
 
@@ -151,6 +154,24 @@ def check_source(value: Any) -> str:
     return values.text(value, SOURCE_MAX)
 
 
+def check_url(value: Any) -> str:
+    """Check the URL of a file."""
+    if not URL.fullmatch(values.text(value)):
+        raise InvalidValueError(
+            f"{value!r} is not the URL of a file", "write it like https://host/directory/file.qcow2"
+        )
+    return str(value)
+
+
+def check_checksum(value: Any) -> str:
+    """Check the checksum of a file, as Ansible's get_url writes it."""
+    if not CHECKSUM.fullmatch(values.text(value)):
+        raise InvalidValueError(
+            f"{value!r} is not a checksum", "write it as sha256: or sha512: and its digits, as the vendor publishes it"
+        )
+    return str(value)
+
+
 SWITCH = Setting(values.flag, "bool")
 AUTO_SWITCH = Setting(check_auto_switch, "str", choices=("auto", "true", "false"))
 POWER_OF_TWO = Setting(check_power_of_two, "int")
@@ -164,3 +185,6 @@ ARGUMENTS = Setting(check_arguments, "str")
 SOURCE = Setting(check_source, "str")
 PATH = Setting(values.path, "str")
 MAC = Setting(values.unicast_mac, "str")
+URL_OF_FILE = Setting(check_url, "str")
+CHECKSUM_OF_FILE = Setting(check_checksum, "str")
+LINES = Setting(values.texts, "list", "str")

@@ -75,6 +75,8 @@ class Disk:
     """An image file or block device on the host; the guest boots from the first that is not read-only.
 
     With ``base``, a missing file is made as a qcow2 overlay of that image, with ``size_mib`` (0: the size of the base).
+    A missing base is downloaded from ``base_url``. With ``ssh_keys``, a missing file is made as the first settings of a
+    guest with cloud-init (a disk of its data source NoCloud).
     """
 
     path: str = field(metadata=_by(settings.PATH))
@@ -82,9 +84,17 @@ class Disk:
     read_only: bool = field(default=False, metadata=_by(settings.SWITCH))
     base: str | None = field(default=None, metadata=_by(settings.PATH))
     base_format: str = field(default="qcow2", metadata=_by(settings.choice(*DISK_FORMATS)))
+    base_url: str | None = field(default=None, metadata=_by(settings.URL_OF_FILE))
+    base_checksum: str | None = field(default=None, metadata=_by(settings.CHECKSUM_OF_FILE))
     size_mib: int = field(default=0, metadata=_by(settings.number(0, settings.DISK_MIB_MAX, "MiB")))
+    ssh_keys: list[str] = field(default_factory=list, metadata=_by(settings.LINES))
     cache: str = field(default="auto", metadata=_by(settings.choice(*DISK_CACHES)))
     io: str = field(default="auto", metadata=_by(settings.choice(*DISK_IO)))
+
+    @property
+    def is_made(self) -> bool:
+        """Return True if a missing file is made."""
+        return bool(self.base or self.ssh_keys)
 
     @property
     def is_block_device(self) -> bool:

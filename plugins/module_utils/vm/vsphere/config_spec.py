@@ -163,7 +163,7 @@ class Builder:
             raise DomainError(
                 f"the host offers no device group {name!r}",
                 f"it offers {', '.join(sorted(offered)) or 'none'}",
-                self.name,
+                domain=self.name,
             )
         spec.deviceGroups = groups(deviceGroup=[groups.VendorDeviceGroup(groupInstanceKey=1, deviceGroupName=name)])
         for sequence, component in enumerate(offered[name].componentDeviceInfo or []):
@@ -177,7 +177,7 @@ class Builder:
     def _network_backing(self, name: str) -> Any:
         if name not in self.networks:
             there = ", ".join(sorted(self.networks)) or "none"
-            raise DomainError(f"there is no network {name!r}", f"choose one of {there}", self.name)
+            raise DomainError(f"there is no network {name!r}", f"choose one of {there}", domain=self.name)
         reference, key, switch = self.networks[name]
         card = vim.vm.device.VirtualEthernetCard
         if key is None:
@@ -223,7 +223,9 @@ class Builder:
             unit = next((item for item in range(SCSI_UNITS) if item not in used), None)
             if unit is None:
                 raise DomainError(
-                    f"no unit of its SCSI controller is free for disks[{number}]", "request fewer disks", self.name
+                    f"no unit of its SCSI controller is free for disks[{number}]",
+                    "request fewer disks",
+                    domain=self.name,
                 )
             used.add(unit)
             backing = vim.vm.device.VirtualDisk.FlatVer2BackingInfo(

@@ -118,7 +118,7 @@ def _row(item: request.Request, site: Site, state: str, host: Esxi) -> Row:
         raise DomainError(
             f"it is on host {machine.host}, but vsphere.host is {asked}",
             "move it with vCenter (powered off), or set vsphere.host to its current host",
-            item.name,
+            domain=item.name,
         )
     row = Row(item, host, machine=machine)
     if machine is not None:

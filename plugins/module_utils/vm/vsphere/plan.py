@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 
 
@@ -48,13 +50,11 @@ class Plan:
 
     @classmethod
     def from_dict(cls, data: Any) -> Plan:
-        """Return the plan of ``to_dict``'s data. Raises DomainError if something is missing or unknown."""
+        """Return the plan of ``to_dict``'s data. Raises DomainError if something is missing or of another type."""
         try:
-            plan = cls(**data)
-            plan.cells = [PlannedCell(**cell) for cell in data["cells"]]
-            plan.devices = [PlannedDevice(**device) for device in data["devices"]]
-            return plan
-        except (KeyError, TypeError) as error:
+            plan: Plan = stored.build(cls, data)
+        except StoredError as error:
             raise DomainError(
-                f"not a complete plan: {error!r}", "pass the domains that vsphere_gpu_vm_info was asked to compare"
+                f"not a complete plan: {error.cause}", "pass the domains that vsphere_gpu_vm_info was asked to compare"
             ) from error
+        return plan

@@ -87,7 +87,7 @@ def _request(spec: DomainSpec, data: dict[str, Any], sizes: bool) -> Request:
     disks_mib = [_size(disk, number, spec.name) for number, disk in enumerate(data.get("disks") or [])] if sizes else []
     for number, interface in enumerate(spec.interfaces):
         if not interface.source:
-            raise DomainError(f"interfaces[{number}]: no source", "name a port group as source", spec.name)
+            raise DomainError(f"interfaces[{number}]: no source", "name a port group as source", domain=spec.name)
     return Request(spec, own, [str(item.source) for item in spec.interfaces], disks_mib)
 
 
@@ -99,5 +99,5 @@ def _size(disk: Any, number: int, name: str) -> int:
         raise DomainError(
             f"disks[{number}]: no size_mib ({error.cause}); vSphere makes a new disk of that size in the datastore",
             "give size_mib",
-            name,
+            domain=name,
         ) from error

@@ -215,13 +215,13 @@ class Session:
                 self._connect()
                 return request()
         except vmodl.MethodFault as error:
-            raise DomainError(f"{what}: {words(error)}", hint(error), domain) from error
+            raise DomainError(f"{what}: {words(error)}", hint(error), domain=domain) from error
         except LOST as error:
             raise DomainError(
                 f"{what}: the connection to {self.login.name} was lost ({error}); it is not known whether "
                 "vCenter did it",
                 "run the play again: it compares the current state",
-                domain,
+                domain=domain,
             ) from error
 
     def wait(self, tasks: dict[str, tuple[str, Any]], limit_s: int) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class Session:
                     ended[key] = info.result
                 elif info.state == vim.TaskInfo.State.error:
                     ended[key] = None
-                    faults.append(DomainError(f"{what}: {words(info.error)}", hint(info.error), key))
+                    faults.append(DomainError(f"{what}: {words(info.error)}", hint(info.error), domain=key))
                 elif info.progress is not None and info.progress != shown.get(key):
                     shown[key] = info.progress
                     self.tell(f"{what}: {info.progress} %")

@@ -146,7 +146,7 @@ class Site:
         if name not in self.hosts:
             there = ", ".join(sorted(self.hosts)) or "none"
             what = f"there is no host {name!r}" if name else "vsphere.host is missing, and there are several hosts"
-            raise DomainError(what, f"choose one of {there}", domain)
+            raise DomainError(what, f"choose one of {there}", domain=domain)
         return self.hosts[name]
 
     def chosen(self, names: list[str]) -> list[Esxi]:
@@ -164,7 +164,7 @@ class Site:
         if name not in self.free_bytes:
             there = ", ".join(sorted(self.free_bytes)) or "none"
             what = f"there is no datastore {name!r}" if name else "vsphere.datastore is missing, and there are several"
-            raise DomainError(what, f"choose one of {there}", domain)
+            raise DomainError(what, f"choose one of {there}", domain=domain)
         return name
 
     def target(self, host: Esxi) -> Any:

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from followed_path import FABRIC, GOAL, POLICY, QOS, SEEN, START, app, checked, host, port, site
 from hypothesis import given, settings
+from plain_system import PLAIN
 from roce_path import LEAVES, at
 from switches import policies as any_policy
 
@@ -117,7 +117,7 @@ def test_port_settings_of_a_vf_are_reported_as_unseen():
 
 def test_settings_that_a_switch_system_does_not_show_neither_hold_nor_fail(monkeypatch):
     reasons = {"headroom": "sized by itself", "watchdog": "always on", "ip_mtu_bytes": "fixed", "ecmp_fields": "fixed"}
-    monkeypatch.setitem(SYSTEMS, "any", SimpleNamespace(NOT_HELD=reasons))
+    monkeypatch.setitem(SYSTEMS, "any", replace(PLAIN, not_held=reasons))
     bare = replace(QOS, headroom=(None,) * 8, watchdog=None, ip_mtu_bytes=None)
     leaf = replace(SEEN.switches["leaf1"], ports=dict.fromkeys(SEEN.switches["leaf1"].ports, bare), ecmp_fields=None)
     parts = checked(POLICY, FABRIC, replace(SEEN, switches={**SEEN.switches, "leaf1": leaf}))

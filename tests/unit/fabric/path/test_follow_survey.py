@@ -7,10 +7,10 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import asdict, replace
-from types import SimpleNamespace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_system import PLAIN
 from roce_path import LINKS, at, nic
 from switches import ECN, port_qos
 
@@ -103,7 +103,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
 
     def reasons(end):
         system = SYSTEMS.get(seen.switches[end.device].system)
-        return system.NOT_HELD if system else {}
+        return system.not_held if system else {}
 
     def plan(end):
         return seen.planned.get(end.device, Switch("", "")).ports.get(end.port)
@@ -220,7 +220,9 @@ def test_the_module_returns_the_result_of_the_survey(data):
     given_policy = {"classes": {each.name: {"dscp": each.dscp} for each in POLICY.classes[:1]}}
     policy = read_policy(given_policy)
     texts = {name: json.dumps(name) for name in seen.switches}
-    system = SimpleNamespace(parse=lambda _text, name: seen.switches[name], NOT_HELD={"watchdog": "", "headroom": ""})
+    system = replace(
+        PLAIN, name="told", parse=lambda _text, name: seen.switches[name], not_held={"watchdog": "", "headroom": ""}
+    )
     SYSTEMS["told"] = system
     try:
         got = report.checked(

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from types import SimpleNamespace
+from dataclasses import asdict, replace
 
 import pytest
 from inventories import inventory, no_headroom
+from plain_system import PLAIN
 from roce_path import nic
 from switches import OWN_ASICS, PORTS
 
@@ -112,7 +112,7 @@ def fake_system(monkeypatch):
         texts[switch.name] = switch
         return switch.name
 
-    system = SimpleNamespace(render=render, parse=lambda text, _name: texts[text], NOT_HELD={})
+    system = replace(PLAIN, name="told", render=render, parse=lambda text, _name: texts[text], not_held={})
     monkeypatch.setitem(SYSTEMS, "told", system)
     monkeypatch.setitem(PORTS, "told", ("p1", "p2"))
     return "told"

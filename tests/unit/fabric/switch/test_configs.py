@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
-import plain_system
 import pytest
+from plain_system import PLAIN
 from planned_switches import BOTH, one
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -19,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.regis
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch):
-    monkeypatch.setitem(SYSTEMS, "plain", plain_system)
+    monkeypatch.setitem(SYSTEMS, "plain", PLAIN)
 
 
 def params(**given: Any) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def test_configurations_are_returned_by_switch_where_no_path_is_given():
     wanted = configs.wanted_switches(params())
     assert result == {
         "changed": False,
-        "rendered": {name: plain_system.render(wanted[name]) for name in ("leaf1", "spine1")},
+        "rendered": {name: PLAIN.render(wanted[name]) for name in ("leaf1", "spine1")},
     }
 
 
@@ -171,7 +172,7 @@ def test_a_running_configuration_of_a_switch_without_a_plan_is_refused():
 )
 def test_the_first_line_that_the_policy_would_still_change_is_named(monkeypatch, text, line):
     wanted = Switch("a", "plain", {"p1": PortQos()})
-    monkeypatch.setattr(plain_system, "remediation", lambda running, goal: text, raising=False)
+    monkeypatch.setitem(SYSTEMS, "plain", replace(PLAIN, remediation=lambda running, goal: text))
     assert configs.left_to_change({"a": wanted}, {"a": "{}"}, "a") == [
         {
             "ports": [],
@@ -185,7 +186,7 @@ def test_the_first_line_that_the_policy_would_still_change_is_named(monkeypatch,
 
 def test_nothing_is_named_where_the_policy_changes_nothing(monkeypatch):
     seen = []
-    monkeypatch.setattr(plain_system, "remediation", lambda *given: seen.append(given) or "", raising=False)
+    monkeypatch.setitem(SYSTEMS, "plain", replace(PLAIN, remediation=lambda *given: seen.append(given) or ""))
     wanted = Switch("a", "plain")
     assert configs.left_to_change({"a": wanted}, {"a": "{}"}, "a") == []
     assert seen == [("{}", wanted)]
@@ -195,7 +196,7 @@ def test_a_refusal_of_the_system_is_what_the_policy_would_still_change(monkeypat
     def refuse(_running, _wanted):
         raise FabricError("a: p1", "it has no such port", "name another")
 
-    monkeypatch.setattr(plain_system, "remediation", refuse, raising=False)
+    monkeypatch.setitem(SYSTEMS, "plain", replace(PLAIN, remediation=refuse))
     (found,) = configs.left_to_change({"a": Switch("a", "plain")}, {"a": "{}"}, "a")
     assert found["seen"] == "a: p1: it has no such port; name another"
 

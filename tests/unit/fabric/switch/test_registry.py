@@ -34,12 +34,10 @@ SPLICES = st.lists(st.tuples(PLACES, st.integers(0, 40), st.sampled_from(["", *B
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_system_has_all_names_and_task_files_of_the_contract(name):
     system = SYSTEMS[name]
-    assert name == system.SYSTEM
-    assert set(system.NOT_HELD) <= {field.name for field in fields(PortQos)} | {"ecmp_fields"}
-    assert all(system.PORT.fullmatch(port) for port in switches.PORTS[name])
+    assert set(system.not_held) <= {field.name for field in fields(PortQos)} | {"ecmp_fields"}
+    assert all(system.port.fullmatch(port) for port in switches.PORTS[name])
     assert all(callable(function) for function in (system.render, system.parse, system.remediation, system.restoration))
-    assert hasattr(system, "boot_configuration") == getattr(system, "LOST_AT_BOOT", False)
-    saved = set() if getattr(system, "SAVES_WITH_CHANGE", False) else {"save.yml"}
+    saved = set() if system.saves_with_change else {"save.yml"}
     files = {path.name for path in (ROLE / "tasks" / name).iterdir()}
     assert {"read.yml", "apply.yml", "restore.yml", *saved} <= files
     assert ("save.yml" in files) == bool(saved)
@@ -64,9 +62,7 @@ def test_the_role_accepts_the_systems_of_the_registry():
     assert {path.name for path in (ROLE / "tasks").iterdir() if path.is_dir()} == {*SYSTEMS, "restore"}
 
 
-@pytest.mark.parametrize(
-    ("system", "text"), TEXTS, ids=[f"{system.SYSTEM}{at}" for at, (system, _t) in enumerate(TEXTS)]
-)
+@pytest.mark.parametrize(("system", "text"), TEXTS, ids=[f"{system.name}{at}" for at, (system, _t) in enumerate(TEXTS)])
 @settings(max_examples=120, deadline=None)
 @given(splices=SPLICES, head=PLACES)
 def test_a_damaged_configuration_is_read_or_refused(system, text, splices, head):
@@ -75,7 +71,7 @@ def test_a_damaged_configuration_is_read_or_refused(system, text, splices, head)
         text = text[:at] + bit + text[at + length :] or "-"
     if head % 3 == 0:
         text = text[: head % len(text)]
-    wanted = switches.switch(system.SYSTEM, [switches.PORTS[system.SYSTEM][0]])
+    wanted = switches.switch(system.name, [switches.PORTS[system.name][0]])
     with contextlib.suppress(FabricError):
         assert system.parse(text, "leaf1").name == "leaf1"
     with contextlib.suppress(FabricError):

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
+from plain_system import PLAIN
 from planned_switches import one
 from switches import switch
 
@@ -20,7 +20,7 @@ BARE = Switch("leaf1", "plain", {"swp0": rollout.EMPTY, "other": rollout.EMPTY},
 
 
 def comparable(monkeypatch: pytest.MonkeyPatch, seen: Switch, wanted: Switch, *not_held: str) -> Switch:
-    monkeypatch.setitem(SYSTEMS, "plain", SimpleNamespace(NOT_HELD=dict.fromkeys(not_held, "a reason")))
+    monkeypatch.setitem(SYSTEMS, "plain", replace(PLAIN, not_held=dict.fromkeys(not_held, "a reason")))
     return rollout._comparable(seen, wanted)
 
 
@@ -57,7 +57,7 @@ def test_a_switch_whose_system_has_nothing_to_change_has_no_stage(monkeypatch):
         port = replace(goal, queues=(*goal.queues[:5], Queue(False, 0), *goal.queues[6:]))
         return replace(made[name], ports=dict.fromkeys(made[name].ports, port))
 
-    system = SimpleNamespace(NOT_HELD={}, parse=parse, remediation=lambda _running, _wanted: "")
+    system = replace(PLAIN, not_held={}, parse=parse, remediation=lambda _running, _wanted: "")
     monkeypatch.setitem(SYSTEMS, "plain", system)
     given = {"switches": one(), "policy": None, "hosts": None, "asics": None}
     made = rollout.wanted_switches(given)

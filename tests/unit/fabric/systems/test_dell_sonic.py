@@ -15,7 +15,7 @@ from switches import policies
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell_sonic import MODULES
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import dell_sonic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts import dell_sonic_render
 
@@ -27,15 +27,11 @@ TWO = {
 }
 
 
-def test_dell_sonic_is_registered():
-    assert SYSTEMS["dell_sonic"] is dell_sonic
-
-
 def test_the_reference_is_rendered():
     arguments = rendered(dell(ports=["Eth1/1"]))
     assert {each["state"] for each in arguments.values()} == {"merged"}
     config = {module: each["config"] for module, each in arguments.items()}
-    assert list(config) == sorted(dell_sonic.MODULES)
+    assert list(config) == sorted(MODULES)
     [interface] = config["sonic_qos_interfaces"]
     assert interface["name"] == "Eth1/1"
     assert interface["pfc"] == {

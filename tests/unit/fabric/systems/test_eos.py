@@ -23,12 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import eos
-
-
-def test_eos_is_registered():
-    assert SYSTEMS["eos"] is eos
 
 
 def test_the_rendered_reference_is_read_back():

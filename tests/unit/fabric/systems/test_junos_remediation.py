@@ -32,10 +32,6 @@ def changes(line: str, wanted: Switch | None = None) -> list[str]:
     return junos.remediation(f"{junos.render(wanted)}set {line}\n", wanted).splitlines()
 
 
-def test_a_change_is_saved_by_the_commit():
-    assert junos.SAVES_WITH_CHANGE is True
-
-
 COS = "class-of-service interfaces"
 
 

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, PortQos, Queue, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux import READING
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import _red_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import linux
 
@@ -34,7 +35,7 @@ READ = Path(__file__).with_name("linux_reading.json").read_text()
 
 def held(switch: Switch) -> Switch:
     """Return the switch without the settings that Linux does not have."""
-    nothing = {field: getattr(PortQos(), field) for field in linux.NOT_HELD}
+    nothing = {field: getattr(PortQos(), field) for field in linux.LINUX.not_held}
     return replace(switch, ports={port: replace(qos, **nothing) for port, qos in switch.ports.items()})
 
 
@@ -43,7 +44,7 @@ def reference(**changes: Any) -> Switch:
 
 
 def test_the_role_reads_a_switch_with_the_same_script():
-    assert (Path(__file__).parents[4] / "roles/roce_switch/files/read-linux").read_text("utf-8") == linux.READING
+    assert (Path(__file__).parents[4] / "roles/roce_switch/files/read-linux").read_text("utf-8") == READING
 
 
 def test_the_rendered_reference_is_read_back():
@@ -287,10 +288,10 @@ def run_in(namespace: str, script: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_machine_without_queueing_is_read(namespace):
     wanted = Switch("leaf1", "linux", dict.fromkeys(PORTS, PortQos(ip_mtu_bytes=4000)), reference().ecmp_fields)
-    before = run_in(namespace, linux.READING).stdout
+    before = run_in(namespace, READING).stdout
     assert linux.parse(before, "leaf1").ports["p1"] == PortQos(ip_mtu_bytes=1500)
     assert run_in(namespace, linux.remediation(before, wanted)).returncode == 0
-    after = run_in(namespace, linux.READING).stdout
+    after = run_in(namespace, READING).stdout
     assert linux.parse(after, "leaf1") == wanted
     assert linux.remediation(after, wanted) == ""
 
@@ -301,7 +302,7 @@ def test_the_script_runs_and_its_result_is_read_back(namespace):
     if "kind is unknown" in done.stderr or "classifier not found" in done.stderr:
         pytest.skip("this kernel lacks ets, red or flower")
     assert done.returncode == 0, done.stderr
-    seen = run_in(namespace, linux.READING).stdout
+    seen = run_in(namespace, READING).stdout
     assert linux.parse(seen, "leaf1") == held(wanted)
     assert linux.remediation(seen, wanted) == ""
     assert run_in(namespace, linux.render(wanted)).returncode == 0  # the script may run again

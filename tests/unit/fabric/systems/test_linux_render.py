@@ -61,10 +61,6 @@ def test_the_script_of_the_reference():
     ]
 
 
-def test_the_script_has_to_run_at_every_boot_and_classifies_where_packets_leave():
-    assert (linux.LOST_AT_BOOT, linux.CLASSIFIES_AT_EGRESS) == (True, True)
-
-
 def test_a_port_without_queues_has_only_an_mtu():
     bare = replace(switch(**NO_QOS), ecmp_fields=None)
     assert lines(bare) == ["ip link set dev p1 mtu 9100"]

@@ -25,16 +25,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
 
 
 def rendered(wanted: Switch) -> dict:
     return json.loads(sonic.render(wanted))
-
-
-def test_sonic_is_registered():
-    assert SYSTEMS["sonic"] is sonic
 
 
 def test_the_reference_is_rendered():

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 
 def test_entries_that_are_unused_for_a_long_time_are_removed_from_the_cache(tmp_path):
     long_ago = time.time() - cache.UNUSED_S - 60
-    names = ("layers/a", "apt/lists-a", "dnf/rocky-a", "dnf/rocky-b", "apt/archives-debian")
+    names = ("layers/a", "logs/a.log", "apt/lists-a", "dnf/rocky-a", "dnf/rocky-b", "apt/archives-debian")
     for name in names:
         (tmp_path / name).mkdir(parents=True)
         os.utime(tmp_path / name, (long_ago, long_ago))

@@ -16,6 +16,7 @@ from recorded_tools import Tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import (
     File,
     Layer,
@@ -38,11 +39,12 @@ class Site:
     def __init__(self, folder, monkeypatch):
         self.folder, self.lines, self.told = folder, [], []
         self.caches = {}
-        self.recorded = Tools(answer=self.answer)
+        self.recorded = Tools(progress=self.told.append, answer=self.answer)
         (folder / "work").mkdir()
         family = SimpleNamespace(
             caches=lambda layer, digests: self.caches,
             install=lambda root, layer, run, digests: self.step(f"install {layer.name}", root),
+            script_failure=lambda root, output: "",
             packages=lambda root, run: [{"name": "bash"}] if self.step("packages", root) else [],
             clean=lambda root: self.step("clean", root),
         )
@@ -53,7 +55,9 @@ class Site:
         monkeypatch.setattr(
             layers.roles_in,
             "apply",
-            lambda root, roles, run, name: self.step(f"role {' '.join(role.name for role in roles)} of {name}", root),
+            lambda root, roles, run, name, script_failure: self.step(
+                f"role {' '.join(role.name for role in roles)} of {name}", root
+            ),
         )
         prune = layers.forbidden.prune
         monkeypatch.setattr(
@@ -65,9 +69,9 @@ class Site:
         )
         monkeypatch.setattr(layers.tree_contents, "apply", lambda root, layer, run: self.step("contents", root))
 
-    def tools(self, subject, progress, environment):
+    def tools(self, subject, progress, environment, log):
         self.lines.append(f"{subject} {environment}")
-        return self.recorded
+        return replace(self.recorded, subject=subject)
 
     def step(self, name, root):
         self.lines.append(f"{name} {self.short(root)}")
@@ -265,3 +269,30 @@ def test_texts_of_variables_that_name_files_are_part_of_the_role(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     for variables in ({}, {"a": "key"}, {"a": str(tmp_path)}, {str(path): "a"}):
         assert layers._role_digest(Role("x", variables)) == "b" * 64
+
+
+def test_an_error_names_the_log_which_the_next_build_of_the_layer_replaces(site, monkeypatch):
+    log = site.folder / "cache/logs/base.log"
+
+    def fail(root, layer, run, digests):
+        (root / "make.log").write_text("the compiler's error\n")
+        Run(layer.name, print, log=log)(["sh", "-c", "echo Consult /make.log for more information."])
+        raise ImageError("layer base", "failed", "mend it")
+
+    monkeypatch.setattr(layers.family_of(""), "install", fail)
+    with pytest.raises(ImageError) as caught:
+        site.build(BASE)
+    assert str(caught.value) == f"layer base: failed; mend it; the whole output is in {log}"
+    assert log.read_text().splitlines()[-2:] == ["/make.log:", "the compiler's error"]
+    assert log.stat().st_mode & 0o777 == 0o600
+    before = log.stat().st_size
+    (site.folder / "work/root/make.log").unlink()
+    (site.folder / "work/root").rmdir()
+    with pytest.raises(ImageError):
+        site.build(BASE)
+    assert log.stat().st_size == before
+    monkeypatch.setattr(layers.family_of(""), "install", lambda root, layer, run, digests: None)
+    (site.folder / "work/root/make.log").unlink()
+    (site.folder / "work/root").rmdir()
+    site.build(BASE)
+    assert not log.exists()

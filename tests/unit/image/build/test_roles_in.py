@@ -130,6 +130,10 @@ TASK = "TASK [d : Install it] ****\n"
             "not be found.; add apt to the packages of a layer",
         ),
         (
+            TASK + 'fatal: [gpu]: FAILED! => {"msg": "non-zero return code", "rc": 4, "stderr": "one\\nno disk\\n"}\n',
+            '"d : Install it" failed: non-zero return code; one / no disk; fix the role or its variables',
+        ),
+        (
             "RUNNING HANDLER [d : Start it] ***\nfatal: [gpu]: UNREACHABLE! => {}\n",
             '"d : Start it" failed: it gave no reason; fix the role or its variables',
         ),

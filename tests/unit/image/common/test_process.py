@@ -35,3 +35,11 @@ def test_a_fault_ends_the_command_and_its_child_processes(monkeypatch):
 def test_a_command_that_ends_before_the_check_for_faults_succeeds(monkeypatch):
     monkeypatch.setattr(process, "CHECK_S", 30)
     assert process.run(["echo", "done"], fault=lambda: SLOW).stdout == "done\n"
+
+
+@pytest.mark.parametrize("secret", ["ops:s3cret", "token", "ops:s3@cr:et"])
+def test_user_and_password_of_a_url_are_in_no_output(secret):
+    lines = []
+    script = f"echo proxy http://{secret}@proxy.example:3128/ and root@host"
+    done = process.run(["sh", "-c", script], show=lines.append)
+    assert done.stdout.splitlines() == lines == ["proxy http://***@proxy.example:3128/ and root@host"]

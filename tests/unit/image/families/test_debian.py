@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from recorded_tools import Tools
@@ -17,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.families impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
 
-RELEASE = b"Origin: Debian\nDate: Sat, 11 Jul 2026 10:16:37 UTC\n"
+RELEASE = b"Origin: Debian\nSuite: oldstable\nCodename: bookworm\nDate: Sat, 11 Jul 2026 10:16:37 UTC\n"
 OLDER = b"Origin: x\nDate: Fri, 10 Jul 2026 10:16:37 UTC\n"
 PAGES = {
     "http://a/debian/dists/bookworm/InRelease": RELEASE,
@@ -25,6 +26,7 @@ PAGES = {
 }
 MAIN = Archive("http://a/debian", ("bookworm",), ("main",), "/keys.gpg")
 FLAT = Archive("http://b/flat", ("./",), release_sha256={"./": hashlib.sha256(OLDER).hexdigest()})
+NO_ROOT = Path("/nonexistent")
 
 
 def fetch(url: str) -> bytes:
@@ -49,6 +51,15 @@ def test_a_release_that_differs_from_the_pinned_digest_is_refused():
     pinned = Archive("http://a/debian", ("bookworm",), ("main",), release_sha256={"bookworm": "0" * 64})
     with pytest.raises(ImageError, match=r"0{64} is pinned"):
         debian.release_digests(layer(pinned), fetch)
+
+
+def test_a_suite_that_no_archive_of_the_lowest_layer_has_is_refused():
+    """mmdebstrap would find no essential package, and apt would end with the status 100."""
+    other = replace(layer(MAIN, FLAT), suite="stable")
+    with pytest.raises(ImageError, match=r"^layer base: its suite is stable, .* say oldstable and bookworm; set suite"):
+        debian.release_digests(other, fetch)
+    assert debian.release_digests(replace(other, suite="oldstable"), fetch)
+    assert debian.release_digests(replace(other, parent="below"), fetch)
 
 
 def test_an_archive_without_release_is_refused_with_its_address():
@@ -204,6 +215,69 @@ def test_sources_trust_only_a_keyring_or_a_pinned_digest():
     ]
 
 
+def test_the_packages_of_a_directory_of_the_build_host_are_copied_into_the_image():
+    local = Archive("file:///srv/debian", ("./",), keyring="/k")
+    assert debian._sources((local,)) == ["deb [signed-by=/k] copy:///srv/debian ./"]
+
+
+# Recorded from dpkg 1.21 with a package below the one that was asked for, and with many packages in one step.
+CONFIGURED = """Setting up below (1.0) ...
+all is well
+Setting up failing (1.0) ...
+begun
+
+cannot find /etc/nonesuch
+dpkg: error processing package failing (--configure):
+ installed failing package post-installation script subprocess returned error exit status 3
+dpkg: dependency problems prevent configuration of above:
+ above depends on failing; however:
+  Package failing is not configured yet.
+
+dpkg: error processing package above (--configure):
+ dependency problems - leaving unconfigured
+Errors were encountered while processing:
+ failing
+ above
+E: Sub-process /usr/bin/dpkg returned an error code (1)
+"""
+UNPACKED = """Preparing to unpack .../07-two_1.0_all.deb ...
+Unpacking two (1.0) ...
+dpkg: error processing archive /tmp/apt-dpkg-install-xZ1/07-two_1.0_all.deb (--unpack):
+ trying to overwrite '/usr/share/x', which is also in package one 1.0
+E: Sub-process /usr/bin/dpkg returned an error code (1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "cause"),
+    [
+        (
+            CONFIGURED,
+            "package failing: installed failing package post-installation script subprocess returned error exit "
+            "status 3: begun / cannot find /etc/nonesuch; ",
+        ),
+        (UNPACKED, "package two: trying to overwrite '/usr/share/x', which is also in package one 1.0; "),
+    ],
+)
+def test_the_first_package_that_dpkg_could_not_handle_is_named_with_its_scripts_lines(output, cause):
+    error = debian._explained(NO_ROOT, layer(MAIN), ToolError("layer base", ["apt-get"], output))
+    assert str(error).startswith(f"layer base: {cause}")
+    assert debian.script_failure(NO_ROOT, "Setting up below (1.0) ...\n") == ""
+
+
+@pytest.mark.parametrize("damage", ["", "make: *** [Makefile:2: x.ko] Error 1\nno more\n"])
+def test_the_log_that_a_script_names_has_the_compilers_error(tmp_path, damage):
+    log = tmp_path / "var/lib/dkms/x/1.0/build/make.log"
+    log.parent.mkdir(parents=True)
+    told = "x.c:3: error: 'y' undeclared"
+    log.write_text(damage or f"CC x.o\n{told}\nmake: *** [Makefile:2: x.ko] Error 1\n")
+    named = "Error! Bad return status\nConsult /var/lib/dkms/x/1.0/build/make.log for more information.\n"
+    message = debian.script_failure(tmp_path, CONFIGURED.replace("begun\n", named))
+    assert message.endswith(
+        "make.log: " + ("make: *** [Makefile:2: x.ko] Error 1 / no more" if damage else "x.c:3: error: 'y' undeclared")
+    )
+
+
 @pytest.mark.parametrize(
     ("output", "message"),
     [
@@ -223,6 +297,6 @@ def test_sources_trust_only_a_keyring_or_a_pinned_digest():
     ],
 )
 def test_errors_contain_the_message_of_apt_and_not_of_mmdebstrap(output, message):
-    error = debian._explained(layer(MAIN), ToolError("layer base", ["mmdebstrap"], output))
+    error = debian._explained(NO_ROOT, layer(MAIN), ToolError("layer base", ["mmdebstrap"], output))
     assert str(error).startswith(message)
     assert "mmdebstrap failed" not in str(error)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from pathlib import Path
 
 import pytest
 from image_samples import refused
@@ -17,8 +18,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.families impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
 
-DATED = b"Date: Sat, 11 Jul 2026 10:16:37 UTC\n"
+DATED = b"Codename: bookworm\nDate: Sat, 11 Jul 2026 10:16:37 UTC\n"
 PIN = "a" * 64
+NO_ROOT = Path("/nonexistent")
 
 
 def record(**data):
@@ -98,7 +100,7 @@ def test_refusals_of_releases_have_a_remedy():
         "archive http://a sid: has no release: http://a/dists/sid/InRelease does not exist; "
         "correct the url or the suite"
     )
-    assert refused(debian.source_date_epoch, layer_of(pinned), lambda url: b"x" + DATED) == (
+    assert refused(debian.source_date_epoch, layer_of(pinned), lambda url: DATED.replace(b"Date", b"xDate")) == (
         "archive http://a sid: its InRelease has no date; make the archive with apt-ftparchive"
     )
 
@@ -148,7 +150,7 @@ def test_pinned_archives_do_not_expire_and_keep_their_keyring():
 )
 def test_the_message_of_apt_has_a_remedy(output, told):
     error = ToolError("layer base", ["mmdebstrap"], output)
-    assert str(debian._explained(layer_of(), error)) == told
+    assert str(debian._explained(NO_ROOT, layer_of(), error)) == told
 
 
 def test_the_first_stage_is_unpacked_by_one_command(tmp_path):

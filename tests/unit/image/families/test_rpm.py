@@ -163,6 +163,12 @@ def test_an_archive_that_cannot_be_read_is_named(tmp_path, output, message):
             "The GPG keys listed for the repository are not correct for this package.\n",
             "a package is not signed by a key in the archive's keyring; give the archive's",
         ),
+        (
+            "[MIRROR] x.rpm: Status code: 404 for http://a/x.rpm (IP: 127.0.0.1)\n[FAILED] x.rpm: No more mirrors\n"
+            "Error: Error downloading packages:\n  x: Cannot download, all mirrors were already tried\n",
+            "a package cannot be downloaded: x.rpm: Status code: 404 for http://a/x.rpm (IP: 127.0.0.1); "
+            "run again if the archive has just changed; otherwise use another url",
+        ),
         ("x\nError: conflict\n", "dnf failed: Error: conflict; correct the packages or the archives"),
     ],
 )

@@ -332,23 +332,6 @@ def test_the_report_of_an_earlier_version_has_no_host_keys():
     assert boot_report.load(json.dumps(data), "node n1").host_keys == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "node n1: not a boot report: "),
-        ("[]", "not a boot report"),
-        (json.dumps({**REPORT_DATA, "format": "x"}), "its format is 'x', not sailloft-boot/1"),
-        (json.dumps({key: value for key, value in REPORT_DATA.items() if key != "server"}), "has no server"),
-        (json.dumps({**REPORT_DATA, "image": "abc"}), "digest is missing"),
-        (json.dumps({**REPORT_DATA, "layers": []}), "digest is missing"),
-        (json.dumps({**REPORT_DATA, "writable_bytes": True}), "writable_bytes is True"),
-    ],
-)
-def test_text_that_is_not_a_boot_report_is_refused(text, message):
-    with pytest.raises(ImageError, match=message):
-        boot_report.load(text, "node n1")
-
-
 MAC = "52:54:00:aa:bb:01"
 NICS = [
     {"name": "ens1np0", "address": "10.1.0.5/24", "gateway": "10.1.0.1", "mac": None},

@@ -182,6 +182,11 @@ def test_missing_and_inactive_networks_are_refused() -> None:
     run(plan(interfaces=[{"type": "bridge", "source": "br0"}, {"type": "user"}]), None, hypervisor(networks={}))
 
 
+def test_a_missing_bridge_is_refused() -> None:
+    there = hypervisor(missing_paths=["/sys/class/net/br0/bridge"])
+    refused("there is no bridge br0 on this host", plan(interfaces=[{"type": "bridge", "source": "br0"}]), None, there)
+
+
 def test_missing_files_are_refused() -> None:
     there = hypervisor(missing_paths=["/var/lib/libvirt/images/gpu-vm.qcow2"])
     refused("/var/lib/libvirt/images/gpu-vm.qcow2 does not exist on this host", plan(), None, there)

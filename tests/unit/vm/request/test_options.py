@@ -13,6 +13,7 @@ def test_the_module_does_not_restart_or_remove_by_default():
     options = gpu_domain_options("qemu:///system")
     assert {name: option.get("default") for name, option in options.items()} == {
         "domains": None,
+        "whole_host": None,
         "state": "running",
         "topology": None,
         "gpu_module_ids": {},
@@ -24,4 +25,3 @@ def test_the_module_does_not_restart_or_remove_by_default():
         "remove_disks": False,
         "shutdown_timeout_s": 120,
     }
-    assert options["domains"]["required"] is True

@@ -80,7 +80,7 @@ def _first(
     raise DomainError(
         f"no host of the cluster has room for it ({why})",
         "request less, enable passthrough on more hosts, or name a host (vsphere.host) to see all of its reasons",
-        item.name,
+        domain=item.name,
     )
 
 

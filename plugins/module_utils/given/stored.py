@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Build dataclasses from plain data by their annotations: every value has the type of its field. Pure.
+"""Read stored data: build dataclasses from JSON, every value of the type of its field's annotation. Pure.
 
-Supported are the annotations that the model uses: int, float, str, bool, other dataclasses of the same module, lists
-and dictionaries of these, and each with None. They are read as text (PEP 563), because Python 3.9 cannot evaluate
-``int | None``.
+Stored formats grow: an unknown key is ignored, and a missing one gets the default of its field. Supported are the
+annotations int, float, str, bool, Any, other dataclasses of the same module, lists, tuples and dictionaries of these,
+and each with None. They are read as text (PEP 563), because Python 3.9 cannot evaluate ``int | None``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from functools import cache
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 
 # A bool does not count as a number; an int is accepted as a float.
 SCALARS = {"int": (int,), "float": (float, int), "str": (str,), "bool": (bool,)}
 # Not allowed in a text that is written to a plan: control characters except tab and line ends (XML 1.0, Char), and
 # surrogates (JSON's "\ud800"), which cannot be encoded.
 NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
+
+
+class StoredError(SailloftError):
+    """Stored data that cannot be read. The cause begins with the path to the first wrong value."""
 
 
 class _WrongError(SailloftError):
@@ -34,13 +37,29 @@ class _WrongError(SailloftError):
         self.way: list[str] = []
 
 
+def load(kind: type, data: Any, expected: str, name: str, remedy: str) -> Any:
+    """Build a ``kind`` from ``data``, whose key "format" must be ``expected``, like "sailloft-proof/1".
+
+    ``name`` is what errors call the data ("proof"), and ``remedy`` is the way to write it again. Raises StoredError.
+    """
+    if isinstance(data, dict) and data.get("format") == expected:
+        try:
+            return build(kind, {key: value for key, value in data.items() if key != "format"})
+        except StoredError as error:
+            raise StoredError(f"not a complete {name}: {error.cause}", remedy) from error
+    written = data.get("format") if isinstance(data, dict) else type(data).__name__
+    if isinstance(written, str) and written.partition("/")[0] == expected.partition("/")[0]:
+        remedy = f"use the version of the collection that wrote it, or {remedy}"
+    raise StoredError(f"not a {name}: its format is {written!r:.60}, expected {expected!r}", remedy)
+
+
 def build(kind: type, data: Any) -> Any:
-    """Build a ``kind`` from ``data``. Raises TopologyError naming the path to the first value of another type."""
+    """Build a ``kind`` from ``data``. Raises StoredError naming the path to the first value of another type."""
     try:
         return _object(kind, data)
     except _WrongError as error:
         way = "".join(reversed(error.way)).lstrip(".")
-        raise TopologyError(f"not a complete topology: {f'{way} ' if way else ''}{error}") from error
+        raise StoredError(f"{way} {error}".lstrip()) from error
 
 
 def _object(kind: type, data: Any) -> Any:
@@ -54,8 +73,7 @@ def _object(kind: type, data: Any) -> Any:
             continue
         reader = readers.get(key)
         if reader is None:
-            unknown = sorted(str(name) for name in data.keys() - readers.keys())
-            raise _WrongError(f"has unknown keys {unknown}")
+            continue
         try:
             values[key] = reader(value)
         except _WrongError as error:
@@ -88,10 +106,15 @@ def _reader(text: str, module: str) -> Callable[[Any], Any]:
         return lambda value: None if value is None else inner(value)
     if text.startswith("list["):
         return _list(_reader(text[len("list[") : -1], module))
+    if text.startswith("tuple["):
+        read_items = _list(_reader(text[len("tuple[") : -len(", ...]")], module))
+        return lambda value: tuple(read_items(value))
     if text.startswith("dict[str, "):
         return _dictionary(_reader(text[len("dict[str, ") : -1], module))
     if text in SCALARS:
         return _scalar(text)
+    if text == "Any":
+        return lambda value: value
     kind = getattr(sys.modules[module], text)
     return lambda value: _object(kind, value)
 

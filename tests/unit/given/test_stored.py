@@ -8,14 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
-    Bar,
-    Function,
-    Host,
-    Link,
-    TopologyError,
-)
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.shape import build
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError, build
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Bar, Function, Host, Link
 
 
 @dataclass
@@ -41,12 +35,9 @@ class Whole:
 
 
 def refusal(data, kind=Whole):
-    with pytest.raises(TopologyError) as error:
+    with pytest.raises(StoredError) as error:
         build(kind, data)
-    begin, end = "not a complete topology: ", "; read or record the host again"
-    text = str(error.value)
-    assert (text[: len(begin)], text[-len(end) :]) == (begin, end)
-    return text[len(begin) : -len(end)]
+    return error.value.cause
 
 
 PART = {"address": "a"}
@@ -75,8 +66,6 @@ def test_every_type_of_the_model_is_built():
         ({}, "'part' is missing"),
         ({"part": None}, "part is None, expected an object with the keys of Part"),
         ({"part": {}}, "part 'address' is missing"),
-        ({"part": PART, "b": 1, "a": 2, 3: 4}, "has unknown keys ['3', 'a', 'b']"),
-        ({"part": {**PART, "b": 1}}, "part has unknown keys ['b']"),
         ({"part": {"address": 1}}, "part.address is 1, expected str"),
         ({"part": {"address": None}}, "part.address is None, expected str"),
         ({"part": {"address": b"x" * 80}}, f"part.address is b'{'x' * 58}, expected str"),

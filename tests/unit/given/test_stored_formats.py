@@ -1,0 +1,92 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The files of earlier versions in tests/formats are read for ever, also after a later version has added keys."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gateways import record
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, manifest
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
+
+FILES = Path(__file__).parents[2] / "formats"
+SHA256 = "0" * 64
+
+
+def gateway_run(text):
+    fresh = record.begun("sailloft.fleet.gpu_hosts", ["--check"], {"gpu-1": "gw1", "gpu-2": "gw1"})
+    return record.resumed(text, "run.json", fresh)
+
+
+# file -> what reads its text, and what a caller gets from it
+READERS = {
+    "topology-1.json": (
+        lambda text: read_saved(json.loads(text)),
+        lambda host: len([function for function in host.functions if function.kind == "gpu"]) == 8,
+    ),
+    "proof-1.json": (
+        lambda text: Proof.from_dict(json.loads(text)),
+        lambda proof: [claim.holds for claim in proof.claims] == [False, True, None],
+    ),
+    "image-1.json": (
+        lambda text: manifest.load(canonical_json(json.loads(text)), "image"),
+        lambda image: [layer.name for layer in image.layers] == ["base", "gpu"],
+    ),
+    "boot-1.json": (
+        lambda text: boot_report.load(text, "node"),
+        lambda report: report.phases == (boot_report.Phase("network", 1, 2.5),),
+    ),
+    "hold-1.json": (
+        lambda text: holds.parse(text.encode(), "hold-0123abcd"),
+        lambda hold: hold.scope == holds.Scope(("bm01", "bm02"), "stable"),
+    ),
+    "gateway_run-1.json": (gateway_run, lambda resumed: resumed[1] == ["gpu-2"]),
+}
+
+
+# Objects whose keys are data.
+OPEN = ("causes", "hosts", "inputs", "distances", "interfaces")
+
+
+def with_new_keys(data):
+    """Return plain data with a key that no version knows in each object that has fixed keys."""
+    if isinstance(data, list):
+        return [with_new_keys(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    grown = {key: value if key in OPEN else with_new_keys(value) for key, value in data.items()}
+    return {**grown, "colour of a later version": {"red": [1]}}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_stored_file_is_read_for_ever(name):
+    read, is_right = READERS[name]
+    text = (FILES / name).read_text()
+    assert is_right(read(text))
+    assert read(json.dumps(with_new_keys(json.loads(text)))) == read(text)
+
+
+def test_a_channel_is_read_for_ever():
+    data = (FILES / "channel-1.ipxe").read_bytes()
+    channel = channels.parse(data, "channel stable")
+    assert (channel.name, channel.history) == ("stable", (SHA256,))
+    grown = data.replace(b'{"channel"', b'{"colour": "red", "channel"')
+    assert grown != data
+    assert channels.parse(grown, "channel stable") == channel
+
+
+def test_a_bundle_of_secrets_is_read_for_ever():
+    bundle, _lines, _signature = identity.parse((FILES / "identity-2").read_bytes(), "node bm01")
+    assert (bundle.node, bundle.ek, bundle.secrets) == ("bm01", SHA256, b"secrets")
+
+
+def test_every_stored_format_has_a_file():
+    assert {path.name for path in FILES.iterdir()} == {*READERS, "channel-1.ipxe", "identity-2", "README.md"}
