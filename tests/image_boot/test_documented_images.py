@@ -142,7 +142,7 @@ def test_the_image_of_the_page_is_reached_proven_and_runs_a_container(site: Docu
 
 
 def test_networkmanager_takes_the_settings_of_the_first_stage(site: DocumentedSite, network: Network):
-    variables = images_of_page("node-image.md")
+    variables = images_of_page("how-to/node-images.md")
     variables["node_image_layers"]["managed"] = {"parent": "site", "packages": ["network-manager"]}
     site.build({**variables, "node_image_images": {"gpu-node": {"layer": "managed"}}})
     booted = Booted(site, network, 3072)
