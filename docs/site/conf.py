@@ -18,8 +18,7 @@ suppress_warnings = ["misc.highlighting_failure", "config.cache"]
 root_doc = "docs/site/index"
 include_patterns = [
     "docs/*.md",
-    "docs/how-to/*.md",
-    "docs/site/*.md",
+    "docs/**/*.md",
     "reference/**.rst",
     "README.md",
     "CONTRIBUTING.md",
@@ -39,7 +38,9 @@ nitpick_ignore_regex = [
 ]
 default_role = "any"
 
-html_theme = "sphinx_ansible_theme"
-html_theme_options = {"vcs_pageview_mode": "edit"}
+html_theme = "sphinx_rtd_theme"
+html_theme_options = {"vcs_pageview_mode": "edit", "navigation_depth": 2}
 html_short_title = "Sailloft"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_use_smartypants = False

@@ -16,8 +16,19 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[2]
-# The page of each role that is not docs/NAME.md, with "-" for "_".
-PAGES = {"boot_server": "image-boot", "roce_switch": "roce-switches"}
+# The page of each role in docs/how-to; the lab's is not a role for users.
+PAGES = {
+    "boot_server": "boot-servers",
+    "gpu_guest": "gpu-guests",
+    "gpu_host": "gpu-hosts",
+    "gpu_node": "gpu-nodes",
+    "gpu_vm": "gpu-vms",
+    "node_boot": "boot-nodes",
+    "node_identity": "node-secrets",
+    "node_image": "node-images",
+    "roce_host": "roce-hosts",
+    "roce_switch": "roce-fabric",
+}
 MARKUP = re.compile(r"\b([CVOPMIBRU])\(([^)]*)\)")
 
 
@@ -43,14 +54,15 @@ def default(option: dict[str, Any]) -> str:
 def readme(name: str) -> str:
     """Return the README of a role as text."""
     specs = yaml.safe_load((ROOT / "roles" / name / "meta" / "argument_specs.yml").read_text())["argument_specs"]
-    page = PAGES.get(name, name.replace("_", "-"))
+    page = f"how-to/{PAGES[name]}" if name in PAGES else "background/lab"
+    example = specs["main"].get("examples", "")
     lines = [
         "<!-- Written by docs/site/role_readmes.py; change meta/argument_specs.yml instead. -->",
         f"# {name}",
         "",
-        f"{specs['main']['short_description']}. For the reasons, examples and verification, see",
-        f"[docs/{page}.md](../../docs/{page}.md).",
+        f"{specs['main']['short_description']}. How to use it: [docs/{page}.md](../../docs/{page}.md).",
         "",
+        *(["```yaml", example.strip(), "```", ""] if example else []),
     ]
     for entry, spec in specs.items():
         if entry != "main":

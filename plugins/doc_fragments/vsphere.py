@@ -17,7 +17,7 @@ options:
     type: str
   username:
     description:
-      - Account. docs/vsphere.md lists the privileges that it needs.
+      - Account. docs/how-to/vsphere.md lists the privileges that it needs.
       - The default is C(VMWARE_USER) of the environment.
     type: str
   password:

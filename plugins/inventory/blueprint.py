@@ -16,7 +16,7 @@ description:
     inventory. Each kind of device is a group.
   - Host names, rack positions, addresses, links with both ends, and the lengths of their cables follow from the
     description. C(host_vars) and C(group_vars) override it, as with each inventory.
-  - docs/blueprint.md describes all settings.
+  - docs/reference/blueprint.md describes all settings.
   - An error names file, line and the rule that is broken.
 extends_documentation_fragment:
   - ansible.builtin.constructed

@@ -37,7 +37,7 @@ options:
     description:
       - The policy, as in the variable C(roce_policy). Settings that it omits have their defaults.
       - It has C(classes), C(cnp), C(default), C(mtu_bytes), C(switch_mtu_bytes), C(path_mtu_bytes), C(pfc_watchdog) and
-        C(ecmp_fields), which docs/roce.md describes.
+        C(ecmp_fields), which docs/reference/roce-policy.md describes.
     type: dict
     default: {}
   switches:

@@ -53,9 +53,9 @@ class Booted:
             time.sleep(2)
 
     def reported_key(self) -> str:
-        """Return the host key that the node reported to the boot server, with the command of docs/node-boot.md."""
+        """Return the host key that the node reported to the boot server, with the command of docs/how-to/boot-nodes.md."""
         self.node.wait_for("starting gpu-node", BOOT_S)
-        page = (ROOT / "docs/node-boot.md").read_text(encoding="utf-8")
+        page = (ROOT / "docs/how-to/boot-nodes.md").read_text(encoding="utf-8")
         (command,) = re.findall(r"^ {4}(sed -n .* /var/log/nginx/sailloft-report\.log)$", page, re.MULTILINE)
         log = os.fspath(self.server.folder / "sailloft-report.log")
         lines = subprocess.check_output(
@@ -121,7 +121,7 @@ def site(tmp_path: Path) -> DocumentedSite:
 
 
 def test_the_image_of_the_page_is_reached_proven_and_runs_a_container(site: DocumentedSite, network: Network):
-    site.build(images_of_page("node-image.md"))
+    site.build(images_of_page("how-to/node-images.md"))
     booted = Booted(site, network, 3072)
     booted.know(booted.reported_key())
     require_network(booted)
@@ -142,7 +142,7 @@ def test_the_image_of_the_page_is_reached_proven_and_runs_a_container(site: Docu
 
 
 def test_networkmanager_takes_the_settings_of_the_first_stage(site: DocumentedSite, network: Network):
-    variables = images_of_page("node-image.md")
+    variables = images_of_page("how-to/node-images.md")
     variables["node_image_layers"]["managed"] = {"parent": "site", "packages": ["network-manager"]}
     site.build({**variables, "node_image_images": {"gpu-node": {"layer": "managed"}}})
     booted = Booted(site, network, 3072)
@@ -163,7 +163,7 @@ def require_driver(booted: Booted) -> None:
 
 
 def test_the_gpu_image_of_the_page_boots_to_the_driver(site: DocumentedSite, network: Network):
-    site.build(images_of_page("gpu-node.md"))
+    site.build(images_of_page("how-to/gpu-nodes.md"))
     booted = Booted(site, network, 3072)
     booted.know(booted.reported_key())
     require_network(booted)

@@ -239,5 +239,19 @@ section.apart { border-top: 1px solid var(--line); padding-top: 2.4rem; }
 figure { margin: 0; border: 1px solid var(--line); border-radius: 8px; }
 figure svg { display: block; width: 100%; min-width: 54rem; height: auto; }
 footer { margin: 4rem 0 0; color: var(--soft); font-size: 0.875rem; }
+/* On a phone each claim is a block, and each value has its name. */
+@media (max-width: 48rem) {
+  table, tbody, tr, td { display: block; min-width: 0; width: 100%; }
+  thead { display: none; }
+  tr { padding: 0.5rem 0; border-top: 1px solid var(--line); }
+  tbody > tr:first-child { border-top: 0; }
+  td { padding: 0.1rem 0.8rem; border-top: 0; }
+  td.mark { float: left; width: auto; padding: 0.1rem 0 0 0.8rem; }
+  td:nth-child(3)::before { content: "Wanted: "; }
+  td:nth-child(4)::before { content: "Seen: "; }
+  td:nth-child(5)::before { content: "Source: "; }
+  td:nth-child(n + 3)::before { color: var(--soft); font-family: system-ui, sans-serif; }
+  ul.value { display: inline-block; vertical-align: top; }
+}
 @media print { body { max-width: none; padding: 0; font-size: 11px; } tr { break-inside: avoid; } }
 """

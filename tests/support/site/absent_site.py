@@ -24,7 +24,7 @@ FEWER = {
     },
     "small": {},
 }
-# The settings that a site adds according to the README of an example, or to docs/first-site.md for small.
+# The settings that a site adds according to the README of an example, or to docs/how-to/stateless-nodes.md for small.
 ADDED = {
     "vela": {},
     "small": {

@@ -29,7 +29,8 @@ FILE = re.compile(r"`((?:[a-z0-9_]+/)+[\w.-]+\.(?:py|yml|md))`")
 PLACES = [ROOT, ROOT / "plugins", ROOT / "plugins/module_utils"]
 # Files of other projects and of sites.
 ELSEWHERE = {"config/main.py"}
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+MANUAL = sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "site")
+PAGES = [*MANUAL, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
 
 def known():
@@ -50,15 +51,69 @@ def known():
 KNOWN = known()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_page_names_variables_that_exist(page):
     assert set(NAME.findall(page.read_text())) - KNOWN - OTHERS == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_page_names_files_that_exist(page):
     paths = {path for path in FILE.findall(page.read_text()) if not re.search(r"NAME|SITE|(group|host)_vars", path)}
     assert {path for path in paths - ELSEWHERE if not any((place / path).exists() for place in PLACES)} == set()
+
+
+LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(?:#([^)\s]+))?\)")
+# A page as code, roles and playbooks name it, with the anchor of a heading.
+MENTION = re.compile(r"(?<![\w/])(docs/[\w/-]+\.md)(?:#([\w-]+))?")
+
+
+def anchors(page):
+    """Return the anchors of a page's headings, as GitHub and MyST make them."""
+    headings = re.findall(r"^#{1,4} (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower().strip()).replace(" ", "-") for heading in headings}
+
+
+def dead(page, anchor):
+    return not page.exists() or bool(anchor and page.suffix == ".md" and anchor not in anchors(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_links_of_a_page_lead_to_pages_and_headings(page):
+    links = LINK.findall(page.read_text())
+    assert [(link, anchor) for link, anchor in links if dead((page.parent / link) if link else page, anchor)] == []
+
+
+def test_a_page_that_code_names_exists_with_its_heading():
+    named = [
+        (str(path.relative_to(ROOT)), page, anchor)
+        for folder in ("plugins", "roles", "playbooks", "inventories", "extensions", "molecule")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.is_file() and path.suffix != ".pyc"
+        for page, anchor in MENTION.findall(path.read_text(encoding="utf-8", errors="ignore"))
+    ]
+    assert len(named) > 50
+    assert [mention for mention in named if dead(ROOT / mention[1], mention[2])] == []
+
+
+def test_every_page_is_in_the_index():
+    index = ROOT / "docs/README.md"
+    linked = {(index.parent / link).resolve() for link, _anchor in LINK.findall(index.read_text())}
+    assert {str(page.relative_to(ROOT)) for page in set(MANUAL) - linked - {index}} == set()
+
+
+@pytest.mark.parametrize("page", MANUAL, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_page_of_the_manual_can_be_read_by_users(page):
+    """A how-to has one job, lines fit an editor, and names of tests are for contributors."""
+    text = page.read_text()
+    assert [number for number, line in enumerate(text.splitlines(), start=1) if len(line) > 300] == []
+    if page.parent.name == "how-to":
+        prose = re.sub(r"^ {4}.*$", "", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), flags=re.M)
+        words = re.sub(r"[|]|---", " ", prose).split()
+        # The way from an empty inventory to virtual machines is one page, and the first that most users read.
+        assert len(words) <= (1500 if page.name == "gpu-vms.md" else 600), len(words)
+        assert re.search(r"^(```|    )", text, re.M), "no example"
+    if page.parent != ROOT / "docs":
+        assert re.findall(r"\btest_\w+", text) == []
 
 
 def test_the_tree_in_structure_md_lists_every_folder():
@@ -76,7 +131,7 @@ def test_the_tree_in_structure_md_lists_every_folder():
         assert folders - named == set(), place.name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_rows_are_in_a_table(page):
     """A row below a paragraph is shown as text; a row with another number of cells than the head is cut."""
     rows = []
@@ -87,6 +142,18 @@ def test_rows_are_in_a_table(page):
             assert re.fullmatch(r"[|: -]+", rows[1][2] if len(rows) > 1 else ""), f"no table: line {rows[0][0]}"
             assert [number for number, cells, _text in rows if cells != rows[1][1]] == []
             rows = []
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role != "lab"])
+def test_a_role_begins_with_an_example_whose_variables_exist(role):
+    specs = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())["argument_specs"]
+    example = specs["main"]["examples"]
+    assert yaml.safe_load(example)
+    named = set(NAME.findall(example))
+    assert named - KNOWN - OTHERS == set()
+    required = {name for name, option in (specs["main"].get("options") or {}).items() if option.get("required")}
+    assert role == "roce_switch" or required <= named
+    assert (ROOT / "roles" / role / "README.md").read_text().index(example.strip()) < 400
 
 
 def test_the_exceptions_are_needed():

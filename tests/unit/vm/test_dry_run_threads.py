@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The servers of the threads that docs/gpudirect.md names, made up from the facts in the threads.
+"""The servers of the threads that docs/background/gpudirect.md names, made up from the facts in the threads.
 
 Each recording is of a server on which nothing was set. The library computes what gpu_hosts.yml sets, and the test puts
 it into a copy, since there is no such server; what gpu_vms.yml then plans must be free of every known cause.

@@ -71,7 +71,7 @@ def observe(host: Host, in_image: bool) -> Machine:
     if system is None:
         raise HostError(
             f"gpu_node: {named or 'this system'} {version} is not in the table of distributions",
-            "use one that NVIDIA's driver, DCGM and DOCA are supported on: docs/gpu-node.md lists them",
+            "use one that NVIDIA's driver, DCGM and DOCA are supported on: docs/how-to/gpu-nodes.md lists them",
         )
     kernels = _image_kernels(host) if in_image else (host.read("/proc/sys/kernel/osrelease") or "",)
     return Machine(

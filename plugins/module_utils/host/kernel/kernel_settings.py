@@ -3,7 +3,7 @@
 """Kernel settings that slow down guests with dedicated CPUs and memory: frequency, idle states, balancing.
 
 A setting that is not given is not changed. One that this host does not have is reported as not applicable. The reasons
-against a profile of tuned are in docs/gpu-host.md, "CPUs and memory of the host".
+against a profile of tuned are in docs/background/gpu-hosts.md, "CPUs and memory of the host".
 
 Sources: Linux Documentation/admin-guide/pm/cpufreq.rst (scaling_governor), pm/cpuidle.rst (pm_qos_resume_latency_us),
 sysctl/kernel.rst (numa_balancing), mm/ksm.rst (run), mm/transhuge.rst (enabled). The sources for AVIC are in avic.py.

@@ -7,21 +7,23 @@ Racks with the same contents are drawn once, with their count: a site of thousan
 
 from __future__ import annotations
 
-from collections import Counter
+from colorsys import hls_to_rgb
 from xml.sax.saxutils import escape
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import LinkRule
 
 UNIT, WIDTH, GAP, LEFT = 11, 190, 30, 20
 # A picture of more racks than this draws racks with the same contents once.
 RACKS_MAX = 12
-COLOURS = ("#9ec5e8", "#f3c98b", "#b5d99c", "#e3a6b4", "#c7b8e0", "#f0e39b", "#a5d8d1", "#d0d0d0")
+# A box of a fabric, the distance of two columns of boxes, and of two rows.
+BOX, COLUMN, ROW = 140, 340, 46
 
 
 def picture(site: Site) -> str:
     """Return the SVG. The same site always produces the same text."""
-    colours = {kind: COLOURS[at % len(COLOURS)] for at, kind in enumerate(site.blueprint.kinds)}
+    colours = {kind: _colour(at) for at, kind in enumerate(site.blueprint.kinds)}
     racks = _groups(site)
     height = max(rack.rack_spec.units for rack, _names in racks) * UNIT + 50
     fabrics = sorted({rule.fabric for rule in site.blueprint.links})
@@ -78,39 +80,49 @@ def _rack(rack: Block, names: list[str], x: int, bottom: int, colours: dict[str,
 
 
 def _fabric(site: Site, fabric: str, top: int, colours: dict[str, str]) -> tuple[str, int, int]:
-    """Return the SVG of a fabric, its right edge and its height; kinds are drawn from left to right, with counts."""
-    rules = [rule for rule in site.blueprint.links if rule.fabric == fabric]
-    counts = Counter(cable.rule.name for cable in site.cables)
-    layer: dict[str, int] = {}
-    # The number of rounds is limited to the number of rules, because links among kinds may form a ring.
-    for _round in rules:
-        for rule in rules:
-            for name in rule.froms:
-                layer.setdefault(name, 0)
-                if name != rule.to:
-                    layer[rule.to] = min(max(layer.get(rule.to, 0), layer[name] + 1), len(rules))
-    columns: dict[int, list[str]] = {}
-    for name, column in layer.items():
-        columns.setdefault(column, []).append(name)
-    places = {}
-    parts = [_text(LEFT, top, f"{fabric}", 40, "bold")]
-    for at, column in enumerate(sorted(columns)):
-        for row, name in enumerate(columns[column]):
-            places[name] = (LEFT + at * 320, top + 20 + row * 46)
-    labels: Counter[str] = Counter()
-    for rule in rules:
-        for name in rule.froms:
-            (x1, y1), (x2, y2) = places[name], places[rule.to]
-            parts.append(f'<line x1="{x1 + 140}" y1="{y1 + 14}" x2="{x2}" y2="{y2 + 14}" stroke="#555"/>\n')
-        x, y = places[rule.froms[0]]
-        # The first label is above the line; the labels of other rules from the same kind are below it.
-        above = labels[rule.froms[0]]
-        labels[rule.froms[0]] += 1
-        y += 13 + 11 * above if above else 10
-        speed = next((f"{cable.speed_gbit_s:g}" for cable in site.cables if cable.rule is rule), "0")
-        parts.append(_text(x + 146, y, f"{rule.name}: {counts[rule.name]} \u00d7 {speed}G {rule.medium.name}", 36))
-    for name, (x, y) in places.items():
-        parts.append(f'<rect x="{x}" y="{y}" width="140" height="28" fill="{colours[name]}" stroke="#333"/>\n')
-        parts.append(_text(x + 6, y + 17, f"{len(site.by_kind[name])} \u00d7 {name}", 26))
-    width = LEFT + len(columns) * 320
-    return "".join(parts), width, 40 + 46 * max(len(names) for names in columns.values())
+    """Return the SVG of a fabric, its right edge and its height: rows of kinds, and links with their counts.
+
+    A rule continues the row whose last kind it begins with; otherwise it begins a row. The kinds of a rule that has
+    several are one below the other and joined by a vertical line, so that no line crosses a text.
+    """
+    rows: list[list[LinkRule]] = []
+    for rule in (rule for rule in site.blueprint.links if rule.fabric == fabric):
+        row = next((row for row in rows if tuple(rule.froms) == (row[-1].to,)), None)
+        if row is None:
+            rows.append([rule])
+        else:
+            row.append(rule)
+    parts = [_text(LEFT, top, fabric, 40, "bold")]
+    y = top + 20
+    for row in rows:
+        first = row[0].froms
+        for at, name in enumerate(first):
+            parts.append(_box(site, name, LEFT, y + at * ROW, colours))
+            parts.append(_line(LEFT + BOX, y + at * ROW + 14, LEFT + BOX + 10, y + at * ROW + 14))
+        if len(first) > 1:
+            parts.append(_line(LEFT + BOX + 10, y + 14, LEFT + BOX + 10, y + (len(first) - 1) * ROW + 14))
+        for at, rule in enumerate(row):
+            x = LEFT + at * COLUMN + BOX
+            cables = [cable for cable in site.cables if cable.rule is rule]
+            speed = f"{cables[0].speed_gbit_s:g}" if cables else "0"
+            parts.append(_line(x, y + 14, x - BOX + COLUMN, y + 14))
+            label = f"{rule.name}: {len(cables)} \u00d7 {speed}G {rule.medium.name}"
+            parts.append(_text(x + 16, y + 10, label, 36))
+            parts.append(_box(site, rule.to, x - BOX + COLUMN, y, colours))
+        y += len(first) * ROW
+    return "".join(parts), LEFT + max(map(len, rows)) * COLUMN + BOX + GAP, y - top + 20
+
+
+def _line(x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="#555"/>\n'
+
+
+def _box(site: Site, name: str, x: int, y: int, colours: dict[str, str]) -> str:
+    box = f'<rect x="{x}" y="{y}" width="{BOX}" height="28" fill="{colours[name]}" stroke="#333"/>\n'
+    return box + _text(x + 6, y + 17, f"{len(site.by_kind[name])} \u00d7 {name}", 26)
+
+
+def _colour(at: int) -> str:
+    """Return the colour of a kind by its place in the blueprint; the golden angle keeps any number of hues apart."""
+    red, green, blue = hls_to_rgb((210 + at * 137.508) / 360 % 1, (0.84, 0.72, 0.78)[at % 3], 0.6)
+    return "#" + "".join(f"{round(part * 255):02x}" for part in (red, green, blue))

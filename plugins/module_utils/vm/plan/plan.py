@@ -107,7 +107,7 @@ class DomainPlan:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form that modules return as ``plan``; docs/gpu-vm.md documents its keys.
+        """Return the JSON-ready form that modules return as ``plan``; docs/reference/gpu-vm.md documents its keys.
 
         Some keys repeat others in another form, for readers of a module's result (``root_complexes``, ``virtio``, most
         of ``devices``). ``from_dict`` uses ``request``, ``cells``, ``pci_tree``, ``mmio``, ``share``, ``fidelity``,

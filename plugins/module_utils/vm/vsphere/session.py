@@ -306,7 +306,7 @@ def words(error: Any) -> str:
 
 # The remedies for faults, by the last part of their name.
 HINTS = {
-    "NoPermission": "the account lacks a privilege; docs/vsphere.md lists the privileges that it needs",
+    "NoPermission": "the account lacks a privilege; docs/how-to/vsphere.md lists the privileges that it needs",
     "InsufficientResourcesFault": (
         "the reservation is above the free resources of the host; give it less memory or fewer vCPUs"
     ),

@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Formula
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import find_asic, read_asics
 
-DOCS = Path(__file__).parents[4] / "docs/roce.md"
+DOCS = Path(__file__).parents[4] / "docs/reference/roce-policy.md"
 BROADCOM = [name for name in ASICS if not name.startswith("spectrum")]
 OWN = {
     "source": "our lab's switch, show buffer, 2026-02-03",

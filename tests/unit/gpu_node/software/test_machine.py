@@ -79,7 +79,7 @@ def test_an_unknown_distribution_is_refused_by_its_name(tmp_path, text, shown):
         machine.observe(node, False)
     assert str(error.value) == (
         f"gpu_node: {shown} is not in the table of distributions; use one that NVIDIA's driver, DCGM and DOCA are "
-        "supported on: docs/gpu-node.md lists them"
+        "supported on: docs/how-to/gpu-nodes.md lists them"
     )
 
 

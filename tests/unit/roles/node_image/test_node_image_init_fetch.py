@@ -69,7 +69,7 @@ def test_a_stalled_transfer_is_resumed_at_another_server(tmp_path, serve):
 def test_the_limits_are_those_that_the_documentation_states(tmp_path):
     output = shell(tmp_path, "echo $window_s $least_bytes_s $patience_s")
     assert output == "20 262144 60\n"
-    text = " ".join((INIT.parents[4] / "docs/image-boot.md").read_text().split())
+    text = " ".join((INIT.parents[4] / "docs/background/images.md").read_text().split())
     assert "brings less than 256 KiB/s over 20 s" in text
     assert "the rest of the file in 60 s" in text
 

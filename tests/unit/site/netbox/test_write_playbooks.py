@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.invento
 
 pytestmark = pytest.mark.fleet  # Ansible reads inventories over HTTP
 
-# The configuration in docs/blueprint.md.
+# The configuration in docs/how-to/netbox.md.
 INVENTORY = """
 plugin: netbox.netbox.nb_inventory
 api_endpoint: URL

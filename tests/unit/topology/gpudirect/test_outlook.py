@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
     VIRTUAL_MACHINES,
 )
 
-# The boards of the threads in docs/gpudirect.md: the GPUs and NICs below each of their switches.
+# The boards of the threads in docs/background/gpudirect.md: the GPUs and NICs below each of their switches.
 THREADS = {
     "nccl-tests#380, 8 H200, 4 ConnectX-7": lambda: servers.hgx(gpus=2, nics=1),
     "nccl#2171, 8 H100, 8 ConnectX-7": lambda: servers.hgx(gpus=1, nics=1),

@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.min_versions import ELEMENTS, dotted
 
-DOCUMENTATION = Path(__file__).parents[4] / "docs/gpu-vm.md"
+DOCUMENTATION = Path(__file__).parents[4] / "docs/reference/gpu-vm.md"
 BITS = "physical_address_bits (maxphysaddr)"
 EFI = "firmware efi without secure boot (os/firmware/feature)"
 EMULATION = "accelerator qemu (cpu mode maximum)"
