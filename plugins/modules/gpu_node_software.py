@@ -29,8 +29,8 @@ options:
     default: present
   driver:
     description:
-      - The version of the driver, which selects the row of the table (docs/how-to/gpu-nodes.md). By default the newest that is
-        recommended.
+      - The version of the driver, which selects the row of the table (docs/how-to/gpu-nodes.md). By default the newest
+        that is recommended.
     type: str
   modules:
     description:

@@ -22,7 +22,7 @@ description:
   - Its action plugin shows the progress during the build.
 options:
   layers:
-    description: The layers by name; see docs/how-to/node-images.md, and the role's argument specification for their settings.
+    description: The layers by name; see docs/how-to/node-images.md, and the role's argument specification.
     type: dict
     required: true
   images:

@@ -53,7 +53,7 @@ class Booted:
             time.sleep(2)
 
     def reported_key(self) -> str:
-        """Return the host key that the node reported to the boot server, with the command of docs/how-to/boot-nodes.md."""
+        """Return the host key that the node reported to the boot server, with the command of its page."""
         self.node.wait_for("starting gpu-node", BOOT_S)
         page = (ROOT / "docs/how-to/boot-nodes.md").read_text(encoding="utf-8")
         (command,) = re.findall(r"^ {4}(sed -n .* /var/log/nginx/sailloft-report\.log)$", page, re.MULTILINE)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the project knows of a switch system: how it is rendered, read back and changed. Pure."""
+"""Switch systems: how a configuration is rendered, read back and changed. Pure."""
 
 from __future__ import annotations
 
