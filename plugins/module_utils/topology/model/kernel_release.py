@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the release of a kernel says about a change of Linux that it needs. Pure."""
+"""Releases of kernels: whether one has a change of Linux. Pure."""
 
 from __future__ import annotations
 
