@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervi
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN, Finding, RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
+USER_NETWORK = {"type": "user"}  # something to boot from
 ONE = {"gpus": {"addresses": ["0000:13:00.0"]}, "nics": {}, "vcpus": 1, "memory_mib": 1024, "ats": False}
 TWO = {**ONE, "gpus": {"addresses": ["0000:83:00.0"]}}
 
@@ -63,7 +64,7 @@ def libvirt(monkeypatch):
 
 
 def asked(name: str, **changes: Any) -> dict[str, Any]:
-    return request(**{"name": name, "disks": [], "interfaces": [], **changes})
+    return request(**{"name": name, "disks": [], "interfaces": [USER_NETWORK], **changes})
 
 
 def params(*domains: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def params(*domains: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 def has(running: bool = False, state: str | None = None, autostart: bool = True, **spec: Any) -> ObservedDomain:
     """Return a domain as it was requested."""
-    made = plan(None, hypervisor(), **{"disks": [], "interfaces": [], **spec})
+    made = plan(None, hypervisor(), **{"disks": [], "interfaces": [USER_NETWORK], **spec})
     found = observed(made, running, autostart=autostart)
     if state:
         found.state = state
@@ -298,7 +299,7 @@ def test_fabric_manager_is_asked_where_nvswitches_are_shared(libvirt, monkeypatc
     answer = FabricManager("595.91.07", {1: Partition(active, (1, 2, 3, 4))})
     monkeypatch.setattr(fabric_manager, "read", lambda: answer)
     client = libvirt()
-    given = params(vm("a", 4, huge_page_mib=0), topology=host.to_dict(), accelerators={})
+    given = params(vm("a", 4, huge_page_mib=0, interfaces=[USER_NETWORK]), topology=host.to_dict(), accelerators={})
     if active:
         assert converge.converge(given, check_mode=False)["changed"]
         (row,) = converge.info({**given, "names": []})["domains"]
@@ -353,7 +354,7 @@ def test_a_device_that_a_process_has_open_is_refused_and_unread_processes_are_re
     assert [(item["severity"], "3 processes" in item["what"]) for item in done["findings"]] == [("warn", True)]
 
 
-WHOLE = {"name": "a", "disks": [], "interfaces": [], "vcpus": 2, "memory_mib": 2048, "huge_page_mib": 0}
+WHOLE = {"name": "a", "disks": [], "interfaces": [USER_NETWORK], "vcpus": 2, "memory_mib": 2048, "huge_page_mib": 0}
 
 
 def test_a_machine_with_the_whole_host_has_its_gpus_and_is_defined_once(libvirt):

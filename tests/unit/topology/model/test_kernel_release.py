@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether a kernel has a change of Linux, by its release."""
+"""Changes of Linux in a kernel, by its release."""
 
 from __future__ import annotations
 

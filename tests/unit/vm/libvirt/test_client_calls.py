@@ -75,6 +75,7 @@ NETWORK = {"name": "default", "isActive": 1, "XMLDesc": "<network/>"}
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {
         "/proc/mounts": "h /dev/hugepages hugetlbfs rw 0 0\n",
+        "/sys/module/kvm/parameters/nx_huge_pages": "N\n",
         "/proc/meminfo": f"Hugepagesize:    {GIB_KB} kB\n",
     }
     monkeypatch.setattr(client, "_read", files.__getitem__)
