@@ -75,7 +75,8 @@ def test_a_stored_file_is_read_for_ever(name):
 
 
 def test_a_channel_is_read_for_ever():
-    data = (FILES / "channel-1.ipxe").read_bytes()
+    # Without its first line, which ansible-test takes for the shebang of a program.
+    data = b"#!ipxe\n" + (FILES / "channel-1.ipxe").read_bytes()
     channel = channels.parse(data, "channel stable")
     assert (channel.name, channel.history) == ("stable", (SHA256,))
     grown = data.replace(b'{"channel"', b'{"colour": "red", "channel"')

@@ -30,8 +30,9 @@ def download(disk: Disk, name: str) -> None:
     digest = hashlib.new(algorithm)
     try:
         os.makedirs(os.path.dirname(disk.base), exist_ok=True)
-        # The setting allows http and https only.
-        with urllib.request.urlopen(disk.base_url, timeout=TIMEOUT_S) as answer, open(unfinished, "wb") as file:
+        # The setting allows http and https only. The opener uses the proxy of the environment.
+        opener = urllib.request.build_opener()
+        with opener.open(disk.base_url, timeout=TIMEOUT_S) as answer, open(unfinished, "wb") as file:
             while block := answer.read(MIB):
                 digest.update(block)
                 file.write(block)

@@ -74,7 +74,9 @@ def domain_options() -> dict[str, Any]:
 
 
 def _options(kind: type) -> dict[str, Any]:
-    return {item.name: _option(item) for item in fields(kind)}
+    # Ansible takes a name with "key" for a secret; these are public keys.
+    public = {"ssh_keys": {"no_log": False}}
+    return {item.name: {**_option(item), **public.get(item.name, {})} for item in fields(kind)}
 
 
 def _option(item: Field[Any]) -> dict[str, Any]:
