@@ -30,8 +30,8 @@ def options() -> dict[str, Any]:
     }
 
 
-def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcome:
-    """Apply ``given``, checked by ``options``, and save it. Raises HostError."""
+def check_form(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of ``given`` by concern. Raises RequestError for those that no host could have."""
     settings = {concern: data for concern, data in given.items() if concern != "now"}
     if settings.get("kernel_settings") is not None:
         # Only settings with a value are saved; the others are left unchanged.
@@ -39,6 +39,12 @@ def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcom
         settings["kernel_settings"] = {name: value for name, value in named if value is not None}
     settings = concerns.checked(settings)
     concerns.check_form(settings)
+    return settings
+
+
+def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcome:
+    """Apply ``given``, checked by ``options``, and save it. Raises HostError."""
+    settings = check_form(given)
     done = concerns.ensure(system, settings, check) if given["now"] else {}
     lasting = concerns.to_save(settings, done, persistence.saved(system))
     saved = persistence.ensure(system, lasting, check, running=given["now"])
