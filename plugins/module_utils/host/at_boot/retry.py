@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
@@ -30,7 +31,7 @@ def has_failed(outcome: Outcome) -> bool:
 
 
 def until_applied(
-    parts: dict[str, Callable[[], Outcome]],
+    parts: Mapping[str, Callable[[], Outcome]],
     say: Say,
     wait: Wait = time.sleep,
     is_incomplete: Callable[[Outcome], bool] = has_failed,
