@@ -164,7 +164,8 @@ def _message(result: str, script_failure: Callable[[str], str]) -> str:
         return result[:600]
     if data.get("censored"):
         return str(data["censored"])
-    script = script_failure(str(data.get("stdout", "")))
+    # dpkg names the step in its output, and the failure and the script's errors in the other stream.
+    script = script_failure("\n".join(str(data[stream]) for stream in ("stdout", "stderr") if data.get(stream)))
     if script:
         return script
     reasons = [str(data.get("msg", "it gave no reason")), *(str(one) for one in data.get("argument_errors", []))]
