@@ -93,6 +93,7 @@ class QuirkyBmc:
             "Id": "Self",
             "Name": "System",
             "Manufacturer": self.maker,
+            "Model": "A1",
             "PowerState": self.power,
             "Boot": allowed if "settings_only" in self.faults else boot,
             "Actions": {"#ComputerSystem.Reset": reset},
