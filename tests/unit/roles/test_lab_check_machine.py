@@ -80,6 +80,21 @@ def test_all_findings_of_the_machines_asked_for_are_listed_together(tmp_path):
     assert [line.split()[:4] for line in findings("test") if "GB" not in line] == [["a", "virtual", "machine", "test"]]
 
 
+@pytest.mark.skipif(shutil.which("virsh") is None, reason="needs virsh")
+@pytest.mark.parametrize("template", ["gpu_server", "boot_server", "diskless_node", "roce_machine"])
+def test_a_machine_of_the_lab_is_known_as_such(tmp_path, template):
+    title = re.search(r"<title>.*</title>", (LAB / f"templates/{template}.xml.j2").read_text(encoding="utf-8"))[0]
+    node = tmp_path / "node.xml"  # test_driver.c of libvirt
+    node.write_text(
+        "<node><domain type='test'><name>hv01</name>"
+        f"{title}<memory unit='KiB'>1024</memory><os><type>hvm</type></os></domain></node>"
+    )
+    asked = request(tmp_path, "hv01", machines={"hv01": {"memory_mib": 1}}, uri=f"test://{node}")
+    done = subprocess.run([sys.executable, SCRIPT, json.dumps(asked)], capture_output=True, text=True, check=True)
+    assert "virtual machine" not in done.stdout
+    assert check.defined(asked["uri"]).keys() == {"hv01"}
+
+
 def test_ports_are_those_of_the_definitions():
     numbers = {
         name: sorted(port.number for port in check.ports({name: machine}, request("/", name)))
