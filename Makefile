@@ -25,7 +25,7 @@ export PYTHONUNBUFFERED := 1
 # Containers often forbid Python to keep bytecode. Each process of Ansible would then spend a fifth of its time to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help check environments types vcsim python39 ansible-core ansible-core-all thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
+.PHONY: help check environments types vcsim python39 ansible-core ansible-core-all thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy release molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -194,6 +194,11 @@ docs: .venv/publish/.done
 galaxy: export PATH := $(CURDIR)/.venv/publish/bin:$(PATH)
 galaxy: .venv/publish/.done
 	tests/galaxy/run
+
+# The release of the last commit, in a clone: .cache/release/sailloft-fleet-X.Y.Z.tar.gz
+release: export PATH := $(CURDIR)/.venv/publish/bin:$(PATH)
+release: .venv/publish/.done
+	@tests/galaxy/release "$(VERSION)"
 
 molecule: molecule-quick molecule-slow
 

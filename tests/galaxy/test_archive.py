@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+MAINTAINER = {
+    f"GIT_{role}_{key}": "maintainer@example.com" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")
+}
 PRIVATE = (
     # Outputs of playbooks, in their default directories.
     "backups/20261126T130000Z/leaf1.sonic",
@@ -44,7 +48,7 @@ PRIVATE = (
 
 def git(folder: Path, *arguments: str) -> list[str]:
     return subprocess.run(
-        ["git", "-C", folder, *arguments], stdout=subprocess.PIPE, text=True, check=True
+        ["git", "-C", folder, *arguments], env=os.environ | MAINTAINER, stdout=subprocess.PIPE, text=True, check=True
     ).stdout.splitlines()
 
 
@@ -58,6 +62,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copy(ROOT / name, folder / name, follow_symlinks=False)
     git(folder, "init", "--quiet")
     git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "All files")
     for name in PRIVATE:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("secret\n")
