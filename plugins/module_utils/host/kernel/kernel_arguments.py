@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages, whole_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
@@ -61,7 +61,6 @@ def options() -> dict[str, Any]:
             },
         },
         "vfio_binding": {"type": "dict"},
-        **whole_host.OPTION,
         "nic_firmware": {"type": "list", "elements": "dict", "default": []},
     }
 
@@ -161,10 +160,6 @@ def _host(system: System, given: HostSettings) -> Host | None:
     """Return the host if an argument is computed from its topology. Raises HostError."""
     if not given.data.get("acs_by_port") and not given.data.get("vfio_binding"):
         return None
-    return _read_host(system)
-
-
-def _read_host(system: System) -> Host:
     try:
         return read_host(system.root)
     except TopologyError as error:
@@ -203,13 +198,12 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
 
     ``{"iommu": "passthrough", "pages": [...], "arguments": ["pci=realloc"], "remove": ["quiet"]}``, all optional;
     ``pages`` as in hugepages, ``avic`` as in kernel_settings, ``acs_by_port`` as in pci_tuning, ``vfio_binding`` as
-    there, ``nic_firmware`` the settings of nic_firmware, ``whole_host`` as gpu_vm_whole_host. ``reboot_required`` in
-    the facts is True if the running kernel was started with other arguments. Raises HostError.
+    there, ``nic_firmware`` the settings of nic_firmware. ``reboot_required`` in the facts is True if the running kernel
+    was started with other arguments. Raises HostError.
     """
     running = system.read("/proc/cmdline")
     if running is None:
         raise HostError("kernel_arguments: there is no /proc/cmdline to compare with", "mount /proc")
-    data = whole_host.completed(data, lambda: _read_host(system))
     given = _read(data)
     host = _host(system, given)
     acs = _acs(given, host, running)
