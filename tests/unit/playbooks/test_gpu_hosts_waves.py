@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.filter.waves import waves
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 # The plays that change the hosts of a group and have no waves or stages of their own.
 WAVES = {
-    ("gpu_hosts", "Configure the servers that need changes; those that need no reboot completely"),
+    ("gpu_hosts", "Configure the servers that need changes, until a reboot is due"),
     ("gpu_vms", "Define and start the GPU virtual machines"),
     ("gpu_vms", "Configure the guests"),
     ("boot_servers", "Configure the boot servers"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence, unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
@@ -46,6 +46,6 @@ def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcom
     """Apply ``given``, checked by ``options``, and save it. Raises HostError."""
     settings = check_form(given)
     done = concerns.ensure(system, settings, check) if given["now"] else {}
-    lasting = concerns.to_save(settings, done, persistence.saved(system))
-    saved = persistence.ensure(system, lasting, check, running=given["now"])
+    lasting = concerns.to_save(settings, done, unit.saved(system, persistence.SERVICE))
+    saved = unit.ensure(system, persistence.SERVICE, lasting, check, running=given["now"])
     return concerns.together(done, saved, check)
