@@ -24,7 +24,8 @@ KEPT_QUIET = {"governor": "performance", "numa_balancing": False, "ksm": False}
 
 def options() -> dict[str, Any]:
     """Return the options of the module gpu_host as an argument_spec, without those of virtual machines."""
-    texts, entries = ({"type": "list", "elements": kind, "default": []} for kind in ("str", "dict"))
+    texts: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
+    entries: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}
     return {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "parts": {"type": "list", "elements": "str", "choices": list(PARTS), "default": list(PARTS)},

@@ -22,20 +22,20 @@ def derived(host: Host, whole_host: dict[str, Any]) -> dict[str, list[Any]]:
 
     Raises HostError.
     """
-    given = HostSettings("whole_host", whole_host)
-    memory_mib = given.value("memory_mib", values.within(1, 1 << 32, "MiB"))
-    page_mib = given.value("huge_page_mib", values.among(0, *share.PAGE_SIZES_MIB), share.PAGE_SIZES_MIB[0])
+    request = HostSettings("whole_host", whole_host)
+    memory_mib = request.value("memory_mib", values.within(1, 1 << 32, "MiB"))
+    page_mib = request.value("huge_page_mib", values.among(0, *share.PAGE_SIZES_MIB), share.PAGE_SIZES_MIB[0])
     try:
         pages = share.memory(host, memory_mib, page_mib).pages()
     except TopologyError as error:
         raise HostError.of(error) from error
-    divided = share.nics_to_divide(host) if "nics" not in given.data else []
-    together = share.nics_with_gpus(host)
+    divided = share.nics_to_divide(host) if "nics" not in request.data else []
+    nics_with_gpus = share.nics_with_gpus(host)
     functions = [{"devices": [nic.address for nic in divided], **OF_VFS}] if divided else []
     # VFs from the time when the groups were not known: vfio-pci cannot have such a NIC.
-    outdated = [nic.address for nic in together if nic.sriov and nic.sriov.now]
+    outdated = [nic.address for nic in nics_with_gpus if nic.sriov and nic.sriov.now]
     functions += [{"devices": outdated, "count": 0}] if outdated else []
-    return {"pages": pages, "functions": functions, "devices": ["gpu", *(nic.address for nic in together)]}
+    return {"pages": pages, "functions": functions, "devices": ["gpu", *(nic.address for nic in nics_with_gpus)]}
 
 
 # Options of the module gpu_host, and the key of ``derived`` whose value they get if they are empty.

@@ -34,18 +34,18 @@ class Settings:
 
 def read(data: Any) -> Settings:
     """Return the settings in the module's arguments. Raises RequestError."""
-    given = HostSettings("gpu_node_boot", data)
-    given.only("mig_off", "clocks_mhz", "ring_entries", "rails_on_one_subnet")
-    clocks = given.value("clocks_mhz", values.each(values.within(1, CLOCK_MOST_MHZ, "MHz")), [])
+    settings = HostSettings("gpu_node_boot", data)
+    settings.only("mig_off", "clocks_mhz", "ring_entries", "rails_on_one_subnet")
+    clocks = settings.value("clocks_mhz", values.each(values.within(1, CLOCK_MOST_MHZ, "MHz")), [])
     if clocks and (len(clocks) != 2 or clocks[0] > clocks[1]):
-        raise given.refuse(
+        raise settings.refuse(
             f"clocks_mhz: {clocks} is not a range", "give the minimum and the maximum, like [1980, 1980]"
         )
     return Settings(
-        given.value("mig_off", values.flag, True),
+        settings.value("mig_off", values.flag, True),
         clocks,
-        given.value("ring_entries", values.within(0, RING_MOST), 0),
-        given.value("rails_on_one_subnet", values.flag, False),
+        settings.value("ring_entries", values.within(0, RING_MOST), 0),
+        settings.value("rails_on_one_subnet", values.flag, False),
     )
 
 

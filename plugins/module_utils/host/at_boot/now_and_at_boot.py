@@ -30,22 +30,22 @@ def options() -> dict[str, Any]:
     }
 
 
-def check_form(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of ``given`` by concern. Raises RequestError for those that no host could have."""
-    settings = {concern: data for concern, data in given.items() if concern != "now"}
+def check_form(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of ``request`` by concern. Raises RequestError for those that no host could have."""
+    settings = {concern: data for concern, data in request.items() if concern != "now"}
     if settings.get("kernel_settings") is not None:
         # Only settings with a value are saved; the others are left unchanged.
-        named = settings["kernel_settings"].items()
-        settings["kernel_settings"] = {name: value for name, value in named if value is not None}
+        kernel_settings = settings["kernel_settings"].items()
+        settings["kernel_settings"] = {name: value for name, value in kernel_settings if value is not None}
     settings = concerns.checked(settings)
     concerns.check_form(settings)
     return settings
 
 
-def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcome:
-    """Apply ``given``, checked by ``options``, and save it. Raises HostError."""
-    settings = check_form(given)
-    done = concerns.ensure(system, settings, check) if given["now"] else {}
-    lasting = concerns.to_save(settings, done, unit.saved(system, persistence.SERVICE))
-    saved = unit.ensure(system, persistence.SERVICE, lasting, check, running=given["now"])
-    return concerns.together(done, saved, check)
+def ensure(system: System, request: dict[str, Any], check: bool = False) -> Outcome:
+    """Apply ``request``, checked by ``options``, and save it. Raises HostError."""
+    settings = check_form(request)
+    outcomes = concerns.ensure(system, settings, check) if request["now"] else {}
+    lasting = concerns.to_save(settings, outcomes, unit.saved(system, persistence.SERVICE))
+    saved = unit.ensure(system, persistence.SERVICE, lasting, check, running=request["now"])
+    return concerns.together(outcomes, saved, check)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
@@ -30,7 +31,7 @@ def has_failed(outcome: Outcome) -> bool:
 
 
 def until_applied(
-    parts: dict[str, Callable[[], Outcome]],
+    parts: Mapping[str, Callable[[], Outcome]],
     say: Say,
     wait: Wait = time.sleep,
     is_incomplete: Callable[[Outcome], bool] = has_failed,
@@ -45,8 +46,8 @@ def until_applied(
     for _attempt in range(PATIENCE_S // PAUSE_S):
         for name, apply in remaining.items():
             outcomes[name] = _outcome(apply)
-            for setting, after in outcomes[name].after.items():
-                say(f"{name}{': ' if name else ''}{setting}: {outcomes[name].before[setting]} -> {after}")
+            for setting, new_value in outcomes[name].after.items():
+                say(f"{name}{': ' if name else ''}{setting}: {outcomes[name].before[setting]} -> {new_value}")
         remaining = {name: apply for name, apply in remaining.items() if is_incomplete(outcomes[name])}
         if not remaining:
             break
