@@ -64,18 +64,18 @@ def gpu_host_kernel_arguments(variables: Any) -> list[str]:
             f"gpu_host_kernel_arguments: got {type(variables).__name__}, expected a dict of gpu_host's variables"
         )
     options = wanted.options()
-    given = {name: variables.get(PREFIX + name, option["default"]) for name, option in options.items()}
-    if given["kernel_arguments_removed"]:
+    host = {name: variables.get(PREFIX + name, option["default"]) for name, option in options.items()}
+    if host["kernel_arguments_removed"]:
         raise AnsibleFilterError(
             "gpu_host_kernel_arguments: gpu_host_kernel_arguments_removed lists arguments to remove, but an image has "
             "only the arguments that it is given: leave it out"
         )
     try:
         # boolean() is needed because a value from the command line (-e) is text.
-        given.update({name: boolean(given[name]) for name, option in options.items() if option["type"] == "bool"})
+        host.update({name: boolean(host[name]) for name, option in options.items() if option["type"] == "bool"})
         # ACS and AVIC depend on the host.
-        given.update(acs="unchanged", kernel_settings={})
-        return kernel_arguments.for_any_host(wanted.kernel_arguments(given))
+        host.update(acs="unchanged", kernel_settings={})
+        return kernel_arguments.for_any_host(wanted.kernel_arguments(host))
     except (HostError, TypeError) as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -274,10 +274,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client i
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import gpu_domain_options
 
 
-def compare_domains(system: System, given: dict[str, Any]) -> dict[str, Any]:
-    """Return ``domains`` (names and NCCL topologies) and ``differences`` for the arguments ``given`` of gpu_domain."""
+def compare_domains(system: System, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return ``domains`` (names and NCCL topologies) and ``differences`` for the ``arguments`` of gpu_domain."""
     try:
-        validated = ArgumentSpecValidator(gpu_domain_options(URI)).validate(given)
+        validated = ArgumentSpecValidator(gpu_domain_options(URI)).validate(arguments)
     except TypeError as error:  # as in options.module_of
         return {"domains": [], "differences": [str(error)]}
     if validated.error_messages:
@@ -293,10 +293,10 @@ def compare_domains(system: System, given: dict[str, Any]) -> dict[str, Any]:
 
 def ensure(system: System, params: dict[str, Any], check: bool) -> Outcome:
     """Bring the host to its state; in check mode also compare its virtual machines, if the host has no difference."""
-    done = converge.ensure(system, params, check)
-    if params["gpu_domain"] is not None and converge.is_held(done):
-        done.facts["virtual_machines"] = compare_domains(system, params["gpu_domain"])
-    return done
+    outcome = converge.ensure(system, params, check)
+    if params["gpu_domain"] is not None and converge.is_held(outcome):
+        outcome.facts["virtual_machines"] = compare_domains(system, params["gpu_domain"])
+    return outcome
 
 
 def main() -> None:
