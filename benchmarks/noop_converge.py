@@ -51,7 +51,7 @@ READ = """
       register: grub
       changed_when: false
     - ansible.builtin.copy:
-        content: "{{ {'topology': gpu_host_topology_read.topology, 'settings': gpu_host_settings_read.outcomes,
+        content: "{{ {'topology': gpu_host_topology_read.topology, 'settings': gpu_host_read.outcomes.settings.outcomes,
                       'domains': gpu_vm_read.domains | map(attribute='name'), 'saved': saved.content | b64decode,
                       'grub': grub.stdout} | to_json }}"
         dest: "{{ benchmark_facts }}"

@@ -29,7 +29,6 @@ from timed import ROOT, BenchmarkError, controller_s, status
 
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import compare as gpu_host_compare
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.nccl_topology import for_guest
@@ -75,12 +74,13 @@ VARIABLES = {
 
 
 def compared() -> dict[str, Any]:
-    """Return gpu_host_compare's answer, with the topology for a virtual machine that has all GPUs of a server."""
+    """Return gpu_host's answer, with the topology for a virtual machine that has all GPUs of a server."""
     host = read_saved(json.loads(SERVER.read_text(encoding="utf-8"))["topology"])
     (plan,) = plan_domains(host, parse_specs([{"name": "train-001", "memory_mib": 16384, "gpus": {"count": GPUS}}]))
     told = {"name": plan.name, "nccl_topology": for_guest(plan, host)}
-    differences: dict[str, list[str]] = {part: [] for part in (*gpu_host_compare.PARTS, "gpu_domain")}
-    return {"gpu_host_compare": {"changed": False, "differences": differences, "domains": [told]}}
+    lists: dict[str, list[str]] = {name: [] for name in ("missing", "notes", "failures", "pending")}
+    same = {"changed": False, "diff": {"before": {}, "after": {}}, "reboot_required": False, "reboot_due": False}
+    return {"gpu_host": {**same, **lists, "virtual_machines": {"domains": [told], "differences": []}}}
 
 
 def compare(hosts: int, delay_s: float) -> None:

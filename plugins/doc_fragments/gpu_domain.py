@@ -69,8 +69,7 @@ options:
         O(domains[].disks[].base)) and C(bridge) (of the host); optionally C(ssh_keys) (as
         O(domains[].disks[].ssh_keys)) and C(disk_mib) (204800). It can have every setting of O(domains), which
         replaces what is derived.
-      - M(sailloft.fleet.kernel_arguments) and M(sailloft.fleet.gpu_host_boot) derive the host's settings from the same
-        dictionary.
+      - M(sailloft.fleet.gpu_host) derives the host's settings from the same dictionary.
     type: dict
     version_added: 0.1.0
   domains:

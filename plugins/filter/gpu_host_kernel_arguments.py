@@ -50,20 +50,12 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 from ansible.module_utils.parsing.convert_bool import boolean
 
-# The role's defaults that are used here; a test compares them with roles/gpu_host/defaults/main.yml.
-DEFAULTS: dict[str, Any] = {
-    "gpu_host_iommu": "passthrough",
-    "gpu_host_hugepages": [],
-    "gpu_host_hugepages_at_boot": True,
-    "gpu_host_vfio": [],
-    "gpu_host_keep_drivers_off": True,
-    "gpu_host_kernel_arguments": [],
-    "gpu_host_kernel_arguments_removed": [],
-}
+PREFIX = "gpu_host_"
 
 
 def gpu_host_kernel_arguments(variables: Any) -> list[str]:
     """Return the kernel arguments for the role's ``variables``. Raises AnsibleFilterError."""
+    from ansible_collections.sailloft.fleet.plugins.module_utils.host import wanted
     from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
     from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
 
@@ -71,26 +63,19 @@ def gpu_host_kernel_arguments(variables: Any) -> list[str]:
         raise AnsibleFilterError(
             f"gpu_host_kernel_arguments: got {type(variables).__name__}, expected a dict of gpu_host's variables"
         )
-    given = {**DEFAULTS, **variables}
-    if given["gpu_host_kernel_arguments_removed"]:
+    options = wanted.options()
+    host = {name: variables.get(PREFIX + name, option["default"]) for name, option in options.items()}
+    if host["kernel_arguments_removed"]:
         raise AnsibleFilterError(
             "gpu_host_kernel_arguments: gpu_host_kernel_arguments_removed lists arguments to remove, but an image has "
             "only the arguments that it is given: leave it out"
         )
     try:
         # boolean() is needed because a value from the command line (-e) is text.
-        at_boot = boolean(given["gpu_host_hugepages_at_boot"])
-        return kernel_arguments.for_any_host(
-            {
-                "iommu": None if given["gpu_host_iommu"] == "unchanged" else given["gpu_host_iommu"],
-                "pages": given["gpu_host_hugepages"] if at_boot else [],
-                "arguments": given["gpu_host_kernel_arguments"],
-                "vfio_binding": {
-                    "devices": given["gpu_host_vfio"],
-                    "keep_drivers_off": boolean(given["gpu_host_keep_drivers_off"]),
-                },
-            }
-        )
+        host.update({name: boolean(host[name]) for name, option in options.items() if option["type"] == "bool"})
+        # ACS and AVIC depend on the host.
+        host.update(acs="unchanged", kernel_settings={})
+        return kernel_arguments.for_any_host(wanted.kernel_arguments(host))
     except (HostError, TypeError) as error:
         raise AnsibleFilterError(str(error)) from error
 

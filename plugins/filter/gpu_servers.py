@@ -1,12 +1,12 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Choose the GPU servers of a play by their backend and by the result of their comparison."""
+"""Choose the GPU servers of a play by the result of their comparison."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: gpu_servers
-short_description: Choose GPU servers by backend, and by whether a role has something to do on them
+short_description: Choose GPU servers on which a role has something to do, or that are to be compared
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -20,28 +20,26 @@ options:
     required: true
   hostvars:
     description:
-      - The variables of all hosts, among them C(gpu_vm_backend) and C(__gpu_server_compared), the result of
-        M(sailloft.fleet.gpu_server_compare), if a play of this run has it.
-      - A host without a result has something to do.
+      - The variables of all hosts, among them C(__gpu_server_compared), the result of M(sailloft.fleet.gpu_host) with
+        O(sailloft.fleet.gpu_host#module:compare), if a play of this run has it.
+      - On a host without a result, the role has something to do.
     type: dict
     required: true
-  backend:
-    description: Only servers that are reached this way.
-    type: str
-    choices: [libvirt, vsphere]
   role:
-    description: The role of O(held).
+    description: The role.
     type: str
     choices: [gpu_host, gpu_vm]
-  held:
-    description: Only servers on which the role has nothing to do (true), or something (false).
+    required: true
+  to_compare:
+    description: >-
+      Choose instead the servers without a result, and those without a difference whose result is older than ten
+      minutes, because other servers were changed or rebooted meanwhile.
     type: bool
+    default: false
 """
 
 EXAMPLES = r"""
-hosts: "{{ names | sailloft.fleet.gpu_servers(hostvars | default({}), role='gpu_host', held=false) }}"
-vars:
-  names: "{{ groups.gpu_hosts | default([]) }}"
+hosts: "{{ groups.gpu_hosts | default([]) | sailloft.fleet.gpu_servers(hostvars | default({}), role='gpu_host') }}"
 """
 
 RETURN = r"""
@@ -51,29 +49,25 @@ _value:
   elements: str
 """
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 NOBODY = ["all:!all"]
+FRESH_S = 600
 
 
-def gpu_servers(
-    names: list[str],
-    hostvars: Mapping[str, Any],
-    backend: str | None = None,
-    role: str | None = None,
-    held: bool | None = None,
-) -> list[str]:
+def gpu_servers(names: list[str], hostvars: Mapping[str, Any], role: str, to_compare: bool = False) -> list[str]:
     """Return the names of the chosen servers."""
-    chosen = []
-    for name in names:
-        of_host = hostvars.get(name, {})
-        if backend is not None and of_host.get("gpu_vm_backend", "libvirt") != backend:
-            continue
-        compared = of_host.get("__gpu_server_compared") or {}
-        if role is not None and bool((compared.get("held") or {}).get(role)) != held:
-            continue
-        chosen.append(name)
+    results = {name: hostvars.get(name, {}).get("__gpu_server_compared") or {} for name in names}
+    held = {name: (result.get("held") or {}).get(role) for name, result in results.items()}
+    oldest = time.time() - FRESH_S
+    if to_compare:
+        chosen = [
+            name for name in names if held[name] is None or (held[name] and results[name].get("time", 0) < oldest)
+        ]
+    else:
+        chosen = [name for name in names if not held[name]]
     return chosen or NOBODY
 
 

@@ -68,13 +68,6 @@ options:
           - Not applicable on other CPUs, on Zen 1 and 2 before Linux 6.18 (erratum 1235), and without x2AVIC before
             Linux 6.0.
         type: bool
-  whole_host:
-    description:
-      - The settings of a virtual machine with the whole host (O(sailloft.fleet.gpu_domain#module:whole_host)).
-      - Huge pages, virtual functions and bindings whose options are given without any follow from it and the topology.
-        They are saved as they follow now.
-    type: dict
-    version_added: 0.1.0
   now:
     description:
       - Apply the settings now, in addition to every boot.

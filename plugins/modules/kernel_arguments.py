@@ -95,12 +95,6 @@ options:
         does not use it (C(initcall_blacklist=sysfb_init)).
     type: dict
     version_added: 0.1.0
-  whole_host:
-    description:
-      - The settings of a virtual machine with the whole host (O(sailloft.fleet.gpu_domain#module:whole_host)).
-      - Huge pages and the devices of O(vfio_binding) that are not given follow from it and the topology.
-    type: dict
-    version_added: 0.1.0
   nic_firmware:
     description:
       - The settings of M(sailloft.fleet.nic_firmware). If one of them turns ATS on (C(ATS_ENABLED)), C(pci=noats) is

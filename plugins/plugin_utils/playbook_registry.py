@@ -59,5 +59,11 @@ def role_options(role: str) -> set[str]:
     return {name for options in entries(role).values() for name in options}
 
 
+def role_vars(role: str) -> dict[str, Any]:
+    """Return the content of a role's vars/main.yml."""
+    data: dict[str, Any] = _load(ROLES / role / "vars/main.yml")
+    return data
+
+
 def _load(path: Path) -> Any:
     return yaml.load(path.read_text(encoding="utf-8"), LOADER)

@@ -37,8 +37,8 @@ def observe(system: System, host: Host, required: list[str] | None = None) -> Ou
     claims = _claims(system, host)
     # A management NIC without SR-IOV is no reason to refuse a host: one NIC with SR-IOV is enough.
     enough = any(claim.holds for claim in claims["sriov"])
-    asked = [claim for name in required or [] if not (name == "sriov" and enough) for claim in claims[name]]
-    lacking = [claim for claim in asked if claim.holds is False]
+    required_claims = [claim for name in required or [] if not (name == "sriov" and enough) for claim in claims[name]]
+    lacking = [claim for claim in required_claims if claim.holds is False]
     if lacking:
         raise HostError("; ".join(map(_found, lacking)), "; ".join(dict.fromkeys(claim.reason for claim in lacking)))
     every = [claim for name in NAMES for claim in claims[name]]

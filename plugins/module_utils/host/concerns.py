@@ -110,56 +110,57 @@ def ensure(system: System, settings: dict[str, Any], check: bool = False) -> dic
     Returns the outcome by concern: one that fails does not block the others. Raises RequestError for a mistake in
     ``settings``, with nothing changed.
     """
-    given = checked(settings)
-    check_form(given)
-    planned = _each(Run(system, check=True), given)
+    request = checked(settings)
+    check_form(request)
+    planned = _each(Run(system, check=True), request)
     if check or not any(outcome.changed for outcome in planned.values()):
         return planned
-    return _each(Run(system, check=False), given)
+    return _each(Run(system, check=False), request)
 
 
-def _each(run: Run, given: dict[str, Any]) -> dict[str, Outcome]:
-    return {concern: run.one(concern, settings) for concern, settings in given.items()}
+def _each(run: Run, request: dict[str, Any]) -> dict[str, Outcome]:
+    return {concern: run.one(concern, settings) for concern, settings in request.items()}
 
 
-def to_save(settings: dict[str, Any], done: dict[str, Outcome], before: dict[str, Any] | None) -> dict[str, Any]:
+def to_save(settings: dict[str, Any], results: dict[str, Outcome], saved: dict[str, Any] | None) -> dict[str, Any]:
     """Return the settings to apply at every boot; for a concern that failed, those that were saved before."""
-    wanted_now = {concern: given for concern, given in settings.items() if concern not in failures(done)}
-    if "vfio_binding" in wanted_now and "vfio_binding" in done:
-        wanted_now["vfio_binding"] = vfio_binding.to_save(wanted_now["vfio_binding"], done["vfio_binding"].facts)
-    kept = {concern: given for concern, given in (before or {}).items() if concern in failures(done)}
-    return {concern: {**wanted_now, **kept}[concern] for concern in ORDER if concern in {**wanted_now, **kept}}
+    wanted_now = {concern: request for concern, request in settings.items() if concern not in failures(results)}
+    if "vfio_binding" in wanted_now and "vfio_binding" in results:
+        wanted_now["vfio_binding"] = vfio_binding.to_save(wanted_now["vfio_binding"], results["vfio_binding"].facts)
+    former = {concern: request for concern, request in (saved or {}).items() if concern in failures(results)}
+    lasting = {**wanted_now, **former}
+    return {concern: lasting[concern] for concern in ORDER if concern in lasting}
 
 
-def failures(done: dict[str, Outcome]) -> dict[str, str]:
+def failures(results: dict[str, Outcome]) -> dict[str, str]:
     """Return the cause of each failure by concern."""
-    return {concern: outcome.failed for concern, outcome in done.items() if outcome.failed}
+    return {concern: outcome.failed for concern, outcome in results.items() if outcome.failed}
 
 
-def together(done: dict[str, Outcome], saved: Outcome, check: bool = False) -> Outcome:
+def together(results: dict[str, Outcome], saved: Outcome, check: bool = False) -> Outcome:
     """Return one outcome of several concerns and of the service that restores them; ``check``: of a prediction."""
-    failed = failures(done)
-    whole = Outcome(saved.before, saved.after, {**saved.facts, "outcomes": {}}, list(saved.pending))
-    whole.facts["failures"] = list(dict.fromkeys(failed.values()))
-    for concern, outcome in done.items():
-        for name, before in outcome.before.items():
-            whole.differ(f"{concern}: {name}", before, outcome.after[name])
-        whole.facts["outcomes"][concern] = outcome.facts
-        whole.pending += outcome.pending
+    failed = failures(results)
+    total = Outcome(saved.before, saved.after, {**saved.facts, "outcomes": {}}, list(saved.pending))
+    total.facts["failures"] = list(dict.fromkeys(failed.values()))
+    for concern, outcome in results.items():
+        for name, old_value in outcome.before.items():
+            total.differ(f"{concern}: {name}", old_value, outcome.after[name])
+        total.facts["outcomes"][concern] = outcome.facts
+        total.pending += outcome.pending
     if failed:
-        rest = [concern for concern in done if concern not in failed]
-        whole.failed = "\n".join(
+        succeeded = [concern for concern in results if concern not in failed]
+        total.failed = "\n".join(
             [
                 f"{'would fail' if check else 'failed'}: {', '.join(failed)}; "
                 + (
-                    f"{'would be ' if check else ''}done and saved for every boot: {', '.join(rest)}"
-                    if rest
+                    f"{'would be ' if check else ''}done and saved for every boot: {', '.join(succeeded)}"
+                    if succeeded
                     else f"nothing new {'would be' if check else 'is'} saved for the boot"
                 ),
-                *(f"{number}. {line}" for number, line in enumerate(whole.facts["failures"], 1)),
+                *(f"{number}. {line}" for number, line in enumerate(total.facts["failures"], 1)),
             ]
         )
-    return whole
+    return total
 
 
 def _without_vfs(host: Host, predicted: dict[str, dict[str, Any]]) -> Host:
@@ -167,12 +168,12 @@ def _without_vfs(host: Host, predicted: dict[str, dict[str, Any]]) -> Host:
 
     ``predicted``: the facts of ``sriov.ensure`` in check mode.
     """
-    gone: set[str] = set()
+    removed_vfs: set[str] = set()
     functions = []
     for function in host.functions:
         later = predicted.get(function.address)
         if later is not None and function.sriov is not None and function.sriov.vfs != later["vfs"]:
-            gone |= set(function.sriov.vfs)
+            removed_vfs |= set(function.sriov.vfs)
             function = replace(function, sriov=replace(function.sriov, now=later["count"], vfs=[]))
         functions.append(function)
-    return replace(host, functions=[function for function in functions if function.address not in gone])
+    return replace(host, functions=[function for function in functions if function.address not in removed_vfs])

@@ -40,30 +40,30 @@ class Guest:
     known_to_libvirt: bool | None
 
     def __str__(self) -> str:
-        what = self.name or f"a machine of {self.program}"
-        where = f" (process {self.process})" if self.process else ""
-        return what + where + (", which libvirt does not know" if self.known_to_libvirt is False else "")
+        name = self.name or f"a machine of {self.program}"
+        process = f" (process {self.process})" if self.process else ""
+        return name + process + (", which libvirt does not know" if self.known_to_libvirt is False else "")
 
 
 def observe(system: System) -> Outcome:
     """Return the guests as facts, with one line of text each."""
-    found = read(system)
-    return Outcome(facts={"guests": [asdict(guest) for guest in found], "words": [str(guest) for guest in found]})
+    guests = read(system)
+    return Outcome(facts={"guests": [asdict(guest) for guest in guests], "words": [str(guest) for guest in guests]})
 
 
 def read(system: System) -> list[Guest]:
     """Return the guests that run, by name and process."""
     domains = _domains(system)
-    found = []
+    guests = []
     for process in system.names("/proc"):
         arguments = arguments_of(Files(system.root), process) if process.isdigit() else []
         if arguments and _is_machine(system, process, arguments):
             name = name_of(arguments)
-            known = None if domains is None else name in domains
-            found.append(Guest(name, int(process), os.path.basename(arguments[0]), known))
-    seen = {guest.name for guest in found}
-    found += [Guest(name, None, "libvirt", True) for name in domains or [] if name not in seen]
-    return sorted(found, key=lambda guest: (guest.name or "", guest.process or 0))
+            known_to_libvirt = None if domains is None else name in domains
+            guests.append(Guest(name, int(process), os.path.basename(arguments[0]), known_to_libvirt))
+    seen = {guest.name for guest in guests}
+    guests += [Guest(name, None, "libvirt", True) for name in domains or [] if name not in seen]
+    return sorted(guests, key=lambda guest: (guest.name or "", guest.process or 0))
 
 
 def _domains(system: System) -> list[str] | None:

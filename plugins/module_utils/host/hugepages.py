@@ -53,11 +53,11 @@ class Count:
 
 def wanted(data: Any) -> dict[Pool, int]:
     """Return ``{"pages": [{"node": 0, "size_mib": 1024, "count": 8}]}`` as counts by pool. Raises HostError."""
-    given = HostSettings("hugepages", data)
-    given.only("pages")
-    given.need("pages")
+    request = HostSettings("hugepages", data)
+    request.only("pages")
+    request.need("pages")
     counts: dict[Pool, int] = {}
-    for page in given.parts("pages"):
+    for page in request.parts("pages"):
         page.only("node", "size_mib", "count")
         page.need("node", "size_mib", "count")
         pool = Pool(page.value("node", values.within(0, NODE_MAX)), page.value("size_mib", values.among(*SIZES_MIB)))
@@ -95,7 +95,7 @@ def plan(seen: dict[Pool, Count], memory_mib: dict[int, int], want: dict[Pool, i
                 f"hugepages: there is no NUMA node {pool.node}", f"this host has the nodes {sorted(memory_mib)}"
             )
         if pool not in seen:
-            sizes = sorted(other.size_mib for other in seen if other.node == pool.node)
+            sizes = sorted(candidate.size_mib for candidate in seen if candidate.node == pool.node)
             raise HostError(
                 f"hugepages: node{pool.node} has no pages of {pool.size_mib} MiB",
                 f"this CPU and kernel support {sizes} MiB",
@@ -107,10 +107,10 @@ def plan(seen: dict[Pool, Count], memory_mib: dict[int, int], want: dict[Pool, i
                 "stop the guests that use them first",
             )
     for node, memory in memory_mib.items():
-        asked = sum(pool.size_mib * want.get(pool, seen[pool].total) for pool in seen if pool.node == node)
-        if asked > memory and any(pool.node == node for pool in want):
+        total = sum(pool.size_mib * want.get(pool, seen[pool].total) for pool in seen if pool.node == node)
+        if total > memory and any(pool.node == node for pool in want):
             raise HostError(
-                f"hugepages: node{node} has {memory} MiB of memory, but {asked} MiB of huge pages are requested there",
+                f"hugepages: node{node} has {memory} MiB of memory, but {total} MiB of huge pages are requested there",
                 "request fewer",
             )
     writes = [(pool, count) for pool, count in want.items() if count != seen[pool].total]
@@ -193,16 +193,16 @@ def _missing_mounts(system: System, sizes_mib: set[int]) -> list[tuple[int, str]
 
 def _tell_libvirt(system: System) -> None:
     """Restart libvirt, which looks for mounts only at start; its guests keep running, and at boot it is not yet up."""
-    there = [
+    units = [
         unit for unit in ("libvirtd.service", "virtqemud.service") if system.exists(f"/usr/lib/systemd/system/{unit}")
     ]
-    if there:
-        system.run(["systemctl", "--no-block", "try-restart", *there])
+    if units:
+        system.run(["systemctl", "--no-block", "try-restart", *units])
 
 
 def _default_size_mib(system: System) -> int | None:
-    found = re.search(r"Hugepagesize:\s+(\d+) kB", system.read("/proc/meminfo") or "")
-    return int(found[1]) // 1024 if found else None
+    match = re.search(r"Hugepagesize:\s+(\d+) kB", system.read("/proc/meminfo") or "")
+    return int(match[1]) // 1024 if match else None
 
 
 def _nodes(system: System) -> list[int]:
@@ -210,10 +210,10 @@ def _nodes(system: System) -> list[int]:
 
 
 def _memory_mib(system: System, node: int, key: str) -> int:
-    found = re.search(rf"{key}:\s+(\d+) kB", system.read(f"{NODES}/node{node}/meminfo") or "")
-    if not found:
+    match = re.search(rf"{key}:\s+(\d+) kB", system.read(f"{NODES}/node{node}/meminfo") or "")
+    if not match:
         raise HostError(f"hugepages: {NODES}/node{node}/meminfo has no {key}", "check that /sys is complete")
-    return int(found[1]) // 1024
+    return int(match[1]) // 1024
 
 
 def _count(system: System, pool: Pool) -> Count:

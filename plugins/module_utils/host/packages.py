@@ -21,17 +21,17 @@ def options() -> dict[str, Any]:
     return {"installed": {"type": "dict", "default": {}}, "sockets": {"type": "dict", "default": {}}}
 
 
-def observe(system: System, given: dict[str, Any]) -> Outcome:
+def observe(system: System, request: dict[str, Any]) -> Outcome:
     """Return the packages of ``installed`` and the sockets of ``sockets`` (lists by os_family) that are not as wanted.
 
     A socket must be enabled and active. Raises HostError on a host of another family, and for a package that its
     package manager does not know.
     """
     outcome = Outcome()
-    if not given["installed"] and not given["sockets"]:
+    if not request["installed"] and not request["sockets"]:
         return outcome
     family = _family(system)
-    wanted = given["installed"].get(family, [])
+    wanted = request["installed"].get(family, [])
     if family == "Debian" and wanted:
         states = _of_dpkg(system, wanted)
         for name in wanted:
@@ -40,7 +40,7 @@ def observe(system: System, given: dict[str, Any]) -> Outcome:
     elif wanted:
         # rpm fails if no installed package provides one of the names, and reports the name.
         system.run(["rpm", "--query", "--whatprovides", *wanted])
-    sockets = given["sockets"].get(family, [])
+    sockets = request["sockets"].get(family, [])
     for name, state in (_of_systemd(system, sockets) if sockets else {}).items():
         if state != ("active", "enabled"):
             outcome.differ(name, " ".join(state), "active enabled")
@@ -50,9 +50,11 @@ def observe(system: System, given: dict[str, Any]) -> Outcome:
 def _family(system: System) -> str:
     """Return Ansible's os_family of the host, if it is in FAMILIES. Raises HostError for any other."""
     text = system.read(RELEASE) or ""
-    words = {word for value in re.findall(r'^ID(?:_LIKE)?="?([^"\n]*)', text, re.MULTILINE) for word in value.split()}
-    for family, known in FAMILIES.items():
-        if words & known:
+    identifiers = {
+        word for value in re.findall(r'^ID(?:_LIKE)?="?([^"\n]*)', text, re.MULTILINE) for word in value.split()
+    }
+    for family, members in FAMILIES.items():
+        if identifiers & members:
             return family
     raise HostError(f"{RELEASE} does not name a distribution whose packages are known", "install them manually")
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import whole_host as share
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
-OPTION = {"whole_host": {"type": "dict"}}
 # No driver of the host takes the guest's virtual function, and its address is the same after each boot.
 OF_VFS = {"count": 1, "drivers_autoprobe": False, "derive_addresses": True}
 
@@ -23,43 +22,34 @@ def derived(host: Host, whole_host: dict[str, Any]) -> dict[str, list[Any]]:
 
     Raises HostError.
     """
-    given = HostSettings("whole_host", whole_host)
-    memory_mib = given.value("memory_mib", values.within(1, 1 << 32, "MiB"))
-    page_mib = given.value("huge_page_mib", values.among(0, *share.PAGE_SIZES_MIB), share.PAGE_SIZES_MIB[0])
+    request = HostSettings("whole_host", whole_host)
+    memory_mib = request.value("memory_mib", values.within(1, 1 << 32, "MiB"))
+    page_mib = request.value("huge_page_mib", values.among(0, *share.PAGE_SIZES_MIB), share.PAGE_SIZES_MIB[0])
     try:
         pages = share.memory(host, memory_mib, page_mib).pages()
     except TopologyError as error:
         raise HostError.of(error) from error
-    divided = share.nics_to_divide(host) if "nics" not in given.data else []
-    together = share.nics_with_gpus(host)
+    divided = share.nics_to_divide(host) if "nics" not in request.data else []
+    nics_with_gpus = share.nics_with_gpus(host)
     functions = [{"devices": [nic.address for nic in divided], **OF_VFS}] if divided else []
     # VFs from the time when the groups were not known: vfio-pci cannot have such a NIC.
-    outdated = [nic.address for nic in together if nic.sriov and nic.sriov.now]
+    outdated = [nic.address for nic in nics_with_gpus if nic.sriov and nic.sriov.now]
     functions += [{"devices": outdated, "count": 0}] if outdated else []
-    return {"pages": pages, "functions": functions, "devices": ["gpu", *(nic.address for nic in together)]}
+    return {"pages": pages, "functions": functions, "devices": ["gpu", *(nic.address for nic in nics_with_gpus)]}
 
 
-# The settings that are derived where they are not given: the module's option, its key, and the key of ``derived``.
-BY_OPTION = (
-    ("hugepages", "pages", "pages"),
-    ("sriov", "functions", "functions"),
-    ("vfio_binding", "devices", "devices"),
-)
+# Options of the module gpu_host, and the key of ``derived`` whose value they get if they are empty.
+DERIVED_OPTIONS = {"hugepages": "pages", "sriov": "functions", "vfio": "devices"}
 
 
-def completed(params: dict[str, Any], read: Callable[[], Host]) -> dict[str, Any]:
-    """Return a module's ``params`` without ``whole_host``: the settings that are empty are derived from it.
+def completed(params: dict[str, Any], read_topology: Callable[[], Host]) -> dict[str, Any]:
+    """Return the ``params`` of gpu_host; huge pages, VFs and bindings that are empty are derived from ``whole_host``.
 
-    ``pages`` of the module kernel_arguments, ``hugepages``, ``sriov`` and ``vfio_binding`` of gpu_host_boot. ``read``
-    returns the host, which is read only if something is derived. Raises HostError.
+    ``read_topology`` is called only if there is something to derive from. Raises HostError.
     """
-    made = {name: value for name, value in params.items() if name != "whole_host"}
-    if not params.get("whole_host"):
-        return made
-    settings = derived(read(), params["whole_host"])
-    if "pages" in made:
-        made["pages"] = made["pages"] or settings["pages"]
-    for option, key, name in BY_OPTION:
-        if made.get(option) is not None and not made[option].get(key):
-            made[option] = {**made[option], key: settings[name]}
-    return made
+    if not params["whole_host"]:
+        return params
+    if not params["now"]:
+        raise RequestError("whole_host: an image has no devices and no memory", "leave it out in an image")
+    settings = derived(read_topology(), params["whole_host"])
+    return {**params, **{option: params[option] or settings[key] for option, key in DERIVED_OPTIONS.items()}}

@@ -48,28 +48,30 @@ def settings(policy: dict[str, Any], nics: dict[str, Any], rdma_class: str | Non
         raise HostError.of(error) from error
 
 
-def planned(given: dict[str, Any], seen: dict[str, Seen]) -> Planned:
+def planned(request: dict[str, Any], seen: dict[str, Seen]) -> Planned:
     """Return, by RDMA device, its wanted settings, and why it cannot have the rest.
 
     Raises HostError where the policy is invalid or cannot be applied.
     """
     try:
-        policy = read_policy(given["policy"])
-        rdma_class = class_of(policy, given["rdma_class"])
-        nics = read_nics(given["nics"])
-        done: Planned = {}
-        for name, one in seen.items():  # physical functions first
-            parent = done[one.parent.name][0] if one.parent and one.parent.name in done else one.parent
-            done[name] = plan(policy, rdma_class, nics[name], one, parent)
-        return done
+        policy = read_policy(request["policy"])
+        rdma_class = class_of(policy, request["rdma_class"])
+        nics = read_nics(request["nics"])
+        plans: Planned = {}
+        for name, function in seen.items():  # physical functions first
+            parent = (
+                plans[function.parent.name][0] if function.parent and function.parent.name in plans else function.parent
+            )
+            plans[name] = plan(policy, rdma_class, nics[name], function, parent)
+        return plans
     except FabricError as error:
         raise HostError.of(error) from error
 
 
-def ensure(system: System, given: dict[str, Any], check: bool = False, stage: str = ALL) -> Outcome:
-    """Bring NICs to ``given`` (see ``settings``), up to ``stage`` (see ``stages``). Raises HostError."""
-    seen = read.read(system, list(given["nics"]))
-    return _bring(system, seen, planned(given, seen), check, stage)
+def ensure(system: System, request: dict[str, Any], check: bool = False, stage: str = ALL) -> Outcome:
+    """Bring NICs to ``request`` (see ``settings``), up to ``stage`` (see ``stages``). Raises HostError."""
+    seen = read.read(system, list(request["nics"]))
+    return _bring(system, seen, planned(request, seen), check, stage)
 
 
 def restore(system: System, nics: dict[str, Any], check: bool = False, stage: str = ALL) -> Outcome:
@@ -89,29 +91,29 @@ def _as_far_as(stage: str, wanted: Nic, seen: Nic) -> Nic:
     return replace(seen if stage == LESS_PFC else wanted, pfc=staying)
 
 
-def _bring(system: System, seen: dict[str, Seen], whole: Planned, check: bool, stage: str) -> Outcome:
-    want = {name: (_as_far_as(stage, wanted, seen[name].nic), cannot) for name, (wanted, cannot) in whole.items()}
+def _bring(system: System, seen: dict[str, Seen], plans: Planned, check: bool, stage: str) -> Outcome:
+    want = {name: (_as_far_as(stage, wanted, seen[name].nic), cannot) for name, (wanted, cannot) in plans.items()}
     outcome = Outcome()
     for name, (wanted, _cannot) in want.items():
-        for field, (before, after) in differences(wanted, seen[name]).items():
-            outcome.differ(f"{name} {field}", before, after)
+        for field, (old_value, new_value) in differences(wanted, seen[name]).items():
+            outcome.differ(f"{name} {field}", old_value, new_value)
     try:  # before anything is written
         to_write = {name: steps(seen[name], wanted) for name, (wanted, _cannot) in want.items()}
     except FabricError as error:
         raise HostError.of(error) from error
     if outcome.changed and not check:
-        done: list[str] = []
+        settings_written: list[str] = []
         for name, (wanted, _cannot) in want.items():
             todo = to_write[name]
-            for at, step in enumerate(todo):
-                later = {each.setting for each in todo[at:]}
-                if step.setting == "pfc" and at > 0:  # the first step may remove PFC
+            for position, step in enumerate(todo):
+                later = {pending_step.setting for pending_step in todo[position:]}
+                if step.setting == "pfc" and position > 0:  # the first step may remove PFC
                     # A driver may refuse a buffer or queue without an error; its priority must then stay lossy.
-                    _check_kept(name, wanted, read.read(system, [name])[name], done, later)
-                _write(system, name, step, done)
+                    _check_kept(name, wanted, read.read(system, [name])[name], settings_written, later)
+                _write(system, name, step, settings_written)
         seen = read.read(system, list(want))
         for name, (wanted, _cannot) in want.items():
-            _check_kept(name, wanted, seen[name], done)
+            _check_kept(name, wanted, seen[name], settings_written)
     outcome.facts = {
         "nics": {
             name: shown(replace(seen[name], nic=expected(wanted, seen[name])) if check else seen[name])
@@ -133,15 +135,17 @@ def shown(seen: Seen) -> dict[str, Any]:
     }
 
 
-def _write(system: System, name: str, step: Step, done: list[str]) -> None:
+def _write(system: System, name: str, step: Step, settings_written: list[str]) -> None:
     try:
         _writers(step)(system, name, step)
     except HostError as error:
-        before = f"done before: {', '.join(done)}" if done else "nothing was changed before"
-        why = dcb.plain(error.cause)
-        raise HostError(f"{name}: {step.setting} was refused: {why}; {before}", "correct it and run again") from error
-    if f"{name} {step.setting}" not in done:
-        done.append(f"{name} {step.setting}")
+        progress = f"done before: {', '.join(settings_written)}" if settings_written else "nothing was changed before"
+        reason = dcb.plain(error.cause)
+        raise HostError(
+            f"{name}: {step.setting} was refused: {reason}; {progress}", "correct it and run again"
+        ) from error
+    if f"{name} {step.setting}" not in settings_written:
+        settings_written.append(f"{name} {step.setting}")
 
 
 def _writers(step: Step) -> Callable[[System, str, Step], object]:
@@ -173,13 +177,13 @@ def _write_connections(system: System, name: str, step: Step) -> None:
         system.poke(path, step.text)
 
 
-def _check_kept(name: str, wanted: Nic, seen: Seen, done: list[str], later: Collection[str] = ()) -> None:
+def _check_kept(name: str, wanted: Nic, seen: Seen, settings_written: list[str], later: Collection[str] = ()) -> None:
     """Check that the settings read back, except those written ``later``: dcb before 6.2 reports no driver's refusal."""
-    left = {field: values for field, values in differences(wanted, seen).items() if field not in later}
-    if left:
-        field, (now, then) = next(iter(left.items()))
+    differing = {field: values for field, values in differences(wanted, seen).items() if field not in later}
+    if differing:
+        field, (now, then) = next(iter(differing.items()))
         raise HostError(
             f"{name}: the driver was given {field}, but did not keep it: it reads back {now}, wanted {then}; "
-            f"set so far: {', '.join(done)}",
+            f"set so far: {', '.join(settings_written)}",
             "see the kernel's log for its driver, and what else on this host sets it (lldpad, NetworkManager)",
         )

@@ -37,23 +37,23 @@ MLX5_VFS = ("0x1012", "0x1014", "0x1016", "0x1018", "0x101a", "0x101c", "0x101e"
 
 def names(system: System) -> tuple[list[str], dict[str, str]]:
     """Return the RDMA devices whose link is Ethernet; and, by name, why some cannot be read (as in containers)."""
-    found, left_out = [], {}
+    ethernet, left_out = [], {}
     for name in system.names(DEVICES):
         if _link(system, name) == "Ethernet":
             try:
                 _interface(system, name)
-                found.append(name)
+                ethernet.append(name)
             except HostError as error:
                 left_out[name] = str(error)
-    return found, left_out
+    return ethernet, left_out
 
 
 def read(system: System, wanted: list[str]) -> dict[str, Seen]:
     """Return the named RDMA devices, physical functions before VFs. Raises HostError for the first that is none."""
-    there = system.names(DEVICES)
+    existing = system.names(DEVICES)
     for name in wanted:
-        if name not in there:
-            shown = f"RDMA devices: {', '.join(there)}" if there else "no driver has made any: see 'rdma link'"
+        if name not in existing:
+            shown = f"RDMA devices: {', '.join(existing)}" if existing else "no driver has made any: see 'rdma link'"
             raise HostError(f"{name}: no such RDMA device on this host", shown)
         if _link(system, name) != "Ethernet":
             raise HostError(f"{name}: its link is {_link(system, name)}, which has no RoCE", "leave it out")
@@ -76,16 +76,16 @@ def _function(system: System, name: str) -> Seen:
     address = system.link_name(device)
     cannot: dict[str, str] = {}
     if is_vf:
-        above = system.names(f"{device}/physfn/infiniband")
-        parent = _function(system, above[0]).nic if above else None
-        why = f"it is a VF, and the port belongs to its physical function{f' ({physical})' if physical else ''}"
-        cannot.update(dict.fromkeys(OF_THE_PORT, why))
+        parents = system.names(f"{device}/physfn/infiniband")
+        parent = _function(system, parents[0]).nic if parents else None
+        reason = f"it is a VF, and the port belongs to its physical function{f' ({physical})' if physical else ''}"
+        cannot.update(dict.fromkeys(OF_THE_PORT, reason))
         nic = Nic(name, interface, is_vf=True, may_mark=parent.trust == "dscp" if parent else None)
         bridging, ecn, cnp = None, "", ""
     else:
         parent = None
-        bridging, why = _bridging(system, interface)
-        nic = _with_dcb(Nic(name, interface, may_mark=True), bridging, driver, why, cannot)
+        bridging, reason = _bridging(system, interface)
+        nic = _with_dcb(Nic(name, interface, may_mark=True), bridging, driver, reason, cannot)
         nic, ecn, cnp = _with_congestion(system, nic, address, cannot)
     nic = _with_marking(system, nic, cannot)
     return Seen(nic, bridging, cannot, driver, address, parent, _speed_gbit_s(system, interface), ecn, cnp)
@@ -93,18 +93,18 @@ def _function(system: System, name: str) -> Seen:
 
 def _interface(system: System, name: str) -> str:
     """Return the network interface of an RDMA device."""
-    found = [
-        each
-        for each in system.names(f"{DEVICES}/{name}/device/net")
-        if not REPRESENTOR.match(_quiet(system, f"{NETWORK}/{each}/phys_port_name") or "")
+    interfaces = [
+        interface
+        for interface in system.names(f"{DEVICES}/{name}/device/net")
+        if not REPRESENTOR.match(_quiet(system, f"{NETWORK}/{interface}/phys_port_name") or "")
     ]
-    if len(found) != 1:  # software devices have no PCI device; other devices may have several interfaces
-        found = [_quiet(system, f"{DEVICES}/{name}/ports/{PORT}/gid_attrs/ndevs/0") or ""]
-    if not found[0] or not system.exists(f"{NETWORK}/{found[0]}"):
+    if len(interfaces) != 1:  # software devices have no PCI device; other devices may have several interfaces
+        interfaces = [_quiet(system, f"{DEVICES}/{name}/ports/{PORT}/gid_attrs/ndevs/0") or ""]
+    if not interfaces[0] or not system.exists(f"{NETWORK}/{interfaces[0]}"):
         raise HostError(
             f"{name}: it has no network interface, through which its QoS is set", f"see 'rdma link show {name}/1'"
         )
-    return found[0]
+    return interfaces[0]
 
 
 def _quiet(system: System, path: str) -> str | None:
@@ -133,27 +133,27 @@ def _bridging(system: System, interface: str) -> tuple[Dcb | None, str]:
     """Read the DCB settings with dcb, or else with mlnx_qos; if neither works, also return why."""
     try:
         printed: dict[str, str | None] = {}
-        why = ""
-        for thing in dcb.OBJECTS:
+        reason = ""
+        for object_name in dcb.OBJECTS:
             try:
-                printed[thing] = system.run(dcb.show(interface, thing))
+                printed[object_name] = system.run(dcb.show(interface, object_name))
             except HostError as error:
                 if not any(text in str(error) for text in dcb.NOT_THERE):
                     raise
-                printed[thing] = None
+                printed[object_name] = None
         if printed["ets"] is not None or printed["app"]:
             return _parsed(lambda: dcb.parse(interface, printed)), ""
-        why = "its driver has no DCB"
+        reason = "its driver has no DCB"
     except HostError as error:
         if "is not installed" not in str(error):
             raise
-        why = "neither dcb (package iproute2) nor mlnx_qos is installed"
+        reason = "neither dcb (package iproute2) nor mlnx_qos is installed"
     try:
         text = system.run(mlnx_qos.show(interface))
     except HostError as error:
         if "is not installed" not in str(error):
             raise
-        return None, why
+        return None, reason
     return _parsed(lambda: mlnx_qos.parse(interface, text)), ""
 
 
@@ -164,10 +164,10 @@ def _parsed(parse: Callable[[], Dcb]) -> Dcb:
         raise HostError.of(error) from error
 
 
-def _with_dcb(nic: Nic, seen: Dcb | None, driver: str | None, why: str, cannot: dict[str, str]) -> Nic:
+def _with_dcb(nic: Nic, seen: Dcb | None, driver: str | None, reason: str, cannot: dict[str, str]) -> Nic:
     fields = ("trust", "dscp_to_priority", "priority_to_class", "queues", "pfc")
     if seen is None:
-        cannot.update(dict.fromkeys((*fields, "dcbx_by_host", "priority_to_buffer", "buffer_bytes", "cable_m"), why))
+        cannot.update(dict.fromkeys((*fields, "dcbx_by_host", "priority_to_buffer", "buffer_bytes", "cable_m"), reason))
         return nic
     dscp_to_priority = seen.dscp_to_priority() if seen.dscp_priorities is not None else None
     # IEEE 802.1Qbb's delay is in bits, but mlx5 uses it as the cable's metres (en_dcbnl.c, mlx5e_dcbnl_ieee_setpfc).
@@ -210,8 +210,8 @@ def _with_congestion(system: System, nic: Nic, address: str | None, cannot: dict
         cnp = f"{ecn}/roce_np/cnp_dscp"
         cnp_dscp = _number(system, cnp)
         return replace(nic, notification=notification, reaction=reaction, cnp_dscp=cnp_dscp), ecn, cnp
-    why = "only the vendor's driver (MLNX_OFED, DOCA) has a switch for it; the firmware's is ROCE_CC_PRIO_MASK_P1"
-    cannot.update(notification=why, reaction=why)
+    reason = "only the vendor's driver (MLNX_OFED, DOCA) has a switch for it; the firmware's is ROCE_CC_PRIO_MASK_P1"
+    cannot.update(notification=reason, reaction=reason)
     cnp = f"{CONGESTION}/{address}/cc_params/np_cnp_dscp"
     value = _number(system, cnp) if address else None
     if value is None:
@@ -222,7 +222,7 @@ def _with_congestion(system: System, nic: Nic, address: str | None, cannot: dict
 
 def _enabled(system: System, point: str) -> tuple[int, ...]:
     """Return the priorities on which a congestion point is on."""
-    return tuple(at for at in range(CLASSES) if _number(system, f"{point}/enable/{at}") == 1)
+    return tuple(priority for priority in range(CLASSES) if _number(system, f"{point}/enable/{priority}") == 1)
 
 
 def _with_marking(system: System, nic: Nic, cannot: dict[str, str]) -> Nic:
@@ -253,15 +253,15 @@ def connections(system: System, name: str) -> Iterator[str]:
     (cma_configfs.c).
     """
     folder = f"{CONNECTIONS}/{name}"
-    made = False
+    created = False
     if system.exists(CONNECTIONS) and not system.exists(folder):
         try:
             os.mkdir(system.path(folder))
-            made = True
+            created = True
         except OSError:  # a recording, or a device that RDMA-CM does not know: then the file is missing
             pass
     try:
         yield f"{folder}/ports/{PORT}/default_roce_tos"
     finally:
-        if made:
+        if created:
             os.rmdir(system.path(folder))

@@ -101,8 +101,8 @@ def express(config: ConfigSpace) -> Express | None:
     flags = config.read(offset + r.PCI_EXP_FLAGS, 2)
     version = flags & r.PCI_EXP_FLAGS_VERS
     port_type = (flags & r.PCI_EXP_FLAGS_TYPE) >> 4
-    whole = version >= 2
-    needed = r.PCI_CAP_EXP_ENDPOINT_SIZEOF_V2 if whole else r.PCI_EXP_LNKCAP
+    has_all_registers = version >= 2
+    needed = r.PCI_CAP_EXP_ENDPOINT_SIZEOF_V2 if has_all_registers else r.PCI_EXP_LNKCAP
     if offset + needed > r.PCI_CFG_SPACE_SIZE:
         raise PciError(f"the PCI Express capability at {offset:#x} (version {version}) does not fit below 0x100")
     capabilities = config.read(offset + r.PCI_EXP_DEVCAP, 4)
@@ -113,8 +113,8 @@ def express(config: ConfigSpace) -> Express | None:
         port_type=port_type,
         device_capabilities=capabilities,
         device_control=control,
-        device_capabilities_2=config.read(offset + r.PCI_EXP_DEVCAP2, 4) if whole else None,
-        device_control_2=config.read(offset + r.PCI_EXP_DEVCTL2, 2) if whole else None,
+        device_capabilities_2=config.read(offset + r.PCI_EXP_DEVCAP2, 4) if has_all_registers else None,
+        device_control_2=config.read(offset + r.PCI_EXP_DEVCTL2, 2) if has_all_registers else None,
         max_payload_supported_bytes=size_bytes(capabilities & r.PCI_EXP_DEVCAP_PAYLOAD),
         max_payload_bytes=size_bytes((control & r.PCI_EXP_DEVCTL_PAYLOAD) >> 5),
         max_read_request_bytes=size_bytes((control & r.PCI_EXP_DEVCTL_READRQ) >> 12),

@@ -76,7 +76,7 @@ class ConfigSpace:
         cardbus = self.header_type == r.PCI_HEADER_TYPE_CARDBUS
         # The two low bits of a pointer are reserved (7.5.1.1.11).
         offset = self.read(r.PCI_CB_CAPABILITY_LIST if cardbus else r.PCI_CAPABILITY_LIST, 1) & 0xFC
-        found: dict[int, int] = {}
+        offsets: dict[int, int] = {}
         seen: set[int] = set()
         while offset:
             if offset < r.PCI_STD_HEADER_SIZEOF:
@@ -87,9 +87,9 @@ class ConfigSpace:
             identifier = self.read(offset, 1)
             if identifier == 0xFF:  # a capability that does not answer ends the list, as in Linux
                 break
-            found.setdefault(identifier, offset)
+            offsets.setdefault(identifier, offset)
             offset = self.read(offset + 1, 1) & 0xFC
-        return found
+        return offsets
 
     def extended_capabilities(self) -> dict[int, int]:
         """Return the offset by extended capability identifier, the first of each; empty if none can be read.
@@ -101,7 +101,7 @@ class ConfigSpace:
         return self._extended
 
     def _walk_extended(self) -> dict[int, int]:
-        found: dict[int, int] = {}
+        offsets: dict[int, int] = {}
         seen: set[int] = set()
         offset = r.PCI_CFG_SPACE_SIZE if self.size == r.PCI_CFG_SPACE_EXP_SIZE else 0
         while offset:
@@ -115,6 +115,6 @@ class ConfigSpace:
                 break
             # Bits 15:0 identifier, 19:16 version, 31:20 next offset (7.6.3).
             if header & 0xFFFF:  # identifier 0 is the null capability, which only points on (7.9.28)
-                found.setdefault(header & 0xFFFF, offset)
+                offsets.setdefault(header & 0xFFFF, offset)
             offset = (header >> 20) & 0xFFC
-        return found
+        return offsets

@@ -18,31 +18,31 @@ LARGE_HEADER_BYTES, KEYWORD_HEADER_BYTES = 3, 3
 
 def keywords(data: bytes) -> dict[str, bytes] | None:
     """Return the values of the read-only area by keyword ("SN", "VA"); None if ``data`` is no complete VPD."""
-    found: dict[str, bytes] = {}
-    at = 0
-    while at < len(data):
-        tag = data[at]
+    values: dict[str, bytes] = {}
+    offset = 0
+    while offset < len(data):
+        tag = data[offset]
         if tag == END:
-            return found
+            return values
         if tag & LARGE_RESOURCE:
-            start = at + LARGE_HEADER_BYTES
-            size = int.from_bytes(data[at + 1 : start], "little")
+            start = offset + LARGE_HEADER_BYTES
+            size = int.from_bytes(data[offset + 1 : start], "little")
         else:
-            start, size = at + 1, tag & 7
-        at = start + size
-        if at > len(data) or (tag == READ_ONLY_AREA and not _read_area(data[start:at], found)):
+            start, size = offset + 1, tag & 7
+        offset = start + size
+        if offset > len(data) or (tag == READ_ONLY_AREA and not _read_area(data[start:offset], values)):
             return None
     return None
 
 
-def _read_area(area: bytes, found: dict[str, bytes]) -> bool:
-    """Add the keywords of an area to ``found``; return False if one is cut off."""
-    at = 0
-    while at < len(area):
-        start = at + KEYWORD_HEADER_BYTES
+def _read_area(area: bytes, values: dict[str, bytes]) -> bool:
+    """Add the keywords of an area to ``values``; return False if one is cut off."""
+    offset = 0
+    while offset < len(area):
+        start = offset + KEYWORD_HEADER_BYTES
         end = start + area[start - 1] if start <= len(area) else start
         if end > len(area):
             return False
-        found[area[at : at + 2].decode("latin-1")] = area[start:end]
-        at = end
+        values[area[offset : offset + 2].decode("latin-1")] = area[start:end]
+        offset = end
     return True

@@ -53,53 +53,60 @@ def finish(**result):
 
 """
 DOES = {
-    "gpu_host_compare": """
-with open(place + "/compared", "a") as log:
-    log.write(" ".join(name for name in sorted(arguments) if arguments[name] is not None and name[0] != "_") + "\\n")
-found = [name for name in ("needs_reboot", "firmware_boots", "firmware_failures") if state[name]]
-found += [name for name in ("written", "settled") if not state[name]]
-asked = {name: [] for name in arguments if arguments[name] is not None and name[0] != "_"}
-if found:
-    finish(differences={"packages": [], "kernel_arguments": found}, domains=[])
-finish(differences={**asked, "gpu_domain": [] if state["runs"] else ["train: start"]}, domains=[])
+    "gpu_host": """
+time.sleep(state["answers_after_s"])
+parts = arguments["parts"] if "parts" in arguments else ["kernel_arguments", "nic_firmware", "settings"]
+empty = dict(missing=[], notes=[], failures=[], pending=[], reboot_required=False, reboot_due=False)
+if check and "gpu_domain" in arguments:
+    with open(place + "/compared", "a") as log:
+        log.write(("host and " if parts else "") + "virtual machines\\n")
+after = {}
+if arguments["state"] == "absent":
+    if state["settled"]:
+        after["settled"] = False
+        pending = ["the running kernel keeps its arguments until the next boot: reboot"]
+        empty.update(pending=pending, reboot_required=True)
+    state["settled"] = False
+    if not check:
+        note("restored")
+    finish(changed=bool(after), diff={"before": {}, "after": after}, **empty)
+pending, failures = [], []
+if "kernel_arguments" in parts:
+    if not state["written"]:
+        after["arguments"] = "iommu=pt"
+    state["written"] = True
+    if state["needs_reboot"]:
+        pending.append("the running kernel was not started with iommu=pt: reboot")
+if "nic_firmware" in parts:
+    left = state["firmware_boots"]
+    if left and state.get("set_for") != left:
+        after["firmware"] = left
+    state["set_for"] = left
+    if left:
+        pending.append("firmware of 0000:14:00.0: ATS_ENABLED at the next boot")
+    failures = state["firmware_failures"]
+due = bool(pending) and arguments["reboot_ok"]
+if "settings" in parts and not due:
+    if not state["settled"]:
+        after["settings"] = True
+    state["settled"] = True
+    if not check and after.get("settings"):
+        note("settled")
+empty.update(pending=pending, failures=failures, reboot_required=bool(pending), reboot_due=due)
+if arguments.get("gpu_domain") and not (after or pending or failures):
+    empty["virtual_machines"] = {"domains": [], "differences": [] if state["runs"] else ["train: start"]}
+if failures:
+    empty.update(failed=True, msg="; ".join(failures))
+finish(changed=bool(after), diff={"before": {}, "after": after}, **empty)
 """,
     "gpu_domain": """
 changed, state["runs"] = not state["runs"], True
 finish(changed=changed, restart_required=False, findings=[], domains=[])
 """,
-    "bios_info": "finish(claims=[], missing=[])",
-    "kernel_arguments": """
-time.sleep(state["answers_after_s"])
-changed, state["written"] = not state["written"], True
-pending = ["the running kernel was not started with iommu=pt: reboot"] if state["needs_reboot"] else []
-acs = {"argument": None, "reason": None, "not_taken": []}
-finish(changed=changed, pending=pending, reboot_required=bool(pending), acs=acs)
-""",
-    "nic_firmware": """
-left = state["firmware_boots"]
-changed = left > 0 and state.get("set_for") != left
-state["set_for"] = left
-pending = ["firmware of 0000:14:00.0: ATS_ENABLED at the next boot"] if left else []
-failures = state["firmware_failures"]
-finish(changed=changed, pending=pending, reboot_required=left > 0, failures=failures, devices={}, unknown=[])
-""",
     "host_guests_info": """
 names = state["guests"][0] if state["guests"] else []
 state["guests"] = state["guests"][1:] or state["guests"]
 finish(guests=[{"name": name} for name in names], words=[name + " (process 4711)" for name in names])
-""",
-    "gpu_host_boot": """
-changed, state["settled"] = not state["settled"], True
-if not check:
-    note("settled")
-finish(changed=changed, pending=[], failures=[], outcomes={})
-""",
-    "gpu_host_restore": """
-changed, state["settled"] = state["settled"], False
-if not check:
-    note("restored")
-pending = ["the running kernel keeps its arguments until the next boot: reboot"] if changed else []
-finish(changed=changed, pending=pending, reboot_required=bool(pending), failures=[])
 """,
     "vsphere_host_passthrough": 'finish(failed=True, msg="none of these servers runs ESXi")',
     "stand_in_reboot": """
@@ -149,9 +156,10 @@ class Fleet:
                 (place / "plugins" / path.name).symlink_to(path)
         for name, does in DOES.items():
             (place / "plugins/modules" / f"{name}.py").write_text(STAND_IN + does)
-        # A play of gpu_vms.yml uses this module, although there is no guest.
-        reads = "plugins/modules/host_topology_info.py"
-        (place / reads).symlink_to(ROOT / reads)
+        # A play of gpu_vms.yml uses these modules, although there is no guest.
+        for name in ("host_topology_info", "gpu_host_boot"):
+            path = f"plugins/modules/{name}.py"
+            (place / path).symlink_to(ROOT / path)
         shutil.copytree(ROOT / "roles/gpu_host", place / "roles/gpu_host")
         for path in (ROOT / "roles").iterdir():
             if path.name != "gpu_host":
@@ -183,7 +191,7 @@ class Fleet:
         return lines
 
     def compared(self, name: str) -> list[str]:
-        """Return the options of each comparison since the last call."""
+        """Return what each comparison since the last call has compared."""
         path = self.folder / name / "compared"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)

@@ -28,7 +28,6 @@ UNSUPPORTED = "Unsupported parameters for (None) module: nonesuch."
 REFUSED = {
     "cabling_check": "missing required arguments: read",
     "gateway_run": "missing required arguments: folder, gateways, inventory, playbook",
-    "gpu_server_compare": UNSUPPORTED,
     "guest_answers": "missing required arguments: hypervisor",
     "netbox_write": "missing required arguments: blueprint, netbox_token, netbox_url",
     "node_image_proof": "missing required arguments: digest, manifest, name, path",
@@ -39,7 +38,14 @@ REFUSED = {
     "run_check": "missing required arguments: playbook",
     "site_plan": "missing required arguments: blueprint",
 }
-CHECKED_BY_MODULE = ("node_boot_hold", "node_boot_restart", "node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")
+CHECKED_BY_MODULE = (
+    "gpu_host",
+    "node_boot_hold",
+    "node_boot_restart",
+    "node_image",
+    "vsphere_gpu_vm",
+    "vsphere_host_passthrough",
+)
 
 
 def action(name):

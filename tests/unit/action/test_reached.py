@@ -177,7 +177,7 @@ def test_a_switch_that_is_lost_while_it_is_read_ends_the_run(tmp_path):
 SITE = {"gpu_hosts": "hv01", "gpu_guests": "vm01", "boot_servers": "boot01", "image_builders": "b01", "nodes": "n01"}
 # By playbook: a host, and the play that reports why the host is not reached.
 FIRST_PLAYS = {
-    "gpu_hosts": ("hv01", "Tune the GPU servers that need no reboot"),
+    "gpu_hosts": ("hv01", "Configure the servers that need changes, until a reboot is due"),
     "gpu_vms": ("hv01", "Define and start the GPU virtual machines"),
     "node_identities": ("n01", "Enrol the nodes' TPMs"),
     "node_images": ("b01", "Build images"),

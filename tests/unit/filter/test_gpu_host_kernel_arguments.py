@@ -4,24 +4,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import yaml
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.sailloft.fleet.plugins.filter.gpu_host_kernel_arguments import (
-    DEFAULTS,
-    gpu_host_kernel_arguments,
-)
+from ansible_collections.sailloft.fleet.plugins.filter.gpu_host_kernel_arguments import gpu_host_kernel_arguments
 
 PAGES = [{"node": 0, "size_mib": 1024, "count": 2}, {"node": 0, "size_mib": 2, "count": 128}]
 OF_PAGES = "default_hugepagesz=1G hugepagesz=1G hugepages=0:2 hugepagesz=2M hugepages=0:128"
-
-
-def test_the_defaults_are_those_of_the_role():
-    role = yaml.safe_load((Path(__file__).parents[3] / "roles/gpu_host/defaults/main.yml").read_text())
-    assert {name: role[name] for name in DEFAULTS} == DEFAULTS
 
 
 @pytest.mark.parametrize(

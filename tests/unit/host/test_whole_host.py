@@ -6,20 +6,22 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import whole_host
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import now_and_at_boot, persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import converge, wanted, whole_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader, kernel_arguments
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader
 
 GUEST = {"image": "/images/ubuntu.qcow2", "bridge": "br0"}
-EMPTY = {
-    "now": True,
-    "hugepages": {"pages": []},
-    "sriov": {"functions": []},
-    "vfio_binding": {"devices": [], "release": [], "keep_drivers_off": True},
-}
 GPU, NIC_BESIDE_IT = "0000:13:00.0", "0000:14:00.0"
 SMALL_PAGES = {**GUEST, "huge_page_mib": 2}
+HOST = {
+    **wanted.defaults(),
+    "pci": [],
+    "acs": "unchanged",
+    "nic_firmware_by_family": False,
+    "kernel_settings": {},
+    "whole_host": SMALL_PAGES,
+}
 
 
 def test_settings_of_the_host_follow_from_its_guest(server):
@@ -30,34 +32,35 @@ def test_settings_of_the_host_follow_from_its_guest(server):
     # Seven eighths of 3000 MiB on each node.
     assert expected["pages"] == [{"node": node, "size_mib": 2, "count": 1312} for node in nodes]
     assert [entry["count"] for entry in expected["functions"]] == [1]
-    assert now_and_at_boot.ensure(server, {**EMPTY, "whole_host": SMALL_PAGES}).failed == ""
+    assert converge.ensure(server, HOST).failed == ""
     # The saved settings name what was derived: a boot derives nothing.
     saved = persistence.saved(server)
     assert saved["hugepages"]["pages"] == expected["pages"]
     assert saved["sriov"]["functions"] == expected["functions"]
     assert saved["vfio_binding"]["devices"] == expected["devices"]
     assert server.host().function(GPU).driver == "vfio-pci"
-    assert not now_and_at_boot.ensure(server, {**EMPTY, "whole_host": SMALL_PAGES}).changed
-    given = {"pages": [], "vfio_binding": EMPTY["vfio_binding"], "whole_host": SMALL_PAGES}
-    arguments = kernel_arguments.ensure(server, given).facts["arguments"]
-    assert "hugepages=" + ",".join(f"{node}:1312" for node in nodes) in arguments
+    assert not converge.ensure(server, HOST).changed
+    pages = "hugepages=" + ",".join(f"{node}:1312" for node in nodes)
+    assert pages in server.read(boot_loader.DROP_IN)
+    assert converge.ensure(server, {**HOST, "hugepages_at_boot": False}).changed
+    assert pages not in (server.read(boot_loader.DROP_IN) or "")
 
 
 def test_given_settings_replace_those_that_follow(server):
     explicit = {
-        "hugepages": {"pages": [{"node": 0, "size_mib": 2, "count": 4}]},
-        "sriov": {"functions": [{"devices": ["0000:15:00.0"], "count": 2}]},
-        "vfio_binding": {"devices": [GPU]},
+        "hugepages": [{"node": 0, "size_mib": 2, "count": 4}],
+        "sriov": [{"devices": ["0000:15:00.0"], "count": 2}],
+        "vfio": [GPU],
     }
-    assert whole_host.completed({**explicit, "whole_host": SMALL_PAGES}, server.host) == explicit
-    assert whole_host.completed({"pages": [{"node": 0}], "whole_host": SMALL_PAGES}, server.host) == {
-        "pages": [{"node": 0}]
-    }
+    assert whole_host.completed({**HOST, **explicit}, server.host) == {**HOST, **explicit}
+    one = {"vfio": [GPU]}
+    completed = whole_host.completed({**HOST, **one}, server.host)
+    assert completed["vfio"] == [GPU]
+    assert completed["hugepages"] == whole_host.derived(server.host(), SMALL_PAGES)["pages"]
 
 
-def test_nothing_follows_without_such_a_guest(server):
-    assert whole_host.completed({**EMPTY, "whole_host": {}}, server.host) == EMPTY
-    assert whole_host.completed({**EMPTY, "whole_host": None}, server.host) == EMPTY
+def test_nothing_is_read_without_such_a_guest():
+    assert whole_host.completed(wanted.defaults(), lambda: pytest.fail("read")) == wanted.defaults()
 
 
 def test_a_nic_in_the_group_of_a_gpu_is_given_away_whole(server):
@@ -78,10 +81,10 @@ def test_a_guest_that_names_its_nics_gets_no_virtual_functions_made(server):
 def test_a_wrong_setting_is_refused_before_anything_is_changed(server, change):
     server.effects.clear()
     with pytest.raises(RequestError):
-        now_and_at_boot.ensure(server, {**EMPTY, "whole_host": {**GUEST, **change}})
+        converge.ensure(server, {**HOST, "whole_host": {**GUEST, **change}})
     assert server.effects == []
 
 
 def test_an_image_has_no_host_to_derive_from(server):
     with pytest.raises(RequestError):
-        now_and_at_boot.ensure(server, {**EMPTY, "now": False, "whole_host": GUEST})
+        converge.ensure(server, {**HOST, "parts": ["settings"], "now": False})

@@ -9,6 +9,7 @@ import json
 import pytest
 from nic_policy import NIC
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import retry
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit as at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import boot, ensure, persistence, read
@@ -39,7 +40,7 @@ def test_a_boot_applies_the_settings_and_waits_for_a_driver_that_loads_late(host
         if len(waited) == 3:
             system.dcb["ens1np0"] = late
 
-    assert boot.apply(system, wanted, messages.append, wait) == ""
+    assert boot.apply(system, wanted, messages.append, wait) == []
     assert len(waited) == 3
     assert any(line.startswith("mlx5_0 pfc: [] -> [3]") for line in messages)
     assert not ensure.ensure(system, wanted).changed
@@ -48,13 +49,13 @@ def test_a_boot_applies_the_settings_and_waits_for_a_driver_that_loads_late(host
 def test_a_boot_without_the_nic_fails_after_one_minute(host):
     wanted = ensure.settings({}, {"mlx5_7": {}}, None)
     waited = []
-    assert "mlx5_7: no such RDMA device" in boot.apply(host(), wanted, print, waited.append)
+    assert "mlx5_7: no such RDMA device" in boot.apply(host(), wanted, print, waited.append)[0]
     assert waited == [2] * 30
 
 
 def test_a_failed_boot_prints_the_reason_to_stderr(tmp_path, monkeypatch, capsys):
     """The boot program runs on this machine, which has no such device."""
-    monkeypatch.setattr(boot, "PATIENCE_S", boot.PAUSE_S)  # one try
+    monkeypatch.setattr(retry, "PATIENCE_S", retry.PAUSE_S)  # one try
     saved = tmp_path / "roce_host.json"
     assert boot.main([str(saved)]) == 1
     assert capsys.readouterr() == ("", f"there is no {saved}: run the role roce_host again\n")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,12 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.sailloft.fleet.plugins.filter.gpu_host_batches import batches
 from ansible_collections.sailloft.fleet.plugins.filter.gpu_servers import gpu_servers
-from ansible_collections.sailloft.fleet.plugins.filter.gpu_servers_to_compare import to_compare
 from ansible_collections.sailloft.fleet.plugins.filter.waves import waves
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 # The plays that change the hosts of a group and have no waves or stages of their own.
 WAVES = {
-    ("gpu_hosts", "Set passthrough and virtual functions of ESXi hosts"),
-    ("gpu_hosts", "Tune the GPU servers that need no reboot"),
+    ("gpu_hosts", "Configure the servers that need changes, until a reboot is due"),
     ("gpu_vms", "Define and start the GPU virtual machines"),
     ("gpu_vms", "Configure the guests"),
     ("boot_servers", "Configure the boot servers"),
@@ -99,45 +98,32 @@ def test_the_smallest_max_fail_percentage_of_the_hosts_applies():
     assert batches([], {})["max_fail_percentage"] == 0
 
 
+def compared(host, vm, age_s=0):
+    return {"__gpu_server_compared": {"held": {"gpu_host": host, "gpu_vm": vm}, "time": time.time() - age_s}}
+
+
 COMPARED = {
-    "done": {"__gpu_server_compared": {"held": {"gpu_host": True, "gpu_vm": True}}},
-    "tuned": {"__gpu_server_compared": {"held": {"gpu_host": True, "gpu_vm": False}}},
-    "vms": {"__gpu_server_compared": {"held": {"gpu_vm": True}}, "gpu_vm_backend": "libvirt"},
+    "same": compared(True, True),
+    "old": compared(True, True, age_s=601),
+    "vms": compared(True, False),
+    "host": compared(False, False, age_s=601),
     "skipped": {"__gpu_server_compared": {"skipped": True}},
     "new": {},
-    "esx": {"gpu_vm_backend": "vsphere"},
 }
 NAMES = list(COMPARED)
 
 
 def test_a_role_runs_on_a_host_unless_the_comparison_found_no_difference():
-    assert gpu_servers(NAMES, COMPARED, role="gpu_host", held=True) == ["done", "tuned"]
-    assert gpu_servers(NAMES, COMPARED, role="gpu_host", held=False) == ["vms", "skipped", "new", "esx"]
-    assert gpu_servers(NAMES, COMPARED, role="gpu_vm", held=False) == ["tuned", "skipped", "new", "esx"]
+    assert gpu_servers(NAMES, COMPARED, "gpu_host") == ["host", "skipped", "new"]
+    assert gpu_servers(NAMES, COMPARED, "gpu_vm") == ["vms", "host", "skipped", "new"]
+    assert gpu_servers(["b", "a"], {}, "gpu_vm") == ["b", "a"]
 
 
-def test_hosts_are_selected_by_their_backend():
-    assert gpu_servers(NAMES, COMPARED, backend="vsphere") == ["esx"]
-    assert gpu_servers(NAMES, COMPARED, backend="libvirt", role="gpu_host", held=False) == ["vms", "skipped", "new"]
-
-
-def test_selected_hosts_keep_their_order_and_need_no_variables():
-    assert gpu_servers(["new", "done"], COMPARED) == ["new", "done"]
-    assert gpu_servers(["b", "a"], {}, backend="libvirt", role="gpu_host", held=False) == ["b", "a"]
+def test_virtual_machines_are_compared_unless_they_were_or_their_role_runs_in_any_case():
+    assert gpu_servers(NAMES, COMPARED, "gpu_vm", to_compare=True) == ["old", "skipped", "new"]
+    # gpu_vms.yml without gpu_hosts.yml, and its first play.
+    assert gpu_servers(["b", "a"], {}, "gpu_vm", to_compare=True) == ["b", "a"]
 
 
 def test_an_empty_selection_is_a_pattern_that_matches_no_host():
-    assert gpu_servers([], {}) == gpu_servers(["esx"], COMPARED, backend="libvirt") == ["all:!all"]
-
-
-def test_virtual_machines_are_compared_again_if_another_server_was_changed():
-    result = {held: {"__gpu_server_compared": {"held": {"gpu_host": held, "gpu_vm": held}}} for held in (True, False)}
-    esx = {**result[False], "gpu_vm_backend": "vsphere"}
-    assert to_compare(["a", "b"], {"a": result[True], "b": result[True]}) == ["all:!all"]
-    assert to_compare(["a", "b"], {"a": result[True], "b": result[False]}) == ["a"]
-    assert to_compare(["a", "b"], {"a": result[True], "b": esx}) == ["all:!all"]
-    # In order: gpu_vms.yml alone, its first play, a second time in one run, and a server that was not in the play.
-    assert to_compare(["a", "b"], {"a": {}, "b": {}}) == to_compare(["a", "b"], {}) == ["a", "b"]
-    assert to_compare(["a"], {"a": {"__gpu_server_compared": {"held": {"gpu_vm": True}}}}) == ["a"]
-    assert to_compare(["a", "b"], {"a": result[True], "b": {}}) == ["b"]
-    assert to_compare([], {}) == ["all:!all"]
+    assert gpu_servers([], {}, "gpu_vm") == gpu_servers(["same"], COMPARED, "gpu_host") == ["all:!all"]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The defaults of the role, compared with the library, and the values that it computes from its variables."""
+"""The values that the role computes, and the options that it shares with modules."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, vf_request
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import vf_request
 from ansible_collections.sailloft.fleet.plugins.modules import sriov
 
 ROLE = Path(__file__).parents[3] / "roles" / "gpu_host"
@@ -23,13 +22,12 @@ def load(path):
     return yaml.safe_load((ROLE / path).read_text(encoding="utf-8"))
 
 
-DEFAULTS = load("defaults/main.yml")
 OPTIONS = load("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
 
 
 def variable(name, **given):
     """Return a variable of the role's vars for these values of others."""
-    variables = {**DEFAULTS, **load("vars/main.yml"), **given}
+    variables = {**load("defaults/main.yml"), **load("vars/main.yml"), **given}
     # The role's defaults and vars are trusted templates, as Ansible's loader marks them.
     variables = {
         name: trust_as_template(value) if isinstance(value, str) else value for name, value in variables.items()
@@ -38,74 +36,28 @@ def variable(name, **given):
     return templar.template(trust_as_template(variables[name]))
 
 
-def tuning(**given):
-    """Return the role's arguments of pci_tuning for these variables."""
-    return variable("__gpu_host_pci_tuning", **given)
-
-
 @pytest.mark.parametrize(
-    ("compared", "held"),
+    ("given", "predicted"),
     [
-        ({"held": {"gpu_host": True}}, True),
-        ({"held": {"gpu_host": False}}, False),
-        ({"skipped": True}, False),
+        ({"ansible_check_mode": True}, False),
+        ({"ansible_check_mode": True, "__gpu_host_rebooted": True}, True),
+        ({"ansible_check_mode": True, "__gpu_host_installed": {"changed": True}}, True),
+        ({"ansible_check_mode": True, "__gpu_host_installed": {"skipped": True}}, False),
+        ({"ansible_check_mode": False, "__gpu_host_rebooted": True, "__gpu_host_installed": {"changed": True}}, False),
     ],
 )
-def test_a_host_counts_as_configured_only_if_the_comparison_confirmed_it(compared, held):
-    assert variable("__gpu_host_held", __gpu_host_compared=compared) is held
+def test_only_check_mode_expects_failures_and_only_before_a_reboot_or_packages(given, predicted):
+    assert variable("__gpu_host_only_predicted", **given) is predicted
 
 
-@pytest.mark.parametrize(
-    ("known", "again"),
-    [
-        ({}, True),
-        ({"skipped": True}, True),
-        ({"held": {"gpu_host": True}}, True),
-        ({"held": {"gpu_host": False}}, False),
-    ],
-)
-def test_a_host_is_compared_unless_the_playbook_already_found_differences(known, again):
-    """An earlier play's result that the host has every setting may be outdated."""
-    (compare,) = [task for task in load("tasks/compare.yml") if "sailloft.fleet.gpu_server_compare" in task]
-    given = {"__gpu_server_compared": known} if known else {}
-    assert variable("__when", __when=f"{{{{ {compare['when']} }}}}", **given) is again
-
-
-@pytest.mark.parametrize(
-    ("tasks", "held", "given", "file"),
-    [
-        ("main", True, {}, None),
-        ("main", False, {}, "present.yml"),
-        ("main", False, {"gpu_host_state": "absent"}, "absent.yml"),
-        ("before_reboot", True, {}, None),
-        ("before_reboot", False, {}, "without_reboot.yml"),
-        ("before_reboot", False, {"gpu_host_state": "absent"}, "absent.yml"),
-    ],
-)
-def test_a_host_with_every_setting_loads_no_tasks(tasks, held, given, file):
-    """There is one include for all: Ansible starts a process per host for each include, even for a skipped one."""
-    _tasks, included = load(f"tasks/{tasks}.yml")
-    included_file = included["ansible.builtin.include_tasks"]
-    name = included_file["file"] if isinstance(included_file, dict) else included_file
-    of_host = {
-        "__gpu_host_compared": {"held": {"gpu_host": held}},
-        "__file": name,
-        "__when": f"{{{{ {included['when']} }}}}",
-        **given,
+@pytest.mark.parametrize(("due", "lines"), [(True, ["limit"]), (False, ["limit", "reboot"])])
+def test_the_reasons_of_a_reboot_are_shown_unless_it_follows(due, lines):
+    given = {
+        "__gpu_host_configured": {"notes": ["limit"]},
+        "gpu_host_reboot": {"due": due},
+        "gpu_host_pending": ["reboot"],
     }
-    assert variable("__when", **of_host) is (file is not None)
-    if file:
-        assert (variable("__file", **of_host), (ROLE / "tasks" / file).is_file()) == (file, True)
-
-
-def test_acs_is_computed_unless_it_is_unchanged_or_a_list_of_settings():
-    reads = DEFAULTS["gpu_host_pci"]
-    by_port = {"devices": ["gpu", "nic"], "purpose": "virtual_machines"}
-    assert tuning() == {"settings": reads, "acs_by_port": by_port}
-    assert tuning(gpu_host_acs="bare_metal")["acs_by_port"]["purpose"] == "bare_metal"
-    assert tuning(gpu_host_acs="unchanged") == {"settings": reads}
-    by_hand = [{"devices": ["bridge"], "acs": list(acs_bits.DEFAULT)}]
-    assert tuning(gpu_host_acs=by_hand) == {"settings": reads + by_hand}
+    assert variable("__gpu_host_lines", **given) == lines
 
 
 def test_the_kernels_name_of_an_iommu_mode_is_refused_with_the_valid_names():
@@ -126,15 +78,6 @@ def checked(options, below):
     }
 
 
-def test_vfs_have_the_same_options_in_role_module_and_documentation():
+def test_vfs_have_the_same_options_in_module_and_documentation():
     documented = yaml.safe_load(sriov.DOCUMENTATION)["options"]["functions"]["suboptions"]
-    wanted = checked(vf_request.options(), "options")
-    assert checked(documented, "suboptions") == wanted
-    assert checked(OPTIONS["gpu_host_sriov"]["options"], "options") == wanted
-
-
-@pytest.mark.parametrize("wrong", ["yes", "Auto", ""])
-def test_an_invalid_acs_value_gives_an_unknown_purpose(wrong):
-    """The comparison then confirms no setting, and the role's own check of the value follows."""
-    by_port = tuning(gpu_host_acs=wrong)["acs_by_port"]
-    assert by_port["purpose"] not in PURPOSES
+    assert checked(documented, "suboptions") == checked(vf_request.options(), "options")

@@ -48,8 +48,10 @@ def test_the_tags_of_a_role_are_documented(role):
 def included(tasks):
     """Yield the roles that tasks include, including tasks in blocks."""
     for task in tasks or []:
-        if "ansible.builtin.include_role" in task:
-            yield task["ansible.builtin.include_role"]["name"].removeprefix("sailloft.fleet.")
+        given = task.get("ansible.builtin.include_role", {})
+        # ESXi hosts are changed by one call of vCenter, which is no part of a tag.
+        if given and given.get("tasks_from") != "vsphere":
+            yield given["name"].removeprefix("sailloft.fleet.")
         for part in ("block", "rescue", "always"):
             yield from included(task.get(part))
 
@@ -91,7 +93,7 @@ def test_a_role_with_tags_passes_them_to_its_includes(role):
     [
         ("boot_servers", "boot_server", {"packages": "Install dnsmasq, nginx and iPXE"}),
         ("node_images", "node_image", {"packages": "Install the tools that build images"}),
-        ("gpu_hosts", "gpu_host", {"packages": "Apply the settings that need no reboot"}),
+        ("gpu_hosts", "gpu_host", {"packages": "Install missing packages, and configure the host with them"}),
         (
             "gpu_vms",
             "gpu_guest",

@@ -100,24 +100,24 @@ def of_nvbandwidth(run: dict[str, Any], node: Host | None) -> list[Result]:
     return results
 
 
-def of_nccl(run: dict[str, Any], ports_gb_per_s: float | None, causes: tuple[str, ...], what: str) -> Result:
+def of_nccl(run: dict[str, Any], ports_gb_per_s: float | None, causes: tuple[str, ...], name: str) -> Result:
     """Return the result of all_reduce_perf.
 
     ``ports_gb_per_s``: the rate of a node's NICs; 0 if it is not known, None within one node.
     """
     source = "nccl-tests all_reduce_perf"
     if run.get("status") != MEASURED:
-        return _not_measured(what, source, run)
+        return _not_measured(name, source, run)
     try:
         measured = outputs.nccl_bus_gb_per_s(run["output"])
     except outputs.UnreadableError as error:
-        return _not_measured(what, source, {"reason": f"its output cannot be used: {error}"})
+        return _not_measured(name, source, {"reason": f"its output cannot be used: {error}"})
     if ports_gb_per_s:
         basis = f"{ports_gb_per_s:.1f} {UNIT} of a node's NICs"
-        return Result(what, measured, ports_gb_per_s, COLLECTIVE_SHARE, basis, source, "", causes)
+        return Result(name, measured, ports_gb_per_s, COLLECTIVE_SHARE, basis, source, "", causes)
     within = ports_gb_per_s is None
     basis = "the rate of NVLink is not in the topology" if within else "the rate of a NIC's port is not known"
-    return Result(what, measured, None, COLLECTIVE_SHARE, basis, source)
+    return Result(name, measured, None, COLLECTIVE_SHARE, basis, source)
 
 
 def of_rail(
@@ -125,14 +125,14 @@ def of_rail(
 ) -> Result:
     """Return the result of ib_write_bw on a rail. ``rail`` is from ``rails.between``, with the names of both nodes."""
     memory = "GPU memory" if run.get("gpu_memory") else "host memory"
-    what = f"ib_write_bw, rail {rail['number']}, {memory}"
+    title = f"ib_write_bw, rail {rail['number']}, {memory}"
     ends = f"{rail['from']} {rail['client']['device']} to {rail['to']} {rail['server']['device']}"
     if run.get("status") != MEASURED:
-        return _not_measured(what, f"ib_write_bw, {ends}", run)
+        return _not_measured(title, f"ib_write_bw, {ends}", run)
     try:
         measured = outputs.perftest_gb_per_s(run["output"])
     except outputs.UnreadableError as error:
-        return _not_measured(what, f"ib_write_bw, {ends}", {"reason": f"its output cannot be read: {error}"})
+        return _not_measured(title, f"ib_write_bw, {ends}", {"reason": f"its output cannot be read: {error}"})
     port = run.get("port_gbit_s")
     limits = {"port": port / 8} if port else {}
     for end, whose, node in zip(("client", "server"), (rail["from"], rail["to"]), nodes):
@@ -145,7 +145,7 @@ def of_rail(
     limit = limits[name] if port else None
     basis = f"{limit:.1f} {UNIT} of the {name}" if limit else "the rate of the port is not known"
     return Result(
-        what, measured, limit, PORT_SHARE, basis, f"ib_write_bw, {ends}", "", causes if run.get("gpu_memory") else ()
+        title, measured, limit, PORT_SHARE, basis, f"ib_write_bw, {ends}", "", causes if run.get("gpu_memory") else ()
     )
 
 
@@ -159,18 +159,18 @@ def known_causes(host: Host | None, guest: bool) -> tuple[str, ...]:
     devices = [item for item in host.functions if item.kind in ("gpu", "nic")]
     if guest:
         devices = [item for item in devices if item.driver == "vfio-pci"]
-    found = outlook.pairs(host, devices, purpose=VIRTUAL_MACHINES if guest else BARE_METAL)
-    causes = {cause for pair in found for cause in pair.causes}
+    pairs = outlook.pairs(host, devices, purpose=VIRTUAL_MACHINES if guest else BARE_METAL)
+    causes = {cause for pair in pairs for cause in pair.causes}
     ordered = sorted(causes, key=lambda cause: (-cause.severity, cause.what))
     return tuple(f"{cause.what}, which costs: {cause.cost}; remedy: {cause.remedy}" for cause in ordered)
 
 
 def claims(results: list[Result], baseline: dict[str, float] | None = None) -> list[Claim]:
     """Return the claims, the worst first; ``baseline`` are earlier numbers by name (``measured``)."""
-    found = [_claim(result) for result in sorted(results, key=lambda result: (result.badness, result.what))]
+    judged = [_claim(result) for result in sorted(results, key=lambda result: (result.badness, result.what))]
     if baseline is not None:
-        found += _against(results, baseline)
-    return found
+        judged += _against(results, baseline)
+    return judged
 
 
 def measured(claims_before: list[Claim]) -> dict[str, float]:
@@ -191,8 +191,8 @@ def _claim(result: Result) -> Claim:
         return not_applicable(LAYER, result.what, wanted, result.source, f"measured, not judged: {result.basis}", seen)
     holds = result.measured >= result.wanted
     ratio = f"{result.measured / (result.limit or 1):.0%} of {result.basis}"
-    why = "; ".join(result.causes) or "no known cause was found on this host"
-    return Claim(LAYER, result.what, wanted, seen, holds, result.source, ratio if holds else f"{ratio}; {why}")
+    causes = "; ".join(result.causes) or "no known cause was found on this host"
+    return Claim(LAYER, result.what, wanted, seen, holds, result.source, ratio if holds else f"{ratio}; {causes}")
 
 
 def _against(results: list[Result], baseline: dict[str, float]) -> list[Claim]:
@@ -202,18 +202,18 @@ def _against(results: list[Result], baseline: dict[str, float]) -> list[Claim]:
     for result in results:
         if result.measured is None:
             continue
-        before = baseline.get(result.what)
-        if not before:
+        reference = baseline.get(result.what)
+        if not reference:
             reason = "the baseline did not measure it"
             unknown.append(not_applicable(BASELINE_LAYER, result.what, "a number", result.source, reason))
             continue
-        share = result.measured / before
+        share = result.measured / reference
         holds = share >= BASELINE_SHARE
-        ratio = f"{share:.0%} of the baseline's {before:.2f} {UNIT}"
+        ratio = f"{share:.0%} of the baseline's {reference:.2f} {UNIT}"
         claim = Claim(
             BASELINE_LAYER,
             result.what,
-            {f"at least {UNIT}": round(BASELINE_SHARE * before, 2)},
+            {f"at least {UNIT}": round(BASELINE_SHARE * reference, 2)},
             {UNIT: round(result.measured, 2)},
             holds,
             result.source,
@@ -223,8 +223,8 @@ def _against(results: list[Result], baseline: dict[str, float]) -> list[Claim]:
     return [*(claim for _share, claim in sorted(judged, key=lambda item: (item[0], item[1].claim))), *unknown]
 
 
-def _not_measured(what: str, source: str, run: dict[str, Any]) -> Result:
-    return Result(what, None, None, 1, "", source, run.get("reason") or "the tool did not run")
+def _not_measured(name: str, source: str, run: dict[str, Any]) -> Result:
+    return Result(name, None, None, 1, "", source, run.get("reason") or "the tool did not run")
 
 
 def _rates(node: Host | None, address: str) -> tuple[float | None, str]:

@@ -69,11 +69,11 @@ def nccl_bus_gb_per_s(text: str) -> float:
         raise UnreadableError(f"it computed {wrong[1]} wrong values")
     rows = []
     for line in text.splitlines():
-        words = line.split()
+        columns = line.split()
         # size, count, type, redop, root, time, algbw, busbw, #wrong, and four more in-place. Older releases print no
         # root: 12 words, of which the eighth is the error (NVIDIA/nccl-tests#107).
-        if len(words) >= 13 and words[0].isdigit() and words[1].isdigit():
-            rows.append((int(words[0]), float(words[7])))
+        if len(columns) >= 13 and columns[0].isdigit() and columns[1].isdigit():
+            rows.append((int(columns[0]), float(columns[7])))
     if not rows:
         raise UnreadableError("there is no row of results")
     return max(rows)[1]
@@ -103,7 +103,7 @@ def nvbandwidth_copies(text: str) -> Copies:
 
 def _address(line: str) -> str:
     """Return 0000:1b:00.0 of "0: NVIDIA H100 (00000000:1b:00): (host)"."""
-    found = re.search(r"\(([0-9a-f]{8}):([0-9a-f]{2}):([0-9a-f]{2})\)", line)
-    if not found:
+    match = re.search(r"\(([0-9a-f]{8}):([0-9a-f]{2}):([0-9a-f]{2})\)", line)
+    if not match:
         raise UnreadableError(f"no PCI address in {line!r}")
-    return f"{int(found[1], 16):04x}:{found[2]}:{found[3]}.0"
+    return f"{int(match[1], 16):04x}:{match[2]}:{match[3]}.0"

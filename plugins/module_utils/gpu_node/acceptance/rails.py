@@ -19,14 +19,16 @@ def of_node(host: Host) -> list[dict[str, Any]]:
     """
     paths = Paths(host)
     gpus = sorted(item.address for item in host.functions if item.kind == "gpu")
-    taken = dict.fromkeys(gpus, 0)
+    nics_of = dict.fromkeys(gpus, 0)
     rails = []
     for nic in sorted((item for item in host.functions if item.kind == "nic"), key=lambda item: item.address):
         for device in nic.interfaces.get("rdma", []):
-            ranked = sorted((NEAREST_FIRST.index(paths.path_class(gpu, nic.address)), taken[gpu], gpu) for gpu in gpus)
+            ranked = sorted(
+                (NEAREST_FIRST.index(paths.path_class(gpu, nic.address)), nics_of[gpu], gpu) for gpu in gpus
+            )
             gpu = ranked[0][2] if ranked else None
             if gpu is not None:
-                taken[gpu] += 1
+                nics_of[gpu] += 1
             rails.append({"device": device, "nic": nic.address, "gpu": gpu})
     return rails
 
@@ -34,4 +36,4 @@ def of_node(host: Host) -> list[dict[str, Any]]:
 def between(client: Host, server: Host) -> list[dict[str, Any]]:
     """Return the rails that both nodes have, by number: ``{"number": 0, "client": {...}, "server": {...}}``."""
     pairs = zip(of_node(client), of_node(server))
-    return [{"number": number, "client": one, "server": other} for number, (one, other) in enumerate(pairs)]
+    return [{"number": number, "client": nic, "server": peer} for number, (nic, peer) in enumerate(pairs)]

@@ -45,10 +45,10 @@ def find(tool: str, paths: list[str]) -> str | None:
 def answer(program: str, argument: str) -> str:
     """Return what a program prints with one argument, such as ``--help``, whatever its exit status."""
     try:
-        done = subprocess.run([program, argument], capture_output=True, text=True, timeout=30, check=False)
+        process = subprocess.run([program, argument], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout + done.stderr
+    return process.stdout + process.stderr
 
 
 def run(tool: str, argv: list[str], limit_s: float, retry_s: float = 0) -> Done:
@@ -60,19 +60,19 @@ def run(tool: str, argv: list[str], limit_s: float, retry_s: float = 0) -> Done:
     began = time.monotonic()
     while True:
         command = ["timeout", f"--kill-after={KILL_AFTER_S}", f"{limit_s:g}", *argv]
-        done = subprocess.run(
+        process = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
         )
-        output = done.stdout + done.stderr
+        output = process.stdout + process.stderr
         spent = time.monotonic() - began
-        if done.returncode == 0 or spent > retry_s or not NO_SERVER.search(output):
+        if process.returncode == 0 or spent > retry_s or not NO_SERVER.search(output):
             break
         time.sleep(PAUSE_S)
-    if done.returncode == 0:
-        return Done(tool, MEASURED, "", argv, done.stdout, round(spent, 1))
-    if done.returncode in TIMED_OUT:
+    if process.returncode == 0:
+        return Done(tool, MEASURED, "", argv, process.stdout, round(spent, 1))
+    if process.returncode in TIMED_OUT:
         reason = f"it did not finish in {limit_s:g} s"
     else:
         last = [line.strip() for line in output.splitlines() if line.strip()][-3:]
-        reason = f"it failed ({done.returncode}): {'; '.join(last) or 'no output'}"
+        reason = f"it failed ({process.returncode}): {'; '.join(last) or 'no output'}"
     return Done(tool, NOT_MEASURED, reason, argv, output, round(spent, 1))

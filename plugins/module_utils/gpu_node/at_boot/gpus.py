@@ -44,13 +44,13 @@ def ensure(system: System, mig_off: bool, clocks_mhz: list[int], check: bool = F
 
 def _modes(system: System) -> dict[str, tuple[str, str]]:
     """Return MIG's current and pending mode by GPU: Enabled, Disabled or [N/A]."""
-    found = {}
+    modes = {}
     for line in system.run(QUERY, timeout_s=TIMEOUT_S).splitlines():
-        words = [word.strip() for word in line.split(",")]
-        if len(words) != 3:
+        columns = [word.strip() for word in line.split(",")]
+        if len(columns) != 3:
             raise HostError(f"nvidia-smi: expected a GPU and its MIG modes, found {line.strip()!r}")
-        found[words[0]] = (words[1], words[2])
-    return found
+        modes[columns[0]] = (columns[1], columns[2])
+    return modes
 
 
 def _mig_off(system: System, modes: dict[str, tuple[str, str]], outcome: Outcome, check: bool) -> None:
@@ -60,9 +60,9 @@ def _mig_off(system: System, modes: dict[str, tuple[str, str]], outcome: Outcome
             outcome.differ(f"{gpu} MIG", "Enabled", "Disabled")
             if not check:
                 system.run(["nvidia-smi", "-i", gpu, "-mig", "0"], timeout_s=TIMEOUT_S)
-    left = modes if check or not on else _modes(system)
+    modes_after = modes if check or not on else _modes(system)
     for gpu in on:
-        if left[gpu][0] == "Enabled":
+        if modes_after[gpu][0] == "Enabled":
             outcome.pending.append(f"MIG of GPU {gpu} is turned off when the GPU is reset, or at the next boot")
 
 
@@ -70,16 +70,18 @@ def _lock(system: System, gpus: list[str], clocks_mhz: list[int], outcome: Outco
     wanted: dict[str, Any] = {"driver": _driver(system), "gpus": gpus, "clocks_mhz": clocks_mhz}
     noted = system.read(NOTE)
     try:
-        before = json.loads(noted) if noted else None
+        previous = json.loads(noted) if noted else None
     except ValueError:
-        before = None
-    if before == wanted:
+        previous = None
+    if previous == wanted:
         return
-    known = before["clocks_mhz"] if isinstance(before, dict) and before.get("driver") == wanted["driver"] else None
-    outcome.differ("locked clocks, MHz", known, clocks_mhz)
-    if known == clocks_mhz and isinstance(before, dict):
+    previous_clocks_mhz = (
+        previous["clocks_mhz"] if isinstance(previous, dict) and previous.get("driver") == wanted["driver"] else None
+    )
+    outcome.differ("locked clocks, MHz", previous_clocks_mhz, clocks_mhz)
+    if previous_clocks_mhz == clocks_mhz and isinstance(previous, dict):
         # The clocks are the same, but the GPUs are others.
-        outcome.differ("GPUs with locked clocks", before.get("gpus"), gpus)
+        outcome.differ("GPUs with locked clocks", previous.get("gpus"), gpus)
     if check:
         return
     for gpu in gpus:

@@ -29,8 +29,8 @@ def ensure(system: System, entries: int, check: bool = False) -> Outcome:
     for name in system.names(INTERFACES):
         if system.read(f"{INTERFACES}/{name}/device/vendor") != MELLANOX or _is_representor(system, name):
             continue
-        most, now = read(system.run(["ethtool", "-g", name], timeout_s=TIMEOUT_S), name)
-        wanted = {ring: min(entries, most[ring]) for ring in RINGS if ring in most}
+        largest, now = read(system.run(["ethtool", "-g", name], timeout_s=TIMEOUT_S), name)
+        wanted = {ring: min(entries, largest[ring]) for ring in RINGS if ring in largest}
         differing = {ring: size for ring, size in wanted.items() if now.get(ring) != size}
         for ring, size in differing.items():
             outcome.differ(f"{name} {ring} ring", now.get(ring), size)
@@ -56,5 +56,7 @@ def read(text: str, interface: str) -> tuple[dict[str, int], dict[str, int]]:
     parts = re.split(r"^Current hardware settings:\s*$", text, maxsplit=1, flags=re.MULTILINE)
     if len(parts) != 2:
         raise HostError(f"ethtool -g {interface}: no ring sizes in its answer")
-    most, now = ({ring: int(size) for ring, size in re.findall(r"^(RX|TX):\s+(\d+)\s*$", part, re.M)} for part in parts)
-    return most, now
+    largest, now = (
+        {ring: int(size) for ring, size in re.findall(r"^(RX|TX):\s+(\d+)\s*$", part, re.M)} for part in parts
+    )
+    return largest, now

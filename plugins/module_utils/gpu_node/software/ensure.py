@@ -22,24 +22,24 @@ def ensure(system: System, data: dict[str, Any], in_image: bool, check: bool = F
     """
     request = r.read(data)
     machine = observe(system, in_image)
-    made = plan.make(request, machine)
-    outcome = _write(system, machine, made.files, check)
-    missing = [package for package in made.packages if not package.is_installed(machine.installed)]
+    node_plan = plan.make(request, machine)
+    outcome = _write(system, machine, node_plan.files, check)
+    missing = [package for package in node_plan.packages if not package.is_installed(machine.installed)]
     outcome.facts.update(
         package_manager=machine.system.packages,
         install=[package.spec(machine.system.packages) for package in missing],
-        versions={package.name: machine.installed.get(package.name) for package in made.packages},
-        services=list(made.services),
-        driver=made.driver,
-        fabric=made.fabric,
+        versions={package.name: machine.installed.get(package.name) for package in node_plan.packages},
+        services=list(node_plan.services),
+        driver=node_plan.driver,
+        fabric=node_plan.fabric,
         signing_key=_signing_paths(machine),
-        kernels=list(made.kernels),
-        modules_missing=_modules_missing(made, machine, request),
+        kernels=list(node_plan.kernels),
+        modules_missing=_modules_missing(node_plan, machine, request),
         loaded=machine.loaded,
         # Without a GPU the driver does not load, and nothing that needs it starts.
-        reboot_required=bool(machine.devices and machine.devices.gpus) and machine.loaded != made.driver,
+        reboot_required=bool(machine.devices and machine.devices.gpus) and machine.loaded != node_plan.driver,
         secure_boot=bool(machine.secure_boot),
-        notes=list(made.notes),
+        notes=list(node_plan.notes),
     )
     return outcome
 
@@ -65,24 +65,26 @@ def _signing_paths(machine: Machine) -> dict[str, str]:
     return {"key": "/var/lib/dkms/mok.key", "certificate": "/var/lib/dkms/mok.pub"}
 
 
-def _modules_missing(made: plan.Plan, machine: Machine, request: r.Request) -> list[str]:
+def _modules_missing(node_plan: plan.Plan, machine: Machine, request: r.Request) -> list[str]:
     """Return the kernels without the driver's modules, and what they have instead."""
     return [
         f"kernel {kernel} has modules of {machine.modules[kernel]}"
         if kernel in machine.modules
         else f"kernel {kernel} has none"
-        for kernel in made.kernels
+        for kernel in node_plan.kernels
         if machine.modules.get(kernel) != request.driver
     ]
 
 
 def _write(system: System, machine: Machine, wanted: dict[str, str], check: bool) -> Outcome:
     outcome = Outcome()
-    there = {path: system.read_bytes(path) for path in sorted({*wanted, *_left(system, machine)})}
-    for path, before in there.items():
-        after = wanted[path].encode() if path in wanted else None
-        if before != after:
-            outcome.differ(path, before.decode(errors="replace") if before is not None else None, wanted.get(path))
+    contents = {path: system.read_bytes(path) for path in sorted({*wanted, *_left(system, machine)})}
+    for path, old_content in contents.items():
+        new_content = wanted[path].encode() if path in wanted else None
+        if old_content != new_content:
+            outcome.differ(
+                path, old_content.decode(errors="replace") if old_content is not None else None, wanted.get(path)
+            )
     if not check:
         for path in outcome.after:
             if path in wanted:
@@ -99,9 +101,9 @@ def _write(system: System, machine: Machine, wanted: dict[str, str], check: bool
 
 def _left(system: System, machine: Machine) -> list[str]:
     """Return the files of this module that exist."""
-    found = [path for path in files.SETTINGS if system.exists(path)]
+    paths = [path for path in files.SETTINGS if system.exists(path)]
     for pattern in (files.SOURCES[machine.system.packages], files.KEYS[machine.system.packages]):
         folder, _slash, name = pattern.rpartition("/")
         expression = re.escape(name).replace(r"\{\}", "[a-z0-9-]+")
-        found += [f"{folder}/{one}" for one in system.names(folder) if re.fullmatch(expression, one)]
-    return found
+        paths += [f"{folder}/{entry}" for entry in system.names(folder) if re.fullmatch(expression, entry)]
+    return paths

@@ -29,20 +29,20 @@ ARP = {"net.ipv4.conf.all.arp_announce": 1, "net.ipv4.conf.all.arp_filter": 1, "
 
 def repositories(request: r.Request, packages: str) -> dict[str, str]:
     """Return the files of the archives and their keys; ``packages`` is apt or dnf."""
-    found = {}
+    content_by_path = {}
     for archive in request.repositories:
         key, source = KEYS[packages].format(archive.name), SOURCES[packages].format(archive.name)
-        found[key] = archive.key
+        content_by_path[key] = archive.key
         if packages == APT:
-            words = ["deb", f"[signed-by={key}]", archive.url, archive.suite, *archive.components]
-            found[source] = OURS + " ".join(words) + "\n"
+            fields = ["deb", f"[signed-by={key}]", archive.url, archive.suite, *archive.components]
+            content_by_path[source] = OURS + " ".join(fields) + "\n"
         else:
             lines = (
                 *(f"[sailloft-{archive.name}]", f"name={archive.name}", f"baseurl={archive.url}"),
                 *("enabled=1", "gpgcheck=1", f"gpgkey=file://{key}"),
             )
-            found[source] = OURS + "".join(f"{line}\n" for line in lines)
-    return found
+            content_by_path[source] = OURS + "".join(f"{line}\n" for line in lines)
+    return content_by_path
 
 
 def pins(packages: Iterable[Package]) -> str:
@@ -57,10 +57,10 @@ def pins(packages: Iterable[Package]) -> str:
         if package.version:
             versions.setdefault(package.glob, []).append(package.name)
     for version, names in versions.items():
-        more = (
+        repository_pins = (
             ["nvidia-*", "libnvidia-*"] if any("nvidia-persistenced" in n or "nvidia-utils" in n for n in names) else []
         )
-        blocks.append(f"Package: {' '.join([*names, *more])}\nPin: version {version}\nPin-Priority: 1001\n")
+        blocks.append(f"Package: {' '.join([*names, *repository_pins])}\nPin: version {version}\nPin-Priority: 1001\n")
     return OURS + "\n" + "\n".join(blocks)
 
 
@@ -80,15 +80,15 @@ def settings(request: r.Request, fabric: str) -> dict[str, str]:
     load += ["nvidia-fs"] if request.storage else []
     # Fabric Manager reaches NVLink 5 switches through this interface (Fabric Manager user guide, NVLink 5).
     load += ["ib_umad"] if fabric == r.NVLINK5 else []
-    found = {
+    content_by_path = {
         MODPROBE: OURS + "blacklist nouveau\noptions nouveau modeset=0\n",
         MODULES_LOAD: OURS + "".join(f"{module}\n" for module in load),
     }
     if request.memlock_unlimited:
         # RDMA pins memory. Sessions get the limit from pam_limits, services from systemd's default.
-        rows = (f"{who} {kind} memlock unlimited\n" for who in ("*", "root") for kind in ("soft", "hard"))
-        found[LIMITS] = OURS + "".join(rows)
-        found[SERVICE_LIMITS] = OURS + "[Manager]\nDefaultLimitMEMLOCK=infinity\n"
+        rows = (f"{user} {kind} memlock unlimited\n" for user in ("*", "root") for kind in ("soft", "hard"))
+        content_by_path[LIMITS] = OURS + "".join(rows)
+        content_by_path[SERVICE_LIMITS] = OURS + "[Manager]\nDefaultLimitMEMLOCK=infinity\n"
     if request.rails_on_one_subnet:
-        found[SYSCTL] = OURS + "".join(f"{name} = {value}\n" for name, value in ARP.items())
-    return found
+        content_by_path[SYSCTL] = OURS + "".join(f"{name} = {value}\n" for name, value in ARP.items())
+    return content_by_path

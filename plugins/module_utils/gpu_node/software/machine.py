@@ -66,11 +66,11 @@ def observe(host: Host, in_image: bool) -> Machine:
     release = dict(
         line.split("=", 1) for line in (host.read("/etc/os-release") or "").splitlines() if re.match(r"\w+=", line)
     )
-    named, version = ("".join(shlex.split(release.get(key, ""))) for key in ("ID", "VERSION_ID"))
-    system = find(named, version)
+    distribution, version = ("".join(shlex.split(release.get(key, ""))) for key in ("ID", "VERSION_ID"))
+    system = find(distribution, version)
     if system is None:
         raise HostError(
-            f"gpu_node: {named or 'this system'} {version} is not in the table of distributions",
+            f"gpu_node: {distribution or 'this system'} {version} is not in the table of distributions",
             "use one that NVIDIA's driver, DCGM and DOCA are supported on: docs/how-to/gpu-nodes.md lists them",
         )
     kernels = _image_kernels(host) if in_image else (host.read("/proc/sys/kernel/osrelease") or "",)
@@ -137,10 +137,10 @@ def _manages(host: Host, address: str) -> bool | None:
 
 def _loaded(host: Host) -> str | None:
     """Return 595.91.07 of "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  595.91.07  Release Build ..."."""
-    found = re.search(
+    match = re.search(
         r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", host.read("/proc/driver/nvidia/version") or "", re.MULTILINE
     )
-    return found[1] if found else None
+    return match[1] if match else None
 
 
 def _secure_boot(host: Host) -> bool:
@@ -159,14 +159,14 @@ def _installed(host: Host, system: System) -> dict[str, str]:
 
 
 def _modules(host: Host, kernels: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+    versions = {}
     for kernel in kernels:
         try:
-            found[kernel] = host.run(["modinfo", "--set-version", kernel, "--field", "version", "nvidia"]).strip()
+            versions[kernel] = host.run(["modinfo", "--set-version", kernel, "--field", "version", "nvidia"]).strip()
         except HostError:
             # There is no module, or kmod is not installed yet: DKMS depends on its package.
             continue
-    return {kernel: version for kernel, version in found.items() if version}
+    return {kernel: version for kernel, version in versions.items() if version}
 
 
 def headers(machine: Machine) -> list[str]:

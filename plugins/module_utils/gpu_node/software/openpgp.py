@@ -32,7 +32,7 @@ class KeyFormatError(SailloftError):
 
 def fingerprints(armored: str) -> list[str]:
     """Return the fingerprints of the primary keys of all blocks, 40 hexadecimal digits each. Raises KeyFormatError."""
-    found = []
+    digests = []
     for block in ARMOR.finditer(armored):
         try:
             data = base64.b64decode("".join(block["body"].split()), validate=True)
@@ -44,40 +44,43 @@ def fingerprints(armored: str) -> list[str]:
             if tag == PUBLIC_KEY:
                 if body[:1] != b"\x04":
                     raise KeyFormatError("it is not a version 4 key")
-                found.append(hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body).hexdigest().upper())
-    if not found:
+                digests.append(hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body).hexdigest().upper())
+    if not digests:
         raise KeyFormatError("there is no armored public key in it")
-    return found
+    return digests
 
 
 def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at < len(data):
-        head = data[at]
+    offset = 0
+    while offset < len(data):
+        head = data[offset]
         if not head & 0x80:
             raise KeyFormatError("it is damaged: no packet where one begins")
-        at += 1
+        offset += 1
         if head & 0x40:
             tag = head & 0x3F
-            first = data[at : at + 1]
+            first = data[offset : offset + 1]
             if not first or 224 <= first[0] < 255:
                 raise KeyFormatError("it is damaged: a packet without length")
             if first[0] < 192:
-                length, at = first[0], at + 1
+                length, offset = first[0], offset + 1
             elif first[0] < 224:
-                length, at = ((first[0] - 192) << 8) + int.from_bytes(data[at + 1 : at + 2], "big") + 192, at + 2
+                length, offset = (
+                    ((first[0] - 192) << 8) + int.from_bytes(data[offset + 1 : offset + 2], "big") + 192,
+                    offset + 2,
+                )
             else:
-                length, at = int.from_bytes(data[at + 1 : at + 5], "big"), at + 5
+                length, offset = int.from_bytes(data[offset + 1 : offset + 5], "big"), offset + 5
         else:
             tag, kind = (head >> 2) & 0x0F, head & 3
             if kind == 3:
                 raise KeyFormatError("it is damaged: a packet without length")
             size = 1 << kind
-            length, at = int.from_bytes(data[at : at + size], "big"), at + size
-        if at + length > len(data):
+            length, offset = int.from_bytes(data[offset : offset + size], "big"), offset + size
+        if offset + length > len(data):
             raise KeyFormatError("it is damaged: it ends within a packet")
-        yield tag, data[at : at + length]
-        at += length
+        yield tag, data[offset : offset + length]
+        offset += length
 
 
 def _crc24(data: bytes) -> int:

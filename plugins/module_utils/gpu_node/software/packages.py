@@ -31,11 +31,11 @@ class Package:
 
     def is_installed(self, installed: dict[str, str]) -> bool:
         """Return True if a revision of the version is installed (``installed``: versions by name)."""
-        there = installed.get(self.name)
-        if there is None or self.version is None:
-            return there is not None
+        installed_version = installed.get(self.name)
+        if installed_version is None or self.version is None:
+            return installed_version is not None
         wanted = re.escape(self.version.rpartition(":")[2])
-        return bool(re.fullmatch(rf"(\d+:)?{wanted}(\.\d+)*([-+~].*)?", there))
+        return bool(re.fullmatch(rf"(\d+:)?{wanted}(\.\d+)*([-+~].*)?", installed_version))
 
     @property
     def glob(self) -> str:
@@ -52,30 +52,30 @@ class Package:
 def wanted(request: r.Request, machine: Machine, fabric: str, doca: str | None) -> list[Package]:
     """Return all packages, in the order of installation. ``fabric`` is not AUTO; ``doca`` is DOCA's version or None."""
     release, system = BY_DRIVER[request.driver], machine.system
-    found = _driver(request, machine, release)
+    packages = _driver(request, machine, release)
     if fabric != r.NONE:
-        found += _fabric(system, release, fabric, request.modules)
+        packages += _fabric(system, release, fabric, request.modules)
     if request.dcgm:
         # Only the Debian packages have this epoch.
         dcgm = f"1:{release.dcgm}"
-        found += [Package(f"datacenter-gpu-manager-4-{part}", dcgm) for part in ("core", f"cuda{release.cuda}")]
+        packages += [Package(f"datacenter-gpu-manager-4-{part}", dcgm) for part in ("core", f"cuda{release.cuda}")]
     if request.storage:
-        found += [Package(name, release.nvidia_fs) for name in ("nvidia-fs", "nvidia-fs-dkms")]
-    found += [Package("doca-ofed", doca)] if doca else [Package(name) for name in _inbox(system)]
+        packages += [Package(name, release.nvidia_fs) for name in ("nvidia-fs", "nvidia-fs-dkms")]
+    packages += [Package("doca-ofed", doca)] if doca else [Package(name) for name in _inbox(system)]
     # ethtool sets the rings.
-    found += [Package("ethtool"), *(Package(name) for name in request.extra_packages)]
-    return list(dict.fromkeys(found))
+    packages += [Package("ethtool"), *(Package(name) for name in request.extra_packages)]
+    return list(dict.fromkeys(packages))
 
 
 def every_name(installed: dict[str, str]) -> list[str]:
     """Return the installed packages that a plan of any release would install for GPUs, without those of inbox RDMA."""
-    named = (
+    pattern = (
         r"(lib)?nvidia-(driver-cuda|persistenced|fabric-?manager|nscq|kernel-open-dkms|compute|compute-utils|utils"
         r"|dkms|fs|fs-dkms|headless-no-dkms)(-\d{3})?(-server)?(-open)?|nvidia-dkms-open|kmod-nvidia-open-dkms"
         r"|libnvsdm|nvlsm|datacenter-gpu-manager-4-(core|cuda\d+)|doca-ofed"
         r"|linux-modules-nvidia-\d{3}-server-open-[a-z0-9.-]+"
     )
-    return sorted(name for name in installed if re.fullmatch(named, name))
+    return sorted(name for name in installed if re.fullmatch(pattern, name))
 
 
 def _driver(request: r.Request, machine: Machine, release: Release) -> list[Package]:
@@ -108,11 +108,11 @@ def _fabric(system: System, release: Release, fabric: str, modules: str) -> list
         names = ["nvidia-fabricmanager", "libnvidia-nscq"]
     else:
         names = [f"nvidia-fabricmanager-{branch}", f"libnvidia-nscq-{branch}"]
-    found = [Package(name, version) for name in names]
+    packages = [Package(name, version) for name in names]
     if fabric == r.NVLINK5:
         # The subnet manager of NVLink 5 has its own versions.
-        found += [Package("libnvsdm", version), Package("nvlsm")]
-    return found
+        packages += [Package("libnvsdm", version), Package("nvlsm")]
+    return packages
 
 
 def _inbox(system: System) -> list[str]:

@@ -35,8 +35,8 @@ class Plan:
 
 def kernel_version(kernel: str) -> tuple[int, int]:
     """Return (6, 8) for 6.8.0-60-generic."""
-    found = re.match(r"(\d+)\.(\d+)", kernel)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.match(r"(\d+)\.(\d+)", kernel)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def make(request: r.Request, machine: Machine) -> Plan:
@@ -63,11 +63,11 @@ def _devices(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
     devices = machine.devices
     if devices is None:
         return []
-    found = []
+    errors = []
     if not (devices.gpus or devices.nvswitches or devices.management):
-        found.append(("this machine has no NVIDIA GPU", "apply the role to GPU nodes only"))
+        errors.append(("this machine has no NVIDIA GPU", "apply the role to GPU nodes only"))
     if devices.old_gpus:
-        found.append(
+        errors.append(
             (
                 f"the open kernel modules of driver {request.driver} are for Turing or newer GPUs, and "
                 f"{', '.join(devices.old_gpus)} is older",
@@ -75,28 +75,28 @@ def _devices(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
             )
         )
     if request.fabric == r.NVLINK5 and devices.nvswitches:
-        found.append(
+        errors.append(
             ("this board has NVSwitch functions, and those with NVLink 5 have none", "set gpu_node_fabric: auto")
         )
     if request.fabric == r.NVSWITCH and devices.management:
-        found.append(
+        errors.append(
             (f"{devices.management[0]} manages the NVSwitches of an NVLink 5 board", "set gpu_node_fabric: auto")
         )
     if request.fabric == r.AUTO and devices.unknown and not devices.management:
-        found.append(
+        errors.append(
             (
                 f"whether {', '.join(devices.unknown)} manages NVSwitches is not known, because VPD could not be read",
                 "run as root, or set gpu_node_fabric",
             )
         )
-    return found
+    return errors
 
 
 def _driver(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
     system, branch = machine.system, BY_DRIVER[request.driver].branch
-    found = []
+    errors = []
     if machine.architecture != SUPPORTED_ARCHITECTURE:
-        found.append(
+        errors.append(
             (
                 f"the table is for {SUPPORTED_ARCHITECTURE}, but this machine is {machine.architecture}",
                 "use another host",
@@ -104,65 +104,68 @@ def _driver(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
         )
     if branch < system.first_branch:
         fit = [release.driver for release in RELEASES if release.branch >= system.first_branch]
-        found.append((f"driver {request.driver} is not supported on {system.shown}", f"set gpu_node_driver: {fit[0]}"))
+        errors.append((f"driver {request.driver} is not supported on {system.shown}", f"set gpu_node_driver: {fit[0]}"))
     if not machine.kernels:
-        found.append(("the image has no kernel to build modules for", "add a kernel to a layer below"))
+        errors.append(("the image has no kernel to build modules for", "add a kernel to a layer below"))
     for kernel in machine.kernels:
         number = kernel_version(kernel)
         if request.modules == r.PRECOMPILED and branch not in dict(system.precompiled).get(number, ()):
-            found.append(
+            errors.append(
                 (
                     f"no precompiled modules of branch {branch} for kernel {kernel} on {system.shown}",
                     _precompiled(system.precompiled),
                 )
             )
         if request.gpudirect == r.DMABUF and number < DMABUF_KERNEL:
-            found.append(
+            errors.append(
                 (
                     f"kernel {kernel} has no dma-buf for RDMA, which Linux has from 5.12 on",
                     "use a newer kernel, or set gpu_node_gpudirect: peermem with gpu_node_rdma: doca",
                 )
             )
     if request.modules == r.DKMS and machine.secure_boot and not request.signing:
-        found.append(
+        errors.append(
             (
                 "Secure Boot is on, and modules that DKMS builds are not signed by a key that the firmware knows",
                 "set gpu_node_signing_key and gpu_node_signing_certificate and enrol the certificate (mokutil "
                 "--import), or set gpu_node_modules: precompiled on Ubuntu",
             )
         )
-    return found
+    return errors
 
 
 def _parts(request: r.Request, machine: Machine, doca: str | None, fabric: str) -> list[tuple[str, str]]:
     system = machine.system
-    found = []
+    errors = []
     if request.dcgm and not system.dcgm:
-        found.append((f"DCGM is not supported on {system.shown}", "set gpu_node_dcgm: false"))
+        errors.append((f"DCGM is not supported on {system.shown}", "set gpu_node_dcgm: false"))
     if request.rdma == r.DOCA and doca is None:
-        found.append((f"no DOCA-Host in the table is for {system.name} {machine.version}", "set gpu_node_rdma: inbox"))
+        errors.append((f"no DOCA-Host in the table is for {system.name} {machine.version}", "set gpu_node_rdma: inbox"))
     if request.gpudirect == r.PEERMEM and request.rdma != r.DOCA:
         # The kernel's own RDMA has no peer memory interface (gpu-operator-rdma.rst, "Network Device Drivers").
-        found.append(
+        errors.append(
             ("nvidia-peermem needs DOCA's RDMA drivers", "set gpu_node_gpudirect: dmabuf, or gpu_node_rdma: doca")
         )
     if request.storage and machine.secure_boot:
         # platform-support.rst of GPU Operator v26.3.3, "Support for GPUDirect Storage".
-        found.append(
+        errors.append(
             ("nvidia-fs is not supported with Secure Boot", "set gpu_node_storage: false, or turn Secure Boot off")
         )
     if request.storage and request.modules == r.PRECOMPILED:
-        found.append(("nvidia-fs is built against the sources of the driver's modules", "set gpu_node_modules: dkms"))
+        errors.append(("nvidia-fs is built against the sources of the driver's modules", "set gpu_node_modules: dkms"))
     if request.modules == r.PRECOMPILED and fabric == r.NVLINK5:
-        found.append(("the archive of the precompiled modules has no NVLink 5 packages", "set gpu_node_modules: dkms"))
-    return found
+        errors.append(("the archive of the precompiled modules has no NVLink 5 packages", "set gpu_node_modules: dkms"))
+    return errors
 
 
-def _precompiled(known: tuple[tuple[tuple[int, int], tuple[int, ...]], ...]) -> str:
-    if not known:
+def _precompiled(branches_by_kernel: tuple[tuple[tuple[int, int], tuple[int, ...]], ...]) -> str:
+    if not branches_by_kernel:
         return "set gpu_node_modules: dkms"
-    there = (f"kernel {major}.{minor} with {' or '.join(map(str, branches))}" for (major, minor), branches in known)
-    return f"available: {', '.join(there)}; or set gpu_node_modules: dkms"
+    available = (
+        f"kernel {major}.{minor} with {' or '.join(map(str, branches))}"
+        for (major, minor), branches in branches_by_kernel
+    )
+    return f"available: {', '.join(available)}; or set gpu_node_modules: dkms"
 
 
 def _doca(machine: Machine) -> str | None:

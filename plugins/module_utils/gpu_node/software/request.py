@@ -58,68 +58,70 @@ class Request:
 
 def read(data: Any) -> Request:
     """Return the request in the module's arguments. Raises RequestError."""
-    given = HostSettings("gpu_node", data)
-    driver = given.value("driver", values.text, RELEASES[0].driver)
+    settings = HostSettings("gpu_node", data)
+    driver = settings.value("driver", values.text, RELEASES[0].driver)
     if driver not in BY_DRIVER:
-        raise given.refuse(
+        raise settings.refuse(
             f"driver {driver} is not in the table of releases, which lists what goes with it",
             f"use one of {', '.join(BY_DRIVER)}",
         )
     return Request(
         driver=driver,
-        modules=given.value("modules", values.among(DKMS, PRECOMPILED), DKMS),
-        gpudirect=given.value("gpudirect", values.among(DMABUF, PEERMEM, NONE), DMABUF),
-        rdma=given.value("rdma", values.among(INBOX, DOCA), INBOX),
-        fabric=given.value("fabric", values.among(AUTO, NONE, NVSWITCH, NVLINK5), AUTO),
-        dcgm=given.value("dcgm", values.flag, True),
-        storage=given.value("storage", values.flag, False),
-        extra_packages=tuple(_named(given, name) for name in given.value("extra_packages", values.texts, [])),
-        memlock_unlimited=given.value("memlock_unlimited", values.flag, True),
-        rails_on_one_subnet=given.value("rails_on_one_subnet", values.flag, False),
-        signing=given.value("signing", values.flag, False),
-        repositories=tuple(_repository(part) for part in given.parts("repositories")),
+        modules=settings.value("modules", values.among(DKMS, PRECOMPILED), DKMS),
+        gpudirect=settings.value("gpudirect", values.among(DMABUF, PEERMEM, NONE), DMABUF),
+        rdma=settings.value("rdma", values.among(INBOX, DOCA), INBOX),
+        fabric=settings.value("fabric", values.among(AUTO, NONE, NVSWITCH, NVLINK5), AUTO),
+        dcgm=settings.value("dcgm", values.flag, True),
+        storage=settings.value("storage", values.flag, False),
+        extra_packages=tuple(_named(settings, name) for name in settings.value("extra_packages", values.texts, [])),
+        memlock_unlimited=settings.value("memlock_unlimited", values.flag, True),
+        rails_on_one_subnet=settings.value("rails_on_one_subnet", values.flag, False),
+        signing=settings.value("signing", values.flag, False),
+        repositories=tuple(_repository(part) for part in settings.parts("repositories")),
     )
 
 
-def _named(given: HostSettings, name: str) -> str:
+def _named(settings: HostSettings, name: str) -> str:
     if not PACKAGE.fullmatch(name):
-        raise given.refuse(
+        raise settings.refuse(
             f"extra_packages: {name!r} is not the name of a package", "name it without version and options"
         )
     return name
 
 
-def _repository(given: HostSettings) -> Repository:
-    given.only("name", "url", "suite", "components", "key", "fingerprints")
-    given.need("name", "url", "key", "fingerprints")
-    name, url = given.value("name", values.text), given.value("url", values.text)
-    suite = given.value("suite", values.text, "/")
-    components = given.value("components", values.texts, [])
+def _repository(settings: HostSettings) -> Repository:
+    settings.only("name", "url", "suite", "components", "key", "fingerprints")
+    settings.need("name", "url", "key", "fingerprints")
+    name, url = settings.value("name", values.text), settings.value("url", values.text)
+    suite = settings.value("suite", values.text, "/")
+    components = settings.value("components", values.texts, [])
     if not NAME.fullmatch(name):
-        raise given.refuse(f"name {name!r} becomes part of file names", "use lower-case letters, digits and '-'")
+        raise settings.refuse(f"name {name!r} becomes part of file names", "use lower-case letters, digits and '-'")
     if not URL.fullmatch(url):
-        raise given.refuse(f"url {url!r} is not the URL of an archive", "start it with https://, http:// or file:/")
+        raise settings.refuse(f"url {url!r} is not the URL of an archive", "start it with https://, http:// or file:/")
     for word in (suite, *components):
         if not SUITE.fullmatch(word):
-            raise given.refuse(f"{word!r} is not a suite or component", "write it as in sources.list(5)")
+            raise settings.refuse(f"{word!r} is not a suite or component", "write it as in sources.list(5)")
     if suite.endswith("/") == bool(components):
-        raise given.refuse("a flat archive (suite /) has no components, any other has", "correct suite and components")
+        raise settings.refuse(
+            "a flat archive (suite /) has no components, any other has", "correct suite and components"
+        )
     # The key has several lines, which values.text would refuse.
-    key = given.value("key", str)
-    _check_key(given, key)
+    key = settings.value("key", str)
+    _check_key(settings, key)
     return Repository(name, url, key if key.endswith("\n") else key + "\n", suite, tuple(components))
 
 
-def _check_key(given: HostSettings, key: str) -> None:
+def _check_key(settings: HostSettings, key: str) -> None:
     """Refuse a key whose fingerprint is not among those in the inventory, which come from another source."""
-    trusted = {re.sub(r"\s", "", text).upper() for text in given.value("fingerprints", values.texts)}
+    trusted = {re.sub(r"\s", "", text).upper() for text in settings.value("fingerprints", values.texts)}
     try:
-        found = openpgp.fingerprints(key)
+        fingerprints = openpgp.fingerprints(key)
     except openpgp.KeyFormatError as error:
-        raise given.refuse(f"key: {error}", "give the armored public key (gpg --armor --export)") from error
-    strange = [fingerprint for fingerprint in found if fingerprint not in trusted]
+        raise settings.refuse(f"key: {error}", "give the armored public key (gpg --armor --export)") from error
+    strange = [fingerprint for fingerprint in fingerprints if fingerprint not in trusted]
     if strange:
-        raise given.refuse(
+        raise settings.refuse(
             f"the key has the fingerprint {', '.join(strange)}, which is not in fingerprints",
             "compare the key with the one that its owner publishes, and correct key or fingerprints",
         )

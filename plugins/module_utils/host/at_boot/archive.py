@@ -40,16 +40,16 @@ def build(start: str) -> bytes:
 
 def closure(start: str) -> list[str]:
     """Return the names of all modules of this collection that ``start`` imports, itself included, sorted."""
-    found = {start}
-    ahead = [start]
-    while ahead:
-        for node in ast.walk(ast.parse(source(ahead.pop()))):
+    modules = {start}
+    unread = [start]
+    while unread:
+        for node in ast.walk(ast.parse(source(unread.pop()))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(PREFIX.rstrip(".")):
                 for name in _modules(node):
-                    if name not in found:
-                        found.add(name)
-                        ahead.append(name)
-    return sorted(found)
+                    if name not in modules:
+                        modules.add(name)
+                        unread.append(name)
+    return sorted(modules)
 
 
 def source(name: str) -> str:

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns, whole_host
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence, unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
@@ -27,24 +26,26 @@ def options() -> dict[str, Any]:
     return {
         **{concern: {"type": "dict"} for concern in concerns.ORDER},
         "kernel_settings": {"type": "dict", "options": KERNEL_SETTINGS},
-        **whole_host.OPTION,
         "now": {"type": "bool", "default": True},
     }
 
 
-def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcome:
-    """Apply ``given``, checked by ``options``, and save it. Raises HostError."""
-    if given.get("whole_host") and not given["now"]:
-        raise RequestError("whole_host: an image has no devices and no memory", "leave it out in an image")
-    given = whole_host.completed(given, lambda: concerns.read_topology(system))
-    settings = {concern: data for concern, data in given.items() if concern != "now"}
+def check_form(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of ``request`` by concern. Raises RequestError for those that no host could have."""
+    settings = {concern: data for concern, data in request.items() if concern != "now"}
     if settings.get("kernel_settings") is not None:
         # Only settings with a value are saved; the others are left unchanged.
-        named = settings["kernel_settings"].items()
-        settings["kernel_settings"] = {name: value for name, value in named if value is not None}
+        kernel_settings = settings["kernel_settings"].items()
+        settings["kernel_settings"] = {name: value for name, value in kernel_settings if value is not None}
     settings = concerns.checked(settings)
     concerns.check_form(settings)
-    done = concerns.ensure(system, settings, check) if given["now"] else {}
-    lasting = concerns.to_save(settings, done, persistence.saved(system))
-    saved = persistence.ensure(system, lasting, check, running=given["now"])
-    return concerns.together(done, saved, check)
+    return settings
+
+
+def ensure(system: System, request: dict[str, Any], check: bool = False) -> Outcome:
+    """Apply ``request``, checked by ``options``, and save it. Raises HostError."""
+    settings = check_form(request)
+    outcomes = concerns.ensure(system, settings, check) if request["now"] else {}
+    lasting = concerns.to_save(settings, outcomes, unit.saved(system, persistence.SERVICE))
+    saved = unit.ensure(system, persistence.SERVICE, lasting, check, running=request["now"])
+    return concerns.together(outcomes, saved, check)

@@ -4,12 +4,7 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
-
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import boot, unit
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 SETTINGS = "/etc/sailloft/gpu_host.json"
 CODE = "/usr/lib/sailloft/gpu_host.pyz"
@@ -36,24 +31,3 @@ SERVICE = unit.Service(
 )
 UNIT_FILE = SERVICE.unit_file
 WANTS = SERVICE.wants
-
-
-def files(settings: dict[str, Any], python: str) -> dict[str, bytes]:
-    """Return the required content by file; the unit last, so that it never runs without the others."""
-    return unit.files(SERVICE, settings, python)
-
-
-def ensure(
-    system: System,
-    settings: dict[str, Any],
-    check: bool = False,
-    python: str = sys.executable,
-    running: bool = True,
-) -> Outcome:
-    """Install the service that applies ``settings`` at every boot, as ``unit.ensure``. Raises HostError."""
-    return unit.ensure(system, SERVICE, settings, check, python, running)
-
-
-def saved(system: System) -> dict[str, Any] | None:
-    """Return the saved settings, as ``unit.saved``."""
-    return unit.saved(system, SERVICE)

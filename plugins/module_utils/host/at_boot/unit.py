@@ -106,9 +106,9 @@ def ensure(
     _check_systemd(system, service, running)
     wanted = files(service, settings, python)
     for path, content in wanted.items():
-        there = system.read_bytes(path)
-        if there != content:
-            outcome.differ(path, _shown(service, path, there), _shown(service, path, content))
+        old_content = system.read_bytes(path)
+        if old_content != content:
+            outcome.differ(path, _shown(service, path, old_content), _shown(service, path, content))
     enabled = system.exists(service.wants)
     if not enabled:
         outcome.differ(f"{service.unit} enabled", False, True)
@@ -131,10 +131,10 @@ def saved(system: System, service: Service) -> dict[str, Any] | None:
     """Return the saved settings; None if there are none or they cannot be read."""
     content = system.read_bytes(service.settings)
     try:
-        found = json.loads(content) if content is not None else None
+        settings = json.loads(content) if content is not None else None
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return settings if isinstance(settings, dict) else None
 
 
 def remove(system: System, service: Service, check: bool = False) -> Outcome:

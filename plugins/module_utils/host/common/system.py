@@ -27,10 +27,10 @@ def root_remedy(error: OSError, otherwise: str) -> str:
     return f"run as root (become: true); this ran as user {os.geteuid()}" if denied else otherwise
 
 
-def refusal(path: str, data: bytes, offset: int, why: str) -> str:
+def refusal(path: str, data: bytes, offset: int, reason: str) -> str:
     """Return the message for a refused write, which shows text as it is and a register as a number."""
-    what = f"{int.from_bytes(data, 'little'):#x} at offset {offset:#x}" if offset else repr(data.decode())
-    return f"the kernel refused to write {what} to {path}: {why}"
+    value = f"{int.from_bytes(data, 'little'):#x} at offset {offset:#x}" if offset else repr(data.decode())
+    return f"the kernel refused to write {value} to {path}: {reason}"
 
 
 class System:
@@ -134,15 +134,15 @@ class System:
 
     def _followed(self, path: str) -> str:
         """Return the path below ``root`` of the file that ``path`` names, links followed. Raises HostError."""
-        there = self.path(path)
+        target = self.path(path)
         for _link in range(LINKS_MAX + 1):
-            if not os.path.islink(there):
-                return there
-            named = os.readlink(there)
-            there = self.path(named) if named.startswith("/") else os.path.join(os.path.dirname(there), named)
-            if not os.path.lexists(there):
+            if not os.path.islink(target):
+                return target
+            link = os.readlink(target)
+            target = self.path(link) if link.startswith("/") else os.path.join(os.path.dirname(target), link)
+            if not os.path.lexists(target):
                 raise HostError(
-                    f"cannot write {path}: it is a symbolic link to {named}, which does not exist",
+                    f"cannot write {path}: it is a symbolic link to {link}, which does not exist",
                     "mount the file system that it points to, or remove the link",
                 )
         raise HostError(f"cannot write {path}: its symbolic links form a loop", "remove the link")
@@ -163,7 +163,7 @@ class System:
         """Run a command and return its output. Raises HostError with the command and its error message."""
         environment = {**os.environ, "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 argv, input=stdin, capture_output=True, text=True, env=environment, check=False, timeout=timeout_s
             )
         except FileNotFoundError as error:
@@ -172,26 +172,26 @@ class System:
             raise HostError(
                 f"'{' '.join(argv)}' did not finish in {timeout_s} s", "find out what it waits for, and run again"
             ) from error
-        if done.returncode != 0:
-            lines = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
+        if process.returncode != 0:
+            lines = (process.stderr.strip() or process.stdout.strip() or "no output").splitlines()
             raise HostError(
-                f"'{' '.join(argv)}' failed ({done.returncode}): {'; '.join(lines[-3:])}",
+                f"'{' '.join(argv)}' failed ({process.returncode}): {'; '.join(lines[-3:])}",
                 "correct what it reports, and run again",
             )
-        return done.stdout
+        return process.stdout
 
 
 def _take_over(target: str, handle: int) -> None:
     """Give the open file the owner, mode and SELinux context of ``target``; mode 0644 if ``target`` does not exist."""
     try:
-        there = os.stat(target)
+        old = os.stat(target)
     except FileNotFoundError:
         os.fchmod(handle, 0o644)
         return
     new = os.fstat(handle)
-    if (there.st_uid, there.st_gid) != (new.st_uid, new.st_gid):
-        os.fchown(handle, there.st_uid, there.st_gid)
-    os.fchmod(handle, stat.S_IMODE(there.st_mode))
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        os.fchown(handle, old.st_uid, old.st_gid)
+    os.fchmod(handle, stat.S_IMODE(old.st_mode))
     # A file system without extended attributes (the EFI system partition's) has no context to keep.
     with contextlib.suppress(OSError):
         os.setxattr(handle, SELINUX, os.getxattr(target, SELINUX))

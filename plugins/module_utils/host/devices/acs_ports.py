@@ -15,26 +15,28 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
 
-def wanted(given: HostSettings, host: Host | None) -> AcsPlan | None:
+def wanted(request: HostSettings, host: Host | None) -> AcsPlan | None:
     """Return the plan for ``{"devices": ["gpu", "nic"], "purpose": "virtual_machines"}``; None without a host.
 
     Devices that the host itself uses (the NIC of its default route) are left out if they were selected by kind.
-    Raises RequestError for a mistake in ``given``, and HostError for bare metal if a device is bound to vfio-pci.
+    Raises RequestError for a mistake in ``request``, and HostError for bare metal if a device is bound to vfio-pci.
     """
-    given.only("devices", "purpose")
-    given.need("devices", "purpose")
-    purpose, names = given.value("purpose", values.among(*PURPOSES)), given.value("devices", values.texts)
-    where = given.subject
+    request.only("devices", "purpose")
+    request.need("devices", "purpose")
+    purpose, names = request.value("purpose", values.among(*PURPOSES)), request.value("devices", values.texts)
+    subject = request.subject
     by_address = {name for name in names if selectors.is_address(name)}
-    chosen = {item.address for item in selectors.select(host, sorted(by_address), where)}
-    devices = [item for item in selectors.select(host, names, where) if item.address in chosen or not item.used_by_host]
+    chosen = {item.address for item in selectors.select(host, sorted(by_address), subject)}
+    devices = [
+        item for item in selectors.select(host, names, subject) if item.address in chosen or not item.used_by_host
+    ]
     if host is None:
         return None
     if purpose == BARE_METAL:
         bound = [item.address for item in host.functions if item.driver == "vfio-pci"]
         if bound:
             raise HostError(
-                f"{where}: purpose bare_metal turns off what keeps tenants apart, but {', '.join(bound[:3])} "
+                f"{subject}: purpose bare_metal turns off what keeps tenants apart, but {', '.join(bound[:3])} "
                 f"{'is' if len(bound) == 1 else 'are'} bound to vfio-pci for a guest",
                 "use virtual_machines, or release the devices first",
             )

@@ -83,15 +83,15 @@ def values(function: Function, plan: AcsPlan) -> dict[str, Any]:
     family = family_of(function)
     if family is None:
         return {}
-    found = {row.name: row.value for row in family.rows}
+    settings = {row.name: row.value for row in family.rows}
     ats = _ats(function, plan)
-    return found if ats is None else {**found, "ATS_ENABLED": ats}
+    return settings if ats is None else {**settings, "ATS_ENABLED": ats}
 
 
 def _ats(function: Function, plan: AcsPlan) -> bool | None:
     """Return ATS_ENABLED as the topology needs it (acs_rules.EXPECTED); None if it needs neither value."""
-    own = [nic for nic in plan.nics if nic[:-1] == function.address[:-1]]
-    own += [nic for nic in plan.nics if plan.host.function(nic).physical_function in own]
-    topologies = {plan.expected_of(nic) for nic in own}
-    topology = next((known for known in (rules.INLINE, rules.NUMA) if known in topologies), None)
+    functions = [nic for nic in plan.nics if nic[:-1] == function.address[:-1]]
+    functions += [nic for nic in plan.nics if plan.host.function(nic).physical_function in functions]
+    topologies = {plan.expected_of(nic) for nic in functions}
+    topology = next((candidate for candidate in (rules.INLINE, rules.NUMA) if candidate in topologies), None)
     return rules.EXPECTED[topology, plan.purpose].nic_ats if topology else None

@@ -57,11 +57,11 @@ class Value:
         number = _number(self.text)
         if isinstance(wanted, (bool, int)):
             return number == int(wanted)
-        asked = str(wanted).strip()
+        text = str(wanted).strip()
         word = self.text.split("(")[0]
-        if asked.lower() in (self.text.lower(), word.lower()):
+        if text.lower() in (self.text.lower(), word.lower()):
             return True
-        return number is not None and "(" not in asked and _number(asked) == number
+        return number is not None and "(" not in text and _number(text) == number
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ def parse(output: str) -> dict[str, Setting]:
             if "Next Boot" not in columns:
                 break
             continue
-        words = re.split(r"\s{2,}", line.strip().lstrip("*").strip())
-        if columns and len(words) == len(columns) + 1:
-            row = dict(zip(columns, words[1:]))
+        cells = re.split(r"\s{2,}", line.strip().lstrip("*").strip())
+        if columns and len(cells) == len(columns) + 1:
+            row = dict(zip(columns, cells[1:]))
             current = Value(row["Current"]) if "Current" in row else None
-            settings[words[0]] = Setting(current, Value(row["Next Boot"]))
+            settings[cells[0]] = Setting(current, Value(row["Next Boot"]))
     if not settings:
         raise HostError(
             f"mstconfig printed no table with a column 'Next Boot': {output.strip()[:200]!r}", "update mstflint"
@@ -104,11 +104,11 @@ def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
     With ``by_family`` the table of families comes first, and ``settings`` override it. Functions of one NIC share its
     firmware: the first one (.0), if it is not a VF, represents the NIC. Raises HostError.
     """
-    given = HostSettings("nic_firmware", data)
-    given.only("settings", "by_family")
-    given.need("settings")
-    result: dict[str, dict[str, Any]] = _by_family(given, host)
-    for entry in given.parts("settings"):
+    request = HostSettings("nic_firmware", data)
+    request.only("settings", "by_family")
+    request.need("settings")
+    result: dict[str, dict[str, Any]] = _by_family(request, host)
+    for entry in request.parts("settings"):
         entry.only("devices", "values")
         entry.need("devices", "values")
         wanted_values = entry.value("values", values.by_name)
@@ -128,18 +128,18 @@ def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
                         f"{function.address} is not a physical function of an NVIDIA/Mellanox NIC",
                         "remove it from the list",
                     )
-    refuse_unknown(host, result, given.subject)
+    refuse_unknown(host, result, request.subject)
     return result
 
 
-def _by_family(given: HostSettings, host: Host) -> dict[str, dict[str, Any]]:
+def _by_family(request: HostSettings, host: Host) -> dict[str, dict[str, Any]]:
     """Return the settings of the table of families by address, for ``by_family`` (see ``acs_ports.wanted``)."""
-    if "by_family" not in given.data:
+    if "by_family" not in request.data:
         return {}
-    plan = acs_ports.wanted(HostSettings("nic_firmware.by_family", given.data["by_family"]), host)
+    plan = acs_ports.wanted(HostSettings("nic_firmware.by_family", request.data["by_family"]), host)
     nics = [host.function(address) for address in plan.nics] if plan else []
-    found = {nic.address: nic_families.values(nic, plan) for nic in nics if plan and _is_nic(nic)}
-    return {address: settings for address, settings in found.items() if settings}
+    settings_by_address = {nic.address: nic_families.values(nic, plan) for nic in nics if plan and _is_nic(nic)}
+    return {address: settings for address, settings in settings_by_address.items() if settings}
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,8 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
             seen[address] = query(system, address)
         except HostError as error:
             failures.append(f"nic_firmware: {address}: {error}{_because(system)}")
-    for address, before in list(seen.items()):
-        planned = plan(before, want[address])
+    for address, old_settings in list(seen.items()):
+        planned = plan(old_settings, want[address])
         # Firmware may lack a setting of its family's table. It is an error if it lacks a setting from the inventory.
         lacking = [name for name in planned.lacking if name in by_hand[address]]
         unknown = [name for name in planned.lacking if name not in lacking]
@@ -211,7 +211,9 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
             changes = {name: value for name, value in changes.items() if name in seen[address]}
         for name, value in changes.items():
             outcome.differ(
-                f"{address} {name}", before[name].next_boot.text if name in before else "hidden", _text(value)
+                f"{address} {name}",
+                old_settings[name].next_boot.text if name in old_settings else "hidden",
+                _text(value),
             )
         _report(outcome, address, seen[address], want[address], planned)
     outcome.failed = "\n".join(failures)
@@ -220,14 +222,14 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
 
 def _report(outcome: Outcome, address: str, seen: dict[str, Setting], want: dict[str, Any], planned: Plan) -> None:
     """Record what one NIC has now and after the next boot, and what waits for the boot."""
-    waiting = sorted(
+    effective_at_boot = sorted(
         name
         for name, value in want.items()
         if name in planned.changes or name in planned.hidden or (name in seen and seen[name].waits_for_boot(value))
     )
-    if waiting:
+    if effective_at_boot:
         outcome.facts["reboot_required"] = True
-        outcome.pending.append(f"firmware of {address}: {', '.join(waiting)} at the next boot")
+        outcome.pending.append(f"firmware of {address}: {', '.join(effective_at_boot)} at the next boot")
     outcome.facts["devices"][address] = {
         name: {"current": setting.current.text if setting.current else None, "next_boot": setting.next_boot.text}
         for name, setting in ((name, seen[name]) for name in want if name in seen)
@@ -260,10 +262,10 @@ def _set(system: System, address: str, changes: dict[str, Any], want: dict[str, 
     if changes:
         _write(system, address, changes)
     seen = query(system, address)
-    left = plan(seen, want).changes
-    if left:
+    refused = plan(seen, want).changes
+    if refused:
         raise HostError(
-            f"nic_firmware: {address} accepted {', '.join(left)}, "
+            f"nic_firmware: {address} accepted {', '.join(refused)}, "
             "but has other values for the next boot: its firmware refuses them",
             "leave them out, or update the firmware",
         )
@@ -288,9 +290,9 @@ def _is_nic(function: Function) -> bool:
 
 
 def _number(text: str) -> int | None:
-    inside = re.search(r"\((-?\w+)\)$", text)
+    match = re.search(r"\((-?\w+)\)$", text)
     try:
-        return int(inside[1] if inside else text, 0)
+        return int(match[1] if match else text, 0)
     except ValueError:
         return {"true": 1, "false": 0}.get(text.lower())
 

@@ -79,17 +79,17 @@ def wanted(data: Any, host: Host | None) -> tuple[dict[str, dict[str, Setting]],
     A later entry overrides an earlier one, and each overrides ``acs_by_port``, whose plan is returned too (see
     ``acs_ports.wanted``). Raises HostError.
     """
-    given = HostSettings("pci_tuning", data)
-    given.only("settings", "acs_by_port")
-    given.need("settings")
+    request = HostSettings("pci_tuning", data)
+    request.only("settings", "acs_by_port")
+    request.need("settings")
     result: dict[str, dict[str, Setting]] = {}
     acs = None
-    if "acs_by_port" in given.data:
-        acs = acs_ports.wanted(HostSettings("pci_tuning.acs_by_port", given.data["acs_by_port"]), host)
+    if "acs_by_port" in request.data:
+        acs = acs_ports.wanted(HostSettings("pci_tuning.acs_by_port", request.data["acs_by_port"]), host)
     for port in acs.ports if acs else []:
         # The table decides which ports may be less isolated; acs_ports.wanted has checked the devices of guests.
         result[port.address] = {"acs": Setting("acs", port.mask, False, None)}
-    for entry in given.parts("settings"):
+    for entry in request.parts("settings"):
         entry.only("devices", *SETTINGS, "allow_less_isolation")
         entry.need("devices")
         wanted_values = {name: entry.value(name, check) for name, check in SETTINGS.items() if name in entry.data}
@@ -226,17 +226,17 @@ def _write(function: Function, config: ConfigSpace, setting: Setting) -> writes.
         raise PciError("it has no ACS capability", "leave it out")
     if isinstance(setting.value, Mask):
         return writes.acs_control(config, setting.value.applied(acs.control, acs.capability) & registers.PCI_ACS_BITS)
-    asked = acs_bits.mask(setting.value)
-    lacking = acs_bits.names(asked & ~acs.capability)
+    requested = acs_bits.mask(setting.value)
+    lacking = acs_bits.names(requested & ~acs.capability)
     if lacking and setting.by_address:
         raise HostError(f"pci_tuning: {function.address} has no ACS {', '.join(lacking)}", "request only what it has")
-    lost = acs_bits.names(acs.control & ~asked & acs_bits.mask(list(acs_bits.ISOLATING)))
-    if lost and not setting.allow_less_isolation:
+    removed = acs_bits.names(acs.control & ~requested & acs_bits.mask(list(acs_bits.ISOLATING)))
+    if removed and not setting.allow_less_isolation:
         raise HostError(
-            f"pci_tuning: {function.address} has ACS {', '.join(lost)} on, which keeps the devices below it apart",
+            f"pci_tuning: {function.address} has ACS {', '.join(removed)} on, which keeps the devices below it apart",
             "add it to acs, or set allow_less_isolation: true if no two tenants ever share them",
         )
-    return writes.acs_control(config, asked & acs.capability)
+    return writes.acs_control(config, requested & acs.capability)
 
 
 def _config(system: System, address: str) -> ConfigSpace:
@@ -254,11 +254,11 @@ def _apply(system: System, change: Change) -> bool:
     # Only the bits of this setting are changed: another setting of the same register may have been written just before.
     bits = change.write.value ^ change.write.current
     offset, size = change.write.offset, change.write.size_bytes
-    before = _config(system, change.address).read(offset, size)
-    aim = (before & ~bits) | (change.write.value & bits)
+    old_value = _config(system, change.address).read(offset, size)
+    aim = (old_value & ~bits) | (change.write.value & bits)
     system.poke_bytes(f"{DEVICES}/{change.address}/config", aim.to_bytes(size, "little"), offset)
     now = _config(system, change.address).read(offset, size)
-    if now not in (aim, before):
+    if now not in (aim, old_value):
         raise HostError(
             f"pci_tuning: {change.name}: wrote {change.shown(aim)}, reads back {change.shown(now)}: "
             "the device does not support this value",

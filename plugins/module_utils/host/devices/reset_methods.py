@@ -51,13 +51,13 @@ def of_functions(system: System, functions: list[Function]) -> dict[str, str]:
 
     A device whose methods the kernel does not report is left out.
     """
-    found = {}
+    methods_by_address = {}
     for function in functions:
         methods = system.read(f"/sys/bus/pci/devices/{function.address}/reset_method")
         reasons = [] if methods is None else _reasons(function, methods.split())
         if reasons:
-            found[function.address] = "; ".join(reasons)
-    return found
+            methods_by_address[function.address] = "; ".join(reasons)
+    return methods_by_address
 
 
 def _reasons(function: Function, methods: list[str]) -> list[str]:

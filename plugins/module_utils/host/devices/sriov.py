@@ -60,11 +60,11 @@ def ensure(
     for address in remode:
         outcome.differ(f"{address} eswitch_mode", modes[address], want[address].eswitch_mode)
     probes = _autoprobe_changes(system, want)
-    for address, (before, after) in probes.items():
-        outcome.differ(f"{address} drivers_autoprobe", before, after)
+    for address, (old_value, new_value) in probes.items():
+        outcome.differ(f"{address} drivers_autoprobe", old_value, new_value)
     if not check:
-        for address, (_before, after) in probes.items():
-            system.poke(f"{DEVICES}/{address}/sriov_drivers_autoprobe", "1" if after else "0")
+        for address, (_before, new_value) in probes.items():
+            system.poke(f"{DEVICES}/{address}/sriov_drivers_autoprobe", "1" if new_value else "0")
         for address in sorted({*remade, *remode}):
             remake(system, address, _sriov(by_address[address]).now, want[address], address in remode)
         if (remade or remode) and read_again:
@@ -78,12 +78,12 @@ def ensure(
     if batch and not check:
         vf_settings.apply(system, batch)
         links = _links(system, want)
-        left = Outcome()
-        _setting_changes(links, want, left)
-        if left.changed:
+        differing = Outcome()
+        _setting_changes(links, want, differing)
+        if differing.changed:
             raise HostError(
-                f"sriov: the driver accepted the settings but did not keep them: found {left.before}, "
-                f"expected {left.after}",
+                f"sriov: the driver accepted the settings but did not keep them: found {differing.before}, "
+                f"expected {differing.after}",
                 "leave them out, or update the driver",
             )
     outcome.facts = {
@@ -108,28 +108,28 @@ def _links(system: System, want: dict[str, VfRequest]) -> dict[str, Link]:
 
 def _with_addresses(function: Function, request: VfRequest, link: Link) -> VfRequest:
     """Return the request with the derived addresses of VFs that are not given one. Raises HostError."""
-    own = ADDRESSES.get(link.kind, ())
+    supported = ADDRESSES.get(link.kind, ())
     for index, settings in sorted(request.settings.items()):
-        foreign = [name for name in vf_settings.OF_ONE_VF if name in settings and name not in own]
+        foreign = [name for name in vf_settings.OF_ONE_VF if name in settings and name not in supported]
         if foreign:
             raise HostError(
                 f"sriov: VF {index} of {function.address} has {', '.join(foreign)}, and its interface "
                 f"{link.interface} is of type {link.kind}",
-                f"leave it out; such a VF has {', '.join(own) or 'no address that can be set'}",
+                f"leave it out; such a VF has {', '.join(supported) or 'no address that can be set'}",
             )
     if not request.derive_addresses:
         return request
-    if not own or not link.hardware_address.strip("0:"):
+    if not supported or not link.hardware_address.strip("0:"):
         raise HostError(
             f"sriov: {link.interface} of {function.address} (type {link.kind}) has no address to derive from",
             "leave derive_addresses out, and give each VF its own",
         )
-    derive = vf_addresses.mac if own == ADDRESSES["ether"] else vf_addresses.guid
+    derive = vf_addresses.mac if supported == ADDRESSES["ether"] else vf_addresses.guid
     return replace(
         request,
         settings={
             index: {
-                **dict.fromkeys(own, derive(link.hardware_address, index)),
+                **dict.fromkeys(supported, derive(link.hardware_address, index)),
                 **request.settings.get(index, {}),
             }
             for index in range(request.count)
@@ -225,10 +225,10 @@ def _setting_changes(links: dict[str, Link], want: dict[str, VfRequest], outcome
     batch = []
     for address, link in links.items():
         for index, settings in sorted(want[address].settings.items()):
-            before = {name: link.vfs.get(index, {}).get(name) for name in settings}
-            differing = {name: value for name, value in settings.items() if before[name] != value}
+            old_values = {name: link.vfs.get(index, {}).get(name) for name in settings}
+            differing = {name: value for name, value in settings.items() if old_values[name] != value}
             if differing:
-                outcome.differ(f"{address} VF {index}", {name: before[name] for name in differing}, differing)
+                outcome.differ(f"{address} VF {index}", {name: old_values[name] for name in differing}, differing)
                 batch.append((vf_settings.line(link.interface, index, differing), f"VF {index} of {address}"))
     return batch
 

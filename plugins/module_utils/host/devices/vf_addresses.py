@@ -35,5 +35,5 @@ def guid(pf_hardware_address: str, index: int) -> str:
 
 
 def _derived(identity: str, index: int, length: int) -> str:
-    first, *rest = sha256(f"{identity.lower()}/{index}".encode()).digest()[:length]
-    return ":".join(f"{byte:02x}" for byte in (first & 0xF0 | LOCAL, *rest))
+    first, *remaining = sha256(f"{identity.lower()}/{index}".encode()).digest()[:length]
+    return ":".join(f"{byte:02x}" for byte in (first & 0xF0 | LOCAL, *remaining))

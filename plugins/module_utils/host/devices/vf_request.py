@@ -43,10 +43,13 @@ class VfRequest:
         return bool(self.settings) or (self.derive_addresses and self.count > 0)
 
 
+INDEX = {"type": "int", "required": True}
+
+
 def options() -> dict[str, Any]:
     """Return the options of one entry of ``functions``, as a module declares them."""
     every = {name: _option(setting) for name, setting in OF_EVERY_VF.items()}
-    one = {name: _option(setting) for name, setting in SETTINGS.items()}
+    settings = {name: _option(setting) for name, setting in SETTINGS.items()}
     return {
         "devices": {"type": "list", "elements": "str", "required": True},
         "count": {"type": "int", "required": True},
@@ -54,7 +57,7 @@ def options() -> dict[str, Any]:
         "eswitch_mode": {"type": "str", "choices": list(eswitch.MODES)},
         "derive_addresses": {"type": "bool", "default": False},
         **every,
-        "vfs": {"type": "list", "elements": "dict", "options": {"index": {"type": "int", "required": True}, **one}},
+        "vfs": {"type": "list", "elements": "dict", "options": {"index": INDEX, **settings}},
     }
 
 
@@ -68,11 +71,11 @@ def wanted(data: Any, host: Host | None) -> dict[str, VfRequest]:
     ``{"functions": [{"devices": [...], "count": 4, "trust": true, "vfs": [{"index": 0, "mac": ...}]}]}``.
     Raises HostError.
     """
-    given = HostSettings("sriov", data)
-    given.only("functions")
-    given.need("functions")
+    section = HostSettings("sriov", data)
+    section.only("functions")
+    section.need("functions")
     result = {}
-    for entry in given.parts("functions"):
+    for entry in section.parts("functions"):
         entry.only("devices", "count", "drivers_autoprobe", "eswitch_mode", "derive_addresses", "vfs", *OF_EVERY_VF)
         entry.need("devices", "count")
         request = _request(entry)
@@ -86,7 +89,7 @@ def wanted(data: Any, host: Host | None) -> dict[str, VfRequest]:
                 if not reason:
                     result[function.address] = request
     if host is not None:
-        refuse_unknown(host, result, given.subject)
+        refuse_unknown(host, result, section.subject)
     refuse_twice(result)
     return result
 
@@ -94,8 +97,10 @@ def wanted(data: Any, host: Host | None) -> dict[str, VfRequest]:
 def refuse_twice(want: dict[str, VfRequest]) -> None:
     """Refuse an address that several VFs of the host would have."""
     for name in OF_ONE_VF:
-        given = [each[name] for request in want.values() for each in request.settings.values() if name in each]
-        twice = sorted({address for address in given if given.count(address) > 1})
+        addresses = [
+            settings[name] for request in want.values() for settings in request.settings.values() if name in settings
+        ]
+        twice = sorted({address for address in addresses if addresses.count(address) > 1})
         if twice:
             raise HostError(
                 f"sriov: {', '.join(twice)} would be the {name} of two VFs of this host",
@@ -107,13 +112,13 @@ def _request(entry: HostSettings) -> VfRequest:
     count = entry.value("count", values.within(0, VFS_MAX))
     every = _of_vf(entry, OF_EVERY_VF)
     settings = {index: dict(every) for index in range(count)} if every else {}
-    for one in entry.parts("vfs"):
-        one.only("index", *SETTINGS)
-        one.need("index")
-        index = one.value("index", values.within(0, VFS_MAX))
+    for row in entry.parts("vfs"):
+        row.only("index", *SETTINGS)
+        row.need("index")
+        index = row.value("index", values.within(0, VFS_MAX))
         if index >= count:
-            raise one.refuse(f"index is {index}, but there will be {count} VFs", f"use one from 0 to {count - 1}")
-        settings.setdefault(index, {}).update(_of_vf(one, SETTINGS))
+            raise row.refuse(f"index is {index}, but there will be {count} VFs", f"use one from 0 to {count - 1}")
+        settings.setdefault(index, {}).update(_of_vf(row, SETTINGS))
     mode = entry.value("eswitch_mode", values.among(*eswitch.MODES))
     for index, of_one in sorted(settings.items()):
         refused = [name for name in NOT_IN_SWITCHDEV if name in of_one]
@@ -135,9 +140,9 @@ def _request(entry: HostSettings) -> VfRequest:
     )
 
 
-def _of_vf(given: HostSettings, known: dict[str, Setting]) -> dict[str, Any]:
-    """Return the given settings among ``known``, checked."""
-    return {name: given.value(name, setting.check) for name, setting in known.items() if name in given.data}
+def _of_vf(entry: HostSettings, valid: dict[str, Setting]) -> dict[str, Any]:
+    """Return the given settings among ``valid``, checked."""
+    return {name: entry.value(name, setting.check) for name, setting in valid.items() if name in entry.data}
 
 
 def _cannot(function: Function, count: int) -> str:

@@ -29,10 +29,10 @@ FAILED_LINE = re.compile(r"Command failed -:(\d+)")
 
 
 def _guid(value: Any) -> str:
-    given = values.text(value)
-    if not GUID.fullmatch(given) or not given.strip("0:"):
-        raise values.InvalidValueError(f"{given!r} is not a GUID", "write eight bytes like 02:00:00:00:00:00:00:01")
-    return given.lower()
+    text = values.text(value)
+    if not GUID.fullmatch(text) or not text.strip("0:"):
+        raise values.InvalidValueError(f"{text!r} is not a GUID", "write eight bytes like 02:00:00:00:00:00:00:01")
+    return text.lower()
 
 
 def _vlan(item: dict[str, Any]) -> int:
@@ -97,13 +97,13 @@ def read(system: System, address: str) -> Link:
     """Read the interface of a physical function, and its VFs. Raises HostError."""
     # In switchdev mode the representors of its VFs are interfaces of the same PCI device.
     links = [_link(system, interface) for interface in interfaces(system, address)]
-    own = next((link for link in links if not link.representor), None)
-    if own is None:
+    uplink = next((link for link in links if not link.representor), None)
+    if uplink is None:
         raise HostError(
             f"sriov: {address} has no network interface, which is needed to configure its VFs",
             "load its network driver, or leave the settings of its VFs out",
         )
-    return own
+    return uplink
 
 
 def interfaces(system: System, address: str) -> list[str]:
@@ -130,8 +130,8 @@ def apply(system: System, batch: list[tuple[str, str]]) -> None:
 
 def line(interface: str, index: int, settings: dict[str, Any]) -> str:
     """Return the command of ``ip -batch`` that applies these settings to one VF."""
-    words = (f"{SETTINGS[name].word} {_word(value)}" for name, value in settings.items())
-    return f"link set dev {interface} vf {index} {' '.join(words)}"
+    arguments = (f"{SETTINGS[name].word} {_word(value)}" for name, value in settings.items())
+    return f"link set dev {interface} vf {index} {' '.join(arguments)}"
 
 
 def interfaces_of(batch: str) -> list[str]:

@@ -40,20 +40,20 @@ def wanted(data: Any, host: Host | None, system: System | None = None) -> tuple[
     they must be where virtual machines share them. With ``system``, "nvme:unused"
     selects the NVMe drives that ``unused_drives`` returns; without it, none.
     """
-    given = _read(data)
-    named = given.value("devices", values.texts)
-    bind = selectors.select(host, [name for name in named if name != UNUSED_DRIVES], "vfio_binding.devices")
-    by_address = {selectors.full_address(name.strip().lower()) for name in named if selectors.is_address(name)}
+    request = _read(data)
+    names = request.value("devices", values.texts)
+    bind = selectors.select(host, [name for name in names if name != UNUSED_DRIVES], "vfio_binding.devices")
+    by_address = {selectors.full_address(name.strip().lower()) for name in names if selectors.is_address(name)}
     bind = [item for item in bind if item.kind != "gpu" or is_physical(item) or item.address in by_address]
-    if UNUSED_DRIVES in named and host is not None and system is not None:
+    if UNUSED_DRIVES in names and host is not None and system is not None:
         bind += [function for function in unused_drives(system, host) if function not in bind]
-    release = selectors.select(host, given.value("release", values.texts, []), "vfio_binding.release")
+    release = selectors.select(host, request.value("release", values.texts, []), "vfio_binding.release")
     if host is not None:
         followers = host_drivers.following_switches(host, [function.address for function in bind])
         bind += [function for function in followers if function not in bind + release]
-    both = [function.address for function in bind if function in release]
-    if both:
-        raise HostError(f"vfio_binding: {', '.join(both)} cannot be both bound and released", "name them once")
+    contradictory = [function.address for function in bind if function in release]
+    if contradictory:
+        raise HostError(f"vfio_binding: {', '.join(contradictory)} cannot be both bound and released", "name them once")
     bridges = [function.address for function in bind if function.kind == "bridge"]
     if bridges:
         raise HostError(
@@ -68,14 +68,14 @@ def unused_drives(system: System, host: Host) -> list[Function]:
     udev records in /run/udev/data what it found on a block device (systemd's 60-persistent-storage.rules, blkid).
     A drive that is bound to vfio-pci has no block device any more; an earlier run has selected it.
     """
-    found = []
+    drives = []
     for function in host.functions:
         if function.kind != "nvme" or function.used_by_host:
             continue
         disks = function.interfaces.get("block", [])
         if function.driver == DRIVER or (disks and all(_is_empty(system, disk) for disk in disks)):
-            found.append(function)
-    return found
+            drives.append(function)
+    return drives
 
 
 def _is_empty(system: System, disk: str) -> bool:
@@ -93,15 +93,18 @@ def to_save(data: Any, facts: dict[str, Any]) -> Any:
     devices = data["devices"]
     if UNUSED_DRIVES not in devices or "unused_drives" not in facts:
         return data
-    named = [device for device in devices if device != UNUSED_DRIVES]
-    return {**data, "devices": named + [one for one in facts["unused_drives"] if one not in named]}
+    selectors_kept = [device for device in devices if device != UNUSED_DRIVES]
+    return {
+        **data,
+        "devices": selectors_kept + [address for address in facts["unused_drives"] if address not in selectors_kept],
+    }
 
 
 def for_guests(data: Any, host: Host) -> list[Function]:
     """Return the existing functions to bind; the others may be VFs that are created later. Raises HostError."""
-    given = _read(data)
+    request = _read(data)
     present = []
-    for selector in given.value("devices", values.texts):
+    for selector in request.value("devices", values.texts):
         if selector == UNUSED_DRIVES:
             continue
         try:
@@ -111,7 +114,7 @@ def for_guests(data: Any, host: Host) -> list[Function]:
                 raise
         else:
             present.append(selector)
-    return wanted({**given.data, "devices": present}, host)[0]
+    return wanted({**request.data, "devices": present}, host)[0]
 
 
 def kept_off(data: Any, host: Host) -> tuple[list[str], list[str]]:
@@ -126,10 +129,10 @@ def kept_off(data: Any, host: Host) -> tuple[list[str], list[str]]:
 
 def kept_off_on_any_host(data: Any) -> list[str]:
     """Return the modules that must not load for ``data`` if no host was read, as for an image. Raises HostError."""
-    given = _read(data)
-    selected = given.value("devices", values.texts)
+    request = _read(data)
+    selected = request.value("devices", values.texts)
     selectors.select(None, [name for name in selected if name != UNUSED_DRIVES], "vfio_binding.devices")
-    if not given.value("keep_drivers_off", values.flag, False):
+    if not request.value("keep_drivers_off", values.flag, False):
         return []
     if "gpu" in selected:
         return host_drivers.of_any_host(None)
@@ -137,10 +140,10 @@ def kept_off_on_any_host(data: Any) -> list[str]:
 
 
 def _read(data: Any) -> HostSettings:
-    given = HostSettings("vfio_binding", data)
-    given.only("devices", "release", "keep_drivers_off")
-    given.need("devices")
-    return given
+    request = HostSettings("vfio_binding", data)
+    request.only("devices", "release", "keep_drivers_off")
+    request.need("devices")
+    return request
 
 
 def check_groups(host: Host, bind: list[Function]) -> None:
@@ -161,12 +164,12 @@ def check_groups(host: Host, bind: list[Function]) -> None:
         if function.iommu_group is None:
             continue
         foreign = [
-            other
-            for other in host.group_members(function.iommu_group)
-            if other.address not in chosen and other.kind != "bridge" and other.driver != DRIVER
+            member
+            for member in host.group_members(function.iommu_group)
+            if member.address not in chosen and member.kind != "bridge" and member.driver != DRIVER
         ]
         if foreign:
-            names = ", ".join(f"{other.address} ({other.driver or 'no driver'})" for other in foreign)
+            names = ", ".join(f"{member.address} ({member.driver or 'no driver'})" for member in foreign)
             raise HostError(
                 f"vfio_binding: {function.address} shares IOMMU group {function.iommu_group} with {names}, but a guest "
                 "can only get a whole group",
@@ -206,9 +209,9 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
             "stop these programs first, or remove the devices from the list",
         )
     for function in bind:
-        there = _state(function.driver, _override(system, function))
-        if there != _state(DRIVER, DRIVER):
-            outcome.differ(function.address, there, _state(DRIVER, DRIVER))
+        state = _state(function.driver, _override(system, function))
+        if state != _state(DRIVER, DRIVER):
+            outcome.differ(function.address, state, _state(DRIVER, DRIVER))
     for function in released:
         outcome.differ(function.address, _state(function.driver, _override(system, function)), "its own driver")
     if without_group:

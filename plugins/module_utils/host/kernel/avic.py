@@ -42,10 +42,10 @@ def cannot(system: System) -> str:
     has = flags[1].split() if flags else []
     if "avic" not in has:
         return "its CPUs or their firmware do not offer AVIC (no flag avic in /proc/cpuinfo)"
-    found = RELEASE.match(system.read("/proc/sys/kernel/osrelease") or "")
-    if not found:
+    match = RELEASE.match(system.read("/proc/sys/kernel/osrelease") or "")
+    if not match:
         return "the release of the running kernel is not known"
-    release = (int(found[1]), int(found[2]))
+    release = (int(match[1]), int(match[2]))
     family = re.search(r"^cpu family\s*: (\d+)$", cpuinfo, re.MULTILINE)
     if (not family or int(family[1]) == ERRATUM_FAMILY) and release < ERRATUM_AVOIDED_SINCE:
         return "its CPUs have erratum 1235, which makes guests hang; Linux 6.18 avoids it"

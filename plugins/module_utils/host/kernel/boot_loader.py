@@ -111,7 +111,7 @@ class BootLoaderSpecification:
         if defaults is not None:
             text = defaults.decode()
             wanted[DEFAULTS] = ASSIGNMENT.sub(
-                lambda found: found[1] + _in_quotes(command_line.merged(found[3], arguments, remove)), text
+                lambda match: match[1] + _in_quotes(command_line.merged(match[3], arguments, remove)), text
             )
         new = system.read_bytes(FOR_NEW_KERNELS)
         if new is not None:
@@ -128,12 +128,12 @@ class BootLoaderSpecification:
     @staticmethod
     def lines(system: System) -> list[str]:
         """Return the arguments of each entry, and of new kernels."""
-        found = [system.read(FOR_NEW_KERNELS) or ""]
+        command_lines = [system.read(FOR_NEW_KERNELS) or ""]
         for name in system.names(ENTRIES):
             text = (system.read(f"{ENTRIES}/{name}") or "") if name.endswith(".conf") else ""
-            found += re.findall(r"^options[ \t]+(.*)$", text, re.MULTILINE)
-        found += re.findall(r"^kernelopts=(.*)$", system.read(ENVIRONMENT) or "", re.MULTILINE)
-        return found
+            command_lines += re.findall(r"^options[ \t]+(.*)$", text, re.MULTILINE)
+        command_lines += re.findall(r"^kernelopts=(.*)$", system.read(ENVIRONMENT) or "", re.MULTILINE)
+        return command_lines
 
     @staticmethod
     def stale(system: System, arguments: list[str], remove: list[str]) -> bool:
@@ -172,10 +172,10 @@ def _linux_lines(configuration: str) -> list[str]:
 
 
 def _entry(text: str, arguments: list[str], remove: list[str]) -> str:
-    def options(found: re.Match[str]) -> str:
-        if "$kernelopts" in found[2]:
-            return found[0]  # they are in the environment block
-        return found[1] + command_line.merged(found[2], arguments, remove)
+    def options(match: re.Match[str]) -> str:
+        if "$kernelopts" in match[2]:
+            return match[0]  # they are in the environment block
+        return match[1] + command_line.merged(match[2], arguments, remove)
 
     return re.sub(r"^(options[ \t]+)(.*)$", options, text, flags=re.MULTILINE)
 
@@ -183,7 +183,7 @@ def _entry(text: str, arguments: list[str], remove: list[str]) -> str:
 def _environment(text: str, arguments: list[str], remove: list[str]) -> str:
     body = re.sub(
         r"^(kernelopts=)(.*)$",
-        lambda found: found[1] + command_line.merged(found[2], arguments, remove),
+        lambda match: match[1] + command_line.merged(match[2], arguments, remove),
         text.rstrip("#"),
         flags=re.MULTILINE,
     )

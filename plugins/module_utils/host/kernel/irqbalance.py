@@ -67,6 +67,6 @@ def _running(system: System) -> tuple[bool, str | None]:
             continue  # it ended meanwhile
         if content is not None:
             environment = content.decode(errors="replace").split("\0")
-            found = [entry.partition("=")[2] for entry in environment if entry.startswith(f"{VARIABLE}=")]
-            return True, found[0] if found else None
+            values = [entry.partition("=")[2] for entry in environment if entry.startswith(f"{VARIABLE}=")]
+            return True, values[0] if values else None
     return False, None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages, whole_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
@@ -61,7 +61,6 @@ def options() -> dict[str, Any]:
             },
         },
         "vfio_binding": {"type": "dict"},
-        **whole_host.OPTION,
         "nic_firmware": {"type": "list", "elements": "dict", "default": []},
     }
 
@@ -78,11 +77,11 @@ def for_any_host(data: Any) -> list[str]:
 
     They include each vendor's argument that turns its IOMMU on, because a kernel without that IOMMU ignores it.
     """
-    given = _read(data)
+    request = _read(data)
     every = [argument for arguments in IOMMU_ON.values() for argument in arguments]
-    iommu = every + for_iommu(_iommu(given), None) if _iommu(given) else []
-    off = vfio_binding.kept_off_on_any_host(given.data["vfio_binding"]) if given.data.get("vfio_binding") else []
-    return command_line.checked(_with_modules_off(_complete(given, iommu), off), [])[0]
+    iommu = every + for_iommu(_iommu(request), None) if _iommu(request) else []
+    off = vfio_binding.kept_off_on_any_host(request.data["vfio_binding"]) if request.data.get("vfio_binding") else []
+    return command_line.checked(_with_modules_off(_complete(request, iommu), off), [])[0]
 
 
 def for_pages(pages: dict[hugepages.Pool, int]) -> list[str]:
@@ -109,15 +108,15 @@ def wanted(
     others: Sequence[str] = (),
 ) -> tuple[list[str], list[str]]:
     """Return the arguments and the names to remove, from ``ensure``'s data. Raises HostError."""
-    given = _read(data)
-    first = for_iommu(_iommu(given), _vendor(system))
+    request = _read(data)
+    first = for_iommu(_iommu(request), _vendor(system))
     if not avic.cannot(system):
-        first += _avic(given)
-    arguments = _with_modules_off(_complete(given, first), modules_off)
+        first += _avic(request)
+    arguments = _with_modules_off(_complete(request, first), modules_off)
     arguments += [argument for argument in others if argument not in arguments]
     if acs.argument:
         arguments.append(acs.argument)
-    return command_line.checked(arguments, given.value("remove", values.texts, []))
+    return command_line.checked(arguments, request.value("remove", values.texts, []))
 
 
 def _with_modules_off(arguments: list[str], modules: Sequence[str]) -> list[str]:
@@ -126,45 +125,41 @@ def _with_modules_off(arguments: list[str], modules: Sequence[str]) -> list[str]
         return arguments
     by_hand = [argument for argument in arguments if argument.startswith(host_drivers.ARGUMENT)]
     names = [name for argument in by_hand for name in argument[len(host_drivers.ARGUMENT) :].split(",")]
-    rest = [argument for argument in arguments if argument not in by_hand]
-    return [*rest, host_drivers.ARGUMENT + ",".join(dict.fromkeys([*names, *modules]))]
+    computed = [argument for argument in arguments if argument not in by_hand]
+    return [*computed, host_drivers.ARGUMENT + ",".join(dict.fromkeys([*names, *modules]))]
 
 
-def _acs(given: HostSettings, host: Host | None, running: str) -> acs_argument.Decision:
-    """Decide about the ACS argument; it is not needed if ``given`` does not request it, or sets it by hand."""
-    by_hand = any(argument.startswith(acs_argument.PREFIX) for argument in given.value("arguments", values.texts, []))
-    if host is None or not given.data.get("acs_by_port") or by_hand:
+def _acs(request: HostSettings, host: Host | None, running: str) -> acs_argument.Decision:
+    """Decide about the ACS argument; it is not needed if ``request`` does not request it, or sets it by hand."""
+    by_hand = any(argument.startswith(acs_argument.PREFIX) for argument in request.value("arguments", values.texts, []))
+    if host is None or not request.data.get("acs_by_port") or by_hand:
         return acs_argument.NOT_NEEDED
-    plan = acs_ports.wanted(HostSettings("kernel_arguments.acs_by_port", given.data["acs_by_port"]), host)
+    plan = acs_ports.wanted(HostSettings("kernel_arguments.acs_by_port", request.data["acs_by_port"]), host)
     return acs_argument.decide(plan, running) if plan else acs_argument.NOT_NEEDED
 
 
-def _uses(given: HostSettings, host: Host | None) -> set[str]:
+def _uses(request: HostSettings, host: Host | None) -> set[str]:
     """Return what the settings need of the kernel: names in kernel_command_line.CONTRADICTIONS."""
-    mode, binding = _iommu(given), given.data.get("vfio_binding")
+    mode, binding = _iommu(request), request.data.get("vfio_binding")
     uses = {mode, "iommu"} if mode else set()
     if binding and binding.get("devices"):
         uses |= {"iommu", "vfio"}
-    if any(pool.node for pool in hugepages.wanted({"pages": given.data.get("pages") or []})):
+    if any(pool.node for pool in hugepages.wanted({"pages": request.data.get("pages") or []})):
         uses.add("nodes")
-    firmware = [entry.value("values", values.by_name, {}) for entry in given.parts("nic_firmware")]
+    firmware = [entry.value("values", values.by_name, {}) for entry in request.parts("nic_firmware")]
     if any(wanted.get("ATS_ENABLED") in ATS_ON for wanted in firmware):
         uses.add("ats")
-    if host is not None and given.data.get("acs_by_port"):
-        plan = acs_ports.wanted(HostSettings("kernel_arguments.acs_by_port", given.data["acs_by_port"]), host)
+    if host is not None and request.data.get("acs_by_port"):
+        plan = acs_ports.wanted(HostSettings("kernel_arguments.acs_by_port", request.data["acs_by_port"]), host)
         if plan and plan.needs_ats():
             uses.add("ats")
     return {use for use in uses if use}
 
 
-def _host(system: System, given: HostSettings) -> Host | None:
+def _host(system: System, request: HostSettings) -> Host | None:
     """Return the host if an argument is computed from its topology. Raises HostError."""
-    if not given.data.get("acs_by_port") and not given.data.get("vfio_binding"):
+    if not request.data.get("acs_by_port") and not request.data.get("vfio_binding"):
         return None
-    return _read_host(system)
-
-
-def _read_host(system: System) -> Host:
     try:
         return read_host(system.root)
     except TopologyError as error:
@@ -172,29 +167,29 @@ def _read_host(system: System) -> Host:
 
 
 def _read(data: Any) -> HostSettings:
-    given = HostSettings("kernel_arguments", data)
-    given.only("arguments", "remove", "iommu", "pages", "avic", "acs_by_port", "vfio_binding", "nic_firmware")
-    return given
+    request = HostSettings("kernel_arguments", data)
+    request.only("arguments", "remove", "iommu", "pages", "avic", "acs_by_port", "vfio_binding", "nic_firmware")
+    return request
 
 
-def _iommu(given: HostSettings) -> str | None:
-    return given.value("iommu", values.among(*IOMMU_MODES))
+def _iommu(request: HostSettings) -> str | None:
+    return request.value("iommu", values.among(*IOMMU_MODES))
 
 
-def _avic(given: HostSettings) -> list[str]:
-    wanted = given.value("avic", values.flag)
+def _avic(request: HostSettings) -> list[str]:
+    wanted = request.value("avic", values.flag)
     return [] if wanted is None else [avic.argument(wanted)]
 
 
-def _complete(given: HostSettings, arguments: list[str]) -> list[str]:
-    """Return all arguments of ``given`` after the computed ``arguments``. Raises HostError."""
-    if given.data.get("pages"):
-        arguments = arguments + for_pages(hugepages.wanted({"pages": given.data["pages"]}))
-    arguments = arguments + given.value("arguments", values.texts, [])
+def _complete(request: HostSettings, arguments: list[str]) -> list[str]:
+    """Return all arguments of ``request`` after the computed ``arguments``. Raises HostError."""
+    if request.data.get("pages"):
+        arguments = arguments + for_pages(hugepages.wanted({"pages": request.data["pages"]}))
+    arguments = arguments + request.value("arguments", values.texts, [])
     for name in ("intel_iommu", "iommu", "kvm_amd.avic"):
-        found = [argument for argument in arguments if command_line.key(argument) == name]
-        if len(found) > 1:
-            raise HostError(f"kernel_arguments: {' and '.join(found)} contradict each other", "leave one out")
+        same_name = [argument for argument in arguments if command_line.key(argument) == name]
+        if len(same_name) > 1:
+            raise HostError(f"kernel_arguments: {' and '.join(same_name)} contradict each other", "leave one out")
     return arguments
 
 
@@ -203,22 +198,21 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
 
     ``{"iommu": "passthrough", "pages": [...], "arguments": ["pci=realloc"], "remove": ["quiet"]}``, all optional;
     ``pages`` as in hugepages, ``avic`` as in kernel_settings, ``acs_by_port`` as in pci_tuning, ``vfio_binding`` as
-    there, ``nic_firmware`` the settings of nic_firmware, ``whole_host`` as gpu_vm_whole_host. ``reboot_required`` in
-    the facts is True if the running kernel was started with other arguments. Raises HostError.
+    there, ``nic_firmware`` the settings of nic_firmware. ``reboot_required`` in the facts is True if the running kernel
+    was started with other arguments. Raises HostError.
     """
     running = system.read("/proc/cmdline")
     if running is None:
         raise HostError("kernel_arguments: there is no /proc/cmdline to compare with", "mount /proc")
-    data = whole_host.completed(data, lambda: _read_host(system))
-    given = _read(data)
-    host = _host(system, given)
-    acs = _acs(given, host, running)
+    request = _read(data)
+    host = _host(system, request)
+    acs = _acs(request, host, running)
     off: list[str] = []
     may_load: list[str] = []
     consoles: list[str] = []
-    if host is not None and given.data.get("vfio_binding"):
-        off, may_load = vfio_binding.kept_off(given.data["vfio_binding"], host)
-        consoles = vfio_consoles.arguments(system, host, given.data["vfio_binding"])
+    if host is not None and request.data.get("vfio_binding"):
+        off, may_load = vfio_binding.kept_off(request.data["vfio_binding"], host)
+        consoles = vfio_consoles.arguments(system, host, request.data["vfio_binding"])
     arguments, remove = wanted(system, data, acs, off, consoles)
     loader = boot_loader.find(system, needed=bool(arguments or remove))
     outcome = Outcome(
@@ -231,7 +225,7 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
             "drivers_off": {"modules": off, "reasons": may_load},
         }
     )
-    uses = _uses(given, host)
+    uses = _uses(request, host)
     prefix = " ".join(argument for argument in command_line.split(running) if argument.startswith("BOOT_IMAGE="))
     for line in (loader.lines(system) if loader else []) or [running[len(prefix) :]]:
         command_line.check_line(line, arguments, remove, uses, prefix)
@@ -239,9 +233,9 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
         return outcome
     files = loader.files(system, arguments, remove)
     for path, content in files.items():
-        there = system.read_bytes(path)
-        if there != content.encode():
-            outcome.differ(path, None if there is None else there.decode(errors="replace"), content)
+        old_content = system.read_bytes(path)
+        if old_content != content.encode():
+            outcome.differ(path, None if old_content is None else old_content.decode(errors="replace"), content)
     stale = loader.stale(system, arguments, remove)
     if stale:
         outcome.differ("generated configuration", "without the arguments", "with the arguments")
@@ -267,5 +261,5 @@ def _vendor(system: System) -> str | None:
     for table, vendor in (("DMAR", "GenuineIntel"), ("IVRS", "AuthenticAMD")):
         if system.exists(f"/sys/firmware/acpi/tables/{table}"):
             return vendor
-    found = re.search(r"^vendor_id\s*: (\S+)", system.read("/proc/cpuinfo") or "", re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^vendor_id\s*: (\S+)", system.read("/proc/cpuinfo") or "", re.MULTILINE)
+    return match[1] if match else None

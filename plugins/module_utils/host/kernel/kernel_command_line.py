@@ -110,9 +110,11 @@ def checked(arguments: list[str], remove: list[str]) -> tuple[list[str], list[st
                 f"{'it' if len(needed) == 1 else 'them'} {purpose}",
                 "leave it out of gpu_host_kernel_arguments_removed; change it in the boot loader's own configuration",
             )
-    both = sorted({key(argument) for argument in arguments} & {key(name) for name in remove})
-    if both:
-        raise RequestError(f"kernel_arguments: {', '.join(both)} cannot be both set and removed", "name them once")
+    contradictory = sorted({key(argument) for argument in arguments} & {key(name) for name in remove})
+    if contradictory:
+        raise RequestError(
+            f"kernel_arguments: {', '.join(contradictory)} cannot be both set and removed", "name them once"
+        )
     _check_pages(arguments)
     return arguments, remove
 
@@ -146,17 +148,17 @@ def check_line(line: str, arguments: list[str], remove: list[str], uses: Collect
     ``prefix`` is what the boot loader puts before it. Raises RequestError if it would lose an argument that the host
     needs, contradict the requested settings, or be longer than the kernel reads.
     """
-    after = split(merged(line, arguments, remove))
-    names = {key(argument) for argument in after}
+    result = split(merged(line, arguments, remove))
+    names = {key(argument) for argument in result}
     for argument in split(line):
         name = key(argument)
-        lost = FOR_BOOT.fullmatch(name) and argument not in after
-        if lost or (FOR_ACCESS.fullmatch(name) and name not in names):
+        is_lost = FOR_BOOT.fullmatch(name) and argument not in result
+        if is_lost or (FOR_ACCESS.fullmatch(name) and name not in names):
             raise RequestError(
                 f"kernel_arguments: {argument} would be replaced, but the host needs it to boot or to be reached",
                 f"leave {name} out of gpu_host_kernel_arguments; change it in the boot loader's own configuration",
             )
-    for argument in after:
+    for argument in result:
         values = {part.replace("-", "_").lower() for part in argument.strip('"').partition("=")[2].split(",")}
         for use, name, wrong, effect in CONTRADICTIONS:
             if use in uses and name == key(argument) and values & set(wrong):
@@ -165,18 +167,18 @@ def check_line(line: str, arguments: list[str], remove: list[str], uses: Collect
                     f"set {name}= without it in gpu_host_kernel_arguments, or name {name} in "
                     "gpu_host_kernel_arguments_removed",
                 )
-    after = [argument if " " in argument else argument.replace('"', "") for argument in after]
-    length = len(" ".join([prefix, *after] if prefix else after))
+    result = [argument if " " in argument else argument.replace('"', "") for argument in result]
+    length = len(" ".join([prefix, *result] if prefix else result))
     if length > LENGTH_MAX:
-        each = "; ".join(
+        longest = "; ".join(
             f"{key(argument)}= has {len(argument)}"
             + (f" ({SHORTER[key(argument)]})" if key(argument) in SHORTER else "")
-            for argument in sorted(after, key=len, reverse=True)[:3]
+            for argument in sorted(result, key=len, reverse=True)[:3]
         )
         raise RequestError(
             f"kernel_arguments: the command line would have {length} characters, and the kernel cuts it off after "
             f"{LENGTH_MAX}",
-            f"shorten it by {length - LENGTH_MAX}: {each}",
+            f"shorten it by {length - LENGTH_MAX}: {longest}",
         )
 
 
@@ -205,9 +207,9 @@ def in_effect(line: str, arguments: list[str], remove: list[str]) -> bool:
 def differences(line: str, arguments: list[str], remove: list[str]) -> str:
     """Return how a kernel started with ``line`` differs: "was not started with a=1 and was started with b=2"."""
     keys = owned(arguments, remove)
-    there = [argument.replace('"', "") for argument in split(line) if key(argument) in keys]
-    lacking = [argument for argument in arguments if argument not in there]
-    surplus = [argument for argument in there if argument not in arguments]
+    present = [argument.replace('"', "") for argument in split(line) if key(argument) in keys]
+    lacking = [argument for argument in arguments if argument not in present]
+    surplus = [argument for argument in present if argument not in arguments]
     texts = [f"was not started with {' '.join(lacking)}"] if lacking else []
     texts += [f"was started with {' '.join(surplus)}"] if surplus else []
     return " and ".join(texts) or f"was not started with {' '.join(arguments)} in this order, each once"

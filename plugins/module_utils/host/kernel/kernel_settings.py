@@ -133,9 +133,9 @@ SETTINGS: dict[str, Setting] = {
 
 def wanted(data: Any) -> dict[str, Any]:
     """Return ``{"governor": "performance", ...}`` checked, in the order of SETTINGS. Raises HostError."""
-    given = HostSettings("kernel_settings", data)
-    given.only(*SETTINGS)
-    return {name: given.value(name, setting.check) for name, setting in SETTINGS.items() if name in given.data}
+    request = HostSettings("kernel_settings", data)
+    request.only(*SETTINGS)
+    return {name: request.value(name, setting.check) for name, setting in SETTINGS.items() if name in request.data}
 
 
 def ensure(system: System, data: Any, check: bool = False) -> Outcome:
@@ -178,7 +178,7 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
 def _rivals(system: System) -> list[str]:
     """Return the enabled programs that also change these settings, as text."""
     return [
-        f"{unit} is enabled and sets {what}: disable it, or leave the setting out"
-        for unit, what in RIVALS.items()
+        f"{unit} is enabled and sets {settings}: disable it, or leave the setting out"
+        for unit, settings in RIVALS.items()
         if system.exists(f"/etc/systemd/system/multi-user.target.wants/{unit}")
     ]

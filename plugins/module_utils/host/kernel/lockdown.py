@@ -25,8 +25,8 @@ WAY_OUT = (
 
 def level(system: System) -> str | None:
     """Return "none", "integrity" or "confidentiality"; None if the kernel does not report it."""
-    found = re.search(r"\[(\w+)\]", system.read(FILE) or "")
-    return found[1] if found else None
+    match = re.search(r"\[(\w+)\]", system.read(FILE) or "")
+    return match[1] if match else None
 
 
 def forbids_config_writes(level_now: str | None) -> bool:

@@ -68,8 +68,8 @@ def ensure(system: System, pinned: list[int], check: bool = False) -> Outcome:
         "units": {unit: format_ranges(_may_use(system, unit, online)) for unit in UNITS},
         "irqbalance": of_irqbalance.facts,
     }
-    for name, before in of_irqbalance.before.items():
-        outcome.differ(name, before, of_irqbalance.after[name])
+    for name, old_value in of_irqbalance.before.items():
+        outcome.differ(name, old_value, of_irqbalance.after[name])
     return outcome
 
 
@@ -87,8 +87,8 @@ def _text(unit: str, allowed: set[int]) -> bytes:
 
 def _may_use(system: System, unit: str, online: set[int]) -> set[int]:
     """Return the CPUs that a unit may use; all if the kernel has no cpuset for it."""
-    found = system.read(f"{CGROUP}/{unit}/cpuset.cpus.effective")
-    return set(parse_ranges(found)) if found else online
+    ranges = system.read(f"{CGROUP}/{unit}/cpuset.cpus.effective")
+    return set(parse_ranges(ranges)) if ranges else online
 
 
 def _apply(system: System, online: set[int], allowed: set[int]) -> None:

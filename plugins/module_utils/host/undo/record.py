@@ -59,21 +59,23 @@ class Remembering(System):
             self._note_vfs(path.split("/")[-2])
         elif path not in ORDERS:
             try:
-                before = self.inner.read_bytes(path)
+                old_content = self.inner.read_bytes(path)
             except HostError:
-                before = None  # it cannot be read, so nothing can be restored
-            if before is not None and path.endswith("/config"):
-                self._note(kind="register", path=path, offset=offset, hex=before[offset : offset + len(data)].hex())
-            elif before is not None:
-                self._note(kind="text", path=path, text=before.decode(errors="replace").strip())
+                old_content = None  # it cannot be read, so nothing can be restored
+            if old_content is not None and path.endswith("/config"):
+                self._note(
+                    kind="register", path=path, offset=offset, hex=old_content[offset : offset + len(data)].hex()
+                )
+            elif old_content is not None:
+                self._note(kind="text", path=path, text=old_content.decode(errors="replace").strip())
         self.inner.poke_bytes(path, data, offset)
 
     def replace(self, path: str, content: bytes) -> None:
         """Record the file, then replace it."""
         if not path.startswith(NOT_NOTED) and path != DRIVERCTL_ORDER:
-            before = self.inner.read_bytes(path)
+            old_content = self.inner.read_bytes(path)
             digest = sha256(content).hexdigest()
-            former = None if before is None else base64.b64encode(before).decode()
+            former = None if old_content is None else base64.b64encode(old_content).decode()
             self._note(kind="file", path=path, base64=former, written=[digest])
             self._note_written(path, digest)
         self.inner.replace(path, content)
@@ -111,16 +113,16 @@ class Remembering(System):
 
     def _note_written(self, path: str, digest: str) -> None:
         """Add a digest to those written to a file: a restore replaces the file only if it has one of them."""
-        known = entries(self.inner)
-        for entry in known:
+        recorded = entries(self.inner)
+        for entry in recorded:
             if entry["path"] == path and digest not in entry.get("written", [digest]):
                 entry["written"].append(digest)
-                self._write(known)
+                self._write(recorded)
 
     def _note(self, **entry: Any) -> None:
-        known = entries(self.inner)
-        if all(_key(entry) != _key(one) for one in known):
-            self._write([*known, entry])
+        recorded = entries(self.inner)
+        if all(_key(entry) != _key(earlier) for earlier in recorded):
+            self._write([*recorded, entry])
 
     def _write(self, noted: list[dict[str, Any]]) -> None:
         self.inner.replace(RECORD, as_bytes(noted))

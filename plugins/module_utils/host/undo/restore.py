@@ -40,7 +40,7 @@ def ensure(system: System, check: bool = False) -> Outcome:
     outcome = unit.remove(system, persistence.SERVICE, check)
     noted = record.entries(system)
     failures: list[str] = []
-    left: list[dict[str, Any]] = []
+    remaining: list[dict[str, Any]] = []
     for entry in reversed(noted):
         now = _now(system, entry)
         if now is None or now == _before(entry):
@@ -54,11 +54,11 @@ def ensure(system: System, check: bool = False) -> Outcome:
             _restore(system, entry)
         except HostError as error:
             failures.append(str(error))
-            left.insert(0, entry)
+            remaining.insert(0, entry)
     _after_files(system, [entry["path"] for entry in noted if _name(entry) in outcome.after], outcome, check)
     if system.exists(record.RECORD) and not check:
-        if left:
-            system.replace(record.RECORD, record.as_bytes(left))
+        if remaining:
+            system.replace(record.RECORD, record.as_bytes(remaining))
         else:
             system.remove(record.RECORD)
     outcome.failed = "\n".join(failures)
@@ -117,31 +117,31 @@ def _now(system: System, entry: dict[str, Any]) -> Any:
 
 
 def _restore(system: System, entry: dict[str, Any]) -> None:
-    kind, path, before = entry["kind"], entry["path"], _before(entry)
+    kind, path, old_value = entry["kind"], entry["path"], _before(entry)
     if kind == "file" and sha256(system.read_bytes(path) or b"").hexdigest() not in entry["written"]:
         raise HostError(
             f"{path} was changed by others since it was written",
             f"restore it manually; its former content is in {record.RECORD}",
         )
-    if kind == "file" and before is False:
+    if kind == "file" and old_value is False:
         system.remove(path)
     elif kind == "file":
-        system.replace(path, before)
+        system.replace(path, old_value)
     elif kind == "override":
-        words = ["set-override", entry["address"], before] if before else ["unset-override", entry["address"]]
-        system.run(["driverctl", *words])
+        arguments = ["set-override", entry["address"], old_value] if old_value else ["unset-override", entry["address"]]
+        system.run(["driverctl", *arguments])
     elif kind == "mount":
         system.run(["umount", path])
     elif kind == "firmware":
-        number = NUMBER_IN_BRACKETS.search(before)
-        value = number[1] if number else before
+        number = NUMBER_IN_BRACKETS.search(old_value)
+        value = number[1] if number else old_value
         system.run(["mstconfig", "-d", entry["address"], "-y", "set", f"{path.split()[1]}={value}"])
     elif kind == "register":
-        system.poke_bytes(path, bytes.fromhex(before), entry["offset"])
+        system.poke_bytes(path, bytes.fromhex(old_value), entry["offset"])
     elif kind == "vfs":
-        vfs.restore(system, path, before)
+        vfs.restore(system, path, old_value)
     else:
-        system.poke(path, before)
+        system.poke(path, old_value)
 
 
 def _after_files(system: System, paths: list[str], outcome: Outcome, check: bool) -> None:
@@ -156,8 +156,8 @@ def _after_files(system: System, paths: list[str], outcome: Outcome, check: bool
 
 def _chosen(text: str) -> str:
     """Return the word in brackets if a file shows all choices ("always [madvise] never"), else the whole text."""
-    found = re.search(r"\[(\w+)\]", text)
-    return found[1] if found else text
+    match = re.search(r"\[(\w+)\]", text)
+    return match[1] if match else text
 
 
 def _shown(state: Any) -> Any:

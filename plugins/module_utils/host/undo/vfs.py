@@ -47,22 +47,22 @@ def read(system: System, address: str) -> dict[str, Any] | None:
     }
 
 
-def restore(system: System, address: str, before: dict[str, Any]) -> None:
-    """Restore the VFs to the state ``before``. Raises HostError."""
+def restore(system: System, address: str, former: dict[str, Any]) -> None:
+    """Restore the VFs to the state ``former``. Raises HostError."""
     now = read(system, address)
     if now is None:
         return
-    if before["drivers_autoprobe"] not in (None, now["drivers_autoprobe"]):
-        system.poke(f"{vf_settings.DEVICES}/{address}/{AUTOPROBE}", before["drivers_autoprobe"])
-    remode = before["eswitch_mode"] not in (None, now["eswitch_mode"])
-    if remode or now["count"] != before["count"]:
-        request = VfRequest(before["count"], None, before["eswitch_mode"])
+    if former["drivers_autoprobe"] not in (None, now["drivers_autoprobe"]):
+        system.poke(f"{vf_settings.DEVICES}/{address}/{AUTOPROBE}", former["drivers_autoprobe"])
+    remode = former["eswitch_mode"] not in (None, now["eswitch_mode"])
+    if remode or now["count"] != former["count"]:
+        request = VfRequest(former["count"], None, former["eswitch_mode"])
         sriov.remake(system, address, now["count"], request, remode)
         now = read(system, address) or now
     batch = []
-    for index, settings in before["settings"].items():
-        there = now["settings"].get(index, {})
-        differing = {name: value for name, value in settings.items() if there.get(name) != value}
+    for index, settings in former["settings"].items():
+        current = now["settings"].get(index, {})
+        differing = {name: value for name, value in settings.items() if current.get(name) != value}
         if differing:
             interface = vf_settings.read(system, address).interface
             batch.append((vf_settings.line(interface, int(index), differing), f"VF {index} of {address}"))

@@ -148,7 +148,7 @@ def test_settings_are_retried_at_boot_until_the_driver_is_loaded(tmp_path):
             os.rename(node.path("/proc/late"), node.path("/proc/driver"))
 
     messages = []
-    assert boot.apply(node, boot.read(SETTINGS), messages.append, wait) == ""
+    assert boot.apply(node, SETTINGS, messages.append, wait) == []
     assert len(waits) == 3
     assert "locked clocks, MHz: None -> [1980, 1980]" in messages
 
@@ -157,7 +157,7 @@ def test_a_failure_at_boot_is_reported_after_a_minute(tmp_path):
     node = Node(tmp_path)
     node.write("/sys/class/net/p0/device/vendor", "0x15b3\n")
     waited = []
-    assert "ethtool is not installed" in boot.apply(node, boot.read({"ring_entries": 1}), print, waited.append)
+    assert "ethtool is not installed" in boot.apply(node, {"ring_entries": 1}, print, waited.append)[0]
     assert sum(waited) == 60
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive, boot, persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive, boot, persistence, unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 
 PF, GPU = "0000:15:00.0", "0000:13:00.0"
@@ -28,8 +28,8 @@ def ensure(server, settings=None, check=False):
     """Apply and save settings as the module does."""
     settings = concerns.checked(SETTINGS if settings is None else settings)
     done = concerns.ensure(server, settings, check)
-    lasting = concerns.to_save(settings, done, persistence.saved(server))
-    return concerns.together(done, persistence.ensure(server, lasting, check, "/usr/bin/python3"), check)
+    lasting = concerns.to_save(settings, done, unit.saved(server, persistence.SERVICE))
+    return concerns.together(done, unit.ensure(server, persistence.SERVICE, lasting, check, "/usr/bin/python3"), check)
 
 
 def saved(server):
@@ -169,17 +169,17 @@ def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere)
 
 
 def test_the_unit_waits_for_drivers_and_for_driverctl():
-    files = persistence.files({}, "/usr/bin/python3")
-    unit = files[persistence.UNIT_FILE].decode().splitlines()
-    assert "Wants=systemd-udev-settle.service" in unit
-    assert any(line.startswith("After=") and "systemd-udev-settle.service" in line for line in unit)
+    files = unit.files(persistence.SERVICE, {}, "/usr/bin/python3")
+    lines = files[persistence.UNIT_FILE].decode().splitlines()
+    assert "Wants=systemd-udev-settle.service" in lines
+    assert any(line.startswith("After=") and "systemd-udev-settle.service" in line for line in lines)
     assert f"Before={persistence.UNIT}" in files[persistence.ORDER_FILE].decode().splitlines()
     assert persistence.ORDER_FILE.startswith("/etc/systemd/system/driverctl@.service.d/")
 
 
 def test_the_unit_starts_before_the_services_of_libvirt():
-    unit = persistence.files({}, "/usr/bin/python3")[persistence.UNIT_FILE].decode()
-    before = next(line for line in unit.splitlines() if line.startswith("Before="))
+    text = unit.files(persistence.SERVICE, {}, "/usr/bin/python3")[persistence.UNIT_FILE].decode()
+    before = next(line for line in text.splitlines() if line.startswith("Before="))
     assert set(before[7:].split()) == {"libvirtd.service", "virtqemud.service", "libvirt-guests.service"}
 
 
@@ -277,7 +277,9 @@ def prepared(server, settings=None, check=False):
     """Save settings as the module does with now: false."""
     settings = SETTINGS if settings is None else settings
     concerns.check_form(settings)
-    return persistence.ensure(server, concerns.checked(settings), check, "/usr/bin/python3", running=False)
+    return unit.ensure(
+        server, persistence.SERVICE, concerns.checked(settings), check, "/usr/bin/python3", running=False
+    )
 
 
 def image(server):
@@ -291,7 +293,7 @@ def test_an_image_gets_the_boot_service_and_no_live_changes(server):
     assert prepared(server, check=True).changed
     assert server.effects == []
     outcome = prepared(server)
-    assert sorted(outcome.after) == sorted([*persistence.files({}, ""), f"{persistence.UNIT} enabled"])
+    assert sorted(outcome.after) == sorted([*unit.files(persistence.SERVICE, {}, ""), f"{persistence.UNIT} enabled"])
     assert server.commands == [f"systemctl --root=/ enable {persistence.UNIT}"]
     assert not [effect for effect in server.effects if effect.startswith("poke")]
     assert not prepared(server).changed

@@ -17,11 +17,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 
-ALL = [*persistence.files({}, ""), f"{persistence.UNIT} enabled"]
+ALL = [*unit.files(persistence.SERVICE, {}, ""), f"{persistence.UNIT} enabled"]
 
 
 def ensure(server, settings, **more):
-    return persistence.ensure(server, settings, python="/usr/bin/python3", **more)
+    return unit.ensure(server, persistence.SERVICE, settings, python="/usr/bin/python3", **more)
 
 
 def commands(server):
@@ -54,7 +54,7 @@ def test_removal_deletes_all_files_and_runs_only_the_needed_commands(server):
     done = unit.remove(server, persistence.SERVICE)
     assert (predicted.before, predicted.after) == (done.before, done.after)
     assert commands(server) == [f"systemctl disable {persistence.UNIT}", "systemctl daemon-reload"]
-    assert not any(server.exists(path) for path in (*persistence.files({}, ""), persistence.WANTS))
+    assert not any(server.exists(path) for path in (*unit.files(persistence.SERVICE, {}, ""), persistence.WANTS))
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_removal_deletes_all_files_and_runs_only_the_needed_commands(server):
 def test_unreadable_saved_settings_are_read_as_none(server, content, found):
     if content is not None:
         server.put(persistence.SETTINGS, content)
-    assert persistence.saved(server) == found
+    assert unit.saved(server, persistence.SERVICE) == found
 
 
 def test_the_unit_has_this_text():
-    assert persistence.files({}, "/usr/bin/python3")[persistence.UNIT_FILE].decode() == (
+    assert unit.files(persistence.SERVICE, {}, "/usr/bin/python3")[persistence.UNIT_FILE].decode() == (
         "# Written by sailloft.fleet.gpu_host_boot; changes here are lost.\n"
         "[Unit]\n"
         "Description=VFs, VFIO bindings, huge pages and PCIe settings of a GPU host (Sailloft)\n"
@@ -88,7 +88,7 @@ def test_the_unit_has_this_text():
 
 
 def test_saved_settings_are_sorted_and_the_unit_is_written_last():
-    files = persistence.files({"b": {"d": 1, "c": 2}, "a": 1}, "python")
+    files = unit.files(persistence.SERVICE, {"b": {"d": 1, "c": 2}, "a": 1}, "python")
     assert files[persistence.SETTINGS] == b'{\n  "a": 1,\n  "b": {\n    "c": 2,\n    "d": 1\n  }\n}\n'
     assert list(files) == [persistence.SETTINGS, persistence.CODE, persistence.ORDER_FILE, persistence.UNIT_FILE]
 
@@ -96,7 +96,10 @@ def test_saved_settings_are_sorted_and_the_unit_is_written_last():
 def test_files_are_shown_as_text_and_code_by_its_digest(server):
     outcome = ensure(server, {})
     assert outcome.facts == {"unit": persistence.UNIT, "settings_file": persistence.SETTINGS}
-    assert outcome.before == {**dict.fromkeys(persistence.files({}, "")), f"{persistence.UNIT} enabled": False}
+    assert outcome.before == {
+        **dict.fromkeys(unit.files(persistence.SERVICE, {}, "")),
+        f"{persistence.UNIT} enabled": False,
+    }
     assert outcome.after[persistence.SETTINGS] == "{}\n"
     assert outcome.after[f"{persistence.UNIT} enabled"] is True
     code = server.read_bytes(persistence.CODE)
@@ -114,8 +117,14 @@ def test_an_enabled_unit_of_an_image_is_not_enabled_again(server):
 def test_removed_files_are_shown(server):
     ensure(server, {})
     outcome = unit.remove(server, persistence.SERVICE)
-    assert outcome.before == {**dict.fromkeys(persistence.files({}, ""), "there"), f"{persistence.UNIT} enabled": True}
-    assert outcome.after == {**dict.fromkeys(persistence.files({}, "")), f"{persistence.UNIT} enabled": False}
+    assert outcome.before == {
+        **dict.fromkeys(unit.files(persistence.SERVICE, {}, ""), "there"),
+        f"{persistence.UNIT} enabled": True,
+    }
+    assert outcome.after == {
+        **dict.fromkeys(unit.files(persistence.SERVICE, {}, "")),
+        f"{persistence.UNIT} enabled": False,
+    }
 
 
 @pytest.mark.parametrize(
@@ -150,9 +159,9 @@ def test_only_kernel_settings_with_a_value_are_saved(server):
     assert now_and_at_boot.ensure(server, given, check=True).changed
     assert server.effects == []
     now_and_at_boot.ensure(server, given)
-    assert persistence.saved(server) == {"hugepages": {"pages": []}, "kernel_settings": {"ksm": False}}
+    assert unit.saved(server, persistence.SERVICE) == {"hugepages": {"pages": []}, "kernel_settings": {"ksm": False}}
     now_and_at_boot.ensure(server, {**GIVEN, "kernel_settings": None, "now": True})
-    assert persistence.saved(server) == {"hugepages": {"pages": []}}
+    assert unit.saved(server, persistence.SERVICE) == {"hugepages": {"pages": []}}
 
 
 def test_nothing_is_done_now_in_an_image(server):

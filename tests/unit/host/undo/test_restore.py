@@ -10,7 +10,7 @@ import copy
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence, unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import (
@@ -62,7 +62,7 @@ def apply(server):
     nic_firmware.ensure(system, server.host(), FIRMWARE)
     done = concerns.ensure(system, SETTINGS)
     assert concerns.failures(done) == {}
-    persistence.ensure(system, concerns.to_save(SETTINGS, done, None), python="/usr/bin/python3")
+    unit.ensure(system, persistence.SERVICE, concerns.to_save(SETTINGS, done, None), python="/usr/bin/python3")
 
 
 def settled(state):
@@ -163,7 +163,7 @@ def test_a_missing_device_is_not_restored(server):
 
 def test_only_the_service_is_removed_on_a_host_without_a_record(server):
     arrange(server)
-    persistence.ensure(server, {}, python="/usr/bin/python3")
+    unit.ensure(server, persistence.SERVICE, {}, python="/usr/bin/python3")
     before = server.read(boot_loader.DEFAULTS)
     assert restore.ensure(server).changed
     assert not server.exists(persistence.UNIT_FILE)
