@@ -94,7 +94,7 @@ options:
     description: For O(state=planned), the NICs of the hosts as M(sailloft.fleet.roce_nic_info) returns them, by host.
     type: dict
   nics_wanted:
-    description: For O(state=planned), the same NICs as M(sailloft.fleet.roce_nic) predicts them in check mode.
+    description: For O(state=planned), the same NICs as M(sailloft.fleet.roce_host) predicts them in check mode.
     type: dict
   done:
     description:
@@ -212,7 +212,7 @@ as_wanted:
 stages:
   description:
     - The remaining stages, in order. Each is completed on all its switches and hosts before the next one begins.
-    - C(switches) and C(hosts) are those that change. C(step) is the value for O(sailloft.fleet.roce_nic#module:stage).
+    - C(switches) and C(hosts) are those that change. C(step) is the value for O(sailloft.fleet.roce_host#module:stage).
   returned: O(state=planned)
   type: list
   elements: dict

@@ -1,0 +1,146 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The modules roce_host and roce_nic_info on a recorded host."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from nic_host import Dcb, NicHost
+from nic_policy import NIC
+
+from ansible_collections.sailloft.fleet.plugins.modules import roce_host, roce_nic_info
+
+CONF = "/etc/nccl.conf"
+SAVED = "/etc/sailloft/roce_host.json"
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """The host, as the modules see it."""
+    monkeypatch.delenv("debian_chroot", raising=False)
+    made = NicHost(tmp_path, "mlx5-vendor")
+    made.dcb = {name: Dcb() for name in ("ens1np0", "ens2np0") if made.exists(f"/sys/class/net/{name}")}
+    for module in (roce_host, roce_nic_info):
+        monkeypatch.setattr(module, "System", lambda: made)
+    return made
+
+
+def pfc(host):
+    """Return the priorities that the NIC of the policy pauses."""
+    return [number for number, on in enumerate(host.dcb["ens1np0"].pfc["prio_pfc"]) if on]
+
+
+def is_saved(host):
+    return Path(host.path(SAVED)).exists()
+
+
+def test_settings_are_changed_and_saved_once(host, call):
+    given = {"nics": {"mlx5_0": NIC}}
+    assert call(roce_host, given, check_mode=True)["changed"] is True
+    assert (host.effects, is_saved(host)) == ([], False)
+    assert call(roce_host, given)["changed"] is True
+    assert (pfc(host), is_saved(host)) == ([3], True)
+    assert call(roce_host, given)["changed"] is False
+
+
+def test_settings_are_only_saved_if_they_are_for_the_next_boot(host, call):
+    host.put("/usr/lib/systemd/systemd", "")  # as in an image
+    assert call(roce_host, {"nics": {"mlx5_0": NIC}, "now": False})["changed"] is True
+    assert (pfc(host), is_saved(host)) == ([], True)
+
+
+def test_a_stage_changes_the_nics_and_saves_nothing(host, call):
+    assert call(roce_host, {"nics": {"mlx5_0": NIC}, "stage": "settings"})["changed"] is True
+    assert is_saved(host) is False
+
+
+def before(call, **nccl):
+    """Return the state that a call in check mode returns for the option restore."""
+    return call(roce_host, {"nics": {"mlx5_0": NIC}, **nccl}, check_mode=True)["before"]
+
+
+def test_nics_are_restored_and_the_saved_settings_removed(host, call):
+    old = before(call)
+    assert old["saved"] is None
+    assert call(roce_host, {"nics": {"mlx5_0": NIC}})["before"] == old
+    given = {"nics": {"mlx5_0": {}, "mlx5_9": {}}, "restore": old}
+    assert call(roce_host, given, check_mode=True)["changed"] is True
+    assert (pfc(host), is_saved(host)) == ([3], True)
+    call(roce_host, given)
+    assert (pfc(host), is_saved(host)) == ([], False)
+
+
+def test_nics_that_are_not_listed_are_not_restored(host, call):
+    old = before(call)
+    call(roce_host, {"nics": {"mlx5_0": NIC}})
+    call(roce_host, {"restore": old})
+    assert pfc(host) == [3]
+
+
+def test_a_stage_of_a_restore_leaves_the_files(host, call):
+    old = before(call, nccl={})
+    call(roce_host, {"nics": {"mlx5_0": NIC}, "nccl": {}})
+    call(roce_host, {"nics": {"mlx5_0": {}}, "restore": old, "stage": "settings"})
+    assert (is_saved(host), host.exists(CONF)) == (True, True)
+
+
+def test_earlier_saved_settings_are_restored(host, call):
+    call(roce_host, {"nics": {"mlx5_0": NIC}})
+    old = before(call)
+    assert list(old["saved"]["nics"]) == ["mlx5_0"]
+    Path(host.path(SAVED)).unlink()
+    call(roce_host, {"nics": {"mlx5_0": {}}, "restore": old})
+    assert json.loads(Path(host.path(SAVED)).read_text()) == old["saved"]
+
+
+def test_nccls_settings_follow_the_policy_and_are_written_once(host, call):
+    given = {"nccl": {"settings": {"NCCL_DEBUG": "WARN"}, "queue_pairs": 16}}
+    assert call(roce_host, given, check_mode=True)["changed"] is True
+    assert not host.exists(CONF)
+    done = call(roce_host, given)
+    assert done["applications"] == [{"name": "NCCL", "tos": 106, "queue_pairs": 16}]
+    wanted = {"NCCL_DEBUG=WARN", "NCCL_IB_TC=106", "NCCL_IB_QPS_PER_CONNECTION=16"}
+    assert {line for line in host.read(CONF).splitlines() if not line.startswith("#")} == wanted
+    assert (call(roce_host, given)["changed"], is_saved(host)) == (False, False)
+    os.chmod(host.path(CONF), 0o600)  # users' jobs could not read it
+    assert call(roce_host, given)["changed"] is True
+    assert os.stat(host.path(CONF)).st_mode & 0o777 == 0o644
+    assert call(roce_host, given)["changed"] is False
+
+
+@pytest.mark.parametrize("stage", ["less_pfc", "settings"])
+def test_a_stage_leaves_nccls_settings(host, call, stage):
+    call(roce_host, {"nccl": {}, "stage": stage})
+    assert not host.exists(CONF)
+
+
+@pytest.mark.parametrize("content", [None, b"NCCL_DEBUG=INFO\n\xff\n"])
+def test_nccls_settings_are_restored(host, call, content):
+    path = Path(host.path(CONF))
+    path.parent.mkdir(exist_ok=True)
+    if content is not None:
+        path.write_bytes(content)
+    old = call(roce_host, {"nccl": {}})["before"]
+    assert path.read_bytes() != content
+    call(roce_host, {"restore": old})
+    assert (path.read_bytes() if path.exists() else None) == content
+    assert call(roce_host, {"restore": old})["changed"] is False
+
+
+@pytest.mark.parametrize("nccl", [{"settings": {"NCCL_IB_TC": 104}}, {"fifo_class": "storage"}, {"queue_pairs": 500}])
+def test_nccl_settings_that_contradict_the_policy_are_refused_before_a_change(host, call, nccl):
+    done = call(roce_host, {"nics": {"mlx5_0": NIC}, "nccl": nccl})
+    assert done["failed"] is True
+    assert (host.effects, is_saved(host), host.exists(CONF)) == ([], False, False)
+
+
+def test_all_nics_are_read_unless_some_are_named(host, call):
+    assert list(call(roce_nic_info, {})["nics"]) == sorted(
+        name for name in host.names("/sys/class/infiniband") if name.startswith("mlx5")
+    )
+    named = call(roce_nic_info, {"nics": ["mlx5_0"]})
+    assert (list(named["nics"]), named["left_out"], named["changed"]) == (["mlx5_0"], {}, False)
