@@ -39,7 +39,10 @@ REFUSED = {
     "run_check": "missing required arguments: playbook",
     "site_plan": "missing required arguments: blueprint",
 }
-CHECKED_BY_MODULE = ("node_boot_hold", "node_boot_restart", "node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")
+CHECKED_BY_MODULE = (
+    *("node_boot_hold", "node_boot_restart", "node_boot_scripts", "node_identity", "node_image", "node_image_keep"),
+    *("node_image_rollout", "vsphere_gpu_vm", "vsphere_host_passthrough"),
+)
 
 
 def action(name):
