@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -95,47 +94,6 @@ def test_earlier_saved_settings_are_restored(host, call):
     Path(host.path(SAVED)).unlink()
     call(roce_host, {"nics": {"mlx5_0": {}}, "restore": old})
     assert json.loads(Path(host.path(SAVED)).read_text()) == old["saved"]
-
-
-def test_nccls_settings_follow_the_policy_and_are_written_once(host, call):
-    given = {"nccl": {"settings": {"NCCL_DEBUG": "WARN"}, "queue_pairs": 16}}
-    assert call(roce_host, given, check_mode=True)["changed"] is True
-    assert not host.exists(CONF)
-    done = call(roce_host, given)
-    assert done["applications"] == [{"name": "NCCL", "tos": 106, "queue_pairs": 16}]
-    wanted = {"NCCL_DEBUG=WARN", "NCCL_IB_TC=106", "NCCL_IB_QPS_PER_CONNECTION=16"}
-    assert {line for line in host.read(CONF).splitlines() if not line.startswith("#")} == wanted
-    assert (call(roce_host, given)["changed"], is_saved(host)) == (False, False)
-    os.chmod(host.path(CONF), 0o600)  # users' jobs could not read it
-    assert call(roce_host, given)["changed"] is True
-    assert os.stat(host.path(CONF)).st_mode & 0o777 == 0o644
-    assert call(roce_host, given)["changed"] is False
-
-
-@pytest.mark.parametrize("stage", ["less_pfc", "settings"])
-def test_a_stage_leaves_nccls_settings(host, call, stage):
-    call(roce_host, {"nccl": {}, "stage": stage})
-    assert not host.exists(CONF)
-
-
-@pytest.mark.parametrize("content", [None, b"NCCL_DEBUG=INFO\n\xff\n"])
-def test_nccls_settings_are_restored(host, call, content):
-    path = Path(host.path(CONF))
-    path.parent.mkdir(exist_ok=True)
-    if content is not None:
-        path.write_bytes(content)
-    old = call(roce_host, {"nccl": {}})["before"]
-    assert path.read_bytes() != content
-    call(roce_host, {"restore": old})
-    assert (path.read_bytes() if path.exists() else None) == content
-    assert call(roce_host, {"restore": old})["changed"] is False
-
-
-@pytest.mark.parametrize("nccl", [{"settings": {"NCCL_IB_TC": 104}}, {"fifo_class": "storage"}, {"queue_pairs": 500}])
-def test_nccl_settings_that_contradict_the_policy_are_refused_before_a_change(host, call, nccl):
-    done = call(roce_host, {"nics": {"mlx5_0": NIC}, "nccl": nccl})
-    assert done["failed"] is True
-    assert (host.effects, is_saved(host), host.exists(CONF)) == ([], False, False)
 
 
 def test_all_nics_are_read_unless_some_are_named(host, call):
