@@ -127,7 +127,7 @@ def site(folder: Path, nodes: int) -> Sample:
         "node_boot_store_dir": store.path,
         "node_boot_build_store_dir": store.path,
         "node_boot_server_urls": URLS,
-        "node_boot_proofs_dir": str(folder / "proofs"),
+        "proofs_path": str(folder / "proofs"),
         "node_boot_bmc_from": "gateway",
         "node_boot_health": {"command": ["/usr/bin/gpu-health"]},
         "node_boot_bmc": {"address": "{{ inventory_hostname }}.bmc", "username": "root", "password": "none"},

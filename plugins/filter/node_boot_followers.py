@@ -34,7 +34,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.sailloft.fleet.plugins.filter.node_boot_nodes import DEFAULT_IMAGE
+from ansible_collections.sailloft.fleet.plugins.action.node_boot_scripts import DEFAULT_IMAGE
 
 
 def node_boot_followers(names: Iterable[str], hostvars: Mapping[str, Any], channel: str) -> list[str]:

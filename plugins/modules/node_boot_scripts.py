@@ -41,7 +41,7 @@ options:
     type: str
     default: ""
   nodes:
-    description: The nodes whose scripts are written.
+    description: The nodes whose scripts are written. A list of names stands for the variables C(node_boot_*) of each.
     type: list
     elements: dict
     required: true

@@ -29,7 +29,9 @@ options:
     elements: str
     default: []
   nodes:
-    description: The nodes whose bundles are written.
+    description:
+      - The nodes whose bundles are written. A list of names stands for C(node_identity_ek) and C(node_identity_secrets)
+        of each node.
     type: list
     elements: dict
     required: true

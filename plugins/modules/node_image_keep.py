@@ -19,7 +19,9 @@ description:
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   nodes:
-    description: All nodes of the site.
+    description:
+      - All nodes of the site. A list of names stands for what the role P(sailloft.fleet.node_boot#role) has read from
+        each.
     type: list
     elements: dict
     required: true
@@ -41,7 +43,9 @@ options:
         type: str
         default: ""
   stores:
-    description: All stores of the site.
+    description:
+      - All stores of the site. The results of a loop of M(sailloft.fleet.node_image_store) over stores, each with
+        C(host), are stores too.
     type: list
     elements: dict
     required: true

@@ -29,7 +29,9 @@ options:
     type: str
     required: true
   stores:
-    description: The stores of all boot servers.
+    description:
+      - The stores of all boot servers. The results of a loop of M(sailloft.fleet.node_image_store) over stores, each
+        with C(host), are stores too.
     type: list
     elements: dict
     required: true
@@ -49,7 +51,9 @@ options:
         elements: dict
         required: true
   nodes:
-    description: The nodes, in the order in which they boot.
+    description:
+      - The nodes, in the order in which they boot. A list of names stands for C(node_boot_mac), C(node_boot_spare) and
+        what the role P(sailloft.fleet.node_boot#role) has read from each node and done in this run.
     type: list
     elements: dict
     required: true

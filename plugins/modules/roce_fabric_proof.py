@@ -33,11 +33,12 @@ options:
     description: ASICs as M(sailloft.fleet.roce_switch_config) takes them.
     type: dict
   running:
-    description: Running configurations as text, by switch.
+    description: Running configurations as text by switch, or names, as M(sailloft.fleet.roce_switch_config) takes them.
     type: dict
     required: true
   nics:
-    description: The NICs as M(sailloft.fleet.roce_nic_info) returns them, by host and by their names in links.
+    description: >-
+      The NICs as M(sailloft.fleet.roce_nic_info) returns them, by host and by their names in links, or names of hosts.
     type: dict
     default: {}
   hosts:
@@ -46,7 +47,8 @@ options:
         ingress buffers of its driver, so there is no claim about its own buffer for RoCE.
     type: dict
   applications:
-    description: The applications that send from each host, in the form of M(sailloft.fleet.roce_path_info).
+    description: >-
+      The applications that send from each host, in the form of M(sailloft.fleet.roce_path_info), or names of hosts.
     type: dict
     default: {}
 seealso:
@@ -59,7 +61,7 @@ EXAMPLES = r"""
   sailloft.fleet.roce_fabric_proof:
     path: proofs
     policy: "{{ roce_policy | default({}) }}"
-    switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"
+    switches: "{{ groups.roce_switches }}"
     running:
       leaf1: "{{ lookup('ansible.builtin.file', 'config_db.json') }}"
     nics:

@@ -11,7 +11,7 @@ module: roce_nic_info
 short_description: Read the QoS of the RoCE NICs of a host
 version_added: 0.1.0
 description:
-  - Reads all settings of M(sailloft.fleet.roce_nic) from all RDMA devices with an Ethernet link, or from the named
+  - Reads all settings of M(sailloft.fleet.roce_host) from all RDMA devices with an Ethernet link, or from the named
     ones.
   - Changes nothing.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
@@ -21,7 +21,7 @@ options:
     type: list
     elements: str
 seealso:
-  - module: sailloft.fleet.roce_nic
+  - module: sailloft.fleet.roce_host
 """
 
 EXAMPLES = r"""
@@ -45,7 +45,7 @@ cannot:
   returned: success
   type: dict
 saved:
-  description: The settings that M(sailloft.fleet.roce_nic) has saved for the boot; null if there are none.
+  description: The settings that M(sailloft.fleet.roce_host) has saved for the boot; null if there are none.
   returned: success
   type: dict
 left_out:

@@ -33,11 +33,14 @@ options:
     description: ASICs as M(sailloft.fleet.roce_switch_config) takes them.
     type: dict
   running:
-    description: Running configurations as text, by switch. Nothing is known about a switch that is missing here.
+    description: >-
+      Running configurations as text by switch, or names, as M(sailloft.fleet.roce_switch_config) takes them. Nothing is
+      known about a switch that is missing here.
     type: dict
     required: true
   nics:
-    description: The NICs as M(sailloft.fleet.roce_nic_info) returns them, by host and by their names in links.
+    description: >-
+      The NICs as M(sailloft.fleet.roce_nic_info) returns them, by host and by their names in links, or names of hosts.
     type: dict
     required: true
   hosts:
@@ -48,7 +51,8 @@ options:
   applications:
     description:
       - By host, a list of the applications that send from it, each with C(name), C(tos) (the whole byte, as in
-        C(NCCL_IB_TC)) and, if known, C(queue_pairs), the number per connection.
+        C(NCCL_IB_TC)) and, if known, C(queue_pairs), the number per connection. Names of hosts stand for
+        C(roce_host_applications) of each.
     type: dict
     default: {}
   paths:
@@ -79,7 +83,7 @@ EXAMPLES = r"""
 - name: Check the path between two GPUs
   sailloft.fleet.roce_path_info:
     policy: "{{ roce_policy | default({}) }}"
-    switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"
+    switches: "{{ groups.roce_switches }}"
     running:
       leaf1: "{{ lookup('ansible.builtin.file', 'backup/leaf1.json') }}"
     nics:

@@ -42,7 +42,8 @@ options:
     default: {}
   switches:
     description:
-      - All switches by name. The filter P(sailloft.fleet.roce_switches#filter) returns this from the inventory.
+      - All switches by name. A list of names stands for C(roce_switch_system), C(roce_switch_asic),
+        C(roce_switch_ports), C(roce_switch_headroom) and C(roce_switch_queue_buffer_bytes) of each.
       - C(system) is the switch's operating system.
       - C(asic) is a row of the table of ASICs, or one of O(asics). A system that sends no pauses needs none.
       - C(ports) by the switch's own names, each with C(speed_gbit_s), C(cable_m) and, if known, C(peer), as {switch:,
@@ -56,9 +57,9 @@ options:
     required: true
   hosts:
     description:
-      - The NICs of all hosts by the host's name. The filter P(sailloft.fleet.roce_hosts#filter) returns this from the
-        inventory. With it, each host that a port names must exist, and each NIC must be at one port. If the host's NICs
-        are not null, the NIC must be among them with the same speed.
+      - The NICs of all hosts by the host's name. A list of names stands for C(roce_host_nics) of each. With it, each
+        host that a port names must exist, and each NIC must be at one port. If the host's NICs are not null, the NIC
+        must be among them with the same speed.
     type: dict
   asics:
     description:
@@ -73,6 +74,8 @@ options:
   running:
     description:
       - Running configurations as text, by switch, for all states except V(rendered). Other switches are ignored.
+        A list of names stands for C(roce_switch_running) of each, which the role P(sailloft.fleet.roce_switch#role)
+        reads.
     type: dict
   backup:
     description: For O(state=restored), the running configurations before the change, as O(running).
@@ -91,10 +94,14 @@ options:
         (C(20260131T235959Z)) and creates a file C(finished) in those of completed runs.
     type: path
   nics:
-    description: For O(state=planned), the NICs of the hosts as M(sailloft.fleet.roce_nic_info) returns them, by host.
+    description: >-
+      For O(state=planned), the NICs of the hosts as M(sailloft.fleet.roce_nic_info) returns them, by host. A list of
+      names stands for C(roce_host_read) of each, which the role P(sailloft.fleet.roce_host#role) sets.
     type: dict
   nics_wanted:
-    description: For O(state=planned), the same NICs as M(sailloft.fleet.roce_nic) predicts them in check mode.
+    description: >-
+      For O(state=planned), the same NICs as M(sailloft.fleet.roce_host) predicts them in check mode. A list of names
+      stands for C(roce_host_planned) of each.
     type: dict
   done:
     description:
@@ -108,18 +115,15 @@ options:
       - Without it, nothing is written, and the configurations are returned.
     type: path
 seealso:
-  - plugin: sailloft.fleet.roce_switches
-    plugin_type: filter
-  - plugin: sailloft.fleet.roce_hosts
-    plugin_type: filter
+  - module: sailloft.fleet.roce_fabric_proof
 """
 
 EXAMPLES = r"""
 - name: Render the configurations of all switches as files
   sailloft.fleet.roce_switch_config:
     policy: "{{ roce_policy | default({}) }}"
-    switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"
-    hosts: "{{ groups.all | sailloft.fleet.roce_hosts(hostvars) }}"
+    switches: "{{ groups.roce_switches }}"
+    hosts: "{{ groups.all }}"
     path: fabric
   delegate_to: localhost
   run_once: true
@@ -155,7 +159,7 @@ EXAMPLES = r"""
 - name: Compare a running configuration with the policy
   sailloft.fleet.roce_switch_config:
     state: compared
-    switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"
+    switches: "{{ groups.roce_switches }}"
     running:
       leaf1: "{{ lookup('ansible.builtin.file', 'config_db.json') }}"
   delegate_to: localhost
@@ -165,7 +169,7 @@ EXAMPLES = r"""
 - name: Plan the stages of the change
   sailloft.fleet.roce_switch_config:
     state: planned
-    switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"
+    switches: "{{ groups.roce_switches }}"
     running:
       leaf1: "{{ lookup('ansible.builtin.file', 'config_db.json') }}"
   delegate_to: localhost
@@ -212,7 +216,7 @@ as_wanted:
 stages:
   description:
     - The remaining stages, in order. Each is completed on all its switches and hosts before the next one begins.
-    - C(switches) and C(hosts) are those that change. C(step) is the value for O(sailloft.fleet.roce_nic#module:stage).
+    - C(switches) and C(hosts) are those that change. C(step) is the value for O(sailloft.fleet.roce_host#module:stage).
   returned: O(state=planned)
   type: list
   elements: dict

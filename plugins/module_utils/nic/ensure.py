@@ -93,7 +93,7 @@ def _as_far_as(stage: str, wanted: Nic, seen: Nic) -> Nic:
 
 def _bring(system: System, seen: dict[str, Seen], plans: Planned, check: bool, stage: str) -> Outcome:
     want = {name: (_as_far_as(stage, wanted, seen[name].nic), cannot) for name, (wanted, cannot) in plans.items()}
-    outcome = Outcome()
+    outcome = Outcome(facts={"nics_before": {name: shown(nic) for name, nic in seen.items()}})
     for name, (wanted, _cannot) in want.items():
         for field, (old_value, new_value) in differences(wanted, seen[name]).items():
             outcome.differ(f"{name} {field}", old_value, new_value)
@@ -114,13 +114,11 @@ def _bring(system: System, seen: dict[str, Seen], plans: Planned, check: bool, s
         seen = read.read(system, list(want))
         for name, (wanted, _cannot) in want.items():
             _check_kept(name, wanted, seen[name], settings_written)
-    outcome.facts = {
-        "nics": {
-            name: shown(replace(seen[name], nic=expected(wanted, seen[name])) if check else seen[name])
-            for name, (wanted, _cannot) in want.items()
-        },
-        "cannot": {name: cannot for name, (_wanted, cannot) in want.items() if cannot},
+    outcome.facts["nics"] = {
+        name: shown(replace(seen[name], nic=expected(wanted, seen[name])) if check else seen[name])
+        for name, (wanted, _cannot) in want.items()
     }
+    outcome.facts["cannot"] = {name: cannot for name, (_wanted, cannot) in want.items() if cannot}
     return outcome
 
 

@@ -9,7 +9,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.nic import boot
 
 # After the units that create the devices and VFs or set up the network (and its MTU); before users of RDMA at boot.
 SERVICE = unit.Service(
-    module="roce_nic",
+    module="roce_host",
     start=boot.__name__,
     settings="/etc/sailloft/roce_host.json",
     code="/usr/lib/sailloft/roce_host.pyz",

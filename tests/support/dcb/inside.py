@@ -41,8 +41,8 @@ def module(name: str, check: bool = False, **arguments: object) -> dict:
 
 
 def roce(check: bool = False, **more: object) -> dict:
-    """Run roce_nic on the one NIC."""
-    return module("roce_nic", check, **{"nics": NIC, **more})
+    """Run roce_host on the one NIC."""
+    return module("roce_host", check, **{"nics": NIC, **more})
 
 
 def dcb() -> dict:
@@ -99,7 +99,7 @@ def scenario() -> None:
     run("modprobe", "dummy", "numdummies=0")
     log = run("ip", "link", "add", "plain0", "type", "dummy") + run("ip", "link", "set", "dev", "plain0", "up")
     log += run("rdma", "link", "add", "rxe1", "type", "rxe", "netdev", "plain0")
-    tell("no dcb", log=log, result=module("roce_nic", nics={"rxe1": {}}), info=module("roce_nic_info", nics=["rxe1"]))
+    tell("no dcb", log=log, result=module("roce_host", nics={"rxe1": {}}), info=module("roce_nic_info", nics=["rxe1"]))
 
 
 START = time.monotonic()

@@ -62,7 +62,7 @@ class Fleet:
             "node_boot_store_dir": self.store.path,
             "node_boot_build_store_dir": self.store.path,
             "node_boot_server_urls": URLS,
-            "node_boot_proofs_dir": str(self.folder / "proofs"),
+            "proofs_path": str(self.folder / "proofs"),
             "node_boot_timeout_s": 6,
             "node_boot_restart_timeout_s": 3,
             "node_boot_health": {

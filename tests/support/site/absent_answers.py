@@ -72,10 +72,11 @@ def command(given: Parameters) -> dict[str, Any]:
 
 def nics(given: Parameters) -> dict[str, Any]:
     """Return NICs without any setting, and check the policy requested for them."""
-    if "policy" in given:
+    if given.get("policy") is not None and given["nics"] is not None:
         ensure.settings(given["policy"], given["nics"], given["rdma_class"])
-    names = list(given["nics"] or [])
-    return {"nics": {name: ensure.shown(Seen(Nic(name, name))) for name in names}, "saved": None, "cannot": {}}
+    state = {"nics": {name: ensure.shown(Seen(Nic(name, name))) for name in given["nics"] or []}, "saved": None}
+    nccl = [{"name": "NCCL", "tos": 106, "queue_pairs": 16}]
+    return {**state, "cannot": {}, "before": state, "applications": nccl}
 
 
 def settings_of_boot(given: Parameters) -> dict[str, Any]:
@@ -155,7 +156,7 @@ ANSWERS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "node_image": image,
     "node_image_info": lambda _given: NOT_BOOTED,
     "node_image_store": stored,
-    "roce_nic": nics,
+    "roce_host": nics,
     "roce_nic_info": nics,
     "setup": lambda _given: {"ansible_facts": {"os_family": "Debian", "pkg_mgr": "apt"}},
     "slurp": content,

@@ -50,7 +50,7 @@ OF_THE_KERNEL = {
     "kernel_arguments": {},
     "nic_firmware": {"settings": []},
     "pci_tuning": {"settings": []},
-    "roce_nic": {"nics": {}},
+    "roce_host": {},
     "roce_nic_info": {},
     "sriov": {"functions": []},
     "vfio_binding": {"devices": []},

@@ -23,7 +23,7 @@ REFUSED = {
         "unknown setting 'speed'; valid settings: cable_m, speed_gbit_s",
     ),
 }
-WRITE = "Write the settings of NCCL"
+APPLY = "Apply the policy to the NICs, now and at every boot, and to NCCL"
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,7 @@ def results(tmp_path_factory):
 def written(results, host):
     """Return the lines of NCCL's file on a host, after a check that nothing failed."""
     assert not [result for result in results[host].values() if result.get("failed")]
-    (difference,) = results[host][WRITE]["diff"]
-    return difference["after"].splitlines()
+    return [line.strip() for line in results[host][APPLY]["diff"]["after"]["/etc/nccl.conf"]]
 
 
 def test_the_nccl_file_has_the_settings_of_the_policy(results):
@@ -61,8 +60,16 @@ def test_settings_that_nccl_chooses_itself_are_omitted(results):
 
 
 def test_the_nccl_file_of_a_gpu_guest_is_not_written(results):
-    assert results["gpu-guest"][WRITE]["skipped"] is True
+    assert results["gpu-guest"][APPLY]["skipped"] is True
     assert not [result for result in results["gpu-guest"].values() if result.get("failed")]
+
+
+def test_a_tag_selects_nccl_alone(tmp_path):
+    tasks = [{"name": "Role", "ansible.builtin.import_role": {"name": "sailloft.fleet.roce_host"}}]
+    hosts = {"no-such-nic": {"roce_host_nics": {"nosuch0": {}}, "roce_host_packages_install": False}}
+    assert "NCCL_IB_TC=106" in written(
+        play_of_hosts(tmp_path, tasks, hosts, "--check", "--diff", "--tags", "nccl"), *hosts
+    )
 
 
 @pytest.mark.parametrize("host", REFUSED)
@@ -70,4 +77,4 @@ def test_invalid_variables_are_refused_before_anything_is_written(results, host)
     *_before, last = results[host].values()
     assert last["failed"] is True
     assert REFUSED[host][1] in last["msg"]
-    assert WRITE not in results[host]
+    assert not any(result.get("changed") for result in results[host].values())

@@ -25,7 +25,7 @@ NICS_SET = "NICs have their classes and marks"
 SWITCHES_ALL = "switches pause what is lossless"
 NICS_ALL = "NICs pause what is lossless"
 LESS_PFC, SETTINGS, ALL = "less_pfc", "settings", "all"
-STEPS = {  # the stages in order, each with roce_nic's value of "stage" for it
+STEPS = {  # the stages in order, each with roce_host's value of "stage" for it
     NICS_LESS_PFC: LESS_PFC,
     SWITCHES_LESS_PFC: LESS_PFC,
     SWITCHES_SET: SETTINGS,

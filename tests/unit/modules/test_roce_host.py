@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The modules roce_nic and roce_nic_info on a recorded host."""
+"""The modules roce_host and roce_nic_info on a recorded host."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 from nic_host import Dcb, NicHost
 from nic_policy import NIC
 
-from ansible_collections.sailloft.fleet.plugins.modules import roce_nic, roce_nic_info
+from ansible_collections.sailloft.fleet.plugins.modules import roce_host, roce_nic_info
 
+CONF = "/etc/nccl.conf"
 SAVED = "/etc/sailloft/roce_host.json"
 
 
@@ -22,7 +23,7 @@ def host(tmp_path, monkeypatch):
     monkeypatch.delenv("debian_chroot", raising=False)
     made = NicHost(tmp_path, "mlx5-vendor")
     made.dcb = {name: Dcb() for name in ("ens1np0", "ens2np0") if made.exists(f"/sys/class/net/{name}")}
-    for module in (roce_nic, roce_nic_info):
+    for module in (roce_host, roce_nic_info):
         monkeypatch.setattr(module, "System", lambda: made)
     return made
 
@@ -38,61 +39,60 @@ def is_saved(host):
 
 def test_settings_are_changed_and_saved_once(host, call):
     given = {"nics": {"mlx5_0": NIC}}
-    assert call(roce_nic, given, check_mode=True)["changed"] is True
+    assert call(roce_host, given, check_mode=True)["changed"] is True
     assert (host.effects, is_saved(host)) == ([], False)
-    assert call(roce_nic, given)["changed"] is True
+    assert call(roce_host, given)["changed"] is True
     assert (pfc(host), is_saved(host)) == ([3], True)
-    assert call(roce_nic, given)["changed"] is False
+    assert call(roce_host, given)["changed"] is False
 
 
 def test_settings_are_only_saved_if_they_are_for_the_next_boot(host, call):
     host.put("/usr/lib/systemd/systemd", "")  # as in an image
-    assert call(roce_nic, {"nics": {"mlx5_0": NIC}, "now": False})["changed"] is True
+    assert call(roce_host, {"nics": {"mlx5_0": NIC}, "now": False})["changed"] is True
     assert (pfc(host), is_saved(host)) == ([], True)
 
 
 def test_a_stage_changes_the_nics_and_saves_nothing(host, call):
-    assert call(roce_nic, {"nics": {"mlx5_0": NIC}, "stage": "settings"})["changed"] is True
+    assert call(roce_host, {"nics": {"mlx5_0": NIC}, "stage": "settings"})["changed"] is True
     assert is_saved(host) is False
 
 
-def before(call, **changes):
-    """Return what roce_nic_info says now, as the option restore."""
-    seen = call(roce_nic_info, {"nics": ["mlx5_0"]})
-    return {**{name: seen[name] for name in ("nics", "saved")}, **changes}
+def before(call, **nccl):
+    """Return the state that a call in check mode returns for the option restore."""
+    return call(roce_host, {"nics": {"mlx5_0": NIC}, **nccl}, check_mode=True)["before"]
 
 
 def test_nics_are_restored_and_the_saved_settings_removed(host, call):
     old = before(call)
     assert old["saved"] is None
-    call(roce_nic, {"nics": {"mlx5_0": NIC}})
+    assert call(roce_host, {"nics": {"mlx5_0": NIC}})["before"] == old
     given = {"nics": {"mlx5_0": {}, "mlx5_9": {}}, "restore": old}
-    assert call(roce_nic, given, check_mode=True)["changed"] is True
+    assert call(roce_host, given, check_mode=True)["changed"] is True
     assert (pfc(host), is_saved(host)) == ([3], True)
-    call(roce_nic, given)
+    call(roce_host, given)
     assert (pfc(host), is_saved(host)) == ([], False)
 
 
 def test_nics_that_are_not_listed_are_not_restored(host, call):
     old = before(call)
-    call(roce_nic, {"nics": {"mlx5_0": NIC}})
-    call(roce_nic, {"nics": {}, "restore": old})
+    call(roce_host, {"nics": {"mlx5_0": NIC}})
+    call(roce_host, {"restore": old})
     assert pfc(host) == [3]
 
 
-def test_a_stage_of_a_restore_leaves_the_saved_settings(host, call):
-    old = before(call)
-    call(roce_nic, {"nics": {"mlx5_0": NIC}})
-    call(roce_nic, {"nics": {"mlx5_0": {}}, "restore": old, "stage": "settings"})
-    assert is_saved(host) is True
+def test_a_stage_of_a_restore_leaves_the_files(host, call):
+    old = before(call, nccl={})
+    call(roce_host, {"nics": {"mlx5_0": NIC}, "nccl": {}})
+    call(roce_host, {"nics": {"mlx5_0": {}}, "restore": old, "stage": "settings"})
+    assert (is_saved(host), host.exists(CONF)) == (True, True)
 
 
 def test_earlier_saved_settings_are_restored(host, call):
-    call(roce_nic, {"nics": {"mlx5_0": NIC}})
+    call(roce_host, {"nics": {"mlx5_0": NIC}})
     old = before(call)
     assert list(old["saved"]["nics"]) == ["mlx5_0"]
     Path(host.path(SAVED)).unlink()
-    call(roce_nic, {"nics": {"mlx5_0": {}}, "restore": old})
+    call(roce_host, {"nics": {"mlx5_0": {}}, "restore": old})
     assert json.loads(Path(host.path(SAVED)).read_text()) == old["saved"]
 
 

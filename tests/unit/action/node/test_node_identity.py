@@ -7,16 +7,17 @@ from __future__ import annotations
 import re
 
 import pytest
-from ansible.errors import AnsibleFilterError
+from ansible.errors import AnsibleActionFail
 
-from ansible_collections.sailloft.fleet.plugins.filter.node_identity_nodes import FilterModule
+from ansible_collections.sailloft.fleet.plugins.action.node_identity import secrets_rows
 
-nodes = FilterModule().filters()["node_identity_nodes"]
 SHAPE = "is not a dictionary with content and, optionally, mode, owner and group; write it as path: {content: ...}"
 
 
 def of(*names, **variables):
-    return nodes(names, {"bm01": {"node_identity_ek": "AAAA", **variables}, "bm02": {"node_identity_ek": "BBBB"}})
+    return secrets_rows(
+        names, {"bm01": {"node_identity_ek": "AAAA", **variables}, "bm02": {"node_identity_ek": "BBBB"}}
+    )
 
 
 def test_nodes_have_their_key_and_the_files_of_their_secrets():
@@ -56,10 +57,10 @@ def test_nodes_have_their_key_and_the_files_of_their_secrets():
     ],
 )
 def test_wrong_variables_are_refused_without_the_content_of_a_secret(variables, message):
-    with pytest.raises(AnsibleFilterError, match=f"^{re.escape(f'node bm01: {message}')}$"):
+    with pytest.raises(AnsibleActionFail, match=f"^{re.escape(f'node bm01: {message}')}$"):
         of("bm01", **variables)
 
 
 def test_a_node_that_is_not_in_the_inventory_is_refused():
-    with pytest.raises(AnsibleFilterError, match=r"^node bm03: not in the inventory; correct node_identity_nodes$"):
+    with pytest.raises(AnsibleActionFail, match=r"^node bm03: not in the inventory; correct node_identity_nodes$"):
         of("bm03")

@@ -2,13 +2,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Apply the host's half of the RoCE policy."""
+"""The whole RoCE state of a host, in one call."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: roce_nic
-short_description: Apply the fabric's policy to the RoCE NICs of a host, now and at every boot
+module: roce_host
+short_description: Bring a host to its RoCE state, its NICs now and at every boot and NCCL's settings
 version_added: 0.1.0
 description:
   - Sets, on all named NICs of a host in one call, the trust in DSCP, DSCP to priority, priority to traffic class, the
@@ -22,6 +22,9 @@ description:
     its physical function. A VF is refused if its physical function is on this host, is not named as well, and does not
     trust DSCP.
   - Settings that a driver does not offer are reported in RV(cannot). The call fails if the policy needs them.
+  - With O(nccl) it writes C(/etc/nccl.conf), with the settings that follow from the policy. Settings that contradict
+    the policy are refused before anything is changed.
+  - In check mode it compares all of these.
   - For the boot it saves the policy (C(/etc/sailloft/roce_host.json)), its own code
     (C(/usr/lib/sailloft/roce_host.pyz)) and a systemd unit (C(sailloft-roce-host.service)) that runs this code with
     this policy.
@@ -35,13 +38,33 @@ options:
     description:
       - The NICs by RDMA device (V(mlx5_0)). C(speed_gbit_s) is the speed of the port, C(cable_m) the length of the
         cable.
+      - Without this option no NIC is changed, and nothing is saved for the boot.
       - With both, each lossless priority gets its own ingress buffer, whose size follows from them. Without C(cable_m),
         the driver keeps its buffers.
     type: dict
-    required: true
   rdma_class:
-    description: The policy's class for the ToS byte of RDMA-CM. The default is the first class.
+    description: The policy's class for the ToS byte of RDMA-CM and for NCCL's data. The default is the first class.
     type: str
+  nccl:
+    description: The content of C(/etc/nccl.conf). Without this option the file stays as it is.
+    type: dict
+    suboptions:
+      settings:
+        description: All settings that do not follow from the policy, by name. The file has these and no others.
+        type: dict
+        default: {}
+      fifo_class:
+        description: The policy's class for NCCL's control messages. The default is the class of its data.
+        type: str
+        default: ""
+      gid_index:
+        description: The index of NCCL's GID. V(-1) leaves the choice to NCCL.
+        type: int
+        default: -1
+      queue_pairs:
+        description: Queue pairs per connection. V(0) keeps NCCL's default.
+        type: int
+        default: 0
   stage:
     description:
       - The part of the policy to apply. V(all) is the whole policy.
@@ -53,14 +76,15 @@ options:
     default: all
   restore:
     description:
-      - C(nics) and C(saved) as M(sailloft.fleet.roce_nic_info) returned them before a change that must be undone. The
-        NICs in O(nics) get their earlier settings; with O(stage=all), the settings that are saved for the boot are
-        restored as well. O(policy) is ignored.
+      - RV(before) of a call before a change that must be undone. The NICs in O(nics) get their earlier settings; with
+        O(stage=all), the settings that are saved for the boot are restored as well, and C(/etc/nccl.conf) if that call
+        had O(nccl). O(policy) and O(nccl) are ignored.
     type: dict
   now:
     description:
       - Apply the settings now, in addition to every boot.
-      - V(false) is for an image. The form of the settings is checked, they are saved, and the unit is enabled.
+      - V(false) is for an image. The form of the settings is checked, they are saved, the unit is enabled, and
+        O(nccl) is written.
     type: bool
     default: true
 seealso:
@@ -69,38 +93,55 @@ seealso:
 
 EXAMPLES = r"""
 - name: Apply the reference policy to two NICs
-  sailloft.fleet.roce_nic:
+  sailloft.fleet.roce_host:
     nics:
       mlx5_0: {speed_gbit_s: 400, cable_m: 5}
       mlx5_1: {speed_gbit_s: 400, cable_m: 5}
 
 - name: Apply a lossy class, and a lossless one for storage
-  sailloft.fleet.roce_nic:
+  sailloft.fleet.roce_host:
     policy:
       classes:
         roce: {mode: lossy, bandwidth_percent: 50}
         storage: {mode: lossless, dscp: 18, traffic_class: 2, bandwidth_percent: 20}
     nics:
       mlx5_0: {}
+
+- name: Compare NCCL's settings with the reference policy
+  sailloft.fleet.roce_host:
+    nccl: {settings: {NCCL_DEBUG: WARN}, gid_index: 3, queue_pairs: 16}
+  check_mode: true
 """
 
 RETURN = r"""
 nics:
   description: By RDMA device, as M(sailloft.fleet.roce_nic_info) returns it (in check mode, as it will be).
-  returned: when O(now)
+  returned: when O(now) and O(nics)
   type: dict
+before:
+  description:
+    - What O(restore) takes. C(nics) are those in O(nics), as RV(nics), C(saved) is what was saved for the boot, and
+      C(nccl_conf) the content of C(/etc/nccl.conf) in Base64; null where there was none.
+  returned: without O(restore)
+  type: dict
+applications:
+  description: The applications whose packets the proof of the path follows, each with C(name), C(tos), C(queue_pairs).
+  returned: with O(nccl) and without O(restore)
+  type: list
+  elements: dict
+  sample: [{"name": "NCCL", "tos": 106, "queue_pairs": 16}]
 cannot:
   description: By RDMA device and setting, why it cannot follow the policy.
-  returned: when O(now)
+  returned: when O(now) and O(nics)
   type: dict
   sample: {"mlx5_0": {"forced_tos": "only the vendor's driver (MLNX_OFED, DOCA) has a traffic class of the device"}}
 unit:
   description: The systemd unit.
-  returned: with O(stage=all)
+  returned: with O(stage=all) and O(nics)
   type: str
 settings_file:
   description: The file of the saved settings.
-  returned: with O(stage=all)
+  returned: with O(stage=all) and O(nics)
   type: str
 pending:
   description: Always empty, because no setting waits for a boot.
@@ -112,11 +153,10 @@ pending:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import LESS_PFC, SETTINGS
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.nic import converge
 
 
 def main() -> None:
@@ -124,40 +164,31 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "policy": {"type": "dict", "default": {}},
-            "nics": {"type": "dict", "required": True},
+            "nics": {"type": "dict"},
             "rdma_class": {"type": "str"},
+            "nccl": {
+                "type": "dict",
+                "options": {
+                    "settings": {"type": "dict", "default": {}},
+                    "fifo_class": {"type": "str", "default": ""},
+                    "gid_index": {"type": "int", "default": -1},
+                    "queue_pairs": {"type": "int", "default": 0},
+                },
+            },
             "stage": {"type": "str", "choices": ["all", LESS_PFC, SETTINGS], "default": "all"},
             "restore": {"type": "dict"},
             "now": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
-    system = System()
-    now = module.params["now"]
-
-    stage = module.params["stage"]
-
-    def restore() -> Outcome:
-        before = module.params["restore"]
-        nics = {name: data for name, data in before["nics"].items() if name in module.params["nics"]}
-        done = ensure.restore(system, nics, module.check_mode, stage)
-        if stage != "all":
-            return done
-        if before.get("saved") is None:
-            return done.and_then(unit.remove(system, persistence.SERVICE, module.check_mode))
-        return done.and_then(unit.ensure(system, persistence.SERVICE, before["saved"], module.check_mode))
+    params, system = module.params, System()
 
     def bring_about() -> Outcome:
-        if module.params["restore"]:
-            return restore()
-        settings = ensure.settings(module.params["policy"], module.params["nics"], module.params["rdma_class"])
-        done = ensure.ensure(system, settings, module.check_mode, stage) if now else Outcome()
-        if stage != "all":
-            return done
-        saved = unit.ensure(system, persistence.SERVICE, settings, module.check_mode, running=now)
-        return done.and_then(saved)
+        if params["restore"] is not None:
+            return converge.restored(system, params["restore"], params["nics"], params["stage"], module.check_mode)
+        return converge.converge(system, params, module.check_mode)
 
-    finish_on_host(module, bring_about, live=now)
+    finish_on_host(module, bring_about, live=params["now"])
 
 
 if __name__ == "__main__":

@@ -1,38 +1,14 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Convert the boot settings of nodes from the inventory to the form of the module node_boot_scripts."""
+"""Write the scripts of nodes from the variables of each, which are checked before anything is changed."""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
-name: node_boot_nodes
-short_description: Convert the variables of nodes for the module node_boot_scripts
-version_added: 0.1.0
-extends_documentation_fragment: sailloft.fleet.of_nodes
-description:
-  - Takes C(node_boot_mac), C(node_boot_image), C(node_boot_kernel_arguments), C(node_boot_server_urls),
-    C(node_boot_report_url) and C(node_boot_nics) of each node, and checks their types. Each node has its own, of its
-    host or its groups.
-  - C(node_boot_servers) and C(node_boot_store_dir) must be the same for all nodes of a play. Nodes with other values
-    are refused, because their scripts would be written to a place where they do not look for them.
-"""
-
-EXAMPLES = r"""
-nodes: "{{ ['bm01', 'bm02'] | sailloft.fleet.node_boot_nodes(hostvars) }}"
-"""
-
-RETURN = r"""
-_value:
-  description: The nodes as M(sailloft.fleet.node_boot_scripts#module) takes them, by name.
-  type: list
-  elements: dict
-"""
 
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
+from ansible.errors import AnsibleActionFail
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import (
     InvalidValueError,
@@ -40,6 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import
     unicast_mac,
     whole,
 )
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_nodes import NamedNodesAction
 
 DEFAULT_IMAGE = {"channel": "stable"}
 # Timeouts in seconds. A node with terabytes of memory trains it for a quarter of an hour; a day is a wrong unit.
@@ -51,8 +28,8 @@ HOOKS = ("node_boot_drain", "node_boot_health", "node_boot_return")
 OF_THE_PLAY = ("node_boot_servers", "node_boot_store_dir")
 
 
-def node_boot_nodes(names: Any, hostvars: Any) -> list[dict[str, Any]]:
-    """Return rows of the module's option ``nodes``. Raises AnsibleFilterError, naming the node and the variable."""
+def scripts_rows(names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return rows of the module's option ``nodes``. Raises AnsibleActionFail, naming the node and the variable."""
     ordered = sorted(names)
     for setting in OF_THE_PLAY:
         given = {name: hostvars[name].get(setting) for name in ordered}
@@ -91,7 +68,7 @@ def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_waits(name: str, variables: Mapping[str, Any]) -> None:
-    """Raise AnsibleFilterError for a timeout that must be a mistake, before anything is changed."""
+    """Raise AnsibleActionFail for a timeout that must be a mistake, before anything is changed."""
     bmc = variables.get("node_boot_bmc") or {}
     given = {setting: variables.get(setting) for setting in WAITS}
     given["node_boot_bmc.power_timeout_s"] = bmc.get("power_timeout_s") if isinstance(bmc, Mapping) else None
@@ -103,7 +80,7 @@ def _check_waits(name: str, variables: Mapping[str, Any]) -> None:
 
 
 def _check_task_files(name: str, variables: Mapping[str, Any]) -> None:
-    """Raise AnsibleFilterError for a file of tasks that is not there, before a node is restarted."""
+    """Raise AnsibleActionFail for a file of tasks that is not there, before a node is restarted."""
     folder = str(variables.get("playbook_dir") or "")
     for setting in HOOKS:
         hook = variables.get(setting)
@@ -145,13 +122,13 @@ def _checked(name: str, setting: str, value: Any, check: Callable[[Any], object]
         raise _error(name, setting, error.cause, error.remedy) from error
 
 
-def _error(name: str, setting: str, why: str, remedy: str) -> AnsibleFilterError:
-    return AnsibleFilterError(f"node {name}: {setting}: {why}; {remedy}")
+def _error(name: str, setting: str, why: str, remedy: str) -> AnsibleActionFail:
+    return AnsibleActionFail(f"node {name}: {setting}: {why}; {remedy}")
 
 
-class FilterModule:
-    """The filters of this file."""
+class ActionModule(NamedNodesAction):
+    """Run the module with the images and addresses of nodes."""
 
-    def filters(self) -> dict[str, Any]:
-        """Return the filters by name."""
-        return {"node_boot_nodes": node_boot_nodes}
+    def rows(self, names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the module's option ``nodes``. Raises AnsibleActionFail."""
+        return scripts_rows(names, hostvars)

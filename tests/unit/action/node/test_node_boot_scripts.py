@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible.errors import AnsibleFilterError
+from ansible.errors import AnsibleActionFail
 
-from ansible_collections.sailloft.fleet.plugins.filter.node_boot_nodes import node_boot_nodes
+from ansible_collections.sailloft.fleet.plugins.action.node_boot_scripts import scripts_rows
 
 NODE = {"node_boot_mac": "52:54:00:AA:bb:01", "node_boot_server_urls": ["http://10.9.0.1"]}
 
@@ -27,7 +27,7 @@ def test_each_node_has_the_values_of_its_own_variables():
         },
         "bm03": {},
     }
-    assert node_boot_nodes(["bm02", "bm01"], hostvars) == [
+    assert scripts_rows(["bm02", "bm01"], hostvars) == [
         {
             "name": "bm01",
             "mac": "52:54:00:aa:bb:01",
@@ -50,13 +50,13 @@ def test_each_node_has_the_values_of_its_own_variables():
 
 
 def test_a_timeout_may_be_text_from_the_command_line():
-    assert node_boot_nodes(["bm01"], {"bm01": {**NODE, "node_boot_timeout_s": "600"}})[0]["name"] == "bm01"
+    assert scripts_rows(["bm01"], {"bm01": {**NODE, "node_boot_timeout_s": "600"}})[0]["name"] == "bm01"
 
 
 def test_a_canary_is_pinned_until_the_pin_is_empty():
     pinned = {**NODE, "node_boot_image": {"channel": "lab"}, "__node_boot_pin": {"digest": "b" * 64}}
-    assert node_boot_nodes(["bm01"], {"bm01": pinned})[0]["digest"] == "b" * 64
-    assert node_boot_nodes(["bm01"], {"bm01": {**pinned, "__node_boot_pin": {}}})[0]["channel"] == "lab"
+    assert scripts_rows(["bm01"], {"bm01": pinned})[0]["digest"] == "b" * 64
+    assert scripts_rows(["bm01"], {"bm01": {**pinned, "__node_boot_pin": {}}})[0]["channel"] == "lab"
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_a_canary_is_pinned_until_the_pin_is_empty():
     ],
 )
 def test_an_error_names_the_node_and_the_variable(wrong, message):
-    with pytest.raises(AnsibleFilterError) as caught:
-        node_boot_nodes(["bm01"], {"bm01": {**NODE, **wrong}})
+    with pytest.raises(AnsibleActionFail) as caught:
+        scripts_rows(["bm01"], {"bm01": {**NODE, **wrong}})
     assert str(caught.value) == f"node bm01: {message}"
 
 
@@ -129,17 +129,17 @@ def test_an_error_names_the_node_and_the_variable(wrong, message):
 )
 def test_nodes_with_other_servers_or_stores_than_the_first_node_are_refused(other, message):
     hostvars = {"bm01": {**NODE, "node_boot_servers": ["boot01"]}, "bm02": {**NODE, **other}}
-    with pytest.raises(AnsibleFilterError, match=message):
-        node_boot_nodes(["bm01", "bm02"], hostvars)
+    with pytest.raises(AnsibleActionFail, match=message):
+        scripts_rows(["bm01", "bm02"], hostvars)
 
 
 @pytest.mark.parametrize("setting", ["node_boot_health", "node_boot_drain", "node_boot_return"])
 def test_a_missing_file_of_tasks_is_refused(tmp_path, setting):
     folder = {"playbook_dir": str(tmp_path)}
     for file in (str(tmp_path / "no.yml"), "no.yml"):
-        with pytest.raises(AnsibleFilterError, match=rf"bm01: {setting}.tasks: .*no.yml"):
-            node_boot_nodes(["bm01"], {"bm01": {**NODE, **folder, setting: {"tasks": file}}})
+        with pytest.raises(AnsibleActionFail, match=rf"bm01: {setting}.tasks: .*no.yml"):
+            scripts_rows(["bm01"], {"bm01": {**NODE, **folder, setting: {"tasks": file}}})
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks/yes.yml").touch()
     for file in (str(tmp_path / "tasks/yes.yml"), "yes.yml", "tasks/yes.yml"):
-        assert node_boot_nodes(["bm01"], {"bm01": {**NODE, **folder, setting: {"tasks": file}}})
+        assert scripts_rows(["bm01"], {"bm01": {**NODE, **folder, setting: {"tasks": file}}})

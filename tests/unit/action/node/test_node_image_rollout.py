@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.filter.node_boot_rollout_nodes import node_boot_rollout_nodes
+from ansible_collections.sailloft.fleet.plugins.action import node_image_rollout
+from ansible_collections.sailloft.fleet.plugins.action.node_image_rollout import progress_row
 
 OLD, NEW = "a" * 64, "b" * 64
 
 
 def row(**variables):
-    (found,) = node_boot_rollout_nodes(["bm01"], {"bm01": {"node_boot_mac": "52:54:00:00:00:01", **variables}}, NEW)
+    found = progress_row("bm01", {"node_boot_mac": "52:54:00:00:00:01", **variables}, NEW)
     return {key: value for key, value in found.items() if key not in ("name", "mac", "spare")}
 
 
@@ -46,8 +47,10 @@ def test_the_state_of_a_node_is_computed_from_its_readings(variables, expected):
     assert ({key for key, value in found.items() if value}, running) == (set(expected[0].split()), expected[1])
 
 
-def test_nodes_keep_their_order_and_their_inventory_variables():
+def test_nodes_keep_their_order_and_their_inventory_variables(make, monkeypatch):
     hostvars = {"bm02": {"node_boot_mac": "m2", "node_boot_spare": True}, "bm01": {}}
-    first, second = node_boot_rollout_nodes(["bm02", "bm01"], hostvars, NEW)
+    action = make(node_image_rollout, target=NEW, nodes=["bm02", "bm01"], stores=[])
+    monkeypatch.setattr(action, "_execute_module", lambda module_args, task_vars: module_args)
+    first, second = action.run(task_vars={"hostvars": hostvars})["nodes"]
     assert (first["name"], first["mac"], first["spare"]) == ("bm02", "m2", True)
     assert (second["name"], second["mac"], second["spare"]) == ("bm01", "", False)

@@ -1,0 +1,33 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Decide which images stay from what nodes and stores reported to the role node_boot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_nodes import NamedNodesAction
+
+
+def report_row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which image a node reported, or why it reported none, and the image that the inventory pins."""
+    report = variables.get("__node_boot_before") or {}
+    image = variables.get("node_boot_image") or {}
+    answered = "boot_id" in report
+    return {
+        "name": name,
+        "running": report.get("image") or "",
+        "silence": "" if answered else str(report.get("msg") or "").strip() or "it was not asked",
+        "pinned": image.get("digest") or "",
+    }
+
+
+class ActionModule(NamedNodesAction):
+    """Run the module with the reports of nodes."""
+
+    STORE_PARTS = ("images", "missing")
+
+    def rows(self, names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the module's option ``nodes``."""
+        return [report_row(name, hostvars[name]) for name in names]
