@@ -60,18 +60,34 @@ class Part(NamedTuple):
     unseen: tuple[Unseen, ...] = ()
 
 
-class Checker:
-    """The checks of one class of RoCE. Parts that are alike (one object) are checked once.
+class Verdicts:
+    """The findings of checks that were made. The same check of the same objects is made once.
 
-    Results are stored by the part's object identity, because comparing ports and NICs costs more than checking them.
-    The code that reads them uses one object for equal ones.
+    The key is the identity of every argument, because comparing ports and NICs costs more than checking them. The code
+    that reads them uses one object for equal ones.
     """
+
+    def __init__(self) -> None:
+        # The arguments are stored beside their findings, so that no other object gets the identity of one of them.
+        self._findings: dict[tuple[object, ...], tuple[tuple[object, ...], tuple[Finding, ...]]] = {}
+
+    def findings(self, check: Callable[..., Iterable[Finding]], *arguments: object) -> tuple[Finding, ...]:
+        """Return the findings of ``check(*arguments)``, or the earlier ones with the same objects."""
+        key = (check, *map(id, arguments))
+        entry = self._findings.get(key)
+        if entry is None:
+            entry = self._findings[key] = (arguments, tuple(check(*arguments)))
+        return entry[1]
+
+
+class Checker:
+    """The checks of one class of RoCE. Parts that are alike (one object) are checked once."""
 
     def __init__(self, policy: Policy, rdma: RdmaClass, seen: ReadBack) -> None:
         self.policy = policy
         self.rdma = rdma
         self.seen = seen
-        self._known: dict[tuple[object, ...], tuple[Finding, ...]] = {}
+        self._verdicts = Verdicts()
 
     def applications(self, host: str) -> Iterator[Part]:
         """Return the applications on ``host``, except those whose DSCP is another class's."""
@@ -79,8 +95,7 @@ class Checker:
         for app in self._host(host).applications:
             if dscp_of(app.tos) in others:
                 continue
-            key = (APPLICATION, id(app))
-            yield self._part(APPLICATION, f"{host} {app.name}", key, nic_checks.application, app, self.rdma)
+            yield self._part(APPLICATION, f"{host} {app.name}", nic_checks.application, app, self.rdma)
 
     def sender(self, end: End) -> Part:
         """Check a NIC that sends."""
@@ -104,7 +119,7 @@ class Checker:
 
     def cnp(self, ingress: End, egress: End) -> Iterator[Part]:
         """Check a switch that a CNP passes."""
-        if not self._at_egress(egress):
+        if not _classifies_at_egress(self._system(egress.device)):
             yield self._port(CNP, ingress, "in", self._cnp_ingress)
         yield self._port(CNP, egress, "out", self._cnp_egress)
 
@@ -112,16 +127,15 @@ class Checker:
         """Check how a switch spreads flows. Yield no part if it was not read; its ports' parts report that."""
         known = self.seen.switches.get(switch)
         if known is not None:
-            reasons = self._reasons(switch)
-            key = (SWITCH, id(known.ecmp_fields), id(reasons))
-            yield self._part(SWITCH, switch, key, switch_checks.ecmp, known.ecmp_fields, reasons)
+            reasons = _not_held(self._system(switch))
+            yield self._part(SWITCH, switch, switch_checks.ecmp, known.ecmp_fields, reasons)
 
     def link(self, upstream: End, downstream: End) -> Iterator[Part]:
         """Check a cable in the packets' direction. Yield no part if an end was not read; its part reports that."""
         one, other = self._anything(upstream), self._anything(downstream)
         if one is not None and other is not None:
             where = f"{upstream} - {downstream}"
-            yield self._part(SWITCH, where, (SWITCH, "link", id(one), id(other)), switch_checks.link, one, other)
+            yield self._part(SWITCH, where, switch_checks.link, one, other)
 
     def _host(self, name: str) -> Host:
         return self.seen.hosts.get(name, Host())
@@ -133,66 +147,66 @@ class Checker:
         nic = self._host(end.device).nics.get(end.port)
         return nic.nic if nic else None
 
-    def _at_egress(self, end: End) -> bool:
-        """Return true where the switch classifies a packet by the port where it leaves (linux), not where it enters."""
-        system = self._system(end.device)
-        return system is not None and system.classifies_at_egress
-
     def _system(self, device: str) -> SwitchSystem | None:
         switch = self.seen.switches.get(device)
         return SYSTEMS.get(switch.system) if switch else None
 
-    def _reasons(self, switch: str) -> Reasons:
-        """Return why the system of a switch does not show a field of PortQos."""
-        system = self._system(switch)
-        return system.not_held if system else NO_REASONS
-
-    def _ingress(self, end: End, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
-        if not self._at_egress(end):
+    def _ingress(self, system: SwitchSystem | None, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
+        if not _classifies_at_egress(system):
             yield from switch_checks.classification(port, self.rdma)
-        yield from switch_checks.ingress(port, self.rdma, self.policy, self._reasons(end.device), plan)
+        yield from switch_checks.ingress(port, self.rdma, self.policy, _not_held(system), plan)
 
-    def _egress(self, end: End, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
-        if self._at_egress(end):
+    def _egress(self, system: SwitchSystem | None, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
+        if _classifies_at_egress(system):
             yield from switch_checks.classification(port, self.rdma)
-        yield from switch_checks.egress(port, self.rdma, self.policy, self._reasons(end.device), plan)
+        yield from switch_checks.egress(port, self.rdma, self.policy, _not_held(system), plan)
 
-    def _cnp_ingress(self, _end: End, port: PortQos, _plan: PortQos | None) -> Iterator[Finding]:
+    def _cnp_ingress(self, _system: object, port: PortQos, _plan: object) -> Iterator[Finding]:
         return switch_checks.cnp_classification(port, self.policy)
 
-    def _cnp_egress(self, end: End, port: PortQos, _plan: PortQos | None) -> Iterator[Finding]:
-        if self._at_egress(end):
+    def _cnp_egress(self, system: SwitchSystem | None, port: PortQos, _plan: object) -> Iterator[Finding]:
+        if _classifies_at_egress(system):
             yield from switch_checks.cnp_classification(port, self.policy)
         yield from switch_checks.cnp_egress(port, self.policy)
 
-    def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Finding]], *of: object) -> Part:
+    def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Finding]], *expected: object) -> Part:
         nic = self._host(end.device).nics.get(end.port)
         where = f"{end.device} {end.port}"
-        if nic is None:
-            return _unread(layer, where)
-        return self._part(layer, where, (layer, id(nic)), check, nic, *of)
+        return _unread(layer, where) if nic is None else self._part(layer, where, check, nic, *expected)
 
     def _port(
-        self, layer: str, end: End, side: str, check: Callable[[End, PortQos, PortQos | None], Iterable[Finding]]
+        self,
+        layer: str,
+        end: End,
+        side: str,
+        check: Callable[[SwitchSystem | None, PortQos, PortQos | None], Iterable[Finding]],
     ) -> Part:
-        """Apply ``check`` to a switch's port and to the port as planned (None where the plan is not compared)."""
+        """Apply ``check`` to a switch's port and to the port as planned (None where the plan is not compared).
+
+        The check gets the switch's system instead of its name, so that ports of all switches share their findings.
+        """
         switch = self.seen.switches.get(end.device)
         port = switch.ports.get(end.port) if switch else None
         where = f"{end.device} {end.port}, {side}"
-        if switch is None or port is None:
+        if port is None:
             return _unread(layer, where)
         planned = self.seen.planned.get(end.device)
         plan = planned.ports.get(end.port) if planned else None
-        return self._part(layer, where, (layer, side, switch.system, id(port), id(plan)), check, end, port, plan)
+        return self._part(layer, where, check, self._system(end.device), port, plan)
 
-    def _part(
-        self, layer: str, where: str, key: tuple[object, ...], check: Callable[..., Iterable[Finding]], *of: object
-    ) -> Part:
-        """Return the result of ``check`` on ``of``, or the earlier result with the same ``key``."""
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = tuple(check(*of))
-        return _placed(layer, where, found) if found else Part(layer, where, ())
+    def _part(self, layer: str, where: str, check: Callable[..., Iterable[Finding]], *arguments: object) -> Part:
+        findings = self._verdicts.findings(check, *arguments)
+        return _placed(layer, where, findings) if findings else Part(layer, where, ())
+
+
+def _classifies_at_egress(system: SwitchSystem | None) -> bool:
+    """Return true where the switch classifies a packet by the port where it leaves (linux), not where it enters."""
+    return system is not None and system.classifies_at_egress
+
+
+def _not_held(system: SwitchSystem | None) -> Reasons:
+    """Return the fields of PortQos that a switch's system does not show, with the reasons."""
+    return system.not_held if system else NO_REASONS
 
 
 def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part]:

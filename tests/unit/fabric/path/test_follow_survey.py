@@ -31,6 +31,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
     Host,
     Part,
     ReadBack,
+    Verdicts,
     claims,
     deadlock,
     survey,
@@ -185,6 +186,20 @@ def test_equal_parts_are_checked_once(monkeypatch):
     parts = list(survey(fabric, Checker(POLICY, POLICY.classes[0], seen)))
     assert len([part for part in parts if part.where.endswith(", out") and part.layer == "switch"]) == 10
     assert looked == [QOS]
+
+
+def test_findings_are_stored_by_every_argument_of_their_check():
+    calls = []
+
+    def check(*arguments):
+        calls.append(arguments)
+        yield len(calls)
+
+    verdicts = Verdicts()
+    findings = [verdicts.findings(check, QOS, *others) for others in ((), (PORTS[1],), (PORTS[2],), (), (PORTS[2],))]
+    assert findings == [(1,), (2,), (3,), (1,), (3,)]
+    # Each of these objects is new, and may not have the identity of one that was deleted.
+    assert len({verdicts.findings(check, object()) for _number in range(100)}) == 100
 
 
 def told(parts):
