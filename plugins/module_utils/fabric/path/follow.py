@@ -211,8 +211,8 @@ def _not_held(system: SwitchSystem | None) -> Reasons:
 
 def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part]:
     """Return all parts of the path from NIC ``start`` to NIC ``goal``, in order, and of the CNP's path back."""
-    way = fabric.way(start, goal)
-    back = fabric.way(goal, start)
+    way = fabric.shortest_hops(start, goal)
+    back = fabric.shortest_hops(goal, start)
     parts = [*checker.applications(start.device), checker.sender(start)]
     entered: set[End] = set()
     left: set[End] = set()

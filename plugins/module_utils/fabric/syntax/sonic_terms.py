@@ -44,11 +44,17 @@ def paused_priorities(groups: Octet, group_of: Octet, pfc: tuple[int, ...]) -> O
     ``groups``: the priority group of each class; ``group_of``: the priority group of each priority. Where several
     priorities have one group, the one with PFC is returned, else the lowest.
     """
-    found: list[int | None] = []
+    paused: list[int | None] = []
     for group in groups:
-        priorities = [priority for priority, each in enumerate(group_of) if group is not None and each == group]
-        found.append(next((each for each in priorities if each in pfc), priorities[0] if priorities else None))
-    return tuple(found)
+        priorities = [
+            priority
+            for priority, priority_group in enumerate(group_of)
+            if group is not None and priority_group == group
+        ]
+        paused.append(
+            next((priority for priority in priorities if priority in pfc), priorities[0] if priorities else None)
+        )
+    return tuple(paused)
 
 
 def natural(port: str) -> list[Any]:

@@ -16,7 +16,7 @@ START, GOAL = End("gpu1", "mlx5_0"), End("gpu2", "mlx5_0")
 @pytest.mark.parametrize("links", [LINKS, LINKS[::-1], [(other, one) for one, other in LINKS], LINKS + LINKS])
 def test_the_hops_are_the_same_in_whatever_order_the_cables_are_given(links):
     fabric = Fabric(links, [*LEAVES, *SPINES])
-    assert fabric.way(START, GOAL) == [
+    assert fabric.shortest_hops(START, GOAL) == [
         Hop("leaf1", "h1", "u1"),
         Hop("leaf1", "h1", "u2"),
         Hop("spine1", "leaf1", "leaf2"),
@@ -38,8 +38,8 @@ def test_the_hops_are_the_same_in_whatever_order_the_cables_are_given(links):
 def test_a_path_within_a_switch_has_one_hop():
     near = End("gpu3", "mlx5_0")
     fabric = Fabric([*LINKS, (near, End("leaf1", "h2"))], [*LEAVES, *SPINES])
-    assert fabric.way(START, near) == [Hop("leaf1", "h1", "h2")]
-    assert fabric.way(near, START) == [Hop("leaf1", "h2", "h1")]
+    assert fabric.shortest_hops(START, near) == [Hop("leaf1", "h1", "h2")]
+    assert fabric.shortest_hops(near, START) == [Hop("leaf1", "h2", "h1")]
 
 
 def test_parallel_cables_and_longer_ways():
@@ -55,7 +55,7 @@ def test_parallel_cables_and_longer_ways():
         ],
         "abc",
     )
-    assert fabric.way(START, GOAL) == [
+    assert fabric.shortest_hops(START, GOAL) == [
         Hop("a", "host", "1"),
         Hop("a", "host", "2"),
         Hop("b", "1", "host"),
@@ -74,7 +74,7 @@ def test_a_host_between_switches_forwards_nothing():
         "ab",
     )
     with pytest.raises(FabricError) as refused:
-        fabric.way(START, GOAL)
+        fabric.shortest_hops(START, GOAL)
     assert str(refused.value) == (
         "path gpu1 mlx5_0 - gpu2 mlx5_0: a has no connection to b; check which link is missing"
     )
@@ -113,7 +113,7 @@ def test_a_cable_that_cannot_be_is_refused(links, message):
 )
 def test_ends_that_have_no_path_are_refused(ends, message):
     with pytest.raises(FabricError) as refused:
-        Fabric(LINKS, [*LEAVES, *SPINES]).way(*ends)
+        Fabric(LINKS, [*LEAVES, *SPINES]).shortest_hops(*ends)
     assert str(refused.value) == message
 
 
