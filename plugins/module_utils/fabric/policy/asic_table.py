@@ -76,16 +76,16 @@ class Asic:
     @property
     def shared_bytes(self) -> int:
         """Return the shared bytes of the lossless pool: its size, less the headroom pool where it includes that."""
-        both = self.pool_bytes + self.headroom_pool_bytes
-        return self.pool_bytes - (self.headroom_pool_bytes if both > self.buffer_bytes else 0)
+        total_bytes = self.pool_bytes + self.headroom_pool_bytes
+        return self.pool_bytes - (self.headroom_pool_bytes if total_bytes > self.buffer_bytes else 0)
 
 
-def _split(rows: str, own_of: Callable[..., Headroom]) -> dict[tuple[int, int], Headroom]:
+def _split(rows: str, to_headroom: Callable[..., Headroom]) -> dict[tuple[int, int], Headroom]:
     """Parse a table as vendors write it: speed, cable, and the numbers that ``own_of`` takes."""
     table = {}
     for line in rows.strip().splitlines():
         speed, cable, *numbers = (int(word) for word in line.split())
-        table[speed, cable] = own_of(*numbers)
+        table[speed, cable] = to_headroom(*numbers)
     return table
 
 

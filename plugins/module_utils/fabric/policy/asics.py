@@ -34,17 +34,17 @@ NUMBERS = {
 NEEDED = ("buffer_bytes", "pool_bytes", "cell_bytes", "lossless_classes")
 
 
-def read_asics(given: Any) -> dict[str, Asic]:
+def read_asics(variable: Any) -> dict[str, Asic]:
     """Return all ASICs by name: those of the table, and the user's own (``roce_asics``), which override them.
 
     Raises FabricError for the first error.
     """
-    record = Record(ASICS_VARIABLE, {} if given is None else given)
+    record = Record(ASICS_VARIABLE, {} if variable is None else variable)
     return {**ASICS, **{str(name): _read_asic(str(name), data) for name, data in record.data.items()}}
 
 
-def _read_asic(name: str, given: Any) -> Asic:
-    record = Record(f"{ASICS_VARIABLE}: {name}", given)
+def _read_asic(name: str, settings_given: Any) -> Asic:
+    record = Record(f"{ASICS_VARIABLE}: {name}", settings_given)
     record.only("like", "title", "source", "headroom", *NUMBERS)
     record.need("source")
     base = _base(record)
@@ -61,9 +61,9 @@ def _read_asic(name: str, given: Any) -> Asic:
     settings["name"] = name
     settings["source"] = record.text("source", "")
     settings["title"] = record.text("title", base.title if base else name)
-    made = replace(base, **settings) if base else Asic(**{"unicast_queues": CLASSES, "headroom": {}, **settings})
-    _check_pools(record, made)
-    return made
+    asic = replace(base, **settings) if base else Asic(**{"unicast_queues": CLASSES, "headroom": {}, **settings})
+    _check_pools(record, asic)
+    return asic
 
 
 def _base(record: Record) -> Asic | None:
@@ -94,8 +94,8 @@ def _read_rows(record: Record) -> dict[tuple[int, int], Headroom]:
     if not isinstance(rows, list):
         raise record.refuse("headroom is not a list", "write one row per line: {speed_gbit_s: 400, cable_m: 5, ...}")
     table: dict[tuple[int, int], Headroom] = {}
-    for at, data in enumerate(rows, 1):
-        row = Record(f"{record.subject}: headroom, row {at}", data)
+    for number, data in enumerate(rows, 1):
+        row = Record(f"{record.subject}: headroom, row {number}", data)
         row.only(
             *("speed_gbit_s", "cable_m", "reserved_bytes", "xoff_bytes"),
             *("xon_offset_bytes", "xon_bytes", "alpha_exponent"),

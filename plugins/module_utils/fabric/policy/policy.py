@@ -101,17 +101,21 @@ class Policy:
     @property
     def lossless(self) -> tuple[RdmaClass, ...]:
         """Return the classes that need PFC and headroom."""
-        return tuple(each for each in self.classes if each.mode == LOSSLESS)
+        return tuple(rdma_class for rdma_class in self.classes if rdma_class.mode == LOSSLESS)
 
     @property
     def named(self) -> tuple[tuple[str, AnyClass], ...]:
         """Return all classes with their names, the CNP class and the default class last."""
-        return (*((each.name, each) for each in self.classes), ("cnp", self.cnp), ("default", self.default))
+        return (
+            *((rdma_class.name, rdma_class) for rdma_class in self.classes),
+            ("cnp", self.cnp),
+            ("default", self.default),
+        )
 
     @property
     def all_classes(self) -> tuple[AnyClass, ...]:
         """Return all classes, in the order of ``named``."""
-        return tuple(each for _name, each in self.named)
+        return tuple(traffic for _name, traffic in self.named)
 
     @property
     def with_dscp(self) -> tuple[RdmaClass | CnpClass, ...]:
@@ -126,27 +130,27 @@ class Policy:
     def dscp_to_class(self) -> tuple[int, ...]:
         """Return the traffic class of each of the 64 DSCPs."""
         classes = [self.default.traffic_class] * DSCPS
-        for each in self.with_dscp:
-            classes[each.dscp] = each.traffic_class
+        for traffic in self.with_dscp:
+            classes[traffic.dscp] = traffic.traffic_class
         return tuple(classes)
 
 
-def read_policy(given: Mapping[str, Any] | None) -> Policy:
+def read_policy(variable: Mapping[str, Any] | None) -> Policy:
     """Read the variable ``roce_policy``, with defaults for omitted settings. Raises FabricError for the first error.
 
     Without ``classes`` there is one class, "roce". Traffic class, priority and queue of a class have the same number
     unless they are given separately.
     """
-    record = Record(POLICY, given or {})
+    record = Record(POLICY, variable or {})
     record.only(
         "classes", "cnp", "default", "mtu_bytes", "switch_mtu_bytes", "path_mtu_bytes", "pfc_watchdog", "ecmp_fields"
     )
-    named = record.data.get("classes", {"roce": {}})
-    if not isinstance(named, Mapping) or not named:
+    by_name = record.data.get("classes", {"roce": {}})
+    if not isinstance(by_name, Mapping) or not by_name:
         raise record.refuse("classes is not a dictionary of at least one class", "write it as roce: {mode: lossless}")
-    classes = tuple(_rdma_class(name, data) for name, data in named.items())
+    classes = tuple(_rdma_class(name, data) for name, data in by_name.items())
     cnp = _cnp(Record(f"{POLICY}: cnp", record.data.get("cnp", {})))
-    left_percent = 100 - sum(each.bandwidth_percent for each in classes)
+    left_percent = 100 - sum(rdma_class.bandwidth_percent for rdma_class in classes)
     default = _default(Record(f"{POLICY}: default", record.data.get("default", {})), left_percent)
     path_mtu = record.number("path_mtu_bytes", 4096, PATH_MTUS_BYTES[0], PATH_MTUS_BYTES[-1])
     if path_mtu not in PATH_MTUS_BYTES:
@@ -154,29 +158,29 @@ def read_policy(given: Mapping[str, Any] | None) -> Policy:
             f"path_mtu_bytes {path_mtu} is not a path MTU of InfiniBand",
             f"valid values: {', '.join(map(str, PATH_MTUS_BYTES))}",
         )
-    least = path_mtu + ROCE_HEADER_BYTES
-    mtu = record.number("mtu_bytes", max(9000, least), least, MOST_IP_MTU_BYTES)
+    minimum_mtu = path_mtu + ROCE_HEADER_BYTES
+    mtu = record.number("mtu_bytes", max(9000, minimum_mtu), minimum_mtu, MOST_IP_MTU_BYTES)
     switch_mtu = record.number("switch_mtu_bytes", max(9100, mtu), mtu, MOST_IP_MTU_BYTES)
     fields = record.data.get("ecmp_fields", list(ECMP_FIELDS))
-    if not isinstance(fields, list) or any(each not in ECMP_FIELDS for each in fields) or "source_port" not in fields:
+    if not isinstance(fields, list) or any(field not in ECMP_FIELDS for field in fields) or "source_port" not in fields:
         raise record.refuse(
             f"ecmp_fields {fields!r} cannot spread RoCE's flows, which differ in their UDP source port",
             f"include source_port; valid values: {', '.join(ECMP_FIELDS)}",
         )
-    watchdog = _watchdog(record, any(each.mode == LOSSLESS for each in classes))
+    watchdog = _watchdog(record, any(rdma_class.mode == LOSSLESS for rdma_class in classes))
     policy = Policy(classes, cnp, default, mtu, switch_mtu, path_mtu, watchdog, tuple(sorted(set(fields))))
     _check_apart(policy)
     return policy
 
 
-def _rdma_class(name: Any, given: Any) -> RdmaClass:
+def _rdma_class(name: Any, settings: Any) -> RdmaClass:
     if not isinstance(name, str) or not NAME.fullmatch(name) or name in ("cnp", "default"):
         raise FabricError(
             f"{POLICY}: class {name!r}",
             "not a valid name for a RoCE class",
             "use at most 16 lower-case letters, digits and '_', starting with a letter; cnp and default are reserved",
         )
-    record = Record(f"{POLICY}: class {name}", given)
+    record = Record(f"{POLICY}: class {name}", settings)
     record.only("mode", "dscp", "ect", "traffic_class", "priority", "queue", "bandwidth_percent", "ecn")
     mode = record.data.get("mode", LOSSLESS)
     if mode not in (LOSSLESS, LOSSY):
@@ -214,12 +218,12 @@ def _ecn(record: Record) -> Ecn | None:
 
 
 def _watchdog(record: Record, lossless: bool) -> Watchdog | None:
-    given = record.data.get("pfc_watchdog", lossless)
-    if given and not lossless:
+    setting = record.data.get("pfc_watchdog", lossless)
+    if setting and not lossless:
         raise record.refuse("pfc_watchdog is set, but no class is lossless", "remove it, or make a class lossless")
-    if given is False:
+    if setting is False:
         return None
-    watchdog = Record(f"{POLICY}: pfc_watchdog", {} if given is True else given)
+    watchdog = Record(f"{POLICY}: pfc_watchdog", {} if setting is True else setting)
     watchdog.only("detection_ms", "restoration_ms", "action")
     action = watchdog.data.get("action", "drop")
     if action not in ("drop", "forward"):
@@ -265,15 +269,15 @@ def _default(record: Record, left_percent: int) -> DefaultClass:
 def _check_apart(policy: Policy) -> None:
     """Check that no two classes share a value that must separate them."""
     for setting in ("dscp", "traffic_class", "priority", "queue"):
-        taken: dict[int, str] = {}
-        for name, each in policy.named:
-            number = getattr(each, setting, None)
+        owners: dict[int, str] = {}
+        for name, traffic in policy.named:
+            number = getattr(traffic, setting, None)
             if number is None:
                 continue
-            if number in taken:
+            if number in owners:
                 raise FabricError(
                     POLICY,
-                    f"{taken[number]} and {name} have the same {setting} {number}, so no switch can tell them apart",
+                    f"{owners[number]} and {name} have the same {setting} {number}, so no switch can tell them apart",
                     f"give one of them another {setting}",
                 )
-            taken[number] = name
+            owners[number] = name
