@@ -91,9 +91,9 @@ class Checker:
 
     def applications(self, host: str) -> Iterator[Part]:
         """Return the applications on ``host``, except those whose DSCP is another class's."""
-        others = [each.dscp for each in self.policy.classes if each != self.rdma]
+        other_dscps = [rdma_class.dscp for rdma_class in self.policy.classes if rdma_class != self.rdma]
         for app in self._host(host).applications:
-            if dscp_of(app.tos) in others:
+            if dscp_of(app.tos) in other_dscps:
                 continue
             yield self._part(APPLICATION, f"{host} {app.name}", nic_checks.application, app, self.rdma)
 
@@ -125,17 +125,17 @@ class Checker:
 
     def ecmp(self, switch: str) -> Iterator[Part]:
         """Check how a switch spreads flows. Yield no part if it was not read; its ports' parts report that."""
-        known = self.seen.switches.get(switch)
-        if known is not None:
+        seen_switch = self.seen.switches.get(switch)
+        if seen_switch is not None:
             reasons = _not_held(self._system(switch))
-            yield self._part(SWITCH, switch, switch_checks.ecmp, known.ecmp_fields, reasons)
+            yield self._part(SWITCH, switch, switch_checks.ecmp, seen_switch.ecmp_fields, reasons)
 
     def link(self, upstream: End, downstream: End) -> Iterator[Part]:
         """Check a cable in the packets' direction. Yield no part if an end was not read; its part reports that."""
-        one, other = self._anything(upstream), self._anything(downstream)
-        if one is not None and other is not None:
-            where = f"{upstream} - {downstream}"
-            yield self._part(SWITCH, where, switch_checks.link, one, other)
+        near, far = self._anything(upstream), self._anything(downstream)
+        if near is not None and far is not None:
+            cable = f"{upstream} - {downstream}"
+            yield self._part(SWITCH, cable, switch_checks.link, near, far)
 
     def _host(self, name: str) -> Host:
         return self.seen.hosts.get(name, Host())
@@ -171,8 +171,8 @@ class Checker:
 
     def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Finding]], *expected: object) -> Part:
         nic = self._host(end.device).nics.get(end.port)
-        where = f"{end.device} {end.port}"
-        return _unread(layer, where) if nic is None else self._part(layer, where, check, nic, *expected)
+        place = f"{end.device} {end.port}"
+        return _unread(layer, place) if nic is None else self._part(layer, place, check, nic, *expected)
 
     def _port(
         self,
@@ -187,16 +187,16 @@ class Checker:
         """
         switch = self.seen.switches.get(end.device)
         port = switch.ports.get(end.port) if switch else None
-        where = f"{end.device} {end.port}, {side}"
+        place = f"{end.device} {end.port}, {side}"
         if port is None:
-            return _unread(layer, where)
+            return _unread(layer, place)
         planned = self.seen.planned.get(end.device)
         plan = planned.ports.get(end.port) if planned else None
-        return self._part(layer, where, check, self._system(end.device), port, plan)
+        return self._part(layer, place, check, self._system(end.device), port, plan)
 
-    def _part(self, layer: str, where: str, check: Callable[..., Iterable[Finding]], *arguments: object) -> Part:
+    def _part(self, layer: str, place: str, check: Callable[..., Iterable[Finding]], *arguments: object) -> Part:
         findings = self._verdicts.findings(check, *arguments)
-        return _placed(layer, where, findings) if findings else Part(layer, where, ())
+        return _placed(layer, place, findings) if findings else Part(layer, place, ())
 
 
 def _classifies_at_egress(system: SwitchSystem | None) -> bool:
@@ -211,21 +211,21 @@ def _not_held(system: SwitchSystem | None) -> Reasons:
 
 def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part]:
     """Return all parts of the path from NIC ``start`` to NIC ``goal``, in order, and of the CNP's path back."""
-    way = fabric.shortest_hops(start, goal)
-    back = fabric.shortest_hops(goal, start)
+    hops = fabric.shortest_hops(start, goal)
+    hops_back = fabric.shortest_hops(goal, start)
     parts = [*checker.applications(start.device), checker.sender(start)]
-    entered: set[End] = set()
-    left: set[End] = set()
-    for hop in way:
+    entered_ports: set[End] = set()
+    left_ports: set[End] = set()
+    for hop in hops:
         ingress, egress = End(hop.switch, hop.ingress), End(hop.switch, hop.egress)
-        if ingress not in entered:
-            entered.add(ingress)
+        if ingress not in entered_ports:
+            entered_ports.add(ingress)
             parts += [*checker.link(fabric.peer[ingress], ingress), *checker.ecmp(hop.switch), checker.ingress(ingress)]
-        if egress not in left:
-            left.add(egress)
+        if egress not in left_ports:
+            left_ports.add(egress)
             parts.append(checker.egress(egress))
     parts += [*checker.link(fabric.peer[goal], goal), checker.receiver(goal)]
-    for hop in back:
+    for hop in hops_back:
         parts += checker.cnp(End(hop.switch, hop.ingress), End(hop.switch, hop.egress))
     return _once([*parts, checker.reactor(start)])
 
@@ -241,9 +241,9 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
     for host in fabric.hosts():
         yield from _once(checker.applications(host))
     yield from map(checker.sender, nics)
-    for one, other in fabric.links():
-        yield from checker.link(one, other)
-        yield from checker.link(other, one)
+    for end, peer in fabric.links():
+        yield from checker.link(end, peer)
+        yield from checker.link(peer, end)
     for switch in sorted(fabric.switches):
         yield from checker.ecmp(switch)
     for port in ports:
@@ -264,18 +264,18 @@ def deadlock(fabric: Fabric, checker: Checker) -> Part:
         return port is not None and checker.rdma.priority in port.pfc
 
     paused: dict[tuple[str, str], bool] = {}
-    for one, other in fabric.links():
-        both = pauses(one) and pauses(other)
-        for link in ((one.device, other.device), (other.device, one.device)):
-            paused[link] = paused.get(link, False) or both
+    for end, peer in fabric.links():
+        both_pause = pauses(end) and pauses(peer)
+        for link in ((end.device, peer.device), (peer.device, end.device)):
+            paused[link] = paused.get(link, False) or both_pause
     cycle = buffer_cycle(fabric, paused)
     if not cycle:
         return Part(FABRIC, "lossless links", ())
-    around = " -> ".join([cycle[0][0], *(to for _from, to in cycle)])
+    cycle_text = " -> ".join([cycle[0][0], *(to for _from, to in cycle)])
     fault = Fault(
         "no pause waits for itself",
         "no circle of lossless links",
-        around,
+        cycle_text,
         "a moment of congestion can stop the whole circle for ever; only the PFC watchdog ends it, by dropping packets",
         "lossless links",
     )
@@ -293,36 +293,38 @@ def claims(parts: Iterable[Part], source: str) -> list[Claim]:
     A part without faults is one claim; otherwise each fault is a claim, with its consequence. Each setting that cannot
     be read is a claim marked as not applicable.
     """
-    made = []
+    claims_made = []
     for part in parts:
         if not part.faults:
-            made.append(Claim(part.layer, f"{part.where}: RoCE's settings", AS_PLANNED, AS_PLANNED, True, source))
-        made += [
+            claims_made.append(
+                Claim(part.layer, f"{part.where}: RoCE's settings", AS_PLANNED, AS_PLANNED, True, source)
+            )
+        claims_made += [
             Claim(
                 part.layer, f"{fault.where}: {fault.what}", fault.wanted, fault.seen, False, source, fault.consequence
             )
             for fault in part.faults
         ]
-        made += [
-            not_applicable(part.layer, f"{each.where}: {each.what}", each.wanted, source, each.reason)
-            for each in part.unseen
+        claims_made += [
+            not_applicable(part.layer, f"{unseen.where}: {unseen.what}", unseen.wanted, source, unseen.reason)
+            for unseen in part.unseen
         ]
-    return made
+    return claims_made
 
 
-def _placed(layer: str, where: str, found: Iterable[Finding]) -> Part:
-    placed = [replace(each, where=where) for each in found]
+def _placed(layer: str, place: str, findings: Iterable[Finding]) -> Part:
+    placed = [replace(finding, where=place) for finding in findings]
     return Part(
         layer,
-        where,
-        tuple(each for each in placed if isinstance(each, Fault)),
-        tuple(each for each in placed if isinstance(each, Unseen)),
+        place,
+        tuple(finding for finding in placed if isinstance(finding, Fault)),
+        tuple(finding for finding in placed if isinstance(finding, Unseen)),
     )
 
 
-def _unread(layer: str, where: str) -> Part:
-    fault = Fault("it was read back", "its settings", None, "nothing is known of it", where)
-    return Part(layer, where, (fault,))
+def _unread(layer: str, place: str) -> Part:
+    fault = Fault("it was read back", "its settings", None, "nothing is known of it", place)
+    return Part(layer, place, (fault,))
 
 
 def _once(parts: Iterable[Part]) -> list[Part]:
