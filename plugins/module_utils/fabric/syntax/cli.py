@@ -157,7 +157,7 @@ def numbers(values: Iterable[int], separator: str) -> str:
 
 
 def unlike(switch: Switch, port: str, setting: str, reason: str) -> FabricError:
-    """Return the refusal of a port whose ``what`` differs from the first port's, if the system has one for all."""
+    """Return the refusal of a port whose ``setting`` differs from the first port's, if the system has one for all."""
     first = next(iter(switch.ports))
     return FabricError(
         f"{switch.name}: port {port}",
