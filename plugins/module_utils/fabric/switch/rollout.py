@@ -228,7 +228,7 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 
 def _is_as(now: Switch, former: Switch) -> bool:
-    """Return true where ``now`` has the settings that ``before`` shows. A change that is empty tells the rest."""
+    """Return true where ``now`` has the settings that ``former`` shows. A change that is empty tells the rest."""
     system = SYSTEMS[former.system]
     shown = [field for field in PORT_FIELDS if field not in system.not_held]
     return now.ecmp_fields == former.ecmp_fields and all(

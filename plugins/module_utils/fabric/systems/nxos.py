@@ -146,9 +146,9 @@ def _remedy(plan: _Wanted, model: Model, wanted: Switch) -> list[str]:
     for port, settings in plan.ports.items():
         changes = port_changes(model.ports.get(port, Settings()), settings)
         lines += [f"interface {port}", *changes] if changes else []
-    others = [settings for port, settings in model.ports.items() if port not in wanted.ports]
+    unplanned = [settings for port, settings in model.ports.items() if port not in wanted.ports]
     used = {kind_and_name(head) for head in (*plan.policy_maps, *plan.class_maps)}
-    return lines + leftovers(model, used.union(*(model.names_of(settings) for settings in others)))
+    return lines + leftovers(model, used.union(*(model.names_of(settings) for settings in unplanned)))
 
 
 class _Wanted:
@@ -191,31 +191,36 @@ class _Wanted:
 
     def _lossless(self, switch: Switch) -> dict[int, int]:
         """Return the priority of each class that pauses: the same on all ports that do."""
-        found: dict[int, int] | None = None
+        priorities: dict[int, int] | None = None
         for port, qos in switch.ports.items():
             if not qos.pfc:
                 continue
-            here = {at: to for at, to in enumerate(qos.class_to_priority) if to is not None and to in qos.pfc}
-            if found not in (None, here):
+            port_priorities = {
+                traffic_class: priority
+                for traffic_class, priority in enumerate(qos.class_to_priority)
+                if priority is not None and priority in qos.pfc
+            }
+            if priorities not in (None, port_priorities):
                 raise unlike(switch, port, "set of paused classes", "NX-OS has one for the switch")
-            found = here
-        return found or {}
+            priorities = port_priorities
+        return priorities or {}
 
     def _check(self, switch: Switch, port: str, qos: PortQos, lossless: dict[int, int]) -> None:
         subject = f"{switch.name}: port {port}"
         if not PORT.fullmatch(port):
             raise FabricError(subject, "not a valid port name on NX-OS", "write it out, as in Ethernet1/1")
-        for each in wanted_classes(switch, port, qos):
-            if qos.class_to_queue[each] != each:
+        for traffic_class in wanted_classes(switch, port, qos):
+            queue, priority = qos.class_to_queue[traffic_class], qos.class_to_priority[traffic_class]
+            if queue != traffic_class:
                 raise FabricError(
                     subject,
-                    f"NX-OS sends traffic class {each} to queue {each}, not {qos.class_to_queue[each]}",
+                    f"NX-OS sends traffic class {traffic_class} to queue {traffic_class}, not {queue}",
                     "give class and queue the same number",
                 )
-            if qos.class_to_priority[each] != lossless.get(each, each):
+            if priority != lossless.get(traffic_class, traffic_class):
                 raise FabricError(
                     subject,
-                    f"traffic class {each} never pauses, so NX-OS has no priority {qos.class_to_priority[each]} for it",
+                    f"traffic class {traffic_class} never pauses, so NX-OS has no priority {priority} for it",
                     "give class and priority the same number",
                 )
         if not LEAST_MTU_BYTES <= (qos.ip_mtu_bytes or 0) <= MOST_MTU_BYTES:
@@ -250,8 +255,8 @@ class _Wanted:
         """Return the name of the policy that serves the queues. It names every queue: an unnamed one has no share."""
         policy: Tree = {}
         level = 0
-        for at in reversed(range(CLASSES)):
-            queue = qos.queues[at]
+        for number in reversed(range(CLASSES)):
+            queue = qos.queues[number]
             lines = ["bandwidth remaining percent 0"]
             if queue and queue.strict:
                 level += 1
@@ -260,13 +265,13 @@ class _Wanted:
                 if queue.bandwidth_percent is None:
                     raise FabricError(
                         f"{switch.name}: port {port}",
-                        f"queue {at} is weighted, but has no share",
+                        f"queue {number} is weighted, but has no share",
                         "give it bandwidth_percent",
                     )
                 lines = [f"bandwidth remaining percent {queue.bandwidth_percent}"]
             if queue and queue.ecn:
                 lines.append(_ecn_line(queue.ecn))
-            policy[f"class type queuing c-out-8q-q{at or '-default'}"] = {line: {} for line in lines}
+            policy[f"class type queuing c-out-8q-q{number or '-default'}"] = {line: {} for line in lines}
         return self._add("queuing", "out", policy)
 
     def _network(self, switch: Switch, lossless: dict[int, int]) -> str:
@@ -275,8 +280,11 @@ class _Wanted:
             return NO_PAUSE
         mtu = max(qos.ip_mtu_bytes or 0 for qos in switch.ports.values() if qos.pfc)
         policy: Tree = {
-            f"class type network-qos c-8q-nq{each or '-default'}": {f"mtu {mtu}": {}, f"pause pfc-cos {priority}": {}}
-            for each, priority in sorted(lossless.items())
+            f"class type network-qos c-8q-nq{traffic_class or '-default'}": {
+                f"mtu {mtu}": {},
+                f"pause pfc-cos {priority}": {},
+            }
+            for traffic_class, priority in sorted(lossless.items())
         }
         return self._add("network-qos", "nq", policy)
 
@@ -287,11 +295,11 @@ class _Wanted:
 
 
 def _ecn_line(ecn: Ecn) -> str:
-    least, most, unit = ecn.minimum_bytes, ecn.maximum_bytes, "bytes"
-    if least % 1000 == most % 1000 == 0:
-        least, most, unit = least // 1000, most // 1000, "kbytes"
+    minimum, maximum, unit = ecn.minimum_bytes, ecn.maximum_bytes, "bytes"
+    if minimum % 1000 == maximum % 1000 == 0:
+        minimum, maximum, unit = minimum // 1000, maximum // 1000, "kbytes"
     return (
-        f"random-detect minimum-threshold {least} {unit} maximum-threshold {most} {unit}"
+        f"random-detect minimum-threshold {minimum} {unit} maximum-threshold {maximum} {unit}"
         f" drop-probability {ecn.probability_percent} weight 0 ecn"
     )
 

@@ -49,13 +49,13 @@ def _remove_from_switch(patch: Tree, reader: Reader, want: Tree, qos: Tree, want
     if wanted.ports and "roce-lossless" in qos.get("traffic-pool", {}):
         _remove(patch, "qos", "traffic-pool", "roce-lossless")  # a switch has one lossless pool
     for section in SECTIONS:
-        ours = want.get("qos", {}).get(section, {})
+        wanted_profiles = want.get("qos", {}).get(section, {})
         for profile in qos.get(section, {}):
-            if profile.startswith(OURS) and profile not in ours:
+            if profile.startswith(OURS) and profile not in wanted_profiles:
                 _remove(patch, "qos", section, profile)
-    known = want.get("qos", {}).get("egress-queue-mapping", {}).get(ALL_PORTS, {}).get("switch-priority")
-    for priority in reader.explicit if known else ():
-        if str(priority) not in known:  # it would lead other traffic into a class's queue
+    wanted_priorities = want.get("qos", {}).get("egress-queue-mapping", {}).get(ALL_PORTS, {}).get("switch-priority")
+    for priority in reader.explicit if wanted_priorities else ():
+        if str(priority) not in wanted_priorities:  # it would lead other traffic into a class's queue
             _remove(patch, "qos", "egress-queue-mapping", ALL_PORTS, "switch-priority", str(priority))
     if qos.get("pfc", {}).get(ALL_PORTS) and any(not port.pfc for port in wanted.ports.values()):
         _remove(patch, "qos", "pfc", ALL_PORTS)  # it would make a port pause that must not
@@ -65,22 +65,22 @@ def _remove_from_switch(patch: Tree, reader: Reader, want: Tree, qos: Tree, want
 
 def _remove_from_port(patch: Tree, reader: Reader, port: str, want: Tree, have: Tree) -> None:
     """Remove settings of a port that contradict the policy. ``want``: its wanted QoS; ``have``: all its settings."""
-    there = have.get("qos", {})
-    extra = [section for section in (*SECTIONS, "pfc-watchdog") if section in there and section not in want]
-    if REWRITING in there and reader.port(port, have).rewrites_dscp:
+    existing = have.get("qos", {})
+    extra = [section for section in (*SECTIONS, "pfc-watchdog") if section in existing and section not in want]
+    if REWRITING in existing and reader.port(port, have).rewrites_dscp:
         extra.append(REWRITING)
-    if "pfc" in want and "link-pause" in there:
+    if "pfc" in want and "link-pause" in existing:
         extra.append("link-pause")  # a port has one of the two
     for section in extra:
         _remove(patch, "interface", port, "qos", section)
 
 
-def restoration(before: str, now: str, name: str) -> str:
-    """Return the patch from ``now`` back to ``before`` in all that a policy can change; "" where nothing differs.
+def restoration(backup: str, running: str, name: str) -> str:
+    """Return the patch from ``running`` back to ``backup`` in all that a policy can change; "" where nothing differs.
 
     It has the form of remediation's patch. Other settings (passwords, which NVUE does not show) are not in it.
     """
-    old, new = (_ours(document(text, name)) for text in (before, now))
+    old, new = (_ours(document(text, name)) for text in (backup, running))
     for port in new["interface"]:
         old["interface"].setdefault(port, {"qos": {}, "link": {}})
     patch = _back(old, new)
@@ -129,37 +129,39 @@ def _normal(reader: Reader) -> Tree:
     return {"interface": interfaces, "qos": _apart(reader, tree["qos"], "qos"), "system": tree["system"]}
 
 
-def _apart(reader: Reader, node: Any, where: str) -> Any:
+def _apart(reader: Reader, node: Any, path: str) -> Any:
     if not isinstance(node, dict):
         return node
-    found: Tree = {}
+    expanded: Tree = {}
     for key, value in node.items():
-        if (key in INDEXED and isinstance(value, (dict, list))) or (key == "switch-priority" and "pool" in where):
-            by_number = reader.indexed(node, key, where)
-            found[key] = {str(at): _apart(reader, each, f"{where} {key} {at}") for at, each in by_number.items()}
+        if (key in INDEXED and isinstance(value, (dict, list))) or (key == "switch-priority" and "pool" in path):
+            by_number = reader.indexed(node, key, path)
+            expanded[key] = {
+                str(number): _apart(reader, setting, f"{path} {key} {number}") for number, setting in by_number.items()
+            }
         else:
-            found[key] = _apart(reader, value, f"{where} {key}")
-    return found
+            expanded[key] = _apart(reader, value, f"{path} {key}")
+    return expanded
 
 
 def _difference(patch: Tree, want: Tree, have: Any, path: tuple[str, ...]) -> None:
     """Add to ``patch`` what ``want`` has and ``have`` lacks, and remove what else a profile of this project has."""
-    there = have if isinstance(have, dict) else {}
+    existing = have if isinstance(have, dict) else {}
     for key, value in want.items():
         if isinstance(value, dict) and value:
-            _difference(patch, value, there.get(key), (*path, key))
-        elif key not in there or (value != {} and not _alike(value, there[key])):
+            _difference(patch, value, existing.get(key), (*path, key))
+        elif key not in existing or (value != {} and not _alike(value, existing[key])):
             _put(patch, (*path, key), value)
     if len(path) > 2 and path[0] == "qos" and path[2].startswith(OURS):
-        for key in there:
+        for key in existing:
             if key not in want:
                 _put(patch, (*path, key), None)
 
 
-def _alike(value: Any, other: Any) -> bool:
+def _alike(value: Any, seen_value: Any) -> bool:
     """Return true where two values mean the same to NVUE: later releases say "enabled" for "enable" and "on"."""
-    one, two = str(value).lower(), str(other).lower()
-    return one == two or any(one in words and two in words for words in (ON, OFF))
+    first, second = str(value).lower(), str(seen_value).lower()
+    return first == second or any(first in synonyms and second in synonyms for synonyms in (ON, OFF))
 
 
 def _put(patch: Tree, path: tuple[str, ...], value: Any) -> None:

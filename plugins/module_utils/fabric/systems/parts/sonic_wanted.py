@@ -114,7 +114,9 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
             groups[number] = share("BUFFER_PROFILE", _buffer(headroom, brackets, pools_headroom))
         elif number in qos.class_to_priority and number not in qos.pfc:
             groups[number] = refer("BUFFER_PROFILE", INGRESS_LOSSY, brackets)
-    lossless = frozenset(queue for queue in (qos.priority_to_queue[each] for each in qos.pfc) if queue is not None)
+    lossless = frozenset(
+        queue for queue in (qos.priority_to_queue[priority] for priority in qos.pfc) if queue is not None
+    )
     watchdog = None if qos.watchdog is None else _watchdog(qos.watchdog)
     mtu = None if qos.ip_mtu_bytes is None else str(qos.ip_mtu_bytes)
     return WantedPort(shared, maps, queues, groups, lossless, watchdog, mtu)
