@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import title
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import field_title
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import AS_PLANNED, FABRIC, Part, claims
@@ -54,7 +54,7 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     first = next(
         (difference["message"] for differences in compared["differences"].values() for difference in differences), ""
     )
-    parts = list(report.look({**params, "paths": [], "rdma_class": None, "thresholds": True}))
+    parts = list(report.requested_parts({**params, "paths": [], "rdma_class": None, "thresholds": True}))
     read = {*params["running"], *params["nics"]}
     known_parts = [part for part in parts if part.layer == FABRIC or _devices(part) <= read]
     unread = {device for part in parts if part.layer != FABRIC for device in _devices(part)} - read
@@ -75,7 +75,7 @@ def _by_reason(wanted: Switch, not_held: Mapping[str, str]) -> dict[str, list[st
     ports = wanted.distinct_ports()
     for setting, reason in not_held.items():
         if setting == "ecmp_fields" or any(getattr(qos, setting) != getattr(NOTHING, setting) for qos in ports):
-            settings_by_reason.setdefault(reason, []).append(title(setting))
+            settings_by_reason.setdefault(reason, []).append(field_title(setting))
     return settings_by_reason
 
 

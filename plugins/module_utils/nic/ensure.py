@@ -138,7 +138,7 @@ def _write(system: System, name: str, step: Step, done: list[str]) -> None:
         _writers(step)(system, name, step)
     except HostError as error:
         before = f"done before: {', '.join(done)}" if done else "nothing was changed before"
-        why = dcb.plain(error.cause)
+        why = dcb.decoded_error(error.cause)
         raise HostError(f"{name}: {step.setting} was refused: {why}; {before}", "correct it and run again") from error
     if f"{name} {step.setting}" not in done:
         done.append(f"{name} {step.setting}")

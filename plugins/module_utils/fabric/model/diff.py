@@ -27,7 +27,7 @@ TITLES = {
 }
 
 
-def title(field: str) -> str:
+def field_title(field: str) -> str:
     """Return the name of a field of PortQos in words."""
     if field in TABLES:
         index, content = TABLES[field]
@@ -116,15 +116,15 @@ def _port_differences(wanted: PortQos, seen: PortQos, not_held: Collection[str])
             yield from _table(*TABLES[port_field.name], wanted_value, seen_value)
         elif port_field.name in BY_NUMBER:
             # A strict queue changes the shares of all others, so queues that differ in this come first, as the cause.
-            pairs = sorted(enumerate(zip(wanted_value, seen_value)), key=lambda pair: _as_strict(*pair[1]))
+            pairs = sorted(enumerate(zip(wanted_value, seen_value)), key=lambda pair: _same_strictness(*pair[1]))
             for number, (wanted_entry, seen_entry) in pairs:
                 if wanted_entry != seen_entry:
                     yield f"{BY_NUMBER[port_field.name]} {number}", _text(wanted_entry), _text(seen_entry)
         elif port_field.name != "cable_m" or wanted_value is not None:  # most systems are not given a cable length
-            yield title(port_field.name), _text(wanted_value), _text(seen_value)
+            yield field_title(port_field.name), _text(wanted_value), _text(seen_value)
 
 
-def _as_strict(wanted: Any, seen: Any) -> bool:
+def _same_strictness(wanted: Any, seen: Any) -> bool:
     return getattr(wanted, "strict", False) == getattr(seen, "strict", False)
 
 

@@ -9,7 +9,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.settings import Settings
 
 
-class Record(Settings):
+class FabricSettings(Settings):
     """A record of settings. Raises FabricError."""
 
     refusal = FabricError

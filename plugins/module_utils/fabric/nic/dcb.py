@@ -27,7 +27,7 @@ NOT_THERE = ("Operation not supported", "Attribute not found")
 BUFFER_BYTES_AT_MOST = (1 << 32) - 1  # u32 in struct dcbnl_buffer
 
 
-def plain(message: str) -> str:
+def decoded_error(message: str) -> str:
     """Return dcb's message with the driver's own error.
 
     The kernel returns the error as a byte (net/dcb/dcbnl.c, dcbnl_ieee_set), in which -22 is 234, and the tool prints
@@ -80,11 +80,11 @@ class _Printed:
         try:
             self.record = json.loads(self.text) if self.text else {}
         except ValueError as error:
-            raise self._garbage("no JSON") from error
+            raise self._malformed("no JSON") from error
         if not isinstance(self.record, dict):
-            raise self._garbage("no JSON object")
+            raise self._malformed("no JSON object")
 
-    def _garbage(self, problem: str) -> FabricError:
+    def _malformed(self, problem: str) -> FabricError:
         shown = self.text if len(self.text) <= 60 else self.text[:57] + "..."
         return FabricError(
             self.subject, f"it printed {problem}: {shown!r}", "check that dcb is from iproute2 5.11 or later"
@@ -93,25 +93,25 @@ class _Printed:
     def number(self, name: str, maximum: int) -> int:
         value = self.record.get(name)
         if not _is_number(value, maximum):
-            raise self._garbage(f"{name} {value!r}")
+            raise self._malformed(f"{name} {value!r}")
         return value
 
     def _list(self, name: str) -> list[Any]:
         values = self.record.get(name)
         if not isinstance(values, list) or len(values) != CLASSES:
-            raise self._garbage(f"{name} {values!r}, not 8 entries")
+            raise self._malformed(f"{name} {values!r}, not 8 entries")
         return values
 
     def numbers(self, name: str, maximum: int) -> tuple[int, ...]:
         values = self._list(name)
         if not all(_is_number(value, maximum) for value in values):
-            raise self._garbage(f"{name} {values!r}")
+            raise self._malformed(f"{name} {values!r}")
         return tuple(values)
 
     def flags(self, name: str) -> tuple[bool, ...]:
         values = [_flag(value) for value in self._list(name)]
         if None in values:
-            raise self._garbage(f"{name} {self.record[name]!r}")
+            raise self._malformed(f"{name} {self.record[name]!r}")
         return tuple(bool(value) for value in values)
 
     def queues(self) -> tuple[Queue | None, ...]:
@@ -126,12 +126,12 @@ class _Printed:
         table: dict[int, tuple[int, ...]] = {}
         rows = self.record.get("dscp_prio", [])
         if not isinstance(rows, list):
-            raise self._garbage(f"dscp_prio {rows!r}")
+            raise self._malformed(f"dscp_prio {rows!r}")
         for row in rows:
             if not (isinstance(row, list) and len(row) == 2 and _is_number(row[0], DSCPS - 1)) or not _is_number(
                 row[1], CLASSES - 1
             ):
-                raise self._garbage(f"dscp_prio {row!r}")
+                raise self._malformed(f"dscp_prio {row!r}")
             table[row[0]] = (*table.get(row[0], ()), row[1])
         return table
 

@@ -94,12 +94,12 @@ def plan(
     ``rdma_class``: the class of RDMA-CM's connections. ``parent``: a VF's physical function as it will be, where it can
     be seen. A field is None where the function has no such setting. Raises FabricError where the policy would not hold.
     """
-    full = _whole(policy, rdma_class, request, seen)
+    full = _full_settings(policy, rdma_class, request, seen)
     cannot = {name: reason for name, reason in seen.cannot.items() if getattr(full, name) != _unset(name)}
     if seen.nic.is_vf:
         _check_marks(seen, parent)
     else:
-        _check_able(policy, full, cannot, seen)
+        _check_capabilities(policy, full, cannot, seen)
     may_mark = None if seen.nic.is_vf and parent is None else True
     return replace(full, may_mark=may_mark, **{name: _unset(name) for name in cannot}), cannot
 
@@ -108,7 +108,7 @@ def _unset(name: str) -> Any:
     return next(nic_field.default for nic_field in fields(Nic) if nic_field.name == name)
 
 
-def _whole(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen) -> Nic:
+def _full_settings(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen) -> Nic:
     """Return the settings of a function that supports all of them."""
     priority_of_dscp = {traffic.dscp: traffic.priority for traffic in policy.with_dscp}
     class_of_priority = {traffic.priority: traffic.traffic_class for traffic in policy.all_classes}
@@ -158,7 +158,7 @@ def _check_marks(seen: Seen, parent: Nic | None) -> None:
         )
 
 
-def _check_able(policy: Policy, full: Nic, cannot: dict[str, str], seen: Seen) -> None:
+def _check_capabilities(policy: Policy, full: Nic, cannot: dict[str, str], seen: Seen) -> None:
     for name in (*NEEDED, *(["pfc"] if full.pfc else [])):
         if name in cannot:
             raise FabricError(

@@ -11,13 +11,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import LOSSLESS, Policy, RdmaClass
 
 
-def pfc_of_class(pfc: tuple[int, ...], rdma: RdmaClass, why_not: str = "") -> Iterator[Finding]:
+def pfc_of_class(pfc: tuple[int, ...], rdma: RdmaClass, reason_text: str = "") -> Iterator[Finding]:
     if rdma.mode == LOSSLESS and rdma.priority not in pfc:
         yield Fault(
             f"PFC is on for priority {rdma.priority}",
             rdma.priority,
             list(pfc),
-            f"pauses are neither sent nor obeyed here, and a full buffer drops{why_not}"
+            f"pauses are neither sent nor obeyed here, and a full buffer drops{reason_text}"
             if not pfc
             else "the paused priorities do not include the one that RoCE uses",
         )

@@ -35,7 +35,7 @@ NO_REASONS: Reasons = {}
 
 
 @dataclass(frozen=True)
-class Host:
+class PathHost:
     """A host's NICs by the names that links use, and the applications that send through them."""
 
     nics: Mapping[str, Seen] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Host:
 class ReadBack:
     """Everything that was read. ``planned``: the switches as planned, where thresholds are to be compared."""
 
-    hosts: Mapping[str, Host]
+    hosts: Mapping[str, PathHost]
     switches: Mapping[str, Switch]
     planned: Mapping[str, Switch] = field(default_factory=dict)
 
@@ -132,15 +132,15 @@ class Checker:
 
     def link(self, upstream: End, downstream: End) -> Iterator[Part]:
         """Check a cable in the packets' direction. Yield no part if an end was not read; its part reports that."""
-        near, far = self._anything(upstream), self._anything(downstream)
+        near, far = self._port_or_nic(upstream), self._port_or_nic(downstream)
         if near is not None and far is not None:
             cable = f"{upstream} - {downstream}"
             yield self._part(SWITCH, cable, switch_checks.link, near, far)
 
-    def _host(self, name: str) -> Host:
-        return self.seen.hosts.get(name, Host())
+    def _host(self, name: str) -> PathHost:
+        return self.seen.hosts.get(name, PathHost())
 
-    def _anything(self, end: End) -> PortQos | Nic | None:
+    def _port_or_nic(self, end: End) -> PortQos | Nic | None:
         switch = self.seen.switches.get(end.device)
         if switch:
             return switch.ports.get(end.port)
@@ -172,7 +172,7 @@ class Checker:
     def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Finding]], *expected: object) -> Part:
         nic = self._host(end.device).nics.get(end.port)
         place = f"{end.device} {end.port}"
-        return _unread(layer, place) if nic is None else self._part(layer, place, check, nic, *expected)
+        return _unread_part(layer, place) if nic is None else self._part(layer, place, check, nic, *expected)
 
     def _port(
         self,
@@ -189,14 +189,14 @@ class Checker:
         port = switch.ports.get(end.port) if switch else None
         place = f"{end.device} {end.port}, {side}"
         if port is None:
-            return _unread(layer, place)
+            return _unread_part(layer, place)
         planned = self.seen.planned.get(end.device)
         plan = planned.ports.get(end.port) if planned else None
         return self._part(layer, place, check, self._system(end.device), port, plan)
 
     def _part(self, layer: str, place: str, check: Callable[..., Iterable[Finding]], *arguments: object) -> Part:
         findings = self._verdicts.findings(check, *arguments)
-        return _placed(layer, place, findings) if findings else Part(layer, place, ())
+        return _part_with_findings(layer, place, findings) if findings else Part(layer, place, ())
 
 
 def _classifies_at_egress(system: SwitchSystem | None) -> bool:
@@ -227,7 +227,7 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
     parts += [*checker.link(fabric.peer[goal], goal), checker.receiver(goal)]
     for hop in hops_back:
         parts += checker.cnp(End(hop.switch, hop.ingress), End(hop.switch, hop.egress))
-    return _once([*parts, checker.reactor(start)])
+    return _deduplicated([*parts, checker.reactor(start)])
 
 
 def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
@@ -239,7 +239,7 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
     nics = [end for end in ends if end.device not in fabric.switches]
     ports = [end for end in ends if end.device in fabric.switches]
     for host in fabric.hosts():
-        yield from _once(checker.applications(host))
+        yield from _deduplicated(checker.applications(host))
     yield from map(checker.sender, nics)
     for end, peer in fabric.links():
         yield from checker.link(end, peer)
@@ -312,7 +312,7 @@ def claims(parts: Iterable[Part], source: str) -> list[Claim]:
     return claims_made
 
 
-def _placed(layer: str, place: str, findings: Iterable[Finding]) -> Part:
+def _part_with_findings(layer: str, place: str, findings: Iterable[Finding]) -> Part:
     placed = [replace(finding, where=place) for finding in findings]
     return Part(
         layer,
@@ -322,12 +322,12 @@ def _placed(layer: str, place: str, findings: Iterable[Finding]) -> Part:
     )
 
 
-def _unread(layer: str, place: str) -> Part:
+def _unread_part(layer: str, place: str) -> Part:
     fault = Fault("it was read back", "its settings", None, "nothing is known of it", place)
     return Part(layer, place, (fault,))
 
 
-def _once(parts: Iterable[Part]) -> list[Part]:
+def _deduplicated(parts: Iterable[Part]) -> list[Part]:
     """Return each part once, at its first position: paths share their parts."""
     first: dict[tuple[str, str], Part] = {}
     for part in parts:

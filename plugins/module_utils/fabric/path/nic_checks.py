@@ -167,13 +167,13 @@ def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
     A physical function that lacks a setting which RoCE needs is at fault, whatever the reason.
     """
     nic = seen.nic
-    why_not = {name: f": {reason}" for name, reason in seen.cannot.items() if name in (*NEEDED, "pfc")}
+    reason_texts = {name: f": {reason}" for name, reason in seen.cannot.items() if name in (*NEEDED, "pfc")}
     if nic.trust != "dscp":
         yield Fault(
             "the NIC trusts the DSCP",
             "dscp",
             nic.trust,
-            f"packets without a VLAN tag all have priority 0, whatever their DSCP{why_not.get('trust', '')}",
+            f"packets without a VLAN tag all have priority 0, whatever their DSCP{reason_texts.get('trust', '')}",
         )
     elif nic.dscp_to_priority[rdma.dscp] != rdma.priority:
         yield Fault(
@@ -188,11 +188,11 @@ def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
             f"priority {rdma.priority} is traffic class {rdma.traffic_class}",
             rdma.traffic_class,
             traffic_class,
-            f"it shares a send queue with other traffic{why_not.get('priority_to_class', '')}",
+            f"it shares a send queue with other traffic{reason_texts.get('priority_to_class', '')}",
         )
     else:
         yield from share(nic.queues[traffic_class], rdma, f"traffic class {traffic_class}")
-    yield from pfc_of_class(nic.pfc, rdma, why_not.get("pfc", ""))
+    yield from pfc_of_class(nic.pfc, rdma, reason_texts.get("pfc", ""))
     yield from pfc_of_others(nic.pfc, rdma, policy, ())
     by_host = "DCBX is the host's"
     consequence = "firmware or a peer may change these settings at any time"

@@ -15,14 +15,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     PortQos,
     Switch,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     Checker,
-    Host,
     Part,
+    PathHost,
     ReadBack,
     claims,
     deadlock,
@@ -50,7 +50,7 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
         str, list[Claim]
     ] = {}  # by layer; the table only counts those that hold, so one represents all
     count = 0
-    for part in look(params):
+    for part in requested_parts(params):
         count += 1
         if part.faults:
             faults += part.faults
@@ -74,7 +74,7 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def look(params: Mapping[str, Any]) -> Iterator[Part]:
+def requested_parts(params: Mapping[str, Any]) -> Iterator[Part]:
     """Return all parts of the paths that the module's ``params`` request, in their order. Raises FabricError."""
     policy = read_policy(params["policy"])
     specs = read_switches(params["switches"], None, params["asics"])
@@ -82,7 +82,7 @@ def look(params: Mapping[str, Any]) -> Iterator[Part]:
     planned = plan(policy, specs)
     seen = ReadBack(
         _hosts(params["nics"], params["applications"], params["hosts"]),
-        _alike(parse_running(params["running"], params["switches"])),
+        _share_equal_ports(parse_running(params["running"], params["switches"])),
         planned if params["thresholds"] else {},
     )
     for rdma in _classes(policy, params["rdma_class"]):
@@ -105,7 +105,7 @@ def message(parts: int, faults: list[Fault], unseen: int = 0) -> str:
     return f"{first.where}: {first.what}: wanted {first.wanted}, seen {first.seen}: {first.consequence}{more_faults}"
 
 
-def _alike(seen: Mapping[str, Switch]) -> dict[str, Switch]:
+def _share_equal_ports(seen: Mapping[str, Switch]) -> dict[str, Switch]:
     """Return ``seen`` with one object for ports that are alike, whatever their switch."""
     first_equal: dict[int, PortQos] = {}
     distinct: dict[PortQos, PortQos] = {}
@@ -137,12 +137,12 @@ def _classes(policy: Policy, wanted: str | None) -> list[RdmaClass]:
 
 
 def _ends(number: int, path: Any) -> tuple[End, End]:
-    record = Record(f"paths[{number}]", path)
+    record = FabricSettings(f"paths[{number}]", path)
     record.only("source", "destination")
     record.need("source", "destination")
     ends = []
     for side in ("source", "destination"):
-        end = Record(f"paths[{number}]: {side}", record.data[side])
+        end = FabricSettings(f"paths[{number}]: {side}", record.data[side])
         end.only("host", "nic")
         end.need("host", "nic")
         ends.append(End(end.text("host", ""), end.text("nic", "")))
@@ -151,7 +151,7 @@ def _ends(number: int, path: Any) -> tuple[End, End]:
 
 def _hosts(
     nics: Mapping[str, Any], applications: Mapping[str, Any], inventory: Mapping[str, Any] | None
-) -> dict[str, Host]:
+) -> dict[str, PathHost]:
     for name in applications:
         if name not in nics:
             raise FabricError(
@@ -159,10 +159,10 @@ def _hosts(
             )
     nics_read: dict[str, Seen] = {}
     return {
-        name: Host(
+        name: PathHost(
             {
-                nic: seen_of(f"host {name}: NIC {nic}", data, nics_read, _shares_buffer(inventory, name, nic))
-                for nic, data in Record(f"host {name}", nics_of_host).data.items()
+                nic: seen_of(f"host {name}: NIC {nic}", data, nics_read, _shared_buffer_reason(inventory, name, nic))
+                for nic, data in FabricSettings(f"host {name}", nics_of_host).data.items()
             },
             tuple(_application(f"host {name}", application) for application in applications.get(name) or ()),
         )
@@ -170,14 +170,14 @@ def _hosts(
     }
 
 
-def _shares_buffer(inventory: Mapping[str, Any] | None, host: str, nic: str) -> str:
-    """Return why a NIC's lossless priorities need no ingress buffer of their own; "" where they need one."""
+def _shared_buffer_reason(inventory: Mapping[str, Any] | None, host: str, nic: str) -> str | None:
+    """Return the reason why a NIC's lossless priorities need no ingress buffer of their own, or None."""
     settings = ((inventory or {}).get(host) or {}).get(nic, {"cable_m": 0})
-    return "" if (settings or {}).get("cable_m") is not None else NO_CABLE
+    return None if (settings or {}).get("cable_m") is not None else NO_CABLE
 
 
 def _application(subject: str, settings: Any) -> Application:
-    record = Record(f"{subject}: application", settings)
+    record = FabricSettings(f"{subject}: application", settings)
     record.only("name", "tos", "queue_pairs")
     record.need("name", "tos")
     pairs = record.number("queue_pairs", 1, 1, 1 << 16) if "queue_pairs" in record.data else None

@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Ecn,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 
 POLICY = "roce_policy"
 LOSSLESS, LOSSY = "lossless", "lossy"
@@ -141,7 +141,7 @@ def read_policy(variable: Mapping[str, Any] | None) -> Policy:
     Without ``classes`` there is one class, "roce". Traffic class, priority and queue of a class have the same number
     unless they are given separately.
     """
-    record = Record(POLICY, variable or {})
+    record = FabricSettings(POLICY, variable or {})
     record.only(
         "classes", "cnp", "default", "mtu_bytes", "switch_mtu_bytes", "path_mtu_bytes", "pfc_watchdog", "ecmp_fields"
     )
@@ -149,9 +149,9 @@ def read_policy(variable: Mapping[str, Any] | None) -> Policy:
     if not isinstance(by_name, Mapping) or not by_name:
         raise record.refuse("classes is not a dictionary of at least one class", "write it as roce: {mode: lossless}")
     classes = tuple(_rdma_class(name, data) for name, data in by_name.items())
-    cnp = _cnp(Record(f"{POLICY}: cnp", record.data.get("cnp", {})))
+    cnp = _cnp(FabricSettings(f"{POLICY}: cnp", record.data.get("cnp", {})))
     left_percent = 100 - sum(rdma_class.bandwidth_percent for rdma_class in classes)
-    default = _default(Record(f"{POLICY}: default", record.data.get("default", {})), left_percent)
+    default = _default(FabricSettings(f"{POLICY}: default", record.data.get("default", {})), left_percent)
     path_mtu = record.number("path_mtu_bytes", 4096, PATH_MTUS_BYTES[0], PATH_MTUS_BYTES[-1])
     if path_mtu not in PATH_MTUS_BYTES:
         raise record.refuse(
@@ -169,7 +169,7 @@ def read_policy(variable: Mapping[str, Any] | None) -> Policy:
         )
     watchdog = _watchdog(record, any(rdma_class.mode == LOSSLESS for rdma_class in classes))
     policy = Policy(classes, cnp, default, mtu, switch_mtu, path_mtu, watchdog, tuple(sorted(set(fields))))
-    _check_apart(policy)
+    _check_distinct(policy)
     return policy
 
 
@@ -180,7 +180,7 @@ def _rdma_class(name: Any, settings: Any) -> RdmaClass:
             "not a valid name for a RoCE class",
             "use at most 16 lower-case letters, digits and '_', starting with a letter; cnp and default are reserved",
         )
-    record = Record(f"{POLICY}: class {name}", settings)
+    record = FabricSettings(f"{POLICY}: class {name}", settings)
     record.only("mode", "dscp", "ect", "traffic_class", "priority", "queue", "bandwidth_percent", "ecn")
     mode = record.data.get("mode", LOSSLESS)
     if mode not in (LOSSLESS, LOSSY):
@@ -199,10 +199,10 @@ def _rdma_class(name: Any, settings: Any) -> RdmaClass:
     )
 
 
-def _ecn(record: Record) -> Ecn | None:
+def _ecn(record: FabricSettings) -> Ecn | None:
     if "ecn" not in record.data:
         return None
-    ecn = Record(f"{record.subject}: ecn", record.data["ecn"])
+    ecn = FabricSettings(f"{record.subject}: ecn", record.data["ecn"])
     ecn.only("minimum_bytes", "maximum_bytes", "probability_percent")
     for setting in ("minimum_bytes", "maximum_bytes"):
         if setting not in ecn.data:
@@ -217,13 +217,13 @@ def _ecn(record: Record) -> Ecn | None:
     return Ecn(minimum, maximum, ecn.number("probability_percent", 100, 1, 100))
 
 
-def _watchdog(record: Record, lossless: bool) -> Watchdog | None:
+def _watchdog(record: FabricSettings, lossless: bool) -> Watchdog | None:
     setting = record.data.get("pfc_watchdog", lossless)
     if setting and not lossless:
         raise record.refuse("pfc_watchdog is set, but no class is lossless", "remove it, or make a class lossless")
     if setting is False:
         return None
-    watchdog = Record(f"{POLICY}: pfc_watchdog", {} if setting is True else setting)
+    watchdog = FabricSettings(f"{POLICY}: pfc_watchdog", {} if setting is True else setting)
     watchdog.only("detection_ms", "restoration_ms", "action")
     action = watchdog.data.get("action", "drop")
     if action not in ("drop", "forward"):
@@ -233,7 +233,7 @@ def _watchdog(record: Record, lossless: bool) -> Watchdog | None:
     return Watchdog(detection, watchdog.number("restoration_ms", 200, 100, 60000), action)
 
 
-def _cnp(record: Record) -> CnpClass:
+def _cnp(record: FabricSettings) -> CnpClass:
     record.only("dscp", "traffic_class", "priority", "queue")
     traffic_class = record.number("traffic_class", 6, 0, CLASSES - 1)
     return CnpClass(
@@ -244,7 +244,7 @@ def _cnp(record: Record) -> CnpClass:
     )
 
 
-def _default(record: Record, left_percent: int) -> DefaultClass:
+def _default(record: FabricSettings, left_percent: int) -> DefaultClass:
     record.only("traffic_class", "priority", "queue", "bandwidth_percent")
     if left_percent < 1:
         raise record.refuse(
@@ -266,7 +266,7 @@ def _default(record: Record, left_percent: int) -> DefaultClass:
     )
 
 
-def _check_apart(policy: Policy) -> None:
+def _check_distinct(policy: Policy) -> None:
     """Check that no two classes share a value that must separate them."""
     for setting in ("dscp", "traffic_class", "priority", "queue"):
         owners: dict[int, str] = {}

@@ -299,7 +299,9 @@ def marked_percent(ecn: Ecn, queue_bytes: Fraction) -> Fraction:
 
 def reference_ecn(speed_gbit_s: int, ip_mtu_bytes: int) -> Ecn:
     """Return the reference profile's marking for this speed; it begins at one packet at the earliest."""
-    minimum = max(_steps(Fraction(REFERENCE_MINIMUM_BYTES * speed_gbit_s, REFERENCE_GBIT_S)), least_ecn(ip_mtu_bytes))
+    minimum = max(
+        _floor_to_step(Fraction(REFERENCE_MINIMUM_BYTES * speed_gbit_s, REFERENCE_GBIT_S)), least_ecn(ip_mtu_bytes)
+    )
     return Ecn(minimum, minimum * REFERENCE_RATIO, REFERENCE_PROBABILITY_PERCENT)
 
 
@@ -311,8 +313,8 @@ def bounded_ecn(ecn: Ecn, pfc_bytes: Fraction, ip_mtu_bytes: int, subject: str) 
     if marked_percent(ecn, pfc_bytes) >= MARKED_PERCENT:
         return ecn
     share = Fraction(MARKED_PERCENT, REFERENCE_PROBABILITY_PERCENT)
-    minimum = max(_steps(pfc_bytes / (1 + share * (REFERENCE_RATIO - 1))), least_ecn(ip_mtu_bytes))
-    maximum = min(minimum * REFERENCE_RATIO, _steps(minimum + (pfc_bytes - minimum) / share))
+    minimum = max(_floor_to_step(pfc_bytes / (1 + share * (REFERENCE_RATIO - 1))), least_ecn(ip_mtu_bytes))
+    maximum = min(minimum * REFERENCE_RATIO, _floor_to_step(minimum + (pfc_bytes - minimum) / share))
     if maximum <= minimum:
         raise FabricError(
             subject,
@@ -341,5 +343,5 @@ def least_ecn(ip_mtu_bytes: int) -> int:
     return -(-frame_bytes(ip_mtu_bytes) // ECN_STEP_BYTES) * ECN_STEP_BYTES
 
 
-def _steps(number: Fraction) -> int:
+def _floor_to_step(number: Fraction) -> int:
     return int(number // ECN_STEP_BYTES) * ECN_STEP_BYTES

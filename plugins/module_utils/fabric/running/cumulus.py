@@ -128,7 +128,7 @@ def names_of(key: str, place: str) -> list[str]:
     return names
 
 
-class Reader:
+class NvueReader:
     """A reader of one configuration; it reads each profile once."""
 
     def __init__(self, name: str, tree: Tree) -> None:
@@ -276,7 +276,7 @@ class Reader:
         mtu = self.number(link, "mtu", f"{path} link", 1, 65535) if "mtu" in link else None
         key = (*names.values(), on, mtu)
         if key not in self.ports:
-            self.ports[key] = self.assembled(names, on, mtu)
+            self.ports[key] = self.port_qos(names, on, mtu)
         return self.ports[key]
 
     def profile(self, section: str, profile: str, reader: Callable[[Tree, str, str], Held]) -> Held:
@@ -288,7 +288,7 @@ class Reader:
         result: Held = self.profiles[key]
         return result
 
-    def assembled(self, names: Mapping[str, str], watched: bool, mtu: int | None) -> PortQos:
+    def port_qos(self, names: Mapping[str, str], watched: bool, mtu: int | None) -> PortQos:
         """Return the QoS of a port whose sections have the profiles ``names``."""
         dscps = self.profile("mapping", names["mapping"], self.mapping)
         shares, set_shares = self.profile("egress-scheduler", names["egress-scheduler"], self.scheduler)

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
-    natural,
+    natural_sort_key,
     paused_priorities,
     queues_of,
 )
@@ -57,7 +57,7 @@ HASH = {
 }
 
 
-class Reader:
+class DellSonicReader:
     """A reader that reads each profile and map once, and gives ports that are alike one object."""
 
     def __init__(self, text: str, name: str) -> None:
@@ -96,7 +96,7 @@ class Reader:
     def switch(self) -> Switch:
         distinct: dict[PortQos, PortQos] = {}
         ports = {}
-        for port in sorted({*self.interfaces, *self.mtus}, key=natural):
+        for port in sorted({*self.interfaces, *self.mtus}, key=natural_sort_key):
             if port.startswith("Eth"):  # not a VLAN, port channel, loopback or CPU
                 qos = self._port(port)
                 ports[port] = distinct.setdefault(qos, qos)

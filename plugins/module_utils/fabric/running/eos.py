@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import Line, Reader, padded
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import CliLine, CliReader, padded
 
 # Settings of a port or a profile, by the words with which ``default`` removes them.
 TRUST = "qos trust"
@@ -63,20 +63,20 @@ _HASH_FIELDS = {
 }
 
 
-class Settings:
+class EosSettings:
     """The settings of a port or a profile: by key, the value and the line that sets it; and the same for each queue."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: CliLine) -> None:
         self.line = line
-        self.values: dict[str, tuple[Any, Line]] = {}
-        self.queues: dict[int, dict[str, tuple[Any, Line]]] = {}
+        self.values: dict[str, tuple[Any, CliLine]] = {}
+        self.queues: dict[int, dict[str, tuple[Any, CliLine]]] = {}
         self.heads: dict[int, str] = {}  # "uc-tx-queue 3", or the chip's word
 
-    def over(self, profile: Settings | None) -> Settings:
+    def merged_onto(self, profile: EosSettings | None) -> EosSettings:
         """Return these settings, completed with those of ``other``: a port's lines override its profile's."""
         if profile is None:
             return self
-        merged = Settings(self.line)
+        merged = EosSettings(self.line)
         merged.values = {**profile.values, **self.values}
         for queue in {*profile.queues, *self.queues}:
             merged.queues[queue] = {**profile.queues.get(queue, {}), **self.queues.get(queue, {})}
@@ -93,7 +93,7 @@ class Settings:
         return self.values[key][0] if key in self.values else None
 
 
-class Model(Reader):
+class EosConfiguration(CliReader):
     """A running configuration, parsed. Raises FabricError for a line of QoS that cannot be understood."""
 
     def __init__(self, text: str, name: str) -> None:
@@ -101,10 +101,10 @@ class Model(Reader):
         self.dscp_map = list(DEFAULT_DSCP_MAP)
         self.coloured: set[int] = set()  # DSCPs whose packets also get a drop precedence
         self.queue_map = list(range(CLASSES))
-        self.profiles: dict[str, Settings] = {}
-        self.ports: dict[str, Settings] = {}
-        self.class_maps: dict[str, Line] = {}
-        self.policy_maps: dict[str, Line] = {}
+        self.profiles: dict[str, EosSettings] = {}
+        self.ports: dict[str, EosSettings] = {}
+        self.class_maps: dict[str, CliLine] = {}
+        self.policy_maps: dict[str, CliLine] = {}
         self.ecmp_fields: tuple[str, ...] = ECMP_FIELDS
         self.hash_chip = ""
         self.rewrites_dscp = False
@@ -130,8 +130,8 @@ class Model(Reader):
             self._alike[contents] = self._port_qos(settings)
         return self._alike[contents]
 
-    def _port_qos(self, settings: Settings) -> PortQos:
-        merged = settings.over(self._profile(settings))
+    def _port_qos(self, settings: EosSettings) -> PortQos:
+        merged = settings.merged_onto(self._profile(settings))
         if OWN_MAP in merged.values:
             raise self.refuse(
                 merged.values[OWN_MAP][1], "a port has a map of its own", "map DSCPs for the whole switch"
@@ -157,7 +157,7 @@ class Model(Reader):
             ip_mtu_bytes=mtu,
         )
 
-    def _profile(self, settings: Settings) -> Settings | None:
+    def _profile(self, settings: EosSettings) -> EosSettings | None:
         name = settings.get(PROFILE)
         if name is None:
             return None
@@ -165,18 +165,18 @@ class Model(Reader):
             raise self.refuse(settings.values[PROFILE][1], f"there is no qos profile {name}", "define it, or detach it")
         return self.profiles[name]
 
-    def _trust(self, merged: Settings) -> str | None:
+    def _trust(self, merged: EosSettings) -> str | None:
         """Return what the port trusts. By default, a routed port trusts the DSCP and a switched port the CoS."""
         if TRUST in merged.values:
             return merged.get(TRUST)
         return "dscp" if ROUTED in merged.values else "cos"
 
-    def _pfc(self, merged: Settings) -> tuple[int, ...]:
+    def _pfc(self, merged: EosSettings) -> tuple[int, ...]:
         if not merged.get(PFC) or self.pfc_off:
             return ()
         return tuple(priority for priority in range(CLASSES) if merged.get(f"{PFC_PRIORITY}{priority}") == "no-drop")
 
-    def _queues(self, merged: Settings, used: set[int]) -> tuple[Queue | None, ...]:
+    def _queues(self, merged: EosSettings, used: set[int]) -> tuple[Queue | None, ...]:
         """Return the queues that classes lead to, and those that lines configure."""
         weighted = [queue for queue, lines in merged.queues.items() if STRICT in lines and not lines[STRICT][0]]
         queues: list[Queue | None] = []
@@ -190,7 +190,7 @@ class Model(Reader):
             queues.append(Queue(strict, percent, self._ecn(*lines[ECN]) if ECN in lines else None))
         return tuple(queues)
 
-    def _ecn(self, fields: tuple[str, str, str, str, str | None], line: Line) -> Ecn:
+    def _ecn(self, fields: tuple[str, str, str, str, str | None], line: CliLine) -> Ecn:
         minimum, minimum_unit, maximum, maximum_unit, percent = fields
         for unit in (minimum_unit, maximum_unit):
             if unit not in _UNIT_BYTES:
@@ -201,7 +201,7 @@ class Model(Reader):
             int(minimum) * _UNIT_BYTES[minimum_unit], int(maximum) * _UNIT_BYTES[maximum_unit], int(percent or 100)
         )
 
-    def _watchdog(self, merged: Settings) -> Watchdog | None:
+    def _watchdog(self, merged: EosSettings) -> Watchdog | None:
         """Return the watchdog. It acts where a line or the switch's default enables it and there is a timeout."""
         detection, restoration = merged.get(WATCHDOG_TIMER) or (
             self._watchdog_ms.get("timeout", 0),
@@ -213,7 +213,7 @@ class Model(Reader):
         action = "drop" if self._watchdog_drops else merged.get(WATCHDOG_ACTION) or self._watchdog_action
         return Watchdog(detection, restoration, action)
 
-    def _classes(self, merged: Settings) -> tuple[int, ...]:
+    def _classes(self, merged: EosSettings) -> tuple[int, ...]:
         """Return the class of each DSCP: the switch's map, overridden by what a policy map sets."""
         classes = list(self.dscp_map)
         if INPUT not in merged.values:
@@ -235,12 +235,12 @@ class Model(Reader):
             unmatched = unmatched - matched
         return tuple(classes)
 
-    def _sets_dscp(self, merged: Settings) -> bool:
+    def _sets_dscp(self, merged: EosSettings) -> bool:
         policy = self.policy_maps.get(merged.get(INPUT))
         entries = policy.children if policy else []
         return any(line.text.startswith("set dscp ") for entry in entries for line in entry.children)
 
-    def _matched(self, entry: Line, name: str) -> set[int]:
+    def _matched(self, entry: CliLine, name: str) -> set[int]:
         if name not in self.class_maps:
             raise self.refuse(entry, f"there is no class-map {name}", "define it, or remove the class")
         dscps: set[int] = set()
@@ -252,14 +252,14 @@ class Model(Reader):
                 raise self.refuse(line, "the class depends on more than the DSCP", "match only DSCPs")
         return dscps
 
-    def _read(self, line: Line) -> None:
+    def _read(self, line: CliLine) -> None:
         words = line.text.split(" ")
         if words[0] == "interface":
             if line.text.startswith(("interface Ethernet", "interface Port-Channel")):
                 for name in self.ports_of(line):
-                    self._settings(self.ports.setdefault(name, Settings(line)), line)
+                    self._settings(self.ports.setdefault(name, EosSettings(line)), line)
         elif line.text.startswith("qos profile ") and len(words) == 3:
-            self._settings(self.profiles.setdefault(words[2], Settings(line)), line)
+            self._settings(self.profiles.setdefault(words[2], EosSettings(line)), line)
         elif line.text.startswith("class-map type qos "):
             self.class_maps[words[-1]] = line
         elif line.text.startswith("policy-map type quality-of-service ") or line.text.startswith(
@@ -271,7 +271,7 @@ class Model(Reader):
         else:
             self._read_global(line)
 
-    def _read_global(self, line: Line) -> None:
+    def _read_global(self, line: CliLine) -> None:
         dscp_map, queue_map = _DSCP_MAP.fullmatch(line.text), _QUEUE_MAP.fullmatch(line.text)
         time, fields = _DEFAULT_TIME.fullmatch(line.text), _HASH.fullmatch(line.text)
         if dscp_map:
@@ -302,7 +302,7 @@ class Model(Reader):
         elif re.match(r"qos map (dscp \d|traffic-class .* to (uc-)?tx-queue)", line.text):
             raise self.refuse(line, "not a map of EOS", _REMEDY)
 
-    def _settings(self, settings: Settings, line: Line) -> None:
+    def _settings(self, settings: EosSettings, line: CliLine) -> None:
         for child in line.children:
             queue = re.fullmatch(r"(?:uc-)?tx-queue (\d+)", child.text)
             if queue:
@@ -313,7 +313,7 @@ class Model(Reader):
             else:
                 self._setting(settings.values, child)
 
-    def _setting(self, settings: dict[str, tuple[Any, Line]], line: Line) -> None:
+    def _setting(self, settings: dict[str, tuple[Any, CliLine]], line: CliLine) -> None:
         text = line.text
         timer = _TIMER.fullmatch(text)
         priority = re.fullmatch(r"priority-flow-control priority (\d+) (no-drop|drop)", text)
@@ -341,7 +341,7 @@ class Model(Reader):
         elif text.startswith((TRUST, PFC, INPUT, PROFILE)):
             raise self.refuse(line, "not a setting of EOS's QoS", _REMEDY)
 
-    def _queue_setting(self, settings: dict[str, tuple[Any, Line]], line: Line) -> None:
+    def _queue_setting(self, settings: dict[str, tuple[Any, CliLine]], line: CliLine) -> None:
         text = line.text
         ecn = _ECN.fullmatch(text)
         if text in ("no priority", "priority strict"):
@@ -368,7 +368,7 @@ def _milliseconds(seconds: str) -> int:
     return int(Decimal(seconds) * 1000)
 
 
-def settings_of(text: str) -> Settings:
+def settings_of(text: str) -> EosSettings:
     """Return the settings of one profile's text ("qos profile NAME" and its lines), for comparison with another's."""
-    model = Model(text, "profile")
+    model = EosConfiguration(text, "profile")
     return next(iter(model.profiles.values()))

@@ -54,7 +54,7 @@ class Profile:
     watchdog: Watchdog | None = None
 
 
-class Reader:
+class JunosReader:
     """A reader of one configuration, object by object."""
 
     def __init__(self, text: str, name: str) -> None:
@@ -77,7 +77,7 @@ class Reader:
         for _family, alias, bits in (line[:3] for line in self.cos.get("code-point-aliases", []) if len(line) > 2):
             self.aliases[alias] = self.code_point(bits)
         self.classes = self.read_classes()
-        self.known: dict[tuple[Any, ...], Any] = {}
+        self.cache: dict[tuple[Any, ...], Any] = {}
 
     def refuse(self, path: str, cause: str, remedy: str = "compare it with the switch's configuration") -> FabricError:
         return FabricError(f"{self.name}: Junos configuration: {path}", cause, remedy)
@@ -195,10 +195,10 @@ class Reader:
         classifiers = tuple(dict.fromkeys(units.values()))
         mtu = self.mtu(port)
         key = (classifiers, *names.values(), mtu, rewrites)
-        if key not in self.known:
+        if key not in self.cache:
             qos = self.qos(f"class-of-service interfaces {port}", classifiers, names, mtu)
-            self.known[key] = replace(qos, rewrites_dscp=rewrites)
-        return self.known[key]
+            self.cache[key] = replace(qos, rewrites_dscp=rewrites)
+        return self.cache[key]
 
     def mtu(self, port: str) -> int | None:
         frame_mtu = None
@@ -281,7 +281,7 @@ class Reader:
                     dscps[self.code_point(bits)] = line[1]
 
     def scheduler(self, name: str, by: str) -> Queue:
-        if ("scheduler", name) not in self.known:
+        if ("scheduler", name) not in self.cache:
             path = f"schedulers {name}"
             strict, percent, marks = False, 0, False
             profile = None
@@ -297,8 +297,8 @@ class Reader:
                     if loss in ("any", "low"):
                         profile = line[line.index("drop-profile") + 1]
             ecn = self.drop_profile(profile, path) if marks and profile is not None else None
-            self.known["scheduler", name] = Queue(strict, None if strict else percent, ecn)
-        return self.known["scheduler", name]
+            self.cache["scheduler", name] = Queue(strict, None if strict else percent, ecn)
+        return self.cache["scheduler", name]
 
     def drop_profile(self, name: str, by: str) -> Ecn:
         path = f"drop-profiles {name}"

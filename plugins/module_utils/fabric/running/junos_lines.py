@@ -52,7 +52,7 @@ def set_lines(text: str, name: str) -> tuple[list[Line], list[Line]]:
         if words[0] == "deactivate":
             inactive.append(tuple(words[1:]))
         elif words[0] == "set":
-            lines += expanded(words[1:], f"{name}: Junos configuration: line {number}")
+            lines += expand_list(words[1:], f"{name}: Junos configuration: line {number}")
     if not lines:
         raise FabricError(
             f"{name}: Junos configuration",
@@ -62,7 +62,7 @@ def set_lines(text: str, name: str) -> tuple[list[Line], list[Line]]:
     return lines, inactive
 
 
-def expanded(words: list[str], place: str) -> list[Line]:
+def expand_list(words: list[str], place: str) -> list[Line]:
     """Return a line for each element of a line's list."""
     if "[" not in words and "]" not in words:
         return [tuple(words)]
@@ -73,5 +73,5 @@ def expanded(words: list[str], place: str) -> list[Line]:
     return [
         line
         for element in words[start + 1 : end]
-        for line in expanded([*words[:start], element, *words[end + 1 :]], place)
+        for line in expand_list([*words[:start], element, *words[end + 1 :]], place)
     ]

@@ -103,7 +103,7 @@ def ecmp_of(sysctl: dict[str, Any], name: str) -> tuple[str, ...] | None:
     return four if four == six else None
 
 
-class Port:
+class LinuxPort:
     """One device of a model."""
 
     def __init__(self, name: str, port: str, model: Model) -> None:
@@ -223,7 +223,7 @@ class Port:
                 if filter_entry.get("protocol") in (protocol, "all")
                 and filter_entry.get("parent", root["handle"]) == root["handle"]
             ]
-            by_protocol.append([self.first(rules, dscp, default) for dscp in range(DSCPS)])
+            by_protocol.append([self.first_match(rules, dscp, default) for dscp in range(DSCPS)])
         return tuple(four if four == six else None for four, six in zip(*by_protocol))
 
     def rule(self, filter_entry: Model, protocol: str, root: Model, count: int) -> tuple[int | None, int, int]:
@@ -256,7 +256,7 @@ class Port:
         return (band, value, mask) if is_understood else (None, 0, 0)
 
     @staticmethod
-    def first(rules: list[tuple[int | None, int, int]], dscp: int, default: int | None) -> int | None:
+    def first_match(rules: list[tuple[int | None, int, int]], dscp: int, default: int | None) -> int | None:
         """Return the band of the first rule that takes a DSCP's packets; None where it takes only some of them."""
         for band, value, mask in rules:
             upper = mask & 0xFC

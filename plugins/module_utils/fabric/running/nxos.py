@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import Line, Reader, padded
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import CliLine, CliReader, padded
 
 # Settings of a port or of "system qos", by the words that they begin with.
 INPUT = "service-policy type qos input"
@@ -59,26 +59,26 @@ _BUILT_IN_QUEUE = re.compile(r"c-out-(?:8q-)?q(?:([0-7])|-default)")
 _BUILT_IN_NETWORK = re.compile(r"c-(?:8q-)?nq(?:([0-7])|-default)")
 
 
-class Settings:
+class NxosSettings:
     """The settings of a port or of "system qos": by key, the value and the line that sets it."""
 
     def __init__(self) -> None:
-        self.values: dict[str, tuple[Any, Line]] = {}
+        self.values: dict[str, tuple[Any, CliLine]] = {}
 
     def get(self, key: str) -> Any:
         """Return the value of ``key``; None where no line sets it."""
         return self.values[key][0] if key in self.values else None
 
 
-class Model(Reader):
+class NxosConfiguration(CliReader):
     """A running configuration, parsed. Raises FabricError for a line of QoS that cannot be understood."""
 
     def __init__(self, text: str, name: str) -> None:
         super().__init__(name)
-        self.class_maps: dict[tuple[str, str], Line] = {}  # by type and name
-        self.policy_maps: dict[tuple[str, str], Line] = {}
-        self.system = Settings()
-        self.ports: dict[str, Settings] = {}
+        self.class_maps: dict[tuple[str, str], CliLine] = {}  # by type and name
+        self.policy_maps: dict[tuple[str, str], CliLine] = {}
+        self.system = NxosSettings()
+        self.ports: dict[str, NxosSettings] = {}
         self.watchdog_on = False
         self.watchdog = dict(WATCHDOG_DEFAULTS)
         self.ecmp_fields: tuple[str, ...] = ECMP_FIELDS
@@ -97,7 +97,7 @@ class Model(Reader):
             self._alike[lines] = self._port_qos(settings)
         return self._alike[lines]
 
-    def _port_qos(self, settings: Settings) -> PortQos:
+    def _port_qos(self, settings: NxosSettings) -> PortQos:
         classes = self._classes(settings)
         used = sorted({group for group in classes if group is not None})
         paused = self._paused()
@@ -122,12 +122,12 @@ class Model(Reader):
             ip_mtu_bytes=mtu,
         )
 
-    def names_of(self, settings: Settings) -> set[tuple[str, str]]:
+    def names_of(self, settings: NxosSettings) -> set[tuple[str, str]]:
         """Return the policy maps that ``settings`` attach, by type and name."""
         kinds = {INPUT: "qos", OUTPUT: "queuing", NETWORK: "network-qos"}
         return {(kind, settings.get(key)) for key, kind in kinds.items() if key in settings.values}
 
-    def _policy(self, kind: str, key: str, *places: Settings) -> Line | None:
+    def _policy(self, kind: str, key: str, *places: NxosSettings) -> CliLine | None:
         """Return the policy map of the first of ``places`` that has one; None for none or a system policy."""
         for settings in places:
             if key in settings.values:
@@ -139,7 +139,7 @@ class Model(Reader):
                 raise self.refuse(line, f"there is no policy-map type {kind} {name}", "define it, or detach it")
         return None
 
-    def _classes(self, settings: Settings) -> tuple[int | None, ...]:
+    def _classes(self, settings: NxosSettings) -> tuple[int | None, ...]:
         """Return the qos-group of each DSCP; None for all where no policy classifies packets."""
         policy = self._policy("qos", INPUT, settings, self.system)
         if policy is None:
@@ -159,14 +159,14 @@ class Model(Reader):
             unmatched = unmatched - matched
         return tuple(groups)
 
-    def _sets_dscp(self, settings: Settings) -> bool:
+    def _sets_dscp(self, settings: NxosSettings) -> bool:
         policy = self._policy("qos", INPUT, settings, self.system)
         entries = policy.children if policy else []
         return any(
             line.text.startswith(("set dscp ", "set precedence ")) for entry in entries for line in entry.children
         )
 
-    def _matched(self, entry: Line, name: str) -> set[int]:
+    def _matched(self, entry: CliLine, name: str) -> set[int]:
         if ("qos", name) not in self.class_maps:
             raise self.refuse(entry, f"there is no class-map type qos {name}", "define it, or remove the class")
         class_map = self.class_maps["qos", name]
@@ -179,7 +179,7 @@ class Model(Reader):
             raise self.refuse(class_map, "the class depends on more than the DSCP", "match only DSCPs, with match-any")
         return dscps
 
-    def _group(self, entry: Line, kind: str, name: str, built_in: re.Pattern[str]) -> int:
+    def _group(self, entry: CliLine, kind: str, name: str, built_in: re.Pattern[str]) -> int:
         """Return the qos-group that a class of a queuing or network-qos policy is for."""
         match = built_in.fullmatch(name)
         if match or name == "class-default":
@@ -191,8 +191,8 @@ class Model(Reader):
                 return self.number(line, line.text.split(" ")[2], 0, CLASSES - 1)
         raise self.refuse(entry, f"class-map {name} matches no qos-group", "match one")
 
-    def _groups(self, policy: Line | None, kind: str, built_in: re.Pattern[str]) -> dict[int, Line]:
-        entries: dict[int, Line] = {}
+    def _groups(self, policy: CliLine | None, kind: str, built_in: re.Pattern[str]) -> dict[int, CliLine]:
+        entries: dict[int, CliLine] = {}
         for entry in policy.children if policy else ():
             match = re.fullmatch(r"class (?:type \S+ )?(\S+)", entry.text)
             if match:
@@ -223,7 +223,7 @@ class Model(Reader):
                 paused[group] = (mtu, values)
         return paused
 
-    def _queues(self, settings: Settings, used: set[int]) -> tuple[Queue | None, ...]:
+    def _queues(self, settings: NxosSettings, used: set[int]) -> tuple[Queue | None, ...]:
         """Return the queues that qos-groups lead to, and those that a policy configures."""
         policy = self._policy("queuing", OUTPUT, settings, self.system)
         if policy is None:  # default-8q-out-policy: all to the default queue
@@ -236,7 +236,7 @@ class Model(Reader):
             queues.append(queue if is_configured or queue_number in used else None)
         return tuple(queues)
 
-    def _queue(self, entry: Line) -> Queue:
+    def _queue(self, entry: CliLine) -> Queue:
         strict, percent, ecn = False, 0, None
         for line in entry.children:
             bandwidth = re.fullmatch(r"bandwidth (?:remaining )?percent (\d+)", line.text)
@@ -250,7 +250,7 @@ class Model(Reader):
                 raise self.refuse(line, "not a setting of NX-OS's queues", _REMEDY)
         return Queue(strict, None if strict else percent, ecn)
 
-    def _ecn(self, line: Line) -> Ecn | None:
+    def _ecn(self, line: CliLine) -> Ecn | None:
         match = _ECN.fullmatch(line.text)
         if not match:
             raise self.refuse(
@@ -266,7 +266,7 @@ class Model(Reader):
             return None
         return Ecn(int(minimum) * _UNIT_BYTES[minimum_unit], int(maximum) * _UNIT_BYTES[maximum_unit], int(percent))
 
-    def _watchdog(self, settings: Settings) -> Watchdog | None:
+    def _watchdog(self, settings: NxosSettings) -> Watchdog | None:
         """Return the watchdog. It acts where both the switch's and the port's are on."""
         on, no_action, multiplier = settings.get(WATCHDOG) or (False, False, None)
         if not (on and self.watchdog_on):
@@ -278,12 +278,12 @@ class Model(Reader):
             "disable-action" if no_action else "drop",
         )
 
-    def _read(self, line: Line) -> None:
+    def _read(self, line: CliLine) -> None:
         words = line.text.split(" ")
         if words[0] == "interface":
             if re.match(r"interface (Ethernet|port-channel)", line.text):
                 for name in self.ports_of(line):
-                    self._settings(self.ports.setdefault(name, Settings()), line)
+                    self._settings(self.ports.setdefault(name, NxosSettings()), line)
         elif words[0] == "class-map":
             match = _CLASS_MAP.fullmatch(line.text)
             if not match:
@@ -300,7 +300,7 @@ class Model(Reader):
         else:
             self._read_global(line)
 
-    def _read_global(self, line: Line) -> None:
+    def _read_global(self, line: CliLine) -> None:
         if line.text in (f"{WATCHDOG} on", f"{WATCHDOG} off"):
             self.watchdog_on = line.text.endswith(" on")
         elif line.text.startswith((INTERVAL, SHUTDOWN, RESTORE)):
@@ -314,7 +314,7 @@ class Model(Reader):
                 raise self.refuse(line, "not a load-sharing method of NX-OS", _REMEDY)
             self.ecmp_fields = _fields(match[1], match[2])
 
-    def _settings(self, settings: Settings, line: Line) -> None:
+    def _settings(self, settings: NxosSettings, line: CliLine) -> None:
         for child in line.children:
             text = child.text
             attached, watchdog = _ATTACHED.fullmatch(text), _WATCHDOG.fullmatch(text)

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
-    natural,
+    natural_sort_key,
     paused_priorities,
     queues_of,
 )
@@ -42,10 +42,10 @@ _MARKS_GREEN = ("ecn_all", "ecn_green", "ecn_green_red", "ecn_green_yellow")
 
 def read(db: ConfigDb) -> Switch:
     """Return the QoS of all ports of a ConfigDB. Raises FabricError for the first error in it."""
-    return _Reader(db).switch()
+    return _SonicReader(db).switch()
 
 
-class _Reader:
+class _SonicReader:
     """A reader that reads each profile and map once, and gives ports that are alike one object."""
 
     def __init__(self, db: ConfigDb) -> None:
@@ -64,7 +64,7 @@ class _Reader:
         ports_named = {*db.table("PORT"), *self.maps, *self.queues, *self.groups, *self.watchdogs}
         distinct: dict[PortQos, PortQos] = {}
         ports = {}
-        for port in sorted(ports_named, key=natural):
+        for port in sorted(ports_named, key=natural_sort_key):
             qos = self._port(port)
             ports[port] = distinct.setdefault(qos, qos)
         return Switch(db.name, SYSTEM, ports, self._ecmp_fields())

@@ -36,15 +36,15 @@ class ConfigDb:
             raise FabricError(f"{name}: ConfigDB", f"not JSON ({error})", remedy) from None
         if not isinstance(data, dict):
             raise FabricError(f"{name}: ConfigDB", f"a JSON {type(data).__name__}, not an object of tables", remedy)
-        self._hold(data)
+        self._set_tables(data)
 
     def with_tables(self, tables: dict[str, Any]) -> ConfigDb:
         """Return the same switch's ConfigDB with other tables."""
         copied = copy.copy(self)
-        copied._hold(tables)
+        copied._set_tables(tables)
         return copied
 
-    def _hold(self, tables: dict[str, Any]) -> None:
+    def _set_tables(self, tables: dict[str, Any]) -> None:
         self.tables = tables
         self._checked: set[str] = set()
 
@@ -155,7 +155,7 @@ class ConfigDb:
             if key in NOT_PORTS:
                 continue
             for port in self._ports(table, key, key):
-                self._once(table, key, keys.get(port), port)
+                self._check_unique(table, key, keys.get(port), port)
                 keys[port] = key
         return keys
 
@@ -166,7 +166,7 @@ class ConfigDb:
             for port in ports:
                 of_port = keys_by_port.setdefault(port, {})
                 for number in numbers:
-                    self._once(table, key, of_port.get(number), f"{port} {number}")
+                    self._check_unique(table, key, of_port.get(number), f"{port} {number}")
                     of_port[number] = key
         return keys_by_port
 
@@ -191,7 +191,7 @@ class ConfigDb:
             raise self.refuse(table, key, "this key names no port", "correct it on the switch")
         return ports
 
-    def _once(self, table: str, key: str, other_key: str | None, entry: str) -> None:
+    def _check_unique(self, table: str, key: str, other_key: str | None, entry: str) -> None:
         if other_key is not None:
             raise self.refuse(
                 table,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import (
@@ -106,7 +106,7 @@ def read_switches(
 
 
 def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mapping[str, SwitchSystem]) -> SwitchSpec:
-    record = Record(f"switch {name}", data)
+    record = FabricSettings(f"switch {name}", data)
     record.only("system", "asic", "ports", "headroom", "queue_buffer_bytes")
     system_name = record.data.get("system")
     system = systems.get(system_name) if isinstance(system_name, str) else None
@@ -119,7 +119,7 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
     if "asic" in record.data or "pfc" not in system.not_held:
         asic = find_asic(asics, record.data.get("asic"), record.subject)
         _check_runs_on(record, system, asic)
-    port_settings = Record(f"{record.subject}: ports", record.data.get("ports", {})).data
+    port_settings = FabricSettings(f"{record.subject}: ports", record.data.get("ports", {})).data
     if not port_settings:
         raise record.refuse("no ports are given", "name each with its speed_gbit_s and cable_m in roce_switch_ports")
     ports: dict[str, PortSpec] = {}
@@ -138,10 +138,10 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
                 "set it",
             )
         buffer = record.number("queue_buffer_bytes", 0, LEAST_QUEUE_BUFFER_BYTES, MOST_BYTES)
-    return SwitchSpec(name, system, asic, ports, _read_own(record), buffer)
+    return SwitchSpec(name, system, asic, ports, _read_headroom(record), buffer)
 
 
-def _check_runs_on(record: Record, system: SwitchSystem, asic: Asic) -> None:
+def _check_runs_on(record: FabricSettings, system: SwitchSystem, asic: Asic) -> None:
     """Refuse an ASIC of the table that no switch with this system has. A user's own ASIC is not checked."""
     runs_on = system.asics
     if runs_on is None or asic.name in runs_on or ASICS.get(asic.name) is not asic:
@@ -163,17 +163,17 @@ def _check_port_name(subject: str, port: Any, system: SwitchSystem) -> None:
 
 
 def _read_port(subject: str, data: Any) -> PortSpec:
-    record = Record(subject, data)
+    record = FabricSettings(subject, data)
     record.only("speed_gbit_s", "cable_m", "peer")
     record.need("speed_gbit_s")
     cable = record.number("cable_m", 0, 1, MOST_CABLE_M) if "cable_m" in record.data else None
     return PortSpec(read_speed(record), cable, _read_peer(record))
 
 
-def _read_peer(record: Record) -> Peer | None:
+def _read_peer(record: FabricSettings) -> Peer | None:
     if "peer" not in record.data:
         return None
-    peer = Record(f"{record.subject}: peer", record.data["peer"])
+    peer = FabricSettings(f"{record.subject}: peer", record.data["peer"])
     peer.only(HOST, SWITCH, "port")
     if (HOST in peer.data) == (SWITCH in peer.data):
         raise peer.refuse("not one host or one switch", "write {switch: spine1, port: Ethernet0}")
@@ -182,7 +182,7 @@ def _read_peer(record: Record) -> Peer | None:
     return Peer(kind, peer.text(kind, ""), peer.text("port", ""))
 
 
-def _read_own(record: Record) -> dict[tuple[int, int], int]:
+def _read_headroom(record: FabricSettings) -> dict[tuple[int, int], int]:
     rows = record.data.get("headroom", [])
     if not isinstance(rows, list):
         raise record.refuse(
@@ -190,7 +190,7 @@ def _read_own(record: Record) -> dict[tuple[int, int], int]:
         )
     own_xoff: dict[tuple[int, int], int] = {}
     for number, data in enumerate(rows, 1):
-        row = Record(f"{record.subject}: headroom, row {number}", data)
+        row = FabricSettings(f"{record.subject}: headroom, row {number}", data)
         row.only("speed_gbit_s", "cable_m", "headroom_bytes")
         row.need("speed_gbit_s", "cable_m", "headroom_bytes")
         key = read_speed(row), row.number("cable_m", 0, 1, MOST_CABLE_M)
@@ -260,14 +260,16 @@ def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> N
                 raise FabricError(subject, f"{peer} is also connected to {taken_by}", "correct the one that is wrong")
             if hosts[peer.name] is None:
                 continue
-            nics = Record(f"host {peer.name}: roce_host_nics", hosts[peer.name]).data
+            nics = FabricSettings(f"host {peer.name}: roce_host_nics", hosts[peer.name]).data
             if peer.port not in nics:
                 raise FabricError(
                     subject,
                     f"its peer, host {peer.name}, has no NIC {peer.port} in roce_host_nics",
                     f"valid names: {', '.join(sorted(nics))}" if nics else f"describe {peer.name}'s NICs there",
                 )
-            speed = Record(f"host {peer.name}: roce_host_nics: {peer.port}", nics[peer.port]).data.get("speed_gbit_s")
+            speed = FabricSettings(f"host {peer.name}: roce_host_nics: {peer.port}", nics[peer.port]).data.get(
+                "speed_gbit_s"
+            )
             if speed is not None and speed != port.speed_gbit_s:
                 raise FabricError(
                     subject,

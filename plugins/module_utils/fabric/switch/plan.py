@@ -30,7 +30,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec
 
-Line = tuple[int, Optional[int]]  # speed in Gbit/s, cable in metres: ports of one switch with the same are alike
+SpeedAndCable = tuple[
+    int, Optional[int]
+]  # speed in Gbit/s, cable in metres: ports of one switch with the same are alike
 
 
 def plan(policy: Policy, specs: list[SwitchSpec]) -> dict[str, Switch]:
@@ -53,10 +55,10 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
         )
     if spec.asic is not None:
         _check_asic(policy, spec.asic, subject)
-    lines: dict[Line, str] = {}  # each line's first port
+    lines: dict[SpeedAndCable, str] = {}  # each line's first port
     for name, port in spec.ports.items():
         lines.setdefault((port.speed_gbit_s, port.cable_m), name)
-    headrooms: dict[Line, Headroom] = {}
+    headrooms: dict[SpeedAndCable, Headroom] = {}
     pfc_bytes: Fraction | None = None  # the queue length at which a port may begin to pause
     pools: Pools | None = None
     shares: BufferShares | None = None
@@ -79,7 +81,7 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
             len(policy.classes) + 2,  # plus CNP, and all other traffic
             _alpha_exponent(spec.asic, headrooms, subject),
         )
-    qos_of_line: dict[Line, PortQos] = {}
+    qos_of_line: dict[SpeedAndCable, PortQos] = {}
     for line, name in lines.items():
         ecns = _ecns(policy, line[0], pfc_bytes, f"{subject}: port {name}")
         headroom = headrooms.get(line)
@@ -93,7 +95,9 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
     return Switch(spec.name, spec.system.name, ports, policy.ecmp_fields, spec.queue_buffer_bytes, pools, shares)
 
 
-def _headroom_sum(policy: Policy, spec: SwitchSpec, headrooms: Mapping[Line, Headroom]) -> thresholds.HeadroomSum:
+def _headroom_sum(
+    policy: Policy, spec: SwitchSpec, headrooms: Mapping[SpeedAndCable, Headroom]
+) -> thresholds.HeadroomSum:
     lossless = len(policy.lossless)
     of_ports = [headrooms[port.speed_gbit_s, port.cable_m] for port in spec.ports.values()] if headrooms else []
     return thresholds.HeadroomSum(
@@ -120,7 +124,7 @@ def _pools(asic: Asic, need: thresholds.HeadroomSum, free: Fraction) -> Pools:
     return Pools(int(free), 0, asic.buffer_bytes - need.bytes)
 
 
-def _alpha_exponent(asic: Asic, headrooms: Mapping[Line, Headroom], subject: str) -> int:
+def _alpha_exponent(asic: Asic, headrooms: Mapping[SpeedAndCable, Headroom], subject: str) -> int:
     if asic.alpha_exponent is not None:
         return asic.alpha_exponent
     rows = headrooms or asic.headroom
@@ -163,7 +167,7 @@ def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:
             )
 
 
-def _headroom(policy: Policy, spec: SwitchSpec, asic: Asic, line: Line, subject: str) -> Headroom:
+def _headroom(policy: Policy, spec: SwitchSpec, asic: Asic, line: SpeedAndCable, subject: str) -> Headroom:
     speed, cable = line
     if cable is None:
         raise FabricError(subject, "cable_m is missing, but a lossless class's headroom depends on it", "set it")

@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import stages as migration
@@ -36,7 +36,7 @@ ORDER = list(migration.STEPS)
 
 
 @dataclass
-class Change:
+class StageChange:
     """One remaining stage: the text to send to each of its switches, and the hosts whose NICs change."""
 
     stage: str
@@ -68,7 +68,7 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     _check_progress(params.get("done"), remaining)
     result = {
         "changed": bool(remaining),
-        **_described(remaining, bool(goal.nics)),
+        **_summary(remaining, bool(goal.nics)),
         "whole": whole_changes,
         "boot": _boot_configurations(wanted),
         "unfinished": _unfinished(params["backup_path"], wanted),
@@ -98,7 +98,7 @@ def _whole_changes(running: Mapping[str, str], wanted: Mapping[str, Switch]) -> 
     return {name: text for name, text in texts.items() if text}
 
 
-def _remaining(running: Mapping[str, str], now: Qos, goal: Qos, whole_changes: Mapping[str, str]) -> list[Change]:
+def _remaining(running: Mapping[str, str], now: Qos, goal: Qos, whole_changes: Mapping[str, str]) -> list[StageChange]:
     """Return the remaining stages in order, each with at least one device."""
     remaining = []
     for stage in stages(now, goal):
@@ -115,14 +115,14 @@ def _remaining(running: Mapping[str, str], now: Qos, goal: Qos, whole_changes: M
                 texts[name] = text
         hosts = sorted({host for host, _nic in stage.nics})
         if texts or hosts:
-            remaining.append(Change(stage.name, texts, hosts))
+            remaining.append(StageChange(stage.name, texts, hosts))
     planned_now = {name for change in remaining for name in change.texts}
     # Settings that the terms of model/qos.py do not distinguish.
     unassigned = {name: text for name, text in whole_changes.items() if name not in planned_now}
-    return _with(remaining, migration.SWITCHES_SET, unassigned) if unassigned else remaining
+    return _with_texts(remaining, migration.SWITCHES_SET, unassigned) if unassigned else remaining
 
 
-def _check_progress(last_stage: str | None, remaining: list[Change]) -> None:
+def _check_progress(last_stage: str | None, remaining: list[StageChange]) -> None:
     """Refuse to repeat a stage. Otherwise, a device that accepts a change without making it would get it repeatedly."""
     if last_stage is None:
         return
@@ -136,7 +136,7 @@ def _check_progress(last_stage: str | None, remaining: list[Change]) -> None:
         )
 
 
-def _described(remaining: list[Change], has_nics: bool) -> dict[str, Any]:
+def _summary(remaining: list[StageChange], has_nics: bool) -> dict[str, Any]:
     """Return the remaining stages in the module's terms."""
     first = ORDER.index(remaining[0].stage) if remaining else len(ORDER)
     return {
@@ -218,7 +218,7 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     return {
         "changed": False,
         "changes": changes,
-        "as_before": {name: name not in changes and _is_as(switch, former[name]) for name, switch in now.items()},
+        "as_before": {name: name not in changes and _matches(switch, former[name]) for name, switch in now.items()},
         "boot": {
             name: boot_configuration(backup[name], name)
             for name, switch in now.items()
@@ -227,7 +227,7 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     }
 
 
-def _is_as(now: Switch, former: Switch) -> bool:
+def _matches(now: Switch, former: Switch) -> bool:
     """Return true where ``now`` has the settings that ``former`` shows. A change that is empty tells the rest."""
     system = SYSTEMS[former.system]
     shown = [field for field in PORT_FIELDS if field not in system.not_held]
@@ -275,13 +275,13 @@ def _intermediate(running: str, now: Switch, state: Switch, stage: str) -> str:
         return ""
 
 
-def _with(changes: list[Change], stage: str, texts: dict[str, str]) -> list[Change]:
+def _with_texts(changes: list[StageChange], stage: str, texts: dict[str, str]) -> list[StageChange]:
     """Return ``left`` with ``texts`` added to ``stage``."""
     for change in changes:
         if change.stage == stage:
             change.texts.update(texts)
             return changes
-    return sorted([*changes, Change(stage, texts, [])], key=lambda item: ORDER.index(item.stage))
+    return sorted([*changes, StageChange(stage, texts, [])], key=lambda item: ORDER.index(item.stage))
 
 
 def _nics(nics_by_host: Mapping[str, Any] | None) -> dict[migration.NicName, Nic]:
@@ -289,5 +289,5 @@ def _nics(nics_by_host: Mapping[str, Any] | None) -> dict[migration.NicName, Nic
     return {
         (host, nic): nic_of(f"host {host}: NIC {nic}", data, nics_read)
         for host, nics in (nics_by_host or {}).items()
-        for nic, data in Record(f"host {host}", nics).data.items()
+        for nic, data in FabricSettings(f"host {host}", nics).data.items()
     }

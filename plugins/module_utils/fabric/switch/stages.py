@@ -63,8 +63,8 @@ def stages(now: Qos, wanted: Qos) -> list[Stage]:
         SWITCHES_LESS_PFC: _less_pfc,
         SWITCHES_SET: _all_but_new_pfc,
         NICS_SET: _all_but_new_pfc,
-        SWITCHES_ALL: _all,
-        NICS_ALL: _all,
+        SWITCHES_ALL: _wanted_state,
+        NICS_ALL: _wanted_state,
     }
     changing = []
     switches = {name: now.switches.get(name, Switch(name, switch.system)) for name, switch in wanted.switches.items()}
@@ -92,17 +92,17 @@ def _switch(now: Switch, wanted: Switch, step: Callable[[PortQos, PortQos], Port
     return replace(now, ports={**now.ports, **ports}, ecmp_fields=wanted.ecmp_fields)
 
 
-def _kept(now: PortQos | Nic, wanted: PortQos | Nic) -> tuple[int, ...]:
+def _common_pfc(now: PortQos | Nic, wanted: PortQos | Nic) -> tuple[int, ...]:
     return tuple(priority for priority in now.pfc if priority in wanted.pfc)
 
 
 def _less_pfc(now: End, wanted: End) -> End:
-    return replace(now, pfc=_kept(now, wanted))
+    return replace(now, pfc=_common_pfc(now, wanted))
 
 
 def _all_but_new_pfc(now: End, wanted: End) -> End:
-    return replace(wanted, pfc=_kept(now, wanted))
+    return replace(wanted, pfc=_common_pfc(now, wanted))
 
 
-def _all(_now: End, wanted: End) -> End:
+def _wanted_state(_now: End, wanted: End) -> End:
     return wanted

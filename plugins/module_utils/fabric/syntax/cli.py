@@ -33,7 +33,7 @@ _AGAIN = "fetch the running configuration again, all of it"
 _MOST_PORTS = 4096  # in a range; a longer one is an error
 
 
-class Line:
+class CliLine:
     """One line: its number in the text (from 1), its content with single blanks, and the lines indented under it."""
 
     __slots__ = ("children", "number", "text")
@@ -41,21 +41,23 @@ class Line:
     def __init__(self, number: int, text: str) -> None:
         self.number = number
         self.text = text
-        self.children: list[Line] = []
+        self.children: list[CliLine] = []
 
 
-class Reader:
+class CliReader:
     """A reader of one switch's text. Its refusals name the switch."""
 
     def __init__(self, name: str) -> None:
         """Keep the switch's ``name``, which refusals mention."""
         self.name = name
 
-    def refuse(self, line: Line, cause: str, remedy: str) -> FabricError:
+    def refuse(self, line: CliLine, cause: str, remedy: str) -> FabricError:
         """Return a FabricError that names the switch and the line."""
         return FabricError(f"{self.name}: line {line.number} {line.text!r}", cause, remedy)
 
-    def tree(self, text: str, system: str, system_line: re.Pattern[str], foreign_line: re.Pattern[str]) -> list[Line]:
+    def tree(
+        self, text: str, system: str, system_line: re.Pattern[str], foreign_line: re.Pattern[str]
+    ) -> list[CliLine]:
         """Return the lines at the left margin, without comments ("!") and banners.
 
         Raises FabricError where ``text`` is not a configuration of ``system``. In any such configuration, some lines at
@@ -69,17 +71,17 @@ class Reader:
             raise FabricError(f"{self.name}: configuration", f"it contains no line of {system}'s configuration", _AGAIN)
         return top
 
-    def nest(self, text: str, system: str) -> list[Line]:
+    def nest(self, text: str, system: str) -> list[CliLine]:
         """Return the lines at the left margin of any part of a configuration, without comments ("!") and banners."""
-        top: list[Line] = []
-        open_at: list[tuple[int, list[Line]]] = [(-1, top)]
+        top: list[CliLine] = []
+        open_at: list[tuple[int, list[CliLine]]] = [(-1, top)]
         banner_end = ""
         for number, raw in enumerate(text.splitlines(), start=1):
             if banner_end:
                 if banner_end in raw:
                     banner_end = ""
                 continue
-            line = Line(number, " ".join(raw.split()))
+            line = CliLine(number, " ".join(raw.split()))
             if not line.text or line.text.startswith("!"):
                 continue
             if line.text.startswith("%") or _CONTROL.search(line.text):
@@ -97,13 +99,13 @@ class Reader:
             raise FabricError(f"{self.name}: configuration", "it ends within a banner", _AGAIN)
         return top
 
-    def number(self, line: Line, word: str, minimum: int, maximum: int) -> int:
+    def number(self, line: CliLine, word: str, minimum: int, maximum: int) -> int:
         """Return ``word`` of ``line`` as a number of ``minimum`` to ``maximum``."""
         if not word.isdecimal() or not minimum <= int(word) <= maximum:
             raise self.refuse(line, f"{word!r} is not a number from {minimum} to {maximum}", "correct it on the switch")
         return int(word)
 
-    def dscps(self, line: Line, listed: str) -> list[int]:
+    def dscps(self, line: CliLine, listed: str) -> list[int]:
         """Return the DSCPs of a list such as "26", "24-31 48", "10,18" or "af31,cs6"."""
         values: list[int] = []
         for word in re.split(r"[ ,]+", listed.strip()):
@@ -115,11 +117,11 @@ class Reader:
             values += range(lowest, highest + 1)
         return values
 
-    def _dscp(self, line: Line, word: str) -> int:
+    def _dscp(self, line: CliLine, word: str) -> int:
         named_dscp = DSCP_NAMES.get(word)
         return self.number(line, word, 0, DSCPS - 1) if named_dscp is None else named_dscp
 
-    def ports_of(self, line: Line) -> list[str]:
+    def ports_of(self, line: CliLine) -> list[str]:
         """Return the name in "interface Ethernet1/1", or each of a range such as "interface Ethernet1/1-4,1/7"."""
         names: list[str] = []
         kind, slot = "", ""
@@ -146,7 +148,7 @@ def _banner_end(text: str) -> str:
     return "" if end_sign in parts[2][1:] else end_sign
 
 
-def own_name(kind: str, lines: Iterable[str]) -> str:
+def name_from_lines(kind: str, lines: Iterable[str]) -> str:
     """Return a name derived from ``lines``, so that a change makes a new object beside the one in use."""
     return f"{OWN}{kind}-{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:8]}"
 
@@ -156,7 +158,7 @@ def numbers(values: Iterable[int], separator: str) -> str:
     return separator.join(str(value) for value in sorted(values))
 
 
-def unlike(switch: Switch, port: str, setting: str, reason: str) -> FabricError:
+def mismatch_error(switch: Switch, port: str, setting: str, reason: str) -> FabricError:
     """Return the refusal of a port whose ``setting`` differs from the first port's, if the system has one for all."""
     first = next(iter(switch.ports))
     return FabricError(
@@ -194,7 +196,7 @@ def wanted_classes(switch: Switch, port: str, qos: PortQos) -> list[int]:
     return classes
 
 
-def same(seen: PortQos, wanted: PortQos, not_held: Collection[str]) -> bool:
+def equal_except(seen: PortQos, wanted: PortQos, not_held: Collection[str]) -> bool:
     """Return true where two ports are alike in all fields except ``not_held``."""
     return all(getattr(seen, name) == value for name, value in vars(wanted).items() if name not in not_held)
 
@@ -220,7 +222,7 @@ def is_as_wanted(model: Parsed, port: str, qos: PortQos, not_held: Collection[st
     if port not in model.ports:
         return False
     try:
-        return same(model.port_qos(port), qos, not_held)
+        return equal_except(model.port_qos(port), qos, not_held)
     except FabricError:
         return False
 

@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 OWN = "SAILLOFT_"  # the prefix of the names of this project's entries
 
 
-def named(kind: str, content: Any) -> str:
+def name_from_content(kind: str, content: Any) -> str:
     """Return the name for this content: the same content has the same name.
 
     It has at most 32 characters, as SONiC's models require, if ``kind`` has at most 14.
@@ -57,6 +57,6 @@ def paused_priorities(groups: Octet, group_of: Octet, pfc: tuple[int, ...]) -> O
     return tuple(paused)
 
 
-def natural(port: str) -> list[Any]:
+def natural_sort_key(port: str) -> list[Any]:
     """Return a sort key that puts Ethernet4 before Ethernet10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", port)]

@@ -41,18 +41,18 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos 
     OWN_MAP,
     PROFILE,
     ROUTED,
-    Model,
-    Settings,
+    EosConfiguration,
+    EosSettings,
     settings_of,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
     OWN_NAME,
-    Line,
+    CliLine,
     is_as_wanted,
+    mismatch_error,
+    name_from_lines,
     numbers,
-    own_name,
     switch_of,
-    unlike,
     wanted_classes,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.eos_restoration import restoration
@@ -71,7 +71,7 @@ PORT = re.compile(r"(Ethernet\d+(/\d+)*|Port-Channel\d+)")
 
 def render(switch: Switch) -> str:
     """Return the lines of ``switch``, as the running configuration shows them. FabricError for what EOS cannot hold."""
-    wanted = _Wanted(switch)
+    wanted = _WantedEos(switch)
     text = ["!", *wanted.maps()]
     for name, lines in wanted.profiles.items():
         text += ["!", f"qos profile {name}", *lines]
@@ -82,7 +82,7 @@ def render(switch: Switch) -> str:
 
 def parse(text: str, name: str) -> Switch:
     """Parse all Ethernet ports and port channels of a running configuration. Raises FabricError if it is invalid."""
-    return switch_of(Model(text, name), name, SYSTEM)
+    return switch_of(EosConfiguration(text, name), name, SYSTEM)
 
 
 def remediation(running: str, wanted: Switch) -> str:
@@ -93,8 +93,8 @@ def remediation(running: str, wanted: Switch) -> str:
     lines are removed where they contradict the policy: settings of a wanted port, rewriting of DSCPs, a hash of fewer
     than all fields.
     """
-    plan = _Wanted(wanted)
-    model = Model(running, wanted.name)
+    plan = _WantedEos(wanted)
+    model = EosConfiguration(running, wanted.name)
     maps = _adopt(model, wanted, plan)
     settings = {name: _settings(name, lines) for name, lines in plan.profiles.items()}
     profiles: dict[str, list[str]] = {}
@@ -118,7 +118,7 @@ def remediation(running: str, wanted: Switch) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-class _Wanted:
+class _WantedEos:
     """The settings that a switch needs: each port's profile by name, the profiles' lines, and the maps of all ports."""
 
     def __init__(self, switch: Switch) -> None:
@@ -141,7 +141,7 @@ class _Wanted:
             if qos not in names:
                 self._check(switch, port, qos)
                 lines = _profile_lines(qos)
-                names[qos] = own_name("roce", lines)
+                names[qos] = name_from_lines("roce", lines)
                 self.profiles[names[qos]] = lines
             self.attached[port] = names[qos]
 
@@ -169,9 +169,9 @@ class _Wanted:
         if not self.profiles:
             self.first, self.classes = qos, classes
         if qos.dscp_to_class != self.first.dscp_to_class:
-            raise unlike(switch, port, "map of DSCPs", "EOS has one for the switch")
+            raise mismatch_error(switch, port, "map of DSCPs", "EOS has one for the switch")
         if qos.class_to_queue != self.first.class_to_queue:
-            raise unlike(switch, port, "map of classes to queues", "EOS has one for the switch")
+            raise mismatch_error(switch, port, "map of classes to queues", "EOS has one for the switch")
         for traffic_class in classes:
             queue = qos.class_to_queue[traffic_class]
             if (traffic_class == FIXED) != (queue == FIXED):
@@ -274,11 +274,11 @@ def _seconds(time_ms: int) -> str:
     return f"{time_ms / 1000:.2f}".rstrip("0").rstrip(".")
 
 
-def _settings(name: str, lines: list[str]) -> Settings:
+def _settings(name: str, lines: list[str]) -> EosSettings:
     return settings_of("\n".join([f"qos profile {name}", *lines]))
 
 
-def _adopt(model: Model, switch: Switch, plan: _Wanted) -> list[str]:
+def _adopt(model: EosConfiguration, switch: Switch, plan: _WantedEos) -> list[str]:
     """Return the lines that bring the whole switch's settings to the wanted ones, and update ``model`` with them."""
     lines: list[str] = []
     if not plan.attached:
@@ -306,7 +306,7 @@ def _adopt(model: Model, switch: Switch, plan: _Wanted) -> list[str]:
     return lines
 
 
-def _profile_changes(model: Model, name: str, lines: list[str], wanted: Settings) -> list[str]:
+def _profile_changes(model: EosConfiguration, name: str, lines: list[str], wanted: EosSettings) -> list[str]:
     """Return the lines that make profile ``name`` hold ``lines``: all, or the difference where the profile exists."""
     existing = model.profiles.get(name)
     if existing is None:
@@ -331,7 +331,9 @@ def _profile_changes(model: Model, name: str, lines: list[str], wanted: Settings
     return [f"qos profile {name}", *changes] if changes else []
 
 
-def _port_changes(model: Model, port: str, name: str, profile: Settings, mtu_bytes: int | None) -> list[str]:
+def _port_changes(
+    model: EosConfiguration, port: str, name: str, profile: EosSettings, mtu_bytes: int | None
+) -> list[str]:
     """Return the lines that leave ``port`` with only the profile ``name``."""
     existing = model.ports.get(port)
     changes, queues = _removals(existing, profile, changed=True) if existing else ([], [])
@@ -343,13 +345,13 @@ def _port_changes(model: Model, port: str, name: str, profile: Settings, mtu_byt
     return [f"interface {port}", *changes] if changes else []
 
 
-def _removals(existing: Settings, wanted: Settings, changed: bool) -> tuple[list[str], list[str]]:
+def _removals(existing: EosSettings, wanted: EosSettings, changed: bool) -> tuple[list[str], list[str]]:
     """Return the lines that remove what only ``existing`` sets; if ``changed``, also what it sets to another value.
 
     The lines of ``existing`` itself and those of its queues are returned separately.
     """
 
-    def stays(key: str, value: object, wanted_values: dict[str, tuple[Any, Line]]) -> bool:
+    def stays(key: str, value: object, wanted_values: dict[str, tuple[Any, CliLine]]) -> bool:
         return key in wanted_values and (not changed or wanted_values[key][0] == value)
 
     lines = []

@@ -48,7 +48,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     PORT,
     SYSTEM,
     TAGGED_BYTES,
-    Reader,
+    JunosReader,
     rewrites_dscps,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import (
@@ -84,7 +84,7 @@ def parse(text: str, name: str) -> Switch:
     count for the ports that are named somewhere. A DSCP that a classifier does not name has no class here. Raises
     FabricError where ``text`` is no such configuration.
     """
-    return Reader(text, name).switch()
+    return JunosReader(text, name).switch()
 
 
 def remediation(running: str, wanted: Switch) -> str:
@@ -97,7 +97,7 @@ def remediation(running: str, wanted: Switch) -> str:
     running_lines, inactive = set_lines(running, wanted.name)
     off = [path for path in inactive if any(line[: len(path)] == path for line in want)]
     hidden = {f"deactivate {' '.join(path)}" for path in off}  # activation restores the lines that they hide
-    reader = Reader(
+    reader = JunosReader(
         "\n".join(line for line in running.splitlines() if " ".join(line.split()) not in hidden), wanted.name
     )
     _check_partitions(reader, wanted)
@@ -109,7 +109,7 @@ def remediation(running: str, wanted: Switch) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _check_partitions(reader: Reader, wanted: Switch) -> None:
+def _check_partitions(reader: JunosReader, wanted: Switch) -> None:
     """Refuse partitions of the ingress buffer that are smaller than those of the plan.
 
     Partitions are not rendered: changing them stops the traffic of all ports (Juniper, "buffer-partition (Ingress)").
@@ -131,7 +131,7 @@ def _check_partitions(reader: Reader, wanted: Switch) -> None:
             )
 
 
-def _as_tagged(reader: Reader, line: Line) -> Line:
+def _as_tagged(reader: JunosReader, line: Line) -> Line:
     """Return a wanted line, with the MTU for a port that tags its frames."""
     if line[0] != "interfaces":
         return line
@@ -148,7 +148,7 @@ def _as_tagged(reader: Reader, line: Line) -> Line:
     return (*line[:-1], str(mtu))
 
 
-def _unwanted(reader: Reader, wanted: Switch, wanted_lines_set: set[Line]) -> list[Line]:
+def _unwanted(reader: JunosReader, wanted: Switch, wanted_lines_set: set[Line]) -> list[Line]:
     """Return the paths to delete, each once."""
     to_delete: dict[Line, None] = {}
     for line in reader.lines:

@@ -50,7 +50,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linu
     HASH,
     PROTOCOLS,
     SYSTEM,
-    Port,
+    LinuxPort,
     ecmp_of,
     read_model,
 )
@@ -202,7 +202,7 @@ def parse(text: str, name: str) -> Switch:
     ports = {}
     for port in model["links"]:
         try:
-            ports[port] = Port(name, port, model).qos()
+            ports[port] = LinuxPort(name, port, model).qos()
         except NOT_OF_TC as error:
             raise FabricError(
                 f"{name}: {port}",
@@ -291,7 +291,7 @@ def _queueing(model: Model, port: str, name: str) -> list[str]:
     root = next((qdisc for qdisc in model["qdiscs"].get(port, []) if qdisc.get("root")), None)
     if root is None or root.get("kind") in DEFAULTS:
         return [f"tc qdisc del dev {port} root 2>/dev/null || true"]
-    qos = Port(name, port, model).qos()
+    qos = LinuxPort(name, port, model).qos()
     script = render(Switch(name, SYSTEM, {port: qos}))
     if _shape(Script(script, name).model, port) != _shape(model, port):
         raise FabricError(

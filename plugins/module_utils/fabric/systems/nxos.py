@@ -52,14 +52,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     RESTORE,
     SHUTDOWN,
     WATCHDOG,
-    Model,
-    Settings,
+    NxosConfiguration,
+    NxosSettings,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
     is_as_wanted,
-    own_name,
+    mismatch_error,
+    name_from_lines,
     switch_of,
-    unlike,
     wanted_classes,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.nxos_change import (
@@ -105,7 +105,7 @@ def check_cable(subject: str, cable_m: int | None) -> None:
 
 def render(switch: Switch) -> str:
     """Return the lines of ``switch``, as a running configuration shows them. FabricError for what NX-OS cannot hold."""
-    wanted = _Wanted(switch)
+    wanted = _WantedNxos(switch)
     lines = ["!", *wanted.watchdog_lines(), *([LOAD_SHARING] if switch.ecmp_fields else [])]
     lines += lines_of({**wanted.class_maps, **wanted.policy_maps})
     if switch.ports:
@@ -117,7 +117,7 @@ def render(switch: Switch) -> str:
 
 def parse(text: str, name: str) -> Switch:
     """Parse all Ethernet ports and port channels of a running configuration. Raises FabricError if it is invalid."""
-    return switch_of(Model(text, name), name, SYSTEM)
+    return switch_of(NxosConfiguration(text, name), name, SYSTEM)
 
 
 def remediation(running: str, wanted: Switch) -> str:
@@ -128,10 +128,12 @@ def remediation(running: str, wanted: Switch) -> str:
     new objects, then the system's policies, then the ports, where each policy is detached before another is attached.
     Last, this project's objects that nothing uses any more are removed: NX-OS keeps objects that are in use.
     """
-    return "".join(f"{line}\n" for line in _remedy(_Wanted(wanted), Model(running, wanted.name), wanted))
+    return "".join(
+        f"{line}\n" for line in _remedy(_WantedNxos(wanted), NxosConfiguration(running, wanted.name), wanted)
+    )
 
 
-def _remedy(plan: _Wanted, model: Model, wanted: Switch) -> list[str]:
+def _remedy(plan: _WantedNxos, model: NxosConfiguration, wanted: Switch) -> list[str]:
     lines: list[str] = []
     if wanted.ecmp_fields and model.ecmp_fields != ECMP_FIELDS:
         lines.append(LOAD_SHARING)
@@ -144,14 +146,14 @@ def _remedy(plan: _Wanted, model: Model, wanted: Switch) -> list[str]:
     system = [f"  {key} {name}" for key, name in plan.system.items() if model.system.get(key) != name]
     lines += ["system qos", *system] if system else []
     for port, settings in plan.ports.items():
-        changes = port_changes(model.ports.get(port, Settings()), settings)
+        changes = port_changes(model.ports.get(port, NxosSettings()), settings)
         lines += [f"interface {port}", *changes] if changes else []
     unplanned = [settings for port, settings in model.ports.items() if port not in wanted.ports]
     used = {kind_and_name(head) for head in (*plan.policy_maps, *plan.class_maps)}
     return lines + leftovers(model, used.union(*(model.names_of(settings) for settings in unplanned)))
 
 
-class _Wanted:
+class _WantedNxos:
     """The settings that a switch needs: its objects by their first line, and what the system and each port attach."""
 
     def __init__(self, switch: Switch) -> None:
@@ -201,7 +203,7 @@ class _Wanted:
                 if priority is not None and priority in qos.pfc
             }
             if priorities not in (None, port_priorities):
-                raise unlike(switch, port, "set of paused classes", "NX-OS has one for the switch")
+                raise mismatch_error(switch, port, "set of paused classes", "NX-OS has one for the switch")
             priorities = port_priorities
         return priorities or {}
 
@@ -232,7 +234,7 @@ class _Wanted:
         if qos.watchdog:
             watchdog = _multipliers(subject, qos.watchdog)
             if self._watchdog not in ({}, watchdog):
-                raise unlike(switch, port, "watchdog", "NX-OS has one for the switch")
+                raise mismatch_error(switch, port, "watchdog", "NX-OS has one for the switch")
             self._watchdog = watchdog
 
     def _input(self, qos: PortQos) -> str:
@@ -245,7 +247,7 @@ class _Wanted:
         for group in sorted(members):
             if group != default:
                 match = f"match dscp {format_ranges(members[group])}"
-                name = own_name(f"tc{group}", [match])
+                name = name_from_lines(f"tc{group}", [match])
                 self.class_maps[f"class-map type qos match-any {name}"] = {match: {}}
                 policy[f"class {name}"] = {f"set qos-group {group}": {}}
         policy["class class-default"] = {f"set qos-group {default}": {}}
@@ -289,7 +291,7 @@ class _Wanted:
         return self._add("network-qos", "nq", policy)
 
     def _add(self, kind: str, short: str, policy: Tree) -> str:
-        name = own_name(short, lines_of(policy))
+        name = name_from_lines(short, lines_of(policy))
         self.policy_maps[f"policy-map type {kind} {name}"] = policy
         return name
 

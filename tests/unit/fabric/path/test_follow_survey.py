@@ -28,8 +28,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     Checker,
-    Host,
     Part,
+    PathHost,
     ReadBack,
     Verdicts,
     claims,
@@ -77,7 +77,7 @@ def read_back(draw, links, systems=("told",)):
             continue
         if end.device.startswith("gpu"):
             applications = tuple(some(APPLICATIONS) for _each in range(draw(st.integers(0, 3))))
-            hosts[end.device] = Host({end.port: some(NICS)}, applications)
+            hosts[end.device] = PathHost({end.port: some(NICS)}, applications)
         else:
             if end.device not in switches:
                 hashed = draw(st.sampled_from([None, ("source_ip",), POLICY.ecmp_fields]))
@@ -100,7 +100,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
     def thing(end):
         if end.device in fabric.switches:
             return seen.switches.get(end.device, Switch("", "")).ports.get(end.port)
-        return seen.hosts.get(end.device, Host()).nics.get(end.port)
+        return seen.hosts.get(end.device, PathHost()).nics.get(end.port)
 
     def reasons(end):
         system = SYSTEMS.get(seen.switches[end.device].system)
@@ -128,7 +128,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
     nics = [end for end in ends if end.device not in fabric.switches]
     ports = [end for end in ends if end.device in fabric.switches]
     for host in sorted({end.device for end in nics}):
-        for app in seen.hosts.get(host, Host()).applications:
+        for app in seen.hosts.get(host, PathHost()).applications:
             if dscp_of(app.tos) not in [each.dscp for each in POLICY.classes if each != rdma]:
                 found("application", f"{host} {app.name}", nic_checks.application(app, rdma))
     for end in nics:

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, PortQos, Queue
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux import Port, ecmp_of, read_model
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux import LinuxPort, ecmp_of, read_model
 
 NO_DSCP = (None,) * 64
 ALL = ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")
@@ -34,7 +34,7 @@ def flower(tos, mask="fc", band=1, **more):
 
 
 def port(*qdiscs, filters=()):
-    return Port(
+    return LinuxPort(
         "leaf1", "p1", {"links": {"p1": 9100}, "qdiscs": {"p1": list(qdiscs)}, "filters": {"p1": list(filters)}}
     )
 

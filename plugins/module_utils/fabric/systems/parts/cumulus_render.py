@@ -54,7 +54,7 @@ def tree_of(switch: Switch) -> Tree:
             settings = by_port[id(wanted)] = _port_tree(f"{switch.name}: {port}", wanted, qos)
         interfaces[port] = settings
     tree: Tree = {"interface": interfaces}
-    _whole_switch(switch, qos)
+    _add_switch_settings(switch, qos)
     if qos:
         tree["qos"] = {key: qos[key] for key in sorted(qos)}
     if switch.ecmp_fields is not None:
@@ -161,12 +161,12 @@ def _pfc_tree(subject: str, wanted: PortQos) -> Tree:
     return pfc_tree
 
 
-def _whole_switch(switch: Switch, qos: Tree) -> None:
+def _add_switch_settings(switch: Switch, qos: Tree) -> None:
     """Add to ``qos`` the settings that NVUE keeps once for all ports."""
     distinct = switch.distinct_ports()
     if not distinct:
         return
-    classes = _the_same(switch, "the queue of a class", [port.class_to_queue for port in distinct])
+    classes = _common_value(switch, "the queue of a class", [port.class_to_queue for port in distinct])
     if any(queue is not None for queue in classes):
         mapping = {
             str(traffic_class): {"traffic-class": queue}
@@ -181,7 +181,7 @@ def _whole_switch(switch: Switch, qos: Tree) -> None:
             "default-lossy": {"memory-percent": 100 - HALF_PERCENT},
         }
     if headrooms:
-        exponent = _the_same(
+        exponent = _common_value(
             switch, "the alpha of lossless priorities", [headroom.alpha_exponent for headroom in headrooms]
         )
         names = [name for name, alpha in ALPHAS.items() if alpha == exponent]
@@ -194,10 +194,10 @@ def _whole_switch(switch: Switch, qos: Tree) -> None:
         qos["advance-buffer-config"] = {ALL_PORTS: {"ingress-lossless-buffer": {"shared-alpha": names[0]}}}
     watchdogs = [port.watchdog for port in distinct if port.watchdog is not None]
     if watchdogs:
-        qos["pfc-watchdog"] = _watchdog_tree(switch, _the_same(switch, "the PFC watchdog", watchdogs))
+        qos["pfc-watchdog"] = _watchdog_tree(switch, _common_value(switch, "the PFC watchdog", watchdogs))
 
 
-def _the_same(switch: Switch, setting: str, values: list[Any]) -> Any:
+def _common_value(switch: Switch, setting: str, values: list[Any]) -> Any:
     if any(value != values[0] for value in values):
         raise FabricError(
             switch.name,

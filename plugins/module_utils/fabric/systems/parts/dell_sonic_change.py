@@ -27,7 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell
     QUEUE_MAP,
     REWRITING,
     SYSTEM,
-    Reader,
+    DellSonicReader,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.dell_sonic_render import render
@@ -45,7 +45,7 @@ def remediation(running: str, wanted: Switch) -> str:
     deleted, and so are objects of this project that no port uses any more.
     """
     want = {module: call["config"] for module, call in json.loads(render(wanted)).items()}
-    return _text(_Change(Reader(running, wanted.name), wanted, want).steps())
+    return _text(_Change(DellSonicReader(running, wanted.name), wanted, want).steps())
 
 
 def restoration(backup: str, running: str, name: str) -> str:
@@ -54,7 +54,7 @@ def restoration(backup: str, running: str, name: str) -> str:
     Two settings of the whole switch stay: buffer_init, which restarts the switch, and a polling interval where
     ``backup`` has none, because the modules cannot remove it.
     """
-    former, reader = Reader(backup, name), Reader(running, name)
+    former, reader = DellSonicReader(backup, name), DellSonicReader(running, name)
     ports = {**dict.fromkeys(reader.switch().ports, PortQos()), **former.switch().ports}
     interfaces = {port: {"name": port, "cable_length": CABLE_UNSET} for port in ports}
     for port, interface in former.interfaces.items():
@@ -93,7 +93,7 @@ def _text(steps: list[Config]) -> str:
 class _Change:
     """The differences between a switch's settings and the wanted ones."""
 
-    def __init__(self, reader: Reader, wanted: Switch, want: dict[str, Any]) -> None:
+    def __init__(self, reader: DellSonicReader, wanted: Switch, want: dict[str, Any]) -> None:
         """Compare ``reader`` with ``wanted``. ``want``: the configurations of the modules that make it, by module."""
         self.reader = reader
         self.wanted = wanted
@@ -110,7 +110,7 @@ class _Change:
                 steps.append({"module": module, "state": state, "config": config})
 
         removed_settings, merged_settings = self.ports()
-        if self.want.get("sonic_qos_buffer") and self.has("sonic_qos_buffer").get("buffer_init") is not True:
+        if self.want.get("sonic_qos_buffer") and self.current_config("sonic_qos_buffer").get("buffer_init") is not True:
             add("sonic_qos_buffer", "merged", self.want["sonic_qos_buffer"])
         extra, lacking = self.maps()
         add("sonic_qos_maps", "deleted", extra)
@@ -118,7 +118,7 @@ class _Change:
         add("sonic_qos_wred", "merged", self.objects("sonic_qos_wred", self.reader.wred))
         add("sonic_qos_scheduler", "deleted", self.sequences())
         add("sonic_qos_scheduler", "merged", self.objects("sonic_qos_scheduler", self.reader.schedulers))
-        existing = self.has("sonic_qos_pfc")
+        existing = self.current_config("sonic_qos_pfc")
         if any(existing.get(option) != value for option, value in self.want.get("sonic_qos_pfc", {}).items()):
             add("sonic_qos_pfc", "merged", self.want["sonic_qos_pfc"])
         add("sonic_qos_interfaces", "deleted", removed_settings)
@@ -130,7 +130,7 @@ class _Change:
             add(module, "deleted", config)
         return steps
 
-    def has(self, module: str) -> Config:
+    def current_config(self, module: str) -> Config:
         return self.reader.options(module, "", self.reader.config[module])
 
     def ports(self) -> tuple[list[Config], list[Config]]:
@@ -139,7 +139,7 @@ class _Change:
         interfaces = {interface["name"]: interface for interface in self.want.get("sonic_qos_interfaces", [])}
         for port, interface in self.reader.interfaces.items():
             if port not in self.wanted.ports:
-                self.uses(port, interface)
+                self.record_uses(port, interface)
         for port in self.wanted.ports:
             removed, merged = self.port(port, interfaces.get(port, {}))
             if removed:
@@ -212,7 +212,7 @@ class _Change:
             seen = None
         wanted = self.wanted.ports[port].queues
         policy = existing.get("scheduler_policy")
-        if seen is not None and [_served(queue) for queue in seen] == [_served(queue) for queue in wanted]:
+        if seen is not None and [_scheduling(queue) for queue in seen] == [_scheduling(queue) for queue in wanted]:
             if policy is not None:
                 self.used.add(("scheduler", str(policy)))
         elif "scheduler_policy" in want:
@@ -229,7 +229,7 @@ class _Change:
         }
         drop, put = [], []
         for number in range(CLASSES):
-            same = seen is not None and _marks(seen[number]) == _marks(wanted[number])
+            same = seen is not None and _marking(seen[number]) == _marking(wanted[number])
             if number in profiles and not same:
                 put.append({"id": number, "wred_profile": profiles[number]})
                 self.used.add(("wred", profiles[number]))
@@ -330,7 +330,7 @@ class _Change:
             if self.reader.mtus.get(interface["name"], {}).get("mtu") != interface["mtu"]
         ]
 
-    def uses(self, port: str, interface: Config) -> None:
+    def record_uses(self, port: str, interface: Config) -> None:
         """Record the objects that a port outside the plan uses."""
         bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", interface.get("qos_maps"))
         self.used |= {(kind, str(bound.get(option))) for kind, _key, _value, option in (*_BOUND, PFC_GROUP_MAP)}
@@ -352,10 +352,10 @@ class _Change:
         yield "sonic_qos_maps", {kind: unused_maps for kind, unused_maps in kinds.items() if unused_maps}
 
 
-def _served(queue: Queue | None) -> tuple[bool, int | None]:
+def _scheduling(queue: Queue | None) -> tuple[bool, int | None]:
     """Return how a queue is served; a queue that only marks is served like a missing one."""
     return (False, None) if queue is None else (queue.strict, queue.bandwidth_percent)
 
 
-def _marks(queue: Queue | None) -> Ecn | None:
+def _marking(queue: Queue | None) -> Ecn | None:
     return queue.ecn if queue else None

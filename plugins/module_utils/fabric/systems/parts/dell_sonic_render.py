@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell
     PFC_QUEUE_MAP,
     QUEUE_MAP,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN, named
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN, name_from_content
 
 MOST_PFC = 2
 POLL_INTERVAL_MS = 100  # the minimum, so that the watchdog's shortest time is possible
@@ -121,7 +121,7 @@ def _interface(
     ):
         entries = [_entry(key, index, value, number) for index, number in enumerate(octet) if number is not None]
         if entries:
-            name = named(_KINDS[kind], entries) if kind in _KINDS else PFC_MAP
+            name = name_from_content(_KINDS[kind], entries) if kind in _KINDS else PFC_MAP
             maps.setdefault(kind, {})[name] = {"name": name, "entries": entries}
             bound[option] = name
     queues = []
@@ -137,7 +137,7 @@ def _interface(
             policy.append(_scheduler(number, queue))
     interface: dict[str, Any] = {"pfc": _pfc(qos), "qos_maps": bound, "queues": queues}
     if policy:
-        name = named("SCHEDULER", policy)
+        name = name_from_content("SCHEDULER", policy)
         schedulers[name] = {"name": name, "schedulers": policy}
         interface["scheduler_policy"] = name
     if qos.cable_m is not None:
@@ -160,7 +160,7 @@ def _wred(ecn: Ecn) -> dict[str, Any]:
         "max_threshold": ecn.maximum_bytes,
         "drop_probability": ecn.probability_percent,
     }
-    return {"name": named("ECN", green), "ecn": "green", "green": green}
+    return {"name": name_from_content("ECN", green), "ecn": "green", "green": green}
 
 
 def _scheduler(number: int, queue: Queue) -> dict[str, Any]:

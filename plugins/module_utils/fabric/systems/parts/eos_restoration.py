@@ -9,12 +9,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos 
     OWN_MAP,
     PROFILE,
     ROUTED,
-    Model,
-    Settings,
+    EosConfiguration,
+    EosSettings,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, Line, numbers
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, CliLine, numbers
 
-NOTHING = Settings(Line(0, ""))
+NOTHING = EosSettings(CliLine(0, ""))
 
 
 def restoration(backup: str, running: str, name: str) -> str:
@@ -23,7 +23,7 @@ def restoration(backup: str, running: str, name: str) -> str:
     They have the order of remediation's lines: profiles, maps of the whole switch, ports, and last the removal of this
     project's profiles that ``backup`` lacks. Ports that only ``backup`` has are left out.
     """
-    former, model = Model(backup, name), Model(running, name)
+    former, model = EosConfiguration(backup, name), EosConfiguration(running, name)
     needed = {port_settings.get(PROFILE) for port_settings in former.ports.values()}
     lines = []
     for profile, settings in former.profiles.items():
@@ -43,7 +43,7 @@ def restoration(backup: str, running: str, name: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _of_switch(former: Model, model: Model, backup: str) -> list[str]:
+def _of_switch(former: EosConfiguration, model: EosConfiguration, backup: str) -> list[str]:
     """Return the lines for the settings of the whole switch."""
     lines = []
     former_map, coloured = former.dscp_map, former.coloured
@@ -74,7 +74,7 @@ def _of_switch(former: Model, model: Model, backup: str) -> list[str]:
     return lines
 
 
-def _changes(wanted: Settings, existing: Settings) -> list[str]:
+def _changes(wanted: EosSettings, existing: EosSettings) -> list[str]:
     """Return the lines that change a profile or a port from ``existing`` to ``wanted``; whether it is routed stays.
 
     Its own lines come before those of its queues: lines are sent without indentation, so a line after a queue's lines

@@ -14,10 +14,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     INPUT,
     OUTPUT,
     WATCHDOG,
-    Model,
-    Settings,
+    NxosConfiguration,
+    NxosSettings,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, Line
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, CliLine
 
 NOT_HELD = {
     "headroom": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed",
@@ -39,7 +39,7 @@ def kind_and_name(head: str) -> tuple[str, str]:
     return words[2] if words[1] == "type" else "qos", words[-1]
 
 
-def object_changes(model: Model, head: str, tree: Tree) -> list[str]:
+def object_changes(model: NxosConfiguration, head: str, tree: Tree) -> list[str]:
     """Return the lines that make the class map or policy map ``head``: all, or the difference where it exists."""
     existing = (model.class_maps if head.startswith("class-map") else model.policy_maps).get(kind_and_name(head))
     if existing is None:
@@ -48,7 +48,7 @@ def object_changes(model: Model, head: str, tree: Tree) -> list[str]:
     return [head, *changes] if changes else []
 
 
-def _differences(existing: list[Line], wanted: Tree, depth: int) -> list[str]:
+def _differences(existing: list[CliLine], wanted: Tree, depth: int) -> list[str]:
     blank = " " * depth
     existing_by_text = {line.text: line for line in existing}
     missing = [head for head in wanted if head not in existing_by_text]
@@ -67,7 +67,7 @@ def _differences(existing: list[Line], wanted: Tree, depth: int) -> list[str]:
     return lines
 
 
-def port_changes(existing: Settings, wanted: dict[str, str]) -> list[str]:
+def port_changes(existing: NxosSettings, wanted: dict[str, str]) -> list[str]:
     lines = [
         f"  no {existing.values[key][1].text}"
         for key in (INPUT, OUTPUT)
@@ -84,7 +84,7 @@ def port_changes(existing: Settings, wanted: dict[str, str]) -> list[str]:
     return lines
 
 
-def leftovers(model: Model, used: set[tuple[str, str]]) -> list[str]:
+def leftovers(model: NxosConfiguration, used: set[tuple[str, str]]) -> list[str]:
     """Return the lines that remove this project's unused objects: policy maps first, because they use class maps."""
     policies = [key for key in model.policy_maps if OWN_NAME.fullmatch(key[1]) and key not in used]
     needed = {

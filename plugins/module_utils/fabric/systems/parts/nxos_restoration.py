@@ -10,17 +10,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     NETWORK,
     OUTPUT,
     WATCHDOG,
-    Model,
-    Settings,
+    NxosConfiguration,
+    NxosSettings,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, Line
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, CliLine
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.nxos_change import (
     Tree,
     object_changes,
 )
 
 POLICIES = (INPUT, OUTPUT, NETWORK)
-NOTHING = Settings()
+NOTHING = NxosSettings()
 
 
 def restoration(backup: str, running: str, name: str) -> str:
@@ -30,7 +30,7 @@ def restoration(backup: str, running: str, name: str) -> str:
     ports, and last the removal of this project's objects that ``backup`` lacks. Ports that only ``backup`` has are left
     out.
     """
-    former, model = Model(backup, name), Model(running, name)
+    former, model = NxosConfiguration(backup, name), NxosConfiguration(running, name)
     lines = _of_switch(former, model, backup)
     attached = set().union(*(former.names_of(place) for place in (former.system, *former.ports.values())))
     policies = [line for key, line in former.policy_maps.items() if key in attached or OWN_NAME.fullmatch(key[1])]
@@ -46,7 +46,7 @@ def restoration(backup: str, running: str, name: str) -> str:
     return "".join(f"{line}\n" for line in [*lines, *_removals(former, model)])
 
 
-def _of_switch(former: Model, model: Model, backup: str) -> list[str]:
+def _of_switch(former: NxosConfiguration, model: NxosConfiguration, backup: str) -> list[str]:
     lines = []
     if former.watchdog_on != model.watchdog_on:
         lines.append(f"{WATCHDOG} {'on' if former.watchdog_on else 'off'}")
@@ -57,11 +57,11 @@ def _of_switch(former: Model, model: Model, backup: str) -> list[str]:
     return lines
 
 
-def _tree(line: Line) -> Tree:
+def _tree(line: CliLine) -> Tree:
     return {child.text: _tree(child) for child in line.children}
 
 
-def _changes(wanted: Settings, existing: Settings) -> list[str]:
+def _changes(wanted: NxosSettings, existing: NxosSettings) -> list[str]:
     """Return the lines that change system or port from ``existing`` to ``wanted``: policies are detached first."""
     lines = []
     for key, (value, line) in existing.values.items():
@@ -70,7 +70,7 @@ def _changes(wanted: Settings, existing: Settings) -> list[str]:
     return [*lines, *(f"  {line.text}" for key, (value, line) in wanted.values.items() if existing.get(key) != value)]
 
 
-def _removals(former: Model, model: Model) -> list[str]:
+def _removals(former: NxosConfiguration, model: NxosConfiguration) -> list[str]:
     """Return the lines that remove this project's objects that ``former`` lacks: policy maps use class maps."""
     return [
         *(f"no policy-map type {kind} {name}" for kind, name in model.policy_maps

@@ -116,7 +116,7 @@ class _Target:
 
     def build(self) -> None:
         """Change the copy to the wanted ConfigDB."""
-        self._take_apart()
+        self._split_ranges()
         self._check_pools()
         mine = set(self.wanted.ports)
         for port, qos in self.wanted.ports.items():
@@ -139,7 +139,7 @@ class _Target:
         self._drop_ports({port for port in self.tables.get("PORT_QOS_MAP", {}) if port not in mine})
         self._polling()
         self._hash()
-        self._put_together()
+        self._join_ranges()
         self._drop_unused()
         for table in (*SHARED, *OF_PORTS):
             if table in self.tables and not self.tables[table]:
@@ -148,7 +148,7 @@ class _Target:
     def _table(self, table: str) -> dict[str, Entry]:
         return self.tables.setdefault(table, {})
 
-    def _take_apart(self) -> None:
+    def _split_ranges(self) -> None:
         """Split keys that name a wanted port and others, or several queues or groups, into keys of one each."""
         for table in ("PORT_QOS_MAP", "PFC_WD"):
             for port, key in self.db.by_port(table).items():
@@ -160,7 +160,7 @@ class _Target:
                 if self.wanted.ports.keys().isdisjoint(ports):
                     continue
                 for port in ports:
-                    for name in _parts(numbers) if port in self.wanted.ports else [key.split("|")[1]]:
+                    for name in _single_numbers(numbers) if port in self.wanted.ports else [key.split("|")[1]]:
                         if key != f"{port}|{name}":
                             self._split(table, key, f"{port}|{name}")
 
@@ -169,7 +169,7 @@ class _Target:
         self.tables[table][part] = dict(self.db.entry(table, key))
         self.parts.setdefault((table, key), []).append(part)
 
-    def _put_together(self) -> None:
+    def _join_ranges(self) -> None:
         """Restore the original keys if all their parts are unchanged."""
         for (table, key), parts in self.parts.items():
             entry = self.db.entry(table, key)
@@ -337,7 +337,7 @@ class _Target:
                     del self.tables[table][name]
 
 
-def _parts(numbers: range) -> list[str]:
+def _single_numbers(numbers: range) -> list[str]:
     """Return each queue or group below CLASSES separately, and those above together."""
     parts = [str(number) for number in numbers if number < CLASSES]
     high_numbers = [number for number in numbers if number >= CLASSES]

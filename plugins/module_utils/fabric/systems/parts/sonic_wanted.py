@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import Entry
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN, named
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN, name_from_content
 
 INGRESS_POOL = "ingress_lossless_pool"
 INGRESS_LOSSY = "ingress_lossy_profile"
@@ -87,7 +87,7 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
     shared: dict[tuple[str, str], Entry] = {}
 
     def share(table: str, entry: Entry, name: str | None = None) -> str:
-        name = name or named(_SHORT[table], entry)
+        name = name or name_from_content(_SHORT[table], entry)
         shared[table, name] = entry
         return refer(table, name, brackets)
 
@@ -126,7 +126,7 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
 def priorities_as_groups(brackets: bool) -> tuple[str, str, Entry]:
     """Return reference, name and entry of the map that puts each priority into the group of the same number."""
     entry = _map(tuple(range(CLASSES)))
-    name = named(_SHORT[PFC_TO_PG_TABLE], entry)
+    name = name_from_content(_SHORT[PFC_TO_PG_TABLE], entry)
     return refer(PFC_TO_PG_TABLE, name, brackets), name, entry
 
 
