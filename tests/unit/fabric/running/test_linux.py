@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from refusals import refuses
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, PortQos, Queue
@@ -278,7 +279,7 @@ def test_priorities_of_a_band_that_does_not_exist_are_refused(band):
 def test_filters_that_were_not_read_are_refused():
     unread = port(ets())
     unread.filters = None
-    with pytest.raises(FabricError, match="p1: its filters were not read; read it with the script READING"):
+    with refuses("leaf1: p1", "filters", "READING"):
         unread.qos()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from refusals import refuses
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
@@ -73,7 +74,7 @@ def test_a_configuration_of_another_system_is_refused():
     assert str(refused.value) == (
         "leaf1: line 2 'vlan 2': not a line of EOS's configuration; correct the switch's system"
     )
-    with pytest.raises(FabricError, match="it contains no line of EOS's configuration; fetch the running"):
+    with refuses("leaf1: configuration", "EOS"):
         READER.tree("a\n  interface b\n", "EOS", known, foreign)
 
 
