@@ -20,21 +20,23 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / ".collections"))
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, PortQos, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import priority_counters
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running import linux as running
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import linux
 
+# The counters of any transfer include management traffic, ARP and similar packets.
+MOST_OTHER_SHARE = 0.01
 
-def planned(given: dict[str, Any]) -> Switch:
-    return plan(read_policy(given["policy"]), read_switches(given["switches"]))[given["name"]]
+
+def planned(request: dict[str, Any]) -> Switch:
+    return plan(read_policy(request["policy"]), read_switches(request["switches"]))[request["name"]]
 
 
-def equal(given: dict[str, Any]) -> str:
-    wanted = planned(given)
-    seen = linux.parse(given["running"], given["name"])
+def equal(request: dict[str, Any]) -> str:
+    wanted = planned(request)
+    seen = linux.parse(request["running"], request["name"])
     unset = {field: getattr(PortQos(), field) for field in linux.LINUX.not_held}
     ports = {name: replace(port, **unset) for name, port in wanted.ports.items()}
     wanted = replace(wanted, ports=ports)
@@ -44,41 +46,49 @@ def equal(given: dict[str, Any]) -> str:
 
 def counters(text: str, device: str) -> dict[str, dict[str, int]]:
     """Return tc's counters by the number of the queue, which is part of its handle."""
-    matches = [(running.CHILD.fullmatch(each["handle"]), each) for each in json.loads(text) if each["dev"] == device]
+    matches = [(running.CHILD.fullmatch(row["handle"]), row) for row in json.loads(text) if row["dev"] == device]
     keys = ("bytes", "packets", "drops", "marked", "early", "backlog")
-    return {match[1]: {key: each.get(key, 0) for key in keys} for match, each in matches if match}
+    return {match[1]: {key: row.get(key, 0) for key in keys} for match, row in matches if match}
 
 
-def queues(given: dict[str, Any]) -> str:
-    before, after = (counters(given[at], given["device"]) for at in ("before", "after"))
+def queues(request: dict[str, Any]) -> str:
+    before, after = (counters(request[reading], request["device"]) for reading in ("before", "after"))
     return json.dumps(
-        {queue: {key: value - before[queue][key] for key, value in found.items()} for queue, found in after.items()}
+        {queue: {key: value - before[queue][key] for key, value in row.items()} for queue, row in after.items()}
     )
 
 
-def left(text: str, device: str, policy: Policy) -> tuple[int, ...]:
+def sent(text: str, device: str, policy: Policy) -> tuple[int, ...]:
     """Return the bytes that left the device, by priority."""
-    others = (policy.cnp, policy.default)
-    priority = {str(each.queue): each.priority for each in policy.classes}
-    priority.update((str(each.queue), each.priority) for each in others)
-    sent = [0] * CLASSES
-    for queue, found in counters(text, device).items():
-        sent[priority[queue]] += found["bytes"]
-    return tuple(sent)
+    priority = {str(item.queue): item.priority for item in policy.all_classes}
+    sent_bytes = [0] * CLASSES
+    for queue, row in counters(text, device).items():
+        sent_bytes[priority[queue]] += row["bytes"]
+    return tuple(sent_bytes)
 
 
-def counted(given: dict[str, Any]) -> str:
-    policy, device = read_policy(given["policy"]), given["device"]
-    before, after = (left(given[at], device, policy) for at in ("before", "after"))
-    rode = priority_counters.rode(before, after, device)
-    faults = [str(fault) for fault in priority_counters.astray(rode, policy.classes[0], policy, device)]
-    return json.dumps({"rode": rode, "shares": priority_counters.shares(rode), "faults": faults})
+def misclassified(sent_bytes: tuple[int, ...], policy: Policy) -> list[str]:
+    """Return the error of a transfer of RoCE's first class by the bytes of each priority, in a list; [] if none."""
+    total = sum(sent_bytes)
+    if total == 0:
+        return ["the transfer is not in the counters: it used another port"]
+    expected = (policy.classes[0].priority, policy.cnp.priority)
+    shares = [f"priority {priority}: {count / total:.1%}" for priority, count in enumerate(sent_bytes) if count]
+    other_bytes = sum(count for priority, count in enumerate(sent_bytes) if priority not in expected)
+    return [", ".join(shares)] if other_bytes > MOST_OTHER_SHARE * total else []
+
+
+def priorities(request: dict[str, Any]) -> str:
+    policy = read_policy(request["policy"])
+    before, after = (sent(request[reading], request["device"], policy) for reading in ("before", "after"))
+    sent_bytes = tuple(new - old for old, new in zip(before, after))
+    return json.dumps({"bytes": sent_bytes, "faults": misclassified(sent_bytes, policy)})
 
 
 WHAT = {
     "equal": equal,
     "queues": queues,
-    "priorities": counted,
+    "priorities": priorities,
 }
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import title
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import field_title
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import AS_PLANNED, FABRIC, Part, claims
@@ -28,53 +28,55 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     bare = {**params, "hosts": None}  # the plan checks the hosts' NICs
     compared = configs.compared(bare)
     wanted, running = configs.wanted_switches(bare), configs.running_texts(params["running"])
-    made: list[Claim] = []
-    for name, found in compared["differences"].items():
-        what = f"{name}: its configuration"
-        if not found:
-            found += configs.left_to_change(wanted, running, name)
-        if not found:
-            made.append(Claim("configuration", what, AS_PLANNED, AS_PLANNED, True, SOURCE))
-        made += [
+    claims_made: list[Claim] = []
+    for name, differences in compared["differences"].items():
+        claim = f"{name}: its configuration"
+        if not differences:
+            differences += configs.left_to_change(wanted, running, name)
+        if not differences:
+            claims_made.append(Claim("configuration", claim, AS_PLANNED, AS_PLANNED, True, SOURCE))
+        claims_made += [
             Claim(
                 "configuration",
-                f"{what}: {', '.join(each['ports']) or 'the switch'}: {each['what']}",
-                each["wanted"],
-                each["seen"],
+                f"{claim}: {', '.join(difference['ports']) or 'the switch'}: {difference['what']}",
+                difference["wanted"],
+                difference["seen"],
                 False,
                 SOURCE,
             )
-            for each in found
+            for difference in differences
         ]
-    made += [
+    claims_made += [
         not_applicable("configuration", f"{name}: its configuration: {', '.join(settings)}", AS_PLANNED, SOURCE, reason)
         for name, not_held in compared["not_held"].items()
         for reason, settings in _by_reason(wanted[name], not_held).items()
     ]
-    first = next((each["message"] for found in compared["differences"].values() for each in found), "")
-    parts = list(report.look({**params, "paths": [], "rdma_class": None, "thresholds": True}))
+    first = next(
+        (difference["message"] for differences in compared["differences"].values() for difference in differences), ""
+    )
+    parts = list(report.requested_parts({**params, "paths": [], "rdma_class": None, "thresholds": True}))
     read = {*params["running"], *params["nics"]}
-    known = [part for part in parts if part.layer == FABRIC or _devices(part) <= read]
+    known_parts = [part for part in parts if part.layer == FABRIC or _devices(part) <= read]
     unread = {device for part in parts if part.layer != FABRIC for device in _devices(part)} - read
-    made += claims(known, "as read back")
-    made += [
+    claims_made += claims(known_parts, "as read back")
+    claims_made += [
         not_applicable("unread", f"{device}: RoCE's settings", AS_PLANNED, "as read back", f"{device} was not read")
         for device in sorted(unread)
     ]
-    faults = [fault for part in known for fault in part.faults]
+    faults = [fault for part in known_parts for fault in part.faults]
     if faults and not first:
-        first = report.message(len(known), faults)
-    return Proof(params["name"], "One RoCE policy, from host to host", params["name"], made), first
+        first = report.message(len(known_parts), faults)
+    return Proof(params["name"], "One RoCE policy, from host to host", params["name"], claims_made), first
 
 
 def _by_reason(wanted: Switch, not_held: Mapping[str, str]) -> dict[str, list[str]]:
     """Return, in words and by reason, the requested settings that the switch's system does not show."""
-    found: dict[str, list[str]] = {}
+    settings_by_reason: dict[str, list[str]] = {}
     ports = wanted.distinct_ports()
     for setting, reason in not_held.items():
         if setting == "ecmp_fields" or any(getattr(qos, setting) != getattr(NOTHING, setting) for qos in ports):
-            found.setdefault(reason, []).append(title(setting))
-    return found
+            settings_by_reason.setdefault(reason, []).append(field_title(setting))
+    return settings_by_reason
 
 
 def _devices(part: Part) -> set[str]:

@@ -138,7 +138,7 @@ def _write(system: System, name: str, step: Step, settings_written: list[str]) -
         _writers(step)(system, name, step)
     except HostError as error:
         progress = f"done before: {', '.join(settings_written)}" if settings_written else "nothing was changed before"
-        reason = dcb.plain(error.cause)
+        reason = dcb.decoded_error(error.cause)
         raise HostError(
             f"{name}: {step.setting} was refused: {reason}; {progress}", "correct it and run again"
         ) from error

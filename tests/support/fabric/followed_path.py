@@ -12,7 +12,12 @@ from switches import port_qos
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Application, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import Checker, Host, ReadBack, follow
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
+    Checker,
+    PathHost,
+    ReadBack,
+    follow,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 
 START, GOAL = End("gpu1", "mlx5_0"), End("gpu2", "mlx5_0")
@@ -22,7 +27,7 @@ def site(given=None):
     """Return a policy, and a fabric of four switches on which everything complies with it."""
     policy = read_policy(given)
     apps = (Application("NCCL", policy.classes[0].tos, queue_pairs=4),)
-    hosts = {name: Host({"mlx5_0": Seen(nic(policy))}, apps) for name in ("gpu1", "gpu2")}
+    hosts = {name: PathHost({"mlx5_0": Seen(nic(policy))}, apps) for name in ("gpu1", "gpu2")}
     fabric = Fabric(LINKS, [*LEAVES, *SPINES])
     qos = port_qos(policy)
     switches = {

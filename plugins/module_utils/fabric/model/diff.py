@@ -19,7 +19,7 @@ TABLES = {  # field of PortQos -> (what it is indexed by, what it holds)
     "priority_to_queue": ("paused priority", "queue"),
 }
 BY_NUMBER = {"queues": "queue", "headroom": "headroom of priority"}
-WORDS = {
+TITLES = {
     "pfc": "priorities with PFC",
     "watchdog": "PFC watchdog",
     "ip_mtu_bytes": "largest IP packet, in bytes",
@@ -27,37 +27,39 @@ WORDS = {
 }
 
 
-def title(field: str) -> str:
+def field_title(field: str) -> str:
     """Return the name of a field of PortQos in words."""
     if field in TABLES:
-        index, held = TABLES[field]
-        return f"{held} of {index}"
-    return WORDS.get(field, field.replace("_", " "))
+        index, content = TABLES[field]
+        return f"{content} of {index}"
+    return TITLES.get(field, field.replace("_", " "))
 
 
 def to_data(switch: Switch) -> dict[str, Any]:
     """Return name, system, ecmp_fields and ports. Tables have only their set entries, by number as text ("26": 3)."""
-    made = {id(qos): _port_data(qos) for qos in switch.distinct_ports()}
+    port_data = {id(qos): _port_data(qos) for qos in switch.distinct_ports()}
     return {
         "name": switch.name,
         "system": switch.system,
         "ecmp_fields": None if switch.ecmp_fields is None else list(switch.ecmp_fields),
-        "ports": {name: made[id(qos)] for name, qos in switch.ports.items()},
+        "ports": {name: port_data[id(qos)] for name, qos in switch.ports.items()},
     }
 
 
 def _port_data(qos: PortQos) -> dict[str, Any]:
     data: dict[str, Any] = {}
-    for each in fields(qos):
-        value = getattr(qos, each.name)
-        if each.name in TABLES:
-            data[each.name] = {str(at): held for at, held in enumerate(value) if held is not None}
-        elif each.name in BY_NUMBER:
-            data[each.name] = {str(at): asdict(held) for at, held in enumerate(value) if held is not None}
-        elif each.name == "watchdog":
-            data[each.name] = None if value is None else asdict(value)
+    for port_field in fields(qos):
+        value = getattr(qos, port_field.name)
+        if port_field.name in TABLES:
+            data[port_field.name] = {str(number): entry for number, entry in enumerate(value) if entry is not None}
+        elif port_field.name in BY_NUMBER:
+            data[port_field.name] = {
+                str(number): asdict(entry) for number, entry in enumerate(value) if entry is not None
+            }
+        elif port_field.name == "watchdog":
+            data[port_field.name] = None if value is None else asdict(value)
         else:
-            data[each.name] = list(value) if isinstance(value, tuple) else value
+            data[port_field.name] = list(value) if isinstance(value, tuple) else value
     return data
 
 
@@ -72,9 +74,9 @@ class Difference:
 
     def __str__(self) -> str:
         shown = ", ".join(self.ports[:SHOWN_PORTS])
-        more = len(self.ports) - SHOWN_PORTS
-        where = f"{shown} and {more} more: " if more > 0 else f"{shown}: " if shown else ""
-        return f"{where}{self.what}: wanted {self.wanted}, seen {self.seen}"
+        hidden_count = len(self.ports) - SHOWN_PORTS
+        prefix = f"{shown} and {hidden_count} more: " if hidden_count > 0 else f"{shown}: " if shown else ""
+        return f"{prefix}{self.what}: wanted {self.wanted}, seen {self.seen}"
 
 
 def differences(wanted: Switch, seen: Switch, not_held: Collection[str]) -> list[Difference]:
@@ -83,57 +85,60 @@ def differences(wanted: Switch, seen: Switch, not_held: Collection[str]) -> list
     Ports that are not wanted are ignored. A difference that several ports share is returned once, in the order of the
     ports.
     """
-    found: dict[tuple[str, str, str], list[str]] = {}
+    ports_by_difference: dict[tuple[str, str, str], list[str]] = {}
     compared: dict[tuple[int, int], list[tuple[str, str, str]]] = {}
     for name, qos in wanted.ports.items():
-        other = seen.ports.get(name)
-        if other is None:
-            found.setdefault(("the port", "configured", "not there"), []).append(name)
+        seen_qos = seen.ports.get(name)
+        if seen_qos is None:
+            ports_by_difference.setdefault(("the port", "configured", "not there"), []).append(name)
             continue
-        key = id(qos), id(other)
+        key = id(qos), id(seen_qos)
         if key not in compared:
-            compared[key] = list(_port_differences(qos, other, not_held))
-        for each in compared[key]:
-            found.setdefault(each, []).append(name)
-    result = [Difference(tuple(ports), *what) for what, ports in found.items()]
+            compared[key] = list(_port_differences(qos, seen_qos, not_held))
+        for difference in compared[key]:
+            ports_by_difference.setdefault(difference, []).append(name)
+    result = [Difference(tuple(ports), *texts) for texts, ports in ports_by_difference.items()]
     if "ecmp_fields" not in not_held and wanted.ecmp_fields != seen.ecmp_fields:
-        hashed = ("not set" if each is None else _words(each) for each in (wanted.ecmp_fields, seen.ecmp_fields))
+        hashed = (
+            "not set" if hash_fields is None else _text(hash_fields)
+            for hash_fields in (wanted.ecmp_fields, seen.ecmp_fields)
+        )
         result.append(Difference((), "what ECMP hashes", *hashed))
     return result
 
 
 def _port_differences(wanted: PortQos, seen: PortQos, not_held: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    for each in fields(PortQos):
-        here, there = getattr(wanted, each.name), getattr(seen, each.name)
-        if each.name in not_held or here == there:
+    for port_field in fields(PortQos):
+        wanted_value, seen_value = getattr(wanted, port_field.name), getattr(seen, port_field.name)
+        if port_field.name in not_held or wanted_value == seen_value:
             continue
-        if each.name in TABLES:
-            yield from _table(*TABLES[each.name], here, there)
-        elif each.name in BY_NUMBER:
+        if port_field.name in TABLES:
+            yield from _table(*TABLES[port_field.name], wanted_value, seen_value)
+        elif port_field.name in BY_NUMBER:
             # A strict queue changes the shares of all others, so queues that differ in this come first, as the cause.
-            pairs = sorted(enumerate(zip(here, there)), key=lambda pair: _as_strict(*pair[1]))
-            for at, (one, other) in pairs:
-                if one != other:
-                    yield f"{BY_NUMBER[each.name]} {at}", _words(one), _words(other)
-        elif each.name != "cable_m" or here is not None:  # most systems are not given a cable length
-            yield title(each.name), _words(here), _words(there)
+            pairs = sorted(enumerate(zip(wanted_value, seen_value)), key=lambda pair: _same_strictness(*pair[1]))
+            for number, (wanted_entry, seen_entry) in pairs:
+                if wanted_entry != seen_entry:
+                    yield f"{BY_NUMBER[port_field.name]} {number}", _text(wanted_entry), _text(seen_entry)
+        elif port_field.name != "cable_m" or wanted_value is not None:  # most systems are not given a cable length
+            yield field_title(port_field.name), _text(wanted_value), _text(seen_value)
 
 
-def _as_strict(one: Any, other: Any) -> bool:
-    return getattr(one, "strict", False) == getattr(other, "strict", False)
+def _same_strictness(wanted: Any, seen: Any) -> bool:
+    return getattr(wanted, "strict", False) == getattr(seen, "strict", False)
 
 
-def _table(index: str, held: str, wanted: Any, seen: Any) -> Iterator[tuple[str, str, str]]:
+def _table(index: str, content: str, wanted: Any, seen: Any) -> Iterator[tuple[str, str, str]]:
     """Return the differing entries of a table, those that differ in the same way as one: "DSCP 0-25,27-63"."""
-    ways: dict[tuple[Any, Any], list[int]] = {}
-    for at, pair in enumerate(zip(wanted, seen)):
+    numbers_by_change: dict[tuple[Any, Any], list[int]] = {}
+    for number, pair in enumerate(zip(wanted, seen)):
         if pair[0] != pair[1]:
-            ways.setdefault(pair, []).append(at)
-    for (one, other), numbers in ways.items():
-        yield f"{held} of {index} {format_ranges(numbers)}", _words(one), _words(other)
+            numbers_by_change.setdefault(pair, []).append(number)
+    for (wanted_entry, seen_entry), numbers in numbers_by_change.items():
+        yield f"{content} of {index} {format_ranges(numbers)}", _text(wanted_entry), _text(seen_entry)
 
 
-def _words(value: Any) -> str:
+def _text(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -141,10 +146,10 @@ def _words(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, Queue):
-        share = "strict" if value.strict else f"{_words(value.bandwidth_percent)}%"
-        return f"{share}, {_words(value.ecn)}" if value.ecn else f"{share}, no ECN"
+        share = "strict" if value.strict else f"{_text(value.bandwidth_percent)}%"
+        return f"{share}, {_text(value.ecn)}" if value.ecn else f"{share}, no ECN"
     if isinstance(value, Ecn):
         return f"ECN {value.minimum_bytes} to {value.maximum_bytes} bytes at {value.probability_percent}%"
     if is_dataclass(value) and not isinstance(value, type):
-        return ", ".join(f"{name} {held}" for name, held in asdict(value).items())
+        return ", ".join(f"{name} {item}" for name, item in asdict(value).items())
     return str(value)

@@ -38,29 +38,29 @@ class Fabric:
         self.peer: dict[End, End] = {}
         # The neighbours of each device and the ports on both sides, sorted: the same fabric has the same paths.
         self.neighbours: dict[str, list[tuple[str, End, End]]] = {}
-        for one, other in links:
-            if one.device == other.device:
-                raise FabricError(f"cable {one} - {other}", "both ends are on the same device", "correct the links")
-            for end, far in ((one, other), (other, one)):
-                if self.peer.get(end, far) != far:
+        for end_a, end_b in links:
+            if end_a.device == end_b.device:
+                raise FabricError(f"cable {end_a} - {end_b}", "both ends are on the same device", "correct the links")
+            for end, peer in ((end_a, end_b), (end_b, end_a)):
+                if self.peer.get(end, peer) != peer:
                     raise FabricError(
-                        f"port {end}", f"it has cables to {self.peer[end]} and to {far}", "correct the links"
+                        f"port {end}", f"it has cables to {self.peer[end]} and to {peer}", "correct the links"
                     )
                 if end not in self.peer:
-                    self.peer[end] = far
-                    self.neighbours.setdefault(end.device, []).append((far.device, end, far))
-        for each in self.neighbours.values():
-            each.sort()
+                    self.peer[end] = peer
+                    self.neighbours.setdefault(end.device, []).append((peer.device, end, peer))
+        for adjacent in self.neighbours.values():
+            adjacent.sort()
 
     def links(self) -> Iterator[tuple[End, End]]:
         """Return every cable once, in order."""
-        return ((one, other) for one, other in sorted(self.peer.items()) if one < other)
+        return ((end, peer) for end, peer in sorted(self.peer.items()) if end < peer)
 
     def hosts(self) -> list[str]:
         """Return all devices that are not switches."""
         return sorted(device for device in self.neighbours if device not in self.switches)
 
-    def way(self, start: End, goal: End) -> list[Hop]:
+    def shortest_hops(self, start: End, goal: End) -> list[Hop]:
         """Return the hops that a packet from NIC ``start`` to NIC ``goal`` may pass.
 
         These are the hops of all paths with the fewest switches. Each hop is returned once, those nearer to ``start``
@@ -81,26 +81,26 @@ class Fabric:
             )
         hops: list[Hop] = []
         ingresses = {first.device: [first.port]}
-        for left in range(distance[first.device], 0, -1):
+        for distance_left in range(distance[first.device], 0, -1):
             following: dict[str, list[str]] = {}
             for switch in sorted(ingresses):
-                for neighbour, near, far in self.neighbours[switch]:
-                    if distance.get(neighbour) == left - 1:
-                        hops += [Hop(switch, ingress, near.port) for ingress in ingresses[switch]]
-                        following.setdefault(neighbour, []).append(far.port)
+                for neighbour, near_end, far_end in self.neighbours[switch]:
+                    if distance.get(neighbour) == distance_left - 1:
+                        hops += [Hop(switch, ingress, near_end.port) for ingress in ingresses[switch]]
+                        following.setdefault(neighbour, []).append(far_end.port)
             ingresses = following
         return hops + [Hop(last.device, ingress, last.port) for ingress in ingresses[last.device]]
 
     def _distances(self, goal: str) -> dict[str, int]:
         """Return, for every switch that has a path, the number of cables to ``goal``."""
         distance = {goal: 0}
-        ahead = deque([goal])
-        while ahead:
-            device = ahead.popleft()
-            for neighbour, _near, _far in self.neighbours[device]:
+        to_visit = deque([goal])
+        while to_visit:
+            device = to_visit.popleft()
+            for neighbour, _near_end, _far_end in self.neighbours[device]:
                 if neighbour in self.switches and neighbour not in distance:
                     distance[neighbour] = distance[device] + 1
-                    ahead.append(neighbour)
+                    to_visit.append(neighbour)
         return distance
 
 
@@ -112,77 +112,92 @@ def buffer_cycle(fabric: Fabric, paused: Mapping[tuple[str, str], bool] | None =
     2016). Paths are those with the fewest switches, between switches that have hosts. ``paused``: whether a link
     (from, to) is lossless; by default all are.
     """
-    index = {switch: 1 << at for at, switch in enumerate(sorted(fabric.switches))}
-    near = {
-        switch: sorted({other for other, _near, _far in fabric.neighbours.get(switch, []) if other in fabric.switches})
+    index = {switch: 1 << position for position, switch in enumerate(sorted(fabric.switches))}
+    neighbours = {
+        switch: sorted(
+            {
+                neighbour
+                for neighbour, _near_end, _far_end in fabric.neighbours.get(switch, [])
+                if neighbour in fabric.switches
+            }
+        )
         for switch in index
     }
     goals = 0
     for switch, bit in index.items():
-        if any(other not in fabric.switches for other, _near, _far in fabric.neighbours.get(switch, [])):
+        if any(
+            neighbour not in fabric.switches for neighbour, _near_end, _far_end in fabric.neighbours.get(switch, [])
+        ):
             goals |= bit
-    carries = _goals_by_link(index, near, goals)
+    carries = _goals_by_link(index, neighbours, goals)
     # Packets for the switch at the end of a link go no further.
-    live = {link for link, goes in carries.items() if goes != index[link[1]] and (paused is None or paused.get(link))}
+    live = {
+        link
+        for link, destinations in carries.items()
+        if destinations != index[link[1]] and (paused is None or paused.get(link))
+    }
     # A link that waits for no other link is in no cycle, so such links are removed until none is left to remove. In a
     # Clos fabric, this removes all links.
     while True:
-        after: dict[str, list[tuple[str, str]]] = {}
+        links_from: dict[str, list[tuple[str, str]]] = {}
         for link in sorted(live):
-            after.setdefault(link[0], []).append(link)
+            links_from.setdefault(link[0], []).append(link)
         follows = {
-            link: [further for further in after.get(link[1], []) if carries[link] & carries[further]] for link in live
+            link: [further for further in links_from.get(link[1], []) if carries[link] & carries[further]]
+            for link in live
         }
-        left = {link for link, further in follows.items() if further}
-        if left == live:
+        waiting = {link for link, further in follows.items() if further}
+        if waiting == live:
             return _cycle({link: follows[link] for link in sorted(live)})
-        live = left
+        live = waiting
 
 
-def _goals_by_link(index: Mapping[str, int], near: Mapping[str, list[str]], goals: int) -> dict[tuple[str, str], int]:
+def _goals_by_link(
+    index: Mapping[str, int], neighbours: Mapping[str, list[str]], goals: int
+) -> dict[tuple[str, str], int]:
     """Return, for each link (from, to) between switches, the goals of the packets that it carries, as bits.
 
     Links that carry no packets are left out.
     """
-    within = dict(index)
+    reached = dict(index)
     carries: dict[tuple[str, str], int] = {}
-    exactly = dict(index)
-    while any(exactly.values()):
-        reach = {}
-        for switch, others in near.items():
-            found = within[switch]
-            for other in others:
-                found |= within[other]
-            reach[switch] = found
-        further = {switch: reach[switch] & ~within[switch] for switch in near}
-        for switch, others in near.items():
-            for other in others:
-                carried = further[switch] & exactly[other] & goals
+    frontier = dict(index)
+    while any(frontier.values()):
+        reached_next = {}
+        for switch, adjacent in neighbours.items():
+            reachable = reached[switch]
+            for neighbour in adjacent:
+                reachable |= reached[neighbour]
+            reached_next[switch] = reachable
+        further = {switch: reached_next[switch] & ~reached[switch] for switch in neighbours}
+        for switch, adjacent in neighbours.items():
+            for neighbour in adjacent:
+                carried = further[switch] & frontier[neighbour] & goals
                 if carried:
-                    carries[switch, other] = carries.get((switch, other), 0) | carried
-        within, exactly = reach, further
+                    carries[switch, neighbour] = carries.get((switch, neighbour), 0) | carried
+        reached, frontier = reached_next, further
     return carries
 
 
 def _cycle(follows: Mapping[tuple[str, str], list[tuple[str, str]]]) -> list[tuple[str, str]]:
     """Return a cycle of a directed graph, found by depth-first search; empty where there is none."""
-    done: set[tuple[str, str]] = set()
+    finished: set[tuple[str, str]] = set()
     for start in follows:
-        if start in done:
+        if start in finished:
             continue
         path, on_path = [start], {start}
-        ahead = [iter(follows[start])]
-        while ahead:
-            link = next(ahead[-1], None)
+        stack = [iter(follows[start])]
+        while stack:
+            link = next(stack[-1], None)
             if link is None:
-                ahead.pop()
-                left = path.pop()
-                on_path.discard(left)
-                done.add(left)
+                stack.pop()
+                finished_link = path.pop()
+                on_path.discard(finished_link)
+                finished.add(finished_link)
             elif link in on_path:
                 return path[path.index(link) :]
-            elif link not in done:
+            elif link not in finished:
                 path.append(link)
                 on_path.add(link)
-                ahead.append(iter(follows[link]))
+                stack.append(iter(follows[link]))
     return []

@@ -9,19 +9,19 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.settings import Settings
 
 
-class Record(Settings):
+class FabricSettings(Settings):
     """A record of settings. Raises FabricError."""
 
     refusal = FabricError
 
-    def number(self, setting: str, default: int, least: int, most: int) -> int:
-        """Return a whole number from ``least`` to ``most``; true and "3" are refused."""
+    def number(self, setting: str, default: int, minimum: int, maximum: int) -> int:
+        """Return a whole number from ``minimum`` to ``maximum``; true and "3" are refused."""
         value = self.data.get(setting, default)
         try:
-            return values.whole(value, least, most)
+            return values.whole(value, minimum, maximum)
         except values.InvalidValueError:
             raise self.refuse(
-                f"{setting} {value!r} is not a whole number from {least} to {most}", "give one in that range"
+                f"{setting} {value!r} is not a whole number from {minimum} to {maximum}", "give one in that range"
             ) from None
 
     def text(self, setting: str, default: str) -> str:

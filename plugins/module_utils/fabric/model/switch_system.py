@@ -37,8 +37,8 @@ class SwitchSystem:
     # policy does not have. Ports that are not in ``wanted`` stay as they are, and ``ecmp_fields`` None changes nothing.
     # FabricError if ``running`` cannot be read.
     remediation: Callable[[str, Switch], str]
-    # restoration(before, now, name): the change from ``now`` back to ``before``, in all that a policy can change; ""
-    # where nothing differs. It has the form of ``remediation``'s change.
+    # restoration(backup, running, name): the change from ``running`` back to ``backup``, in all that a policy can
+    # change; "" where nothing differs. It has the form of ``remediation``'s change.
     restoration: Callable[[str, str, str], str]
     # The form of a port's name, and an example for errors, which begins with a valid name that ends in a number.
     port: re.Pattern[str]

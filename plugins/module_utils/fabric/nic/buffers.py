@@ -29,8 +29,8 @@ def xoff_bytes(speed_gbit_s: int, cable_m: int, mtu_bytes: int) -> int:
 
 def lossless_bytes(speed_gbit_s: int, cable_m: int, mtu_bytes: int) -> int:
     """Return the smallest buffer of a lossless priority: the driver refuses less than xoff, a frame and a cell."""
-    least = xoff_bytes(speed_gbit_s, cable_m, mtu_bytes) + FRAME_BYTES + 1
-    return -(-least // GRAIN_BYTES) * GRAIN_BYTES
+    minimum = xoff_bytes(speed_gbit_s, cable_m, mtu_bytes) + FRAME_BYTES + 1
+    return -(-minimum // GRAIN_BYTES) * GRAIN_BYTES
 
 
 def buffers(
@@ -41,20 +41,20 @@ def buffers(
     Lossless priorities use the buffers 1, 2, ..., and all others use buffer 0. Buffer 0 keeps its size, or gets what
     the others leave of the port's bytes. Raises FabricError where that is less than two frames.
     """
-    each = lossless_bytes(speed_gbit_s, cable_m, mtu_bytes)
-    number = {priority: at + 1 for at, priority in enumerate(lossless)}
+    buffer_bytes = lossless_bytes(speed_gbit_s, cable_m, mtu_bytes)
+    number = {priority: index + 1 for index, priority in enumerate(lossless)}
     dcb = seen.dcb
     now = dcb.buffer_bytes[0] if dcb and dcb.buffer_bytes else None
     total = dcb.buffer_total_bytes if dcb else None
-    rest = now or 0
+    lossy_bytes = now or 0
     if total:
-        rest = min(rest, (total - each * len(lossless)) // GRAIN_BYTES * GRAIN_BYTES)
-    if rest < 2 * FRAME_BYTES:
+        lossy_bytes = min(lossy_bytes, (total - buffer_bytes * len(lossless)) // GRAIN_BYTES * GRAIN_BYTES)
+    if lossy_bytes < 2 * FRAME_BYTES:
         raise FabricError(
             f"{seen.nic.name} ({seen.nic.interface})",
-            f"a lossless priority at {speed_gbit_s} Gbit/s over {cable_m} m needs a buffer of {each} bytes, which "
-            f"leaves {max(rest, 0)} of the port's {total or now} bytes for all others",
+            f"a lossless priority at {speed_gbit_s} Gbit/s over {cable_m} m needs a buffer of {buffer_bytes} bytes, "
+            f"which leaves {max(lossy_bytes, 0)} of the port's {total or now} bytes for all others",
             "leave cable_m out (the driver then keeps its own buffers), or have fewer lossless classes",
         )
-    sizes = [rest] + [each if at in number.values() else 0 for at in range(1, CLASSES)]
+    sizes = [lossy_bytes] + [buffer_bytes if buffer in number.values() else 0 for buffer in range(1, CLASSES)]
     return tuple(number.get(priority, 0) for priority in range(CLASSES)), tuple(sizes)

@@ -27,18 +27,18 @@ NOT_THERE = ("Operation not supported", "Attribute not found")
 BUFFER_BYTES_AT_MOST = (1 << 32) - 1  # u32 in struct dcbnl_buffer
 
 
-def plain(message: str) -> str:
+def decoded_error(message: str) -> str:
     """Return dcb's message with the driver's own error.
 
     The kernel returns the error as a byte (net/dcb/dcbnl.c, dcbnl_ieee_set), in which -22 is 234, and the tool prints
     "Unknown error 234".
     """
-    return re.sub(r"Unknown error (1[3-9]\d|2\d\d)\b", lambda found: os.strerror(256 - int(found[1])), message)
+    return re.sub(r"Unknown error (1[3-9]\d|2\d\d)\b", lambda match: os.strerror(256 - int(match[1])), message)
 
 
-def show(interface: str, thing: str) -> list[str]:
+def show(interface: str, dcb_object: str) -> list[str]:
     """Return the command that prints one of OBJECTS."""
-    return ["dcb", "-N", "-j", thing, "show", "dev", interface]
+    return ["dcb", "-N", "-j", dcb_object, "show", "dev", interface]
 
 
 def parse(interface: str, printed: Mapping[str, str | None]) -> Dcb:
@@ -46,8 +46,10 @@ def parse(interface: str, printed: Mapping[str, str | None]) -> Dcb:
 
     ``printed``: the output by object; None where the driver does not have the object.
     """
-    read = {thing: _Printed(interface, thing, text) for thing, text in printed.items() if text is not None}
-    app, ets, pfc, buffer, dcbx = (read.get(thing) for thing in OBJECTS)
+    read = {
+        dcb_object: _Printed(interface, dcb_object, text) for dcb_object, text in printed.items() if text is not None
+    }
+    app, ets, pfc, buffer, dcbx = (read.get(dcb_object) for dcb_object in OBJECTS)
     table = app.dscps() if app else None
     total = buffer.number("total_size", BUFFER_BYTES_AT_MOST) if buffer else None
     return Dcb(
@@ -58,7 +60,7 @@ def parse(interface: str, printed: Mapping[str, str | None]) -> Dcb:
         queues=ets.queues() if ets else None,
         # IEEE 802.1Q-2018, D.2.8.4: three bits, in which 0 means 8.
         classes_at_most=(ets.number("ets_cap", 255) or CLASSES) if ets else CLASSES,
-        pfc=tuple(at for at, on in enumerate(pfc.flags("prio_pfc")) if on) if pfc else None,
+        pfc=tuple(priority for priority, on in enumerate(pfc.flags("prio_pfc")) if on) if pfc else None,
         lossless_at_most=pfc.number("pfc_cap", 255) if pfc else CLASSES,
         delay=pfc.number("delay", 65535) if pfc else None,
         priority_to_buffer=buffer.numbers("prio_buffer", CLASSES - 1) if buffer else None,
@@ -72,44 +74,44 @@ def parse(interface: str, printed: Mapping[str, str | None]) -> Dcb:
 class _Printed:
     """One output of the tool."""
 
-    def __init__(self, interface: str, thing: str, text: str) -> None:
-        self.subject = f"{interface}: 'dcb -j {thing} show'"
+    def __init__(self, interface: str, dcb_object: str, text: str) -> None:
+        self.subject = f"{interface}: 'dcb -j {dcb_object} show'"
         self.text = text.strip()
         try:
             self.record = json.loads(self.text) if self.text else {}
         except ValueError as error:
-            raise self._garbage("no JSON") from error
+            raise self._malformed("no JSON") from error
         if not isinstance(self.record, dict):
-            raise self._garbage("no JSON object")
+            raise self._malformed("no JSON object")
 
-    def _garbage(self, what: str) -> FabricError:
+    def _malformed(self, problem: str) -> FabricError:
         shown = self.text if len(self.text) <= 60 else self.text[:57] + "..."
         return FabricError(
-            self.subject, f"it printed {what}: {shown!r}", "check that dcb is from iproute2 5.11 or later"
+            self.subject, f"it printed {problem}: {shown!r}", "check that dcb is from iproute2 5.11 or later"
         )
 
-    def number(self, name: str, most: int) -> int:
+    def number(self, name: str, maximum: int) -> int:
         value = self.record.get(name)
-        if not _is_number(value, most):
-            raise self._garbage(f"{name} {value!r}")
+        if not _is_number(value, maximum):
+            raise self._malformed(f"{name} {value!r}")
         return value
 
     def _list(self, name: str) -> list[Any]:
         values = self.record.get(name)
         if not isinstance(values, list) or len(values) != CLASSES:
-            raise self._garbage(f"{name} {values!r}, not 8 entries")
+            raise self._malformed(f"{name} {values!r}, not 8 entries")
         return values
 
-    def numbers(self, name: str, most: int) -> tuple[int, ...]:
+    def numbers(self, name: str, maximum: int) -> tuple[int, ...]:
         values = self._list(name)
-        if not all(_is_number(value, most) for value in values):
-            raise self._garbage(f"{name} {values!r}")
+        if not all(_is_number(value, maximum) for value in values):
+            raise self._malformed(f"{name} {values!r}")
         return tuple(values)
 
     def flags(self, name: str) -> tuple[bool, ...]:
         values = [_flag(value) for value in self._list(name)]
         if None in values:
-            raise self._garbage(f"{name} {self.record[name]!r}")
+            raise self._malformed(f"{name} {self.record[name]!r}")
         return tuple(bool(value) for value in values)
 
     def queues(self) -> tuple[Queue | None, ...]:
@@ -124,18 +126,18 @@ class _Printed:
         table: dict[int, tuple[int, ...]] = {}
         rows = self.record.get("dscp_prio", [])
         if not isinstance(rows, list):
-            raise self._garbage(f"dscp_prio {rows!r}")
+            raise self._malformed(f"dscp_prio {rows!r}")
         for row in rows:
             if not (isinstance(row, list) and len(row) == 2 and _is_number(row[0], DSCPS - 1)) or not _is_number(
                 row[1], CLASSES - 1
             ):
-                raise self._garbage(f"dscp_prio {row!r}")
+                raise self._malformed(f"dscp_prio {row!r}")
             table[row[0]] = (*table.get(row[0], ()), row[1])
         return table
 
 
-def _is_number(value: object, most: int) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+def _is_number(value: object, maximum: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= maximum
 
 
 def _flag(value: Any) -> bool | None:
@@ -152,16 +154,16 @@ def set_queues(interface: str, wanted: Nic) -> list[list[str]]:
 
     A traffic class without a queue in ``wanted`` is one that the interface does not have.
     """
-    queues = {at: queue for at, queue in enumerate(wanted.queues) if queue}
-    kinds = {at: "strict" if queue.strict else "ets" for at, queue in queues.items()}
-    percents = {at: queue.bandwidth_percent or 0 for at, queue in queues.items()}
+    queues = {number: queue for number, queue in enumerate(wanted.queues) if queue}
+    kinds = {number: "strict" if queue.strict else "ets" for number, queue in queues.items()}
+    percents = {number: queue.bandwidth_percent or 0 for number, queue in queues.items()}
     command = ["dcb", "ets", "set", "dev", interface, "willing", "off", "tc-tsa", *_pairs(kinds.items()), "tc-bw"]
     return [[*command, *_pairs(percents.items()), "prio-tc", *_pairs(enumerate(wanted.priority_to_class))]]
 
 
 def set_pfc(interface: str, priorities: tuple[int, ...], _delay: int | None) -> list[list[str]]:
     """Enable PFC on exactly these priorities."""
-    flags = ((at, "on" if at in priorities else "off") for at in range(CLASSES))
+    flags = ((priority, "on" if priority in priorities else "off") for priority in range(CLASSES))
     return [["dcb", "pfc", "set", "dev", interface, "prio-pfc", *_pairs(flags)]]
 
 

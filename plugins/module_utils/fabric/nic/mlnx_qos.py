@@ -53,7 +53,7 @@ def parse(interface: str, text: str) -> Dcb:
         dscp_priorities=table,
         priority_to_class=classes,
         queues=queues,
-        pfc=tuple(at for at, on in enumerate(enabled[1].split()) if on == "1"),
+        pfc=tuple(priority for priority, on in enumerate(enabled[1].split()) if on == "1"),
         delay=int(delay[1]),
         priority_to_buffer=tuple(map(int, used[1].split())) if used else None,
         buffer_bytes=tuple(int(size) for size in buffers[1].split(",")[:CLASSES]) if buffers else None,
@@ -66,14 +66,20 @@ def _classes(text: str) -> tuple[Octet, tuple[Queue | None, ...]]:
     """Return the traffic class of each priority, and the queues."""
     classes: list[int | None] = [None] * CLASSES
     queues: list[Queue | None] = [None] * CLASSES
-    at = None
+    current_class = None
     for line in text.splitlines():
-        head, below = CLASS.match(line), PRIORITY.match(line)
-        if head:
-            at = int(head[1])
-            queues[at] = Queue(False, int(head[3])) if head[2] else Queue(True) if head[4] == "strict" else None
-        elif below and at is not None:
-            classes[int(below[1])] = at
+        class_line, priority_line = CLASS.match(line), PRIORITY.match(line)
+        if class_line:
+            current_class = int(class_line[1])
+            queues[current_class] = (
+                Queue(False, int(class_line[3]))
+                if class_line[2]
+                else Queue(True)
+                if class_line[4] == "strict"
+                else None
+            )
+        elif priority_line and current_class is not None:
+            classes[int(priority_line[1])] = current_class
     return tuple(classes), tuple(queues)
 
 
@@ -93,7 +99,7 @@ def set_queues(interface: str, wanted: Nic) -> list[list[str]]:
 
 def set_pfc(interface: str, priorities: tuple[int, ...], delay: int | None) -> list[list[str]]:
     """Enable PFC on exactly these priorities. The tool sets cable and priorities together, so both are always given."""
-    flags = _list(int(at in priorities) for at in range(CLASSES))
+    flags = _list(int(priority in priorities) for priority in range(CLASSES))
     return [["mlnx_qos", "-i", interface, "-f", flags, *(["--cable_len", str(delay)] if delay else [])]]
 
 

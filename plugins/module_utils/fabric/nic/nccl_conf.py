@@ -35,27 +35,27 @@ class Choices:
     queue_pairs: int
 
 
-def read_choices(given: Mapping[str, Any]) -> Choices:
+def read_choices(variables: Mapping[str, Any]) -> Choices:
     """Return the choices from role variables by name. Raises FabricError.
 
     Numbers may be text, as they are when they come from the command line.
     """
     names = [field.name for field in fields(Choices)]
-    unknown = sorted(set(given) - set(names))
+    unknown = sorted(set(variables) - set(names))
     if unknown:
         raise FabricError(CONF, f"unknown choices {', '.join(unknown)}", f"use {', '.join(names)}")
     return Choices(
-        rdma_class=str(given.get("rdma_class") or ""),
-        fifo_class=str(given.get("fifo_class") or ""),
-        gid_index=_number("NCCL_IB_GID_INDEX", given.get("gid_index", -1), -1, 255),
-        queue_pairs=_number("NCCL_IB_QPS_PER_CONNECTION", given.get("queue_pairs", 0), 0, 128),
+        rdma_class=str(variables.get("rdma_class") or ""),
+        fifo_class=str(variables.get("fifo_class") or ""),
+        gid_index=_number("NCCL_IB_GID_INDEX", variables.get("gid_index", -1), -1, 255),
+        queue_pairs=_number("NCCL_IB_QPS_PER_CONNECTION", variables.get("queue_pairs", 0), 0, 128),
     )
 
 
-def _number(name: str, value: Any, least: int, most: int) -> int:
-    if not isinstance(value, bool) and re.fullmatch(r"-?[0-9]{1,4}", str(value)) and least <= int(value) <= most:
+def _number(name: str, value: Any, minimum: int, maximum: int) -> int:
+    if not isinstance(value, bool) and re.fullmatch(r"-?[0-9]{1,4}", str(value)) and minimum <= int(value) <= maximum:
         return int(value)
-    raise FabricError(CONF, f"{name} {value!r} is not a whole number from {least} to {most}", "give one")
+    raise FabricError(CONF, f"{name} {value!r} is not a whole number from {minimum} to {maximum}", "give one")
 
 
 def of_policy(policy: Policy, choices: Choices) -> dict[str, int]:
@@ -77,16 +77,16 @@ def of_policy(policy: Policy, choices: Choices) -> dict[str, int]:
     return settings
 
 
-def merged(given: Mapping[str, Any], policy_settings: Mapping[str, Any]) -> dict[str, Any]:
+def merged(settings: Mapping[str, Any], policy_settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return both groups of settings together, by name. Raises FabricError where they contradict each other."""
     for name, value in policy_settings.items():
-        if name in given and str(given[name]) != str(value):
+        if name in settings and str(settings[name]) != str(value):
             raise FabricError(
                 CONF,
-                f"{name} is set to {given[name]}, but to {value} by this host's RoCE policy",
+                f"{name} is set to {settings[name]}, but to {value} by this host's RoCE policy",
                 f"remove {name} from the settings, or change the policy",
             )
-    return dict(sorted({**given, **policy_settings}.items()))
+    return dict(sorted({**settings, **policy_settings}.items()))
 
 
 def text(settings: Mapping[str, Any]) -> str:

@@ -10,44 +10,44 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Queue
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 
-NIC_FIELDS = [each.name for each in fields(Nic)]
+NIC_FIELDS = [nic_field.name for nic_field in fields(Nic)]
 
 
-def nic_of(subject: str, given: Any, known: dict[str, Nic] | None = None) -> Nic:
+def nic_of(subject: str, reading: Any, nics: dict[str, Nic] | None = None) -> Nic:
     """Return a NIC's QoS from roce_nic_info's result; other data in it is ignored. Raises FabricError.
 
-    Hosts of a fleet are alike, so equal NICs share one object. ``known`` has the objects by the NICs' text.
+    Hosts of a fleet are alike, so equal NICs share one object. ``nics`` has the objects by the NICs' text.
     """
-    record = Record(subject, given)
+    record = FabricSettings(subject, reading)
     record.need("name", "interface")
     values = {name: record.data[name] for name in NIC_FIELDS if name in record.data}
-    if known is None:
+    if nics is None:
         return _read(subject, values)
     text = repr(values)
-    if text not in known:
-        known[text] = _read(subject, values)
-    return known[text]
+    if text not in nics:
+        nics[text] = _read(subject, values)
+    return nics[text]
 
 
-def seen_of(subject: str, given: Any, known: dict[str, Seen], shares_buffer: str = "") -> Seen:
+def seen_of(subject: str, reading: Any, nics: dict[str, Seen], shared_buffer_reason: str | None = None) -> Seen:
     """Return a NIC from roce_nic_info's result: its QoS, and why some of it is not shown. Raises FabricError.
 
-    ``shares_buffer``: why its lossless priorities need no buffer of their own, where that is so. Equal NICs share one
-    object, as in ``nic_of``.
+    ``shared_buffer_reason``: the reason why its lossless priorities need no buffer of their own, or None. Equal NICs
+    share one object, as in ``nic_of``.
     """
-    record = Record(subject, given)
+    record = FabricSettings(subject, reading)
     cannot = record.data.get("cannot", {})
-    if not isinstance(cannot, Mapping) or not all(isinstance(why, str) and why for why in cannot.values()):
-        raise _no_nic(subject, "'cannot' is not a dictionary of reasons by setting")
+    if not isinstance(cannot, Mapping) or not all(isinstance(reason, str) and reason for reason in cannot.values()):
+        raise _invalid_nic(subject, "'cannot' is not a dictionary of reasons by setting")
     values = {name: record.data[name] for name in NIC_FIELDS if name in record.data}
-    text = repr((values, cannot, shares_buffer))
-    if text not in known:
-        more = {"own_buffer": shares_buffer} if shares_buffer else {}
-        known[text] = Seen(nic_of(subject, given), cannot={**cannot, **more})
-    return known[text]
+    text = repr((values, cannot, shared_buffer_reason))
+    if text not in nics:
+        buffer_reason = {"own_buffer": shared_buffer_reason} if shared_buffer_reason else {}
+        nics[text] = Seen(nic_of(subject, reading), cannot={**cannot, **buffer_reason})
+    return nics[text]
 
 
 def _read(subject: str, values: dict[str, Any]) -> Nic:
@@ -56,14 +56,14 @@ def _read(subject: str, values: dict[str, Any]) -> Nic:
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, (list, tuple))}
         nic = Nic(**{**values, **lists})
     except TypeError as error:
-        raise _no_nic(subject, error) from error
+        raise _invalid_nic(subject, error) from error
     empty = Nic("", "")
     for name in NIC_FIELDS:
         wanted, value = getattr(empty, name), getattr(nic, name)
         if isinstance(wanted, tuple) and wanted and (not isinstance(value, tuple) or len(value) != len(wanted)):
-            raise _no_nic(subject, f"{name} does not have {len(wanted)} entries")
+            raise _invalid_nic(subject, f"{name} does not have {len(wanted)} entries")
     return nic
 
 
-def _no_nic(subject: str, why: object) -> FabricError:
-    return FabricError(subject, f"not a NIC as roce_nic_info returns it ({why})", "give its result unchanged")
+def _invalid_nic(subject: str, problem: object) -> FabricError:
+    return FabricError(subject, f"not a NIC as roce_nic_info returns it ({problem})", "give its result unchanged")

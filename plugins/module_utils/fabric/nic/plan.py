@@ -48,11 +48,11 @@ class NicRequest:
     cable_m: int | None = None
 
 
-def read_nics(given: Any) -> dict[str, NicRequest]:
+def read_nics(variable: Any) -> dict[str, NicRequest]:
     """Read the variable ``roce_host_nics``: ``{"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}``. Raises FabricError."""
-    if not isinstance(given, Mapping) or not given:
+    if not isinstance(variable, Mapping) or not variable:
         raise FabricError(NICS, "not a dictionary of at least one NIC", "write it as mlx5_0: {speed_gbit_s: 400}")
-    return {name: _request(name, data) for name, data in given.items()}
+    return {name: _request(name, data) for name, data in variable.items()}
 
 
 def _request(name: Any, data: Any) -> NicRequest:
@@ -62,10 +62,10 @@ def _request(name: Any, data: Any) -> NicRequest:
     if not isinstance(data or {}, Mapping):
         raise FabricError(subject, "not a dictionary", "write it as settings by name, or {}")
     numbers = {}
-    for setting, most in (("speed_gbit_s", SPEED_GBIT_S_AT_MOST), ("cable_m", CABLE_M_AT_MOST)):
+    for setting, maximum in (("speed_gbit_s", SPEED_GBIT_S_AT_MOST), ("cable_m", CABLE_M_AT_MOST)):
         value = (data or {}).get(setting)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
-            raise FabricError(subject, f"{setting} {value!r} is not a whole number from 1 to {most}", "give one")
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= maximum):
+            raise FabricError(subject, f"{setting} {value!r} is not a whole number from 1 to {maximum}", "give one")
         numbers[setting] = value
     unknown = sorted(set(data or {}) - set(numbers))
     if unknown:
@@ -79,11 +79,11 @@ def class_of(policy: Policy, name: str | None) -> RdmaClass:
     """Return the RoCE class of this name, or the policy's first class where no name is given. Raises FabricError."""
     if not name:
         return policy.classes[0]
-    for each in policy.classes:
-        if each.name == name:
-            return each
-    known = ", ".join(each.name for each in policy.classes)
-    raise FabricError("roce_policy", f"there is no class {name!r}", f"valid names: {known}")
+    for rdma_class in policy.classes:
+        if rdma_class.name == name:
+            return rdma_class
+    names = ", ".join(rdma_class.name for rdma_class in policy.classes)
+    raise FabricError("roce_policy", f"there is no class {name!r}", f"valid names: {names}")
 
 
 def plan(
@@ -94,38 +94,42 @@ def plan(
     ``rdma_class``: the class of RDMA-CM's connections. ``parent``: a VF's physical function as it will be, where it can
     be seen. A field is None where the function has no such setting. Raises FabricError where the policy would not hold.
     """
-    whole = _whole(policy, rdma_class, request, seen)
-    cannot = {name: why for name, why in seen.cannot.items() if getattr(whole, name) != _unset(name)}
+    full = _full_settings(policy, rdma_class, request, seen)
+    cannot = {name: reason for name, reason in seen.cannot.items() if getattr(full, name) != _unset(name)}
     if seen.nic.is_vf:
         _check_marks(seen, parent)
     else:
-        _check_able(policy, whole, cannot, seen)
+        _check_capabilities(policy, full, cannot, seen)
     may_mark = None if seen.nic.is_vf and parent is None else True
-    return replace(whole, may_mark=may_mark, **{name: _unset(name) for name in cannot}), cannot
+    return replace(full, may_mark=may_mark, **{name: _unset(name) for name in cannot}), cannot
 
 
 def _unset(name: str) -> Any:
-    return next(each.default for each in fields(Nic) if each.name == name)
+    return next(nic_field.default for nic_field in fields(Nic) if nic_field.name == name)
 
 
-def _whole(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen) -> Nic:
+def _full_settings(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen) -> Nic:
     """Return the settings of a function that supports all of them."""
-    priority_of_dscp = {each.dscp: each.priority for each in policy.with_dscp}
-    class_of_priority = {each.priority: each.traffic_class for each in policy.all_classes}
-    there = seen.dcb.classes_at_most if seen.dcb else CLASSES
+    priority_of_dscp = {traffic.dscp: traffic.priority for traffic in policy.with_dscp}
+    class_of_priority = {traffic.priority: traffic.traffic_class for traffic in policy.all_classes}
+    class_count = seen.dcb.classes_at_most if seen.dcb else CLASSES
     # Traffic classes without a priority are strict and have no share, so the shares of the others add up to 100%.
-    queues: list[Queue | None] = [Queue(True) if at < there else None for at in range(CLASSES)]
-    for each in policy.with_share:
-        queues[each.traffic_class] = Queue(False, each.bandwidth_percent)
-    marked = tuple(sorted(each.priority for each in policy.classes))
-    lossless = tuple(sorted(each.priority for each in policy.lossless))
+    queues: list[Queue | None] = [
+        Queue(True) if traffic_class < class_count else None for traffic_class in range(CLASSES)
+    ]
+    for traffic in policy.with_share:
+        queues[traffic.traffic_class] = Queue(False, traffic.bandwidth_percent)
+    marked = tuple(sorted(rdma_class.priority for rdma_class in policy.classes))
+    lossless = tuple(sorted(rdma_class.priority for rdma_class in policy.lossless))
     nic = Nic(
         name=seen.nic.name,
         interface=seen.nic.interface,
         is_vf=seen.nic.is_vf,
         trust="dscp",
-        dscp_to_priority=tuple(priority_of_dscp.get(at, policy.default.priority) for at in range(DSCPS)),
-        priority_to_class=tuple(class_of_priority.get(at, policy.default.traffic_class) for at in range(CLASSES)),
+        dscp_to_priority=tuple(priority_of_dscp.get(dscp, policy.default.priority) for dscp in range(DSCPS)),
+        priority_to_class=tuple(
+            class_of_priority.get(priority, policy.default.traffic_class) for priority in range(CLASSES)
+        ),
         queues=tuple(queues),
         pfc=lossless,
         notification=marked,
@@ -154,8 +158,8 @@ def _check_marks(seen: Seen, parent: Nic | None) -> None:
         )
 
 
-def _check_able(policy: Policy, whole: Nic, cannot: dict[str, str], seen: Seen) -> None:
-    for name in (*NEEDED, *(["pfc"] if whole.pfc else [])):
+def _check_capabilities(policy: Policy, full: Nic, cannot: dict[str, str], seen: Seen) -> None:
+    for name in (*NEEDED, *(["pfc"] if full.pfc else [])):
         if name in cannot:
             raise FabricError(
                 f"{seen.nic.name} ({seen.nic.interface})",
@@ -165,18 +169,18 @@ def _check_able(policy: Policy, whole: Nic, cannot: dict[str, str], seen: Seen) 
     dcb = seen.dcb
     if dcb is None:
         return
-    for each in policy.all_classes:
-        if each.traffic_class >= dcb.classes_at_most:
+    for traffic in policy.all_classes:
+        if traffic.traffic_class >= dcb.classes_at_most:
             raise FabricError(
                 f"{seen.nic.name} ({seen.nic.interface})",
                 f"it has {dcb.classes_at_most} traffic classes (0 to {dcb.classes_at_most - 1}), but the policy uses "
-                f"{each.traffic_class}",
+                f"{traffic.traffic_class}",
                 "give the policy's classes lower traffic classes",
             )
-    if len(whole.pfc) > dcb.lossless_at_most:
+    if len(full.pfc) > dcb.lossless_at_most:
         raise FabricError(
             f"{seen.nic.name} ({seen.nic.interface})",
-            f"it can have {dcb.lossless_at_most} lossless priorities, but the policy has {len(whole.pfc)}",
+            f"it can have {dcb.lossless_at_most} lossless priorities, but the policy has {len(full.pfc)}",
             "make one of its classes lossy",
         )
 
@@ -187,14 +191,14 @@ def expected(wanted: Nic, seen: Seen) -> Nic:
     Each setting has its requested value, or its current value where none is requested.
     """
     values = {}
-    for each in fields(Nic):
-        now, then = getattr(seen.nic, each.name), getattr(wanted, each.name)
-        if each.name in ("pfc", "forced_tos"):
-            values[each.name] = now if each.name in seen.cannot else then
-        elif isinstance(then, tuple) and each.name not in ("notification", "reaction"):
-            values[each.name] = tuple(old if new is None else new for old, new in zip(now, then))
+    for nic_field in fields(Nic):
+        seen_value, wanted_value = getattr(seen.nic, nic_field.name), getattr(wanted, nic_field.name)
+        if nic_field.name in ("pfc", "forced_tos"):
+            values[nic_field.name] = seen_value if nic_field.name in seen.cannot else wanted_value
+        elif isinstance(wanted_value, tuple) and nic_field.name not in ("notification", "reaction"):
+            values[nic_field.name] = tuple(old if new is None else new for old, new in zip(seen_value, wanted_value))
         else:
-            values[each.name] = now if then is None else then
+            values[nic_field.name] = seen_value if wanted_value is None else wanted_value
     return Nic(**values)
 
 
@@ -203,38 +207,43 @@ def differences(wanted: Nic, seen: Seen) -> dict[str, tuple[Any, Any]]:
 
     None in ``wanted`` requests nothing, except in ``forced_tos``, where it requests that applications choose.
     """
-    found: dict[str, tuple[Any, Any]] = {}
-    for each in fields(Nic):
-        if each.name in DESCRIBES:
+    changes: dict[str, tuple[Any, Any]] = {}
+    for nic_field in fields(Nic):
+        if nic_field.name in DESCRIBES:
             continue
-        now, then = getattr(seen.nic, each.name), getattr(wanted, each.name)
-        if each.name == "pfc":
-            if "pfc" not in seen.cannot and now != then:
-                found["pfc"] = list(now), list(then)
-        elif isinstance(then, tuple) and each.name not in ("notification", "reaction"):
-            differing = [at for at, value in enumerate(then) if value is not None and value != now[at]]
+        seen_value, wanted_value = getattr(seen.nic, nic_field.name), getattr(wanted, nic_field.name)
+        if nic_field.name == "pfc":
+            if "pfc" not in seen.cannot and seen_value != wanted_value:
+                changes["pfc"] = list(seen_value), list(wanted_value)
+        elif isinstance(wanted_value, tuple) and nic_field.name not in ("notification", "reaction"):
+            differing = [
+                index for index, value in enumerate(wanted_value) if value is not None and value != seen_value[index]
+            ]
             if differing:
-                found[each.name] = _shown(each.name, now, differing, seen), _shown(each.name, then, differing, None)
-        elif now != then and (then is not None or each.name == "forced_tos"):
-            found[each.name] = _listed(now), _listed(then)
-    return found
+                changes[nic_field.name] = (
+                    _shown(nic_field.name, seen_value, differing, seen),
+                    _shown(nic_field.name, wanted_value, differing, None),
+                )
+        elif seen_value != wanted_value and (wanted_value is not None or nic_field.name == "forced_tos"):
+            changes[nic_field.name] = _listed(seen_value), _listed(wanted_value)
+    return changes
 
 
 def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _shown(name: str, values: tuple[Any, ...], at: list[int], seen: Seen | None) -> dict[str, Any]:
+def _shown(name: str, values: tuple[Any, ...], indices: list[int], seen: Seen | None) -> dict[str, Any]:
     """Return DSCPs by priority ({"priority 3": "DSCP 26"}), and all other values by their index."""
     if name != "dscp_to_priority":
-        return {str(index): _plain(values[index]) for index in at}
+        return {str(index): _plain(values[index]) for index in indices}
     several = seen.dcb.dscp_priorities or {} if seen and seen.dcb else {}
     groups: dict[str, list[int]] = {}
-    for dscp in at:
+    for dscp in indices:
         priorities = several.get(dscp, ()) if values[dscp] is None else (values[dscp],)
-        words = f"priority {' and '.join(map(str, priorities))}" if priorities else "no priority"
-        groups.setdefault(words, []).append(dscp)
-    return {words: f"DSCP {format_ranges(dscps)}" for words, dscps in sorted(groups.items())}
+        group = f"priority {' and '.join(map(str, priorities))}" if priorities else "no priority"
+        groups.setdefault(group, []).append(dscp)
+    return {group: f"DSCP {format_ranges(dscps)}" for group, dscps in sorted(groups.items())}
 
 
 def _plain(value: Any) -> Any:

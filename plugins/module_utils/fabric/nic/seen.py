@@ -36,7 +36,7 @@ class Dcb:
     def dscp_to_priority(self) -> Octet:
         """Return the priority of each of the 64 DSCPs; None where a DSCP has no priority, or several."""
         table = self.dscp_priorities or {}
-        return tuple(table[at][0] if len(table.get(at, ())) == 1 else None for at in range(DSCPS))
+        return tuple(table[dscp][0] if len(table.get(dscp, ())) == 1 else None for dscp in range(DSCPS))
 
 
 @dataclass(frozen=True)

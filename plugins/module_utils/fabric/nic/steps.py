@@ -63,10 +63,10 @@ class Step:
 def _tool(seen: Seen) -> Tool:
     """Return the tool that sets the DCB of ``seen``. Raises FabricError where there is none."""
     if seen.dcb is None:
-        why = seen.cannot.get("queues", "no tool shows it")
+        reason = seen.cannot.get("queues", "no tool shows it")
         raise FabricError(
             f"{seen.nic.name} ({seen.nic.interface})",
-            f"its DCB cannot be set: {why}",
+            f"its DCB cannot be set: {reason}",
             "make 'dcb ets show' work on it, or leave it out",
         )
     return TOOLS[seen.dcb.tool]

@@ -11,13 +11,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import LOSSLESS, Policy, RdmaClass
 
 
-def pfc_of_class(pfc: tuple[int, ...], rdma: RdmaClass, why_not: str = "") -> Iterator[Finding]:
+def pfc_of_class(pfc: tuple[int, ...], rdma: RdmaClass, reason_text: str = "") -> Iterator[Finding]:
     if rdma.mode == LOSSLESS and rdma.priority not in pfc:
         yield Fault(
             f"PFC is on for priority {rdma.priority}",
             rdma.priority,
             list(pfc),
-            f"pauses are neither sent nor obeyed here, and a full buffer drops{why_not}"
+            f"pauses are neither sent nor obeyed here, and a full buffer drops{reason_text}"
             if not pfc
             else "the paused priorities do not include the one that RoCE uses",
         )
@@ -30,30 +30,30 @@ def pfc_of_class(pfc: tuple[int, ...], rdma: RdmaClass, why_not: str = "") -> It
         )
 
 
-def pfc_of_others(pfc: tuple[int, ...], rdma: RdmaClass, policy: Policy, apart: tuple[int, ...]) -> Iterator[Finding]:
+def pfc_of_others(pfc: tuple[int, ...], rdma: RdmaClass, policy: Policy, allowed: tuple[int, ...]) -> Iterator[Finding]:
     """Check PFC of priorities that belong to no RoCE class. ``pfc_of_class`` reports PFC of a lossy class."""
-    known = {*(each.priority for each in policy.classes), *apart}
-    others = [priority for priority in pfc if priority not in known]
-    if others and (rdma.mode != LOSSLESS or rdma.priority in pfc):
+    rdma_priorities = {*(rdma_class.priority for rdma_class in policy.classes), *allowed}
+    other_priorities = [priority for priority in pfc if priority not in rdma_priorities]
+    if other_priorities and (rdma.mode != LOSSLESS or rdma.priority in pfc):
         yield Fault(
-            f"PFC is off for priority {', '.join(map(str, others))}, which no class of RoCE has",
-            [each.priority for each in policy.lossless],
+            f"PFC is off for priority {', '.join(map(str, other_priorities))}, which no class of RoCE has",
+            [rdma_class.priority for rdma_class in policy.lossless],
             list(pfc),
             "other traffic pauses the link, without headroom that was planned for it",
         )
 
 
-def share(queue: Queue | None, rdma: RdmaClass, what: str) -> Iterator[Finding]:
+def share(queue: Queue | None, rdma: RdmaClass, subject: str) -> Iterator[Finding]:
     if queue is not None and queue.strict:
         yield Fault(
-            f"{what} has a share of {rdma.bandwidth_percent}%",
+            f"{subject} has a share of {rdma.bandwidth_percent}%",
             rdma.bandwidth_percent,
             "strict",
             "RoCE starves all other traffic, including CNPs of a lower queue",
         )
     elif queue is None or queue.bandwidth_percent != rdma.bandwidth_percent:
         yield Fault(
-            f"{what} has a share of {rdma.bandwidth_percent}%",
+            f"{subject} has a share of {rdma.bandwidth_percent}%",
             rdma.bandwidth_percent,
             queue.bandwidth_percent if queue else None,
             "the guaranteed share differs from the policy's",

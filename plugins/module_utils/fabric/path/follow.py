@@ -35,7 +35,7 @@ NO_REASONS: Reasons = {}
 
 
 @dataclass(frozen=True)
-class Host:
+class PathHost:
     """A host's NICs by the names that links use, and the applications that send through them."""
 
     nics: Mapping[str, Seen] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Host:
 class ReadBack:
     """Everything that was read. ``planned``: the switches as planned, where thresholds are to be compared."""
 
-    hosts: Mapping[str, Host]
+    hosts: Mapping[str, PathHost]
     switches: Mapping[str, Switch]
     planned: Mapping[str, Switch] = field(default_factory=dict)
 
@@ -60,27 +60,42 @@ class Part(NamedTuple):
     unseen: tuple[Unseen, ...] = ()
 
 
-class Checker:
-    """The checks of one class of RoCE. Parts that are alike (one object) are checked once.
+class Verdicts:
+    """The findings of checks that were made. The same check of the same objects is made once.
 
-    Results are stored by the part's object identity, because comparing ports and NICs costs more than checking them.
-    The code that reads them uses one object for equal ones.
+    The key is the identity of every argument, because comparing ports and NICs costs more than checking them. The code
+    that reads them uses one object for equal ones.
     """
+
+    def __init__(self) -> None:
+        # The arguments are stored beside their findings, so that no other object gets the identity of one of them.
+        self._findings: dict[tuple[object, ...], tuple[tuple[object, ...], tuple[Finding, ...]]] = {}
+
+    def findings(self, check: Callable[..., Iterable[Finding]], *arguments: object) -> tuple[Finding, ...]:
+        """Return the findings of ``check(*arguments)``, or the earlier ones with the same objects."""
+        key = (check, *map(id, arguments))
+        entry = self._findings.get(key)
+        if entry is None:
+            entry = self._findings[key] = (arguments, tuple(check(*arguments)))
+        return entry[1]
+
+
+class Checker:
+    """The checks of one class of RoCE. Parts that are alike (one object) are checked once."""
 
     def __init__(self, policy: Policy, rdma: RdmaClass, seen: ReadBack) -> None:
         self.policy = policy
         self.rdma = rdma
         self.seen = seen
-        self._known: dict[tuple[object, ...], tuple[Finding, ...]] = {}
+        self._verdicts = Verdicts()
 
     def applications(self, host: str) -> Iterator[Part]:
         """Return the applications on ``host``, except those whose DSCP is another class's."""
-        others = [each.dscp for each in self.policy.classes if each != self.rdma]
+        other_dscps = [rdma_class.dscp for rdma_class in self.policy.classes if rdma_class != self.rdma]
         for app in self._host(host).applications:
-            if dscp_of(app.tos) in others:
+            if dscp_of(app.tos) in other_dscps:
                 continue
-            key = (APPLICATION, id(app))
-            yield self._part(APPLICATION, f"{host} {app.name}", key, nic_checks.application, app, self.rdma)
+            yield self._part(APPLICATION, f"{host} {app.name}", nic_checks.application, app, self.rdma)
 
     def sender(self, end: End) -> Part:
         """Check a NIC that sends."""
@@ -104,116 +119,115 @@ class Checker:
 
     def cnp(self, ingress: End, egress: End) -> Iterator[Part]:
         """Check a switch that a CNP passes."""
-        if not self._at_egress(egress):
+        if not _classifies_at_egress(self._system(egress.device)):
             yield self._port(CNP, ingress, "in", self._cnp_ingress)
         yield self._port(CNP, egress, "out", self._cnp_egress)
 
     def ecmp(self, switch: str) -> Iterator[Part]:
         """Check how a switch spreads flows. Yield no part if it was not read; its ports' parts report that."""
-        known = self.seen.switches.get(switch)
-        if known is not None:
-            reasons = self._reasons(switch)
-            key = (SWITCH, id(known.ecmp_fields), id(reasons))
-            yield self._part(SWITCH, switch, key, switch_checks.ecmp, known.ecmp_fields, reasons)
+        seen_switch = self.seen.switches.get(switch)
+        if seen_switch is not None:
+            reasons = _not_held(self._system(switch))
+            yield self._part(SWITCH, switch, switch_checks.ecmp, seen_switch.ecmp_fields, reasons)
 
     def link(self, upstream: End, downstream: End) -> Iterator[Part]:
         """Check a cable in the packets' direction. Yield no part if an end was not read; its part reports that."""
-        one, other = self._anything(upstream), self._anything(downstream)
-        if one is not None and other is not None:
-            where = f"{upstream} - {downstream}"
-            yield self._part(SWITCH, where, (SWITCH, "link", id(one), id(other)), switch_checks.link, one, other)
+        near, far = self._port_or_nic(upstream), self._port_or_nic(downstream)
+        if near is not None and far is not None:
+            cable = f"{upstream} - {downstream}"
+            yield self._part(SWITCH, cable, switch_checks.link, near, far)
 
-    def _host(self, name: str) -> Host:
-        return self.seen.hosts.get(name, Host())
+    def _host(self, name: str) -> PathHost:
+        return self.seen.hosts.get(name, PathHost())
 
-    def _anything(self, end: End) -> PortQos | Nic | None:
+    def _port_or_nic(self, end: End) -> PortQos | Nic | None:
         switch = self.seen.switches.get(end.device)
         if switch:
             return switch.ports.get(end.port)
         nic = self._host(end.device).nics.get(end.port)
         return nic.nic if nic else None
 
-    def _at_egress(self, end: End) -> bool:
-        """Return true where the switch classifies a packet by the port where it leaves (linux), not where it enters."""
-        system = self._system(end.device)
-        return system is not None and system.classifies_at_egress
-
     def _system(self, device: str) -> SwitchSystem | None:
         switch = self.seen.switches.get(device)
         return SYSTEMS.get(switch.system) if switch else None
 
-    def _reasons(self, switch: str) -> Reasons:
-        """Return why the system of a switch does not show a field of PortQos."""
-        system = self._system(switch)
-        return system.not_held if system else NO_REASONS
-
-    def _ingress(self, end: End, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
-        if not self._at_egress(end):
+    def _ingress(self, system: SwitchSystem | None, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
+        if not _classifies_at_egress(system):
             yield from switch_checks.classification(port, self.rdma)
-        yield from switch_checks.ingress(port, self.rdma, self.policy, self._reasons(end.device), plan)
+        yield from switch_checks.ingress(port, self.rdma, self.policy, _not_held(system), plan)
 
-    def _egress(self, end: End, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
-        if self._at_egress(end):
+    def _egress(self, system: SwitchSystem | None, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
+        if _classifies_at_egress(system):
             yield from switch_checks.classification(port, self.rdma)
-        yield from switch_checks.egress(port, self.rdma, self.policy, self._reasons(end.device), plan)
+        yield from switch_checks.egress(port, self.rdma, self.policy, _not_held(system), plan)
 
-    def _cnp_ingress(self, _end: End, port: PortQos, _plan: PortQos | None) -> Iterator[Finding]:
+    def _cnp_ingress(self, _system: object, port: PortQos, _plan: object) -> Iterator[Finding]:
         return switch_checks.cnp_classification(port, self.policy)
 
-    def _cnp_egress(self, end: End, port: PortQos, _plan: PortQos | None) -> Iterator[Finding]:
-        if self._at_egress(end):
+    def _cnp_egress(self, system: SwitchSystem | None, port: PortQos, _plan: object) -> Iterator[Finding]:
+        if _classifies_at_egress(system):
             yield from switch_checks.cnp_classification(port, self.policy)
         yield from switch_checks.cnp_egress(port, self.policy)
 
-    def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Finding]], *of: object) -> Part:
+    def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Finding]], *expected: object) -> Part:
         nic = self._host(end.device).nics.get(end.port)
-        where = f"{end.device} {end.port}"
-        if nic is None:
-            return _unread(layer, where)
-        return self._part(layer, where, (layer, id(nic)), check, nic, *of)
+        place = f"{end.device} {end.port}"
+        return _unread_part(layer, place) if nic is None else self._part(layer, place, check, nic, *expected)
 
     def _port(
-        self, layer: str, end: End, side: str, check: Callable[[End, PortQos, PortQos | None], Iterable[Finding]]
+        self,
+        layer: str,
+        end: End,
+        side: str,
+        check: Callable[[SwitchSystem | None, PortQos, PortQos | None], Iterable[Finding]],
     ) -> Part:
-        """Apply ``check`` to a switch's port and to the port as planned (None where the plan is not compared)."""
+        """Apply ``check`` to a switch's port and to the port as planned (None where the plan is not compared).
+
+        The check gets the switch's system instead of its name, so that ports of all switches share their findings.
+        """
         switch = self.seen.switches.get(end.device)
         port = switch.ports.get(end.port) if switch else None
-        where = f"{end.device} {end.port}, {side}"
-        if switch is None or port is None:
-            return _unread(layer, where)
+        place = f"{end.device} {end.port}, {side}"
+        if port is None:
+            return _unread_part(layer, place)
         planned = self.seen.planned.get(end.device)
         plan = planned.ports.get(end.port) if planned else None
-        return self._part(layer, where, (layer, side, switch.system, id(port), id(plan)), check, end, port, plan)
+        return self._part(layer, place, check, self._system(end.device), port, plan)
 
-    def _part(
-        self, layer: str, where: str, key: tuple[object, ...], check: Callable[..., Iterable[Finding]], *of: object
-    ) -> Part:
-        """Return the result of ``check`` on ``of``, or the earlier result with the same ``key``."""
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = tuple(check(*of))
-        return _placed(layer, where, found) if found else Part(layer, where, ())
+    def _part(self, layer: str, place: str, check: Callable[..., Iterable[Finding]], *arguments: object) -> Part:
+        findings = self._verdicts.findings(check, *arguments)
+        return _part_with_findings(layer, place, findings) if findings else Part(layer, place, ())
+
+
+def _classifies_at_egress(system: SwitchSystem | None) -> bool:
+    """Return true where the switch classifies a packet by the port where it leaves (linux), not where it enters."""
+    return system is not None and system.classifies_at_egress
+
+
+def _not_held(system: SwitchSystem | None) -> Reasons:
+    """Return the fields of PortQos that a switch's system does not show, with the reasons."""
+    return system.not_held if system else NO_REASONS
 
 
 def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part]:
     """Return all parts of the path from NIC ``start`` to NIC ``goal``, in order, and of the CNP's path back."""
-    way = fabric.way(start, goal)
-    back = fabric.way(goal, start)
+    hops = fabric.shortest_hops(start, goal)
+    hops_back = fabric.shortest_hops(goal, start)
     parts = [*checker.applications(start.device), checker.sender(start)]
-    entered: set[End] = set()
-    left: set[End] = set()
-    for hop in way:
+    entered_ports: set[End] = set()
+    left_ports: set[End] = set()
+    for hop in hops:
         ingress, egress = End(hop.switch, hop.ingress), End(hop.switch, hop.egress)
-        if ingress not in entered:
-            entered.add(ingress)
+        if ingress not in entered_ports:
+            entered_ports.add(ingress)
             parts += [*checker.link(fabric.peer[ingress], ingress), *checker.ecmp(hop.switch), checker.ingress(ingress)]
-        if egress not in left:
-            left.add(egress)
+        if egress not in left_ports:
+            left_ports.add(egress)
             parts.append(checker.egress(egress))
     parts += [*checker.link(fabric.peer[goal], goal), checker.receiver(goal)]
-    for hop in back:
+    for hop in hops_back:
         parts += checker.cnp(End(hop.switch, hop.ingress), End(hop.switch, hop.egress))
-    return _once([*parts, checker.reactor(start)])
+    return _deduplicated([*parts, checker.reactor(start)])
 
 
 def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
@@ -225,11 +239,11 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
     nics = [end for end in ends if end.device not in fabric.switches]
     ports = [end for end in ends if end.device in fabric.switches]
     for host in fabric.hosts():
-        yield from _once(checker.applications(host))
+        yield from _deduplicated(checker.applications(host))
     yield from map(checker.sender, nics)
-    for one, other in fabric.links():
-        yield from checker.link(one, other)
-        yield from checker.link(other, one)
+    for end, peer in fabric.links():
+        yield from checker.link(end, peer)
+        yield from checker.link(peer, end)
     for switch in sorted(fabric.switches):
         yield from checker.ecmp(switch)
     for port in ports:
@@ -250,18 +264,18 @@ def deadlock(fabric: Fabric, checker: Checker) -> Part:
         return port is not None and checker.rdma.priority in port.pfc
 
     paused: dict[tuple[str, str], bool] = {}
-    for one, other in fabric.links():
-        both = pauses(one) and pauses(other)
-        for link in ((one.device, other.device), (other.device, one.device)):
-            paused[link] = paused.get(link, False) or both
+    for end, peer in fabric.links():
+        both_pause = pauses(end) and pauses(peer)
+        for link in ((end.device, peer.device), (peer.device, end.device)):
+            paused[link] = paused.get(link, False) or both_pause
     cycle = buffer_cycle(fabric, paused)
     if not cycle:
         return Part(FABRIC, "lossless links", ())
-    around = " -> ".join([cycle[0][0], *(to for _from, to in cycle)])
+    cycle_text = " -> ".join([cycle[0][0], *(to for _from, to in cycle)])
     fault = Fault(
         "no pause waits for itself",
         "no circle of lossless links",
-        around,
+        cycle_text,
         "a moment of congestion can stop the whole circle for ever; only the PFC watchdog ends it, by dropping packets",
         "lossless links",
     )
@@ -279,39 +293,41 @@ def claims(parts: Iterable[Part], source: str) -> list[Claim]:
     A part without faults is one claim; otherwise each fault is a claim, with its consequence. Each setting that cannot
     be read is a claim marked as not applicable.
     """
-    made = []
+    claims_made = []
     for part in parts:
         if not part.faults:
-            made.append(Claim(part.layer, f"{part.where}: RoCE's settings", AS_PLANNED, AS_PLANNED, True, source))
-        made += [
+            claims_made.append(
+                Claim(part.layer, f"{part.where}: RoCE's settings", AS_PLANNED, AS_PLANNED, True, source)
+            )
+        claims_made += [
             Claim(
                 part.layer, f"{fault.where}: {fault.what}", fault.wanted, fault.seen, False, source, fault.consequence
             )
             for fault in part.faults
         ]
-        made += [
-            not_applicable(part.layer, f"{each.where}: {each.what}", each.wanted, source, each.reason)
-            for each in part.unseen
+        claims_made += [
+            not_applicable(part.layer, f"{unseen.where}: {unseen.what}", unseen.wanted, source, unseen.reason)
+            for unseen in part.unseen
         ]
-    return made
+    return claims_made
 
 
-def _placed(layer: str, where: str, found: Iterable[Finding]) -> Part:
-    placed = [replace(each, where=where) for each in found]
+def _part_with_findings(layer: str, place: str, findings: Iterable[Finding]) -> Part:
+    placed = [replace(finding, where=place) for finding in findings]
     return Part(
         layer,
-        where,
-        tuple(each for each in placed if isinstance(each, Fault)),
-        tuple(each for each in placed if isinstance(each, Unseen)),
+        place,
+        tuple(finding for finding in placed if isinstance(finding, Fault)),
+        tuple(finding for finding in placed if isinstance(finding, Unseen)),
     )
 
 
-def _unread(layer: str, where: str) -> Part:
-    fault = Fault("it was read back", "its settings", None, "nothing is known of it", where)
-    return Part(layer, where, (fault,))
+def _unread_part(layer: str, place: str) -> Part:
+    fault = Fault("it was read back", "its settings", None, "nothing is known of it", place)
+    return Part(layer, place, (fault,))
 
 
-def _once(parts: Iterable[Part]) -> list[Part]:
+def _deduplicated(parts: Iterable[Part]) -> list[Part]:
     """Return each part once, at its first position: paths share their parts."""
     first: dict[tuple[str, str], Part] = {}
     for part in parts:

@@ -71,7 +71,7 @@ def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
     if nic.cm_tos is None:
         consequence = "the DSCP of connections by RDMA-CM is unknown; is rdma_cm loaded?"
         yield missing("cm_tos", seen.cannot, by_rdma_cm, rdma.tos, consequence)
-    elif nic.cm_tos not in [each.tos for each in policy.classes]:
+    elif nic.cm_tos not in [rdma_class.tos for rdma_class in policy.classes]:
         yield Fault(
             by_rdma_cm,
             rdma.tos,
@@ -89,8 +89,8 @@ def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
 
 def reactor(seen: Seen, rdma: RdmaClass) -> Iterator[Finding]:
     """Check the sender's NIC as the one that receives a CNP."""
-    what = f"the reaction point of priority {rdma.priority} is on"
-    yield from _point("reaction", what, seen, rdma, "CNPs arrive and the sender does not slow down")
+    claim = f"the reaction point of priority {rdma.priority} is on"
+    yield from _point("reaction", claim, seen, rdma, "CNPs arrive and the sender does not slow down")
 
 
 def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
@@ -98,9 +98,9 @@ def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
     yield from _nic(seen, rdma, policy)
     if not seen.nic.is_vf:
         yield from _buffer(seen, rdma, policy)
-    what = f"the notification point of priority {rdma.priority} is on"
+    claim = f"the notification point of priority {rdma.priority} is on"
     consequence = "marked packets are answered with no CNP, and the sender never slows down"
-    yield from _point("notification", what, seen, rdma, consequence)
+    yield from _point("notification", claim, seen, rdma, consequence)
     dscp, leave = seen.nic.cnp_dscp, f"CNPs leave with DSCP {policy.cnp.dscp}"
     consequence = "they wait in the queues that they report on, or in a queue that is not the strict one"
     if dscp is None:
@@ -109,35 +109,39 @@ def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
         yield Fault(leave, policy.cnp.dscp, dscp, consequence)
 
 
-def _point(field: str, what: str, seen: Seen, rdma: RdmaClass, consequence: str) -> Iterator[Finding]:
+def _point(field: str, claim: str, seen: Seen, rdma: RdmaClass, consequence: str) -> Iterator[Finding]:
     """Check the notification point or the reaction point."""
     on = getattr(seen.nic, field)
     if on is None:
-        yield missing(field, seen.cannot, what, rdma.priority, consequence)
+        yield missing(field, seen.cannot, claim, rdma.priority, consequence)
     elif rdma.priority not in on:
-        yield Fault(what, rdma.priority, list(on), consequence)
+        yield Fault(claim, rdma.priority, list(on), consequence)
 
 
 def _buffer(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
     """Check the ingress buffer of a lossless priority."""
     if rdma.mode != LOSSLESS:
         return
-    nic, lossless = seen.nic, [each.priority for each in policy.lossless]
-    what = f"priority {rdma.priority} has an ingress buffer of its own"
+    nic, lossless = seen.nic, [rdma_class.priority for rdma_class in policy.lossless]
+    claim = f"priority {rdma.priority} has an ingress buffer of its own"
     consequence = "other traffic, which no pause holds, fills the buffer, and RoCE's packets are dropped"
     buffer = nic.priority_to_buffer[rdma.priority]
     if buffer is None:
-        yield missing("priority_to_buffer", seen.cannot, what, "a buffer", consequence)
+        yield missing("priority_to_buffer", seen.cannot, claim, "a buffer", consequence)
         return
-    shared = [at for at, other in enumerate(nic.priority_to_buffer) if other == buffer and at not in lossless]
+    shared = [
+        priority
+        for priority, buffer_of_priority in enumerate(nic.priority_to_buffer)
+        if buffer_of_priority == buffer and priority not in lossless
+    ]
     if not shared:
         if not nic.buffer_bytes[buffer]:
             yield Fault(f"buffer {buffer} of priority {rdma.priority} has a size", "more than 0 bytes", 0, consequence)
     elif "own_buffer" in seen.cannot:
-        yield Unseen(what, "a buffer", seen.cannot["own_buffer"])
+        yield Unseen(claim, "a buffer", seen.cannot["own_buffer"])
     else:
-        seen_there = f"buffer {buffer}, with priority {', '.join(map(str, shared))}"
-        yield Fault(what, "a buffer", seen_there, f"{consequence}; give the NIC its cable_m in roce_host_nics")
+        seen_buffer = f"buffer {buffer}, with priority {', '.join(map(str, shared))}"
+        yield Fault(claim, "a buffer", seen_buffer, f"{consequence}; give the NIC its cable_m in roce_host_nics")
 
 
 def _nic(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
@@ -163,13 +167,13 @@ def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
     A physical function that lacks a setting which RoCE needs is at fault, whatever the reason.
     """
     nic = seen.nic
-    why_not = {name: f": {why}" for name, why in seen.cannot.items() if name in (*NEEDED, "pfc")}
+    reason_texts = {name: f": {reason}" for name, reason in seen.cannot.items() if name in (*NEEDED, "pfc")}
     if nic.trust != "dscp":
         yield Fault(
             "the NIC trusts the DSCP",
             "dscp",
             nic.trust,
-            f"packets without a VLAN tag all have priority 0, whatever their DSCP{why_not.get('trust', '')}",
+            f"packets without a VLAN tag all have priority 0, whatever their DSCP{reason_texts.get('trust', '')}",
         )
     elif nic.dscp_to_priority[rdma.dscp] != rdma.priority:
         yield Fault(
@@ -184,11 +188,11 @@ def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
             f"priority {rdma.priority} is traffic class {rdma.traffic_class}",
             rdma.traffic_class,
             traffic_class,
-            f"it shares a send queue with other traffic{why_not.get('priority_to_class', '')}",
+            f"it shares a send queue with other traffic{reason_texts.get('priority_to_class', '')}",
         )
     else:
         yield from share(nic.queues[traffic_class], rdma, f"traffic class {traffic_class}")
-    yield from pfc_of_class(nic.pfc, rdma, why_not.get("pfc", ""))
+    yield from pfc_of_class(nic.pfc, rdma, reason_texts.get("pfc", ""))
     yield from pfc_of_others(nic.pfc, rdma, policy, ())
     by_host = "DCBX is the host's"
     consequence = "firmware or a peer may change these settings at any time"

@@ -15,14 +15,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     PortQos,
     Switch,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     Checker,
-    Host,
     Part,
+    PathHost,
     ReadBack,
     claims,
     deadlock,
@@ -45,21 +45,23 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result. Raises FabricError for what cannot be read or followed."""
     faults: list[Fault] = []
     unseen: list[Unseen] = []
-    made: list[Claim] = []
-    fine: dict[str, list[Claim]] = {}  # by layer; the table only counts those that hold, so one represents all
+    claims_made: list[Claim] = []
+    claims_by_layer: dict[
+        str, list[Claim]
+    ] = {}  # by layer; the table only counts those that hold, so one represents all
     count = 0
-    for part in look(params):
+    for part in requested_parts(params):
         count += 1
         if part.faults:
             faults += part.faults
-            made += claims([part], SOURCE)
+            claims_made += claims([part], SOURCE)
         else:
-            if part.layer not in fine:
-                fine[part.layer] = claims([part._replace(unseen=())], SOURCE)
-            made += fine[part.layer]
-            made += claims([part], SOURCE)[1:] if part.unseen else []
+            if part.layer not in claims_by_layer:
+                claims_by_layer[part.layer] = claims([part._replace(unseen=())], SOURCE)
+            claims_made += claims_by_layer[part.layer]
+            claims_made += claims([part], SOURCE)[1:] if part.unseen else []
         unseen += part.unseen
-    proof = Proof(params["name"], "The path of RoCE traffic", params["name"], made)
+    proof = Proof(params["name"], "The path of RoCE traffic", params["name"], claims_made)
     return {
         "changed": False,
         "holds": not faults,
@@ -67,12 +69,12 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
         "faults": [asdict(fault) for fault in faults],
         "parts": count,
         "table": table(proof),
-        "unseen": [asdict(each) for each in unseen],
+        "unseen": [asdict(setting) for setting in unseen],
         "message": message(count, faults, len(unseen)),
     }
 
 
-def look(params: Mapping[str, Any]) -> Iterator[Part]:
+def requested_parts(params: Mapping[str, Any]) -> Iterator[Part]:
     """Return all parts of the paths that the module's ``params`` request, in their order. Raises FabricError."""
     policy = read_policy(params["policy"])
     specs = read_switches(params["switches"], None, params["asics"])
@@ -80,14 +82,14 @@ def look(params: Mapping[str, Any]) -> Iterator[Part]:
     planned = plan(policy, specs)
     seen = ReadBack(
         _hosts(params["nics"], params["applications"], params["hosts"]),
-        _alike(parse_running(params["running"], params["switches"])),
+        _share_equal_ports(parse_running(params["running"], params["switches"])),
         planned if params["thresholds"] else {},
     )
     for rdma in _classes(policy, params["rdma_class"]):
         checker = Checker(policy, rdma, seen)
         if params["paths"]:
-            for at, given in enumerate(params["paths"]):
-                yield from follow(fabric, *_ends(at, given), checker)
+            for number, path in enumerate(params["paths"]):
+                yield from follow(fabric, *_ends(number, path), checker)
         else:
             yield from survey(fabric, checker)
         yield deadlock(fabric, checker)
@@ -96,25 +98,25 @@ def look(params: Mapping[str, Any]) -> Iterator[Part]:
 def message(parts: int, faults: list[Fault], unseen: int = 0) -> str:
     """Return a message: the first broken hop and the number of other faults, or that all ``parts`` are correct."""
     if not faults:
-        less = f"; {unseen} of their settings cannot be read" if unseen else ""
-        return f"all {parts} parts are as the policy says{less}"
+        unread = f"; {unseen} of their settings cannot be read" if unseen else ""
+        return f"all {parts} parts are as the policy says{unread}"
     first, count = faults[0], len(faults)
-    others = f"; {count - 1} more" if count > 1 else ""
-    return f"{first.where}: {first.what}: wanted {first.wanted}, seen {first.seen}: {first.consequence}{others}"
+    more_faults = f"; {count - 1} more" if count > 1 else ""
+    return f"{first.where}: {first.what}: wanted {first.wanted}, seen {first.seen}: {first.consequence}{more_faults}"
 
 
-def _alike(seen: Mapping[str, Switch]) -> dict[str, Switch]:
+def _share_equal_ports(seen: Mapping[str, Switch]) -> dict[str, Switch]:
     """Return ``seen`` with one object for ports that are alike, whatever their switch."""
-    known: dict[int, PortQos] = {}
-    alike: dict[PortQos, PortQos] = {}
+    first_equal: dict[int, PortQos] = {}
+    distinct: dict[PortQos, PortQos] = {}
 
     def port(qos: PortQos) -> PortQos:
-        if id(qos) not in known:
-            known[id(qos)] = alike.setdefault(qos, qos)
-        return known[id(qos)]
+        if id(qos) not in first_equal:
+            first_equal[id(qos)] = distinct.setdefault(qos, qos)
+        return first_equal[id(qos)]
 
     return {
-        name: replace(switch, ports={at: port(qos) for at, qos in switch.ports.items()})
+        name: replace(switch, ports={port_name: port(qos) for port_name, qos in switch.ports.items()})
         for name, switch in seen.items()
     }
 
@@ -127,20 +129,20 @@ def _links(specs: list[SwitchSpec]) -> Iterator[tuple[End, End]]:
 
 
 def _classes(policy: Policy, wanted: str | None) -> list[RdmaClass]:
-    found = [each for each in policy.classes if wanted in (None, each.name)]
-    if not found:
-        names = ", ".join(each.name for each in policy.classes)
+    classes = [rdma_class for rdma_class in policy.classes if wanted in (None, rdma_class.name)]
+    if not classes:
+        names = ", ".join(rdma_class.name for rdma_class in policy.classes)
         raise FabricError(f"class {wanted}", "the policy has no such RoCE class", f"name one of {names}")
-    return found
+    return classes
 
 
-def _ends(at: int, given: Any) -> tuple[End, End]:
-    record = Record(f"paths[{at}]", given)
+def _ends(number: int, path: Any) -> tuple[End, End]:
+    record = FabricSettings(f"paths[{number}]", path)
     record.only("source", "destination")
     record.need("source", "destination")
     ends = []
     for side in ("source", "destination"):
-        end = Record(f"paths[{at}]: {side}", record.data[side])
+        end = FabricSettings(f"paths[{number}]: {side}", record.data[side])
         end.only("host", "nic")
         end.need("host", "nic")
         ends.append(End(end.text("host", ""), end.text("nic", "")))
@@ -149,33 +151,33 @@ def _ends(at: int, given: Any) -> tuple[End, End]:
 
 def _hosts(
     nics: Mapping[str, Any], applications: Mapping[str, Any], inventory: Mapping[str, Any] | None
-) -> dict[str, Host]:
+) -> dict[str, PathHost]:
     for name in applications:
         if name not in nics:
             raise FabricError(
                 f"host {name}", "its applications are given, but not its NICs", "read them with roce_nic_info"
             )
-    known: dict[str, Seen] = {}
+    nics_read: dict[str, Seen] = {}
     return {
-        name: Host(
+        name: PathHost(
             {
-                nic: seen_of(f"host {name}: NIC {nic}", data, known, _shares_buffer(inventory, name, nic))
-                for nic, data in Record(f"host {name}", found).data.items()
+                nic: seen_of(f"host {name}: NIC {nic}", data, nics_read, _shared_buffer_reason(inventory, name, nic))
+                for nic, data in FabricSettings(f"host {name}", nics_of_host).data.items()
             },
-            tuple(_application(f"host {name}", each) for each in applications.get(name) or ()),
+            tuple(_application(f"host {name}", application) for application in applications.get(name) or ()),
         )
-        for name, found in nics.items()
+        for name, nics_of_host in nics.items()
     }
 
 
-def _shares_buffer(inventory: Mapping[str, Any] | None, host: str, nic: str) -> str:
-    """Return why a NIC's lossless priorities need no ingress buffer of their own; "" where they need one."""
-    given = ((inventory or {}).get(host) or {}).get(nic, {"cable_m": 0})
-    return "" if (given or {}).get("cable_m") is not None else NO_CABLE
+def _shared_buffer_reason(inventory: Mapping[str, Any] | None, host: str, nic: str) -> str | None:
+    """Return the reason why a NIC's lossless priorities need no ingress buffer of their own, or None."""
+    settings = ((inventory or {}).get(host) or {}).get(nic, {"cable_m": 0})
+    return None if (settings or {}).get("cable_m") is not None else NO_CABLE
 
 
-def _application(subject: str, given: Any) -> Application:
-    record = Record(f"{subject}: application", given)
+def _application(subject: str, settings: Any) -> Application:
+    record = FabricSettings(f"{subject}: application", settings)
     record.only("name", "tos", "queue_pairs")
     record.need("name", "tos")
     pairs = record.number("queue_pairs", 1, 1, 1 << 16) if "queue_pairs" in record.data else None

@@ -46,8 +46,8 @@ def classification(port: PortQos, rdma: RdmaClass) -> Iterator[Finding]:
             if traffic_class is not None
             else "the port does not look at it, so RoCE uses the default class from here on",
         )
-    for dscp, other in enumerate(port.dscp_to_class):
-        if other == rdma.traffic_class and dscp != rdma.dscp:
+    for dscp, class_of_dscp in enumerate(port.dscp_to_class):
+        if class_of_dscp == rdma.traffic_class and dscp != rdma.dscp:
             yield Fault(
                 f"traffic class {rdma.traffic_class} is {rdma.name}'s alone",
                 rdma.dscp,
@@ -83,14 +83,14 @@ def _headroom(port: PortQos, rdma: RdmaClass, reasons: Reasons, planned: PortQos
     """
     has = f"priority {rdma.priority} has headroom"
     dropped = "what arrives between a pause and its effect is dropped"
-    here = port.headroom[rdma.priority]
+    headroom = port.headroom[rdma.priority]
     wanted = planned.headroom[rdma.priority] if planned else None
-    if here is None:
+    if headroom is None:
         yield missing("headroom", reasons, has, wanted.xoff_bytes if wanted else "more than 0 bytes", dropped)
-    elif here.xoff_bytes <= 0:
-        yield Fault(has, "more than 0 bytes", here.xoff_bytes, dropped)
+    elif headroom.xoff_bytes <= 0:
+        yield Fault(has, "more than 0 bytes", headroom.xoff_bytes, dropped)
     elif wanted is not None:
-        yield from _compiled_headroom(here, wanted, rdma)
+        yield from _compiled_headroom(headroom, wanted, rdma)
     # The switch computes headroom itself here.
     if planned is None or planned.cable_m is None:
         return
@@ -102,21 +102,21 @@ def _headroom(port: PortQos, rdma: RdmaClass, reasons: Reasons, planned: PortQos
         yield Fault(for_cable, planned.cable_m, port.cable_m, f"at full speed, {dropped}")
 
 
-def _compiled_headroom(here: Headroom, wanted: Headroom, rdma: RdmaClass) -> Iterator[Finding]:
-    if here.xoff_bytes < wanted.xoff_bytes:
+def _compiled_headroom(seen: Headroom, wanted: Headroom, rdma: RdmaClass) -> Iterator[Finding]:
+    if seen.xoff_bytes < wanted.xoff_bytes:
         yield Fault(
             f"priority {rdma.priority} has the compiled headroom",
             wanted.xoff_bytes,
-            here.xoff_bytes,
+            seen.xoff_bytes,
             "at full speed, what arrives between a pause and its effect is dropped",
         )
-    if here.alpha_exponent != wanted.alpha_exponent:
+    if seen.alpha_exponent != wanted.alpha_exponent:
         yield Fault(
             f"priority {rdma.priority} may fill 2^{wanted.alpha_exponent} times the free shared buffer",
             wanted.alpha_exponent,
-            here.alpha_exponent,
+            seen.alpha_exponent,
             "pauses begin later than planned, and one port takes the others' buffer"
-            if here.alpha_exponent > wanted.alpha_exponent
+            if seen.alpha_exponent > wanted.alpha_exponent
             else "pauses begin earlier than planned, before ECN has slowed the senders down",
         )
 
@@ -133,15 +133,15 @@ def egress(
             queue,
             "RoCE waits in a queue other than the one that is scheduled and marked for it",
         )
-    here = port.queues[rdma.queue]
-    if here is None:
+    queue_qos = port.queues[rdma.queue]
+    if queue_qos is None:
         yield Fault(f"queue {rdma.queue} is scheduled", "a share of the bandwidth", None, "it has no guaranteed share")
     else:
-        shares = list(share(here, rdma, f"queue {rdma.queue}"))
+        shares = list(share(queue_qos, rdma, f"queue {rdma.queue}"))
         if shares:  # a CNP queue with its own share takes it from all others: it is the cause and reported first
             yield from _strict_cnp(port, policy)
         yield from shares
-        yield from _marking(here.ecn, rdma, planned)
+        yield from _marking(queue_qos.ecn, rdma, planned)
     if rdma.mode == LOSSLESS:
         if port.priority_to_queue[rdma.priority] != rdma.queue:
             yield Fault(
@@ -159,9 +159,9 @@ def _watchdog(port: PortQos, policy: Policy, reasons: Reasons, planned: PortQos 
     wanted = planned.watchdog if planned else policy.watchdog
     if wanted is None:
         return
-    what, consequence = "the PFC watchdog is on", "a storm of pauses stops the queue for ever, and those before it"
+    claim, consequence = "the PFC watchdog is on", "a storm of pauses stops the queue for ever, and those before it"
     if port.watchdog is None:
-        yield missing("watchdog", reasons, what, _times(wanted), consequence)
+        yield missing("watchdog", reasons, claim, _times(wanted), consequence)
     elif planned and port.watchdog != wanted:
         yield Fault(
             "the PFC watchdog is the policy's",
@@ -180,12 +180,12 @@ def _port(port: PortQos, rdma: RdmaClass, policy: Policy, reasons: Reasons) -> I
     yield from pfc_of_class(port.pfc, rdma)
     # The CNPs' own check reports PFC on the CNPs' priority.
     yield from pfc_of_others(port.pfc, rdma, policy, (policy.cnp.priority,))
-    least, passes = policy.ip_mtu_bytes, f"IP packets of {policy.ip_mtu_bytes} bytes pass"
+    minimum, passes = policy.ip_mtu_bytes, f"IP packets of {policy.ip_mtu_bytes} bytes pass"
     dropped = "large packets are dropped, small ones pass"
     if port.ip_mtu_bytes is None:
-        yield missing("ip_mtu_bytes", reasons, passes, least, dropped)
-    elif port.ip_mtu_bytes < least:
-        yield Fault(passes, least, port.ip_mtu_bytes, dropped)
+        yield missing("ip_mtu_bytes", reasons, passes, minimum, dropped)
+    elif port.ip_mtu_bytes < minimum:
+        yield Fault(passes, minimum, port.ip_mtu_bytes, dropped)
 
 
 def _keeps_dscp(port: PortQos) -> Iterator[Finding]:
@@ -257,10 +257,10 @@ def cnp_egress(port: PortQos, policy: Policy) -> Iterator[Finding]:
             "they wait in a queue that is not strict",
         )
     yield from _strict_cnp(port, policy)
-    here = port.queues[policy.cnp.queue]
-    if here is not None and here.strict and here.ecn is not None:
+    queue_qos = port.queues[policy.cnp.queue]
+    if queue_qos is not None and queue_qos.strict and queue_qos.ecn is not None:
         yield Fault(
-            f"queue {policy.cnp.queue} marks nothing", None, _thresholds(here.ecn), "CNPs are marked themselves"
+            f"queue {policy.cnp.queue} marks nothing", None, _thresholds(queue_qos.ecn), "CNPs are marked themselves"
         )
     if policy.cnp.priority in port.pfc:
         yield Fault(
@@ -269,12 +269,12 @@ def cnp_egress(port: PortQos, policy: Policy) -> Iterator[Finding]:
 
 
 def _strict_cnp(port: PortQos, policy: Policy) -> Iterator[Finding]:
-    here = port.queues[policy.cnp.queue]
-    if here is None or not here.strict:
+    queue_qos = port.queues[policy.cnp.queue]
+    if queue_qos is None or not queue_qos.strict:
         yield Fault(
             f"queue {policy.cnp.queue} of CNPs is strict",
             "strict",
-            None if here is None else f"{here.bandwidth_percent}%",
+            None if queue_qos is None else f"{queue_qos.bandwidth_percent}%",
             "under load CNPs are late, and senders slow down too late",
         )
 
@@ -294,9 +294,9 @@ def link(upstream: PortQos | Nic, downstream: PortQos | Nic) -> Iterator[Finding
 
 def ecmp(fields: tuple[str, ...] | None, reasons: Reasons) -> Iterator[Finding]:
     """Check how a switch spreads flows over equal paths."""
-    what = "ECMP's hash takes the UDP source port"
+    claim = "ECMP's hash takes the UDP source port"
     consequence = "all connections of two hosts share one path, whatever their queue pairs"
     if fields is None:
-        yield missing("ecmp_fields", reasons, what, "source_port", consequence)
+        yield missing("ecmp_fields", reasons, claim, "source_port", consequence)
     elif "source_port" not in fields:
-        yield Fault(what, "source_port", list(fields), consequence)
+        yield Fault(claim, "source_port", list(fields), consequence)

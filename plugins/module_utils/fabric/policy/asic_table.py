@@ -76,16 +76,16 @@ class Asic:
     @property
     def shared_bytes(self) -> int:
         """Return the shared bytes of the lossless pool: its size, less the headroom pool where it includes that."""
-        both = self.pool_bytes + self.headroom_pool_bytes
-        return self.pool_bytes - (self.headroom_pool_bytes if both > self.buffer_bytes else 0)
+        total_bytes = self.pool_bytes + self.headroom_pool_bytes
+        return self.pool_bytes - (self.headroom_pool_bytes if total_bytes > self.buffer_bytes else 0)
 
 
-def _split(rows: str, own_of: Callable[..., Headroom]) -> dict[tuple[int, int], Headroom]:
+def _parse_rows(rows: str, to_headroom: Callable[..., Headroom]) -> dict[tuple[int, int], Headroom]:
     """Parse a table as vendors write it: speed, cable, and the numbers that ``own_of`` takes."""
     table = {}
     for line in rows.strip().splitlines():
         speed, cable, *numbers = (int(word) for word in line.split())
-        table[speed, cable] = own_of(*numbers)
+        table[speed, cable] = to_headroom(*numbers)
     return table
 
 
@@ -111,7 +111,7 @@ _ROWS = (
         formula=Formula.SPECTRUM,
         sizes_pools=True,
         # speed, cable, size, xon, xoff
-        headroom=_split(
+        headroom=_parse_rows(
             """
             10      5   49152 19456   29696
             25      5   49152 19456   29696
@@ -145,7 +145,7 @@ _ROWS = (
         unicast_queues=CLASSES,
         formula=Formula.SPECTRUM,
         sizes_pools=True,
-        headroom=_split(
+        headroom=_parse_rows(
             """
             10      5   52224 19456   32768
             25      5   52224 19456   32768
@@ -183,7 +183,7 @@ _ROWS = (
         unicast_queues=CLASSES,
         formula=Formula.SPECTRUM,
         sizes_pools=True,
-        headroom=_split(
+        headroom=_parse_rows(
             """
             10      5   52224 19456   32768
             25      5   52224 19456   32768
@@ -224,7 +224,7 @@ _ROWS = (
         formula=Formula.SPECTRUM4,
         sizes_pools=True,
         # Left out: 40 Gbit/s, because xoff and xon together exceed the size in its row for 5 m.
-        headroom=_split(
+        headroom=_parse_rows(
             """
             10      5   64512 19456   45056
             25      5   67584 19456   48128
@@ -263,7 +263,7 @@ _ROWS = (
         lossless_classes=2,
         unicast_queues=CLASSES,
         # speed, cable, size, xon, xoff, threshold, xon_offset
-        headroom=_split(
+        headroom=_parse_rows(
             """
             40    5 1248 1248  29536 0 2496
             50    5 1248 1248  54080 0 2496
@@ -290,7 +290,7 @@ _ROWS = (
         cell_bytes=254,
         lossless_classes=2,
         unicast_queues=CLASSES,
-        headroom=_split(
+        headroom=_parse_rows(
             """
             100    5 2540 2540   68580 -2 2540
             400    5 2540 2540  178562 -2 2540
@@ -319,7 +319,7 @@ _ROWS = (
         lossless_classes=2,
         unicast_queues=CLASSES,
         # Nokia's IXR7220-H4 has other rows (249dfa9f72); below 400 Gbit/s they use cells of another ASIC (208 bytes).
-        headroom=_split(
+        headroom=_parse_rows(
             """
             10    5 9144 9144  75438 0 9144
             25    5 9144 9144  75438 0 9144
@@ -358,7 +358,7 @@ _ROWS = (
         lossless_classes=2,
         unicast_queues=CLASSES,
         # Left out: 100 Gbit/s, because its only row is the one of 400 Gbit/s.
-        headroom=_split(
+        headroom=_parse_rows(
             """
             400   5 8636 0  425958 0 3556
             800   5 8636 0  724662 0 3556
@@ -383,7 +383,7 @@ _ROWS = (
         lossless_classes=2,
         unicast_queues=CLASSES,
         # Left out: speeds below 100 Gbit/s, because 50 Gbit/s has more than 100 Gbit/s. 1600 Gbit/s has no row.
-        headroom=_split(
+        headroom=_parse_rows(
             """
             100   5 8400 0  125580 0 4200
             200   5 8400 0  261660 0 4200
@@ -420,7 +420,7 @@ _ROWS = (
         cell_bytes=256,
         lossless_classes=2,
         unicast_queues=CLASSES,
-        headroom=_split(
+        headroom=_parse_rows(
             """
             10    5 1024 2048  46080 -3 2048
             25    5 1024 2048  65024 -3 2048
@@ -452,7 +452,7 @@ _ROWS = (
         cell_bytes=318,
         lossless_classes=2,
         unicast_queues=CLASSES,
-        headroom=_split(
+        headroom=_parse_rows(
             """
             10    5 1272 2544  30210 0 2544
             25    5 1272 2544  31482 0 2544
@@ -489,7 +489,7 @@ _ROWS = (
         cell_bytes=256,
         lossless_classes=2,
         unicast_queues=CLASSES,
-        headroom=_split(
+        headroom=_parse_rows(
             """
             40     300 0 2560    69632 -6  181753
             100    300 0 2560   110592 -6  363506

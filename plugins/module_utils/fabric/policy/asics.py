@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Headroom
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
 
 ASICS_VARIABLE = "roce_asics"
@@ -34,20 +34,20 @@ NUMBERS = {
 NEEDED = ("buffer_bytes", "pool_bytes", "cell_bytes", "lossless_classes")
 
 
-def read_asics(given: Any) -> dict[str, Asic]:
+def read_asics(variable: Any) -> dict[str, Asic]:
     """Return all ASICs by name: those of the table, and the user's own (``roce_asics``), which override them.
 
     Raises FabricError for the first error.
     """
-    record = Record(ASICS_VARIABLE, {} if given is None else given)
+    record = FabricSettings(ASICS_VARIABLE, {} if variable is None else variable)
     return {**ASICS, **{str(name): _read_asic(str(name), data) for name, data in record.data.items()}}
 
 
-def _read_asic(name: str, given: Any) -> Asic:
-    record = Record(f"{ASICS_VARIABLE}: {name}", given)
+def _read_asic(name: str, settings_given: Any) -> Asic:
+    record = FabricSettings(f"{ASICS_VARIABLE}: {name}", settings_given)
     record.only("like", "title", "source", "headroom", *NUMBERS)
     record.need("source")
-    base = _base(record)
+    base = _base_asic(record)
     if base is None:
         record.need(*NEEDED)
     settings: dict[str, Any] = {
@@ -61,12 +61,12 @@ def _read_asic(name: str, given: Any) -> Asic:
     settings["name"] = name
     settings["source"] = record.text("source", "")
     settings["title"] = record.text("title", base.title if base else name)
-    made = replace(base, **settings) if base else Asic(**{"unicast_queues": CLASSES, "headroom": {}, **settings})
-    _check_pools(record, made)
-    return made
+    asic = replace(base, **settings) if base else Asic(**{"unicast_queues": CLASSES, "headroom": {}, **settings})
+    _check_pools(record, asic)
+    return asic
 
 
-def _base(record: Record) -> Asic | None:
+def _base_asic(record: FabricSettings) -> Asic | None:
     if "like" not in record.data:
         return None
     like = record.text("like", "")
@@ -75,7 +75,7 @@ def _base(record: Record) -> Asic | None:
     return ASICS[like]
 
 
-def _check_pools(record: Record, asic: Asic) -> None:
+def _check_pools(record: FabricSettings, asic: Asic) -> None:
     for setting in ("pool_bytes", "headroom_pool_bytes", "lossy_pool_bytes"):
         if getattr(asic, setting) > asic.buffer_bytes:
             raise record.refuse(
@@ -89,13 +89,13 @@ def _check_pools(record: Record, asic: Asic) -> None:
         )
 
 
-def _read_rows(record: Record) -> dict[tuple[int, int], Headroom]:
+def _read_rows(record: FabricSettings) -> dict[tuple[int, int], Headroom]:
     rows = record.data["headroom"]
     if not isinstance(rows, list):
         raise record.refuse("headroom is not a list", "write one row per line: {speed_gbit_s: 400, cable_m: 5, ...}")
     table: dict[tuple[int, int], Headroom] = {}
-    for at, data in enumerate(rows, 1):
-        row = Record(f"{record.subject}: headroom, row {at}", data)
+    for number, data in enumerate(rows, 1):
+        row = FabricSettings(f"{record.subject}: headroom, row {number}", data)
         row.only(
             *("speed_gbit_s", "cable_m", "reserved_bytes", "xoff_bytes"),
             *("xon_offset_bytes", "xon_bytes", "alpha_exponent"),
@@ -116,7 +116,7 @@ def _read_rows(record: Record) -> dict[tuple[int, int], Headroom]:
     return table
 
 
-def read_speed(record: Record) -> int:
+def read_speed(record: FabricSettings) -> int:
     """Return the setting speed_gbit_s. Raises FabricError for a speed that Ethernet does not have."""
     speed = record.number("speed_gbit_s", 0, 1, SPEEDS_GBIT_S[-1])
     if speed not in SPEEDS_GBIT_S:

@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Ecn,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 
 POLICY = "roce_policy"
 LOSSLESS, LOSSY = "lossless", "lossy"
@@ -101,17 +101,21 @@ class Policy:
     @property
     def lossless(self) -> tuple[RdmaClass, ...]:
         """Return the classes that need PFC and headroom."""
-        return tuple(each for each in self.classes if each.mode == LOSSLESS)
+        return tuple(rdma_class for rdma_class in self.classes if rdma_class.mode == LOSSLESS)
 
     @property
     def named(self) -> tuple[tuple[str, AnyClass], ...]:
         """Return all classes with their names, the CNP class and the default class last."""
-        return (*((each.name, each) for each in self.classes), ("cnp", self.cnp), ("default", self.default))
+        return (
+            *((rdma_class.name, rdma_class) for rdma_class in self.classes),
+            ("cnp", self.cnp),
+            ("default", self.default),
+        )
 
     @property
     def all_classes(self) -> tuple[AnyClass, ...]:
         """Return all classes, in the order of ``named``."""
-        return tuple(each for _name, each in self.named)
+        return tuple(traffic for _name, traffic in self.named)
 
     @property
     def with_dscp(self) -> tuple[RdmaClass | CnpClass, ...]:
@@ -126,57 +130,57 @@ class Policy:
     def dscp_to_class(self) -> tuple[int, ...]:
         """Return the traffic class of each of the 64 DSCPs."""
         classes = [self.default.traffic_class] * DSCPS
-        for each in self.with_dscp:
-            classes[each.dscp] = each.traffic_class
+        for traffic in self.with_dscp:
+            classes[traffic.dscp] = traffic.traffic_class
         return tuple(classes)
 
 
-def read_policy(given: Mapping[str, Any] | None) -> Policy:
+def read_policy(variable: Mapping[str, Any] | None) -> Policy:
     """Read the variable ``roce_policy``, with defaults for omitted settings. Raises FabricError for the first error.
 
     Without ``classes`` there is one class, "roce". Traffic class, priority and queue of a class have the same number
     unless they are given separately.
     """
-    record = Record(POLICY, given or {})
+    record = FabricSettings(POLICY, variable or {})
     record.only(
         "classes", "cnp", "default", "mtu_bytes", "switch_mtu_bytes", "path_mtu_bytes", "pfc_watchdog", "ecmp_fields"
     )
-    named = record.data.get("classes", {"roce": {}})
-    if not isinstance(named, Mapping) or not named:
+    by_name = record.data.get("classes", {"roce": {}})
+    if not isinstance(by_name, Mapping) or not by_name:
         raise record.refuse("classes is not a dictionary of at least one class", "write it as roce: {mode: lossless}")
-    classes = tuple(_rdma_class(name, data) for name, data in named.items())
-    cnp = _cnp(Record(f"{POLICY}: cnp", record.data.get("cnp", {})))
-    left_percent = 100 - sum(each.bandwidth_percent for each in classes)
-    default = _default(Record(f"{POLICY}: default", record.data.get("default", {})), left_percent)
+    classes = tuple(_rdma_class(name, data) for name, data in by_name.items())
+    cnp = _cnp(FabricSettings(f"{POLICY}: cnp", record.data.get("cnp", {})))
+    left_percent = 100 - sum(rdma_class.bandwidth_percent for rdma_class in classes)
+    default = _default(FabricSettings(f"{POLICY}: default", record.data.get("default", {})), left_percent)
     path_mtu = record.number("path_mtu_bytes", 4096, PATH_MTUS_BYTES[0], PATH_MTUS_BYTES[-1])
     if path_mtu not in PATH_MTUS_BYTES:
         raise record.refuse(
             f"path_mtu_bytes {path_mtu} is not a path MTU of InfiniBand",
             f"valid values: {', '.join(map(str, PATH_MTUS_BYTES))}",
         )
-    least = path_mtu + ROCE_HEADER_BYTES
-    mtu = record.number("mtu_bytes", max(9000, least), least, MOST_IP_MTU_BYTES)
+    minimum_mtu = path_mtu + ROCE_HEADER_BYTES
+    mtu = record.number("mtu_bytes", max(9000, minimum_mtu), minimum_mtu, MOST_IP_MTU_BYTES)
     switch_mtu = record.number("switch_mtu_bytes", max(9100, mtu), mtu, MOST_IP_MTU_BYTES)
     fields = record.data.get("ecmp_fields", list(ECMP_FIELDS))
-    if not isinstance(fields, list) or any(each not in ECMP_FIELDS for each in fields) or "source_port" not in fields:
+    if not isinstance(fields, list) or any(field not in ECMP_FIELDS for field in fields) or "source_port" not in fields:
         raise record.refuse(
             f"ecmp_fields {fields!r} cannot spread RoCE's flows, which differ in their UDP source port",
             f"include source_port; valid values: {', '.join(ECMP_FIELDS)}",
         )
-    watchdog = _watchdog(record, any(each.mode == LOSSLESS for each in classes))
+    watchdog = _watchdog(record, any(rdma_class.mode == LOSSLESS for rdma_class in classes))
     policy = Policy(classes, cnp, default, mtu, switch_mtu, path_mtu, watchdog, tuple(sorted(set(fields))))
-    _check_apart(policy)
+    _check_distinct(policy)
     return policy
 
 
-def _rdma_class(name: Any, given: Any) -> RdmaClass:
+def _rdma_class(name: Any, settings: Any) -> RdmaClass:
     if not isinstance(name, str) or not NAME.fullmatch(name) or name in ("cnp", "default"):
         raise FabricError(
             f"{POLICY}: class {name!r}",
             "not a valid name for a RoCE class",
             "use at most 16 lower-case letters, digits and '_', starting with a letter; cnp and default are reserved",
         )
-    record = Record(f"{POLICY}: class {name}", given)
+    record = FabricSettings(f"{POLICY}: class {name}", settings)
     record.only("mode", "dscp", "ect", "traffic_class", "priority", "queue", "bandwidth_percent", "ecn")
     mode = record.data.get("mode", LOSSLESS)
     if mode not in (LOSSLESS, LOSSY):
@@ -195,10 +199,10 @@ def _rdma_class(name: Any, given: Any) -> RdmaClass:
     )
 
 
-def _ecn(record: Record) -> Ecn | None:
+def _ecn(record: FabricSettings) -> Ecn | None:
     if "ecn" not in record.data:
         return None
-    ecn = Record(f"{record.subject}: ecn", record.data["ecn"])
+    ecn = FabricSettings(f"{record.subject}: ecn", record.data["ecn"])
     ecn.only("minimum_bytes", "maximum_bytes", "probability_percent")
     for setting in ("minimum_bytes", "maximum_bytes"):
         if setting not in ecn.data:
@@ -213,13 +217,13 @@ def _ecn(record: Record) -> Ecn | None:
     return Ecn(minimum, maximum, ecn.number("probability_percent", 100, 1, 100))
 
 
-def _watchdog(record: Record, lossless: bool) -> Watchdog | None:
-    given = record.data.get("pfc_watchdog", lossless)
-    if given and not lossless:
+def _watchdog(record: FabricSettings, lossless: bool) -> Watchdog | None:
+    setting = record.data.get("pfc_watchdog", lossless)
+    if setting and not lossless:
         raise record.refuse("pfc_watchdog is set, but no class is lossless", "remove it, or make a class lossless")
-    if given is False:
+    if setting is False:
         return None
-    watchdog = Record(f"{POLICY}: pfc_watchdog", {} if given is True else given)
+    watchdog = FabricSettings(f"{POLICY}: pfc_watchdog", {} if setting is True else setting)
     watchdog.only("detection_ms", "restoration_ms", "action")
     action = watchdog.data.get("action", "drop")
     if action not in ("drop", "forward"):
@@ -229,7 +233,7 @@ def _watchdog(record: Record, lossless: bool) -> Watchdog | None:
     return Watchdog(detection, watchdog.number("restoration_ms", 200, 100, 60000), action)
 
 
-def _cnp(record: Record) -> CnpClass:
+def _cnp(record: FabricSettings) -> CnpClass:
     record.only("dscp", "traffic_class", "priority", "queue")
     traffic_class = record.number("traffic_class", 6, 0, CLASSES - 1)
     return CnpClass(
@@ -240,7 +244,7 @@ def _cnp(record: Record) -> CnpClass:
     )
 
 
-def _default(record: Record, left_percent: int) -> DefaultClass:
+def _default(record: FabricSettings, left_percent: int) -> DefaultClass:
     record.only("traffic_class", "priority", "queue", "bandwidth_percent")
     if left_percent < 1:
         raise record.refuse(
@@ -262,18 +266,18 @@ def _default(record: Record, left_percent: int) -> DefaultClass:
     )
 
 
-def _check_apart(policy: Policy) -> None:
+def _check_distinct(policy: Policy) -> None:
     """Check that no two classes share a value that must separate them."""
     for setting in ("dscp", "traffic_class", "priority", "queue"):
-        taken: dict[int, str] = {}
-        for name, each in policy.named:
-            number = getattr(each, setting, None)
+        owners: dict[int, str] = {}
+        for name, traffic in policy.named:
+            number = getattr(traffic, setting, None)
             if number is None:
                 continue
-            if number in taken:
+            if number in owners:
                 raise FabricError(
                     POLICY,
-                    f"{taken[number]} and {name} have the same {setting} {number}, so no switch can tell them apart",
+                    f"{owners[number]} and {name} have the same {setting} {number}, so no switch can tell them apart",
                     f"give one of them another {setting}",
                 )
-            taken[number] = name
+            owners[number] = name

@@ -99,7 +99,7 @@ class HeadroomSum:
 
     reserved_bytes: int = 0
     xoff_bytes: int = 0
-    words: str = ""  # "2 lossless classes on 32 ports"
+    label: str = ""  # "2 lossless classes on 32 ports"
 
     @property
     def bytes(self) -> int:
@@ -113,8 +113,8 @@ def frame_bytes(ip_mtu_bytes: int) -> int:
 
 def response_bytes(speed_gbit_s: int) -> int:
     """Return the bytes that arrive in the time within which a peer must obey a pause."""
-    known = max((speed for speed in QUANTA if speed <= speed_gbit_s), default=min(QUANTA))
-    return QUANTA[known] * QUANTUM_BYTES
+    reference_speed = max((speed for speed in QUANTA if speed <= speed_gbit_s), default=min(QUANTA))
+    return QUANTA[reference_speed] * QUANTUM_BYTES
 
 
 def on_cable_bytes(speed_gbit_s: int, cable_m: int) -> int:
@@ -148,25 +148,25 @@ def headroom_of(
     speed_gbit_s: int,
     cable_m: int,
     ip_mtu_bytes: int,
-    own: Mapping[tuple[int, int], int],
+    own_xoff: Mapping[tuple[int, int], int],
     subject: str,
 ) -> Headroom:
     """Return the headroom of one lossless priority of a port.
 
-    ``own``: the user's xoff in bytes by (speed, longest cable). Where it covers the port's speed and cable, its number
-    replaces the profile's xoff unchanged. Raises FabricError for ``subject`` where there is no number for the port, or
-    where the number is not possible.
+    ``own_xoff``: the user's xoff in bytes by (speed, longest cable). Where it covers the port's speed and cable, its
+    number replaces the profile's xoff unchanged. Raises FabricError for ``subject`` where there is no number for the
+    port, or where the number is not possible.
     """
     cables = sorted(cable for speed, cable in asic.headroom if speed == speed_gbit_s)
     if not cables:
-        known = sorted({speed for speed, _rest in asic.headroom})
+        speeds = sorted({speed for speed, _cable in asic.headroom})
         raise FabricError(
             subject,
             f"{asic.title} has no headroom profile for {speed_gbit_s} Gbit/s"
-            + (f", only for {', '.join(map(str, known))}" if known else ""),
+            + (f", only for {', '.join(map(str, speeds))}" if speeds else ""),
             f"add the ASIC's profile for this speed, with its source, to {ASICS_VARIABLE}",
         )
-    own_cable = min((cable for speed, cable in own if speed == speed_gbit_s and cable >= cable_m), default=None)
+    own_cable = min((cable for speed, cable in own_xoff if speed == speed_gbit_s and cable >= cable_m), default=None)
     if own_cable is None and cable_m > cables[-1]:
         raise FabricError(
             subject,
@@ -176,7 +176,7 @@ def headroom_of(
         )
     row = asic.headroom[speed_gbit_s, min((cable for cable in cables if cable >= cable_m), default=cables[-1])]
     if own_cable is not None:
-        xoff, whose, mtu = own[speed_gbit_s, own_cable], "headroom_bytes", ip_mtu_bytes
+        xoff, whose, mtu = own_xoff[speed_gbit_s, own_cable], "headroom_bytes", ip_mtu_bytes
     elif asic.formula is not None:
         mtu = max(ip_mtu_bytes, PROFILE_IP_MTU_BYTES)
         xoff = spectrum_xoff_bytes(asic, speed_gbit_s, cable_m, max(PROFILE_FRAME_BYTES, frame_bytes(mtu)))
@@ -194,30 +194,31 @@ def _interpolated(asic: Asic, speed_gbit_s: int, cables: list[int], cable_m: int
     longer = next(cable for cable in cables if cable >= cable_m)
     shorter = max((cable for cable in cables if cable <= cable_m), default=longer)
     row = asic.headroom[speed_gbit_s, shorter].xoff_bytes
-    more = MTU_FACTOR * (ip_mtu_bytes - PROFILE_IP_MTU_BYTES)
+    added_bytes = MTU_FACTOR * (ip_mtu_bytes - PROFILE_IP_MTU_BYTES)
     if longer > shorter:
         step = asic.headroom[speed_gbit_s, longer].xoff_bytes - row
-        more += step * Fraction(cable_m - shorter, longer - shorter)
-    return row + int(-(-more // asic.cell_bytes) * asic.cell_bytes)
+        added_bytes += step * Fraction(cable_m - shorter, longer - shorter)
+    return row + int(-(-added_bytes // asic.cell_bytes) * asic.cell_bytes)
 
 
 def _check_xoff(xoff: int, whose: str, speed_gbit_s: int, cable_m: int, ip_mtu_bytes: int, subject: str) -> None:
-    least = floor_bytes(speed_gbit_s, cable_m, ip_mtu_bytes)
-    what = f"{whose} of {xoff} bytes for {speed_gbit_s} Gbit/s, {cable_m} m and IP packets of {ip_mtu_bytes} bytes"
+    minimum = floor_bytes(speed_gbit_s, cable_m, ip_mtu_bytes)
+    headroom = f"{whose} of {xoff} bytes for {speed_gbit_s} Gbit/s, {cable_m} m and IP packets of {ip_mtu_bytes} bytes"
     parts = (
         f"two frames of {frame_bytes(ip_mtu_bytes)}, {on_cable_bytes(speed_gbit_s, cable_m)} on the cable there and "
         f"back, {response_bytes(speed_gbit_s)} until the peer must obey"
     )
-    if xoff < least:
+    if xoff < minimum:
         raise FabricError(
             subject,
-            f"{what} is less than the {least} that may arrive after a pause was sent: {parts}",
-            f"give {least} or more, in bytes, for this speed and cable",
+            f"{headroom} is less than the {minimum} that may arrive after a pause was sent: {parts}",
+            f"give {minimum} or more, in bytes, for this speed and cable",
         )
-    if xoff > CEILING_FACTOR * least:
+    if xoff > CEILING_FACTOR * minimum:
         raise FabricError(
             subject,
-            f"{what} is more than {CEILING_FACTOR} times the {least} that may arrive after a pause was sent: {parts}",
+            f"{headroom} is more than {CEILING_FACTOR} times the {minimum} that may arrive after a pause was sent: "
+            f"{parts}",
             "check that it is in bytes, and for this speed and cable",
         )
 
@@ -232,7 +233,7 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
     remedy = (
         f"make a class lossy, use shorter cables or fewer ports, or describe the switch's pools in {ASICS_VARIABLE}"
     )
-    headroom = f"the headroom of {need.words}, {need.bytes} bytes"
+    headroom = f"the headroom of {need.label}, {need.bytes} bytes"
     buffer = asic.buffer_bytes
     if shares is not None and shares.headroom_percent is not None:
         part = Fraction(buffer * shares.headroom_percent, 100)
@@ -263,14 +264,14 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
     if need.xoff_bytes > OVERSUBSCRIPTION * asic.headroom_pool_bytes:
         raise FabricError(
             subject,
-            f"the headroom of {need.words} is {need.xoff_bytes} bytes, more than {OVERSUBSCRIPTION} times the pool of "
+            f"the headroom of {need.label} is {need.xoff_bytes} bytes, more than {OVERSUBSCRIPTION} times the pool of "
             f"{asic.headroom_pool_bytes} bytes that they share on {asic.title}",
             remedy,
         )
     if need.reserved_bytes >= asic.shared_bytes:
         raise FabricError(
             subject,
-            f"the {need.reserved_bytes} bytes reserved for {need.words} leave nothing of {asic.title}'s pool of "
+            f"the {need.reserved_bytes} bytes reserved for {need.label} leave nothing of {asic.title}'s pool of "
             f"{asic.shared_bytes}",
             remedy,
         )
@@ -298,7 +299,9 @@ def marked_percent(ecn: Ecn, queue_bytes: Fraction) -> Fraction:
 
 def reference_ecn(speed_gbit_s: int, ip_mtu_bytes: int) -> Ecn:
     """Return the reference profile's marking for this speed; it begins at one packet at the earliest."""
-    minimum = max(_steps(Fraction(REFERENCE_MINIMUM_BYTES * speed_gbit_s, REFERENCE_GBIT_S)), least_ecn(ip_mtu_bytes))
+    minimum = max(
+        _floor_to_step(Fraction(REFERENCE_MINIMUM_BYTES * speed_gbit_s, REFERENCE_GBIT_S)), least_ecn(ip_mtu_bytes)
+    )
     return Ecn(minimum, minimum * REFERENCE_RATIO, REFERENCE_PROBABILITY_PERCENT)
 
 
@@ -310,8 +313,8 @@ def bounded_ecn(ecn: Ecn, pfc_bytes: Fraction, ip_mtu_bytes: int, subject: str) 
     if marked_percent(ecn, pfc_bytes) >= MARKED_PERCENT:
         return ecn
     share = Fraction(MARKED_PERCENT, REFERENCE_PROBABILITY_PERCENT)
-    minimum = max(_steps(pfc_bytes / (1 + share * (REFERENCE_RATIO - 1))), least_ecn(ip_mtu_bytes))
-    maximum = min(minimum * REFERENCE_RATIO, _steps(minimum + (pfc_bytes - minimum) / share))
+    minimum = max(_floor_to_step(pfc_bytes / (1 + share * (REFERENCE_RATIO - 1))), least_ecn(ip_mtu_bytes))
+    maximum = min(minimum * REFERENCE_RATIO, _floor_to_step(minimum + (pfc_bytes - minimum) / share))
     if maximum <= minimum:
         raise FabricError(
             subject,
@@ -340,5 +343,5 @@ def least_ecn(ip_mtu_bytes: int) -> int:
     return -(-frame_bytes(ip_mtu_bytes) // ECN_STEP_BYTES) * ECN_STEP_BYTES
 
 
-def _steps(number: Fraction) -> int:
+def _floor_to_step(number: Fraction) -> int:
     return int(number // ECN_STEP_BYTES) * ECN_STEP_BYTES

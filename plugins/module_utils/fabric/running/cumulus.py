@@ -40,7 +40,9 @@ ECMP = {  # ECMP_FIELDS -> NVUE
     "source_ip": "source-ip",
     "source_port": "source-port",
 }
-ALPHAS = {f"alpha_1_{1 << -at}" if at < 0 else f"alpha_{1 << at}": at for at in range(-7, 7)}
+ALPHAS = {
+    f"alpha_1_{1 << -exponent}" if exponent < 0 else f"alpha_{1 << exponent}": exponent for exponent in range(-7, 7)
+}
 ON, OFF = ("on", "enable", "enabled", "true"), ("off", "disable", "disabled", "false")
 PORT = re.compile(r"swp\d+(s\d+)?")
 RANGE = re.compile(r"(.*?)(\d+)-(\d+)")
@@ -63,31 +65,31 @@ def document(text: str, name: str) -> Tree:
     """Return the tree of settings, in which ranges are not yet expanded."""
     place = f"{name}: NVUE configuration"
     try:
-        found = json.loads(text) if text.lstrip()[:1] in ("[", "{") else block_yaml.read(text)
+        content = json.loads(text) if text.lstrip()[:1] in ("[", "{") else block_yaml.read(text)
     except (ValueError, block_yaml.YamlError, RecursionError) as error:
         raise FabricError(
             place, f"neither JSON nor YAML ({error})", "give all of what `nv config show -o json` prints"
         ) from None
-    if isinstance(found, list):
-        if not all(isinstance(each, dict) and set(each) <= {"set", "header"} for each in found) or not found:
+    if isinstance(content, list):
+        if not all(isinstance(part, dict) and set(part) <= {"set", "header"} for part in content) or not content:
             raise FabricError(
                 place, "a list of items other than header and set", "give what `nv config show` prints, not a patch"
             )
         merged: Tree = {}
-        for each in found:
-            merge(merged, each.get("set") or {}, place)
-        found = merged
-    if not isinstance(found, dict) or not {"interface", "qos"} & set(found):
+        for part in content:
+            merge(merged, part.get("set") or {}, place)
+        content = merged
+    if not isinstance(content, dict) or not {"interface", "qos"} & set(content):
         raise FabricError(place, "it contains no settings", "give what `nv config show -o json` prints")
-    return found
+    return content
 
 
-def merge(into: Tree, more: Any, place: str) -> None:
-    for key, value in items(more, place):
-        if isinstance(value, dict) and isinstance(into.get(key), dict):
-            merge(into[key], value, f"{place} {key}")
+def merge(target: Tree, added: Any, place: str) -> None:
+    for key, value in items(added, place):
+        if isinstance(value, dict) and isinstance(target.get(key), dict):
+            merge(target[key], value, f"{place} {key}")
         else:
-            into[key] = copy.deepcopy(value)
+            target[key] = copy.deepcopy(value)
 
 
 def items(node: Any, place: str) -> Iterator[tuple[str, Any]]:
@@ -96,8 +98,8 @@ def items(node: Any, place: str) -> Iterator[tuple[str, Any]]:
         return iter(())
     if isinstance(node, Mapping):
         return ((str(key), value) for key, value in node.items())
-    if isinstance(node, list) and all(isinstance(each, (str, int)) for each in node):
-        return ((str(each), {}) for each in node)
+    if isinstance(node, list) and all(isinstance(word, (str, int)) for word in node):
+        return ((str(word), {}) for word in node)
     if isinstance(node, (str, int)) and not isinstance(node, bool):
         return iter([(str(node), {})])
     raise FabricError(place, f"{str(node)[:60]!r} where settings are expected", "compare it with `nv config show`")
@@ -107,26 +109,26 @@ def names_of(key: str, place: str) -> list[str]:
     """Return the names of a range: "swp1-2,5,swp7s0-1" is swp1, swp2, swp5, swp7s0, swp7s1."""
     if "-" not in key and "," not in key:
         return [key]
-    found: list[str] = []
-    before = ""
+    names: list[str] = []
+    previous_stem = ""
     for part in key.split(","):
         match = RANGE.fullmatch(part)
         first = match[1] + match[2] if match else part
         if first.isdigit():
-            first = before + first
+            first = previous_stem + first
         stem = first.rstrip("0123456789")
         if match:
             low, high = int(match[2]), int(match[3])
             if not 0 <= high - low < MOST_IN_A_RANGE:
                 raise FabricError(place, f"{key!r} is not a range", f"write it ascending, of at most {MOST_IN_A_RANGE}")
-            found += [f"{stem}{number}" for number in range(low, high + 1)]
+            names += [f"{stem}{number}" for number in range(low, high + 1)]
         else:
-            found.append(first)
-        before = stem
-    return found
+            names.append(first)
+        previous_stem = stem
+    return names
 
 
-class Reader:
+class NvueReader:
     """A reader of one configuration; it reads each profile once."""
 
     def __init__(self, name: str, tree: Tree) -> None:
@@ -138,19 +140,21 @@ class Reader:
         self.profiles: dict[tuple[str, str], Any] = {}
         self.ports: dict[tuple[Any, ...], PortQos] = {}
         mapping = self.below(self.qos, "egress-queue-mapping", ALL_PORTS, place="qos")
-        given = self.indexed(mapping, "switch-priority", f"qos egress-queue-mapping {ALL_PORTS}")
-        self.queue_of = {at: ROCE_QUEUES.get(at, 0) if self.roce else at for at in range(CLASSES)}
-        self.explicit = set(given)
-        for priority, value in given.items():
-            where = f"qos egress-queue-mapping {ALL_PORTS} switch-priority {priority}"
-            self.queue_of[priority] = self.number(value, "traffic-class", where, 0, CLASSES - 1)
+        mapped_priorities = self.indexed(mapping, "switch-priority", f"qos egress-queue-mapping {ALL_PORTS}")
+        self.queue_of = {
+            priority: ROCE_QUEUES.get(priority, 0) if self.roce else priority for priority in range(CLASSES)
+        }
+        self.explicit = set(mapped_priorities)
+        for priority, value in mapped_priorities.items():
+            path = f"qos egress-queue-mapping {ALL_PORTS} switch-priority {priority}"
+            self.queue_of[priority] = self.number(value, "traffic-class", path, 0, CLASSES - 1)
         self.alpha = self.read_alpha()
         self.watchdog = self.read_watchdog()
 
     def refuse(
-        self, where: str, why: str, remedy: str = "compare it with the switch's `nv config show`"
+        self, path: str, cause: str, remedy: str = "compare it with the switch's `nv config show`"
     ) -> FabricError:
-        return FabricError(f"{self.place}: {where}", why, remedy)
+        return FabricError(f"{self.place}: {path}", cause, remedy)
 
     def below(self, node: Any, *path: str, place: str = "") -> Tree:
         """Return the settings at a path; empty where there are none."""
@@ -159,33 +163,33 @@ class Reader:
             place = f"{place} {key}".strip()
         return dict(items(node, f"{self.place}: {place}"))
 
-    def indexed(self, node: Tree, key: str, where: str) -> dict[int, Any]:
+    def indexed(self, node: Tree, key: str, path: str) -> dict[int, Any]:
         """Return the settings by number below ``key``, with ranges and lists expanded."""
-        found: dict[int, Any] = {}
-        for numbers, value in items(node.get(key), f"{self.place}: {where} {key}"):
-            for number in names_of(numbers.replace(" ", ""), f"{self.place}: {where} {key}"):
+        settings_by_number: dict[int, Any] = {}
+        for numbers, value in items(node.get(key), f"{self.place}: {path} {key}"):
+            for number in names_of(numbers.replace(" ", ""), f"{self.place}: {path} {key}"):
                 if not number.isdigit() or int(number) >= INDEXED[key]:
-                    raise self.refuse(f"{where} {key}", f"{number!r} is not a number below {INDEXED[key]}")
-                known = found.get(int(number))
-                if isinstance(known, dict) and isinstance(value, dict):
-                    value = {**known, **value}
-                found[int(number)] = value
-        return found
+                    raise self.refuse(f"{path} {key}", f"{number!r} is not a number below {INDEXED[key]}")
+                earlier = settings_by_number.get(int(number))
+                if isinstance(earlier, dict) and isinstance(value, dict):
+                    value = {**earlier, **value}
+                settings_by_number[int(number)] = value
+        return settings_by_number
 
-    def number(self, node: Any, key: str, where: str, least: int, most: int, default: int | None = None) -> int:
-        value = dict(items(node, f"{self.place}: {where}")).get(key, default)
+    def number(self, node: Any, key: str, path: str, minimum: int, maximum: int, default: int | None = None) -> int:
+        value = dict(items(node, f"{self.place}: {path}")).get(key, default)
         text = str(value)
-        if isinstance(value, bool) or not re.fullmatch(r"\d{1,15}", text) or not least <= int(text) <= most:
-            raise self.refuse(where, f"{key} {value!r} is not a number from {least} to {most}")
+        if isinstance(value, bool) or not re.fullmatch(r"\d{1,15}", text) or not minimum <= int(text) <= maximum:
+            raise self.refuse(path, f"{key} {value!r} is not a number from {minimum} to {maximum}")
         return int(text)
 
-    def is_on(self, value: Any, where: str) -> bool:
+    def is_on(self, value: Any, path: str) -> bool:
         word = str(value).lower()
         if word in ON:
             return True
         if word in OFF:
             return False
-        raise self.refuse(where, f"{value!r} is neither on nor off")
+        raise self.refuse(path, f"{value!r} is neither on nor off")
 
     def read_roce(self) -> str | None:
         """Return the mode of ``qos roce``; None where it is off."""
@@ -202,7 +206,7 @@ class Reader:
         return mode
 
     def read_alpha(self) -> int | None:
-        where = f"qos advance-buffer-config {ALL_PORTS} ingress-lossless-buffer"
+        path = f"qos advance-buffer-config {ALL_PORTS} ingress-lossless-buffer"
         buffer = self.below(self.qos, "advance-buffer-config", ALL_PORTS, "ingress-lossless-buffer", place="qos")
         if "shared-alpha" not in buffer:
             return None
@@ -210,22 +214,22 @@ class Reader:
         if alpha in ("alpha_0", "alpha_infinity"):
             return None  # not a power of two
         if alpha not in ALPHAS:
-            raise self.refuse(where, f"shared-alpha {alpha!r} is unknown", f"valid values: {', '.join(ALPHAS)}")
+            raise self.refuse(path, f"shared-alpha {alpha!r} is unknown", f"valid values: {', '.join(ALPHAS)}")
         return ALPHAS[alpha]
 
     def read_watchdog(self) -> Watchdog:
-        given = self.below(self.qos, "pfc-watchdog", place="qos")
-        where = "qos pfc-watchdog"
-        interval = self.number(given, "polling-interval", where, *POLLING_MS, default=DEFAULT_WATCHDOG[0])
-        robustness = self.number(given, "robustness", where, *ROBUSTNESS, default=DEFAULT_WATCHDOG[1])
+        watchdog = self.below(self.qos, "pfc-watchdog", place="qos")
+        path = "qos pfc-watchdog"
+        interval = self.number(watchdog, "polling-interval", path, *POLLING_MS, default=DEFAULT_WATCHDOG[0])
+        robustness = self.number(watchdog, "robustness", path, *ROBUSTNESS, default=DEFAULT_WATCHDOG[1])
         return Watchdog(interval * robustness, interval, "drop")
 
     def has_lossless_pool(self) -> bool:
         if self.roce in ("lossless", "lossless-single-ipool"):
             return True
         for pool in ("default-lossless", "roce-lossless"):
-            given = self.below(self.qos, "traffic-pool", pool, place="qos")
-            if given and self.number(given, "memory-percent", f"qos traffic-pool {pool}", 0, 100, default=0):
+            settings = self.below(self.qos, "traffic-pool", pool, place="qos")
+            if settings and self.number(settings, "memory-percent", f"qos traffic-pool {pool}", 0, 100, default=0):
                 return True
         return False
 
@@ -242,47 +246,49 @@ class Reader:
         return Switch(self.name, SYSTEM, ports, self.ecmp())
 
     def ecmp(self) -> tuple[str, ...] | None:
-        given = self.below(self.tree, "system", "forwarding", "ecmp-hash")
-        if not any(key in given for key in ECMP.values()):
+        hash_settings = self.below(self.tree, "system", "forwarding", "ecmp-hash")
+        if not any(key in hash_settings for key in ECMP.values()):
             return None
-        where = "system forwarding ecmp-hash"
-        return tuple(sorted(field for field, key in ECMP.items() if self.is_on(given.get(key, "on"), f"{where} {key}")))
+        path = "system forwarding ecmp-hash"
+        return tuple(
+            sorted(field for field, key in ECMP.items() if self.is_on(hash_settings.get(key, "on"), f"{path} {key}"))
+        )
 
     def port(self, port: str, settings: Tree) -> PortQos:
-        where = f"interface {port}"
-        qos = self.below(settings, "qos", place=where)
+        path = f"interface {port}"
+        qos = self.below(settings, "qos", place=path)
         names: dict[str, str] = {}
         for section in (*SECTIONS, REWRITING):
-            profile = str(self.below(qos, section, place=f"{where} qos").get("profile", ALL_PORTS))
+            profile = str(self.below(qos, section, place=f"{path} qos").get("profile", ALL_PORTS))
             if profile != ALL_PORTS and profile not in self.below(self.qos, section, place="qos"):
                 raise self.refuse(
-                    f"{where} qos {section}",
+                    f"{path} qos {section}",
                     f"profile {profile!r} is not defined",
                     f"define qos {section} {profile}, or unset it on the port",
                 )
             names[section] = profile
-        dog = qos.get("pfc-watchdog", "off")
-        on = not isinstance(dog, (str, type(None)))  # `set interface swp1 qos pfc-watchdog` alone turns it on
+        watchdog = qos.get("pfc-watchdog", "off")
+        on = not isinstance(watchdog, (str, type(None)))  # `set interface swp1 qos pfc-watchdog` alone turns it on
         if on:
-            state = self.below(qos, "pfc-watchdog", place=f"{where} qos").get("state", "on")
-            on = self.is_on(state, f"{where} qos pfc-watchdog state")
-        link = self.below(settings, "link", place=where)
-        mtu = self.number(link, "mtu", f"{where} link", 1, 65535) if "mtu" in link else None
+            state = self.below(qos, "pfc-watchdog", place=f"{path} qos").get("state", "on")
+            on = self.is_on(state, f"{path} qos pfc-watchdog state")
+        link = self.below(settings, "link", place=path)
+        mtu = self.number(link, "mtu", f"{path} link", 1, 65535) if "mtu" in link else None
         key = (*names.values(), on, mtu)
         if key not in self.ports:
-            self.ports[key] = self.assembled(names, on, mtu)
+            self.ports[key] = self.port_qos(names, on, mtu)
         return self.ports[key]
 
     def profile(self, section: str, profile: str, reader: Callable[[Tree, str, str], Held]) -> Held:
         key = (section, profile)
         if key not in self.profiles:
-            given = self.below(self.qos, section, place="qos").get(profile)
-            where = f"qos {section} {profile}"
-            self.profiles[key] = reader(dict(items(given, f"{self.place}: {where}")), where, profile)
-        held: Held = self.profiles[key]
-        return held
+            settings = self.below(self.qos, section, place="qos").get(profile)
+            path = f"qos {section} {profile}"
+            self.profiles[key] = reader(dict(items(settings, f"{self.place}: {path}")), path, profile)
+        result: Held = self.profiles[key]
+        return result
 
-    def assembled(self, names: Mapping[str, str], watched: bool, mtu: int | None) -> PortQos:
+    def port_qos(self, names: Mapping[str, str], watched: bool, mtu: int | None) -> PortQos:
         """Return the QoS of a port whose sections have the profiles ``names``."""
         dscps = self.profile("mapping", names["mapping"], self.mapping)
         shares, set_shares = self.profile("egress-scheduler", names["egress-scheduler"], self.scheduler)
@@ -290,107 +296,113 @@ class Reader:
         pfc, headroom = self.profile("pfc", names["pfc"], self.pausing)
         rewrites = self.profile(REWRITING, names[REWRITING], self.rewriting)
         classes = self.explicit | {entry for entry in dscps if entry is not None}
-        class_to_queue = tuple(self.queue_of[at] if at in classes else None for at in range(CLASSES))
+        class_to_queue = tuple(self.queue_of[priority] if priority in classes else None for priority in range(CLASSES))
         seen = {queue for queue in class_to_queue if queue is not None}
         seen |= (set(shares) if set_shares else set()) | (set(ecn) if set_ecn else set())
         return PortQos(
             dscp_to_class=dscps,
             rewrites_dscp=rewrites,
             class_to_queue=class_to_queue,
-            class_to_priority=tuple(at if at in classes else None for at in range(CLASSES)),
+            class_to_priority=tuple(priority if priority in classes else None for priority in range(CLASSES)),
             priority_to_queue=class_to_queue,
             queues=tuple(
-                Queue(*shares.get(at, (False, 0)), ecn.get(at)) if at in seen else None for at in range(CLASSES)
+                Queue(*shares.get(queue, (False, 0)), ecn.get(queue)) if queue in seen else None
+                for queue in range(CLASSES)
             ),
             pfc=pfc,
-            headroom=tuple(headroom if at in pfc else None for at in range(CLASSES)),
+            headroom=tuple(headroom if priority in pfc else None for priority in range(CLASSES)),
             watchdog=self.watchdog if watched else None,
             ip_mtu_bytes=mtu,
         )
 
-    def mapping(self, given: Tree, where: str, profile: str) -> Octet:
+    def mapping(self, settings: Tree, path: str, profile: str) -> Octet:
         roce = self.roce and profile == ALL_PORTS
-        trust = str(given.get("trust", "both" if roce else "l2"))
+        trust = str(settings.get("trust", "both" if roce else "l2"))
         if trust == "port":
-            return (self.number(given, "port-default-sp", where, 0, CLASSES - 1, default=0),) * DSCPS
+            return (self.number(settings, "port-default-sp", path, 0, CLASSES - 1, default=0),) * DSCPS
         if trust not in ("l2", "l3", "both"):
-            raise self.refuse(where, f"trust {trust!r} is unknown", "valid values: l2, l3, both, port")
+            raise self.refuse(path, f"trust {trust!r} is unknown", "valid values: l2, l3, both, port")
         if trust == "l2":
             return (None,) * DSCPS
         dscps = list(DEFAULT_DSCP)
-        for dscp, value in self.indexed(given, "dscp", where).items():
-            dscps[dscp] = self.number(value, "switch-priority", f"{where} dscp {dscp}", 0, CLASSES - 1)
+        for dscp, value in self.indexed(settings, "dscp", path).items():
+            dscps[dscp] = self.number(value, "switch-priority", f"{path} dscp {dscp}", 0, CLASSES - 1)
         return tuple(dscps)
 
-    def rewriting(self, given: Tree, where: str, _profile: str) -> bool:
-        what = str(given.get("rewrite", "l2"))
-        if what not in ("l2", "l3", "both"):
-            raise self.refuse(where, f"rewrite {what!r} is unknown", "valid values: l2, l3, both")
-        return what != "l2"
+    def rewriting(self, settings: Tree, path: str, _profile: str) -> bool:
+        rewrite = str(settings.get("rewrite", "l2"))
+        if rewrite not in ("l2", "l3", "both"):
+            raise self.refuse(path, f"rewrite {rewrite!r} is unknown", "valid values: l2, l3, both")
+        return rewrite != "l2"
 
-    def scheduler(self, given: Tree, where: str, profile: str) -> tuple[dict[int, tuple[bool, int | None]], bool]:
+    def scheduler(
+        self, profile_settings: Tree, path: str, profile: str
+    ) -> tuple[dict[int, tuple[bool, int | None]], bool]:
         """Return (strict, percent) by queue, and whether anything but a default sets it."""
         roce = bool(self.roce) and profile == ALL_PORTS
         shares: dict[int, tuple[bool, int | None]] = {}
         if roce:
             shares = {0: (False, HALF_PERCENT), 3: (False, HALF_PERCENT), 6: (True, None)}
-        by_queue = self.indexed(given, "traffic-class", where)
+        by_queue = self.indexed(profile_settings, "traffic-class", path)
         if not by_queue and not roce and profile == ALL_PORTS:
-            return {at: (False, percent) for at, percent in DEFAULT_PERCENT.items()}, False
+            return {queue: (False, percent) for queue, percent in DEFAULT_PERCENT.items()}, False
         for queue, value in by_queue.items():
-            settings = dict(items(value, f"{self.place}: {where} traffic-class {queue}"))
+            queue_settings = dict(items(value, f"{self.place}: {path} traffic-class {queue}"))
             was_strict, was_percent = shares.get(queue, (False, 0))
-            mode = str(settings.get("mode", "strict" if was_strict else "dwrr"))
+            mode = str(queue_settings.get("mode", "strict" if was_strict else "dwrr"))
             if mode == "strict":
                 shares[queue] = (True, None)
             elif mode == "dwrr":
-                at = f"{where} traffic-class {queue}"
-                shares[queue] = (False, self.number(settings, "bw-percent", at, 0, 100, default=was_percent or 0))
+                queue_path = f"{path} traffic-class {queue}"
+                shares[queue] = (
+                    False,
+                    self.number(queue_settings, "bw-percent", queue_path, 0, 100, default=was_percent or 0),
+                )
             else:
                 raise self.refuse(
-                    f"{where} traffic-class {queue}", f"mode {mode!r} is unknown", "valid values: dwrr, strict"
+                    f"{path} traffic-class {queue}", f"mode {mode!r} is unknown", "valid values: dwrr, strict"
                 )
         return shares, True
 
-    def marking(self, given: Tree, where: str, profile: str) -> tuple[dict[int, Ecn | None], bool]:
+    def marking(self, profile_settings: Tree, path: str, profile: str) -> tuple[dict[int, Ecn | None], bool]:
         """Return ECN by queue, and whether anything but a default sets it."""
         roce = bool(self.roce) and profile == ALL_PORTS
         ecn: dict[int, Ecn | None] = {0: DEFAULT_ECN, 3: DEFAULT_ECN} if roce else {}
-        by_queue = self.indexed(given, "traffic-class", where)
+        by_queue = self.indexed(profile_settings, "traffic-class", path)
         if not by_queue and not roce and profile == ALL_PORTS:
             return {0: DEFAULT_ECN}, False
         for queue, value in by_queue.items():
-            at = f"{where} traffic-class {queue}"
-            settings = dict(items(value, f"{self.place}: {at}"))
-            if not self.is_on(settings.get("ecn", "enable"), f"{at} ecn"):
+            queue_path = f"{path} traffic-class {queue}"
+            queue_settings = dict(items(value, f"{self.place}: {queue_path}"))
+            if not self.is_on(queue_settings.get("ecn", "enable"), f"{queue_path} ecn"):
                 ecn[queue] = None
                 continue
-            most = 1 << 40
+            limit = 1 << 40
             ecn[queue] = Ecn(
-                self.number(settings, "min-threshold", at, 0, most, default=DEFAULT_ECN.minimum_bytes),
-                self.number(settings, "max-threshold", at, 0, most, default=DEFAULT_ECN.maximum_bytes),
-                self.number(settings, "probability", at, 0, 100, default=DEFAULT_ECN.probability_percent),
+                self.number(queue_settings, "min-threshold", queue_path, 0, limit, default=DEFAULT_ECN.minimum_bytes),
+                self.number(queue_settings, "max-threshold", queue_path, 0, limit, default=DEFAULT_ECN.maximum_bytes),
+                self.number(queue_settings, "probability", queue_path, 0, 100, default=DEFAULT_ECN.probability_percent),
             )
         return ecn, True
 
-    def pausing(self, given: Tree, where: str, profile: str) -> tuple[tuple[int, ...], Headroom | None]:
+    def pausing(self, settings: Tree, path: str, profile: str) -> tuple[tuple[int, ...], Headroom | None]:
         lossless = self.roce in ("lossless", "lossless-single-ipool") and profile == ALL_PORTS
-        pfc = tuple(sorted(self.indexed(given, "switch-priority", where)))
+        pfc = tuple(sorted(self.indexed(settings, "switch-priority", path)))
         if not pfc and lossless:
             pfc = (3,)
-        if not all(self.is_on(given.get(way, "enable"), f"{where} {way}") for way in ("rx", "tx")):
+        if not all(self.is_on(settings.get(direction, "enable"), f"{path} {direction}") for direction in ("rx", "tx")):
             return (), None
         sizes = ("port-buffer", "xoff-threshold", "xon-threshold")
-        if self.alpha is None or not all(size in given for size in sizes) or not self.has_lossless_pool():
+        if self.alpha is None or not all(size in settings for size in sizes) or not self.has_lossless_pool():
             return pfc, None
-        whole, xoff, xon = (self.number(given, size, where, 0, 1 << 40) for size in sizes)
-        if xoff > whole:
+        port_buffer, xoff, xon = (self.number(settings, size, path, 0, 1 << 40) for size in sizes)
+        if xoff > port_buffer:
             raise self.refuse(
-                where,
-                f"xoff-threshold {xoff} is above port-buffer {whole}, so no pause would be sent",
+                path,
+                f"xoff-threshold {xoff} is above port-buffer {port_buffer}, so no pause would be sent",
                 "lower xoff-threshold",
             )
-        return pfc, Headroom(xoff, whole - xoff, xon, self.alpha, max(0, xoff - xon))
+        return pfc, Headroom(xoff, port_buffer - xoff, xon, self.alpha, max(0, xoff - xon))
 
 
 def _picked(settings: Tree) -> Tree:

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
-    natural,
+    natural_sort_key,
     paused_priorities,
     queues_of,
 )
@@ -57,7 +57,7 @@ HASH = {
 }
 
 
-class Reader:
+class DellSonicReader:
     """A reader that reads each profile and map once, and gives ports that are alike one object."""
 
     def __init__(self, text: str, name: str) -> None:
@@ -94,51 +94,53 @@ class Reader:
         self.mtus = self._named("sonic_interfaces", self.config)
 
     def switch(self) -> Switch:
-        alike: dict[PortQos, PortQos] = {}
+        distinct: dict[PortQos, PortQos] = {}
         ports = {}
-        for port in sorted({*self.interfaces, *self.mtus}, key=natural):
+        for port in sorted({*self.interfaces, *self.mtus}, key=natural_sort_key):
             if port.startswith("Eth"):  # not a VLAN, port channel, loopback or CPU
                 qos = self._port(port)
-                ports[port] = alike.setdefault(qos, qos)
+                ports[port] = distinct.setdefault(qos, qos)
         return Switch(self.name, SYSTEM, ports, self.ecmp_fields())
 
-    def _refuse(self, module: str, what: str, why: str, remedy: str = "correct it on the switch") -> FabricError:
-        return FabricError(f"{self.name}: {module}{what and ' '}{what}", why, remedy)
+    def _refuse(self, module: str, subject: str, cause: str, remedy: str = "correct it on the switch") -> FabricError:
+        return FabricError(f"{self.name}: {module}{subject and ' '}{subject}", cause, remedy)
 
-    def options(self, module: str, what: str, value: Any) -> dict[str, Any]:
+    def options(self, module: str, subject: str, value: Any) -> dict[str, Any]:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise self._refuse(module, what, f"{value!r} is not an object of options", "gather it again")
+            raise self._refuse(module, subject, f"{value!r} is not an object of options", "gather it again")
         return value
 
-    def entries(self, module: str, what: str, value: Any) -> Iterator[dict[str, Any]]:
+    def entries(self, module: str, subject: str, value: Any) -> Iterator[dict[str, Any]]:
         if value is None:
             return
         if not isinstance(value, list):
-            raise self._refuse(module, what, f"{value!r} is not a list", "gather it again")
-        for each in value:
-            yield self.options(module, what, each)
+            raise self._refuse(module, subject, f"{value!r} is not a list", "gather it again")
+        for element in value:
+            yield self.options(module, subject, element)
 
     def _named(self, module: str, holder: dict[str, Any], option: str | None = None) -> dict[str, dict[str, Any]]:
         """Return the elements of a list of options by their names."""
-        found: dict[str, dict[str, Any]] = {}
-        for each in self.entries(module, option or "", holder.get(option or module)):
-            name = each.get("name")
+        by_name: dict[str, dict[str, Any]] = {}
+        for element in self.entries(module, option or "", holder.get(option or module)):
+            name = element.get("name")
             if not isinstance(name, str):
-                raise self._refuse(module, option or "", f"{each!r} has no name", "gather it again")
-            if name in found:
+                raise self._refuse(module, option or "", f"{element!r} has no name", "gather it again")
+            if name in by_name:
                 raise self._refuse(module, name, "it is listed twice", "gather it again")
-            found[name] = each
-        return found
+            by_name[name] = element
+        return by_name
 
-    def _number(self, module: str, what: str, holder: dict[str, Any], option: str, least: int, most: int) -> int | None:
+    def _number(
+        self, module: str, subject: str, holder: dict[str, Any], option: str, minimum: int, maximum: int
+    ) -> int | None:
         value = holder.get(option)
         if value is None:
             return None
         number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
-        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
-            raise self._refuse(module, what, f"{option} {value!r} is not a whole number from {least} to {most}")
+        if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= maximum:
+            raise self._refuse(module, subject, f"{option} {value!r} is not a whole number from {minimum} to {maximum}")
         return number
 
     def _port(self, port: str) -> PortQos:
@@ -165,13 +167,13 @@ class Reader:
 
     def paused(self, port: str, pfc: dict[str, Any]) -> tuple[int, ...]:
         """Return the priorities that have PFC, ascending."""
-        module, what = "sonic_qos_interfaces", f"{port} priorities"
+        module, subject = "sonic_qos_interfaces", f"{port} priorities"
         return tuple(
             sorted(
                 dot1p
-                for each in self.entries(module, what, pfc.get("priorities"))
-                for dot1p in [self._number(module, what, each, "dot1p", 0, CLASSES - 1)]
-                if dot1p is not None and each.get("enable") is True
+                for entry in self.entries(module, subject, pfc.get("priorities"))
+                for dot1p in [self._number(module, subject, entry, "dot1p", 0, CLASSES - 1)]
+                if dot1p is not None and entry.get("enable") is True
             )
         )
 
@@ -189,21 +191,21 @@ class Reader:
                 f"add it to {kind}, or set {option} to an existing one",
             )
         values: list[int | None] = [None] * (DSCPS if key == "dscp" else CLASSES)
-        for each in self.entries("sonic_qos_maps", name, self.maps[kind][name].get("entries")):
-            at = self._number("sonic_qos_maps", name, each, key, 0, len(values) - 1)
-            if at is None:
+        for entry in self.entries("sonic_qos_maps", name, self.maps[kind][name].get("entries")):
+            index = self._number("sonic_qos_maps", name, entry, key, 0, len(values) - 1)
+            if index is None:
                 raise self._refuse("sonic_qos_maps", name, f"an entry has no {key}", "gather it again")
-            values[at] = self._number("sonic_qos_maps", name, each, value, 0, CLASSES - 1)
+            values[index] = self._number("sonic_qos_maps", name, entry, value, 0, CLASSES - 1)
         return tuple(values)
 
     def by_key(self, kind: str, name: str, key: str) -> dict[str, dict[str, Any]]:
         """Return the entries of a map by their key; none where there is no such map."""
-        found = {}
-        for each in self.entries("sonic_qos_maps", name, self.maps[kind].get(name, {}).get("entries")):
-            if key not in each:
+        entries = {}
+        for entry in self.entries("sonic_qos_maps", name, self.maps[kind].get(name, {}).get("entries")):
+            if key not in entry:
                 raise self._refuse("sonic_qos_maps", name, f"an entry has no {key}", "gather it again")
-            found[str(each[key])] = each
-        return found
+            entries[str(entry[key])] = entry
+        return entries
 
     def queues(self, port: str, interface: dict[str, Any]) -> tuple[Queue | None, ...]:
         module = "sonic_qos_interfaces"
@@ -214,23 +216,23 @@ class Reader:
             )
         read: dict[int, tuple[bool, int | None, Ecn | None]] = {}
         schedulers = self.schedulers[str(policy)].get("schedulers") if policy is not None else None
-        for each in self.entries("sonic_qos_scheduler", str(policy), schedulers):
-            number = self._number("sonic_qos_scheduler", str(policy), each, "sequence", 0, 255)
+        for scheduler in self.entries("sonic_qos_scheduler", str(policy), schedulers):
+            number = self._number("sonic_qos_scheduler", str(policy), scheduler, "sequence", 0, 255)
             if number is not None and number < CLASSES:  # 255 is the port's shaper
-                kind = each.get("scheduler_type")
+                kind = scheduler.get("scheduler_type")
                 if kind not in (None, "dwrr", "strict", "wrr"):
                     raise self._refuse("sonic_qos_scheduler", str(policy), f"scheduler_type {kind!r} is unknown")
                 strict = kind == "strict"
-                weight = self._number("sonic_qos_scheduler", str(policy), each, "weight", 1, 100)
+                weight = self._number("sonic_qos_scheduler", str(policy), scheduler, "weight", 1, 100)
                 read[number] = strict, None if strict else weight, None
-        for each in self.entries(module, f"{port} queues", interface.get("queues")):
-            number = self._number(module, f"{port} queues", each, "id", 0, 47)
-            profile = each.get("wred_profile")
+        for queue in self.entries(module, f"{port} queues", interface.get("queues")):
+            number = self._number(module, f"{port} queues", queue, "id", 0, 47)
+            profile = queue.get("wred_profile")
             if number is None or number >= CLASSES or profile is None:
                 continue
             if str(profile) not in self.wred:
-                why = f"sonic_qos_wred has no profile {profile!r}"
-                raise self._refuse(module, f"{port} queue {number}", why, "add it there")
+                cause = f"sonic_qos_wred has no profile {profile!r}"
+                raise self._refuse(module, f"{port} queue {number}", cause, "add it there")
             strict, weight, _ecn = read.get(number, (False, None, None))
             read[number] = strict, weight, self._ecn(str(profile))
         return queues_of(read)
@@ -251,18 +253,18 @@ class Reader:
         return Ecn(minimum, maximum, probability or 0)
 
     def _watchdog(self, port: str, pfc: dict[str, Any]) -> Watchdog | None:
-        module, what = "sonic_qos_interfaces", f"{port} pfc"
-        detection = self._number(module, what, pfc, "watchdog_detect_time", 100, 5000)
-        restoration = self._number(module, what, pfc, "watchdog_restore_time", 100, 60000)
+        module, subject = "sonic_qos_interfaces", f"{port} pfc"
+        detection = self._number(module, subject, pfc, "watchdog_detect_time", 100, 5000)
+        restoration = self._number(module, subject, pfc, "watchdog_restore_time", 100, 60000)
         action = pfc.get("watchdog_action", "drop")
         if action not in ("alert", "drop", "forward"):
-            raise self._refuse(module, what, f"watchdog_action {action!r} is unknown")
+            raise self._refuse(module, subject, f"watchdog_action {action!r} is unknown")
         return None if detection is None or restoration is None else Watchdog(detection, restoration, action)
 
     def _cable(self, port: str, length: Any) -> int | None:
         if length is None:
             return None
-        lengths = {f"{each}m": each for each in CABLES_M}
+        lengths = {f"{length_m}m": length_m for length_m in CABLES_M}
         if str(length) not in lengths:
             raise self._refuse(
                 "sonic_qos_interfaces", port, f"cable_length {length!r} is not one of {', '.join(lengths)}"
@@ -273,10 +275,12 @@ class Reader:
         """Return the packet fields of the hash for both IP versions; None where neither is set."""
         module = "sonic_ecmp_load_share"
         config = self.options(module, "", self.config[module])
-        taken: set[str] | None = None
-        for at, family in enumerate(("ipv4", "ipv6")):
+        fields_of_all: set[str] | None = None
+        for family_index, family in enumerate(("ipv4", "ipv6")):
             if config.get(family) not in (None, {}):
                 options = self.options(module, family, config[family])
-                of_family = {field for field, names in HASH.items() if options.get(f"{family}_{names[at]}") is True}
-                taken = of_family if taken is None else taken & of_family
-        return None if taken is None else tuple(sorted(taken))
+                of_family = {
+                    field for field, names in HASH.items() if options.get(f"{family}_{names[family_index]}") is True
+                }
+                fields_of_all = of_family if fields_of_all is None else fields_of_all & of_family
+        return None if fields_of_all is None else tuple(sorted(fields_of_all))

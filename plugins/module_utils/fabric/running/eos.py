@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import Line, Reader, padded
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import CliLine, CliReader, padded
 
 # Settings of a port or a profile, by the words with which ``default`` removes them.
 TRUST = "qos trust"
@@ -63,37 +63,37 @@ _HASH_FIELDS = {
 }
 
 
-class Settings:
+class EosSettings:
     """The settings of a port or a profile: by key, the value and the line that sets it; and the same for each queue."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: CliLine) -> None:
         self.line = line
-        self.values: dict[str, tuple[Any, Line]] = {}
-        self.queues: dict[int, dict[str, tuple[Any, Line]]] = {}
+        self.values: dict[str, tuple[Any, CliLine]] = {}
+        self.queues: dict[int, dict[str, tuple[Any, CliLine]]] = {}
         self.heads: dict[int, str] = {}  # "uc-tx-queue 3", or the chip's word
 
-    def over(self, other: Settings | None) -> Settings:
+    def merged_onto(self, profile: EosSettings | None) -> EosSettings:
         """Return these settings, completed with those of ``other``: a port's lines override its profile's."""
-        if other is None:
+        if profile is None:
             return self
-        both = Settings(self.line)
-        both.values = {**other.values, **self.values}
-        for queue in {*other.queues, *self.queues}:
-            both.queues[queue] = {**other.queues.get(queue, {}), **self.queues.get(queue, {})}
-        return both
+        merged = EosSettings(self.line)
+        merged.values = {**profile.values, **self.values}
+        for queue in {*profile.queues, *self.queues}:
+            merged.queues[queue] = {**profile.queues.get(queue, {}), **self.queues.get(queue, {})}
+        return merged
 
     def contents(self) -> tuple[Any, ...]:
         """Return all values, without the lines that set them."""
-        own = [(key, value) for key, (value, _line) in self.values.items()]
-        queues = [(at, [(key, value[0]) for key, value in lines.items()]) for at, lines in self.queues.items()]
-        return (*own, *((at, *lines) for at, lines in queues))
+        values = [(key, value) for key, (value, _line) in self.values.items()]
+        queues = [(queue, [(key, value[0]) for key, value in lines.items()]) for queue, lines in self.queues.items()]
+        return (*values, *((queue, *lines) for queue, lines in queues))
 
     def get(self, key: str) -> Any:
         """Return the value of ``key``; None where no line sets it."""
         return self.values[key][0] if key in self.values else None
 
 
-class Model(Reader):
+class EosConfiguration(CliReader):
     """A running configuration, parsed. Raises FabricError for a line of QoS that cannot be understood."""
 
     def __init__(self, text: str, name: str) -> None:
@@ -101,10 +101,10 @@ class Model(Reader):
         self.dscp_map = list(DEFAULT_DSCP_MAP)
         self.coloured: set[int] = set()  # DSCPs whose packets also get a drop precedence
         self.queue_map = list(range(CLASSES))
-        self.profiles: dict[str, Settings] = {}
-        self.ports: dict[str, Settings] = {}
-        self.class_maps: dict[str, Line] = {}
-        self.policy_maps: dict[str, Line] = {}
+        self.profiles: dict[str, EosSettings] = {}
+        self.ports: dict[str, EosSettings] = {}
+        self.class_maps: dict[str, CliLine] = {}
+        self.policy_maps: dict[str, CliLine] = {}
         self.ecmp_fields: tuple[str, ...] = ECMP_FIELDS
         self.hash_chip = ""
         self.rewrites_dscp = False
@@ -124,138 +124,142 @@ class Model(Reader):
 
         Raises FabricError where it refers to a missing object, or to a value that is not in bytes or DSCPs.
         """
-        own = self.ports[port]
-        contents = own.contents()
+        settings = self.ports[port]
+        contents = settings.contents()
         if contents not in self._alike:
-            self._alike[contents] = self._port_qos(own)
+            self._alike[contents] = self._port_qos(settings)
         return self._alike[contents]
 
-    def _port_qos(self, own: Settings) -> PortQos:
-        both = own.over(self._profile(own))
-        if OWN_MAP in both.values:
-            raise self.refuse(both.values[OWN_MAP][1], "a port has a map of its own", "map DSCPs for the whole switch")
+    def _port_qos(self, settings: EosSettings) -> PortQos:
+        merged = settings.merged_onto(self._profile(settings))
+        if OWN_MAP in merged.values:
+            raise self.refuse(
+                merged.values[OWN_MAP][1], "a port has a map of its own", "map DSCPs for the whole switch"
+            )
         classes: tuple[int | None, ...] = (None,) * DSCPS
-        if self._trust(both) == "dscp":
-            classes = self._classes(both)
-        used = sorted({each for each in classes if each is not None})
-        pfc = self._pfc(both)
-        queue_of = {each: self.queue_map[each] for each in {*used, *pfc}}
-        mtu = both.get(MTU)
-        if mtu is None and ROUTED in both.values:
+        if self._trust(merged) == "dscp":
+            classes = self._classes(merged)
+        used = sorted({traffic_class for traffic_class in classes if traffic_class is not None})
+        pfc = self._pfc(merged)
+        queue_of = {traffic_class: self.queue_map[traffic_class] for traffic_class in {*used, *pfc}}
+        mtu = merged.get(MTU)
+        if mtu is None and ROUTED in merged.values:
             mtu = _DEFAULT_MTU_BYTES
         return PortQos(
             dscp_to_class=classes,
-            rewrites_dscp=self.rewrites_dscp or self._sets_dscp(both),
-            class_to_queue=padded({each: self.queue_map[each] for each in used}, CLASSES),
-            class_to_priority=padded({each: each for each in used}, CLASSES),
+            rewrites_dscp=self.rewrites_dscp or self._sets_dscp(merged),
+            class_to_queue=padded({traffic_class: self.queue_map[traffic_class] for traffic_class in used}, CLASSES),
+            class_to_priority=padded({traffic_class: traffic_class for traffic_class in used}, CLASSES),
             priority_to_queue=padded(queue_of, CLASSES),
-            queues=self._queues(both, {self.queue_map[each] for each in used}),
+            queues=self._queues(merged, {self.queue_map[traffic_class] for traffic_class in used}),
             pfc=pfc,
-            watchdog=self._watchdog(both),
+            watchdog=self._watchdog(merged),
             ip_mtu_bytes=mtu,
         )
 
-    def _profile(self, own: Settings) -> Settings | None:
-        name = own.get(PROFILE)
+    def _profile(self, settings: EosSettings) -> EosSettings | None:
+        name = settings.get(PROFILE)
         if name is None:
             return None
         if name not in self.profiles:
-            raise self.refuse(own.values[PROFILE][1], f"there is no qos profile {name}", "define it, or detach it")
+            raise self.refuse(settings.values[PROFILE][1], f"there is no qos profile {name}", "define it, or detach it")
         return self.profiles[name]
 
-    def _trust(self, both: Settings) -> str | None:
+    def _trust(self, merged: EosSettings) -> str | None:
         """Return what the port trusts. By default, a routed port trusts the DSCP and a switched port the CoS."""
-        if TRUST in both.values:
-            return both.get(TRUST)
-        return "dscp" if ROUTED in both.values else "cos"
+        if TRUST in merged.values:
+            return merged.get(TRUST)
+        return "dscp" if ROUTED in merged.values else "cos"
 
-    def _pfc(self, both: Settings) -> tuple[int, ...]:
-        if not both.get(PFC) or self.pfc_off:
+    def _pfc(self, merged: EosSettings) -> tuple[int, ...]:
+        if not merged.get(PFC) or self.pfc_off:
             return ()
-        return tuple(each for each in range(CLASSES) if both.get(f"{PFC_PRIORITY}{each}") == "no-drop")
+        return tuple(priority for priority in range(CLASSES) if merged.get(f"{PFC_PRIORITY}{priority}") == "no-drop")
 
-    def _queues(self, both: Settings, used: set[int]) -> tuple[Queue | None, ...]:
+    def _queues(self, merged: EosSettings, used: set[int]) -> tuple[Queue | None, ...]:
         """Return the queues that classes lead to, and those that lines configure."""
-        weighted = [at for at, lines in both.queues.items() if STRICT in lines and not lines[STRICT][0]]
+        weighted = [queue for queue, lines in merged.queues.items() if STRICT in lines and not lines[STRICT][0]]
         queues: list[Queue | None] = []
-        for at in range(CLASSES):
-            lines = both.queues.get(at, {})
-            if at not in used and not lines:
+        for queue in range(CLASSES):
+            lines = merged.queues.get(queue, {})
+            if queue not in used and not lines:
                 queues.append(None)
                 continue
-            strict = lines[STRICT][0] if STRICT in lines else at > max(weighted, default=-1)
+            strict = lines[STRICT][0] if STRICT in lines else queue > max(weighted, default=-1)
             percent = None if strict or PERCENT not in lines else lines[PERCENT][0]
             queues.append(Queue(strict, percent, self._ecn(*lines[ECN]) if ECN in lines else None))
         return tuple(queues)
 
-    def _ecn(self, words: tuple[str, str, str, str, str | None], line: Line) -> Ecn:
-        least, unit, most, most_unit, percent = words
-        for each in (unit, most_unit):
-            if each not in _UNIT_BYTES:
+    def _ecn(self, fields: tuple[str, str, str, str, str | None], line: CliLine) -> Ecn:
+        minimum, minimum_unit, maximum, maximum_unit, percent = fields
+        for unit in (minimum_unit, maximum_unit):
+            if unit not in _UNIT_BYTES:
                 raise self.refuse(
-                    line, f"the size of {each} in bytes depends on the chip", "write the thresholds in bytes"
+                    line, f"the size of {unit} in bytes depends on the chip", "write the thresholds in bytes"
                 )
-        return Ecn(int(least) * _UNIT_BYTES[unit], int(most) * _UNIT_BYTES[most_unit], int(percent or 100))
+        return Ecn(
+            int(minimum) * _UNIT_BYTES[minimum_unit], int(maximum) * _UNIT_BYTES[maximum_unit], int(percent or 100)
+        )
 
-    def _watchdog(self, both: Settings) -> Watchdog | None:
+    def _watchdog(self, merged: EosSettings) -> Watchdog | None:
         """Return the watchdog. It acts where a line or the switch's default enables it and there is a timeout."""
-        detection, restoration = both.get(WATCHDOG_TIMER) or (
+        detection, restoration = merged.get(WATCHDOG_TIMER) or (
             self._watchdog_ms.get("timeout", 0),
             self._watchdog_ms.get("recovery-time", 0),
         )
-        on = both.get(WATCHDOG) if WATCHDOG in both.values else "timeout" in self._watchdog_ms
+        on = merged.get(WATCHDOG) if WATCHDOG in merged.values else "timeout" in self._watchdog_ms
         if not on or not detection:
             return None
-        action = "drop" if self._watchdog_drops else both.get(WATCHDOG_ACTION) or self._watchdog_action
+        action = "drop" if self._watchdog_drops else merged.get(WATCHDOG_ACTION) or self._watchdog_action
         return Watchdog(detection, restoration, action)
 
-    def _classes(self, both: Settings) -> tuple[int, ...]:
+    def _classes(self, merged: EosSettings) -> tuple[int, ...]:
         """Return the class of each DSCP: the switch's map, overridden by what a policy map sets."""
         classes = list(self.dscp_map)
-        if INPUT not in both.values:
+        if INPUT not in merged.values:
             return tuple(classes)
-        name, line = both.values[INPUT]
+        name, line = merged.values[INPUT]
         if name not in self.policy_maps:
             raise self.refuse(line, f"there is no policy-map {name}", "define it, or detach it")
-        left = set(range(DSCPS))
+        unmatched = set(range(DSCPS))
         for entry in self.policy_maps[name].children:
             words = entry.text.split(" ")
             if words[0] != "class":
                 continue
-            matched = left if words[-1] == "class-default" else left & self._matched(entry, words[-1])
+            matched = unmatched if words[-1] == "class-default" else unmatched & self._matched(entry, words[-1])
             for action in entry.children:
                 if action.text.startswith("set traffic-class "):
                     number = self.number(action, action.text.split(" ")[2], 0, CLASSES - 1)
                     for dscp in matched:
                         classes[dscp] = number
-            left = left - matched
+            unmatched = unmatched - matched
         return tuple(classes)
 
-    def _sets_dscp(self, both: Settings) -> bool:
-        policy = self.policy_maps.get(both.get(INPUT))
+    def _sets_dscp(self, merged: EosSettings) -> bool:
+        policy = self.policy_maps.get(merged.get(INPUT))
         entries = policy.children if policy else []
         return any(line.text.startswith("set dscp ") for entry in entries for line in entry.children)
 
-    def _matched(self, entry: Line, name: str) -> set[int]:
+    def _matched(self, entry: CliLine, name: str) -> set[int]:
         if name not in self.class_maps:
             raise self.refuse(entry, f"there is no class-map {name}", "define it, or remove the class")
-        found: set[int] = set()
+        dscps: set[int] = set()
         for line in self.class_maps[name].children:
             match = re.fullmatch(r"match (?:ip )?dscp (.+)", line.text)
             if match:
-                found.update(self.dscps(line, match[1]))
+                dscps.update(self.dscps(line, match[1]))
             elif line.text.startswith("match "):
                 raise self.refuse(line, "the class depends on more than the DSCP", "match only DSCPs")
-        return found
+        return dscps
 
-    def _read(self, line: Line) -> None:
+    def _read(self, line: CliLine) -> None:
         words = line.text.split(" ")
         if words[0] == "interface":
             if line.text.startswith(("interface Ethernet", "interface Port-Channel")):
                 for name in self.ports_of(line):
-                    self._settings(self.ports.setdefault(name, Settings(line)), line)
+                    self._settings(self.ports.setdefault(name, EosSettings(line)), line)
         elif line.text.startswith("qos profile ") and len(words) == 3:
-            self._settings(self.profiles.setdefault(words[2], Settings(line)), line)
+            self._settings(self.profiles.setdefault(words[2], EosSettings(line)), line)
         elif line.text.startswith("class-map type qos "):
             self.class_maps[words[-1]] = line
         elif line.text.startswith("policy-map type quality-of-service ") or line.text.startswith(
@@ -267,7 +271,7 @@ class Model(Reader):
         else:
             self._read_global(line)
 
-    def _read_global(self, line: Line) -> None:
+    def _read_global(self, line: CliLine) -> None:
         dscp_map, queue_map = _DSCP_MAP.fullmatch(line.text), _QUEUE_MAP.fullmatch(line.text)
         time, fields = _DEFAULT_TIME.fullmatch(line.text), _HASH.fullmatch(line.text)
         if dscp_map:
@@ -279,9 +283,9 @@ class Model(Reader):
             number = self.number(line, queue_map[2], 0, CLASSES - 1)
             for word in queue_map[1].replace(",", " ").split():
                 first, _dash, last = word.partition("-")
-                least = self.number(line, first, 0, CLASSES - 1)
-                for each in range(least, self.number(line, last or first, least, CLASSES - 1) + 1):
-                    self.queue_map[each] = number
+                first_class = self.number(line, first, 0, CLASSES - 1)
+                for traffic_class in range(first_class, self.number(line, last or first, first_class, CLASSES - 1) + 1):
+                    self.queue_map[traffic_class] = number
         elif time:
             self._watchdog_ms[time[1]] = _milliseconds(time[2])
         elif fields:
@@ -298,63 +302,63 @@ class Model(Reader):
         elif re.match(r"qos map (dscp \d|traffic-class .* to (uc-)?tx-queue)", line.text):
             raise self.refuse(line, "not a map of EOS", _REMEDY)
 
-    def _settings(self, to: Settings, line: Line) -> None:
+    def _settings(self, settings: EosSettings, line: CliLine) -> None:
         for child in line.children:
             queue = re.fullmatch(r"(?:uc-)?tx-queue (\d+)", child.text)
             if queue:
-                at = self.number(child, queue[1], 0, CLASSES - 1)
-                to.heads[at] = child.text
-                for each in child.children:
-                    self._queue_setting(to.queues.setdefault(at, {}), each)
+                number = self.number(child, queue[1], 0, CLASSES - 1)
+                settings.heads[number] = child.text
+                for setting in child.children:
+                    self._queue_setting(settings.queues.setdefault(number, {}), setting)
             else:
-                self._setting(to.values, child)
+                self._setting(settings.values, child)
 
-    def _setting(self, to: dict[str, tuple[Any, Line]], line: Line) -> None:
+    def _setting(self, settings: dict[str, tuple[Any, CliLine]], line: CliLine) -> None:
         text = line.text
         timer = _TIMER.fullmatch(text)
         priority = re.fullmatch(r"priority-flow-control priority (\d+) (no-drop|drop)", text)
         if text in ("qos trust dscp", "qos trust cos", "no qos trust"):
-            to[TRUST] = (None if text.startswith("no ") else text.split(" ")[2], line)
+            settings[TRUST] = (None if text.startswith("no ") else text.split(" ")[2], line)
         elif text in ("priority-flow-control on", "priority-flow-control mode on"):
-            to[PFC] = (True, line)
+            settings[PFC] = (True, line)
         elif text in ("no priority-flow-control", "no priority-flow-control on", "no priority-flow-control mode on"):
-            to[PFC] = (False, line)
+            settings[PFC] = (False, line)
         elif priority:
-            to[f"{PFC_PRIORITY}{self.number(line, priority[1], 0, CLASSES - 1)}"] = (priority[2], line)
+            settings[f"{PFC_PRIORITY}{self.number(line, priority[1], 0, CLASSES - 1)}"] = (priority[2], line)
         elif text in (WATCHDOG, f"no {WATCHDOG}"):
-            to[WATCHDOG] = (text == WATCHDOG, line)
+            settings[WATCHDOG] = (text == WATCHDOG, line)
         elif timer:
-            to[WATCHDOG_TIMER] = ((_milliseconds(timer[1]), _milliseconds(timer[2])), line)
+            settings[WATCHDOG_TIMER] = ((_milliseconds(timer[1]), _milliseconds(timer[2])), line)
         elif re.fullmatch(rf"{WATCHDOG_ACTION} (drop|notify-only|errdisable)", text):
-            to[WATCHDOG_ACTION] = (text.split(" ")[-1], line)
+            settings[WATCHDOG_ACTION] = (text.split(" ")[-1], line)
         elif re.fullmatch(rf"({INPUT}|{OWN_MAP}|{PROFILE}) \S+", text):
             key, _blank, name = text.rpartition(" ")
-            to[key] = (name, line)
+            settings[key] = (name, line)
         elif text.startswith("mtu "):
-            to[MTU] = (self.number(line, text.split(" ")[1], 68, 65535), line)
+            settings[MTU] = (self.number(line, text.split(" ")[1], 68, 65535), line)
         elif text == "no switchport":
-            to[ROUTED] = (True, line)
+            settings[ROUTED] = (True, line)
         elif text.startswith((TRUST, PFC, INPUT, PROFILE)):
             raise self.refuse(line, "not a setting of EOS's QoS", _REMEDY)
 
-    def _queue_setting(self, to: dict[str, tuple[Any, Line]], line: Line) -> None:
+    def _queue_setting(self, settings: dict[str, tuple[Any, CliLine]], line: CliLine) -> None:
         text = line.text
         ecn = _ECN.fullmatch(text)
         if text in ("no priority", "priority strict"):
-            to[STRICT] = (text == "priority strict", line)
+            settings[STRICT] = (text == "priority strict", line)
         elif text.startswith(f"{PERCENT} "):
-            to[PERCENT] = (self.number(line, text.split(" ", 2)[2], 1, 100), line)
+            settings[PERCENT] = (self.number(line, text.split(" ", 2)[2], 1, 100), line)
         elif ecn:
-            to[ECN] = (ecn.groups(), line)
+            settings[ECN] = (ecn.groups(), line)
         elif text.startswith((ECN, STRICT, "bandwidth ")) and not re.fullmatch(
             rf"{ECN} count|bandwidth guaranteed( percent)? \d+.*", text
         ):
             raise self.refuse(line, "not a setting of EOS's queues", _REMEDY)
 
 
-def _hash_fields(words: list[str]) -> tuple[str, ...]:
+def _hash_fields(names: list[str]) -> tuple[str, ...]:
     """Return the hash's fields. The protocol is included with the ports."""
-    fields = {_HASH_FIELDS[word] for word in words if word in _HASH_FIELDS}
+    fields = {_HASH_FIELDS[word] for word in names if word in _HASH_FIELDS}
     if any(field.endswith("_port") for field in fields):
         fields.add("protocol")
     return tuple(sorted(fields))
@@ -364,7 +368,7 @@ def _milliseconds(seconds: str) -> int:
     return int(Decimal(seconds) * 1000)
 
 
-def settings_of(text: str) -> Settings:
+def settings_of(text: str) -> EosSettings:
     """Return the settings of one profile's text ("qos profile NAME" and its lines), for comparison with another's."""
-    model = Model(text, "profile")
+    model = EosConfiguration(text, "profile")
     return next(iter(model.profiles.values()))

@@ -35,8 +35,8 @@ TAGGED_BYTES = {"vlan-tagging": 18, "flexible-vlan-tagging": 22}
 DEFAULT_STOPPED = {3: {3}, 4: {4}}  # priority -> queues, in a profile without output
 POLL_MS, DETECTION, RECOVERY_MS = 100, 2, 200
 CABLE_M, MRU_BYTES, MTU_BYTES = 100, 2500, 1500  # the defaults; the MTU is the IP packet's
-ALIASES = {"be": 0, "ef": 46, "nc1": 48, "nc2": 56, **{f"cs{at}": 8 * at for at in range(1, 8)}}
-ALIASES.update({f"af{at}{drop}": 8 * at + 2 * drop for at in range(1, 5) for drop in range(1, 4)})
+ALIASES = {"be": 0, "ef": 46, "nc1": 48, "nc2": 56, **{f"cs{number}": 8 * number for number in range(1, 8)}}
+ALIASES.update({f"af{tier}{drop}": 8 * tier + 2 * drop for tier in range(1, 5) for drop in range(1, 4)})
 
 
 def bytes_of(percent: int, buffer: int) -> int:
@@ -54,7 +54,7 @@ class Profile:
     watchdog: Watchdog | None = None
 
 
-class Reader:
+class JunosReader:
     """A reader of one configuration, object by object."""
 
     def __init__(self, text: str, name: str) -> None:
@@ -77,31 +77,31 @@ class Reader:
         for _family, alias, bits in (line[:3] for line in self.cos.get("code-point-aliases", []) if len(line) > 2):
             self.aliases[alias] = self.code_point(bits)
         self.classes = self.read_classes()
-        self.known: dict[tuple[Any, ...], Any] = {}
+        self.cache: dict[tuple[Any, ...], Any] = {}
 
-    def refuse(self, where: str, why: str, remedy: str = "compare it with the switch's configuration") -> FabricError:
-        return FabricError(f"{self.name}: Junos configuration: {where}", why, remedy)
+    def refuse(self, path: str, cause: str, remedy: str = "compare it with the switch's configuration") -> FabricError:
+        return FabricError(f"{self.name}: Junos configuration: {path}", cause, remedy)
 
     def under(self, section: str, *path: str) -> list[Line]:
         """Return the lines below a path of a section, in their order."""
         return [line[len(path) :] for line in self.cos.get(section, []) if line[: len(path)] == path]
 
     def object(self, section: str, *path: str, by: str) -> list[Line]:
-        found = self.under(section, *path)
-        if not found:
+        lines = self.under(section, *path)
+        if not lines:
             raise self.refuse(
                 by, f"{' '.join((section, *path))} is not defined", "define it, or delete the reference to it"
             )
-        return [line for line in found if line]
+        return [line for line in lines if line]
 
-    def number(self, words: Line, after: str, where: str, least: int, most: int) -> int | None:
+    def number(self, words: Line, keyword: str, path: str, minimum: int, maximum: int) -> int | None:
         """Return the number after a word; None where the word is not there."""
-        if after not in words:
+        if keyword not in words:
             return None
-        rest = words[words.index(after) + 1 :]
-        if not rest or not rest[0].isdigit() or not least <= int(rest[0]) <= most:
-            raise self.refuse(where, f"{after} {' '.join(rest[:1])!r} is not a number from {least} to {most}")
-        return int(rest[0])
+        values = words[words.index(keyword) + 1 :]
+        if not values or not values[0].isdigit() or not minimum <= int(values[0]) <= maximum:
+            raise self.refuse(path, f"{keyword} {' '.join(values[:1])!r} is not a number from {minimum} to {maximum}")
+        return int(values[0])
 
     def code_point(self, bits: str, digits: int = 6) -> int:
         if re.fullmatch(rf"[01]{{{digits}}}", bits):
@@ -118,7 +118,7 @@ class Reader:
 
     def read_classes(self) -> dict[str, dict[str, Any]]:
         """Return, by name of a forwarding class, its number, queue, priority, and whether it is lossless."""
-        found: dict[str, dict[str, Any]] = {}
+        classes: dict[str, dict[str, Any]] = {}
         words: Line
         for line in self.cos.get("forwarding-classes", []):
             if line[0] == "queue" and len(line) > 2:  # the older syntax: queue NUMBER NAME
@@ -127,36 +127,36 @@ class Reader:
                 name, words = line[1], line[2:]
             else:
                 continue
-            where = f"forwarding-classes class {name}"
-            known = found.setdefault(name, {"queue": None, "priority": None, "lossless": False, "multicast": False})
-            queue = self.number(words, "queue-num", where, 0, 11)
+            path = f"forwarding-classes class {name}"
+            traits = classes.setdefault(name, {"queue": None, "priority": None, "lossless": False, "multicast": False})
+            queue = self.number(words, "queue-num", path, 0, 11)
             if queue is not None:
-                known["queue"], known["multicast"] = queue, queue >= CLASSES
-            priority = self.number(words, "pfc-priority", where, 0, CLASSES - 1)
-            known["priority"] = known["priority"] if priority is None else priority
-            known["lossless"] = known["lossless"] or "no-loss" in words
-        found = {name: each for name, each in found.items() if not each["multicast"]}
-        taken: set[int] = set()
-        for name, each in sorted(found.items(), key=lambda pair: not CLASS.fullmatch(pair[0])):  # ours first
-            if each["queue"] is None:
+                traits["queue"], traits["multicast"] = queue, queue >= CLASSES
+            priority = self.number(words, "pfc-priority", path, 0, CLASSES - 1)
+            traits["priority"] = traits["priority"] if priority is None else priority
+            traits["lossless"] = traits["lossless"] or "no-loss" in words
+        classes = {name: traits for name, traits in classes.items() if not traits["multicast"]}
+        taken_numbers: set[int] = set()
+        for name, traits in sorted(classes.items(), key=lambda pair: not CLASS.fullmatch(pair[0])):  # ours first
+            if traits["queue"] is None:
                 raise self.refuse(f"forwarding-classes class {name}", "it has no queue-num", "set it")
             match = CLASS.fullmatch(name)
-            number = int(match[1]) if match else each["queue"]
-            free = [number, *(at for at in range(CLASSES) if at not in taken)]
-            each["number"] = next((at for at in free if at not in taken), number)
-            taken.add(each["number"])
-            if match and not each["lossless"]:
-                each["priority"] = int(match[2])
-        return found
+            number = int(match[1]) if match else traits["queue"]
+            free = [number, *(free_number for free_number in range(CLASSES) if free_number not in taken_numbers)]
+            traits["number"] = next((free_number for free_number in free if free_number not in taken_numbers), number)
+            taken_numbers.add(traits["number"])
+            if match and not traits["lossless"]:
+                traits["priority"] = int(match[2])
+        return classes
 
     def ecmp(self) -> tuple[str, ...] | None:
         if not self.hash or ("hash-mode", "layer2-header") in self.hash:
             return None
-        found = [
+        fields_by_family = [
             tuple(sorted(field for field, word in words.items() if (family, word) not in self.hash))
             for family, words in NOT_HASHED.items()
         ]
-        return found[0] if found[0] == found[1] else None
+        return fields_by_family[0] if fields_by_family[0] == fields_by_family[1] else None
 
     def switch(self) -> Switch:
         by_name: dict[str, list[Line]] = {}
@@ -165,16 +165,16 @@ class Reader:
         wild = {name: lines for name, lines in by_name.items() if "*" in name or name == "all"}
         ports = dict.fromkeys(name for name in by_name if name not in wild)
         ports.update(dict.fromkeys(name for name in self.interfaces if PORT.fullmatch(name)))
-        found = {}
+        port_qos = {}
         for port in ports:
             lines = [
                 line
-                for name, each in wild.items()
+                for name, pattern_lines in wild.items()
                 if name == "all" or fnmatchcase(port, name)
-                for line in each
+                for line in pattern_lines
             ]  # fmt: skip
-            found[port] = self.port(port, [*lines, *by_name.get(port, [])])
-        return Switch(self.name, SYSTEM, found, self.ecmp(), self.buffer)
+            port_qos[port] = self.port(port, [*lines, *by_name.get(port, [])])
+        return Switch(self.name, SYSTEM, port_qos, self.ecmp(), self.buffer)
 
     def port(self, port: str, lines: list[Line]) -> PortQos:
         """Return a port's QoS. ``lines``: its lines below [edit class-of-service interfaces]; later lines override."""
@@ -195,26 +195,26 @@ class Reader:
         classifiers = tuple(dict.fromkeys(units.values()))
         mtu = self.mtu(port)
         key = (classifiers, *names.values(), mtu, rewrites)
-        if key not in self.known:
+        if key not in self.cache:
             qos = self.qos(f"class-of-service interfaces {port}", classifiers, names, mtu)
-            self.known[key] = replace(qos, rewrites_dscp=rewrites)
-        return self.known[key]
+            self.cache[key] = replace(qos, rewrites_dscp=rewrites)
+        return self.cache[key]
 
     def mtu(self, port: str) -> int | None:
-        found = None
+        frame_mtu = None
         header = ETHERNET_BYTES
         inner = []
         for line in self.interfaces.get(port, []):
-            where = f"interfaces {port}"
+            path = f"interfaces {port}"
             if line[0] == "mtu":
-                found = self.number(line, "mtu", where, 256, 65535)
+                frame_mtu = self.number(line, "mtu", path, 256, 65535)
             elif line[0] in TAGGED_BYTES:
                 header = TAGGED_BYTES[line[0]]
             elif line[0] == "unit" and line[2:5] in (("family", "inet", "mtu"), ("family", "inet6", "mtu")):
-                inner.append(self.number(line, "mtu", where, 256, 65535))
-        if found is None:
+                inner.append(self.number(line, "mtu", path, 256, 65535))
+        if frame_mtu is None:
             return None
-        return min([found - header, *(each for each in inner if each is not None)])
+        return min([frame_mtu - header, *(inner_mtu for inner_mtu in inner if inner_mtu is not None)])
 
     def forwarding_class(self, name: str, by: str) -> dict[str, Any]:
         if name not in self.classes:
@@ -228,26 +228,28 @@ class Reader:
             if name != "default":
                 self.classifier(tables[-1], name, by, ())
         # Units may have their own classifiers. The port has only the entries that are the same in all of them.
-        dscps = [each[0] if len(set(each)) == 1 else None for each in zip(*tables)] or [None] * DSCPS
+        dscps = [class_names[0] if len(set(class_names)) == 1 else None for class_names in zip(*tables)] or [
+            None
+        ] * DSCPS
         schedulers = {}
         for line in self.object("scheduler-maps", names["map"], by=by) if names["map"] else []:
             if line[0] == "forwarding-class" and line[2:3] == ("scheduler",) and len(line) > 3:
                 schedulers[line[1]] = line[3]
-        used = dict.fromkeys([*(each for each in dscps if each is not None), *schedulers])
+        used = dict.fromkeys([*(class_name for class_name in dscps if class_name is not None), *schedulers])
         classes = {name: self.forwarding_class(name, by) for name in used}
         class_to_queue: list[int | None] = [None] * CLASSES
         class_to_priority: list[int | None] = [None] * CLASSES
         priority_to_queue: list[int | None] = [None] * CLASSES
         queues: list[Queue | None] = [None] * CLASSES
-        for name, each in classes.items():
-            class_to_queue[each["number"]] = each["queue"]
-            class_to_priority[each["number"]] = each["priority"]
+        for name, traits in classes.items():
+            class_to_queue[traits["number"]] = traits["queue"]
+            class_to_priority[traits["number"]] = traits["priority"]
             if name in schedulers:
-                queues[each["queue"]] = self.scheduler(schedulers[name], by)
-            elif queues[each["queue"]] is None:
-                queues[each["queue"]] = Queue(False, 0)  # without a scheduler it gets what others leave
-            if each["priority"] is not None and not each["lossless"]:
-                priority_to_queue[each["priority"]] = each["queue"]
+                queues[traits["queue"]] = self.scheduler(schedulers[name], by)
+            elif queues[traits["queue"]] is None:
+                queues[traits["queue"]] = Queue(False, 0)  # without a scheduler it gets what others leave
+            if traits["priority"] is not None and not traits["lossless"]:
+                priority_to_queue[traits["priority"]] = traits["queue"]
         frame = (MTU_BYTES if mtu is None else mtu) + ETHERNET_BYTES
         pfc, watchdog, cable = self.pausing(names["pfc"], by, dscps, classes, priority_to_queue, frame)
         return PortQos(
@@ -262,14 +264,14 @@ class Reader:
             cable_m=cable,
         )
 
-    def classifier(self, dscps: list[str | None], name: str, by: str, above: Line) -> None:
+    def classifier(self, dscps: list[str | None], name: str, by: str, importers: Line) -> None:
         """Write the forwarding class of each DSCP that a classifier names."""
-        if name in above:
+        if name in importers:
             raise self.refuse(by, f"classifier {name} imports itself", "remove one of the imports")
         lines = self.object("classifiers", "dscp", name, by=by)
         for line in lines:
             if line[0] == "import" and len(line) > 1 and line[1] != "default":
-                self.classifier(dscps, line[1], f"classifiers dscp {name}", (*above, name))
+                self.classifier(dscps, line[1], f"classifiers dscp {name}", (*importers, name))
         for line in lines:
             if line[0] == "forwarding-class" and "code-points" in line:
                 points = line[line.index("code-points") + 1 :]
@@ -279,47 +281,47 @@ class Reader:
                     dscps[self.code_point(bits)] = line[1]
 
     def scheduler(self, name: str, by: str) -> Queue:
-        if ("scheduler", name) not in self.known:
-            where = f"schedulers {name}"
+        if ("scheduler", name) not in self.cache:
+            path = f"schedulers {name}"
             strict, percent, marks = False, 0, False
             profile = None
             for line in self.object("schedulers", name, by=by):
                 if line[0] == "priority":
                     strict = line[1:2] == ("strict-high",)
                 elif line[0] == "transmit-rate":
-                    percent = self.number(line, "percent", where, 0, 100) or 0
+                    percent = self.number(line, "percent", path, 0, 100) or 0
                 elif line[0] == "explicit-congestion-notification":
                     marks = True
                 elif line[0] == "drop-profile-map" and "drop-profile" in line[:-1]:
                     loss = line[line.index("loss-priority") + 1] if "loss-priority" in line[:-1] else "any"
                     if loss in ("any", "low"):
                         profile = line[line.index("drop-profile") + 1]
-            ecn = self.drop_profile(profile, where) if marks and profile is not None else None
-            self.known["scheduler", name] = Queue(strict, None if strict else percent, ecn)
-        return self.known["scheduler", name]
+            ecn = self.drop_profile(profile, path) if marks and profile is not None else None
+            self.cache["scheduler", name] = Queue(strict, None if strict else percent, ecn)
+        return self.cache["scheduler", name]
 
     def drop_profile(self, name: str, by: str) -> Ecn:
-        where = f"drop-profiles {name}"
+        path = f"drop-profiles {name}"
         levels: list[int] = []
         chances: list[int] = []
         for line in self.object("drop-profiles", name, by=by):
             words = line[1:] if line[0] == "interpolate" else line
-            for at, word in enumerate(words):
+            for position, word in enumerate(words):
                 if word in ("fill-level", "drop-probability"):
-                    percent = self.number(words[at:], word, where, 0, 100)
+                    percent = self.number(words[position:], word, path, 0, 100)
                     if percent is not None:
                         (levels if word == "fill-level" else chances).append(percent)
             if line[0] != "interpolate" and "fill-level" in line:
-                raise self.refuse(where, "it has steps and is not interpolated", "interpolate between two fill levels")
+                raise self.refuse(path, "it has steps and is not interpolated", "interpolate between two fill levels")
         if len(levels) != 2 or len(chances) != 2 or chances[0] != 0 or levels[0] >= levels[1]:
             raise self.refuse(
-                where,
+                path,
                 f"fill levels {levels} with drop probabilities {chances} are not a straight line from 0",
                 "set two rising values of each, with 0 as the first probability",
             )
         if self.buffer is None:
             raise self.refuse(
-                where,
+                path,
                 "its thresholds are percentages of a queue's buffer, whose size in bytes is not known",
                 f"set {' '.join(MACRO)} BYTES on the switch; it has no effect there",
             )
@@ -342,43 +344,48 @@ class Reader:
             priority_to_queue[priority] = min(queues)
         cable = profile.cable_m
         pfc = set()
-        for class_name, each in classes.items():
-            own = {dscp for dscp, at in enumerate(dscps) if at == class_name}
-            pauses = each["lossless"] and each["priority"] is not None and own and own <= profile.mru_bytes.keys()
-            if pauses and each["queue"] in profile.stopped.get(each["priority"], ()):
-                pfc.add(each["priority"])
-                if any(profile.mru_bytes[dscp] < frame_bytes for dscp in own):
+        for class_name, traits in classes.items():
+            dscps_of_class = {dscp for dscp, dscp_class in enumerate(dscps) if dscp_class == class_name}
+            pauses = (
+                traits["lossless"]
+                and traits["priority"] is not None
+                and dscps_of_class
+                and dscps_of_class <= profile.mru_bytes.keys()
+            )
+            if pauses and traits["queue"] in profile.stopped.get(traits["priority"], ()):
+                pfc.add(traits["priority"])
+                if any(profile.mru_bytes[dscp] < frame_bytes for dscp in dscps_of_class):
                     cable = 0
         return tuple(sorted(pfc)), profile.watchdog, cable if pfc else None
 
     def notification_profile(self, name: str, by: str) -> Profile:
         """Return a congestion notification profile."""
-        where = f"congestion-notification-profile {name}"
+        path = f"congestion-notification-profile {name}"
         profile = Profile()
         stopped: dict[int, set[int]] = {}
         lines = self.object("congestion-notification-profile", name, by=by)
         for line in lines:
             if line[:3] == ("input", "dscp", "code-point") and line[4:5] == ("pfc",):
                 point = self.code_point(line[3])
-                known = profile.mru_bytes.get(point, MRU_BYTES)
-                profile.mru_bytes[point] = self.number(line, "mru", where, 0, 65535) or known
+                known_mru = profile.mru_bytes.get(point, MRU_BYTES)
+                profile.mru_bytes[point] = self.number(line, "mru", path, 0, 65535) or known_mru
             elif line[:2] == ("input", "cable-length"):
-                profile.cable_m = self.number(line, "cable-length", where, 0, 1 << 20) or CABLE_M
+                profile.cable_m = self.number(line, "cable-length", path, 0, 1 << 20) or CABLE_M
             elif line[:3] == ("output", "ieee-802.1", "code-point") and len(line) > 3:
-                queue = self.number(line, "flow-control-queue", where, 0, 11)
+                queue = self.number(line, "flow-control-queue", path, 0, 11)
                 if queue is not None:
                     stopped.setdefault(self.code_point(line[3], 3), set()).add(queue)
         profile.stopped = stopped or DEFAULT_STOPPED
-        profile.watchdog = self.watchdog([line for line in lines if line[0] == "pfc-watchdog"], where)
+        profile.watchdog = self.watchdog([line for line in lines if line[0] == "pfc-watchdog"], path)
         return profile
 
-    def watchdog(self, lines: list[Line], where: str) -> Watchdog | None:
+    def watchdog(self, lines: list[Line], path: str) -> Watchdog | None:
         """Return the watchdog of a congestion notification profile; None without its lines."""
         times = {"poll-interval": POLL_MS, "detection": DETECTION, "recovery": RECOVERY_MS}
         action = "drop"
         for line in lines:
-            for word, held in times.items():
-                times[word] = self.number(line, word, where, 1, 1 << 20) or held
+            for word, default in times.items():
+                times[word] = self.number(line, word, path, 1, 1 << 20) or default
             if line[1:2] == ("watchdog-action",) and len(line) > 2:
                 action = line[2]
         return Watchdog(times["poll-interval"] * times["detection"], times["recovery"], action) if lines else None

@@ -37,7 +37,7 @@ Line = tuple[str, ...]  # the words after "set"
 
 def set_lines(text: str, name: str) -> tuple[list[Line], list[Line]]:
     """Return the lines that are set, with lists expanded, and the paths that are deactivated."""
-    found: list[Line] = []
+    lines: list[Line] = []
     inactive: list[Line] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = [word[1:-1] if word[0] == '"' else word for word in WORD.findall(line)]
@@ -52,17 +52,17 @@ def set_lines(text: str, name: str) -> tuple[list[Line], list[Line]]:
         if words[0] == "deactivate":
             inactive.append(tuple(words[1:]))
         elif words[0] == "set":
-            found += expanded(words[1:], f"{name}: Junos configuration: line {number}")
-    if not found:
+            lines += expand_list(words[1:], f"{name}: Junos configuration: line {number}")
+    if not lines:
         raise FabricError(
             f"{name}: Junos configuration",
             "it contains no set line",
             "give what `show configuration | display set | no-more` prints",
         )
-    return found, inactive
+    return lines, inactive
 
 
-def expanded(words: list[str], place: str) -> list[Line]:
+def expand_list(words: list[str], place: str) -> list[Line]:
     """Return a line for each element of a line's list."""
     if "[" not in words and "]" not in words:
         return [tuple(words)]
@@ -71,5 +71,7 @@ def expanded(words: list[str], place: str) -> list[Line]:
     if end <= start + 1 or "[" in words[start + 1 :]:
         raise FabricError(place, "a list that does not end, or is empty", "give the line as the switch shows it")
     return [
-        line for each in words[start + 1 : end] for line in expanded([*words[:start], each, *words[end + 1 :]], place)
+        line
+        for element in words[start + 1 : end]
+        for line in expand_list([*words[:start], element, *words[end + 1 :]], place)
     ]

@@ -45,41 +45,45 @@ def read_model(text: str, name: str) -> Model:
         return Script(text, name).model
     place = f"{name}: what was read by tc"
     try:
-        found = json.loads(text, object_pairs_hook=_pairs)
+        reading = json.loads(text, object_pairs_hook=_pairs)
     except (ValueError, RecursionError) as error:
         raise FabricError(place, f"not JSON ({error})", "read it again with the script READING") from None
     shape = {"links": list, "qdiscs": list, "filters": dict, "sysctl": dict}
     for key, kind in shape.items():
-        if not isinstance(found.get(key), kind):
+        if not isinstance(reading.get(key), kind):
             raise FabricError(
                 place, f"{key} is missing, or not in the form that tc and ip print", "read it with the script READING"
             )
     try:
-        links = {each["ifname"]: int(each["mtu"]) for each in found["links"] if each.get("link_type") != "loopback"}
+        links = {link["ifname"]: int(link["mtu"]) for link in reading["links"] if link.get("link_type") != "loopback"}
         qdiscs: dict[str, list[Model]] = {}
-        for each in found["qdiscs"]:
-            qdiscs.setdefault(each["dev"], []).append(each)
+        for qdisc in reading["qdiscs"]:
+            qdiscs.setdefault(qdisc["dev"], []).append(qdisc)
         filters = {  # without tc's other entries: a heading for each preference, and u32's hash tables
-            dev: [each for each in listed if "options" in each and "ht_divisor" not in each["options"]]
-            for dev, listed in found["filters"].items()
+            dev: [
+                filter_entry
+                for filter_entry in listed
+                if "options" in filter_entry and "ht_divisor" not in filter_entry["options"]
+            ]
+            for dev, listed in reading["filters"].items()
         }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise FabricError(
             place, f"not in the form that tc and ip print ({error!r})", "read it with the script READING"
         ) from None
-    return {"links": links, "qdiscs": qdiscs, "filters": filters, "sysctl": found["sysctl"]}
+    return {"links": links, "qdiscs": qdiscs, "filters": filters, "sysctl": reading["sysctl"]}
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object. Several u32 matches under one key make the filter unreadable; none is silently dropped."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        found["match"] = None
-    return found
+    json_object = dict(pairs)
+    if len(json_object) != len(pairs):
+        json_object["match"] = None
+    return json_object
 
 
 def ecmp_of(sysctl: dict[str, Any], name: str) -> tuple[str, ...] | None:
-    found = []
+    fields_by_family = []
     for family in FAMILIES:
         policy, fields = (sysctl.get(HASH.format(family, key)) for key in ("policy", "fields"))
         if policy is None:
@@ -94,12 +98,12 @@ def ecmp_of(sysctl: dict[str, Any], name: str) -> tuple[str, ...] | None:
             ) from None
         if mask is None:
             return None
-        found.append(tuple(sorted(field for field, bit in ECMP_BITS.items() if mask & bit)))
-    four, six = found
+        fields_by_family.append(tuple(sorted(field for field, bit in ECMP_BITS.items() if mask & bit)))
+    four, six = fields_by_family
     return four if four == six else None
 
 
-class Port:
+class LinuxPort:
     """One device of a model."""
 
     def __init__(self, name: str, port: str, model: Model) -> None:
@@ -108,23 +112,23 @@ class Port:
         self.qdiscs = model["qdiscs"].get(port, [])
         self.filters = model["filters"].get(port)
 
-    def refuse(self, why: str, remedy: str = "compare it with `tc -d qdisc show` there") -> FabricError:
-        return FabricError(self.place, why, remedy)
+    def refuse(self, cause: str, remedy: str = "compare it with `tc -d qdisc show` there") -> FabricError:
+        return FabricError(self.place, cause, remedy)
 
-    def options(self, each: Model, *keys: str) -> list[Any]:
-        options = each.get("options")
-        found = [options.get(key) if isinstance(options, dict) else None for key in keys]
-        if None in found:
-            raise self.refuse(f"qdisc {each.get('kind')} {each.get('handle')} has no {keys[found.index(None)]}")
-        return found
+    def options(self, qdisc: Model, *keys: str) -> list[Any]:
+        options = qdisc.get("options")
+        values = [options.get(key) if isinstance(options, dict) else None for key in keys]
+        if None in values:
+            raise self.refuse(f"qdisc {qdisc.get('kind')} {qdisc.get('handle')} has no {keys[values.index(None)]}")
+        return values
 
     def qos(self) -> PortQos:
-        root = next((each for each in self.qdiscs if each.get("root")), None)
+        root = next((qdisc for qdisc in self.qdiscs if qdisc.get("root")), None)
         if root is None or root.get("kind") not in ("ets", "prio"):
-            for each in self.qdiscs:
-                if root is None and each.get("kind") not in ("ingress", "clsact"):
+            for qdisc in self.qdiscs:
+                if root is None and qdisc.get("kind") not in ("ingress", "clsact"):
                     raise self.refuse(
-                        f"qdisc {each.get('kind')} {each.get('handle')} is attached to nothing that was read"
+                        f"qdisc {qdisc.get('kind')} {qdisc.get('handle')} is attached to nothing that was read"
                     )
             return PortQos(ip_mtu_bytes=self.mtu)
         bands = self.bands(root)
@@ -132,10 +136,10 @@ class Port:
         numbers = self.numbers(children, len(bands))
         queues: list[Queue | None] = [None] * CLASSES
         class_to_queue: list[int | None] = [None] * CLASSES
-        for at, (queue, traffic_class) in enumerate(numbers):
-            queues[queue] = Queue(*bands[at], self.ecn(children.get(at)))
+        for band, (queue, traffic_class) in enumerate(numbers):
+            queues[queue] = Queue(*bands[band], self.ecn(children.get(band)))
             class_to_queue[traffic_class] = queue
-        dscps = tuple(None if at is None else numbers[at][1] for at in self.dscp_to_band(root, len(bands)))
+        dscps = tuple(None if band is None else numbers[band][1] for band in self.dscp_to_band(root, len(bands)))
         return PortQos(
             dscp_to_class=dscps, class_to_queue=tuple(class_to_queue), queues=tuple(queues), ip_mtu_bytes=self.mtu
         )
@@ -146,17 +150,17 @@ class Port:
         A band whose qdisc does not give them, or is missing (a script may have been stopped before it), gets the
         highest numbers that no other band has.
         """
-        named = {}
-        for at, child in children.items():
+        numbers_by_band = {}
+        for band, child in children.items():
             if match := CHILD.fullmatch(child.get("handle", "")):
-                named[at] = int(match[1]), int(match[2])
-        queues, classes = ({pair[which] for pair in named.values()} for which in (0, 1))
-        if not 1 <= count <= CLASSES or len(queues) < len(named) or len(classes) < len(named):
+                numbers_by_band[band] = int(match[1]), int(match[2])
+        queues, classes = ({pair[position] for pair in numbers_by_band.values()} for position in (0, 1))
+        if not 1 <= count <= CLASSES or len(queues) < len(numbers_by_band) or len(classes) < len(numbers_by_band):
             raise self.refuse(
                 f"{count} bands do not correspond to 1 to {CLASSES} queues and classes with different numbers"
             )
-        free = zip(*(sorted(set(range(CLASSES)) - taken, reverse=True) for taken in (queues, classes)))
-        return [named[at] if at in named else next(free) for at in range(count)]
+        free = zip(*(sorted(set(range(CLASSES)) - used, reverse=True) for used in (queues, classes)))
+        return [numbers_by_band[band] if band in numbers_by_band else next(free) for band in range(count)]
 
     def bands(self, root: Model) -> list[tuple[bool, int | None]]:
         """Return (strict, percent) by band."""
@@ -171,21 +175,21 @@ class Port:
 
     def children(self, root: Model, count: int) -> dict[int, Model]:
         """Return the qdiscs of the bands, by band."""
-        found: dict[int, Model] = {}
-        for each in self.qdiscs:
-            major, _colon, minor = str(each.get("parent", "")).partition(":")
-            if each.get("root") or each.get("kind") in ("ingress", "clsact") or f"{major}:" != root.get("handle"):
+        qdiscs_by_band: dict[int, Model] = {}
+        for qdisc in self.qdiscs:
+            major, _colon, minor = str(qdisc.get("parent", "")).partition(":")
+            if qdisc.get("root") or qdisc.get("kind") in ("ingress", "clsact") or f"{major}:" != root.get("handle"):
                 continue
             try:
-                at = int(minor, 16) - 1
+                band = int(minor, 16) - 1
             except ValueError:
-                at = -1
-            if not 0 <= at < count:
+                band = -1
+            if not 0 <= band < count:
                 raise self.refuse(
-                    f"qdisc {each.get('handle')} is attached to {each['parent']}, but there are {count} bands"
+                    f"qdisc {qdisc.get('handle')} is attached to {qdisc['parent']}, but there are {count} bands"
                 )
-            found[at] = each
-        return found
+            qdiscs_by_band[band] = qdisc
+        return qdiscs_by_band
 
     def ecn(self, child: Model | None) -> Ecn | None:
         if child is None or child.get("kind") != "red":
@@ -214,44 +218,45 @@ class Port:
         by_protocol = []
         for protocol in PROTOCOLS:
             rules = [
-                self.rule(each, protocol, root, count)
-                for each in sorted(self.filters, key=lambda each: each.get("pref", 0))
-                if each.get("protocol") in (protocol, "all") and each.get("parent", root["handle"]) == root["handle"]
+                self.rule(filter_entry, protocol, root, count)
+                for filter_entry in sorted(self.filters, key=lambda filter_entry: filter_entry.get("pref", 0))
+                if filter_entry.get("protocol") in (protocol, "all")
+                and filter_entry.get("parent", root["handle"]) == root["handle"]
             ]
-            by_protocol.append([self.first(rules, dscp, default) for dscp in range(DSCPS)])
+            by_protocol.append([self.first_match(rules, dscp, default) for dscp in range(DSCPS)])
         return tuple(four if four == six else None for four, six in zip(*by_protocol))
 
-    def rule(self, each: Model, protocol: str, root: Model, count: int) -> tuple[int | None, int, int]:
+    def rule(self, filter_entry: Model, protocol: str, root: Model, count: int) -> tuple[int | None, int, int]:
         """Return (band, value, mask) of a filter on the ToS byte; band None where it also matches other fields."""
-        options = each["options"]
+        options = filter_entry["options"]
         target = str(options.get("classid", options.get("flowid", "")))
         major, _colon, minor = target.partition(":")
         value = mask = 0
-        known = False
-        if each.get("kind") == "flower":
-            keys = {key: found for key, found in options.get("keys", {}).items() if key != "eth_type"}
+        is_understood = False
+        if filter_entry.get("kind") == "flower":
+            keys = {key: value_of_key for key, value_of_key in options.get("keys", {}).items() if key != "eth_type"}
             value = keys.pop("ip_tos", 0)
             mask = int(str(keys.pop("ip_tos_mask", "ff" if "ip_tos" in options["keys"] else "0")), 16)
-            known = not keys
-        elif each.get("kind") == "matchall":
-            known = True
-        elif each.get("kind") == "u32" and isinstance(options.get("match"), dict):
+            is_understood = not keys
+        elif filter_entry.get("kind") == "matchall":
+            is_understood = True
+        elif filter_entry.get("kind") == "u32" and isinstance(options.get("match"), dict):
             match, shift = options["match"], 16 if protocol == "ip" else 20  # its place in the header's first word
             value, mask = (int(str(match.get(key, "0")) or "0", 16) for key in ("value", "mask"))
-            known = match.get("off") == 0 and match.get("offmask", "") == "" and mask & ~(0xFF << shift) == 0
+            is_understood = match.get("off") == 0 and match.get("offmask", "") == "" and mask & ~(0xFF << shift) == 0
             value, mask = value >> shift & 0xFF, mask >> shift & 0xFF
         try:
             band = int(minor, 16) - 1
         except ValueError:
-            known, band = False, 0
-        if known and (f"{major}:" != root["handle"] or not 0 <= band < count):
+            is_understood, band = False, 0
+        if is_understood and (f"{major}:" != root["handle"] or not 0 <= band < count):
             raise self.refuse(
                 f"a filter leads to {target}, but {root['handle']} has {count} bands", "delete the filter"
             )
-        return (band, value, mask) if known else (None, 0, 0)
+        return (band, value, mask) if is_understood else (None, 0, 0)
 
     @staticmethod
-    def first(rules: list[tuple[int | None, int, int]], dscp: int, default: int | None) -> int | None:
+    def first_match(rules: list[tuple[int | None, int, int]], dscp: int, default: int | None) -> int | None:
         """Return the band of the first rule that takes a DSCP's packets; None where it takes only some of them."""
         for band, value, mask in rules:
             upper = mask & 0xFC

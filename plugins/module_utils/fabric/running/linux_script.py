@@ -33,19 +33,19 @@ class Script:
     def __init__(self, text: str, name: str) -> None:
         self.model: Model = {"links": {}, "qdiscs": {}, "filters": {}, "sysctl": {}}
         self.place = f"{name}: tc script"
-        known = 0
+        commands = 0
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split("#")[0].split("2>")[0].split("||")[0].split()
             try:
-                known += self.command(words)
+                commands += self.command(words)
             except (IndexError, KeyError, ValueError) as error:
                 raise FabricError(
                     f"{self.place}: line {number}", f"{line[:80]!r} is not understood ({error})", "see tc(8)"
                 ) from None
-        if not known or not text.endswith("\n"):
+        if not commands or not text.endswith("\n"):
             raise FabricError(
                 self.place,
-                "its last line is incomplete" if known else "it contains no command of tc, ip link or sysctl",
+                "its last line is incomplete" if commands else "it contains no command of tc, ip link or sysctl",
                 "give a whole script, or what the script READING prints",
             )
 
@@ -59,14 +59,14 @@ class Script:
                     self.model["sysctl"][key] = value
             return True
         if words[:1] == ["tc"]:
-            what, action, rest = words[1], words[2], words[3:]
-            dev = rest[rest.index("dev") + 1]
-            rest.remove("dev")
-            rest.remove(dev)
-            if what not in ("qdisc", "filter") or action not in ("add", "replace", "del"):
-                raise ValueError(f"{what} {action}")
+            tc_object, action, arguments = words[1], words[2], words[3:]
+            dev = arguments[arguments.index("dev") + 1]
+            arguments.remove("dev")
+            arguments.remove(dev)
+            if tc_object not in ("qdisc", "filter") or action not in ("add", "replace", "del"):
+                raise ValueError(f"{tc_object} {action}")
             self.model["links"].setdefault(dev, None)
-            {"qdisc": self.qdisc, "filter": self.filter}[what](dev, action, rest)
+            {"qdisc": self.qdisc, "filter": self.filter}[tc_object](dev, action, arguments)
             return True
         return False
 
@@ -79,44 +79,44 @@ class Script:
 
     def qdisc(self, dev: str, action: str, words: list[str]) -> None:
         qdiscs = self.model["qdiscs"].setdefault(dev, [])
-        found: Model = {"dev": dev}
+        entry: Model = {"dev": dev}
         while words and words[0] in ("root", "parent", "handle"):
             key = words.pop(0)
-            found[key] = True if key == "root" else words.pop(0)
-        if not found.keys() & {"root", "parent"}:
+            entry[key] = True if key == "root" else words.pop(0)
+        if not entry.keys() & {"root", "parent"}:
             raise ValueError("neither root nor parent")
-        if found.get("root"):  # the qdiscs under the old one are removed with it
+        if entry.get("root"):  # the qdiscs under the old one are removed with it
             qdiscs.clear()
             self.model["filters"][dev] = []
         else:
-            qdiscs[:] = [each for each in qdiscs if each.get("parent") != found["parent"]]
+            qdiscs[:] = [other_qdisc for other_qdisc in qdiscs if other_qdisc.get("parent") != entry["parent"]]
         if action == "del":
             return
-        found["kind"] = words.pop(0)
-        found["options"] = {"ets": _ets_words, "red": _red_words}.get(found["kind"], lambda _words: {})(words)
-        qdiscs.append(found)
+        entry["kind"] = words.pop(0)
+        entry["options"] = {"ets": _ets_words, "red": _red_words}.get(entry["kind"], lambda _words: {})(words)
+        qdiscs.append(entry)
 
     def filter(self, dev: str, action: str, words: list[str]) -> None:
         if action != "add":
             raise ValueError(f"filter {action}")
-        found: Model = {"options": {"keys": {}}, "pref": 0}
+        filter_entry: Model = {"options": {"keys": {}}, "pref": 0}
         while words[0] in ("parent", "protocol", "pref", "prio"):
             key = words.pop(0)
-            found["pref" if key == "prio" else key] = words.pop(0)
-        found["pref"] = int(found["pref"])
-        found["kind"] = words.pop(0)
-        if found["kind"] not in ("flower", "matchall"):
-            raise ValueError(f"filter {found['kind']}")
+            filter_entry["pref" if key == "prio" else key] = words.pop(0)
+        filter_entry["pref"] = int(filter_entry["pref"])
+        filter_entry["kind"] = words.pop(0)
+        if filter_entry["kind"] not in ("flower", "matchall"):
+            raise ValueError(f"filter {filter_entry['kind']}")
         for key, value in zip(words[::2], words[1::2]):
             if key in ("classid", "flowid"):
-                found["options"]["classid"] = value
+                filter_entry["options"]["classid"] = value
             elif key == "ip_tos":
                 tos, _slash, mask = value.partition("/")
-                found["options"]["keys"]["ip_tos"] = int(tos, 16)
-                found["options"]["keys"]["ip_tos_mask"] = mask or "ff"
+                filter_entry["options"]["keys"]["ip_tos"] = int(tos, 16)
+                filter_entry["options"]["keys"]["ip_tos_mask"] = mask or "ff"
             else:
-                found["options"]["keys"][key] = value
-        self.model["filters"].setdefault(dev, []).append(found)
+                filter_entry["options"]["keys"][key] = value
+        self.model["filters"].setdefault(dev, []).append(filter_entry)
 
 
 def _ets_words(words: list[str]) -> Model:
@@ -142,8 +142,8 @@ def _ets_words(words: list[str]) -> Model:
 
 def _red_words(words: list[str]) -> Model:
     flags = {word: word in words for word in RED_FLAGS}
-    given = [word for word in words if word not in flags]
-    values = dict(zip(given[::2], given[1::2]))
+    arguments = [word for word in words if word not in flags]
+    values = dict(zip(arguments[::2], arguments[1::2]))
     limit, average = (int(values[key]) for key in ("limit", "avpkt"))
     maximum = int(values.get("max", limit // 4))  # tc-red(8)
     minimum = int(values.get("min", maximum // 3))

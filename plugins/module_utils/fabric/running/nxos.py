@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import Line, Reader, padded
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import CliLine, CliReader, padded
 
 # Settings of a port or of "system qos", by the words that they begin with.
 INPUT = "service-policy type qos input"
@@ -59,26 +59,26 @@ _BUILT_IN_QUEUE = re.compile(r"c-out-(?:8q-)?q(?:([0-7])|-default)")
 _BUILT_IN_NETWORK = re.compile(r"c-(?:8q-)?nq(?:([0-7])|-default)")
 
 
-class Settings:
+class NxosSettings:
     """The settings of a port or of "system qos": by key, the value and the line that sets it."""
 
     def __init__(self) -> None:
-        self.values: dict[str, tuple[Any, Line]] = {}
+        self.values: dict[str, tuple[Any, CliLine]] = {}
 
     def get(self, key: str) -> Any:
         """Return the value of ``key``; None where no line sets it."""
         return self.values[key][0] if key in self.values else None
 
 
-class Model(Reader):
+class NxosConfiguration(CliReader):
     """A running configuration, parsed. Raises FabricError for a line of QoS that cannot be understood."""
 
     def __init__(self, text: str, name: str) -> None:
         super().__init__(name)
-        self.class_maps: dict[tuple[str, str], Line] = {}  # by type and name
-        self.policy_maps: dict[tuple[str, str], Line] = {}
-        self.system = Settings()
-        self.ports: dict[str, Settings] = {}
+        self.class_maps: dict[tuple[str, str], CliLine] = {}  # by type and name
+        self.policy_maps: dict[tuple[str, str], CliLine] = {}
+        self.system = NxosSettings()
+        self.ports: dict[str, NxosSettings] = {}
         self.watchdog_on = False
         self.watchdog = dict(WATCHDOG_DEFAULTS)
         self.ecmp_fields: tuple[str, ...] = ECMP_FIELDS
@@ -91,41 +91,43 @@ class Model(Reader):
 
         Raises FabricError where it refers to a missing object, or to a value that is not in bytes or DSCPs.
         """
-        own = self.ports[port]
-        lines = frozenset(line.text for _value, line in own.values.values())
+        settings = self.ports[port]
+        lines = frozenset(line.text for _value, line in settings.values.values())
         if lines not in self._alike:
-            self._alike[lines] = self._port_qos(own)
+            self._alike[lines] = self._port_qos(settings)
         return self._alike[lines]
 
-    def _port_qos(self, own: Settings) -> PortQos:
-        classes = self._classes(own)
-        used = sorted({each for each in classes if each is not None})
+    def _port_qos(self, settings: NxosSettings) -> PortQos:
+        classes = self._classes(settings)
+        used = sorted({group for group in classes if group is not None})
         paused = self._paused()
-        pfc = sorted({cos for _mtu, values in paused.values() for cos in values} if own.get(PFC_MODE) == "on" else ())
-        priority_of = {each: paused[each][1][0] if each in paused else each for each in used}
-        queue_of = {priority_of[each]: each for each in used}
-        queue_of.update({cos: each for each, (_mtu, values) in paused.items() for cos in values if cos in pfc})
-        mtu = own.get(MTU) or _DEFAULT_MTU_BYTES
+        pfc = sorted(
+            {cos for _mtu, values in paused.values() for cos in values} if settings.get(PFC_MODE) == "on" else ()
+        )
+        priority_of = {group: paused[group][1][0] if group in paused else group for group in used}
+        queue_of = {priority_of[group]: group for group in used}
+        queue_of.update({cos: group for group, (_mtu, values) in paused.items() for cos in values if cos in pfc})
+        mtu = settings.get(MTU) or _DEFAULT_MTU_BYTES
         if pfc:  # the headroom of a class has no capacity for a packet larger than the class's MTU
-            mtu = min(mtu, *(each for each, _values in paused.values()))
+            mtu = min(mtu, *(group_mtu for group_mtu, _values in paused.values()))
         return PortQos(
             dscp_to_class=classes,
-            rewrites_dscp=self._sets_dscp(own),
-            class_to_queue=padded({each: each for each in used}, CLASSES),
+            rewrites_dscp=self._sets_dscp(settings),
+            class_to_queue=padded({group: group for group in used}, CLASSES),
             class_to_priority=padded(priority_of, CLASSES),
             priority_to_queue=padded(queue_of, CLASSES),
-            queues=self._queues(own, set(used)),
+            queues=self._queues(settings, set(used)),
             pfc=tuple(pfc),
-            watchdog=self._watchdog(own),
+            watchdog=self._watchdog(settings),
             ip_mtu_bytes=mtu,
         )
 
-    def names_of(self, settings: Settings) -> set[tuple[str, str]]:
+    def names_of(self, settings: NxosSettings) -> set[tuple[str, str]]:
         """Return the policy maps that ``settings`` attach, by type and name."""
         kinds = {INPUT: "qos", OUTPUT: "queuing", NETWORK: "network-qos"}
         return {(kind, settings.get(key)) for key, kind in kinds.items() if key in settings.values}
 
-    def _policy(self, kind: str, key: str, *places: Settings) -> Line | None:
+    def _policy(self, kind: str, key: str, *places: NxosSettings) -> CliLine | None:
         """Return the policy map of the first of ``places`` that has one; None for none or a system policy."""
         for settings in places:
             if key in settings.values:
@@ -137,47 +139,47 @@ class Model(Reader):
                 raise self.refuse(line, f"there is no policy-map type {kind} {name}", "define it, or detach it")
         return None
 
-    def _classes(self, own: Settings) -> tuple[int | None, ...]:
+    def _classes(self, settings: NxosSettings) -> tuple[int | None, ...]:
         """Return the qos-group of each DSCP; None for all where no policy classifies packets."""
-        policy = self._policy("qos", INPUT, own, self.system)
+        policy = self._policy("qos", INPUT, settings, self.system)
         if policy is None:
             return (None,) * DSCPS
         groups = [0] * DSCPS
-        left = set(range(DSCPS))
+        unmatched = set(range(DSCPS))
         for entry in policy.children:
             match = re.fullmatch(r"class (?:type qos )?(\S+)", entry.text)
             if not match:
                 continue
-            matched = left if match[1] == "class-default" else left & self._matched(entry, match[1])
+            matched = unmatched if match[1] == "class-default" else unmatched & self._matched(entry, match[1])
             for action in entry.children:
                 if action.text.startswith("set qos-group "):
                     number = self.number(action, action.text.split(" ")[2], 0, CLASSES - 1)
                     for dscp in matched:
                         groups[dscp] = number
-            left = left - matched
+            unmatched = unmatched - matched
         return tuple(groups)
 
-    def _sets_dscp(self, own: Settings) -> bool:
-        policy = self._policy("qos", INPUT, own, self.system)
+    def _sets_dscp(self, settings: NxosSettings) -> bool:
+        policy = self._policy("qos", INPUT, settings, self.system)
         entries = policy.children if policy else []
         return any(
             line.text.startswith(("set dscp ", "set precedence ")) for entry in entries for line in entry.children
         )
 
-    def _matched(self, entry: Line, name: str) -> set[int]:
+    def _matched(self, entry: CliLine, name: str) -> set[int]:
         if ("qos", name) not in self.class_maps:
             raise self.refuse(entry, f"there is no class-map type qos {name}", "define it, or remove the class")
         class_map = self.class_maps["qos", name]
-        found: set[int] = set()
+        dscps: set[int] = set()
         matches = [line for line in class_map.children if line.text.startswith("match ")]
         for line in matches:
             if line.text.startswith("match dscp "):
-                found.update(self.dscps(line, line.text[len("match dscp ") :]))
-        if found and len(matches) > 1 and "match-any" not in class_map.text:
+                dscps.update(self.dscps(line, line.text[len("match dscp ") :]))
+        if dscps and len(matches) > 1 and "match-any" not in class_map.text:
             raise self.refuse(class_map, "the class depends on more than the DSCP", "match only DSCPs, with match-any")
-        return found
+        return dscps
 
-    def _group(self, entry: Line, kind: str, name: str, built_in: re.Pattern[str]) -> int:
+    def _group(self, entry: CliLine, kind: str, name: str, built_in: re.Pattern[str]) -> int:
         """Return the qos-group that a class of a queuing or network-qos policy is for."""
         match = built_in.fullmatch(name)
         if match or name == "class-default":
@@ -189,13 +191,13 @@ class Model(Reader):
                 return self.number(line, line.text.split(" ")[2], 0, CLASSES - 1)
         raise self.refuse(entry, f"class-map {name} matches no qos-group", "match one")
 
-    def _groups(self, policy: Line | None, kind: str, built_in: re.Pattern[str]) -> dict[int, Line]:
-        found: dict[int, Line] = {}
+    def _groups(self, policy: CliLine | None, kind: str, built_in: re.Pattern[str]) -> dict[int, CliLine]:
+        entries: dict[int, CliLine] = {}
         for entry in policy.children if policy else ():
             match = re.fullmatch(r"class (?:type \S+ )?(\S+)", entry.text)
             if match:
-                found[self._group(entry, kind, match[1], built_in)] = entry
-        return found
+                entries[self._group(entry, kind, match[1], built_in)] = entry
+        return entries
 
     def _paused(self) -> dict[int, tuple[int, list[int]]]:
         """Return the qos-groups that are never dropped: the largest packet that each can hold, and its priorities."""
@@ -209,8 +211,10 @@ class Model(Reader):
                 if pause:
                     for word in pause[1].split(","):
                         first, _dash, last = word.partition("-")
-                        least = self.number(line, first, 0, CLASSES - 1)
-                        values += range(least, self.number(line, last or first, least, CLASSES - 1) + 1)
+                        first_priority = self.number(line, first, 0, CLASSES - 1)
+                        values += range(
+                            first_priority, self.number(line, last or first, first_priority, CLASSES - 1) + 1
+                        )
                 elif line.text.startswith("mtu "):
                     mtu = self.number(line, line.text.split(" ")[1], 576, 9216)
                 elif line.text.startswith("pause") and line.text != "pause no-drop":
@@ -219,20 +223,20 @@ class Model(Reader):
                 paused[group] = (mtu, values)
         return paused
 
-    def _queues(self, own: Settings, used: set[int]) -> tuple[Queue | None, ...]:
+    def _queues(self, settings: NxosSettings, used: set[int]) -> tuple[Queue | None, ...]:
         """Return the queues that qos-groups lead to, and those that a policy configures."""
-        policy = self._policy("queuing", OUTPUT, own, self.system)
+        policy = self._policy("queuing", OUTPUT, settings, self.system)
         if policy is None:  # default-8q-out-policy: all to the default queue
             return (Queue(False, 100), *(None,) * (CLASSES - 1))
         entries = self._groups(policy, "queuing", _BUILT_IN_QUEUE)
         queues: list[Queue | None] = []
-        for at in range(CLASSES):
-            queue = self._queue(entries[at]) if at in entries else Queue(False, 0)
-            given = queue.strict or queue.bandwidth_percent or queue.ecn
-            queues.append(queue if given or at in used else None)
+        for queue_number in range(CLASSES):
+            queue = self._queue(entries[queue_number]) if queue_number in entries else Queue(False, 0)
+            is_configured = queue.strict or queue.bandwidth_percent or queue.ecn
+            queues.append(queue if is_configured or queue_number in used else None)
         return tuple(queues)
 
-    def _queue(self, entry: Line) -> Queue:
+    def _queue(self, entry: CliLine) -> Queue:
         strict, percent, ecn = False, 0, None
         for line in entry.children:
             bandwidth = re.fullmatch(r"bandwidth (?:remaining )?percent (\d+)", line.text)
@@ -246,7 +250,7 @@ class Model(Reader):
                 raise self.refuse(line, "not a setting of NX-OS's queues", _REMEDY)
         return Queue(strict, None if strict else percent, ecn)
 
-    def _ecn(self, line: Line) -> Ecn | None:
+    def _ecn(self, line: CliLine) -> Ecn | None:
         match = _ECN.fullmatch(line.text)
         if not match:
             raise self.refuse(
@@ -254,17 +258,17 @@ class Model(Reader):
                 "it does not say where marking begins and ends, and with what probability",
                 "add the thresholds and the probability",
             )
-        least, unit, most, most_unit, percent, ecn = match.groups()
-        for each in (unit, most_unit):
-            if each not in _UNIT_BYTES:
-                raise self.refuse(line, f"the size of {each} in bytes is not known", "write the thresholds in bytes")
+        minimum, minimum_unit, maximum, maximum_unit, percent, ecn = match.groups()
+        for unit in (minimum_unit, maximum_unit):
+            if unit not in _UNIT_BYTES:
+                raise self.refuse(line, f"the size of {unit} in bytes is not known", "write the thresholds in bytes")
         if not ecn:  # it drops, and marks nothing
             return None
-        return Ecn(int(least) * _UNIT_BYTES[unit], int(most) * _UNIT_BYTES[most_unit], int(percent))
+        return Ecn(int(minimum) * _UNIT_BYTES[minimum_unit], int(maximum) * _UNIT_BYTES[maximum_unit], int(percent))
 
-    def _watchdog(self, own: Settings) -> Watchdog | None:
+    def _watchdog(self, settings: NxosSettings) -> Watchdog | None:
         """Return the watchdog. It acts where both the switch's and the port's are on."""
-        on, no_action, multiplier = own.get(WATCHDOG) or (False, False, None)
+        on, no_action, multiplier = settings.get(WATCHDOG) or (False, False, None)
         if not (on and self.watchdog_on):
             return None
         interval_ms = self.watchdog[INTERVAL]
@@ -274,12 +278,12 @@ class Model(Reader):
             "disable-action" if no_action else "drop",
         )
 
-    def _read(self, line: Line) -> None:
+    def _read(self, line: CliLine) -> None:
         words = line.text.split(" ")
         if words[0] == "interface":
             if re.match(r"interface (Ethernet|port-channel)", line.text):
                 for name in self.ports_of(line):
-                    self._settings(self.ports.setdefault(name, Settings()), line)
+                    self._settings(self.ports.setdefault(name, NxosSettings()), line)
         elif words[0] == "class-map":
             match = _CLASS_MAP.fullmatch(line.text)
             if not match:
@@ -296,7 +300,7 @@ class Model(Reader):
         else:
             self._read_global(line)
 
-    def _read_global(self, line: Line) -> None:
+    def _read_global(self, line: CliLine) -> None:
         if line.text in (f"{WATCHDOG} on", f"{WATCHDOG} off"):
             self.watchdog_on = line.text.endswith(" on")
         elif line.text.startswith((INTERVAL, SHUTDOWN, RESTORE)):
@@ -310,21 +314,21 @@ class Model(Reader):
                 raise self.refuse(line, "not a load-sharing method of NX-OS", _REMEDY)
             self.ecmp_fields = _fields(match[1], match[2])
 
-    def _settings(self, to: Settings, line: Line) -> None:
+    def _settings(self, settings: NxosSettings, line: CliLine) -> None:
         for child in line.children:
             text = child.text
             attached, watchdog = _ATTACHED.fullmatch(text), _WATCHDOG.fullmatch(text)
             if attached:
-                kind, way = attached[1] or "qos", attached[2]
-                key = NETWORK if kind == "network-qos" else f"service-policy type {kind} {way or 'input'}"
-                to.values[key] = (attached[3], child)
+                kind, direction = attached[1] or "qos", attached[2]
+                key = NETWORK if kind == "network-qos" else f"service-policy type {kind} {direction or 'input'}"
+                settings.values[key] = (attached[3], child)
             elif watchdog:
                 multiplier = self.number(child, watchdog[3], 1, 10) if watchdog[3] else None
-                to.values[WATCHDOG] = ((watchdog[1] == "on", bool(watchdog[2]), multiplier), child)
+                settings.values[WATCHDOG] = ((watchdog[1] == "on", bool(watchdog[2]), multiplier), child)
             elif re.fullmatch(rf"{PFC_MODE} (on|off|auto)(?: send-tlv)?", text):
-                to.values[PFC_MODE] = (text.split(" ")[2], child)
+                settings.values[PFC_MODE] = (text.split(" ")[2], child)
             elif text.startswith("mtu "):
-                to.values[MTU] = (self.number(child, text.split(" ")[1], 68, 65535), child)
+                settings.values[MTU] = (self.number(child, text.split(" ")[1], 68, 65535), child)
             elif text.startswith(("service-policy", "priority-flow-control ")):
                 raise self.refuse(child, "not a setting of NX-OS's QoS", _REMEDY)
 

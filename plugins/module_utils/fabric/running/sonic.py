@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
-    natural,
+    natural_sort_key,
     paused_priorities,
     queues_of,
 )
@@ -42,10 +42,10 @@ _MARKS_GREEN = ("ecn_all", "ecn_green", "ecn_green_red", "ecn_green_yellow")
 
 def read(db: ConfigDb) -> Switch:
     """Return the QoS of all ports of a ConfigDB. Raises FabricError for the first error in it."""
-    return _Reader(db).switch()
+    return _SonicReader(db).switch()
 
 
-class _Reader:
+class _SonicReader:
     """A reader that reads each profile and map once, and gives ports that are alike one object."""
 
     def __init__(self, db: ConfigDb) -> None:
@@ -61,12 +61,12 @@ class _Reader:
 
     def switch(self) -> Switch:
         db = self.db
-        named = {*db.table("PORT"), *self.maps, *self.queues, *self.groups, *self.watchdogs}
-        alike: dict[PortQos, PortQos] = {}
+        ports_named = {*db.table("PORT"), *self.maps, *self.queues, *self.groups, *self.watchdogs}
+        distinct: dict[PortQos, PortQos] = {}
         ports = {}
-        for port in sorted(named, key=natural):
+        for port in sorted(ports_named, key=natural_sort_key):
             qos = self._port(port)
-            ports[port] = alike.setdefault(qos, qos)
+            ports[port] = distinct.setdefault(qos, qos)
         return Switch(db.name, SYSTEM, ports, self._ecmp_fields())
 
     def _port(self, port: str) -> PortQos:
@@ -75,7 +75,7 @@ class _Reader:
         if octets[0] is None:  # a port without its own map has the switch's map, if there is one
             octets[0] = self._map("global", "dscp_to_tc_map", MAPS["dscp_to_tc_map"])
         dscps, queues, groups, stops = (
-            octet or (None,) * (CLASSES if at else DSCPS) for at, octet in enumerate(octets)
+            octet or (None,) * (CLASSES if octet_index else DSCPS) for octet_index, octet in enumerate(octets)
         )
         group_of = self._map(key, PFC_TO_PG, PFC_TO_PG_TABLE) or tuple(range(CLASSES))
         pfc = self.db.numbers("PORT_QOS_MAP", key, "pfc_enable", CLASSES - 1) or ()
@@ -107,15 +107,15 @@ class _Reader:
         values: list[int | None] = [None] * size
         # SONiC has traffic classes up to 15 (sonic-types.yang). Those above 7 are ignored: a map of a DSCP to one of
         # them is refused.
-        most = 15 if table.startswith("TC_") else size - 1
+        highest_key = 15 if table.startswith("TC_") else size - 1
         for key, value in self.db.entry(table, name).items():
-            at = self.db.whole(table, name, "key", key, 0, most)
+            index = self.db.whole(table, name, "key", key, 0, highest_key)
             number = self.db.whole(table, name, f"value of {key}:", value, 0, 15)
             if number >= CLASSES:
-                why = f"value of {key}: {number}, but classes, queues and groups are supported up to {CLASSES - 1}"
-                raise self.db.refuse(table, name, why, "map it to one of those")
-            if at < size:
-                values[at] = number
+                cause = f"value of {key}: {number}, but classes, queues and groups are supported up to {CLASSES - 1}"
+                raise self.db.refuse(table, name, cause, "map it to one of those")
+            if index < size:
+                values[index] = number
         return tuple(values)
 
     def _queues(self, keys: dict[int, str]) -> tuple[Queue | None, ...]:
@@ -204,13 +204,13 @@ class _Reader:
         db, table = self.db, "PFC_WD"
         if port not in self.watchdogs:
             return None
-        own = self.watchdogs[port]
+        own_key = self.watchdogs[port]
         watched = db.numbers("PORT_QOS_MAP", key, "pfcwd_sw_enable", CLASSES - 1)
-        detection = db.number(table, own, "detection_time", 100, 5000)  # ranges of sonic-pfcwd.yang
-        restoration = db.number(table, own, "restoration_time", 100, 60000)
-        action = db.text(table, own, "action") or "drop"
+        detection = db.number(table, own_key, "detection_time", 100, 5000)  # ranges of sonic-pfcwd.yang
+        restoration = db.number(table, own_key, "restoration_time", 100, 60000)
+        action = db.text(table, own_key, "action") or "drop"
         if action not in ("alert", "drop", "forward"):
-            raise db.refuse(table, own, f"action {action!r} is unknown", "valid values: drop, forward, alert")
+            raise db.refuse(table, own_key, f"action {action!r} is unknown", "valid values: drop, forward, alert")
         if watched is None:
             watched = pfc if db.is_old else ()
         if detection is None or restoration is None or not set(pfc) <= set(watched):
@@ -219,10 +219,14 @@ class _Reader:
 
     def _ecmp_fields(self) -> tuple[str, ...] | None:
         """Return the packet fields of the hash for both IP versions; None where the switch leaves it to its ASIC."""
-        taken: set[str] | None = None
+        hashed: set[str] | None = None
         for fields in _HASHES:
             hashes = (self.db.texts("SWITCH_HASH", "GLOBAL", field) for field in fields)
-            first = next((each for each in hashes if each is not None), None)
-            if first is not None:
-                taken = set(first) if taken is None else taken & set(first)
-        return None if taken is None else tuple(sorted(own for own, word in HASH_FIELDS.items() if word in taken))
+            hash_list = next((field_list for field_list in hashes if field_list is not None), None)
+            if hash_list is not None:
+                hashed = set(hash_list) if hashed is None else hashed & set(hash_list)
+        return (
+            None
+            if hashed is None
+            else tuple(sorted(packet_field for packet_field, word in HASH_FIELDS.items() if word in hashed))
+        )

@@ -36,21 +36,21 @@ class ConfigDb:
             raise FabricError(f"{name}: ConfigDB", f"not JSON ({error})", remedy) from None
         if not isinstance(data, dict):
             raise FabricError(f"{name}: ConfigDB", f"a JSON {type(data).__name__}, not an object of tables", remedy)
-        self._hold(data)
+        self._set_tables(data)
 
     def with_tables(self, tables: dict[str, Any]) -> ConfigDb:
         """Return the same switch's ConfigDB with other tables."""
-        other = copy.copy(self)
-        other._hold(tables)
-        return other
+        copied = copy.copy(self)
+        copied._set_tables(tables)
+        return copied
 
-    def _hold(self, tables: dict[str, Any]) -> None:
+    def _set_tables(self, tables: dict[str, Any]) -> None:
         self.tables = tables
         self._checked: set[str] = set()
 
-    def refuse(self, table: str, key: str, why: str, remedy: str) -> FabricError:
+    def refuse(self, table: str, key: str, cause: str, remedy: str) -> FabricError:
         """Return the refusal of the entry at ``table|key``."""
-        return FabricError(f"{self.name}: {table}|{key}", why, remedy)
+        return FabricError(f"{self.name}: {table}|{key}", cause, remedy)
 
     @property
     def is_old(self) -> bool:
@@ -98,30 +98,35 @@ class ConfigDb:
         value = self.entry(table, key).get(field)
         if isinstance(value, str):
             return value.split(",") if value else []
-        if value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+        if value is None or (isinstance(value, list) and all(isinstance(element, str) for element in value)):
             return value
         raise self.refuse(table, key, f"{field} {value!r} is not a list of strings", "correct it on the switch")
 
-    def number(self, table: str, key: str, field: str, least: int, most: int) -> int | None:
-        """Return one field as a number of ``least`` to ``most``; None where it is not set."""
+    def number(self, table: str, key: str, field: str, minimum: int, maximum: int) -> int | None:
+        """Return one field as a number of ``minimum`` to ``maximum``; None where it is not set."""
         value = self.text(table, key, field)
-        return None if value is None else self.whole(table, key, field, value, least, most)
+        return None if value is None else self.whole(table, key, field, value, minimum, maximum)
 
-    def whole(self, table: str, key: str, what: str, value: Any, least: int, most: int) -> int:
-        """Return ``value`` as a whole number of ``least`` to ``most``; a refusal names it ``what``."""
+    def whole(self, table: str, key: str, value_name: str, value: Any, minimum: int, maximum: int) -> int:
+        """Return ``value`` as a whole number of ``minimum`` to ``maximum``; a refusal names it ``value_name``."""
         text = str(value)
-        if isinstance(value, (str, int)) and re.fullmatch(r"-?[0-9]{1,20}", text) and least <= int(text) <= most:
+        if isinstance(value, (str, int)) and re.fullmatch(r"-?[0-9]{1,20}", text) and minimum <= int(text) <= maximum:
             return int(text)
         raise self.refuse(
-            table, key, f"{what} {value!r} is not a whole number from {least} to {most}", "correct it on the switch"
+            table,
+            key,
+            f"{value_name} {value!r} is not a whole number from {minimum} to {maximum}",
+            "correct it on the switch",
         )
 
-    def numbers(self, table: str, key: str, field: str, most: int) -> tuple[int, ...] | None:
+    def numbers(self, table: str, key: str, field: str, maximum: int) -> tuple[int, ...] | None:
         """Return one field of comma-separated numbers, ascending; None where it is not set, () where it is empty."""
         value = self.text(table, key, field)
         if value is None:
             return None
-        return tuple(sorted({self.whole(table, key, field, each, 0, most) for each in value.split(",") if value}))
+        return tuple(
+            sorted({self.whole(table, key, field, number, 0, maximum) for number in value.split(",") if value})
+        )
 
     def reference(self, table: str, key: str, field: str, target: str) -> str | None:
         """Return the name of the ``target`` entry that a field refers to, in either form; None where it is not set."""
@@ -145,25 +150,25 @@ class ConfigDb:
 
     def by_port(self, table: str) -> dict[str, str]:
         """Return port -> key, for a table whose keys are ports ("Ethernet0", "Ethernet0,Ethernet4")."""
-        found: dict[str, str] = {}
+        keys: dict[str, str] = {}
         for key in self.table(table):
             if key in NOT_PORTS:
                 continue
             for port in self._ports(table, key, key):
-                self._once(table, key, found.get(port), port)
-                found[port] = key
-        return found
+                self._check_unique(table, key, keys.get(port), port)
+                keys[port] = key
+        return keys
 
     def by_port_and_number(self, table: str) -> dict[str, dict[int, str]]:
         """Return port -> queue or priority group -> key, for a table with keys of both ("Ethernet0,Ethernet4|3-4")."""
-        found: dict[str, dict[int, str]] = {}
+        keys_by_port: dict[str, dict[int, str]] = {}
         for key, ports, numbers in self.rows(table):
             for port in ports:
-                of_port = found.setdefault(port, {})
+                of_port = keys_by_port.setdefault(port, {})
                 for number in numbers:
-                    self._once(table, key, of_port.get(number), f"{port} {number}")
+                    self._check_unique(table, key, of_port.get(number), f"{port} {number}")
                     of_port[number] = key
-        return found
+        return keys_by_port
 
     def rows(self, table: str) -> Iterator[tuple[str, list[str], range]]:
         """Yield key, ports and numbers of each entry with ports in a table whose keys have ports and numbers."""
@@ -173,8 +178,8 @@ class ConfigDb:
                 continue
             match = RANGE.fullmatch(parts[-1])
             if len(parts) != 2 or not match:
-                why = "the form of a VOQ chassis" if len(parts) == 4 else "not of the form PORT|NUMBER"
-                raise self.refuse(table, key, f"this key is {why}", "this project supports PORT|3 and PORT|3-4")
+                problem = "the form of a VOQ chassis" if len(parts) == 4 else "not of the form PORT|NUMBER"
+                raise self.refuse(table, key, f"this key is {problem}", "this project supports PORT|3 and PORT|3-4")
             first, last = int(match[1]), int(match[2] or match[1])
             if last < first:
                 raise self.refuse(table, key, f"{last} is before {first}", "write the range the other way round")
@@ -186,12 +191,12 @@ class ConfigDb:
             raise self.refuse(table, key, "this key names no port", "correct it on the switch")
         return ports
 
-    def _once(self, table: str, key: str, other: str | None, what: str) -> None:
-        if other is not None:
+    def _check_unique(self, table: str, key: str, other_key: str | None, entry: str) -> None:
+        if other_key is not None:
             raise self.refuse(
                 table,
                 key,
-                f"{what} is also in {table}|{other}, and which entry applies is undefined",
+                f"{entry} is also in {table}|{other_key}, and which entry applies is undefined",
                 "remove one of them",
             )
 

@@ -41,10 +41,15 @@ def read(folder: str, systems: Mapping[str, str]) -> dict[str, str]:
         file = f"{name}.{system}"
         if file in sums:
             texts[name] = _checked(os.path.join(folder, file), sums[file])
-        other = next((each for each in sums if each.rpartition(".")[0] == name and each != file), None)
-        if other:
+        other_file = next(
+            (name_in_sums for name_in_sums in sums if name_in_sums.rpartition(".")[0] == name and name_in_sums != file),
+            None,
+        )
+        if other_file:
             raise FabricError(
-                f"switch {name}", f"its backup is {other}, but its system is {system}", "correct roce_switch_system"
+                f"switch {name}",
+                f"its backup is {other_file}, but its system is {system}",
+                "correct roce_switch_system",
             )
     if not texts:
         raise FabricError(
@@ -74,10 +79,10 @@ def _sums(folder: str) -> dict[str, str] | None:
 
 def _remedy(folder: str) -> str:
     """Return the advice to name one of the backups in ``folder`` or beside it."""
-    for above in (folder, os.path.dirname(folder.rstrip("/"))):
-        names = sorted(os.listdir(above), reverse=True) if os.path.isdir(above) else []
-        runs = {name: _sums(os.path.join(above, name)) for name in names}
-        known = [f"{name} ({', '.join(sorted(sums))})" for name, sums in runs.items() if sums]
-        if known:
-            return f"name a backup of {above}: {some(known, SHOWN_RUNS)}"
+    for directory in (folder, os.path.dirname(folder.rstrip("/"))):
+        names = sorted(os.listdir(directory), reverse=True) if os.path.isdir(directory) else []
+        runs = {name: _sums(os.path.join(directory, name)) for name in names}
+        backups = [f"{name} ({', '.join(sorted(sums))})" for name, sums in runs.items() if sums]
+        if backups:
+            return f"name a backup of {directory}: {some(backups, SHOWN_RUNS)}"
     return f"{folder} and the directory above it have no backup"

@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences, to_data
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
@@ -39,12 +39,12 @@ def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> di
         texts[name] = SYSTEMS[switch.system].render(switch)
     if not path:
         return {"changed": False, "rendered": texts}
-    before = {name: files.read(name) for name in texts}
-    differing = [name for name, text in texts.items() if before[name] != text]
+    old_texts = {name: files.read(name) for name in texts}
+    differing = [name for name, text in texts.items() if old_texts[name] != text]
     if not check_mode:
         for name in differing:
             files.write(name, texts[name])
-    rows = [(os.path.basename(name), _lines_changed(before[name], texts[name])) for name in differing]
+    rows = [(os.path.basename(name), _lines_changed(old_texts[name], texts[name])) for name in differing]
     width = max((len(name) for name, _change in rows), default=0)
     summary = f"{path}: {len(texts)} switches, {len(differing)} files {'to write' if check_mode else 'written'}"
     result: dict[str, Any] = {
@@ -56,18 +56,18 @@ def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> di
     if diff_mode:
         # A new file is shown by the table: nobody reads thousands of lines before they are written.
         result["diff"] = [
-            {"before_header": name, "after_header": name, "before": before[name], "after": texts[name]}
+            {"before_header": name, "after_header": name, "before": old_texts[name], "after": texts[name]}
             for name in differing
-            if before[name] is not None
+            if old_texts[name] is not None
         ]
     return result
 
 
-def _lines_changed(before: str | None, after: str) -> str:
+def _lines_changed(old_text: str | None, new_text: str) -> str:
     """Return how a file changes, in words. Lines that only move are not counted: a fabric has thousands of files."""
-    if before is None:
-        return f"new, {len(after.splitlines())} lines"
-    old, new = Counter(before.splitlines()), Counter(after.splitlines())
+    if old_text is None:
+        return f"new, {len(new_text.splitlines())} lines"
+    old, new = Counter(old_text.splitlines()), Counter(new_text.splitlines())
     return f"+{sum((new - old).values())} -{sum((old - new).values())} lines"
 
 
@@ -82,43 +82,43 @@ def file_of(folder: str, switch: Switch) -> str:
 
 def parsed(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return running configurations as data. Raises FabricError."""
-    found = parse_running(running_texts(params["running"]), params["switches"])
-    return {"changed": False, "parsed": {name: to_data(switch) for name, switch in found.items()}}
+    parsed_switches = parse_running(running_texts(params["running"]), params["switches"])
+    return {"changed": False, "parsed": {name: to_data(switch) for name, switch in parsed_switches.items()}}
 
 
 def parse_running(running: Mapping[str, Any], switches: Mapping[str, Any]) -> dict[str, Switch]:
     """Parse running configurations by switch, each for its system in ``switches``. Raises FabricError."""
-    found = {}
-    for name, given in running.items():
-        system = Record(f"switch {name}", switches.get(name, {})).data.get("system")
-        found[name] = _parse(system, name, _text(name, given))
-    return found
+    parsed_switches = {}
+    for name, running_text in running.items():
+        system = FabricSettings(f"switch {name}", switches.get(name, {})).data.get("system")
+        parsed_switches[name] = _parse(system, name, _text(name, running_text))
+    return parsed_switches
 
 
 def compared(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the differences between each running configuration and the policy. Raises FabricError."""
     wanted = wanted_switches(params)
-    found = {}
+    differences_found = {}
     for name, text in running_texts(params["running"]).items():
         if name not in wanted:
             raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
         switch = wanted[name]
         system = SYSTEMS[switch.system]
-        found[name] = [
+        differences_found[name] = [
             {
-                "ports": list(each.ports),
-                "what": each.what,
-                "wanted": each.wanted,
-                "seen": each.seen,
-                "message": f"{name}: {each}",
+                "ports": list(difference.ports),
+                "what": difference.what,
+                "wanted": difference.wanted,
+                "seen": difference.seen,
+                "message": f"{name}: {difference}",
             }
-            for each in differences(switch, _parse(switch.system, name, text), system.not_held)
+            for difference in differences(switch, _parse(switch.system, name, text), system.not_held)
         ]
     return {
         "changed": False,
-        "differences": found,
-        "as_wanted": not any(found.values()),
-        "not_held": {name: dict(SYSTEMS[wanted[name].system].not_held) for name in found},
+        "differences": differences_found,
+        "as_wanted": not any(differences_found.values()),
+        "not_held": {name: dict(SYSTEMS[wanted[name].system].not_held) for name in differences_found},
     }
 
 
@@ -149,21 +149,21 @@ def running_texts(running: Mapping[str, Any] | None) -> dict[str, str]:
     """Return running configurations as texts, by switch. Raises FabricError."""
     if not running:
         raise FabricError("running", "it is empty", "give each switch's running configuration as text, by name")
-    return {str(name): _text(name, given) for name, given in running.items()}
+    return {str(name): _text(name, running_text) for name, running_text in running.items()}
 
 
-def _text(name: Any, given: Any) -> str:
-    if isinstance(given, (dict, list)):  # Ansible before 2.19 converts text that is JSON to data
-        return json.dumps(given)
-    if not isinstance(given, str):
+def _text(name: Any, running_text: Any) -> str:
+    if isinstance(running_text, (dict, list)):  # Ansible before 2.19 converts text that is JSON to data
+        return json.dumps(running_text)
+    if not isinstance(running_text, str):
         raise FabricError(f"switch {name}", "its running configuration is not a string", "give it as it was read")
-    return given
+    return running_text
 
 
 def _parse(system: Any, name: str, text: str) -> Switch:
-    known = SYSTEMS.get(system) if isinstance(system, str) else None
-    if known is None:
+    switch_system = SYSTEMS.get(system) if isinstance(system, str) else None
+    if switch_system is None:
         raise FabricError(
             f"switch {name}", f"system {system!r} is unknown", f"valid values: {', '.join(sorted(SYSTEMS)) or 'none'}"
         )
-    return known.parse(text, name)
+    return switch_system.parse(text, name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import (
@@ -94,9 +94,9 @@ def read_switches(
     """
     if not isinstance(switches, Mapping) or not switches:
         raise FabricError("switches", "there are none", "put switches into the inventory's group roce_switches")
-    known = read_asics(asics)
+    known_asics = read_asics(asics)
     specs = {
-        name: _read_switch(name, data, known, SYSTEMS if systems is None else systems)
+        name: _read_switch(name, data, known_asics, SYSTEMS if systems is None else systems)
         for name, data in switches.items()
     }
     _check_links(specs)
@@ -106,7 +106,7 @@ def read_switches(
 
 
 def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mapping[str, SwitchSystem]) -> SwitchSpec:
-    record = Record(f"switch {name}", data)
+    record = FabricSettings(f"switch {name}", data)
     record.only("system", "asic", "ports", "headroom", "queue_buffer_bytes")
     system_name = record.data.get("system")
     system = systems.get(system_name) if isinstance(system_name, str) else None
@@ -119,12 +119,12 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
     if "asic" in record.data or "pfc" not in system.not_held:
         asic = find_asic(asics, record.data.get("asic"), record.subject)
         _check_runs_on(record, system, asic)
-    given = Record(f"{record.subject}: ports", record.data.get("ports", {})).data
-    if not given:
+    port_settings = FabricSettings(f"{record.subject}: ports", record.data.get("ports", {})).data
+    if not port_settings:
         raise record.refuse("no ports are given", "name each with its speed_gbit_s and cable_m in roce_switch_ports")
     ports: dict[str, PortSpec] = {}
     spelled: dict[str, str] = {}
-    for port, port_data in given.items():
+    for port, port_data in port_settings.items():
         _check_port_name(record.subject, port, system)
         first = spelled.setdefault(port.casefold(), port)
         if first != port:
@@ -138,17 +138,17 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
                 "set it",
             )
         buffer = record.number("queue_buffer_bytes", 0, LEAST_QUEUE_BUFFER_BYTES, MOST_BYTES)
-    return SwitchSpec(name, system, asic, ports, _read_own(record), buffer)
+    return SwitchSpec(name, system, asic, ports, _read_headroom(record), buffer)
 
 
-def _check_runs_on(record: Record, system: SwitchSystem, asic: Asic) -> None:
+def _check_runs_on(record: FabricSettings, system: SwitchSystem, asic: Asic) -> None:
     """Refuse an ASIC of the table that no switch with this system has. A user's own ASIC is not checked."""
     runs_on = system.asics
     if runs_on is None or asic.name in runs_on or ASICS.get(asic.name) is not asic:
         return
-    why = system.not_asics.get(asic.name, f"{system.name} runs on no switch with {asic.title}")
-    known = f"valid values: {', '.join(runs_on)}; or give" if runs_on else "give"
-    raise record.refuse(why, f"{known} the switch's own numbers and their source in {ASICS_VARIABLE}")
+    reason = system.not_asics.get(asic.name, f"{system.name} runs on no switch with {asic.title}")
+    choices = f"valid values: {', '.join(runs_on)}; or give" if runs_on else "give"
+    raise record.refuse(reason, f"{choices} the switch's own numbers and their source in {ASICS_VARIABLE}")
 
 
 def _check_port_name(subject: str, port: Any, system: SwitchSystem) -> None:
@@ -163,17 +163,17 @@ def _check_port_name(subject: str, port: Any, system: SwitchSystem) -> None:
 
 
 def _read_port(subject: str, data: Any) -> PortSpec:
-    record = Record(subject, data)
+    record = FabricSettings(subject, data)
     record.only("speed_gbit_s", "cable_m", "peer")
     record.need("speed_gbit_s")
     cable = record.number("cable_m", 0, 1, MOST_CABLE_M) if "cable_m" in record.data else None
     return PortSpec(read_speed(record), cable, _read_peer(record))
 
 
-def _read_peer(record: Record) -> Peer | None:
+def _read_peer(record: FabricSettings) -> Peer | None:
     if "peer" not in record.data:
         return None
-    peer = Record(f"{record.subject}: peer", record.data["peer"])
+    peer = FabricSettings(f"{record.subject}: peer", record.data["peer"])
     peer.only(HOST, SWITCH, "port")
     if (HOST in peer.data) == (SWITCH in peer.data):
         raise peer.refuse("not one host or one switch", "write {switch: spine1, port: Ethernet0}")
@@ -182,22 +182,22 @@ def _read_peer(record: Record) -> Peer | None:
     return Peer(kind, peer.text(kind, ""), peer.text("port", ""))
 
 
-def _read_own(record: Record) -> dict[tuple[int, int], int]:
+def _read_headroom(record: FabricSettings) -> dict[tuple[int, int], int]:
     rows = record.data.get("headroom", [])
     if not isinstance(rows, list):
         raise record.refuse(
             "headroom is not a list", "write rows of {speed_gbit_s: 400, cable_m: 40, headroom_bytes: 120000}"
         )
-    own: dict[tuple[int, int], int] = {}
-    for at, data in enumerate(rows, 1):
-        row = Record(f"{record.subject}: headroom, row {at}", data)
+    own_xoff: dict[tuple[int, int], int] = {}
+    for number, data in enumerate(rows, 1):
+        row = FabricSettings(f"{record.subject}: headroom, row {number}", data)
         row.only("speed_gbit_s", "cable_m", "headroom_bytes")
         row.need("speed_gbit_s", "cable_m", "headroom_bytes")
         key = read_speed(row), row.number("cable_m", 0, 1, MOST_CABLE_M)
-        if key in own:
+        if key in own_xoff:
             raise row.refuse(f"{key[0]} Gbit/s and {key[1]} m are listed twice", "keep one of the rows")
-        own[key] = row.number("headroom_bytes", 0, 1, MOST_BYTES)
-    return own
+        own_xoff[key] = row.number("headroom_bytes", 0, 1, MOST_BYTES)
+    return own_xoff
 
 
 def _check_links(specs: Mapping[str, SwitchSpec]) -> None:
@@ -208,12 +208,12 @@ def _check_links(specs: Mapping[str, SwitchSpec]) -> None:
             if peer is None or peer.kind != SWITCH:
                 continue
             subject = f"switch {spec.name}: port {name}"
-            other = specs.get(peer.name)
-            if other is None:
+            peer_spec = specs.get(peer.name)
+            if peer_spec is None:
                 raise FabricError(
                     subject, f"its peer, switch {peer.name}, is not in the inventory", "add it, or correct the name"
                 )
-            far = other.ports.get(peer.port)
+            far = peer_spec.ports.get(peer.port)
             if far is None:
                 raise FabricError(
                     subject, f"its peer, switch {peer.name}, has no port {peer.port}", "add it, or correct the name"
@@ -224,21 +224,21 @@ def _check_links(specs: Mapping[str, SwitchSpec]) -> None:
                     f"it names {peer} as its peer, but that port names {far.peer or 'none'}",
                     "correct the one that is wrong",
                 )
-            for what, here, there in (
+            for setting, near_value, far_value in (
                 ("speed_gbit_s", port.speed_gbit_s, far.speed_gbit_s),
                 ("cable_m", port.cable_m, far.cable_m),
             ):
-                if here != there:
+                if near_value != far_value:
                     raise FabricError(
                         subject,
-                        f"its {what} is {here}, but {there} at the other end, {peer}",
+                        f"its {setting} is {near_value}, but {far_value} at the other end, {peer}",
                         "give both ends the same value",
                     )
 
 
 def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> None:
     """Check that each host at a port exists with that NIC, and that no NIC is at two ports."""
-    taken: dict[Peer, str] = {}
+    port_of_peer: dict[Peer, str] = {}
     for spec in specs.values():
         for name, port in spec.ports.items():
             peer = port.peer
@@ -255,19 +255,21 @@ def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> N
                 raise FabricError(
                     subject, f"its peer, host {peer.name}, is not in the inventory", "add it, or correct the name"
                 )
-            taken_by = taken.setdefault(peer, subject)
+            taken_by = port_of_peer.setdefault(peer, subject)
             if taken_by != subject:
                 raise FabricError(subject, f"{peer} is also connected to {taken_by}", "correct the one that is wrong")
             if hosts[peer.name] is None:
                 continue
-            nics = Record(f"host {peer.name}: roce_host_nics", hosts[peer.name]).data
+            nics = FabricSettings(f"host {peer.name}: roce_host_nics", hosts[peer.name]).data
             if peer.port not in nics:
                 raise FabricError(
                     subject,
                     f"its peer, host {peer.name}, has no NIC {peer.port} in roce_host_nics",
                     f"valid names: {', '.join(sorted(nics))}" if nics else f"describe {peer.name}'s NICs there",
                 )
-            speed = Record(f"host {peer.name}: roce_host_nics: {peer.port}", nics[peer.port]).data.get("speed_gbit_s")
+            speed = FabricSettings(f"host {peer.name}: roce_host_nics: {peer.port}", nics[peer.port]).data.get(
+                "speed_gbit_s"
+            )
             if speed is not None and speed != port.speed_gbit_s:
                 raise FabricError(
                     subject,

@@ -30,7 +30,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec
 
-Line = tuple[int, Optional[int]]  # speed in Gbit/s, cable in metres: ports of one switch with the same are alike
+SpeedAndCable = tuple[
+    int, Optional[int]
+]  # speed in Gbit/s, cable in metres: ports of one switch with the same are alike
 
 
 def plan(policy: Policy, specs: list[SwitchSpec]) -> dict[str, Switch]:
@@ -53,10 +55,10 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
         )
     if spec.asic is not None:
         _check_asic(policy, spec.asic, subject)
-    lines: dict[Line, str] = {}  # each line's first port
+    lines: dict[SpeedAndCable, str] = {}  # each line's first port
     for name, port in spec.ports.items():
         lines.setdefault((port.speed_gbit_s, port.cable_m), name)
-    headrooms: dict[Line, Headroom] = {}
+    headrooms: dict[SpeedAndCable, Headroom] = {}
     pfc_bytes: Fraction | None = None  # the queue length at which a port may begin to pause
     pools: Pools | None = None
     shares: BufferShares | None = None
@@ -79,7 +81,7 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
             len(policy.classes) + 2,  # plus CNP, and all other traffic
             _alpha_exponent(spec.asic, headrooms, subject),
         )
-    made: dict[Line, PortQos] = {}
+    qos_of_line: dict[SpeedAndCable, PortQos] = {}
     for line, name in lines.items():
         ecns = _ecns(policy, line[0], pfc_bytes, f"{subject}: port {name}")
         headroom = headrooms.get(line)
@@ -88,17 +90,19 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
         if key not in shared:
             qos = _port_qos(policy, ecns, headroom, cable)
             shared[key] = _attainable(spec, qos, pfc_bytes, f"{subject}: port {name}")
-        made[line] = shared[key]
-    ports = {name: made[port.speed_gbit_s, port.cable_m] for name, port in spec.ports.items()}
+        qos_of_line[line] = shared[key]
+    ports = {name: qos_of_line[port.speed_gbit_s, port.cable_m] for name, port in spec.ports.items()}
     return Switch(spec.name, spec.system.name, ports, policy.ecmp_fields, spec.queue_buffer_bytes, pools, shares)
 
 
-def _headroom_sum(policy: Policy, spec: SwitchSpec, headrooms: Mapping[Line, Headroom]) -> thresholds.HeadroomSum:
+def _headroom_sum(
+    policy: Policy, spec: SwitchSpec, headrooms: Mapping[SpeedAndCable, Headroom]
+) -> thresholds.HeadroomSum:
     lossless = len(policy.lossless)
-    each = [headrooms[port.speed_gbit_s, port.cable_m] for port in spec.ports.values()] if headrooms else []
+    of_ports = [headrooms[port.speed_gbit_s, port.cable_m] for port in spec.ports.values()] if headrooms else []
     return thresholds.HeadroomSum(
-        lossless * sum(one.reserved_bytes for one in each),
-        lossless * sum(one.xoff_bytes for one in each),
+        lossless * sum(headroom.reserved_bytes for headroom in of_ports),
+        lossless * sum(headroom.xoff_bytes for headroom in of_ports),
         f"{lossless} lossless {'class' if lossless == 1 else 'classes'} on {len(spec.ports)} ports",
     )
 
@@ -110,8 +114,8 @@ def _shares(system: SwitchSystem, asic: Asic) -> tuple[BufferShares | None, Buff
         return system.buffer_shares, None
     if ASICS.get(asic.name) is asic:
         return default, default
-    own = asic.shared_bytes, asic.headroom_pool_bytes
-    return None, BufferShares(*(-(-100 * each // asic.buffer_bytes) for each in own))
+    bytes_of_parts = asic.shared_bytes, asic.headroom_pool_bytes
+    return None, BufferShares(*(-(-100 * size // asic.buffer_bytes) for size in bytes_of_parts))
 
 
 def _pools(asic: Asic, need: thresholds.HeadroomSum, free: Fraction) -> Pools:
@@ -120,7 +124,7 @@ def _pools(asic: Asic, need: thresholds.HeadroomSum, free: Fraction) -> Pools:
     return Pools(int(free), 0, asic.buffer_bytes - need.bytes)
 
 
-def _alpha_exponent(asic: Asic, headrooms: Mapping[Line, Headroom], subject: str) -> int:
+def _alpha_exponent(asic: Asic, headrooms: Mapping[SpeedAndCable, Headroom], subject: str) -> int:
     if asic.alpha_exponent is not None:
         return asic.alpha_exponent
     rows = headrooms or asic.headroom
@@ -137,15 +141,15 @@ def _attainable(spec: SwitchSpec, qos: PortQos, pfc_bytes: Fraction | None, subj
     """Return ``qos`` with the nearest thresholds that the system can hold."""
     if spec.system.attainable is None or spec.queue_buffer_bytes is None:
         return qos
-    held = spec.system.attainable(qos, spec.queue_buffer_bytes)
-    for at, queue in enumerate(held.queues):
+    attainable_qos = spec.system.attainable(qos, spec.queue_buffer_bytes)
+    for number, queue in enumerate(attainable_qos.queues):
         if queue is not None and queue.ecn is not None and pfc_bytes is not None:
-            thresholds.check_ecn(queue.ecn, pfc_bytes, subject, f"in queue {at}, in percent of its buffer,")
-    return held
+            thresholds.check_ecn(queue.ecn, pfc_bytes, subject, f"in queue {number}, in percent of its buffer,")
+    return attainable_qos
 
 
 def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:
-    lossless = [each.name for each in policy.lossless]
+    lossless = [rdma_class.name for rdma_class in policy.lossless]
     if len(lossless) > asic.lossless_classes:
         raise FabricError(
             subject,
@@ -153,17 +157,17 @@ def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:
             f"for {asic.lossless_classes}",
             "make one of them lossy",
         )
-    for name, each in policy.named:
-        if each.queue >= asic.unicast_queues:
+    for name, traffic in policy.named:
+        if traffic.queue >= asic.unicast_queues:
             raise FabricError(
                 subject,
-                f"class {name} is assigned to queue {each.queue}, but {asic.title} has queues 0 to "
+                f"class {name} is assigned to queue {traffic.queue}, but {asic.title} has queues 0 to "
                 f"{asic.unicast_queues - 1}",
                 "give the class another queue",
             )
 
 
-def _headroom(policy: Policy, spec: SwitchSpec, asic: Asic, line: Line, subject: str) -> Headroom:
+def _headroom(policy: Policy, spec: SwitchSpec, asic: Asic, line: SpeedAndCable, subject: str) -> Headroom:
     speed, cable = line
     if cable is None:
         raise FabricError(subject, "cable_m is missing, but a lossless class's headroom depends on it", "set it")
@@ -173,39 +177,39 @@ def _headroom(policy: Policy, spec: SwitchSpec, asic: Asic, line: Line, subject:
 
 def _ecns(policy: Policy, speed_gbit_s: int, pfc_bytes: Fraction | None, subject: str) -> tuple[Ecn, ...]:
     """Return the marking of each RDMA class, in the policy's order. Where the switch pauses, it marks earlier."""
-    for each in policy.classes:
-        least = thresholds.least_ecn(policy.switch_ip_mtu_bytes)
-        if each.ecn is not None and each.ecn.maximum_bytes < least:
+    for rdma_class in policy.classes:
+        minimum = thresholds.least_ecn(policy.switch_ip_mtu_bytes)
+        if rdma_class.ecn is not None and rdma_class.ecn.maximum_bytes < minimum:
             raise FabricError(
                 subject,
-                f"class {each.name}: ecn's maximum_bytes {each.ecn.maximum_bytes} is less than one packet, of "
-                f"{thresholds.frame_bytes(policy.switch_ip_mtu_bytes)} bytes, so all would be marked",
-                f"give {least} or more, or omit ecn, which is then compiled",
+                f"class {rdma_class.name}: ecn's maximum_bytes {rdma_class.ecn.maximum_bytes} is less than one packet, "
+                f"of {thresholds.frame_bytes(policy.switch_ip_mtu_bytes)} bytes, so all would be marked",
+                f"give {minimum} or more, or omit ecn, which is then compiled",
             )
     reference = thresholds.reference_ecn(speed_gbit_s, policy.switch_ip_mtu_bytes)
     if pfc_bytes is None:
-        return tuple(each.ecn or reference for each in policy.classes)
-    found = []
-    for each in policy.classes:
-        if each.ecn is None:
-            found.append(thresholds.bounded_ecn(reference, pfc_bytes, policy.switch_ip_mtu_bytes, subject))
+        return tuple(rdma_class.ecn or reference for rdma_class in policy.classes)
+    ecns = []
+    for rdma_class in policy.classes:
+        if rdma_class.ecn is None:
+            ecns.append(thresholds.bounded_ecn(reference, pfc_bytes, policy.switch_ip_mtu_bytes, subject))
         else:
-            thresholds.check_ecn(each.ecn, pfc_bytes, subject, each.name)
-            found.append(each.ecn)
-    return tuple(found)
+            thresholds.check_ecn(rdma_class.ecn, pfc_bytes, subject, rdma_class.name)
+            ecns.append(rdma_class.ecn)
+    return tuple(ecns)
 
 
 def _port_qos(policy: Policy, ecns: tuple[Ecn, ...], headroom: Headroom | None, cable_m: int | None) -> PortQos:
     def by(key: str, value: str) -> tuple[int | None, ...]:
-        table = {getattr(each, key): getattr(each, value) for each in policy.all_classes}
-        return tuple(table.get(at) for at in range(CLASSES))
+        table = {getattr(traffic, key): getattr(traffic, value) for traffic in policy.all_classes}
+        return tuple(table.get(number) for number in range(CLASSES))
 
     queues: list[Queue | None] = [None] * CLASSES
-    for each, ecn in zip(policy.classes, ecns):
-        queues[each.queue] = Queue(False, each.bandwidth_percent, ecn)
+    for rdma_class, ecn in zip(policy.classes, ecns):
+        queues[rdma_class.queue] = Queue(False, rdma_class.bandwidth_percent, ecn)
     queues[policy.cnp.queue] = Queue(True)
     queues[policy.default.queue] = Queue(False, policy.default.bandwidth_percent)
-    lossless = tuple(sorted(each.priority for each in policy.lossless))
+    lossless = tuple(sorted(rdma_class.priority for rdma_class in policy.lossless))
     return PortQos(
         dscp_to_class=policy.dscp_to_class(),
         class_to_queue=by("traffic_class", "queue"),
@@ -213,7 +217,7 @@ def _port_qos(policy: Policy, ecns: tuple[Ecn, ...], headroom: Headroom | None, 
         priority_to_queue=by("priority", "queue"),
         queues=tuple(queues),
         pfc=lossless,
-        headroom=tuple(headroom if at in lossless else None for at in range(CLASSES)),
+        headroom=tuple(headroom if priority in lossless else None for priority in range(CLASSES)),
         watchdog=policy.watchdog,
         ip_mtu_bytes=policy.switch_ip_mtu_bytes,
         cable_m=cable_m,

@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import stages as migration
@@ -29,14 +29,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.confi
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import Qos, stages
 
-PORT_FIELDS = [each.name for each in fields(PortQos)]
+PORT_FIELDS = [port_field.name for port_field in fields(PortQos)]
 EMPTY = PortQos()  # of a port that is not configured
 RUN = re.compile(r"\d{8}T\d{6}Z")  # the role's name for a run's directory of backups
 ORDER = list(migration.STEPS)
 
 
 @dataclass
-class Change:
+class StageChange:
     """One remaining stage: the text to send to each of its switches, and the hosts whose NICs change."""
 
     stage: str
@@ -63,21 +63,22 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     parsed = parse_running(running, params["switches"])
     now = Qos({name: _comparable(switch, wanted[name]) for name, switch in parsed.items()}, _nics(params["nics"]))
     goal = Qos(wanted, _nics(params["nics_wanted"]))
-    whole = _whole_changes(running, wanted)
-    left = _remaining(running, now, goal, whole)
-    _check_progress(params.get("done"), left)
+    whole_changes = _whole_changes(running, wanted)
+    remaining = _remaining(running, now, goal, whole_changes)
+    _check_progress(params.get("done"), remaining)
     result = {
-        "changed": bool(left),
-        **_described(left, bool(goal.nics)),
-        "whole": whole,
+        "changed": bool(remaining),
+        **_summary(remaining, bool(goal.nics)),
+        "whole": whole_changes,
         "boot": _boot_configurations(wanted),
         "unfinished": _unfinished(params["backup_path"], wanted),
     }
     if not check_mode:
-        _back_up(params["backup_path"], {file_of("", wanted[name]): running[name] for name in whole})
+        _back_up(params["backup_path"], {file_of("", wanted[name]): running[name] for name in whole_changes})
     if diff_mode:
         result["diff"] = [
-            {"before_header": name, "after_header": name, "before": "", "after": text} for name, text in whole.items()
+            {"before_header": name, "after_header": name, "before": "", "after": text}
+            for name, text in whole_changes.items()
         ]
     return result
 
@@ -93,71 +94,75 @@ def _wanted(params: Mapping[str, Any], running: Mapping[str, str]) -> dict[str, 
 
 def _whole_changes(running: Mapping[str, str], wanted: Mapping[str, Switch]) -> dict[str, str]:
     """Return the change from the running configuration to the policy, all stages in one, where one is needed."""
-    texts = {name: SYSTEMS[each.system].remediation(running[name], each) for name, each in wanted.items()}
+    texts = {name: SYSTEMS[switch.system].remediation(running[name], switch) for name, switch in wanted.items()}
     return {name: text for name, text in texts.items() if text}
 
 
-def _remaining(running: Mapping[str, str], now: Qos, goal: Qos, whole: Mapping[str, str]) -> list[Change]:
+def _remaining(running: Mapping[str, str], now: Qos, goal: Qos, whole_changes: Mapping[str, str]) -> list[StageChange]:
     """Return the remaining stages in order, each with at least one device."""
-    left = []
+    remaining = []
     for stage in stages(now, goal):
         texts = {}
         for name in stage.switches:
-            if name not in whole:
+            if name not in whole_changes:
                 continue
             state = stage.switches[name]
             is_goal = state == goal.switches[name]
-            text = whole[name] if is_goal else _intermediate(running[name], now.switches[name], state, stage.name)
+            text = (
+                whole_changes[name] if is_goal else _intermediate(running[name], now.switches[name], state, stage.name)
+            )
             if text:
                 texts[name] = text
         hosts = sorted({host for host, _nic in stage.nics})
         if texts or hosts:
-            left.append(Change(stage.name, texts, hosts))
-    planned_now = {name for change in left for name in change.texts}
+            remaining.append(StageChange(stage.name, texts, hosts))
+    planned_now = {name for change in remaining for name in change.texts}
     # Settings that the terms of model/qos.py do not distinguish.
-    rest = {name: text for name, text in whole.items() if name not in planned_now}
-    return _with(left, migration.SWITCHES_SET, rest) if rest else left
+    unassigned = {name: text for name, text in whole_changes.items() if name not in planned_now}
+    return _with_texts(remaining, migration.SWITCHES_SET, unassigned) if unassigned else remaining
 
 
-def _check_progress(done: str | None, left: list[Change]) -> None:
+def _check_progress(last_stage: str | None, remaining: list[StageChange]) -> None:
     """Refuse to repeat a stage. Otherwise, a device that accepts a change without making it would get it repeatedly."""
-    if done is None:
+    if last_stage is None:
         return
-    if done not in ORDER:
-        raise FabricError("done", f"there is no stage {done!r}", f"the stages are: {', '.join(ORDER)}")
-    if left and ORDER.index(left[0].stage) <= ORDER.index(done):
+    if last_stage not in ORDER:
+        raise FabricError("done", f"there is no stage {last_stage!r}", f"the stages are: {', '.join(ORDER)}")
+    if remaining and ORDER.index(remaining[0].stage) <= ORDER.index(last_stage):
         raise FabricError(
-            ", ".join(left[0].devices),
-            f"the change was sent, but is missing when read back ({left[0].stage})",
+            ", ".join(remaining[0].devices),
+            f"the change was sent, but is missing when read back ({remaining[0].stage})",
             "check what the device logged, and whether something else configures it",
         )
 
 
-def _described(left: list[Change], has_nics: bool) -> dict[str, Any]:
+def _summary(remaining: list[StageChange], has_nics: bool) -> dict[str, Any]:
     """Return the remaining stages in the module's terms."""
-    first = ORDER.index(left[0].stage) if left else len(ORDER)
+    first = ORDER.index(remaining[0].stage) if remaining else len(ORDER)
     return {
         "stages": [
             {
-                "name": each.stage,
-                "step": migration.STEPS[each.stage],
-                "switches": list(each.texts),
-                "hosts": each.hosts,
+                "name": change.stage,
+                "step": migration.STEPS[change.stage],
+                "switches": list(change.texts),
+                "hosts": change.hosts,
             }
-            for each in left
+            for change in remaining
         ],
         # Sending one stage can make a later stage possible that is refused now, so the run goes through all of these.
         "possible_stages": [name for name in ORDER[first:] if has_nics or name not in migration.NIC_STAGES],
-        "table": [f"{at}. {each.stage}: {', '.join(each.devices)}" for at, each in enumerate(left, 1)]
+        "table": [
+            f"{number}. {change.stage}: {', '.join(change.devices)}" for number, change in enumerate(remaining, 1)
+        ]
         or ["all have the policy"],
-        "changes": left[0].texts if left else {},
+        "changes": remaining[0].texts if remaining else {},
     }
 
 
 def _boot_configurations(wanted: Mapping[str, Switch]) -> dict[str, str]:
     """Return the whole configuration of each switch whose system keeps nothing over a reboot."""
-    lost = {name: each for name, each in wanted.items() if SYSTEMS[each.system].boot_configuration}
-    return {name: SYSTEMS[each.system].render(each) for name, each in lost.items()}
+    volatile = {name: switch for name, switch in wanted.items() if SYSTEMS[switch.system].boot_configuration}
+    return {name: SYSTEMS[switch.system].render(switch) for name, switch in volatile.items()}
 
 
 def _unfinished(folder: str | None, wanted: Mapping[str, Switch]) -> dict[str, Any]:
@@ -168,16 +173,16 @@ def _unfinished(folder: str | None, wanted: Mapping[str, Switch]) -> dict[str, A
     nothing: dict[str, Any] = {"path": "", "switches": []}
     if not folder:
         return nothing
-    above, own = os.path.split(folder.rstrip("/"))
+    parent, run_name = os.path.split(folder.rstrip("/"))
     try:
-        runs = sorted(name for name in os.listdir(above) if RUN.fullmatch(name) and name != own)
+        runs = sorted(name for name in os.listdir(parent) if RUN.fullmatch(name) and name != run_name)
     except OSError:  # there was no earlier run
         return nothing
-    if not runs or os.path.exists(os.path.join(above, runs[-1], "finished")):
+    if not runs or os.path.exists(os.path.join(parent, runs[-1], "finished")):
         return nothing
-    last = os.path.join(above, runs[-1])
-    unsaved = {name: each for name, each in wanted.items() if not SYSTEMS[each.system].saves_with_change}
-    touched = [name for name, each in unsaved.items() if os.path.exists(f"{file_of(last, each)}.change")]
+    last = os.path.join(parent, runs[-1])
+    unsaved = {name: switch for name, switch in wanted.items() if not SYSTEMS[switch.system].saves_with_change}
+    touched = [name for name, switch in unsaved.items() if os.path.exists(f"{file_of(last, switch)}.change")]
     return {"path": last, "switches": touched}
 
 
@@ -196,37 +201,39 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     running = running_texts(params["running"])
     parsed = parse_running(running, params["switches"])
     if params["restore_path"]:
-        backup = backups.read(params["restore_path"], {name: each.system for name, each in parsed.items()})
+        backup = backups.read(params["restore_path"], {name: switch.system for name, switch in parsed.items()})
     else:
         backup = running_texts(params["backup"])
         for name in running:
             if name not in backup:
                 raise FabricError(f"switch {name}", "it has no backup", "give what was read before the change")
-    now = {name: each for name, each in parsed.items() if name in backup}
-    before = parse_running({name: backup[name] for name in now}, params["switches"])
-    changes = {name: SYSTEMS[each.system].restoration(backup[name], running[name], name) for name, each in now.items()}
+    now = {name: switch for name, switch in parsed.items() if name in backup}
+    former = parse_running({name: backup[name] for name in now}, params["switches"])
+    changes = {
+        name: SYSTEMS[switch.system].restoration(backup[name], running[name], name) for name, switch in now.items()
+    }
     changes = {name: text for name, text in changes.items() if text}
     if not check_mode:
         _back_up(params["backup_path"], {file_of("", now[name]): running[name] for name in changes})
     return {
         "changed": False,
         "changes": changes,
-        "as_before": {name: name not in changes and _is_as(each, before[name]) for name, each in now.items()},
+        "as_before": {name: name not in changes and _matches(switch, former[name]) for name, switch in now.items()},
         "boot": {
             name: boot_configuration(backup[name], name)
-            for name, each in now.items()
-            if (boot_configuration := SYSTEMS[each.system].boot_configuration)
+            for name, switch in now.items()
+            if (boot_configuration := SYSTEMS[switch.system].boot_configuration)
         },
     }
 
 
-def _is_as(now: Switch, before: Switch) -> bool:
-    """Return true where ``now`` has the settings that ``before`` shows. A change that is empty tells the rest."""
-    system = SYSTEMS[before.system]
+def _matches(now: Switch, former: Switch) -> bool:
+    """Return true where ``now`` has the settings that ``former`` shows. A change that is empty tells the rest."""
+    system = SYSTEMS[former.system]
     shown = [field for field in PORT_FIELDS if field not in system.not_held]
-    return now.ecmp_fields == before.ecmp_fields and all(
+    return now.ecmp_fields == former.ecmp_fields and all(
         port in now.ports and all(getattr(now.ports[port], field) == getattr(qos, field) for field in shown)
-        for port, qos in before.ports.items()
+        for port, qos in former.ports.items()
     )
 
 
@@ -237,17 +244,17 @@ def _comparable(seen: Switch, wanted: Switch) -> Switch:
     based on it.
     """
     not_held = SYSTEMS[wanted.system].not_held
-    known: dict[tuple[int, int], PortQos] = {}
+    comparable: dict[tuple[int, int], PortQos] = {}
 
     def port(name: str) -> PortQos:
         qos, goal = seen.ports.get(name, EMPTY), wanted.ports[name]
         key = id(qos), id(goal)
-        if key not in known:
-            taken = {field: getattr(goal, field) for field in PORT_FIELDS if field in not_held}
+        if key not in comparable:
+            wanted_values = {field: getattr(goal, field) for field in PORT_FIELDS if field in not_held}
             if qos.cable_m is None:
-                taken["cable_m"] = goal.cable_m
-            known[key] = replace(qos, **taken)
-        return known[key]
+                wanted_values["cable_m"] = goal.cable_m
+            comparable[key] = replace(qos, **wanted_values)
+        return comparable[key]
 
     hashed = "ecmp_fields" in not_held
     return replace(
@@ -268,19 +275,19 @@ def _intermediate(running: str, now: Switch, state: Switch, stage: str) -> str:
         return ""
 
 
-def _with(left: list[Change], stage: str, texts: dict[str, str]) -> list[Change]:
+def _with_texts(changes: list[StageChange], stage: str, texts: dict[str, str]) -> list[StageChange]:
     """Return ``left`` with ``texts`` added to ``stage``."""
-    for change in left:
+    for change in changes:
         if change.stage == stage:
             change.texts.update(texts)
-            return left
-    return sorted([*left, Change(stage, texts, [])], key=lambda each: ORDER.index(each.stage))
+            return changes
+    return sorted([*changes, StageChange(stage, texts, [])], key=lambda item: ORDER.index(item.stage))
 
 
-def _nics(given: Mapping[str, Any] | None) -> dict[migration.NicName, Nic]:
-    known: dict[str, Nic] = {}
+def _nics(nics_by_host: Mapping[str, Any] | None) -> dict[migration.NicName, Nic]:
+    nics_read: dict[str, Nic] = {}
     return {
-        (host, nic): nic_of(f"host {host}: NIC {nic}", data, known)
-        for host, nics in (given or {}).items()
-        for nic, data in Record(f"host {host}", nics).data.items()
+        (host, nic): nic_of(f"host {host}: NIC {nic}", data, nics_read)
+        for host, nics in (nics_by_host or {}).items()
+        for nic, data in FabricSettings(f"host {host}", nics).data.items()
     }

@@ -63,46 +63,46 @@ def stages(now: Qos, wanted: Qos) -> list[Stage]:
         SWITCHES_LESS_PFC: _less_pfc,
         SWITCHES_SET: _all_but_new_pfc,
         NICS_SET: _all_but_new_pfc,
-        SWITCHES_ALL: _all,
-        NICS_ALL: _all,
+        SWITCHES_ALL: _wanted_state,
+        NICS_ALL: _wanted_state,
     }
-    found = []
-    switches = {name: now.switches.get(name, Switch(name, each.system)) for name, each in wanted.switches.items()}
-    nics = {name: now.nics.get(name, Nic(each.name, each.interface)) for name, each in wanted.nics.items()}
+    changing = []
+    switches = {name: now.switches.get(name, Switch(name, switch.system)) for name, switch in wanted.switches.items()}
+    nics = {name: now.nics.get(name, Nic(nic.name, nic.interface)) for name, nic in wanted.nics.items()}
     for name, step in steps.items():
         stage = Stage(name)
         if name in NIC_STAGES:
             after_nics = {nic: step(nics[nic], goal) for nic, goal in wanted.nics.items()}
-            stage.nics.update({nic: after for nic, after in after_nics.items() if after != nics[nic]})
+            stage.nics.update({nic: state for nic, state in after_nics.items() if state != nics[nic]})
         else:
             after_switches = {switch: _switch(switches[switch], goal, step) for switch, goal in wanted.switches.items()}
-            stage.switches.update({each: after for each, after in after_switches.items() if after != switches[each]})
+            stage.switches.update({name: state for name, state in after_switches.items() if state != switches[name]})
         switches.update(stage.switches)
         nics.update(stage.nics)
         if stage.switches or stage.nics:
-            found.append(stage)
-    return found
+            changing.append(stage)
+    return changing
 
 
 def _switch(now: Switch, wanted: Switch, step: Callable[[PortQos, PortQos], PortQos]) -> Switch:
     if step is _less_pfc:
-        known = {name: step(qos, wanted.ports[name]) for name, qos in now.ports.items() if name in wanted.ports}
-        return replace(now, ports={**now.ports, **known})
+        reduced = {name: step(qos, wanted.ports[name]) for name, qos in now.ports.items() if name in wanted.ports}
+        return replace(now, ports={**now.ports, **reduced})
     ports = {name: step(now.ports.get(name, PortQos()), qos) for name, qos in wanted.ports.items()}
     return replace(now, ports={**now.ports, **ports}, ecmp_fields=wanted.ecmp_fields)
 
 
-def _kept(now: PortQos | Nic, wanted: PortQos | Nic) -> tuple[int, ...]:
-    return tuple(each for each in now.pfc if each in wanted.pfc)
+def _common_pfc(now: PortQos | Nic, wanted: PortQos | Nic) -> tuple[int, ...]:
+    return tuple(priority for priority in now.pfc if priority in wanted.pfc)
 
 
 def _less_pfc(now: End, wanted: End) -> End:
-    return replace(now, pfc=_kept(now, wanted))
+    return replace(now, pfc=_common_pfc(now, wanted))
 
 
 def _all_but_new_pfc(now: End, wanted: End) -> End:
-    return replace(wanted, pfc=_kept(now, wanted))
+    return replace(wanted, pfc=_common_pfc(now, wanted))
 
 
-def _all(_now: End, wanted: End) -> End:
+def _wanted_state(_now: End, wanted: End) -> End:
     return wanted

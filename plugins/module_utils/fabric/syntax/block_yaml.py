@@ -38,38 +38,38 @@ class _Lines:
 
     def __init__(self, text: str) -> None:
         self.all = text.splitlines()
-        self.rest: list[tuple[int, int, str]] = []
+        self.lines: list[tuple[int, int, str]] = []
         for number, line in enumerate(self.all, 1):
             content = line.strip()
-            if content and not content.startswith("#") and not (content == "---" and not self.rest):
-                self.rest.append((number, len(line) - len(line.lstrip(" ")), content))
-        self.at = 0
+            if content and not content.startswith("#") and not (content == "---" and not self.lines):
+                self.lines.append((number, len(line) - len(line.lstrip(" ")), content))
+        self.position = 0
 
     def more(self) -> bool:
-        return self.at < len(self.rest)
+        return self.position < len(self.lines)
 
-    def here(self) -> tuple[int, int, str]:
-        return self.rest[self.at]
+    def current(self) -> tuple[int, int, str]:
+        return self.lines[self.position]
 
     def replace(self, indent: int, content: str) -> None:
-        self.rest[self.at] = (self.rest[self.at][0], indent, content)
+        self.lines[self.position] = (self.lines[self.position][0], indent, content)
 
-    def error(self, why: str) -> YamlError:
-        number, _indent, content = self.here()
-        return YamlError(f"line {number}, {content[:60]!r}, {why}")
+    def error(self, problem: str) -> YamlError:
+        number, _indent, content = self.current()
+        return YamlError(f"line {number}, {content[:60]!r}, {problem}")
 
 
-def _node(lines: _Lines, least: int) -> Any:
-    """Return the block that begins here, if it is indented by ``least`` or more; else None."""
-    if not lines.more() or lines.here()[1] < least:
+def _node(lines: _Lines, least_indent: int) -> Any:
+    """Return the block that begins here, if it is indented by ``least_indent`` or more; else None."""
+    if not lines.more() or lines.current()[1] < least_indent:
         return None
-    indent, content = lines.here()[1:]
+    indent, content = lines.current()[1:]
     if _is_item(content):
         return _list(lines, indent)
     if KEY.match(content):
         return _mapping(lines, indent)
     value = _scalar(lines, content)
-    lines.at += 1
+    lines.position += 1
     return value
 
 
@@ -80,39 +80,39 @@ def _is_item(content: str) -> bool:
 
 def _list(lines: _Lines, indent: int) -> list[Any]:
     items = []
-    while lines.more() and lines.here()[1] == indent and _is_item(lines.here()[2]):
-        rest = lines.here()[2][1:].strip()
-        if rest:  # the text after the dash is the item's first line
-            lines.replace(indent + 2, rest)
+    while lines.more() and lines.current()[1] == indent and _is_item(lines.current()[2]):
+        item = lines.current()[2][1:].strip()
+        if item:  # the text after the dash is the item's first line
+            lines.replace(indent + 2, item)
         else:
-            lines.at += 1
+            lines.position += 1
         items.append(_node(lines, indent + 1))
     return items
 
 
 def _mapping(lines: _Lines, indent: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    while lines.more() and lines.here()[1] == indent:
-        number, _indent, content = lines.here()
+    mapping: dict[str, Any] = {}
+    while lines.more() and lines.current()[1] == indent:
+        number, _indent, content = lines.current()
         match = None if _is_item(content) else KEY.match(content)
         if match is None:
             raise lines.error("is not KEY: VALUE")
         key = _scalar(lines, match[1])
-        if key in found:
+        if key in mapping:
             raise lines.error(f"repeats the key {key}")
-        rest = content[match.end() :].strip()
-        if rest and not rest.startswith("#") and not LITERAL.fullmatch(rest):
-            found[key] = _scalar(lines, rest)
-            lines.at += 1
+        value = content[match.end() :].strip()
+        if value and not value.startswith("#") and not LITERAL.fullmatch(value):
+            mapping[key] = _scalar(lines, value)
+            lines.position += 1
             continue
-        lines.at += 1
-        if rest and not rest.startswith("#"):
-            found[key] = _literal(lines, number, indent)
-        elif lines.more() and lines.here()[1] == indent and _is_item(lines.here()[2]):
-            found[key] = _list(lines, indent)
+        lines.position += 1
+        if value and not value.startswith("#"):
+            mapping[key] = _literal(lines, number, indent)
+        elif lines.more() and lines.current()[1] == indent and _is_item(lines.current()[2]):
+            mapping[key] = _list(lines, indent)
         else:
-            found[key] = _node(lines, indent + 1)
-    return found
+            mapping[key] = _node(lines, indent + 1)
+    return mapping
 
 
 def _literal(lines: _Lines, number: int, indent: int) -> str:
@@ -123,8 +123,8 @@ def _literal(lines: _Lines, number: int, indent: int) -> str:
         if line.strip() and len(line) - len(line.lstrip(" ")) <= indent:
             break
         end += 1
-    while lines.more() and lines.here()[0] <= end:
-        lines.at += 1
+    while lines.more() and lines.current()[0] <= end:
+        lines.position += 1
     return "\n".join(line.strip() for line in lines.all[number:end]).rstrip("\n")
 
 

@@ -33,7 +33,7 @@ _AGAIN = "fetch the running configuration again, all of it"
 _MOST_PORTS = 4096  # in a range; a longer one is an error
 
 
-class Line:
+class CliLine:
     """One line: its number in the text (from 1), its content with single blanks, and the lines indented under it."""
 
     __slots__ = ("children", "number", "text")
@@ -41,45 +41,47 @@ class Line:
     def __init__(self, number: int, text: str) -> None:
         self.number = number
         self.text = text
-        self.children: list[Line] = []
+        self.children: list[CliLine] = []
 
 
-class Reader:
+class CliReader:
     """A reader of one switch's text. Its refusals name the switch."""
 
     def __init__(self, name: str) -> None:
         """Keep the switch's ``name``, which refusals mention."""
         self.name = name
 
-    def refuse(self, line: Line, why: str, remedy: str) -> FabricError:
+    def refuse(self, line: CliLine, cause: str, remedy: str) -> FabricError:
         """Return a FabricError that names the switch and the line."""
-        return FabricError(f"{self.name}: line {line.number} {line.text!r}", why, remedy)
+        return FabricError(f"{self.name}: line {line.number} {line.text!r}", cause, remedy)
 
-    def tree(self, text: str, system: str, known: re.Pattern[str], foreign: re.Pattern[str]) -> list[Line]:
+    def tree(
+        self, text: str, system: str, system_line: re.Pattern[str], foreign_line: re.Pattern[str]
+    ) -> list[CliLine]:
         """Return the lines at the left margin, without comments ("!") and banners.
 
         Raises FabricError where ``text`` is not a configuration of ``system``. In any such configuration, some lines at
-        the margin match ``known``, and none matches ``foreign``.
+        the margin match ``system_line``, and none matches ``foreign_line``.
         """
         top = self.nest(text, system)
         for line in top:
-            if foreign.match(line.text):
+            if foreign_line.match(line.text):
                 raise self.refuse(line, f"not a line of {system}'s configuration", "correct the switch's system")
-        if not any(known.match(line.text) for line in top):
+        if not any(system_line.match(line.text) for line in top):
             raise FabricError(f"{self.name}: configuration", f"it contains no line of {system}'s configuration", _AGAIN)
         return top
 
-    def nest(self, text: str, system: str) -> list[Line]:
+    def nest(self, text: str, system: str) -> list[CliLine]:
         """Return the lines at the left margin of any part of a configuration, without comments ("!") and banners."""
-        top: list[Line] = []
-        open_at: list[tuple[int, list[Line]]] = [(-1, top)]
+        top: list[CliLine] = []
+        open_at: list[tuple[int, list[CliLine]]] = [(-1, top)]
         banner_end = ""
         for number, raw in enumerate(text.splitlines(), start=1):
             if banner_end:
                 if banner_end in raw:
                     banner_end = ""
                 continue
-            line = Line(number, " ".join(raw.split()))
+            line = CliLine(number, " ".join(raw.split()))
             if not line.text or line.text.startswith("!"):
                 continue
             if line.text.startswith("%") or _CONTROL.search(line.text):
@@ -97,29 +99,29 @@ class Reader:
             raise FabricError(f"{self.name}: configuration", "it ends within a banner", _AGAIN)
         return top
 
-    def number(self, line: Line, word: str, least: int, most: int) -> int:
-        """Return ``word`` of ``line`` as a number of ``least`` to ``most``."""
-        if not word.isdecimal() or not least <= int(word) <= most:
-            raise self.refuse(line, f"{word!r} is not a number from {least} to {most}", "correct it on the switch")
+    def number(self, line: CliLine, word: str, minimum: int, maximum: int) -> int:
+        """Return ``word`` of ``line`` as a number of ``minimum`` to ``maximum``."""
+        if not word.isdecimal() or not minimum <= int(word) <= maximum:
+            raise self.refuse(line, f"{word!r} is not a number from {minimum} to {maximum}", "correct it on the switch")
         return int(word)
 
-    def dscps(self, line: Line, words: str) -> list[int]:
+    def dscps(self, line: CliLine, listed: str) -> list[int]:
         """Return the DSCPs of a list such as "26", "24-31 48", "10,18" or "af31,cs6"."""
-        found: list[int] = []
-        for word in re.split(r"[ ,]+", words.strip()):
+        values: list[int] = []
+        for word in re.split(r"[ ,]+", listed.strip()):
             first, dash, last = word.partition("-")
-            least = self._dscp(line, first)
-            most = self._dscp(line, last) if dash else least
-            if most < least:
+            lowest = self._dscp(line, first)
+            highest = self._dscp(line, last) if dash else lowest
+            if highest < lowest:
                 raise self.refuse(line, f"{word!r} is a descending range", "correct it on the switch")
-            found += range(least, most + 1)
-        return found
+            values += range(lowest, highest + 1)
+        return values
 
-    def _dscp(self, line: Line, word: str) -> int:
-        named = DSCP_NAMES.get(word)
-        return self.number(line, word, 0, DSCPS - 1) if named is None else named
+    def _dscp(self, line: CliLine, word: str) -> int:
+        named_dscp = DSCP_NAMES.get(word)
+        return self.number(line, word, 0, DSCPS - 1) if named_dscp is None else named_dscp
 
-    def ports_of(self, line: Line) -> list[str]:
+    def ports_of(self, line: CliLine) -> list[str]:
         """Return the name in "interface Ethernet1/1", or each of a range such as "interface Ethernet1/1-4,1/7"."""
         names: list[str] = []
         kind, slot = "", ""
@@ -133,34 +135,36 @@ class Reader:
             last = int(match["last"] or first)
             if not first <= last < first + _MOST_PORTS:
                 raise self.refuse(line, f"{part!r} is not a range of ports", "correct it")
-            names += [f"{kind}{slot}{at}{match['sub'] or ''}" for at in range(first, last + 1)]
+            names += [f"{kind}{slot}{number}{match['sub'] or ''}" for number in range(first, last + 1)]
         return names
 
 
 def _banner_end(text: str) -> str:
     """Return the end mark of the banner that ``text`` begins, "" if ``text`` ends it. EOS has EOF, NX-OS any sign."""
-    words = text.split(" ", 2)
-    if len(words) < 3:
+    parts = text.split(" ", 2)
+    if len(parts) < 3:
         return "EOF"
-    sign = words[2][0]
-    return "" if sign in words[2][1:] else sign
+    end_sign = parts[2][0]
+    return "" if end_sign in parts[2][1:] else end_sign
 
 
-def own_name(kind: str, lines: Iterable[str]) -> str:
+def name_from_lines(kind: str, lines: Iterable[str]) -> str:
     """Return a name derived from ``lines``, so that a change makes a new object beside the one in use."""
     return f"{OWN}{kind}-{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:8]}"
 
 
-def numbers(values: Iterable[int], between: str) -> str:
+def numbers(values: Iterable[int], separator: str) -> str:
     """Return ascending numbers as a list: "0 1 2 7"."""
-    return between.join(str(value) for value in sorted(values))
+    return separator.join(str(value) for value in sorted(values))
 
 
-def unlike(switch: Switch, port: str, what: str, why: str) -> FabricError:
-    """Return the refusal of a port whose ``what`` differs from the first port's, if the system has one for all."""
+def mismatch_error(switch: Switch, port: str, setting: str, reason: str) -> FabricError:
+    """Return the refusal of a port whose ``setting`` differs from the first port's, if the system has one for all."""
     first = next(iter(switch.ports))
     return FabricError(
-        f"{switch.name}: port {port}", f"its {what} differs from {first}'s, but {why}", "plan both with one policy"
+        f"{switch.name}: port {port}",
+        f"its {setting} differs from {first}'s, but {reason}",
+        "plan both with one policy",
     )
 
 
@@ -171,26 +175,28 @@ def wanted_classes(switch: Switch, port: str, qos: PortQos) -> list[int]:
         raise FabricError(
             subject, f"DSCP {qos.dscp_to_class.index(None)} has no traffic class", "give one to each of the 64"
         )
-    classes = sorted({each for each in qos.dscp_to_class if each is not None})
-    for each in classes:
-        queue, priority = qos.class_to_queue[each], qos.class_to_priority[each]
+    classes = sorted({traffic_class for traffic_class in qos.dscp_to_class if traffic_class is not None})
+    for traffic_class in classes:
+        queue, priority = qos.class_to_queue[traffic_class], qos.class_to_priority[traffic_class]
         if queue is None or priority is None or qos.queues[queue] is None:
-            raise FabricError(subject, f"traffic class {each} has no queue, priority or scheduler", "set all three")
+            raise FabricError(
+                subject, f"traffic class {traffic_class} has no queue, priority or scheduler", "set all three"
+            )
         if qos.priority_to_queue[priority] != queue:
             raise FabricError(
                 subject,
-                f"a pause of priority {priority} does not stop traffic class {each}'s queue {queue}",
+                f"a pause of priority {priority} does not stop traffic class {traffic_class}'s queue {queue}",
                 f"map priority {priority} to queue {queue}",
             )
-    for each in qos.pfc:
-        if each not in [qos.class_to_priority[at] for at in classes]:
-            raise FabricError(subject, f"priority {each} pauses, and no traffic class has it", "give it to one")
+    for priority in qos.pfc:
+        if priority not in [qos.class_to_priority[traffic_class] for traffic_class in classes]:
+            raise FabricError(subject, f"priority {priority} pauses, and no traffic class has it", "give it to one")
     if qos.ip_mtu_bytes is None:
         raise FabricError(subject, "no MTU is wanted", "set switch_mtu_bytes in the policy")
     return classes
 
 
-def same(seen: PortQos, wanted: PortQos, not_held: Collection[str]) -> bool:
+def equal_except(seen: PortQos, wanted: PortQos, not_held: Collection[str]) -> bool:
     """Return true where two ports are alike in all fields except ``not_held``."""
     return all(getattr(seen, name) == value for name, value in vars(wanted).items() if name not in not_held)
 
@@ -216,11 +222,11 @@ def is_as_wanted(model: Parsed, port: str, qos: PortQos, not_held: Collection[st
     if port not in model.ports:
         return False
     try:
-        return same(model.port_qos(port), qos, not_held)
+        return equal_except(model.port_qos(port), qos, not_held)
     except FabricError:
         return False
 
 
 def padded(values: dict[int, int], length: int) -> tuple[int | None, ...]:
     """Return ``values`` by index as a tuple of ``length``, None where there is no value."""
-    return tuple(values.get(at) for at in range(length))
+    return tuple(values.get(index) for index in range(length))

@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 OWN = "SAILLOFT_"  # the prefix of the names of this project's entries
 
 
-def named(kind: str, content: Any) -> str:
+def name_from_content(kind: str, content: Any) -> str:
     """Return the name for this content: the same content has the same name.
 
     It has at most 32 characters, as SONiC's models require, if ``kind`` has at most 14.
@@ -44,13 +44,19 @@ def paused_priorities(groups: Octet, group_of: Octet, pfc: tuple[int, ...]) -> O
     ``groups``: the priority group of each class; ``group_of``: the priority group of each priority. Where several
     priorities have one group, the one with PFC is returned, else the lowest.
     """
-    found: list[int | None] = []
+    paused: list[int | None] = []
     for group in groups:
-        priorities = [priority for priority, each in enumerate(group_of) if group is not None and each == group]
-        found.append(next((each for each in priorities if each in pfc), priorities[0] if priorities else None))
-    return tuple(found)
+        priorities = [
+            priority
+            for priority, priority_group in enumerate(group_of)
+            if group is not None and priority_group == group
+        ]
+        paused.append(
+            next((priority for priority in priorities if priority in pfc), priorities[0] if priorities else None)
+        )
+    return tuple(paused)
 
 
-def natural(port: str) -> list[Any]:
+def natural_sort_key(port: str) -> list[Any]:
     """Return a sort key that puts Ethernet4 before Ethernet10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", port)]

@@ -40,7 +40,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumu
     HALF_PERCENT,
     PORT,
     SYSTEM,
-    Reader,
+    NvueReader,
     document,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.cumulus_change import (
@@ -57,7 +57,7 @@ def parse(text: str, name: str) -> Switch:
     defaults. ``ports`` are the front ports (swp…) and all others with QoS of their own. Defaults are returned for the
     classes to which some DSCP leads; the MTU only where it is set.
     """
-    return Reader(name, document(text, name)).switch()
+    return NvueReader(name, document(text, name)).switch()
 
 
 CUMULUS = SwitchSystem(

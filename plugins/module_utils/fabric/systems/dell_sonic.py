@@ -20,7 +20,7 @@ import re
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell_sonic import SYSTEM, Reader
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell_sonic import SYSTEM, DellSonicReader
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.dell_sonic_change import (
     remediation,
     restoration,
@@ -38,7 +38,7 @@ def parse(text: str, name: str) -> Switch:
 
     Raises FabricError for the first error.
     """
-    return Reader(text, name).switch()
+    return DellSonicReader(text, name).switch()
 
 
 DELL_SONIC = SwitchSystem(

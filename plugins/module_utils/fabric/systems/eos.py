@@ -41,18 +41,18 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos 
     OWN_MAP,
     PROFILE,
     ROUTED,
-    Model,
-    Settings,
+    EosConfiguration,
+    EosSettings,
     settings_of,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
     OWN_NAME,
-    Line,
+    CliLine,
     is_as_wanted,
+    mismatch_error,
+    name_from_lines,
     numbers,
-    own_name,
     switch_of,
-    unlike,
     wanted_classes,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.eos_restoration import restoration
@@ -71,7 +71,7 @@ PORT = re.compile(r"(Ethernet\d+(/\d+)*|Port-Channel\d+)")
 
 def render(switch: Switch) -> str:
     """Return the lines of ``switch``, as the running configuration shows them. FabricError for what EOS cannot hold."""
-    wanted = _Wanted(switch)
+    wanted = _WantedEos(switch)
     text = ["!", *wanted.maps()]
     for name, lines in wanted.profiles.items():
         text += ["!", f"qos profile {name}", *lines]
@@ -82,7 +82,7 @@ def render(switch: Switch) -> str:
 
 def parse(text: str, name: str) -> Switch:
     """Parse all Ethernet ports and port channels of a running configuration. Raises FabricError if it is invalid."""
-    return switch_of(Model(text, name), name, SYSTEM)
+    return switch_of(EosConfiguration(text, name), name, SYSTEM)
 
 
 def remediation(running: str, wanted: Switch) -> str:
@@ -93,13 +93,13 @@ def remediation(running: str, wanted: Switch) -> str:
     lines are removed where they contradict the policy: settings of a wanted port, rewriting of DSCPs, a hash of fewer
     than all fields.
     """
-    plan = _Wanted(wanted)
-    model = Model(running, wanted.name)
+    plan = _WantedEos(wanted)
+    model = EosConfiguration(running, wanted.name)
     maps = _adopt(model, wanted, plan)
     settings = {name: _settings(name, lines) for name, lines in plan.profiles.items()}
     profiles: dict[str, list[str]] = {}
     ports: list[str] = []
-    used = {own.get(PROFILE) for port, own in model.ports.items() if port not in wanted.ports}
+    used = {port_settings.get(PROFILE) for port, port_settings in model.ports.items() if port not in wanted.ports}
     for port, name in plan.attached.items():
         if is_as_wanted(model, port, wanted.ports[port], NOT_HELD):
             used.add(model.ports[port].get(PROFILE))
@@ -108,17 +108,17 @@ def remediation(running: str, wanted: Switch) -> str:
         if name not in profiles:
             profiles[name] = _profile_changes(model, name, plan.profiles[name], settings[name])
         ports += _port_changes(model, port, name, settings[name], wanted.ports[port].ip_mtu_bytes)
-    left = [name for name in model.profiles if OWN_NAME.fullmatch(name) and name not in used]
+    unused = [name for name in model.profiles if OWN_NAME.fullmatch(name) and name not in used]
     lines = [
         *(line for lines in profiles.values() for line in lines),
         *maps,
         *ports,
-        *(f"no qos profile {name}" for name in left),
+        *(f"no qos profile {name}" for name in unused),
     ]
     return "".join(f"{line}\n" for line in lines)
 
 
-class _Wanted:
+class _WantedEos:
     """The settings that a switch needs: each port's profile by name, the profiles' lines, and the maps of all ports."""
 
     def __init__(self, switch: Switch) -> None:
@@ -141,17 +141,17 @@ class _Wanted:
             if qos not in names:
                 self._check(switch, port, qos)
                 lines = _profile_lines(qos)
-                names[qos] = own_name("roce", lines)
+                names[qos] = name_from_lines("roce", lines)
                 self.profiles[names[qos]] = lines
             self.attached[port] = names[qos]
 
     def maps(self) -> list[str]:
         """Return the lines that map DSCPs to classes, and classes to queues."""
+        queues = {number: self.first.class_to_queue[number] for number in self.classes if number != FIXED}
         return [
-            *(self.dscp_line([at for at, to in enumerate(self.first.dscp_to_class) if to == each], each)
-              for each in self.classes),
-            *(self.queue_line(each, self.first.class_to_queue[each]) for each in self.classes if each != FIXED),
-        ]  # fmt: skip
+            *(self.dscp_line(_dscps_of(self.first, number), number) for number in self.classes),
+            *(self.queue_line(number, queue) for number, queue in queues.items()),
+        ]
 
     @staticmethod
     def dscp_line(dscps: list[int], traffic_class: int) -> str:
@@ -169,21 +169,22 @@ class _Wanted:
         if not self.profiles:
             self.first, self.classes = qos, classes
         if qos.dscp_to_class != self.first.dscp_to_class:
-            raise unlike(switch, port, "map of DSCPs", "EOS has one for the switch")
+            raise mismatch_error(switch, port, "map of DSCPs", "EOS has one for the switch")
         if qos.class_to_queue != self.first.class_to_queue:
-            raise unlike(switch, port, "map of classes to queues", "EOS has one for the switch")
-        for each in classes:
-            queue = qos.class_to_queue[each]
-            if (each == FIXED) != (queue == FIXED):
+            raise mismatch_error(switch, port, "map of classes to queues", "EOS has one for the switch")
+        for traffic_class in classes:
+            queue = qos.class_to_queue[traffic_class]
+            if (traffic_class == FIXED) != (queue == FIXED):
                 raise FabricError(
                     subject,
-                    f"traffic class {each} needs queue {queue}, but EOS ties class 7 to queue 7",
+                    f"traffic class {traffic_class} needs queue {queue}, but EOS ties class 7 to queue 7",
                     "choose other numbers",
                 )
-            if qos.class_to_priority[each] != each:
+            priority = qos.class_to_priority[traffic_class]
+            if priority != traffic_class:
                 raise FabricError(
                     subject,
-                    f"EOS pauses traffic class {each} as priority {each}, not {qos.class_to_priority[each]}",
+                    f"EOS pauses traffic class {traffic_class} as priority {traffic_class}, not {priority}",
                     "give class and priority the same number",
                 )
         _check_queues(subject, qos.queues)
@@ -196,24 +197,28 @@ class _Wanted:
             )
 
 
+def _dscps_of(qos: PortQos, traffic_class: int) -> list[int]:
+    return [dscp for dscp, number in enumerate(qos.dscp_to_class) if number == traffic_class]
+
+
 def _check_queues(subject: str, queues: tuple[Queue | None, ...]) -> None:
-    weighted = [at for at, queue in enumerate(queues) if queue and not queue.strict]
-    for at, queue in enumerate(queues):
+    weighted = [number for number, queue in enumerate(queues) if queue and not queue.strict]
+    for number, queue in enumerate(queues):
         if queue is None:
             continue
-        if queue.strict and at < max(weighted, default=-1):
+        if queue.strict and number < max(weighted, default=-1):
             raise FabricError(
                 subject,
-                f"queue {at} is strict and below queue {max(weighted)}, which is weighted, so EOS weights both",
+                f"queue {number} is strict and below queue {max(weighted)}, which is weighted, so EOS weights both",
                 "give the strict class a higher queue",
             )
         if not queue.strict and queue.bandwidth_percent is None:
-            raise FabricError(subject, f"queue {at} is weighted, but has no share", "give it bandwidth_percent")
+            raise FabricError(subject, f"queue {number} is weighted, but has no share", "give it bandwidth_percent")
         if queue.ecn and not 1 <= queue.ecn.minimum_bytes <= queue.ecn.maximum_bytes <= MOST_THRESHOLD_BYTES:
             raise FabricError(
                 subject,
-                f"queue {at}'s ECN thresholds {queue.ecn.minimum_bytes} and {queue.ecn.maximum_bytes} are outside 1 to"
-                f" {MOST_THRESHOLD_BYTES} bytes",
+                f"queue {number}'s ECN thresholds {queue.ecn.minimum_bytes} and {queue.ecn.maximum_bytes} are outside "
+                f"1 to {MOST_THRESHOLD_BYTES} bytes",
                 "set others in ecn",
             )
 
@@ -247,10 +252,10 @@ def _profile_lines(qos: PortQos) -> list[str]:
             f" polling-interval auto recovery-time {_seconds(qos.watchdog.restoration_ms)}",
             f"   priority-flow-control pause watchdog port action {qos.watchdog.action}",
         ]
-    for at, queue in enumerate(qos.queues):
+    for number, queue in enumerate(qos.queues):
         if queue is None:
             continue
-        lines += ["   !", f"   uc-tx-queue {at}"]
+        lines += ["   !", f"   uc-tx-queue {number}"]
         if queue.strict:
             lines.append("      priority strict")
         else:
@@ -269,27 +274,27 @@ def _seconds(time_ms: int) -> str:
     return f"{time_ms / 1000:.2f}".rstrip("0").rstrip(".")
 
 
-def _settings(name: str, lines: list[str]) -> Settings:
+def _settings(name: str, lines: list[str]) -> EosSettings:
     return settings_of("\n".join([f"qos profile {name}", *lines]))
 
 
-def _adopt(model: Model, switch: Switch, plan: _Wanted) -> list[str]:
+def _adopt(model: EosConfiguration, switch: Switch, plan: _WantedEos) -> list[str]:
     """Return the lines that bring the whole switch's settings to the wanted ones, and update ``model`` with them."""
     lines: list[str] = []
     if not plan.attached:
         return lines
-    for each in plan.classes:
-        wanted = [at for at, to in enumerate(plan.first.dscp_to_class) if to == each]
-        changed = [at for at in wanted if model.dscp_map[at] != each or at in model.coloured]
+    for traffic_class in plan.classes:
+        wanted = _dscps_of(plan.first, traffic_class)
+        changed = [dscp for dscp in wanted if model.dscp_map[dscp] != traffic_class or dscp in model.coloured]
         if changed:
-            lines.append(plan.dscp_line(changed, each))
+            lines.append(plan.dscp_line(changed, traffic_class))
         for dscp in wanted:
-            model.dscp_map[dscp] = each
-    for each in plan.classes:
-        queue = plan.first.class_to_queue[each]
-        if model.queue_map[each] != queue and queue is not None:
-            lines.append(plan.queue_line(each, queue))
-            model.queue_map[each] = queue
+            model.dscp_map[dscp] = traffic_class
+    for traffic_class in plan.classes:
+        queue = plan.first.class_to_queue[traffic_class]
+        if model.queue_map[traffic_class] != queue and queue is not None:
+            lines.append(plan.queue_line(traffic_class, queue))
+            model.queue_map[traffic_class] = queue
     if model.rewrites_dscp:
         lines.append("no qos rewrite dscp")
         model.rewrites_dscp = False
@@ -301,59 +306,65 @@ def _adopt(model: Model, switch: Switch, plan: _Wanted) -> list[str]:
     return lines
 
 
-def _profile_changes(model: Model, name: str, lines: list[str], wanted: Settings) -> list[str]:
+def _profile_changes(model: EosConfiguration, name: str, lines: list[str], wanted: EosSettings) -> list[str]:
     """Return the lines that make profile ``name`` hold ``lines``: all, or the difference where the profile exists."""
-    there = model.profiles.get(name)
-    if there is None:
+    existing = model.profiles.get(name)
+    if existing is None:
         return [f"qos profile {name}", *(line for line in lines if line.strip() != "!")]
-    own, queues = _removals(there, wanted, changed=False)
+    own_lines, queues = _removals(existing, wanted, changed=False)
     # A profile's own lines come before those of its queues. Lines are sent without indentation, so a line after a
     # queue's lines would belong to the queue.
     changes = [
-        *own,
-        *(f"   {line.text}" for key, (value, line) in wanted.values.items() if there.get(key) != value),
+        *own_lines,
+        *(f"   {line.text}" for key, (value, line) in wanted.values.items() if existing.get(key) != value),
         *queues,
     ]
     for queue, settings in wanted.queues.items():
-        has = there.queues.get(queue, {})
-        missing = [line.text for key, (value, line) in settings.items() if key not in has or has[key][0] != value]
+        existing_queue = existing.queues.get(queue, {})
+        missing = [
+            line.text
+            for key, (value, line) in settings.items()
+            if key not in existing_queue or existing_queue[key][0] != value
+        ]
         if missing:
             changes += [f"   {wanted.heads[queue]}", *(f"      {text}" for text in missing)]
     return [f"qos profile {name}", *changes] if changes else []
 
 
-def _port_changes(model: Model, port: str, name: str, profile: Settings, mtu_bytes: int | None) -> list[str]:
+def _port_changes(
+    model: EosConfiguration, port: str, name: str, profile: EosSettings, mtu_bytes: int | None
+) -> list[str]:
     """Return the lines that leave ``port`` with only the profile ``name``."""
-    own = model.ports.get(port)
-    changes, queues = _removals(own, profile, changed=True) if own else ([], [])
-    if own is None or own.get(MTU) != mtu_bytes:
+    existing = model.ports.get(port)
+    changes, queues = _removals(existing, profile, changed=True) if existing else ([], [])
+    if existing is None or existing.get(MTU) != mtu_bytes:
         changes.append(f"   mtu {mtu_bytes}")
-    if own is None or own.get(PROFILE) != name:
+    if existing is None or existing.get(PROFILE) != name:
         changes.append(f"   service-profile {name}")
     changes += queues
     return [f"interface {port}", *changes] if changes else []
 
 
-def _removals(there: Settings, wanted: Settings, changed: bool) -> tuple[list[str], list[str]]:
-    """Return the lines that remove what only ``there`` sets; if ``changed``, also what it sets to another value.
+def _removals(existing: EosSettings, wanted: EosSettings, changed: bool) -> tuple[list[str], list[str]]:
+    """Return the lines that remove what only ``existing`` sets; if ``changed``, also what it sets to another value.
 
-    The lines of ``there`` itself and those of its queues are returned separately.
+    The lines of ``existing`` itself and those of its queues are returned separately.
     """
 
-    def stays(key: str, value: object, over: dict[str, tuple[Any, Line]]) -> bool:
-        return key in over and (not changed or over[key][0] == value)
+    def stays(key: str, value: object, wanted_values: dict[str, tuple[Any, CliLine]]) -> bool:
+        return key in wanted_values and (not changed or wanted_values[key][0] == value)
 
     lines = []
-    for key, (value, line) in there.values.items():
+    for key, (value, line) in existing.values.items():
         if key in (MTU, PROFILE, ROUTED) or stays(key, value, wanted.values):
             continue
         lines.append(f"   no {line.text}" if key in (INPUT, OWN_MAP) else f"   default {key}")
     queues = []
-    for queue, settings in there.queues.items():
-        has = wanted.queues.get(queue, {})
-        gone = [key for key, (value, _line) in settings.items() if not stays(key, value, has)]
-        if gone:
-            queues += [f"   {there.heads[queue]}", *(f"      default {key}" for key in gone)]
+    for queue, settings in existing.queues.items():
+        wanted_queue = wanted.queues.get(queue, {})
+        removed = [key for key, (value, _line) in settings.items() if not stays(key, value, wanted_queue)]
+        if removed:
+            queues += [f"   {existing.heads[queue]}", *(f"      default {key}" for key in removed)]
     return lines, queues
 
 

@@ -48,7 +48,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     PORT,
     SYSTEM,
     TAGGED_BYTES,
-    Reader,
+    JunosReader,
     rewrites_dscps,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import (
@@ -84,7 +84,7 @@ def parse(text: str, name: str) -> Switch:
     count for the ports that are named somewhere. A DSCP that a classifier does not name has no class here. Raises
     FabricError where ``text`` is no such configuration.
     """
-    return Reader(text, name).switch()
+    return JunosReader(text, name).switch()
 
 
 def remediation(running: str, wanted: Switch) -> str:
@@ -94,22 +94,22 @@ def remediation(running: str, wanted: Switch) -> str:
     contradicts the policy on a wanted port.
     """
     want = wanted_lines(wanted)
-    known, inactive = set_lines(running, wanted.name)
+    running_lines, inactive = set_lines(running, wanted.name)
     off = [path for path in inactive if any(line[: len(path)] == path for line in want)]
     hidden = {f"deactivate {' '.join(path)}" for path in off}  # activation restores the lines that they hide
-    reader = Reader(
-        "\n".join(each for each in running.splitlines() if " ".join(each.split()) not in hidden), wanted.name
+    reader = JunosReader(
+        "\n".join(line for line in running.splitlines() if " ".join(line.split()) not in hidden), wanted.name
     )
     _check_partitions(reader, wanted)
     want = [_as_tagged(reader, line) for line in want]
     lines = [f"activate {' '.join(path)}" for path in off]
     lines += [f"delete {' '.join(path)}" for path in _unwanted(reader, wanted, set(want))]
-    there = set(known)
-    lines += [f"set {' '.join(line)}" for line in want if line not in there]
+    running_set = set(running_lines)
+    lines += [f"set {' '.join(line)}" for line in want if line not in running_set]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _check_partitions(reader: Reader, wanted: Switch) -> None:
+def _check_partitions(reader: JunosReader, wanted: Switch) -> None:
     """Refuse partitions of the ingress buffer that are smaller than those of the plan.
 
     Partitions are not rendered: changing them stops the traffic of all ports (Juniper, "buffer-partition (Ingress)").
@@ -131,11 +131,13 @@ def _check_partitions(reader: Reader, wanted: Switch) -> None:
             )
 
 
-def _as_tagged(reader: Reader, line: Line) -> Line:
+def _as_tagged(reader: JunosReader, line: Line) -> Line:
     """Return a wanted line, with the MTU for a port that tags its frames."""
     if line[0] != "interfaces":
         return line
-    header = max(TAGGED_BYTES.get(each[0], ETHERNET_BYTES) for each in reader.interfaces.get(line[1], [("mtu",)]))
+    header = max(
+        TAGGED_BYTES.get(line_of_port[0], ETHERNET_BYTES) for line_of_port in reader.interfaces.get(line[1], [("mtu",)])
+    )
     mtu = int(line[-1]) - ETHERNET_BYTES + header
     if mtu > MOST_MTU:
         raise FabricError(
@@ -146,19 +148,23 @@ def _as_tagged(reader: Reader, line: Line) -> Line:
     return (*line[:-1], str(mtu))
 
 
-def _unwanted(reader: Reader, wanted: Switch, kept: set[Line]) -> list[Line]:
+def _unwanted(reader: JunosReader, wanted: Switch, wanted_lines_set: set[Line]) -> list[Line]:
     """Return the paths to delete, each once."""
-    found: dict[Line, None] = {}
+    to_delete: dict[Line, None] = {}
     for line in reader.lines:
-        if line in kept:
+        if line in wanted_lines_set:
             continue
-        at = next((at for at, word in enumerate(line) if word.startswith(OURS)), None)
-        if line[:1] == COS and line[1:2] != ("interfaces",) and at is not None and at <= 3:
-            whole = line[: at + 1]
-            found[whole if not any(each[: at + 1] == whole for each in kept) else line] = None
-        elif _is_of_switch(line) or _is_contrary(line, wanted, kept) or _is_small_mtu(line, wanted):
-            found[line] = None
-    return list(found)
+        prefix_end = next((prefix_end for prefix_end, word in enumerate(line) if word.startswith(OURS)), None)
+        if line[:1] == COS and line[1:2] != ("interfaces",) and prefix_end is not None and prefix_end <= 3:
+            whole_object = line[: prefix_end + 1]
+            to_delete[
+                whole_object
+                if not any(wanted_line[: prefix_end + 1] == whole_object for wanted_line in wanted_lines_set)
+                else line
+            ] = None
+        elif _is_of_switch(line) or _is_contrary(line, wanted, wanted_lines_set) or _is_small_mtu(line, wanted):
+            to_delete[line] = None
+    return list(to_delete)
 
 
 def _is_of_switch(line: Line) -> bool:
@@ -166,11 +172,11 @@ def _is_of_switch(line: Line) -> bool:
     return line[:3] == MACRO[:3] or (line[:2] == HASH and line != HASH_MODE)
 
 
-def _is_contrary(line: Line, wanted: Switch, kept: set[Line]) -> bool:
+def _is_contrary(line: Line, wanted: Switch, wanted_lines_set: set[Line]) -> bool:
     """Return true for a class-of-service line that contradicts the policy on a wanted port."""
     if line[: len(COS) + 1] != (*COS, "interfaces") or len(line) <= 3:
         return False
-    return any(_contradicts(line, port, kept) for port in wanted.ports if _names(line[2], port))
+    return any(_contradicts(line, port, wanted_lines_set) for port in wanted.ports if _names(line[2], port))
 
 
 def _is_small_mtu(line: Line, wanted: Switch) -> bool:
@@ -185,19 +191,21 @@ def _names(pattern: str, port: str) -> bool:
     return pattern in (port, "all") or fnmatchcase(port, pattern)
 
 
-def _contradicts(line: Line, port: str, kept: set[Line]) -> bool:
+def _contradicts(line: Line, port: str, wanted_lines_set: set[Line]) -> bool:
     """Return true where a line on a port (or on a pattern of ports) prevents the wanted setting from taking effect."""
-    what = line[3]
+    statement = line[3]
     if rewrites_dscps(line[3:]):
         return True
-    has = {each[3] for each in kept if each[:3] == (*COS, "interfaces", port)}
-    if what in ("scheduler-map", "congestion-notification-profile"):
-        return what not in has  # else the port's setting replaces it
-    if what in ("forwarding-class-set", "output-traffic-control-profile"):
-        return "scheduler-map" in has  # hierarchical scheduling would replace the port's
-    if what == "unit" and line[5:7] == ("classifiers", "dscp"):
-        return line[4] != "*" or "unit" not in has
-    return what == "classifiers"
+    port_statements = {
+        wanted_line[3] for wanted_line in wanted_lines_set if wanted_line[:3] == (*COS, "interfaces", port)
+    }
+    if statement in ("scheduler-map", "congestion-notification-profile"):
+        return statement not in port_statements  # else the port's setting replaces it
+    if statement in ("forwarding-class-set", "output-traffic-control-profile"):
+        return "scheduler-map" in port_statements  # hierarchical scheduling would replace the port's
+    if statement == "unit" and line[5:7] == ("classifiers", "dscp"):
+        return line[4] != "*" or "unit" not in port_statements
+    return statement == "classifiers"
 
 
 JUNOS = SwitchSystem(

@@ -50,7 +50,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linu
     HASH,
     PROTOCOLS,
     SYSTEM,
-    Port,
+    LinuxPort,
     ecmp_of,
     read_model,
 )
@@ -106,16 +106,16 @@ def _port_lines(subject: str, wanted: PortQos) -> list[str]:
     queues = {number: queue for number, queue in enumerate(wanted.queues) if queue is not None}
     if not queues and not any(entry is not None for entry in wanted.dscp_to_class):
         return lines
-    classes = {queue: at for at, queue in enumerate(wanted.class_to_queue) if queue is not None}
-    class_of = [at for at in wanted.dscp_to_class if at is not None]  # by DSCP
+    classes = {queue: traffic_class for traffic_class, queue in enumerate(wanted.class_to_queue) if queue is not None}
+    class_of = [traffic_class for traffic_class in wanted.dscp_to_class if traffic_class is not None]  # by DSCP
     _check_classes(subject, wanted, set(queues), classes, class_of)
     strict, sharing = (
         sorted((number for number, queue in queues.items() if queue.strict is kind), reverse=True)
         for kind in (True, False)
     )
     shares = _shares(subject, [queues[number].bandwidth_percent or 0 for number in sharing])
-    band = {number: at for at, number in enumerate(strict + sharing)}
-    band_of = {classes[number]: at for number, at in band.items()}  # by class
+    band = {number: position for position, number in enumerate(strict + sharing)}
+    band_of = {classes[number]: position for number, position in band.items()}  # by class
     default = max(sorted(set(class_of)), key=class_of.count)
     root = f"tc qdisc add dev DEV root handle 1: ets bands {len(band)}"
     if strict:
@@ -124,9 +124,9 @@ def _port_lines(subject: str, wanted: PortQos) -> list[str]:
         root += " quanta " + " ".join(str(share * QUANTUM_BYTES_A_PERCENT) for share in shares)
     root += " priomap " + " ".join([str(band_of[default])] * PRIORITIES)
     lines += ["tc qdisc del dev DEV root 2>/dev/null || true", root]
-    for number, at in band.items():
-        own = f"tc qdisc add dev DEV parent 1:{at + 1:x} handle 10{number}{classes[number]}:"
-        lines.append(f"{own} {_band_qdisc(subject, queues[number].ecn)}")
+    for number, position in band.items():
+        prefix = f"tc qdisc add dev DEV parent 1:{position + 1:x} handle 10{number}{classes[number]}:"
+        lines.append(f"{prefix} {_band_qdisc(subject, queues[number].ecn)}")
     return lines + _filters(class_of, band_of, default)
 
 
@@ -157,10 +157,10 @@ def _filters(class_of: list[int], band_of: dict[int, int], default: int) -> list
     """Return the filters of all DSCPs whose class is not the ``default``."""
     return [
         f"tc filter add dev DEV parent 1: protocol {protocol} pref {preference} "
-        f"flower ip_tos {dscp << 2:#04x}/0xfc classid 1:{band_of[at] + 1:x}"
+        f"flower ip_tos {dscp << 2:#04x}/0xfc classid 1:{band_of[traffic_class] + 1:x}"
         for protocol, preference in PROTOCOLS.items()
-        for dscp, at in enumerate(class_of)
-        if at != default
+        for dscp, traffic_class in enumerate(class_of)
+        if traffic_class != default
     ]
 
 
@@ -202,7 +202,7 @@ def parse(text: str, name: str) -> Switch:
     ports = {}
     for port in model["links"]:
         try:
-            ports[port] = Port(name, port, model).qos()
+            ports[port] = LinuxPort(name, port, model).qos()
         except NOT_OF_TC as error:
             raise FabricError(
                 f"{name}: {port}",
@@ -218,46 +218,46 @@ def remediation(running: str, wanted: Switch) -> str:
     ``running``: READING's output on the machine, or a script. A port is rebuilt if its queueing differs in any way;
     other ports and devices are not changed.
     """
-    have = read_model(running, wanted.name)
-    missing = [port for port in wanted.ports if port not in have["links"]]
+    seen = read_model(running, wanted.name)
+    missing = [port for port in wanted.ports if port not in seen["links"]]
     if missing and running.lstrip()[:1] == "{":  # a script may omit devices, READING's output has all
         raise FabricError(
-            f"{wanted.name}: {missing[0]}", "the machine has no such device", f"it has {', '.join(have['links'])}"
+            f"{wanted.name}: {missing[0]}", "the machine has no such device", f"it has {', '.join(seen['links'])}"
         )
     script = render(wanted)
-    want = Script(script, wanted.name).model
-    same: dict[str, bool] = {}
+    wanted_model = Script(script, wanted.name).model
+    unchanged: dict[str, bool] = {}
     lines = []
     for line in script.splitlines()[2:]:
         words = line.split()
         if words[0] == "sysctl":
             key, _equals, value = words[-1].partition("=")
-            if str(have["sysctl"].get(key)) != value:
+            if str(seen["sysctl"].get(key)) != value:
                 lines.append(line)
             continue
         port = words[words.index("dev") + 1]
         if words[0] == "ip":
-            if have["links"].get(port) != want["links"][port]:
+            if seen["links"].get(port) != wanted_model["links"][port]:
                 lines.append(line)
-        elif port not in same:
+        elif port not in unchanged:
             try:
-                same[port] = _shape(have, port) == _shape(want, port)
+                unchanged[port] = _shape(seen, port) == _shape(wanted_model, port)
             except NOT_OF_TC as error:
                 raise FabricError(
                     f"{wanted.name}: {port}", f"not in the form that tc prints ({error!r})", "read it again"
                 ) from None
-        if words[0] == "tc" and not same[port]:
+        if words[0] == "tc" and not unchanged[port]:
             lines.append(line)
     return "\n".join([*script.splitlines()[:2], *lines]) + "\n" if lines else ""
 
 
-def restoration(before: str, now: str, name: str) -> str:
-    """Return the commands that bring a machine back from ``now`` to ``before``; "" where nothing differs.
+def restoration(backup: str, running: str, name: str) -> str:
+    """Return the commands that bring a machine back from ``running`` to ``backup``; "" where nothing differs.
 
     Both are READING's output. Raises FabricError for a device whose qdiscs this project did not build, because it
     cannot rebuild them.
     """
-    old, new = read_model(before, name), read_model(now, name)
+    old, new = read_model(backup, name), read_model(running, name)
     lines = []
     for port, mtu in old["links"].items():
         if port not in new["links"]:
@@ -288,10 +288,10 @@ def _has_queueing(model: Model, port: str) -> bool:
 
 
 def _queueing(model: Model, port: str, name: str) -> list[str]:
-    root = next((each for each in model["qdiscs"].get(port, []) if each.get("root")), None)
+    root = next((qdisc for qdisc in model["qdiscs"].get(port, []) if qdisc.get("root")), None)
     if root is None or root.get("kind") in DEFAULTS:
         return [f"tc qdisc del dev {port} root 2>/dev/null || true"]
-    qos = Port(name, port, model).qos()
+    qos = LinuxPort(name, port, model).qos()
     script = render(Switch(name, SYSTEM, {port: qos}))
     if _shape(Script(script, name).model, port) != _shape(model, port):
         raise FabricError(
@@ -305,21 +305,23 @@ def _queueing(model: Model, port: str, name: str) -> list[str]:
 def _shape(model: Model, port: str) -> Any:
     """Return all relevant parts of a port's queueing, in a fixed order; parts that are off or missing are left out."""
     qdiscs = []
-    for each in model["qdiscs"].get(port, []):
-        if each.get("kind") in ("ingress", "clsact"):
+    for qdisc in model["qdiscs"].get(port, []):
+        if qdisc.get("kind") in ("ingress", "clsact"):
             continue
-        options = each.get("options") or {}
-        known = {key: options[key] for key in COMPARED.get(each.get("kind", ""), ()) if options.get(key)}
-        if "probability" in known:
-            known["probability"] = round(known["probability"] * 100)
-        place = "root" if each.get("root") else each.get("parent")
-        qdiscs.append((each.get("kind"), each.get("handle"), place, sorted(known.items())))
+        options = qdisc.get("options") or {}
+        options_compared = {key: options[key] for key in COMPARED.get(qdisc.get("kind", ""), ()) if options.get(key)}
+        if "probability" in options_compared:
+            options_compared["probability"] = round(options_compared["probability"] * 100)
+        place = "root" if qdisc.get("root") else qdisc.get("parent")
+        qdiscs.append((qdisc.get("kind"), qdisc.get("handle"), place, sorted(options_compared.items())))
     filters = []
-    for each in model["filters"].get(port) or []:
-        options = each["options"]
+    for filter_entry in model["filters"].get(port) or []:
+        options = filter_entry["options"]
         keys = {key: value for key, value in (options.get("keys") or {}).items() if key != "eth_type"}
         mask = int(str(keys.pop("ip_tos_mask", "ff")), 16)
-        filters.append((each.get("protocol"), each.get("kind"), options.get("classid"), mask, sorted(keys.items())))
+        filters.append(
+            (filter_entry.get("protocol"), filter_entry.get("kind"), options.get("classid"), mask, sorted(keys.items()))
+        )
     return sorted(qdiscs, key=str), sorted(filters, key=str)
 
 

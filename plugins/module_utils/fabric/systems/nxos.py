@@ -52,14 +52,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     RESTORE,
     SHUTDOWN,
     WATCHDOG,
-    Model,
-    Settings,
+    NxosConfiguration,
+    NxosSettings,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
     is_as_wanted,
-    own_name,
+    mismatch_error,
+    name_from_lines,
     switch_of,
-    unlike,
     wanted_classes,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.nxos_change import (
@@ -105,7 +105,7 @@ def check_cable(subject: str, cable_m: int | None) -> None:
 
 def render(switch: Switch) -> str:
     """Return the lines of ``switch``, as a running configuration shows them. FabricError for what NX-OS cannot hold."""
-    wanted = _Wanted(switch)
+    wanted = _WantedNxos(switch)
     lines = ["!", *wanted.watchdog_lines(), *([LOAD_SHARING] if switch.ecmp_fields else [])]
     lines += lines_of({**wanted.class_maps, **wanted.policy_maps})
     if switch.ports:
@@ -117,7 +117,7 @@ def render(switch: Switch) -> str:
 
 def parse(text: str, name: str) -> Switch:
     """Parse all Ethernet ports and port channels of a running configuration. Raises FabricError if it is invalid."""
-    return switch_of(Model(text, name), name, SYSTEM)
+    return switch_of(NxosConfiguration(text, name), name, SYSTEM)
 
 
 def remediation(running: str, wanted: Switch) -> str:
@@ -128,10 +128,12 @@ def remediation(running: str, wanted: Switch) -> str:
     new objects, then the system's policies, then the ports, where each policy is detached before another is attached.
     Last, this project's objects that nothing uses any more are removed: NX-OS keeps objects that are in use.
     """
-    return "".join(f"{line}\n" for line in _remedy(_Wanted(wanted), Model(running, wanted.name), wanted))
+    return "".join(
+        f"{line}\n" for line in _remedy(_WantedNxos(wanted), NxosConfiguration(running, wanted.name), wanted)
+    )
 
 
-def _remedy(plan: _Wanted, model: Model, wanted: Switch) -> list[str]:
+def _remedy(plan: _WantedNxos, model: NxosConfiguration, wanted: Switch) -> list[str]:
     lines: list[str] = []
     if wanted.ecmp_fields and model.ecmp_fields != ECMP_FIELDS:
         lines.append(LOAD_SHARING)
@@ -144,14 +146,14 @@ def _remedy(plan: _Wanted, model: Model, wanted: Switch) -> list[str]:
     system = [f"  {key} {name}" for key, name in plan.system.items() if model.system.get(key) != name]
     lines += ["system qos", *system] if system else []
     for port, settings in plan.ports.items():
-        changes = port_changes(model.ports.get(port, Settings()), settings)
+        changes = port_changes(model.ports.get(port, NxosSettings()), settings)
         lines += [f"interface {port}", *changes] if changes else []
-    others = [settings for port, settings in model.ports.items() if port not in wanted.ports]
+    unplanned = [settings for port, settings in model.ports.items() if port not in wanted.ports]
     used = {kind_and_name(head) for head in (*plan.policy_maps, *plan.class_maps)}
-    return lines + leftovers(model, used.union(*(model.names_of(settings) for settings in others)))
+    return lines + leftovers(model, used.union(*(model.names_of(settings) for settings in unplanned)))
 
 
-class _Wanted:
+class _WantedNxos:
     """The settings that a switch needs: its objects by their first line, and what the system and each port attach."""
 
     def __init__(self, switch: Switch) -> None:
@@ -191,31 +193,36 @@ class _Wanted:
 
     def _lossless(self, switch: Switch) -> dict[int, int]:
         """Return the priority of each class that pauses: the same on all ports that do."""
-        found: dict[int, int] | None = None
+        priorities: dict[int, int] | None = None
         for port, qos in switch.ports.items():
             if not qos.pfc:
                 continue
-            here = {at: to for at, to in enumerate(qos.class_to_priority) if to is not None and to in qos.pfc}
-            if found not in (None, here):
-                raise unlike(switch, port, "set of paused classes", "NX-OS has one for the switch")
-            found = here
-        return found or {}
+            port_priorities = {
+                traffic_class: priority
+                for traffic_class, priority in enumerate(qos.class_to_priority)
+                if priority is not None and priority in qos.pfc
+            }
+            if priorities not in (None, port_priorities):
+                raise mismatch_error(switch, port, "set of paused classes", "NX-OS has one for the switch")
+            priorities = port_priorities
+        return priorities or {}
 
     def _check(self, switch: Switch, port: str, qos: PortQos, lossless: dict[int, int]) -> None:
         subject = f"{switch.name}: port {port}"
         if not PORT.fullmatch(port):
             raise FabricError(subject, "not a valid port name on NX-OS", "write it out, as in Ethernet1/1")
-        for each in wanted_classes(switch, port, qos):
-            if qos.class_to_queue[each] != each:
+        for traffic_class in wanted_classes(switch, port, qos):
+            queue, priority = qos.class_to_queue[traffic_class], qos.class_to_priority[traffic_class]
+            if queue != traffic_class:
                 raise FabricError(
                     subject,
-                    f"NX-OS sends traffic class {each} to queue {each}, not {qos.class_to_queue[each]}",
+                    f"NX-OS sends traffic class {traffic_class} to queue {traffic_class}, not {queue}",
                     "give class and queue the same number",
                 )
-            if qos.class_to_priority[each] != lossless.get(each, each):
+            if priority != lossless.get(traffic_class, traffic_class):
                 raise FabricError(
                     subject,
-                    f"traffic class {each} never pauses, so NX-OS has no priority {qos.class_to_priority[each]} for it",
+                    f"traffic class {traffic_class} never pauses, so NX-OS has no priority {priority} for it",
                     "give class and priority the same number",
                 )
         if not LEAST_MTU_BYTES <= (qos.ip_mtu_bytes or 0) <= MOST_MTU_BYTES:
@@ -227,7 +234,7 @@ class _Wanted:
         if qos.watchdog:
             watchdog = _multipliers(subject, qos.watchdog)
             if self._watchdog not in ({}, watchdog):
-                raise unlike(switch, port, "watchdog", "NX-OS has one for the switch")
+                raise mismatch_error(switch, port, "watchdog", "NX-OS has one for the switch")
             self._watchdog = watchdog
 
     def _input(self, qos: PortQos) -> str:
@@ -240,7 +247,7 @@ class _Wanted:
         for group in sorted(members):
             if group != default:
                 match = f"match dscp {format_ranges(members[group])}"
-                name = own_name(f"tc{group}", [match])
+                name = name_from_lines(f"tc{group}", [match])
                 self.class_maps[f"class-map type qos match-any {name}"] = {match: {}}
                 policy[f"class {name}"] = {f"set qos-group {group}": {}}
         policy["class class-default"] = {f"set qos-group {default}": {}}
@@ -250,8 +257,8 @@ class _Wanted:
         """Return the name of the policy that serves the queues. It names every queue: an unnamed one has no share."""
         policy: Tree = {}
         level = 0
-        for at in reversed(range(CLASSES)):
-            queue = qos.queues[at]
+        for number in reversed(range(CLASSES)):
+            queue = qos.queues[number]
             lines = ["bandwidth remaining percent 0"]
             if queue and queue.strict:
                 level += 1
@@ -260,13 +267,13 @@ class _Wanted:
                 if queue.bandwidth_percent is None:
                     raise FabricError(
                         f"{switch.name}: port {port}",
-                        f"queue {at} is weighted, but has no share",
+                        f"queue {number} is weighted, but has no share",
                         "give it bandwidth_percent",
                     )
                 lines = [f"bandwidth remaining percent {queue.bandwidth_percent}"]
             if queue and queue.ecn:
                 lines.append(_ecn_line(queue.ecn))
-            policy[f"class type queuing c-out-8q-q{at or '-default'}"] = {line: {} for line in lines}
+            policy[f"class type queuing c-out-8q-q{number or '-default'}"] = {line: {} for line in lines}
         return self._add("queuing", "out", policy)
 
     def _network(self, switch: Switch, lossless: dict[int, int]) -> str:
@@ -275,23 +282,26 @@ class _Wanted:
             return NO_PAUSE
         mtu = max(qos.ip_mtu_bytes or 0 for qos in switch.ports.values() if qos.pfc)
         policy: Tree = {
-            f"class type network-qos c-8q-nq{each or '-default'}": {f"mtu {mtu}": {}, f"pause pfc-cos {priority}": {}}
-            for each, priority in sorted(lossless.items())
+            f"class type network-qos c-8q-nq{traffic_class or '-default'}": {
+                f"mtu {mtu}": {},
+                f"pause pfc-cos {priority}": {},
+            }
+            for traffic_class, priority in sorted(lossless.items())
         }
         return self._add("network-qos", "nq", policy)
 
     def _add(self, kind: str, short: str, policy: Tree) -> str:
-        name = own_name(short, lines_of(policy))
+        name = name_from_lines(short, lines_of(policy))
         self.policy_maps[f"policy-map type {kind} {name}"] = policy
         return name
 
 
 def _ecn_line(ecn: Ecn) -> str:
-    least, most, unit = ecn.minimum_bytes, ecn.maximum_bytes, "bytes"
-    if least % 1000 == most % 1000 == 0:
-        least, most, unit = least // 1000, most // 1000, "kbytes"
+    minimum, maximum, unit = ecn.minimum_bytes, ecn.maximum_bytes, "bytes"
+    if minimum % 1000 == maximum % 1000 == 0:
+        minimum, maximum, unit = minimum // 1000, maximum // 1000, "kbytes"
     return (
-        f"random-detect minimum-threshold {least} {unit} maximum-threshold {most} {unit}"
+        f"random-detect minimum-threshold {minimum} {unit} maximum-threshold {maximum} {unit}"
         f" drop-probability {ecn.probability_percent} weight 0 ecn"
     )
 

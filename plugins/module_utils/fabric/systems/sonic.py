@@ -39,7 +39,7 @@ def render(switch: Switch) -> str:
     Objects that the tables refer to but do not contain are the image's own: ``remediation`` checks that they exist.
     """
     distinct = switch.distinct_ports()
-    index = {id(qos): at for at, qos in enumerate(distinct)}
+    index = {id(qos): position for position, qos in enumerate(distinct)}
     kinds = tuple(index[id(qos)] for qos in switch.ports.values())
     pools_headroom = switch.pools is None or switch.pools.headroom_bytes > 0
     return _text(tuple(switch.ports), kinds, tuple(distinct), switch.ecmp_fields, pools_headroom)
@@ -99,14 +99,15 @@ def remediation(running: str, wanted: Switch) -> str:
     return _patches_text(patches(running, wanted))
 
 
-def restoration(before: str, now: str, name: str) -> str:
-    """Return the patches, in the form of remediation's, from ``now`` back to ``before``; "" where nothing differs."""
-    return _patches_text(restoring_patches(before, now, name))
+def restoration(backup: str, running: str, name: str) -> str:
+    """Return the patches, in the form of remediation's, from ``running`` back to ``backup``; "" if equal."""
+    return _patches_text(restoring_patches(backup, running, name))
 
 
-def _patches_text(found: list[list[dict[str, Any]]]) -> str:
+def _patches_text(patches_found: list[list[dict[str, Any]]]) -> str:
     return "\n".join(
-        "[\n" + ",\n".join(json.dumps(each, sort_keys=True) for each in operations) + "\n]\n" for operations in found
+        "[\n" + ",\n".join(json.dumps(operation, sort_keys=True) for operation in operations) + "\n]\n"
+        for operations in patches_found
     )
 
 

@@ -91,7 +91,7 @@ DIFFERENT = [
 @pytest.mark.parametrize(("changes", "words"), DIFFERENT, ids=[words[:50] for _rest, words in DIFFERENT])
 def test_a_difference_names_ports_setting_wanted_and_seen_value(changes, words):
     found = differences(WANTED, seen(**changes), ())
-    assert f"swp1, swp2, swp3 and 2 more: {words}" in [str(each) for each in found]
+    assert words in [str(replace(each, ports=())) for each in found]
     assert all(each.ports == tuple(PORTS) for each in found)
     (field,) = changes
     assert differences(WANTED, seen(**changes), {field}) == []

@@ -168,10 +168,10 @@ def refusal_of(text):
     ],
 )
 def test_an_error_of_one_byte_is_the_kernels_negative_error(number, text):
-    assert dcb.plain(f"a: Unknown error {number}") == f"a: {text}"
+    assert dcb.decoded_error(f"a: Unknown error {number}") == f"a: {text}"
 
 
 def test_unknown_errors_of_dcb_are_replaced_by_the_kernels_error_texts():
-    assert dcb.plain("Attribute write: Unknown error 234") == "Attribute write: Invalid argument"
-    assert dcb.plain("Unknown error 130") == "Required key not available"
-    assert dcb.plain("Unknown error 129") == "Unknown error 129"
+    assert dcb.decoded_error("Attribute write: Unknown error 234") == "Attribute write: Invalid argument"
+    assert dcb.decoded_error("Unknown error 130") == "Required key not available"
+    assert dcb.decoded_error("Unknown error 129") == "Unknown error 129"

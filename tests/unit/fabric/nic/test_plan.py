@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from refusals import refuses
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Queue
@@ -40,13 +41,13 @@ def test_settings_are_read_up_to_their_limits():
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({}, "not a dictionary of at least one NIC"),
-        (["mlx5_0"], "not a dictionary of at least one NIC"),
-        ({1: {}}, "1: not the name of an RDMA device"),
-        ({"": {}}, "not the name of an RDMA device"),
-        ({"a/b": {}}, "a/b: not the name of an RDMA device"),
-        ({".a": {}}, ".a: not the name of an RDMA device"),
-        ({"a": [400]}, "a: not a dictionary"),
+        ({}, "roce_host_nics: "),
+        (["mlx5_0"], "roce_host_nics: "),
+        ({1: {}}, "roce_host_nics: 1: "),
+        ({"": {}}, "roce_host_nics: : "),
+        ({"a/b": {}}, "roce_host_nics: a/b: "),
+        ({".a": {}}, "roce_host_nics: .a: "),
+        ({"a": [400]}, "roce_host_nics: a: "),
         ({"a": {"speed": 400}}, "a: unknown setting 'speed'; valid settings: cable_m, speed_gbit_s"),
         ({"a": {"speed_gbit_s": True}}, "speed_gbit_s True is not a whole number from 1 to 1600"),
         ({"a": {"speed_gbit_s": "400"}}, "speed_gbit_s '400' is not a whole number"),
@@ -66,7 +67,7 @@ def test_a_class_is_found_by_name_and_defaults_to_the_first():
     assert [plan.class_of(TWO, name).name for name in (None, "", "roce", "storage")] == [
         "roce", "roce", "roce", "storage",
     ]  # fmt: skip
-    with pytest.raises(FabricError, match="there is no class 'fast'; valid names: roce, storage"):
+    with refuses("roce_policy", "'fast'", "roce, storage"):
         plan.class_of(TWO, "fast")
 
 
@@ -131,13 +132,13 @@ def test_settings_that_a_driver_lacks_are_reported_or_refused():
     assert cannot == {"cnp_dscp": "no such file"}  # no cable is requested
     assert wanted.cnp_dscp is None
     for name in ("trust", "queues", "pfc"):
-        with pytest.raises(FabricError, match=rf"mlx5_0 \(eth0\): it cannot have {name}: no such part"):
+        with refuses("mlx5_0 (eth0)", name, "no such part"):
             planned(replace(SEEN, cannot={name: "no such part"}))
     few = max(each.traffic_class for each in POLICY.all_classes)
     planned(replace(SEEN, dcb=replace(SEEN.dcb, classes_at_most=few + 1, lossless_at_most=1)))
-    with pytest.raises(FabricError, match=rf"has {few} traffic classes \(0 to {few - 1}\), but the policy uses {few}"):
+    with refuses("mlx5_0 (eth0)", f"{few} traffic classes", f"0 to {few - 1}"):
         planned(replace(SEEN, dcb=replace(SEEN.dcb, classes_at_most=few)))
-    with pytest.raises(FabricError, match="it can have 0 lossless priorities, but the policy has 1"):
+    with refuses("mlx5_0 (eth0)", "0 lossless", "has 1"):
         planned(replace(SEEN, dcb=replace(SEEN.dcb, lossless_at_most=0)))
 
 

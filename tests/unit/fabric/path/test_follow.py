@@ -10,10 +10,9 @@ import pytest
 from followed_path import FABRIC, GOAL, POLICY, QOS, SEEN, START, app, checked, host, port, site
 from hypothesis import given, settings
 from plain_system import PLAIN
-from roce_path import LEAVES, at
+from roce_path import at
 from switches import policies as any_policy
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, buffer_cycle
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import switch_checks
@@ -185,21 +184,6 @@ def test_pfc_for_a_lossy_class_is_a_fault():
     policy, fabric, seen = site({"classes": {"roce": {"mode": "lossy"}}})
     fault = first_fault(checked(policy, fabric, port(seen, "leaf1", "h1", pfc=(3,))))
     assert (fault.where, fault.what) == ("leaf1 h1, in", "PFC is off for priority 3, whose class is lossy")
-
-
-def test_invalid_ends_and_cables_are_refused():
-    checker = Checker(POLICY, POLICY.classes[0], SEEN)
-    with pytest.raises(FabricError, match=r"NIC gpu3 mlx5_0: it has no cable in the fabric's links; add its link"):
-        follow(FABRIC, START, End("gpu3", "mlx5_0"), checker)
-    with pytest.raises(FabricError, match="it is at both ends of the path"):
-        follow(FABRIC, START, START, checker)
-    parted = Fabric([(START, End("leaf1", "h1")), (GOAL, End("leaf2", "h1"))], LEAVES)
-    with pytest.raises(FabricError, match="leaf1 has no connection to leaf2"):
-        follow(parted, START, GOAL, checker)
-    with pytest.raises(FabricError, match=r"port leaf1 h1: it has cables to gpu1 mlx5_0 and to gpu2 mlx5_0"):
-        Fabric([(START, End("leaf1", "h1")), (GOAL, End("leaf1", "h1"))], LEAVES)
-    with pytest.raises(FabricError, match="both ends are on the same device"):
-        Fabric([(End("leaf1", "a"), End("leaf1", "b"))], LEAVES)
 
 
 def ring(size):

@@ -28,9 +28,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     Checker,
-    Host,
     Part,
+    PathHost,
     ReadBack,
+    Verdicts,
     claims,
     deadlock,
     survey,
@@ -76,7 +77,7 @@ def read_back(draw, links, systems=("told",)):
             continue
         if end.device.startswith("gpu"):
             applications = tuple(some(APPLICATIONS) for _each in range(draw(st.integers(0, 3))))
-            hosts[end.device] = Host({end.port: some(NICS)}, applications)
+            hosts[end.device] = PathHost({end.port: some(NICS)}, applications)
         else:
             if end.device not in switches:
                 hashed = draw(st.sampled_from([None, ("source_ip",), POLICY.ecmp_fields]))
@@ -99,7 +100,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
     def thing(end):
         if end.device in fabric.switches:
             return seen.switches.get(end.device, Switch("", "")).ports.get(end.port)
-        return seen.hosts.get(end.device, Host()).nics.get(end.port)
+        return seen.hosts.get(end.device, PathHost()).nics.get(end.port)
 
     def reasons(end):
         system = SYSTEMS.get(seen.switches[end.device].system)
@@ -127,7 +128,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
     nics = [end for end in ends if end.device not in fabric.switches]
     ports = [end for end in ends if end.device in fabric.switches]
     for host in sorted({end.device for end in nics}):
-        for app in seen.hosts.get(host, Host()).applications:
+        for app in seen.hosts.get(host, PathHost()).applications:
             if dscp_of(app.tos) not in [each.dscp for each in POLICY.classes if each != rdma]:
                 found("application", f"{host} {app.name}", nic_checks.application(app, rdma))
     for end in nics:
@@ -185,6 +186,20 @@ def test_equal_parts_are_checked_once(monkeypatch):
     parts = list(survey(fabric, Checker(POLICY, POLICY.classes[0], seen)))
     assert len([part for part in parts if part.where.endswith(", out") and part.layer == "switch"]) == 10
     assert looked == [QOS]
+
+
+def test_findings_are_stored_by_every_argument_of_their_check():
+    calls = []
+
+    def check(*arguments):
+        calls.append(arguments)
+        yield len(calls)
+
+    verdicts = Verdicts()
+    findings = [verdicts.findings(check, QOS, *others) for others in ((), (PORTS[1],), (PORTS[2],), (), (PORTS[2],))]
+    assert findings == [(1,), (2,), (3,), (1,), (3,)]
+    # Each of these objects is new, and may not have the identity of one that was deleted.
+    assert len({verdicts.findings(check, object()) for _number in range(100)}) == 100
 
 
 def told(parts):

@@ -8,6 +8,7 @@ import copy
 
 import pytest
 from dell_sonic_modules import dell, read, rendered
+from refusals import refuses
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue
@@ -50,9 +51,8 @@ def test_numbers_have_limits(place, option, least, most):
     for number in (least, most, str(most)):
         read(changed(module, (*path, option), number))
     for number in (least - 1, most + 1, str(most + 1), 1.5, True):
-        with pytest.raises(FabricError) as refused:
+        with pytest.raises(FabricError, match=r"^leaf1: sonic_"):
             read(changed(module, (*path, option), number))
-        assert str(refused.value).startswith("leaf1: sonic_")
 
 
 def queues(**options):
@@ -94,12 +94,8 @@ def test_cables_have_one_of_three_lengths(length, metres):
 
 @pytest.mark.parametrize("length", ["6m", "301m", "5"])
 def test_another_length_is_refused(length):
-    with pytest.raises(FabricError) as refused:
+    with refuses("leaf1: sonic_qos_interfaces Eth1/1", f"cable_length {length!r}", "5m, 40m, 300m"):
         read(changed("sonic_qos_interfaces", (0, "cable_length"), length))
-    assert str(refused.value) == (
-        f"leaf1: sonic_qos_interfaces Eth1/1: cable_length {length!r} is not one of 5m, 40m, 300m; "
-        "correct it on the switch"
-    )
 
 
 @pytest.mark.parametrize("option", ["watchdog_detect_time", "watchdog_restore_time"])

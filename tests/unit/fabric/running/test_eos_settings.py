@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pytest
+from refusals import refuses
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue, Watchdog
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import eos
 
@@ -21,10 +21,9 @@ def routed(*lines, whole=()):
     return read("no switchport", *lines, whole=whole)
 
 
-def refusal(*lines, whole=()):
-    with pytest.raises(FabricError) as refused:
+def refuse(subject, *facts, lines=(), whole=()):
+    with refuses(f"leaf1: {subject}", *facts):
         routed(*lines, whole=whole)
-    return str(refused.value)
 
 
 DEFAULT = (*(1,) * 8, *(0,) * 8, *(at // 8 for at in range(16, 64)))
@@ -45,33 +44,33 @@ def test_an_mtu_is_read(mtu):
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "facts"),
     [
-        ("mtu 67", "'67' is not a number from 68 to 65535"),
-        ("mtu 65536", "'65536' is not a number from 68 to 65535"),
-        ("priority-flow-control priority 8 no-drop", "'8' is not a number from 0 to 7"),
-        ("priority-flow-control priority 3 maybe", "not a setting of EOS's QoS"),
-        ("priority-flow-control pause watchdog port action reboot", "not a setting of EOS's QoS"),
-        ("uc-tx-queue 8", "'8' is not a number from 0 to 7"),
-        ("qos trust ip", "not a setting of EOS's QoS"),
+        ("mtu 67", ("'67'", "68 to 65535")),
+        ("mtu 65536", ("'65536'", "68 to 65535")),
+        ("priority-flow-control priority 8 no-drop", ("'8'", "0 to 7")),
+        ("priority-flow-control priority 3 maybe", ()),
+        ("priority-flow-control pause watchdog port action reboot", ()),
+        ("uc-tx-queue 8", ("'8'", "0 to 7")),
+        ("qos trust ip", ()),
     ],
 )
-def test_a_setting_beyond_its_limits_is_refused(line, why):
-    assert refusal(line) == f"leaf1: line 4 {line!r}: {why}; correct it on the switch"
+def test_a_setting_beyond_its_limits_is_refused(line, facts):
+    refuse(f"line 4 {line!r}", *facts, lines=[line])
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "facts"),
     [
-        ("bandwidth percent 0", "'0' is not a number from 1 to 100"),
-        ("bandwidth percent 101", "'101' is not a number from 1 to 100"),
-        ("bandwidth 5", "not a setting of EOS's queues"),
-        ("priority high", "not a setting of EOS's queues"),
-        ("random-detect ecn", "not a setting of EOS's queues"),
+        ("bandwidth percent 0", ("'0'", "1 to 100")),
+        ("bandwidth percent 101", ("'101'", "1 to 100")),
+        ("bandwidth 5", ()),
+        ("priority high", ()),
+        ("random-detect ecn", ()),
     ],
 )
-def test_a_setting_of_a_queue_beyond_its_limits_is_refused(line, why):
-    assert refusal("uc-tx-queue 3", f"   {line}") == f"leaf1: line 5 {line!r}: {why}; correct it on the switch"
+def test_a_setting_of_a_queue_beyond_its_limits_is_refused(line, facts):
+    refuse(f"line 5 {line!r}", *facts, lines=["uc-tx-queue 3", f"   {line}"])
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,7 @@ def test_a_setting_of_a_queue_beyond_its_limits_is_refused(line, why):
 )
 def test_a_map_beyond_its_limits_is_refused(line, word, most):
     routed(whole=(line.format(most),))
-    assert f"'{word}' is not a number from 0 to {most}" in refusal(whole=(line.format(word),))
+    refuse(f"line 2 {line.format(word)!r}", f"'{word}'", f"0 to {most}", whole=(line.format(word),))
 
 
 def test_maps_of_ranges_and_lists_are_read():
@@ -94,7 +93,8 @@ def test_maps_of_ranges_and_lists_are_read():
     assert routed(whole=lines).dscp_to_class == (0, *(7,) * 62, 0)
     queues = ("qos map traffic-class 0-2,4 7 to tx-queue 7", "qos map traffic-class 6 to uc-tx-queue 0")
     assert routed(whole=queues).class_to_queue == (7, 7, 7, 3, 7, 5, 0, 7)
-    assert "'2' is not a number from 3 to 7" in refusal(whole=("qos map traffic-class 3-2 to tx-queue 7",))
+    descending = "qos map traffic-class 3-2 to tx-queue 7"
+    refuse(f"line 2 {descending!r}", "'2'", "3 to 7", whole=(descending,))
 
 
 def test_the_first_and_the_last_queue_and_priority_are_read():
@@ -142,9 +142,8 @@ def test_thresholds_are_read_in_their_units():
         3_000_000, 4_000_000, 5
     )
     for line in ("1 segments maximum-threshold 2 bytes", "1 bytes maximum-threshold 2 segments"):
-        assert "the size of segments in bytes depends on the chip; write the thresholds in bytes" in refusal(
-            *WEIGHTED, f"   random-detect ecn minimum-threshold {line}"
-        )
+        ecn = f"random-detect ecn minimum-threshold {line}"
+        refuse(f"line 7 {ecn!r}", "segments", lines=[*WEIGHTED, f"   {ecn}"])
 
 
 def test_pfc_needs_the_port_and_the_switch():
@@ -216,20 +215,16 @@ def test_a_policy_map_overrides_the_switchs_map_with_the_first_class_that_matche
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "why"),
+    ("old", "new", "subject", "facts"),
     [
-        (
-            "match ip dscp 0,63",
-            "match vlan 5",
-            "line 3 'match vlan 5': the class depends on more than the DSCP",
-        ),
-        ("set traffic-class 7", "set traffic-class 8", "line 9 'set traffic-class 8': '8' is not a number from 0 to 7"),
-        ("   class A", "   class C", "line 8 'class C': there is no class-map C; define it, or remove the class"),
-        ("-service P", "-service Q", f"'{INPUT}': there is no policy-map P; define it, or detach it"),
+        ("match ip dscp 0,63", "match vlan 5", "line 3 'match vlan 5'", ("DSCP",)),
+        ("set traffic-class 7", "set traffic-class 8", "line 9 'set traffic-class 8'", ("'8'", "0 to 7")),
+        ("   class A", "   class C", "line 8 'class C'", ("class-map C",)),
+        ("-service P", "-service Q", f"line 15 '{INPUT}'", ("policy-map P",)),
     ],
 )
-def test_a_policy_map_that_cannot_be_understood_is_refused(old, new, why):
-    assert why in refusal(INPUT, whole=[line.replace(old, new) for line in POLICY])
+def test_a_policy_map_that_cannot_be_understood_is_refused(old, new, subject, facts):
+    refuse(subject, *facts, lines=[INPUT], whole=[line.replace(old, new) for line in POLICY])
 
 
 def test_rewriting_is_read_from_the_switch_or_a_policy_map():
@@ -241,9 +236,7 @@ def test_rewriting_is_read_from_the_switch_or_a_policy_map():
 
 
 def test_a_ports_own_map_is_refused():
-    assert refusal("qos map dscp to traffic-class M") == (
-        "leaf1: line 4 'qos map dscp to traffic-class M': a port has a map of its own; map DSCPs for the whole switch"
-    )
+    refuse("line 4 'qos map dscp to traffic-class M'", "whole switch", lines=["qos map dscp to traffic-class M"])
 
 
 def test_a_ports_lines_override_its_profiles():
@@ -257,7 +250,7 @@ def test_a_ports_lines_override_its_profiles():
     found = read("service-profile x", "uc-tx-queue 3", "   bandwidth percent 8", whole=profile)
     assert (found.queues[3], found.dscp_to_class) == (Queue(False, 8), DEFAULT)
     assert read("service-profile x", "qos trust cos", whole=profile).queues[3] == Queue(False, 9)
-    assert "there is no qos profile y; define it, or detach it" in refusal("service-profile y")
+    refuse("line 4 'service-profile y'", "qos profile y", lines=["service-profile y"])
 
 
 def test_ports_with_the_same_queues_but_other_shares_differ():

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import expanded, set_lines
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import expand_list, set_lines
 
 PLACE = "leaf1: Junos configuration"
 
@@ -55,9 +55,9 @@ def test_text_without_a_set_line_is_refused(text):
 def test_a_list_is_a_line_for_each_element(words, lines):
     if lines is None:
         with pytest.raises(FabricError) as refused:
-            expanded(words.split(), PLACE)
+            expand_list(words.split(), PLACE)
         assert str(refused.value) == (
             f"{PLACE}: a list that does not end, or is empty; give the line as the switch shows it"
         )
         return
-    assert expanded(words.split(), PLACE) == [tuple(line.split()) for line in lines]
+    assert expand_list(words.split(), PLACE) == [tuple(line.split()) for line in lines]

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from refusals import refuses
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Queue
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import junos
 
@@ -37,10 +37,9 @@ def port(*lines, base=BASE):
     return read(*lines, base=base).ports["et-0/0/0"]
 
 
-def refusal(*lines, base=BASE):
-    with pytest.raises(FabricError) as refused:
+def refuse(subject, *facts, lines, base=BASE):
+    with refuses(f"leaf1: Junos configuration: {subject}", *facts):
         read(*lines, base=base)
-    return str(refused.value)
 
 
 def place(at, value, size=8):
@@ -88,13 +87,9 @@ def test_code_points_are_bits_or_aliases(bits, dscp):
 
 @pytest.mark.parametrize("bits", ["0000000", "00000", "000002", "cs0", "cs8", "af10", "af14", "af51", "26"])
 def test_other_code_points_are_refused(bits):
-    assert refusal(BASE[0].replace("af31", bits), base=BASE[1:]) == (
-        f"leaf1: Junos configuration: class-of-service: code point {bits!r} is neither 6 bits nor a known alias; "
-        "compare it with the switch's configuration"
-    )
-    assert "'cs1' is neither 3 bits" in refusal(
-        f"{PORT} {CNP.split(' ', 1)[1]}", f"{CNP} output ieee-802.1 code-point cs1 flow-control-queue 3"
-    )
+    refuse("class-of-service", repr(bits), "6 bits", lines=[BASE[0].replace("af31", bits)], base=BASE[1:])
+    stopped = f"{CNP} output ieee-802.1 code-point cs1 flow-control-queue 3"
+    refuse("class-of-service", "'cs1'", "3 bits", lines=[f"{PORT} {CNP.split(' ', 1)[1]}", stopped])
 
 
 @pytest.mark.parametrize(("number", "read_as"), [("1", 1), ("20000000", 20_000_000), (str(1 << 40), 1 << 40)])
@@ -106,10 +101,8 @@ def test_the_size_of_a_queues_buffer_is_read(number, read_as):
 
 @pytest.mark.parametrize("number", ["0", str((1 << 40) + 1), "-1", "x", ""])
 def test_another_size_of_a_queues_buffer_is_refused(number):
-    assert refusal(f"{COS} apply-macro sailloft queue-buffer-bytes {number}") == (
-        f"leaf1: Junos configuration: class-of-service apply-macro sailloft: queue-buffer-bytes {number!r} is not a "
-        f"number from 1 to {1 << 40}; compare it with the switch's configuration"
-    )
+    subject, line = "class-of-service apply-macro sailloft", f"{COS} apply-macro sailloft queue-buffer-bytes {number}"
+    refuse(subject, f"queue-buffer-bytes {number!r}", f"1 to {1 << 40}", lines=[line])
 
 
 def numbers(*classes):
@@ -152,23 +145,22 @@ def test_classes_of_one_queue_get_the_least_free_numbers_and_ours_come_first():
 def test_queues_of_multicast_have_no_class():
     assert numbers("class a queue-num 7") == [(7, 7, None)]
     for queue in (8, 11):
-        assert "forwarding class a is not defined" in refusal(
-            f"{CLASSES} class a queue-num {queue}", BASE[0].replace("RDMA", "a"), base=BASE[2:]
-        )
+        lines = [f"{CLASSES} class a queue-num {queue}", BASE[0].replace("RDMA", "a")]
+        refuse(PORT, "class a", lines=lines, base=BASE[2:])
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "facts"),
     [
-        ("class a queue-num 12", "class a: queue-num '12' is not a number from 0 to 11"),
-        ("queue 12 a", "class a: queue-num '12' is not a number from 0 to 11"),
-        ("class a queue-num 3 pfc-priority 8", "class a: pfc-priority '8' is not a number from 0 to 7"),
-        ("class a queue-num", "class a: queue-num '' is not a number from 0 to 11"),
-        ("class a no-loss", "class a: it has no queue-num; set it"),
+        ("class a queue-num 12", ("queue-num '12'", "0 to 11")),
+        ("queue 12 a", ("queue-num '12'", "0 to 11")),
+        ("class a queue-num 3 pfc-priority 8", ("pfc-priority '8'", "0 to 7")),
+        ("class a queue-num", ("queue-num ''", "0 to 11")),
+        ("class a no-loss", ("queue-num",)),
     ],
 )
-def test_classes_with_invalid_numbers_are_refused(line, message):
-    assert f"leaf1: Junos configuration: forwarding-classes {message}" in refusal(f"{CLASSES} {line}")
+def test_classes_with_invalid_numbers_are_refused(line, facts):
+    refuse("forwarding-classes class a", *facts, lines=[f"{CLASSES} {line}"])
 
 
 HASH = "forwarding-options enhanced-hash-key"
@@ -230,13 +222,9 @@ def test_a_classifiers_own_entries_precede_those_of_its_imports():
     found = port(two, f"{COS} classifiers dscp c import d", imported).dscp_to_class
     assert (found[26], found[8]) == (3, 5)
     assert port(f"{COS} classifiers dscp c import default", f"{COS} classifiers dscp c import") == ALONE
-    assert refusal(f"{COS} classifiers dscp c import d", f"{COS} classifiers dscp d import c") == (
-        "leaf1: Junos configuration: classifiers dscp d: classifier c imports itself; remove one of the imports"
-    )
-    assert refusal(f"{COS} classifiers dscp c import d") == (
-        "leaf1: Junos configuration: classifiers dscp c: classifiers dscp d is not defined; define it, or delete the "
-        "reference to it"
-    )
+    imports = [f"{COS} classifiers dscp c import d", f"{COS} classifiers dscp d import c"]
+    refuse("classifiers dscp d", "classifier c", "itself", lines=imports)
+    refuse("classifiers dscp c", "classifiers dscp d", lines=imports[:1])
     assert port(f"{COS} classifiers dscp c forwarding-class RDMA loss-priority low") == ALONE
 
 
@@ -294,9 +282,7 @@ def test_a_scheduler_map_gives_classes_queues_without_dscps():
     )
     bare = [f"{COS} scheduler-maps m forwarding-class X", f"{COS} scheduler-maps m forwarding-class X scheduler"]
     assert port(RATE[0], *bare).queues == ALONE.queues
-    assert refusal(*RATE) == (
-        f"leaf1: Junos configuration: {PORT}: schedulers s is not defined; define it, or delete the reference to it"
-    )
+    refuse(PORT, "schedulers s", lines=RATE)
 
 
 def test_a_scheduler_of_a_queue_precedes_the_default_of_a_class_without():

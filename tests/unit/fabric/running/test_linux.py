@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from refusals import refuses
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, PortQos, Queue
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux import Port, ecmp_of, read_model
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux import LinuxPort, ecmp_of, read_model
 
 NO_DSCP = (None,) * 64
 ALL = ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")
@@ -34,7 +35,7 @@ def flower(tos, mask="fc", band=1, **more):
 
 
 def port(*qdiscs, filters=()):
-    return Port(
+    return LinuxPort(
         "leaf1", "p1", {"links": {"p1": 9100}, "qdiscs": {"p1": list(qdiscs)}, "filters": {"p1": list(filters)}}
     )
 
@@ -278,7 +279,7 @@ def test_priorities_of_a_band_that_does_not_exist_are_refused(band):
 def test_filters_that_were_not_read_are_refused():
     unread = port(ets())
     unread.filters = None
-    with pytest.raises(FabricError, match="p1: its filters were not read; read it with the script READING"):
+    with refuses("leaf1: p1", "filters", "READING"):
         unread.qos()
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from refusals import refuses
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue, Watchdog
@@ -60,10 +61,8 @@ def test_the_first_matching_class_decides_a_dscps_group():
 
 def test_a_default_policy_classifies_nothing():
     assert read("service-policy type qos input default-in", whole=MAPS).dscp_to_class == (None,) * 64
-    assert refusal("service-policy type qos input NONE") == (
-        "leaf1: line 3 'service-policy type qos input NONE': there is no policy-map type qos NONE; define it, or "
-        "detach it"
-    )
+    with refuses("leaf1: line 3 'service-policy type qos input NONE'", "policy-map type qos NONE"):
+        read("service-policy type qos input NONE")
 
 
 @pytest.mark.parametrize("action", ["set dscp 5", "set precedence 3"])
@@ -77,8 +76,8 @@ def test_an_action_that_sets_the_dscp_rewrites(action):
     ("old", "new", "why"),
     [
         ("set qos-group 7", "set qos-group 8", "'8' is not a number from 0 to 7"),
-        ("class A", "class C", "there is no class-map type qos C; define it, or remove the class"),
-        ("class-map type qos match-any A", "class-map match-other A", "'class-map match-other A': not a class map"),
+        ("class A", "class C", "class-map type qos C"),
+        ("class-map type qos match-any A", "class-map match-other A", "'class-map match-other A'"),
         ("match dscp 0,63", "match dscp 64", "'64' is not a number from 0 to 63"),
     ],
 )
@@ -130,12 +129,8 @@ def test_a_class_map_gives_the_group_of_a_queue(group):
     over = [line.replace(f"qos-group {group}", "qos-group 8") for line in whole]
     assert "'8' is not a number from 0 to 7" in refusal(whole=over, attach=["OUT"])
     none = [line.replace("match qos-group", "match cos") for line in whole]
-    assert "'class type queuing MINE': class-map MINE matches no qos-group; match one" in refusal(
-        whole=none, attach=["OUT"]
-    )
-    assert "there is no class-map type queuing MINE; define it, or remove the class" in refusal(
-        whole=whole[2:], attach=["OUT"]
-    )
+    assert "class-map MINE matches no qos-group" in refusal(whole=none, attach=["OUT"])
+    assert "class-map type queuing MINE" in refusal(whole=whole[2:], attach=["OUT"])
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 from planned_switches import LEAF, change, one, read
+from refusals import refuses
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 
@@ -44,7 +45,7 @@ BAD_SWITCHES = [
         "port 'a\\nb': 'a\\nb' contains '\\n', which is not a printable character",
     ),
     (change(("leaf1", "ports", ""), {}), "switch leaf1: port '': the text is empty"),
-    (change(("leaf1", "ports", 5), {}), "switch leaf1: port 5: 5 is not text; write it in quotes"),
+    (change(("leaf1", "ports", 5), {}), "switch leaf1: port 5: 5 "),
     (
         change(("leaf1", "system"), "named"),
         "switch leaf1: port swp1: not a valid port name on this system; write it as Ethernet0",
@@ -144,12 +145,8 @@ def test_the_smallest_and_largest_queue_buffers_are_accepted(size):
 
 @pytest.mark.parametrize("size", [99_999, 64_000_000_001])
 def test_other_queue_buffers_are_refused(size):
-    with pytest.raises(FabricError) as refused:
+    with refuses("switch leaf1", f"queue_buffer_bytes {size}", "100000 to 64000000000"):
         read({"leaf1": {**one()["leaf1"], "system": "percents", "queue_buffer_bytes": size}})
-    assert str(refused.value) == (
-        f"switch leaf1: queue_buffer_bytes {size} is not a whole number from 100000 to 64000000000; give one in that "
-        "range"
-    )
 
 
 def test_any_nic_is_accepted_once_for_a_host_without_given_nics():
@@ -157,7 +154,7 @@ def test_any_nic_is_accepted_once_for_a_host_without_given_nics():
     assert str(leaf.ports["swp1"].peer) == "host gpu03's mlx5_0"
     both = change(("leaf1", "ports", "swp1", "peer"), {"host": "gpu03", "port": "a"})
     both["leaf1"]["ports"]["swp2"]["peer"] = {"host": "gpu03", "port": "a"}
-    with pytest.raises(FabricError, match="port swp2: host gpu03's a is also connected to switch leaf1: port swp1"):
+    with refuses("switch leaf1: port swp2", "host gpu03's a", "switch leaf1: port swp1"):
         read(both)
 
 
@@ -167,12 +164,12 @@ def test_peer_hosts_are_not_checked_if_no_hosts_are_given():
 
 
 @pytest.mark.parametrize(
-    ("hosts", "message"),
+    ("hosts", "subject"),
     [
-        ({"gpu01": 5}, "host gpu01: roce_host_nics: not a dictionary"),
-        ({"gpu01": {"mlx5_0": 5}}, "host gpu01: roce_host_nics: mlx5_0: not a dictionary"),
+        ({"gpu01": 5}, "host gpu01: roce_host_nics"),
+        ({"gpu01": {"mlx5_0": 5}}, "host gpu01: roce_host_nics: mlx5_0"),
     ],
 )
-def test_invalid_hosts_are_refused(hosts, message):
-    with pytest.raises(FabricError, match=message):
+def test_invalid_hosts_are_refused(hosts, subject):
+    with refuses(subject):
         read(hosts=hosts)

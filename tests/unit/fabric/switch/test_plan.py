@@ -57,9 +57,7 @@ def test_a_lossy_policy_needs_no_headroom_and_no_cable():
     qos = planned({"classes": {"roce": {"mode": "lossy"}}}, ports)["leaf1"].ports["swp0"]
     assert (qos.pfc, qos.headroom, qos.watchdog) == ((), (None,) * 8, None)
     assert qos.queues[3].ecn == Ecn(600_000, 6_000_000, 100)
-    with pytest.raises(
-        FabricError, match="switch leaf1: port swp0: cable_m is missing, but a lossless class's headroom"
-    ):
+    with pytest.raises(FabricError, match=r"switch leaf1: port swp0: cable_m .*headroom"):
         planned(None, ports)
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from eos_switch import PORTS, REFERENCE, held, own
 from hypothesis import given, settings
+from refusals import refuses
 from switches import ECN, policies, port_qos, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -227,24 +228,23 @@ def differs(text: str, wanted: Switch) -> bool:
         (
             {},
             {"ip_mtu_bytes": 9215},
-            "leaf1: port Ethernet1/1: an MTU of 9215 bytes is outside EOS's range of 68 to 9214; set switch_mtu_bytes "
-            "to 9214 or less",
+            "leaf1: port Ethernet1/1: .* 9215 .* 68 to 9214",
         ),
         ({}, {"ip_mtu_bytes": None}, "no MTU is wanted"),
         (
             {},
             {"watchdog": Watchdog(205, 200, "drop")},
-            "does not support a time of 205 ms; set a multiple of 10 up to 60000",
+            "205 ms.* 10 up to 60000",
         ),
         ({}, {"watchdog": Watchdog(200, 200, "forward")}, "cannot forward a stuck queue's packets"),
         ({}, {"dscp_to_class": (None,) * 64}, "DSCP 0 has no traffic class"),
         ({}, {"class_to_queue": (None,) * 8}, "traffic class 0 has no queue"),
         ({}, {"priority_to_queue": (0, 1, 2, 4, 4, 5, 6, 7)}, "priority 3 does not stop traffic class 3's queue 3"),
-        ({"classes": {"roce": {"priority": 4}}}, {}, "EOS pauses traffic class 3 as priority 3, not 4"),
+        ({"classes": {"roce": {"priority": 4}}}, {}, "class 3 .*priority 3, not 4"),
         (
             {"classes": {"roce": {"queue": 7}}, "cnp": {"queue": 5}},
             {},
-            "needs queue 7, but EOS ties class 7 to queue 7",
+            "queue 7.* class 7",
         ),
         ({"cnp": {"traffic_class": 1}}, {}, "queue 1 is strict and below queue 3"),
         ({}, {"pfc": (3, 5)}, "priority 5 pauses, and no traffic class has it"),
@@ -252,18 +252,18 @@ def differs(text: str, wanted: Switch) -> bool:
         (
             {"classes": {"roce": {"ecn": {"minimum_bytes": 1_000, "maximum_bytes": 256_000_001}}}},
             {},
-            "queue 3's ECN thresholds 1000 and 256000001 are outside 1 to 256000000 bytes; set others in ecn",
+            "queue 3.* 1000 and 256000001 .* 1 to 256000000",
         ),
-        ({}, {"queues": marking(0, 9)}, "queue 3's ECN thresholds 0 and 9 are outside 1 to 256000000 bytes"),
-        ({}, {"queues": marking(9, 8)}, "queue 3's ECN thresholds 9 and 8 are outside 1 to 256000000 bytes"),
+        ({}, {"queues": marking(0, 9)}, "queue 3.* 0 and 9 "),
+        ({}, {"queues": marking(9, 8)}, "queue 3.* 9 and 8 "),
         (
             {},
             {"queues": (Queue(False), *QUEUES[1:])},
-            "port Ethernet1/1: queue 0 is weighted, but has no share; give it bandwidth_percent",
+            "port Ethernet1/1: queue 0 .* bandwidth_percent",
         ),
-        ({}, {"ip_mtu_bytes": 67}, "an MTU of 67 bytes is outside EOS's range of 68 to 9214"),
-        ({}, {"watchdog": Watchdog(200, 0, "drop")}, "does not support a time of 0 ms; set a multiple of 10"),
-        ({}, {"watchdog": Watchdog(60_010, 200, "drop")}, "does not support a time of 60010 ms; set a multiple of 10"),
+        ({}, {"ip_mtu_bytes": 67}, " 67 .* 68 to 9214"),
+        ({}, {"watchdog": Watchdog(200, 0, "drop")}, " 0 ms.* 10 "),
+        ({}, {"watchdog": Watchdog(60_010, 200, "drop")}, " 60010 ms"),
         ({}, {"class_to_priority": (None, *range(1, 8))}, "traffic class 0 has no queue, priority or scheduler"),
     ],
 )
@@ -274,14 +274,12 @@ def test_settings_that_eos_cannot_represent_are_refused(policy, changes, error):
 
 def test_ports_of_two_policies_are_refused():
     other = port_qos(read_policy({"classes": {"roce": {"dscp": 24}}}))
-    with pytest.raises(
-        FabricError, match="port Ethernet9: its map of DSCPs differs from Ethernet1/1's, but EOS has one"
-    ):
+    with refuses("leaf1: port Ethernet9", "DSCPs", "Ethernet1/1"):
         eos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet9": other}))
     other = port_qos(read_policy({"classes": {"roce": {"queue": 4}}}))
-    with pytest.raises(FabricError, match="port Ethernet9: its map of classes to queues differs from Ethernet1/1's"):
+    with refuses("leaf1: port Ethernet9", "queues", "Ethernet1/1"):
         eos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet9": other}))
-    with pytest.raises(FabricError, match="port Et9: not a valid port name on EOS"):
+    with refuses("leaf1: port Et9", "EOS"):
         eos.render(replace(REFERENCE, ports={"Et9": other}))
 
 

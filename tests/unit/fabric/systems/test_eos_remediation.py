@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -131,9 +132,10 @@ def test_a_hash_that_no_policy_wants_is_kept():
 
 def test_lines_of_a_port_are_removed_unless_they_repeat_the_profile():
     (name,) = own(eos.render(REFERENCE))
-    text = eos.render(REFERENCE).replace(
-        f"interface Ethernet17\n   mtu 9100\n   service-profile {name}\n",
-        "interface Ethernet17\n"
+    start, own_port, _end = re.split(r"(?<=interface Ethernet17\n)((?:   .*\n)+)", eos.render(REFERENCE))
+    assert name in own_port
+    text = (
+        f"{start}"
         "   no switchport\n"
         "   qos trust dscp\n"
         "   priority-flow-control priority 3 drop\n"
@@ -143,7 +145,7 @@ def test_lines_of_a_port_are_removed_unless_they_repeat_the_profile():
         "      no priority\n"
         "      bandwidth percent 10\n"
         "   uc-tx-queue 5\n"
-        "      priority strict\n",
+        "      priority strict\n"
     )
     assert eos.remediation(text, REFERENCE).splitlines() == [
         "interface Ethernet17",

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from nxos_switch import PORTS, REFERENCE, held, own
+from refusals import refuses
 from switches import OWN_ASICS, policies, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -131,27 +132,27 @@ def differs(text: str, wanted: Switch) -> bool:
 @pytest.mark.parametrize(
     ("policy", "changes", "error"),
     [
-        ({}, {"ip_mtu_bytes": 575}, "an MTU of 575 bytes is outside NX-OS's range of 576 to 9216"),
+        ({}, {"ip_mtu_bytes": 575}, " 575 .* 576 to 9216"),
         ({}, {"ip_mtu_bytes": None}, "no MTU is wanted"),
         ({}, {"watchdog": Watchdog(200, 200, "forward")}, "cannot forward a stuck queue's packets"),
         (
             {},
             {"watchdog": Watchdog(200, 250, "drop")},
-            "cannot act after 200 ms and end after 250 ms; give pfc_watchdog",
+            "200 ms .* 250 ms.* pfc_watchdog",
         ),
-        ({}, {"watchdog": Watchdog(198, 297, "drop")}, "cannot act after 198 ms and end after 297 ms"),
+        ({}, {"watchdog": Watchdog(198, 297, "drop")}, "198 ms .* 297 ms"),
         ({}, {"watchdog": Watchdog(1100, 1100, "drop")}, "detection_ms up to 1000"),
         ({}, {"watchdog": Watchdog(100, 10_100, "drop")}, "restoration_ms up to 100 intervals"),
         (
             {},
             {"watchdog": Watchdog(90, 90, "drop")},
-            "give pfc_watchdog multiples of one interval of 100 ms or more",
+            "pfc_watchdog .* 100 ms",
         ),
-        ({}, {"watchdog": Watchdog(300, 0, "drop")}, "cannot act after 300 ms and end after 0 ms"),
-        ({}, {"ip_mtu_bytes": 9217}, "an MTU of 9217 bytes is outside NX-OS's range of 576 to 9216"),
+        ({}, {"watchdog": Watchdog(300, 0, "drop")}, "300 ms .* 0 ms"),
+        ({}, {"ip_mtu_bytes": 9217}, " 9217 .* 576 to 9216"),
         ({}, {"dscp_to_class": (None,) * 64}, "DSCP 0 has no traffic class"),
-        ({"classes": {"roce": {"queue": 4}}}, {}, "NX-OS sends traffic class 3 to queue 3, not 4"),
-        ({"cnp": {"priority": 5}}, {}, "traffic class 6 never pauses, so NX-OS has no priority 5 for it"),
+        ({"classes": {"roce": {"queue": 4}}}, {}, "class 3 .*queue 3, not 4"),
+        ({"cnp": {"priority": 5}}, {}, "class 6 .*priority 5 "),
         ({}, {"pfc": (3, 5)}, "priority 5 pauses, and no traffic class has it"),
         ({"ecmp_fields": ["source_port"]}, {}, "NX-OS's hash cannot use only source_port"),
     ],
@@ -164,12 +165,12 @@ def test_settings_that_nxos_cannot_represent_are_refused(policy, changes, error)
 def test_differing_values_of_a_global_setting_are_refused():
     qos = REFERENCE.ports["Ethernet1/1"]
     other = switch("nxos", ["a"], {"classes": {"roce": {"priority": 4}}}).ports["a"]
-    with pytest.raises(FabricError, match="port Ethernet1/9: its set of paused classes differs from Ethernet1/1's"):
+    with refuses("leaf1: port Ethernet1/9", "paused", "Ethernet1/1"):
         nxos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/9": other}))
     other = replace(qos, watchdog=Watchdog(400, 400, "drop"))
-    with pytest.raises(FabricError, match="port Ethernet1/9: its watchdog differs from Ethernet1/1's, but NX-OS has"):
+    with refuses("leaf1: port Ethernet1/9", "watchdog", "Ethernet1/1"):
         nxos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/9": other}))
-    with pytest.raises(FabricError, match="port Eth1/9: not a valid port name on NX-OS"):
+    with refuses("leaf1: port Eth1/9", "NX-OS"):
         nxos.render(replace(REFERENCE, ports={"Eth1/9": qos}))
 
 
@@ -240,5 +241,5 @@ def test_only_lossless_classes_need_a_short_cable(mode, cable, planned):
     if planned:
         assert plan(policy, specs)["leaf1"].ports["Ethernet1/1"].headroom == (None,) * 8
         return
-    with pytest.raises(FabricError, match="switch leaf1: port Ethernet1/1: a cable of 300 m needs `pause buffer-size`"):
+    with refuses("switch leaf1: port Ethernet1/1", "300 m", "pause buffer-size"):
         plan(policy, specs)

@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumu
     OURS,
     REWRITING,
     SECTIONS,
-    Reader,
+    NvueReader,
     Tree,
     document,
     items,
@@ -31,7 +31,7 @@ def remediation(running: str, wanted: Switch) -> str:
     It is a document like render's, in which null removes a key. Settings that are not this project's stay, except those
     that contradict the policy.
     """
-    reader = Reader(wanted.name, document(running, wanted.name))
+    reader = NvueReader(wanted.name, document(running, wanted.name))
     have = _normal(reader)
     want = tree_of(wanted)
     patch: Tree = {}
@@ -42,20 +42,20 @@ def remediation(running: str, wanted: Switch) -> str:
     return text_of(patch) if patch else ""
 
 
-def _remove_from_switch(patch: Tree, reader: Reader, want: Tree, qos: Tree, wanted: Switch) -> None:
+def _remove_from_switch(patch: Tree, reader: NvueReader, want: Tree, qos: Tree, wanted: Switch) -> None:
     """Remove settings of all ports that contradict the policy, and this project's profiles that are not wanted."""
     if reader.roce:
         _remove(patch, "qos", "roce")
     if wanted.ports and "roce-lossless" in qos.get("traffic-pool", {}):
         _remove(patch, "qos", "traffic-pool", "roce-lossless")  # a switch has one lossless pool
     for section in SECTIONS:
-        ours = want.get("qos", {}).get(section, {})
+        wanted_profiles = want.get("qos", {}).get(section, {})
         for profile in qos.get(section, {}):
-            if profile.startswith(OURS) and profile not in ours:
+            if profile.startswith(OURS) and profile not in wanted_profiles:
                 _remove(patch, "qos", section, profile)
-    known = want.get("qos", {}).get("egress-queue-mapping", {}).get(ALL_PORTS, {}).get("switch-priority")
-    for priority in reader.explicit if known else ():
-        if str(priority) not in known:  # it would lead other traffic into a class's queue
+    wanted_priorities = want.get("qos", {}).get("egress-queue-mapping", {}).get(ALL_PORTS, {}).get("switch-priority")
+    for priority in reader.explicit if wanted_priorities else ():
+        if str(priority) not in wanted_priorities:  # it would lead other traffic into a class's queue
             _remove(patch, "qos", "egress-queue-mapping", ALL_PORTS, "switch-priority", str(priority))
     if qos.get("pfc", {}).get(ALL_PORTS) and any(not port.pfc for port in wanted.ports.values()):
         _remove(patch, "qos", "pfc", ALL_PORTS)  # it would make a port pause that must not
@@ -63,31 +63,31 @@ def _remove_from_switch(patch: Tree, reader: Reader, want: Tree, qos: Tree, want
         _remove(patch, "qos", REWRITING, ALL_PORTS, "rewrite")
 
 
-def _remove_from_port(patch: Tree, reader: Reader, port: str, want: Tree, have: Tree) -> None:
+def _remove_from_port(patch: Tree, reader: NvueReader, port: str, want: Tree, have: Tree) -> None:
     """Remove settings of a port that contradict the policy. ``want``: its wanted QoS; ``have``: all its settings."""
-    there = have.get("qos", {})
-    extra = [section for section in (*SECTIONS, "pfc-watchdog") if section in there and section not in want]
-    if REWRITING in there and reader.port(port, have).rewrites_dscp:
+    existing = have.get("qos", {})
+    extra = [section for section in (*SECTIONS, "pfc-watchdog") if section in existing and section not in want]
+    if REWRITING in existing and reader.port(port, have).rewrites_dscp:
         extra.append(REWRITING)
-    if "pfc" in want and "link-pause" in there:
+    if "pfc" in want and "link-pause" in existing:
         extra.append("link-pause")  # a port has one of the two
     for section in extra:
         _remove(patch, "interface", port, "qos", section)
 
 
-def restoration(before: str, now: str, name: str) -> str:
-    """Return the patch from ``now`` back to ``before`` in all that a policy can change; "" where nothing differs.
+def restoration(backup: str, running: str, name: str) -> str:
+    """Return the patch from ``running`` back to ``backup`` in all that a policy can change; "" where nothing differs.
 
     It has the form of remediation's patch. Other settings (passwords, which NVUE does not show) are not in it.
     """
-    old, new = (_ours(document(text, name)) for text in (before, now))
+    old, new = (_policy_settings(document(text, name)) for text in (backup, running))
     for port in new["interface"]:
         old["interface"].setdefault(port, {"qos": {}, "link": {}})
-    patch = _back(old, new)
+    patch = _restoring_patch(old, new)
     return text_of(patch) if patch else ""
 
 
-def _ours(tree: Tree) -> Tree:
+def _policy_settings(tree: Tree) -> Tree:
     """Return the settings of all kinds that a policy can change."""
     hashing = ((tree.get("system") or {}).get("forwarding") or {}).get("ecmp-hash")
     ports = {
@@ -104,14 +104,14 @@ def _ours(tree: Tree) -> Tree:
     }
 
 
-def _back(old: Any, new: Any) -> Tree:
+def _restoring_patch(old: Any, new: Any) -> Tree:
     """Return a merge patch (RFC 7396) that changes ``new`` back to ``old``."""
     patch: Tree = {key: None for key in new if key not in old}
     for key, value in old.items():
         if key not in new:
             patch[key] = value
         elif isinstance(value, dict) and isinstance(new[key], dict):
-            inner = _back(value, new[key])
+            inner = _restoring_patch(value, new[key])
             if inner:
                 patch[key] = inner
         elif value != new[key]:
@@ -119,47 +119,50 @@ def _back(old: Any, new: Any) -> Tree:
     return patch
 
 
-def _normal(reader: Reader) -> Tree:
+def _normal(reader: NvueReader) -> Tree:
     """Return the parts of the running tree that this project writes, with ranges expanded."""
     tree = {key: reader.tree.get(key) or {} for key in ("interface", "qos", "system")}
     interfaces: Tree = {}
     for key, value in items(tree["interface"], f"{reader.place}: interface"):
         for port in names_of(key, f"{reader.place}: interface {key}"):
             merge(interfaces.setdefault(port, {}), value, f"{reader.place}: interface {port}")
-    return {"interface": interfaces, "qos": _apart(reader, tree["qos"], "qos"), "system": tree["system"]}
+    return {"interface": interfaces, "qos": _with_single_numbers(reader, tree["qos"], "qos"), "system": tree["system"]}
 
 
-def _apart(reader: Reader, node: Any, where: str) -> Any:
+def _with_single_numbers(reader: NvueReader, node: Any, path: str) -> Any:
     if not isinstance(node, dict):
         return node
-    found: Tree = {}
+    expanded: Tree = {}
     for key, value in node.items():
-        if (key in INDEXED and isinstance(value, (dict, list))) or (key == "switch-priority" and "pool" in where):
-            by_number = reader.indexed(node, key, where)
-            found[key] = {str(at): _apart(reader, each, f"{where} {key} {at}") for at, each in by_number.items()}
+        if (key in INDEXED and isinstance(value, (dict, list))) or (key == "switch-priority" and "pool" in path):
+            by_number = reader.indexed(node, key, path)
+            expanded[key] = {
+                str(number): _with_single_numbers(reader, setting, f"{path} {key} {number}")
+                for number, setting in by_number.items()
+            }
         else:
-            found[key] = _apart(reader, value, f"{where} {key}")
-    return found
+            expanded[key] = _with_single_numbers(reader, value, f"{path} {key}")
+    return expanded
 
 
 def _difference(patch: Tree, want: Tree, have: Any, path: tuple[str, ...]) -> None:
     """Add to ``patch`` what ``want`` has and ``have`` lacks, and remove what else a profile of this project has."""
-    there = have if isinstance(have, dict) else {}
+    existing = have if isinstance(have, dict) else {}
     for key, value in want.items():
         if isinstance(value, dict) and value:
-            _difference(patch, value, there.get(key), (*path, key))
-        elif key not in there or (value != {} and not _alike(value, there[key])):
+            _difference(patch, value, existing.get(key), (*path, key))
+        elif key not in existing or (value != {} and not _equivalent(value, existing[key])):
             _put(patch, (*path, key), value)
     if len(path) > 2 and path[0] == "qos" and path[2].startswith(OURS):
-        for key in there:
+        for key in existing:
             if key not in want:
                 _put(patch, (*path, key), None)
 
 
-def _alike(value: Any, other: Any) -> bool:
+def _equivalent(value: Any, seen_value: Any) -> bool:
     """Return true where two values mean the same to NVUE: later releases say "enabled" for "enable" and "on"."""
-    one, two = str(value).lower(), str(other).lower()
-    return one == two or any(one in words and two in words for words in (ON, OFF))
+    first, second = str(value).lower(), str(seen_value).lower()
+    return first == second or any(first in synonyms and second in synonyms for synonyms in (ON, OFF))
 
 
 def _put(patch: Tree, path: tuple[str, ...], value: Any) -> None:

@@ -32,14 +32,14 @@ def text_of(tree: Tree) -> str:
 
     json's own indentation would take longer than the rest of this function.
     """
-    known: dict[int, str] = {}  # ports that are alike share one tree
+    text_of_settings: dict[int, str] = {}  # ports that are alike share one tree
     sections = []
     for key, section in tree.items():
         lines = []
         for name, settings in section.items():
-            if id(settings) not in known:
-                known[id(settings)] = json.dumps(settings)
-            lines.append(f"  {json.dumps(name)}: {known[id(settings)]}")
+            if id(settings) not in text_of_settings:
+                text_of_settings[id(settings)] = json.dumps(settings)
+            lines.append(f"  {json.dumps(name)}: {text_of_settings[id(settings)]}")
         sections.append(f" {json.dumps(key)}: {{\n" + ",\n".join(lines) + "\n }")
     return '[{"set": {\n' + ",\n".join(sections) + "\n}}]\n"
 
@@ -54,7 +54,7 @@ def tree_of(switch: Switch) -> Tree:
             settings = by_port[id(wanted)] = _port_tree(f"{switch.name}: {port}", wanted, qos)
         interfaces[port] = settings
     tree: Tree = {"interface": interfaces}
-    _whole_switch(switch, qos)
+    _add_switch_settings(switch, qos)
     if qos:
         tree["qos"] = {key: qos[key] for key in sorted(qos)}
     if switch.ecmp_fields is not None:
@@ -95,15 +95,15 @@ def _port_tree(subject: str, wanted: PortQos, qos: Tree) -> Tree:
         settings[section] = {"profile": profile}
     if wanted.watchdog is not None:
         settings["pfc-watchdog"] = {"state": "enable"}
-    found: Tree = {"qos": settings} if settings else {}
+    port_tree: Tree = {"qos": settings} if settings else {}
     if wanted.ip_mtu_bytes is not None:
-        found["link"] = {"mtu": wanted.ip_mtu_bytes}
-    return found
+        port_tree["link"] = {"mtu": wanted.ip_mtu_bytes}
+    return port_tree
 
 
 def _check_one_number(subject: str, wanted: PortQos) -> None:
-    own = tuple(number if queue is not None else None for number, queue in enumerate(wanted.class_to_queue))
-    if wanted.class_to_priority != own or wanted.priority_to_queue != wanted.class_to_queue:
+    queue_numbers = tuple(number if queue is not None else None for number, queue in enumerate(wanted.class_to_queue))
+    if wanted.class_to_priority != queue_numbers or wanted.priority_to_queue != wanted.class_to_queue:
         raise FabricError(
             subject,
             "a class's traffic class differs from its priority, but NVUE has one number for both, the switch priority",
@@ -131,14 +131,16 @@ def _ecn_tree(ecn: Ecn | None) -> Tree:
 
 
 def _pfc_tree(subject: str, wanted: PortQos) -> Tree:
-    found: Tree = {
+    pfc_tree: Tree = {
         "switch-priority": {str(priority): {} for priority in wanted.pfc},
         "rx": "enable",
         "tx": "enable",
     }
     headrooms = {wanted.headroom[priority] for priority in wanted.pfc}
-    others = [priority for priority, headroom in enumerate(wanted.headroom) if headroom and priority not in wanted.pfc]
-    if len(headrooms) > 1 or others:
+    other_priorities = [
+        priority for priority, headroom in enumerate(wanted.headroom) if headroom and priority not in wanted.pfc
+    ]
+    if len(headrooms) > 1 or other_priorities:
         raise FabricError(
             subject,
             "its priorities have different headroom, but NVUE keeps one for all lossless priorities of a port",
@@ -153,32 +155,36 @@ def _pfc_tree(subject: str, wanted: PortQos) -> Tree:
                 "below that they end",
                 "set roce_switch_asic to the switch's Spectrum; in roce_asics, omit xon_bytes",
             )
-        found["port-buffer"] = headroom.reserved_bytes + headroom.xoff_bytes
-        found["xoff-threshold"] = headroom.reserved_bytes
-        found["xon-threshold"] = headroom.xon_offset_bytes
-    return found
+        pfc_tree["port-buffer"] = headroom.reserved_bytes + headroom.xoff_bytes
+        pfc_tree["xoff-threshold"] = headroom.reserved_bytes
+        pfc_tree["xon-threshold"] = headroom.xon_offset_bytes
+    return pfc_tree
 
 
-def _whole_switch(switch: Switch, qos: Tree) -> None:
+def _add_switch_settings(switch: Switch, qos: Tree) -> None:
     """Add to ``qos`` the settings that NVUE keeps once for all ports."""
-    every = switch.distinct_ports()
-    if not every:
+    distinct = switch.distinct_ports()
+    if not distinct:
         return
-    classes = _the_same(switch, "the queue of a class", [port.class_to_queue for port in every])
+    classes = _common_value(switch, "the queue of a class", [port.class_to_queue for port in distinct])
     if any(queue is not None for queue in classes):
-        mapping = {str(at): {"traffic-class": queue} for at, queue in enumerate(classes) if queue is not None}
+        mapping = {
+            str(traffic_class): {"traffic-class": queue}
+            for traffic_class, queue in enumerate(classes)
+            if queue is not None
+        }
         qos["egress-queue-mapping"] = {ALL_PORTS: {"switch-priority": mapping}}
-    headrooms = [headroom for port in every for headroom in port.headroom if headroom is not None]
-    if any(port.pfc for port in every):
+    headrooms = [headroom for port in distinct for headroom in port.headroom if headroom is not None]
+    if any(port.pfc for port in distinct):
         qos["traffic-pool"] = {
             "default-lossless": {"memory-percent": HALF_PERCENT},
             "default-lossy": {"memory-percent": 100 - HALF_PERCENT},
         }
     if headrooms:
-        exponent = _the_same(
+        exponent = _common_value(
             switch, "the alpha of lossless priorities", [headroom.alpha_exponent for headroom in headrooms]
         )
-        names = [name for name, known in ALPHAS.items() if known == exponent]
+        names = [name for name, alpha in ALPHAS.items() if alpha == exponent]
         if not names:
             raise FabricError(
                 switch.name,
@@ -186,27 +192,27 @@ def _whole_switch(switch: Switch, qos: Tree) -> None:
                 f"set it from {min(ALPHAS.values())} to {max(ALPHAS.values())}",
             )
         qos["advance-buffer-config"] = {ALL_PORTS: {"ingress-lossless-buffer": {"shared-alpha": names[0]}}}
-    watchdogs = [port.watchdog for port in every if port.watchdog is not None]
+    watchdogs = [port.watchdog for port in distinct if port.watchdog is not None]
     if watchdogs:
-        qos["pfc-watchdog"] = _watchdog_tree(switch, _the_same(switch, "the PFC watchdog", watchdogs))
+        qos["pfc-watchdog"] = _watchdog_tree(switch, _common_value(switch, "the PFC watchdog", watchdogs))
 
 
-def _the_same(switch: Switch, what: str, values: list[Any]) -> Any:
+def _common_value(switch: Switch, setting: str, values: list[Any]) -> Any:
     if any(value != values[0] for value in values):
         raise FabricError(
             switch.name,
-            f"{what} differs between its ports, but NVUE keeps one for the whole switch",
+            f"{setting} differs between its ports, but NVUE keeps one for the whole switch",
             "give all ports the same value",
         )
     return values[0]
 
 
 def _watchdog_tree(switch: Switch, watchdog: Watchdog) -> Tree:
-    interval, rest = watchdog.restoration_ms, watchdog.detection_ms % watchdog.restoration_ms
+    interval, remainder = watchdog.restoration_ms, watchdog.detection_ms % watchdog.restoration_ms
     robustness = watchdog.detection_ms // interval
     if (
         watchdog.action != "drop"
-        or rest
+        or remainder
         or not POLLING_MS[0] <= interval <= POLLING_MS[1]
         or not ROBUSTNESS[0] <= robustness <= ROBUSTNESS[1]
     ):

@@ -27,7 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell
     QUEUE_MAP,
     REWRITING,
     SYSTEM,
-    Reader,
+    DellSonicReader,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.dell_sonic_render import render
@@ -44,17 +44,17 @@ def remediation(running: str, wanted: Switch) -> str:
     settings that already mean the same, under any name. Settings of a wanted port that contradict the policy are
     deleted, and so are objects of this project that no port uses any more.
     """
-    want = {module: each["config"] for module, each in json.loads(render(wanted)).items()}
-    return _text(_Change(Reader(running, wanted.name), wanted, want).steps())
+    want = {module: call["config"] for module, call in json.loads(render(wanted)).items()}
+    return _text(_Change(DellSonicReader(running, wanted.name), wanted, want).steps())
 
 
-def restoration(before: str, now: str, name: str) -> str:
-    """Return the calls, in the form of remediation's, that change ``now`` back to ``before``; "" if nothing differs.
+def restoration(backup: str, running: str, name: str) -> str:
+    """Return the calls, in the form of remediation's, that change ``running`` back to ``backup``; "" if equal.
 
     Two settings of the whole switch stay: buffer_init, which restarts the switch, and a polling interval where
-    ``before`` has none, because the modules cannot remove it.
+    ``backup`` has none, because the modules cannot remove it.
     """
-    former, reader = Reader(before, name), Reader(now, name)
+    former, reader = DellSonicReader(backup, name), DellSonicReader(running, name)
     ports = {**dict.fromkeys(reader.switch().ports, PortQos()), **former.switch().ports}
     interfaces = {port: {"name": port, "cable_length": CABLE_UNSET} for port in ports}
     for port, interface in former.interfaces.items():
@@ -64,10 +64,12 @@ def restoration(before: str, now: str, name: str) -> str:
             groups = former.bound_map(port, bound, GROUP_MAP) or (None,) * CLASSES
             ports[port] = replace(ports[port], class_to_priority=groups)
     want = {
-        **{module: _set_only(each) for module, each in former.config.items() if each},
+        **{module: _set_only(config) for module, config in former.config.items() if config},
         "sonic_qos_interfaces": list(interfaces.values()),
         "sonic_interfaces": [
-            {"name": port, "mtu": each["mtu"]} for port, each in former.mtus.items() if each.get("mtu") is not None
+            {"name": port, "mtu": interface["mtu"]}
+            for port, interface in former.mtus.items()
+            if interface.get("mtu") is not None
         ],
     }
     steps = _Change(reader, Switch(name, SYSTEM, ports, former.ecmp_fields()), want).steps()
@@ -80,8 +82,8 @@ def restoration(before: str, now: str, name: str) -> str:
 def _set_only(value: Any) -> Any:
     """Return gathered options without those that are null, which the modules refuse as arguments."""
     if isinstance(value, dict):
-        return {key: _set_only(each) for key, each in value.items() if each is not None}
-    return [_set_only(each) for each in value] if isinstance(value, list) else value
+        return {key: _set_only(item) for key, item in value.items() if item is not None}
+    return [_set_only(item) for item in value] if isinstance(value, list) else value
 
 
 def _text(steps: list[Config]) -> str:
@@ -91,7 +93,7 @@ def _text(steps: list[Config]) -> str:
 class _Change:
     """The differences between a switch's settings and the wanted ones."""
 
-    def __init__(self, reader: Reader, wanted: Switch, want: dict[str, Any]) -> None:
+    def __init__(self, reader: DellSonicReader, wanted: Switch, want: dict[str, Any]) -> None:
         """Compare ``reader`` with ``wanted``. ``want``: the configurations of the modules that make it, by module."""
         self.reader = reader
         self.wanted = wanted
@@ -107,8 +109,8 @@ class _Change:
             if config:
                 steps.append({"module": module, "state": state, "config": config})
 
-        taken, given = self.ports()
-        if self.want.get("sonic_qos_buffer") and self.has("sonic_qos_buffer").get("buffer_init") is not True:
+        removed_settings, merged_settings = self.ports()
+        if self.want.get("sonic_qos_buffer") and self.current_config("sonic_qos_buffer").get("buffer_init") is not True:
             add("sonic_qos_buffer", "merged", self.want["sonic_qos_buffer"])
         extra, lacking = self.maps()
         add("sonic_qos_maps", "deleted", extra)
@@ -116,11 +118,11 @@ class _Change:
         add("sonic_qos_wred", "merged", self.objects("sonic_qos_wred", self.reader.wred))
         add("sonic_qos_scheduler", "deleted", self.sequences())
         add("sonic_qos_scheduler", "merged", self.objects("sonic_qos_scheduler", self.reader.schedulers))
-        has = self.has("sonic_qos_pfc")
-        if any(has.get(option) != each for option, each in self.want.get("sonic_qos_pfc", {}).items()):
+        existing = self.current_config("sonic_qos_pfc")
+        if any(existing.get(option) != value for option, value in self.want.get("sonic_qos_pfc", {}).items()):
             add("sonic_qos_pfc", "merged", self.want["sonic_qos_pfc"])
-        add("sonic_qos_interfaces", "deleted", taken)
-        add("sonic_qos_interfaces", "merged", given)
+        add("sonic_qos_interfaces", "deleted", removed_settings)
+        add("sonic_qos_interfaces", "merged", merged_settings)
         add("sonic_interfaces", "merged", self.mtus())
         if self.wanted.ecmp_fields is not None and self.reader.ecmp_fields() != self.wanted.ecmp_fields:
             add("sonic_ecmp_load_share", "merged", self.want["sonic_ecmp_load_share"])
@@ -128,43 +130,43 @@ class _Change:
             add(module, "deleted", config)
         return steps
 
-    def has(self, module: str) -> Config:
+    def current_config(self, module: str) -> Config:
         return self.reader.options(module, "", self.reader.config[module])
 
     def ports(self) -> tuple[list[Config], list[Config]]:
         """Return (to delete, to merge) of sonic_qos_interfaces, and record what is used."""
-        taken, given = [], []
-        interfaces = {each["name"]: each for each in self.want.get("sonic_qos_interfaces", [])}
+        to_delete, to_merge = [], []
+        interfaces = {interface["name"]: interface for interface in self.want.get("sonic_qos_interfaces", [])}
         for port, interface in self.reader.interfaces.items():
             if port not in self.wanted.ports:
-                self.uses(port, interface)
+                self.record_uses(port, interface)
         for port in self.wanted.ports:
-            less, more = self.port(port, interfaces.get(port, {}))
-            if less:
-                taken.append({"name": port, **less})
-            if more:
-                given.append({"name": port, **more})
-        return taken, given
+            removed, merged = self.port(port, interfaces.get(port, {}))
+            if removed:
+                to_delete.append({"name": port, **removed})
+            if merged:
+                to_merge.append({"name": port, **merged})
+        return to_delete, to_merge
 
     def port(self, port: str, want: Config) -> tuple[Config, Config]:
-        has = self.reader.interfaces.get(port, {})
-        less: Config = {}
-        more: Config = {}
-        self.bindings(port, has, want, less, more)
-        self.queues(port, has, want, less, more)
-        self.pfc(port, has, want, less, more)
-        cable = has.get("cable_length") or CABLE_UNSET
+        existing = self.reader.interfaces.get(port, {})
+        removed: Config = {}
+        merged: Config = {}
+        self.bindings(port, existing, want, removed, merged)
+        self.queues(port, existing, want, removed, merged)
+        self.pfc(port, existing, want, removed, merged)
+        cable = existing.get("cable_length") or CABLE_UNSET
         if want.get("cable_length", cable) != cable:
-            more["cable_length"] = want["cable_length"]
-        elif more:  # otherwise the module writes its default
-            more["cable_length"] = cable
-        return less, more
+            merged["cable_length"] = want["cable_length"]
+        elif merged:  # otherwise the module writes its default
+            merged["cable_length"] = cable
+        return removed, merged
 
-    def bindings(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
-        """Add the changes of a port's maps to ``less`` and ``more``, and record what is used."""
+    def bindings(self, port: str, existing: Config, want: Config, removed: Config, merged: Config) -> None:
+        """Add the changes of a port's maps to ``removed`` and ``merged``, and record what is used."""
         qos = self.wanted.ports[port]
         octets = (qos.dscp_to_class, qos.class_to_queue, qos.class_to_priority, qos.priority_to_queue)
-        bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", has.get("qos_maps"))
+        bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", existing.get("qos_maps"))
         names = want.get("qos_maps", {})
         drop: Config = {}
         put: Config = {}
@@ -191,63 +193,67 @@ class _Change:
                 self.used.add((kind, str(bound[option])))
             else:
                 drop[option] = bound[option]
-        less.update({"qos_maps": drop} if drop else {})
-        more.update({"qos_maps": put} if put else {})
+        removed.update({"qos_maps": drop} if drop else {})
+        merged.update({"qos_maps": put} if put else {})
 
     def octet(self, port: str, bound: Config, form: tuple[str, str, str, str]) -> Octet | None:
         """Return the content of a map that a port names; None where it cannot be understood and so is replaced."""
         try:
-            found = self.reader.bound_map(port, bound, form)
+            bound_map = self.reader.bound_map(port, bound, form)
         except FabricError:
             return None
-        return (None,) * (DSCPS if form is DSCP_MAP else CLASSES) if found is None else found
+        return (None,) * (DSCPS if form is DSCP_MAP else CLASSES) if bound_map is None else bound_map
 
-    def queues(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
-        """Add the changes of a port's scheduler policy and WRED profiles to ``less`` and ``more``, and record both."""
+    def queues(self, port: str, existing: Config, want: Config, removed: Config, merged: Config) -> None:
+        """Add the changes of a port's scheduler policy and WRED profiles to ``removed`` and ``merged``; record both."""
         try:
-            seen = self.reader.queues(port, has)
+            seen = self.reader.queues(port, existing)
         except FabricError:
             seen = None
         wanted = self.wanted.ports[port].queues
-        policy = has.get("scheduler_policy")
-        if seen is not None and [_served(each) for each in seen] == [_served(each) for each in wanted]:
+        policy = existing.get("scheduler_policy")
+        if seen is not None and [_scheduling(queue) for queue in seen] == [_scheduling(queue) for queue in wanted]:
             if policy is not None:
                 self.used.add(("scheduler", str(policy)))
         elif "scheduler_policy" in want:
-            more["scheduler_policy"] = want["scheduler_policy"]
+            merged["scheduler_policy"] = want["scheduler_policy"]
             self.used.add(("scheduler", want["scheduler_policy"]))
             self.new.add(("scheduler", want["scheduler_policy"]))
         else:
-            less["scheduler_policy"] = policy
-        profiles = {each["id"]: each["wred_profile"] for each in want.get("queues", [])}
-        there = {
-            each.get("id"): each["wred_profile"]
-            for each in self.reader.entries("sonic_qos_interfaces", f"{port} queues", has.get("queues"))
-            if each.get("wred_profile") is not None and each.get("id") in range(CLASSES)
+            removed["scheduler_policy"] = policy
+        profiles = {queue["id"]: queue["wred_profile"] for queue in want.get("queues", [])}
+        existing_profiles = {
+            queue.get("id"): queue["wred_profile"]
+            for queue in self.reader.entries("sonic_qos_interfaces", f"{port} queues", existing.get("queues"))
+            if queue.get("wred_profile") is not None and queue.get("id") in range(CLASSES)
         }
         drop, put = [], []
         for number in range(CLASSES):
-            same = seen is not None and _marks(seen[number]) == _marks(wanted[number])
+            same = seen is not None and _marking(seen[number]) == _marking(wanted[number])
             if number in profiles and not same:
                 put.append({"id": number, "wred_profile": profiles[number]})
                 self.used.add(("wred", profiles[number]))
                 self.new.add(("wred", profiles[number]))
-            elif number in there and (not same or (number not in profiles and there[number] in profiles.values())):
-                drop.append({"id": number, "wred_profile": there[number]})  # it marks, or would after this change
-            elif number in there:
-                self.used.add(("wred", str(there[number])))
-        less.update({"queues": drop} if drop else {})
-        more.update({"queues": put} if put else {})
+            elif number in existing_profiles and (
+                not same or (number not in profiles and existing_profiles[number] in profiles.values())
+            ):
+                drop.append(
+                    {"id": number, "wred_profile": existing_profiles[number]}
+                )  # it marks, or would after this change
+            elif number in existing_profiles:
+                self.used.add(("wred", str(existing_profiles[number])))
+        removed.update({"queues": drop} if drop else {})
+        merged.update({"queues": put} if put else {})
 
-    def pfc(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
-        """Add the changes of a port's pauses and watchdog to ``less`` and ``more``."""
-        pfc = self.reader.options("sonic_qos_interfaces", f"{port} pfc", has.get("pfc"))
+    def pfc(self, port: str, existing: Config, want: Config, removed: Config, merged: Config) -> None:
+        """Add the changes of a port's pauses and watchdog to ``removed`` and ``merged``."""
+        pfc = self.reader.options("sonic_qos_interfaces", f"{port} pfc", existing.get("pfc"))
         wanted = self.wanted.ports[port].pfc
         paused = self.reader.paused(port, pfc)
         drop: Config = {}
         put: Config = {}
-        off = [{"dot1p": each, "enable": True} for each in paused if each not in wanted]
-        on = [{"dot1p": each, "enable": True} for each in wanted if each not in paused]
+        off = [{"dot1p": priority, "enable": True} for priority in paused if priority not in wanted]
+        on = [{"dot1p": priority, "enable": True} for priority in wanted if priority not in paused]
         if off:
             drop["priorities"] = off
         if on:
@@ -256,93 +262,100 @@ class _Change:
         if wanted and asymmetric is not None and (pfc.get("asymmetric") is True) != asymmetric:
             put["asymmetric"] = asymmetric
         action = pfc.get("watchdog_action", "drop")
-        dog = {option: each for option, each in want.get("pfc", {}).items() if option.startswith("watchdog")}
+        watchdog = {option: value for option, value in want.get("pfc", {}).items() if option.startswith("watchdog")}
         for option in ("watchdog_detect_time", "watchdog_restore_time"):
-            if option not in dog and pfc.get(option) is not None:
+            if option not in watchdog and pfc.get(option) is not None:
                 drop[option] = pfc[option]
-            elif option in dog and pfc.get(option) != dog[option]:
-                put[option] = dog[option]
-        if put or dog.get("watchdog_action", action) != action:  # otherwise the module writes its default
-            put["watchdog_action"] = dog.get("watchdog_action", action)
+            elif option in watchdog and pfc.get(option) != watchdog[option]:
+                put[option] = watchdog[option]
+        if put or watchdog.get("watchdog_action", action) != action:  # otherwise the module writes its default
+            put["watchdog_action"] = watchdog.get("watchdog_action", action)
             if asymmetric:
                 put["asymmetric"] = True
-        less.update({"pfc": drop} if drop else {})
-        more.update({"pfc": put} if put else {})
+        removed.update({"pfc": drop} if drop else {})
+        merged.update({"pfc": put} if put else {})
 
     def maps(self) -> tuple[Config, Config]:
         """Return (entries to delete, maps to merge) of sonic_qos_maps, for the maps that ports are given."""
         extra: Config = {}
         lacking: Config = {}
         for kind, key, _value, _option in _BOUND:
-            for each in self.want.get("sonic_qos_maps", {}).get(kind, []):
-                name, entries = each["name"], each["entries"]
+            for wanted_map in self.want.get("sonic_qos_maps", {}).get(kind, []):
+                name, entries = wanted_map["name"], wanted_map["entries"]
                 if (kind, name) not in self.new:
                     continue
-                there = self.reader.by_key(kind, name, key)
-                gone = sorted(there.keys() - {str(entry[key]) for entry in entries})
-                missing = [entry for entry in entries if there.get(str(entry[key])) != entry]
-                if gone:
-                    extra.setdefault(kind, []).append({"name": name, "entries": [{key: there[at][key]} for at in gone]})
+                existing = self.reader.by_key(kind, name, key)
+                unwanted = sorted(existing.keys() - {str(entry[key]) for entry in entries})
+                missing = [entry for entry in entries if existing.get(str(entry[key])) != entry]
+                if unwanted:
+                    extra.setdefault(kind, []).append(
+                        {"name": name, "entries": [{key: existing[key_value][key]} for key_value in unwanted]}
+                    )
                 if missing:
                     lacking.setdefault(kind, []).append({"name": name, "entries": missing})
         return extra, lacking
 
-    def objects(self, module: str, there: dict[str, Config]) -> list[Config]:
+    def objects(self, module: str, existing: dict[str, Config]) -> list[Config]:
         """Return the profiles or policies that ports are given and that are missing or different."""
         kind = module.rpartition("_")[2]
         return [
-            each
-            for each in self.want.get(module, [])
-            if (kind, each["name"]) in self.new and there.get(each["name"]) != each
+            wanted_object
+            for wanted_object in self.want.get(module, [])
+            if (kind, wanted_object["name"]) in self.new and existing.get(wanted_object["name"]) != wanted_object
         ]
 
     def sequences(self) -> list[Config]:
         """Return, for policies that ports are given, the queues to delete: extra ones, and those of another type."""
-        found = []
+        surplus = []
         for policy in self.objects("sonic_qos_scheduler", self.reader.schedulers):
-            wanted = {each["sequence"]: each.get("scheduler_type", "dwrr") for each in policy["schedulers"]}
-            there = self.reader.schedulers.get(policy["name"], {}).get("schedulers")
-            gone = [
-                {"sequence": each["sequence"]}
-                for each in self.reader.entries("sonic_qos_scheduler", policy["name"], there)
-                if each.get("sequence") in range(CLASSES)
-                and wanted.get(each["sequence"]) != each.get("scheduler_type", "dwrr")
+            wanted = {
+                wanted_queue["sequence"]: wanted_queue.get("scheduler_type", "dwrr")
+                for wanted_queue in policy["schedulers"]
+            }
+            existing = self.reader.schedulers.get(policy["name"], {}).get("schedulers")
+            unwanted = [
+                {"sequence": queue["sequence"]}
+                for queue in self.reader.entries("sonic_qos_scheduler", policy["name"], existing)
+                if queue.get("sequence") in range(CLASSES)
+                and wanted.get(queue["sequence"]) != queue.get("scheduler_type", "dwrr")
             ]
-            if gone:
-                found.append({"name": policy["name"], "schedulers": gone})
-        return found
+            if unwanted:
+                surplus.append({"name": policy["name"], "schedulers": unwanted})
+        return surplus
 
     def mtus(self) -> list[Config]:
         return [
-            each
-            for each in self.want.get("sonic_interfaces", [])
-            if self.reader.mtus.get(each["name"], {}).get("mtu") != each["mtu"]
+            interface
+            for interface in self.want.get("sonic_interfaces", [])
+            if self.reader.mtus.get(interface["name"], {}).get("mtu") != interface["mtu"]
         ]
 
-    def uses(self, port: str, interface: Config) -> None:
+    def record_uses(self, port: str, interface: Config) -> None:
         """Record the objects that a port outside the plan uses."""
         bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", interface.get("qos_maps"))
         self.used |= {(kind, str(bound.get(option))) for kind, _key, _value, option in (*_BOUND, PFC_GROUP_MAP)}
         self.used.add(("scheduler", str(interface.get("scheduler_policy"))))
-        for each in self.reader.entries("sonic_qos_interfaces", f"{port} queues", interface.get("queues")):
-            self.used.add(("wred", str(each.get("wred_profile"))))
+        for queue in self.reader.entries("sonic_qos_interfaces", f"{port} queues", interface.get("queues")):
+            self.used.add(("wred", str(queue.get("wred_profile"))))
 
     def leftovers(self) -> Iterator[tuple[str, Any]]:
         """Return this project's objects that nothing uses."""
 
-        def unused(kind: str, there: dict[str, Config]) -> list[Config]:
-            return [{"name": name} for name in sorted(there) if name.startswith(OWN) and (kind, name) not in self.used]
+        def unused(kind: str, objects: dict[str, Config]) -> list[Config]:
+            return [
+                {"name": name} for name in sorted(objects) if name.startswith(OWN) and (kind, name) not in self.used
+            ]
 
         yield "sonic_qos_scheduler", unused("scheduler", self.reader.schedulers)
         yield "sonic_qos_wred", unused("wred", self.reader.wred)
-        kinds = {kind: unused(kind, there) for kind, there in sorted(self.reader.maps.items())}
-        yield "sonic_qos_maps", {kind: each for kind, each in kinds.items() if each}
+        kinds = {kind: unused(kind, objects) for kind, objects in sorted(self.reader.maps.items())}
+        yield "sonic_qos_maps", {kind: unused_maps for kind, unused_maps in kinds.items() if unused_maps}
 
 
-def _served(queue: Queue | None) -> tuple[bool, int | None]:
+def _scheduling(queue: Queue | None) -> tuple[bool, int | None]:
     """Return how a queue is served; a queue that only marks is served like a missing one."""
     return (False, None) if queue is None else (queue.strict, queue.bandwidth_percent)
 
 
-def _marks(queue: Queue | None) -> Ecn | None:
+def _marking(queue: Queue | None) -> Ecn | None:
     return queue.ecn if queue else None

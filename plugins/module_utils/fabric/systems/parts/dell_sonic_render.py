@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell
     PFC_QUEUE_MAP,
     QUEUE_MAP,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN, named
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN, name_from_content
 
 MOST_PFC = 2
 POLL_INTERVAL_MS = 100  # the minimum, so that the watchdog's shortest time is possible
@@ -29,16 +29,16 @@ _KINDS = {"dscp_maps": "DSCP", "fwd_group_queue_maps": "QUEUE", "fwd_group_pg_ma
 
 def held_cable_m(cable_m: int) -> int:
     """Return the length given to the system for a cable; a cable longer than all of CABLES_M keeps its own length."""
-    return next((each for each in CABLES_M if cable_m <= each), cable_m)
+    return next((length_m for length_m in CABLES_M if cable_m <= length_m), cable_m)
 
 
 def render(switch: Switch) -> str:
     """Return the arguments of all modules, keys sorted. Raises FabricError for what this system cannot have."""
     distinct = switch.distinct_ports()
-    index = {id(qos): at for at, qos in enumerate(distinct)}
+    index = {id(qos): position for position, qos in enumerate(distinct)}
     kinds = tuple(index[id(qos)] for qos in switch.ports.values())
     for qos in distinct:
-        port = next(name for name, each in switch.ports.items() if each is qos)
+        port = next(name for name, port_qos in switch.ports.items() if port_qos is qos)
         _check(switch.name, port, qos)
     if len({qos.priority_to_queue for qos in distinct}) > 1:
         raise FabricError(
@@ -58,11 +58,12 @@ def _check(name: str, port: str, qos: PortQos) -> None:
             "make another class lossy",
         )
     for queue in qos.queues:
-        for each in (queue.ecn.minimum_bytes, queue.ecn.maximum_bytes) if queue and queue.ecn else ():
-            if not ECN_BYTES[0] <= each <= ECN_BYTES[1]:
+        for threshold_bytes in (queue.ecn.minimum_bytes, queue.ecn.maximum_bytes) if queue and queue.ecn else ():
+            if not ECN_BYTES[0] <= threshold_bytes <= ECN_BYTES[1]:
                 raise FabricError(
                     subject,
-                    f"an ECN threshold of {each} bytes, but this system supports {ECN_BYTES[0]} to {ECN_BYTES[1]}",
+                    f"an ECN threshold of {threshold_bytes} bytes, but this system supports {ECN_BYTES[0]} to "
+                    f"{ECN_BYTES[1]}",
                     "set the class's thresholds in this range",
                 )
     if qos.cable_m is not None and qos.cable_m > CABLES_M[-1]:
@@ -99,7 +100,7 @@ def _text(
         ],
         "sonic_ecmp_load_share": None if ecmp is None else _hash(ecmp),
     }
-    arguments = {module: {"config": each, "state": "merged"} for module, each in config.items() if each}
+    arguments = {module: {"config": content, "state": "merged"} for module, content in config.items() if content}
     return json.dumps(arguments, indent=2, sort_keys=True) + "\n"
 
 
@@ -118,9 +119,9 @@ def _interface(
         (GROUP_MAP, qos.class_to_priority),
         (PFC_QUEUE_MAP, qos.priority_to_queue),
     ):
-        entries = [_entry(key, at, value, number) for at, number in enumerate(octet) if number is not None]
+        entries = [_entry(key, index, value, number) for index, number in enumerate(octet) if number is not None]
         if entries:
-            name = named(_KINDS[kind], entries) if kind in _KINDS else PFC_MAP
+            name = name_from_content(_KINDS[kind], entries) if kind in _KINDS else PFC_MAP
             maps.setdefault(kind, {})[name] = {"name": name, "entries": entries}
             bound[option] = name
     queues = []
@@ -136,17 +137,20 @@ def _interface(
             policy.append(_scheduler(number, queue))
     interface: dict[str, Any] = {"pfc": _pfc(qos), "qos_maps": bound, "queues": queues}
     if policy:
-        name = named("SCHEDULER", policy)
+        name = name_from_content("SCHEDULER", policy)
         schedulers[name] = {"name": name, "schedulers": policy}
         interface["scheduler_policy"] = name
     if qos.cable_m is not None:
         interface["cable_length"] = f"{held_cable_m(qos.cable_m)}m"
-    return {option: each for option, each in interface.items() if each}
+    return {option: value for option, value in interface.items() if value}
 
 
-def _entry(key: str, at: int, value: str, number: int) -> dict[str, Any]:
+def _entry(key: str, index: int, value: str, number: int) -> dict[str, Any]:
     """Return one entry of a map. Forwarding groups are text in the modules; all other values are numbers."""
-    return {option: str(each) if option == "fwd_group" else each for option, each in ((key, at), (value, number))}
+    return {
+        option: str(content) if option == "fwd_group" else content
+        for option, content in ((key, index), (value, number))
+    }
 
 
 def _wred(ecn: Ecn) -> dict[str, Any]:
@@ -156,7 +160,7 @@ def _wred(ecn: Ecn) -> dict[str, Any]:
         "max_threshold": ecn.maximum_bytes,
         "drop_probability": ecn.probability_percent,
     }
-    return {"name": named("ECN", green), "ecn": "green", "green": green}
+    return {"name": name_from_content("ECN", green), "ecn": "green", "green": green}
 
 
 def _scheduler(number: int, queue: Queue) -> dict[str, Any]:
@@ -168,7 +172,7 @@ def _scheduler(number: int, queue: Queue) -> dict[str, Any]:
 def _pfc(qos: PortQos) -> dict[str, Any]:
     pfc: dict[str, Any] = {}
     if qos.pfc:
-        pfc = {"asymmetric": False, "priorities": [{"dot1p": each, "enable": True} for each in qos.pfc]}
+        pfc = {"asymmetric": False, "priorities": [{"dot1p": priority, "enable": True} for priority in qos.pfc]}
     if qos.watchdog:
         pfc["watchdog_action"] = qos.watchdog.action
         pfc["watchdog_detect_time"] = qos.watchdog.detection_ms
@@ -179,6 +183,6 @@ def _pfc(qos: PortQos) -> dict[str, Any]:
 def _hash(ecmp: tuple[str, ...]) -> dict[str, Any]:
     """Return all five options, on or off: an omitted option would stay as it is."""
     return {
-        family: {f"{family}_{options[at]}": field in ecmp for field, options in HASH.items()}
-        for at, family in enumerate(("ipv4", "ipv6"))
+        family: {f"{family}_{options[family_index]}": field in ecmp for field, options in HASH.items()}
+        for family_index, family in enumerate(("ipv4", "ipv6"))
     }

@@ -9,85 +9,92 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos 
     OWN_MAP,
     PROFILE,
     ROUTED,
-    Model,
-    Settings,
+    EosConfiguration,
+    EosSettings,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, Line, numbers
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, CliLine, numbers
 
-NOTHING = Settings(Line(0, ""))
+NOTHING = EosSettings(CliLine(0, ""))
 
 
-def restoration(before: str, now: str, name: str) -> str:
-    """Return the lines that change ``now`` back to ``before`` in all that a policy can change; "" if nothing differs.
+def restoration(backup: str, running: str, name: str) -> str:
+    """Return the lines that change ``running`` back to ``backup`` in all that a policy can change; "" if equal.
 
     They have the order of remediation's lines: profiles, maps of the whole switch, ports, and last the removal of this
-    project's profiles that ``before`` lacks. Ports that only ``before`` has are left out.
+    project's profiles that ``backup`` lacks. Ports that only ``backup`` has are left out.
     """
-    former, model = Model(before, name), Model(now, name)
-    needed = {own.get(PROFILE) for own in former.ports.values()}
+    former, model = EosConfiguration(backup, name), EosConfiguration(running, name)
+    needed = {port_settings.get(PROFILE) for port_settings in former.ports.values()}
     lines = []
     for profile, settings in former.profiles.items():
         if profile in needed or OWN_NAME.fullmatch(profile):
-            there = model.profiles.get(profile)
-            changes = _changes(settings, there or NOTHING)
-            lines += [f"qos profile {profile}", *changes] if changes or there is None else []
-    lines += _of_switch(former, model, before)
+            existing = model.profiles.get(profile)
+            changes = _changes(settings, existing or NOTHING)
+            lines += [f"qos profile {profile}", *changes] if changes or existing is None else []
+    lines += _of_switch(former, model, backup)
     for port, settings in model.ports.items():
         changes = _changes(former.ports.get(port, NOTHING), settings)
         lines += [f"interface {port}", *changes] if changes else []
     lines += [
-        f"no qos profile {each}" for each in model.profiles if OWN_NAME.fullmatch(each) and each not in former.profiles
+        f"no qos profile {profile}"
+        for profile in model.profiles
+        if OWN_NAME.fullmatch(profile) and profile not in former.profiles
     ]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _of_switch(former: Model, model: Model, before: str) -> list[str]:
+def _of_switch(former: EosConfiguration, model: EosConfiguration, backup: str) -> list[str]:
     """Return the lines for the settings of the whole switch."""
     lines = []
     former_map, coloured = former.dscp_map, former.coloured
-    moved = {at for at, to in enumerate(former_map) if model.dscp_map[at] != to or (at in model.coloured - coloured)}
-    for each in sorted({former_map[at] for at in moved}):
-        lines.append(
-            f"qos map dscp {numbers((at for at in moved if former_map[at] == each), ' ')} to traffic-class {each}"
-        )
+    moved = {
+        dscp
+        for dscp, traffic_class in enumerate(former_map)
+        if model.dscp_map[dscp] != traffic_class or (dscp in model.coloured - coloured)
+    }
+    for traffic_class in sorted({former_map[dscp] for dscp in moved}):
+        dscps = numbers((dscp for dscp in moved if former_map[dscp] == traffic_class), " ")
+        lines.append(f"qos map dscp {dscps} to traffic-class {traffic_class}")
     if coloured & moved or coloured - model.coloured:  # the number of the precedence is only in the line
         lines += [
-            line for line in before.splitlines() if line.startswith("qos map dscp ") and " drop-precedence " in line
+            line for line in backup.splitlines() if line.startswith("qos map dscp ") and " drop-precedence " in line
         ]
-    for at, queue in enumerate(former.queue_map):
-        if model.queue_map[at] != queue:
-            lines.append(f"qos map traffic-class {at} to tx-queue {queue}")
+    for traffic_class, queue in enumerate(former.queue_map):
+        if model.queue_map[traffic_class] != queue:
+            lines.append(f"qos map traffic-class {traffic_class} to tx-queue {queue}")
     if former.rewrites_dscp != model.rewrites_dscp:
         lines.append("qos rewrite dscp" if former.rewrites_dscp else "no qos rewrite dscp")
     if former.pfc_off != model.pfc_off:
         lines.append("priority-flow-control all off" if former.pfc_off else "no priority-flow-control all off")
     if former.ecmp_fields != model.ecmp_fields:
         hashed = [
-            line for line in before.splitlines() if line.startswith(f"ip load-sharing {former.hash_chip} fields ip ")
+            line for line in backup.splitlines() if line.startswith(f"ip load-sharing {former.hash_chip} fields ip ")
         ]
         lines += hashed or [f"no ip load-sharing {model.hash_chip} fields ip"]
     return lines
 
 
-def _changes(wanted: Settings, there: Settings) -> list[str]:
-    """Return the lines that change a profile or a port from ``there`` to ``wanted``; whether it is routed stays.
+def _changes(wanted: EosSettings, existing: EosSettings) -> list[str]:
+    """Return the lines that change a profile or a port from ``existing`` to ``wanted``; whether it is routed stays.
 
     Its own lines come before those of its queues: lines are sent without indentation, so a line after a queue's lines
     would belong to the queue.
     """
     lines = []
-    for key, (_value, line) in there.values.items():
+    for key, (_value, line) in existing.values.items():
         if key not in wanted.values and key != ROUTED:
             lines.append(f"   no {line.text}" if key in (INPUT, OWN_MAP, PROFILE) else f"   default {key}")
     for key, (value, line) in wanted.values.items():
-        if key != ROUTED and (key not in there.values or there.get(key) != value):
+        if key != ROUTED and (key not in existing.values or existing.get(key) != value):
             lines.append(f"   {line.text}")
-    for queue in sorted({*wanted.queues, *there.queues}):
-        former, has = wanted.queues.get(queue, {}), there.queues.get(queue, {})
-        texts = [f"      default {key}" for key in has if key not in former]
+    for queue in sorted({*wanted.queues, *existing.queues}):
+        wanted_queue, existing_queue = wanted.queues.get(queue, {}), existing.queues.get(queue, {})
+        texts = [f"      default {key}" for key in existing_queue if key not in wanted_queue]
         texts += [
-            f"      {line.text}" for key, (value, line) in former.items() if key not in has or has[key][0] != value
+            f"      {line.text}"
+            for key, (value, line) in wanted_queue.items()
+            if key not in existing_queue or existing_queue[key][0] != value
         ]
         if texts:
-            lines += [f"   {wanted.heads.get(queue) or there.heads[queue]}", *texts]
+            lines += [f"   {wanted.heads.get(queue) or existing.heads[queue]}", *texts]
     return lines

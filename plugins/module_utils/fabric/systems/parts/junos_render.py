@@ -63,18 +63,18 @@ def _attainable(ecn: Ecn, buffer: int) -> Ecn:
 
 
 def wanted_lines(switch: Switch) -> list[Line]:
-    found: dict[Line, None] = {}  # in their order, each once
+    shared_lines: dict[Line, None] = {}  # in their order, each once
     ports: list[Line] = []
     by_qos: dict[int, list[Line]] = {}
     for port, wanted in switch.ports.items():
         if id(wanted) not in by_qos:
             shared, by_qos[id(wanted)] = _port_lines(switch, f"{switch.name}: {port}", wanted)
-            found.update(dict.fromkeys(shared))
+            shared_lines.update(dict.fromkeys(shared))
         ports += [tuple(port if word == "PORT" else word for word in line) for line in by_qos[id(wanted)]]
     lines: list[Line] = []
     if switch.queue_buffer_bytes is not None:
         lines.append((*MACRO, str(switch.queue_buffer_bytes)))
-    lines += [*found, *ports]
+    lines += [*shared_lines, *ports]
     if switch.ecmp_fields is not None:
         lines.append(HASH_MODE)
         for family, words in NOT_HASHED.items():
@@ -85,14 +85,17 @@ def wanted_lines(switch: Switch) -> list[Line]:
 
 def _check_one_meaning(switch: Switch) -> None:
     """Check that each class has one queue and one priority on all ports: a switch has one set of forwarding classes."""
-    known: dict[str, int] = {}
+    numbers_found: dict[str, int] = {}
     for wanted in switch.distinct_ports():
-        for at, (queue, priority) in enumerate(zip(wanted.class_to_queue, wanted.class_to_priority)):
-            for what, number in ((f"queue of class {at}", queue), (f"priority of class {at}", priority)):
-                if number is not None and known.setdefault(what, number) != number:
+        for traffic_class, (queue, priority) in enumerate(zip(wanted.class_to_queue, wanted.class_to_priority)):
+            for setting, number in (
+                (f"queue of class {traffic_class}", queue),
+                (f"priority of class {traffic_class}", priority),
+            ):
+                if number is not None and numbers_found.setdefault(setting, number) != number:
                     raise FabricError(
                         switch.name,
-                        f"the {what} differs between its ports, but Junos keeps one for the whole switch",
+                        f"the {setting} differs between its ports, but Junos keeps one for the whole switch",
                         "give all ports the same value",
                     )
 
@@ -100,13 +103,13 @@ def _check_one_meaning(switch: Switch) -> None:
 def _port_lines(switch: Switch, subject: str, wanted: PortQos) -> tuple[list[Line], list[Line]]:
     """Return the objects to which a port's settings refer, and the settings, with PORT in place of its name."""
     shared: list[Line] = []
-    own: list[Line] = []
+    own_lines: list[Line] = []
     names = _class_names(subject, wanted)
-    for at, name in names.items():
+    for traffic_class, name in names.items():
         line = (*COS, "forwarding-classes", "class", name)
-        shared.append((*line, "queue-num", str(wanted.class_to_queue[at])))
-        if wanted.class_to_priority[at] in wanted.pfc:
-            shared += [(*line, "no-loss"), (*line, "pfc-priority", str(wanted.class_to_priority[at]))]
+        shared.append((*line, "queue-num", str(wanted.class_to_queue[traffic_class])))
+        if wanted.class_to_priority[traffic_class] in wanted.pfc:
+            shared += [(*line, "no-loss"), (*line, "pfc-priority", str(wanted.class_to_priority[traffic_class]))]
     if any(entry is not None for entry in wanted.dscp_to_class):
         code_points: list[Line] = []
         for dscp, led_to in enumerate(wanted.dscp_to_class):
@@ -120,20 +123,20 @@ def _port_lines(switch: Switch, subject: str, wanted: PortQos) -> tuple[list[Lin
                     ("forwarding-class", class_name, "loss-priority", "low", "code-points", f"{dscp:06b}")
                 )
         name = _named(shared, (*COS, "classifiers", "dscp"), code_points)
-        own.append((*COS, "interfaces", "PORT", "unit", "*", "classifiers", "dscp", name))
+        own_lines.append((*COS, "interfaces", "PORT", "unit", "*", "classifiers", "dscp", name))
     content: list[Line] = []
-    for at, forwarding_class in names.items():
-        number = wanted.class_to_queue[at]
+    for traffic_class, forwarding_class in names.items():
+        number = wanted.class_to_queue[traffic_class]
         queue = None if number is None else wanted.queues[number]
         if queue is not None:
             scheduler = _scheduler(switch, subject, queue, shared)
             content.append(("forwarding-class", forwarding_class, "scheduler", scheduler))
     if content:
         name = _named(shared, (*COS, "scheduler-maps"), content)
-        own.append((*COS, "interfaces", "PORT", "scheduler-map", name))
+        own_lines.append((*COS, "interfaces", "PORT", "scheduler-map", name))
     if wanted.pfc:
         name = _named(shared, (*COS, "congestion-notification-profile"), _pfc(subject, wanted))
-        own.append((*COS, "interfaces", "PORT", "congestion-notification-profile", name))
+        own_lines.append((*COS, "interfaces", "PORT", "congestion-notification-profile", name))
     elif wanted.watchdog is not None:
         raise FabricError(subject, "it has a PFC watchdog, but no lossless priority", "remove it")
     if wanted.ip_mtu_bytes is not None:
@@ -145,28 +148,32 @@ def _port_lines(switch: Switch, subject: str, wanted: PortQos) -> tuple[list[Lin
                 f"but a QFX has at most {MOST_MTU}",
                 f"give {MOST_MTU - ETHERNET_BYTES} or less as roce_policy's switch_mtu_bytes",
             )
-        own.append(("interfaces", "PORT", "mtu", str(mtu)))
-    return shared, own
+        own_lines.append(("interfaces", "PORT", "mtu", str(mtu)))
+    return shared, own_lines
 
 
 def _class_names(subject: str, wanted: PortQos) -> dict[int, str]:
     """Return the forwarding class of each traffic class that has a queue."""
     names = {}
     queues = [queue for queue in wanted.class_to_queue if queue is not None]
-    for at, queue in enumerate(wanted.class_to_queue):
-        priority = wanted.class_to_priority[at]
+    for number, queue in enumerate(wanted.class_to_queue):
+        priority = wanted.class_to_priority[number]
         if queue is None and priority is None:
             continue
         if queue is None or priority is None or wanted.priority_to_queue[priority] != queue:
             raise FabricError(
                 subject,
-                f"class {at} has queue {queue} and priority {priority}, whose pause stops another queue",
+                f"class {number} has queue {queue} and priority {priority}, whose pause stops another queue",
                 "give each class a queue and a priority, and the priority the same queue",
             )
-        names[at] = f"{OURS}tc{at}-pri{priority}"
+        names[number] = f"{OURS}tc{number}-pri{priority}"
     priorities = [priority for priority in wanted.class_to_priority if priority is not None]
-    missing = [at for at, queue in enumerate(wanted.queues) if queue is not None and at not in queues]
-    stray = [at for at, queue in enumerate(wanted.priority_to_queue) if queue is not None and at not in priorities]
+    missing = [number for number, queue in enumerate(wanted.queues) if queue is not None and number not in queues]
+    stray = [
+        number
+        for number, queue in enumerate(wanted.priority_to_queue)
+        if queue is not None and number not in priorities
+    ]
     if missing or stray or len(set(queues)) < len(queues) or not set(wanted.pfc) <= set(priorities):
         raise FabricError(
             subject, "not every queue and priority has one class of its own", "give each class of roce_policy its own"
@@ -230,8 +237,8 @@ def _pfc(subject: str, wanted: PortQos) -> list[Line]:
     """Return the contents of a congestion notification profile."""
     content: list[Line] = []
     mru = () if wanted.ip_mtu_bytes is None else ("mru", str(wanted.ip_mtu_bytes + ETHERNET_BYTES))
-    for dscp, at in enumerate(wanted.dscp_to_class):
-        if at is not None and wanted.class_to_priority[at] in wanted.pfc:
+    for dscp, traffic_class in enumerate(wanted.dscp_to_class):
+        if traffic_class is not None and wanted.class_to_priority[traffic_class] in wanted.pfc:
             content.append(("input", "dscp", "code-point", f"{dscp:06b}", "pfc", *mru))
     if wanted.cable_m:
         content.append(("input", "cable-length", str(wanted.cable_m)))
@@ -240,19 +247,19 @@ def _pfc(subject: str, wanted: PortQos) -> list[Line]:
         content.append(("output", "ieee-802.1", "code-point", f"{priority:03b}", "flow-control-queue", str(queue)))
     if wanted.watchdog is None:
         return content
-    dog = wanted.watchdog
-    detection, rest = divmod(dog.detection_ms, POLL_MS)
-    if rest:
+    watchdog = wanted.watchdog
+    detection, remainder = divmod(watchdog.detection_ms, POLL_MS)
+    if remainder:
         raise FabricError(
             subject,
-            f"its PFC watchdog cannot wait {dog.detection_ms} ms: Junos counts polling intervals of {POLL_MS} ms",
+            f"its PFC watchdog cannot wait {watchdog.detection_ms} ms: Junos counts polling intervals of {POLL_MS} ms",
             f"give a multiple of {POLL_MS} as detection_ms",
         )
     content.append(("pfc-watchdog",))
     if detection != DETECTION:
         content.append(("pfc-watchdog", "detection", str(detection)))
-    if dog.restoration_ms != RECOVERY_MS:
-        content.append(("pfc-watchdog", "recovery", str(dog.restoration_ms)))
-    if dog.action != "drop":
-        content.append(("pfc-watchdog", "watchdog-action", dog.action))
+    if watchdog.restoration_ms != RECOVERY_MS:
+        content.append(("pfc-watchdog", "recovery", str(watchdog.restoration_ms)))
+    if watchdog.action != "drop":
+        content.append(("pfc-watchdog", "watchdog-action", watchdog.action))
     return content

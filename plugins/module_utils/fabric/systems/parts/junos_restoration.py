@@ -16,24 +16,27 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
 PLAIN = re.compile(r'[^\s\[\]"#;{}]+')  # a word that needs no quotes
 
 
-def restoration(before: str, now: str, name: str) -> str:
-    """Return the lines that change ``now`` back to ``before`` in all that a policy can change; "" if nothing differs.
+def restoration(backup: str, running: str, name: str) -> str:
+    """Return the lines that change ``running`` back to ``backup`` in all that a policy can change; "" if equal.
 
-    An object that ``before`` lacks is deleted whole, because deleting its statements would leave it, empty. The
+    An object that ``backup`` lacks is deleted whole, because deleting its statements would leave it, empty. The
     partitions of the buffer stay as they are, because no policy changes them.
     """
-    former, formerly_inactive = set_lines(before, name)
-    lines, inactive = set_lines(now, name)
-    wanted, there = dict.fromkeys(filter(_is_of_policy, former)), dict.fromkeys(filter(_is_of_policy, lines))
-    gone = [line for line in there if line not in wanted]
-    kept = {line[:length] for line in (*lines, *inactive) if line not in gone for length in range(1, len(line) + 1)}
+    former, formerly_inactive = set_lines(backup, name)
+    lines, inactive = set_lines(running, name)
+    wanted, existing = dict.fromkeys(filter(_is_of_policy, former)), dict.fromkeys(filter(_is_of_policy, lines))
+    unwanted = [line for line in existing if line not in wanted]
+    kept_paths = {
+        line[:length] for line in (*lines, *inactive) if line not in unwanted for length in range(1, len(line) + 1)
+    }
     deleted = dict.fromkeys(
-        next((line[:length] for length in range(1, len(line)) if line[:length] not in kept), line) for line in gone
+        next((line[:length] for length in range(1, len(line)) if line[:length] not in kept_paths), line)
+        for line in unwanted
     )
     changes = [
         *(("activate", path) for path in inactive if _is_of_policy(path) and path not in formerly_inactive),
         *(("delete", path) for path in deleted),
-        *(("set", line) for line in wanted if line not in there),
+        *(("set", line) for line in wanted if line not in existing),
         *(("deactivate", path) for path in formerly_inactive if _is_of_policy(path) and path not in inactive),
     ]
     return "".join(f"{verb} {' '.join(map(_quoted, path))}\n" for verb, path in changes)

@@ -14,10 +14,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     INPUT,
     OUTPUT,
     WATCHDOG,
-    Model,
-    Settings,
+    NxosConfiguration,
+    NxosSettings,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, Line
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, CliLine
 
 NOT_HELD = {
     "headroom": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed",
@@ -30,7 +30,7 @@ Tree = dict[str, "Tree"]
 
 
 def lines_of(tree: Tree, depth: int = 0) -> list[str]:
-    return [line for head, under in tree.items() for line in (" " * depth + head, *lines_of(under, depth + 2))]
+    return [line for head, subtree in tree.items() for line in (" " * depth + head, *lines_of(subtree, depth + 2))]
 
 
 def kind_and_name(head: str) -> tuple[str, str]:
@@ -39,50 +39,52 @@ def kind_and_name(head: str) -> tuple[str, str]:
     return words[2] if words[1] == "type" else "qos", words[-1]
 
 
-def object_changes(model: Model, head: str, tree: Tree) -> list[str]:
+def object_changes(model: NxosConfiguration, head: str, tree: Tree) -> list[str]:
     """Return the lines that make the class map or policy map ``head``: all, or the difference where it exists."""
-    there = (model.class_maps if head.startswith("class-map") else model.policy_maps).get(kind_and_name(head))
-    if there is None:
+    existing = (model.class_maps if head.startswith("class-map") else model.policy_maps).get(kind_and_name(head))
+    if existing is None:
         return lines_of({head: tree})
-    changes = _differences(there.children, tree, 2)
+    changes = _differences(existing.children, tree, 2)
     return [head, *changes] if changes else []
 
 
-def _differences(there: list[Line], wanted: Tree, depth: int) -> list[str]:
+def _differences(existing: list[CliLine], wanted: Tree, depth: int) -> list[str]:
     blank = " " * depth
-    has = {line.text: line for line in there}
-    missing = [head for head in wanted if head not in has]
+    existing_by_text = {line.text: line for line in existing}
+    missing = [head for head in wanted if head not in existing_by_text]
     replaced = {match[1] for match in map(_SINGLE.match, missing) if match}
     lines = []
-    for text in has:
+    for text in existing_by_text:
         single = _SINGLE.match(text)
         if text not in wanted and not (single and single[1] in replaced):
             lines.append(f"{blank}no {text}")
-    for head, under in wanted.items():
-        if head not in has:
-            lines += lines_of({head: under}, depth)
+    for head, subtree in wanted.items():
+        if head not in existing_by_text:
+            lines += lines_of({head: subtree}, depth)
         else:
-            deeper = _differences(has[head].children, under, depth + 2)
+            deeper = _differences(existing_by_text[head].children, subtree, depth + 2)
             lines += [f"{blank}{head}", *deeper] if deeper else []
     return lines
 
 
-def port_changes(own: Settings, wanted: dict[str, str]) -> list[str]:
+def port_changes(existing: NxosSettings, wanted: dict[str, str]) -> list[str]:
     lines = [
-        f"  no {own.values[key][1].text}" for key in (INPUT, OUTPUT) if own.get(key) not in (None, wanted.get(key))
+        f"  no {existing.values[key][1].text}"
+        for key in (INPUT, OUTPUT)
+        if existing.get(key) not in (None, wanted.get(key))
     ]
-    if WATCHDOG in own.values and own.get(WATCHDOG) != (WATCHDOG in wanted, False, None):
-        lines.append(f"  no {own.values[WATCHDOG][1].text}")
+    if WATCHDOG in existing.values and existing.get(WATCHDOG) != (WATCHDOG in wanted, False, None):
+        lines.append(f"  no {existing.values[WATCHDOG][1].text}")
     for key, value in wanted.items():
-        has = own.get(key)
+        existing_value = existing.get(key)
         if key == WATCHDOG:
-            has = "on" if has == (True, False, None) else None
-        if str(has) != value:
+            existing_value = "on" if existing_value == (True, False, None) else None
+        if str(existing_value) != value:
             lines.append(f"  {key} {value}")
     return lines
 
 
-def leftovers(model: Model, used: set[tuple[str, str]]) -> list[str]:
+def leftovers(model: NxosConfiguration, used: set[tuple[str, str]]) -> list[str]:
     """Return the lines that remove this project's unused objects: policy maps first, because they use class maps."""
     policies = [key for key in model.policy_maps if OWN_NAME.fullmatch(key[1]) and key not in used]
     needed = {

@@ -10,28 +10,28 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     NETWORK,
     OUTPUT,
     WATCHDOG,
-    Model,
-    Settings,
+    NxosConfiguration,
+    NxosSettings,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, Line
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, CliLine
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.nxos_change import (
     Tree,
     object_changes,
 )
 
 POLICIES = (INPUT, OUTPUT, NETWORK)
-NOTHING = Settings()
+NOTHING = NxosSettings()
 
 
-def restoration(before: str, now: str, name: str) -> str:
-    """Return the lines that change ``now`` back to ``before`` in all that a policy can change; "" if nothing differs.
+def restoration(backup: str, running: str, name: str) -> str:
+    """Return the lines that change ``running`` back to ``backup`` in all that a policy can change; "" if equal.
 
     They have the order of remediation's lines: the switch's watchdog and hash, objects, the system's policies, the
-    ports, and last the removal of this project's objects that ``before`` lacks. Ports that only ``before`` has are left
+    ports, and last the removal of this project's objects that ``backup`` lacks. Ports that only ``backup`` has are left
     out.
     """
-    former, model = Model(before, name), Model(now, name)
-    lines = _of_switch(former, model, before)
+    former, model = NxosConfiguration(backup, name), NxosConfiguration(running, name)
+    lines = _of_switch(former, model, backup)
     attached = set().union(*(former.names_of(place) for place in (former.system, *former.ports.values())))
     policies = [line for key, line in former.policy_maps.items() if key in attached or OWN_NAME.fullmatch(key[1])]
     matched = {entry.text.split(" ")[-1] for line in policies for entry in line.children}
@@ -46,31 +46,31 @@ def restoration(before: str, now: str, name: str) -> str:
     return "".join(f"{line}\n" for line in [*lines, *_removals(former, model)])
 
 
-def _of_switch(former: Model, model: Model, before: str) -> list[str]:
+def _of_switch(former: NxosConfiguration, model: NxosConfiguration, backup: str) -> list[str]:
     lines = []
     if former.watchdog_on != model.watchdog_on:
         lines.append(f"{WATCHDOG} {'on' if former.watchdog_on else 'off'}")
     lines += [f"{key} {number}" for key, number in former.watchdog.items() if model.watchdog[key] != number]
     if former.ecmp_fields != model.ecmp_fields:
-        hashed = [line for line in before.splitlines() if line.startswith("ip load-sharing address ")]
+        hashed = [line for line in backup.splitlines() if line.startswith("ip load-sharing address ")]
         lines += hashed or ["no ip load-sharing"]
     return lines
 
 
-def _tree(line: Line) -> Tree:
+def _tree(line: CliLine) -> Tree:
     return {child.text: _tree(child) for child in line.children}
 
 
-def _changes(wanted: Settings, there: Settings) -> list[str]:
-    """Return the lines that change the system or a port from ``there`` to ``wanted``: policies are detached first."""
+def _changes(wanted: NxosSettings, existing: NxosSettings) -> list[str]:
+    """Return the lines that change system or port from ``existing`` to ``wanted``: policies are detached first."""
     lines = []
-    for key, (value, line) in there.values.items():
+    for key, (value, line) in existing.values.items():
         if key not in wanted.values or (key in POLICIES and wanted.get(key) != value):
             lines.append(f"  no {MTU if key == MTU else line.text}")
-    return [*lines, *(f"  {line.text}" for key, (value, line) in wanted.values.items() if there.get(key) != value)]
+    return [*lines, *(f"  {line.text}" for key, (value, line) in wanted.values.items() if existing.get(key) != value)]
 
 
-def _removals(former: Model, model: Model) -> list[str]:
+def _removals(former: NxosConfiguration, model: NxosConfiguration) -> list[str]:
     """Return the lines that remove this project's objects that ``former`` lacks: policy maps use class maps."""
     return [
         *(f"no policy-map type {kind} {name}" for kind, name in model.policy_maps

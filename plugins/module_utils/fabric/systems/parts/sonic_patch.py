@@ -82,12 +82,12 @@ def patches(running: str, wanted: Switch) -> list[list[dict[str, Any]]]:
 def _check(result: ConfigDb, wanted: Switch) -> None:
     ports = read(result).ports
     for port, qos in wanted.ports.items():
-        seen, held = asdict(ports[port]), asdict(replace(qos, cable_m=None))
-        differing = [field for field, value in held.items() if seen[field] != value]
+        seen, expected = asdict(ports[port]), asdict(replace(qos, cable_m=None))
+        differing = [field for field, value in expected.items() if seen[field] != value]
         if differing:
             raise FabricError(
                 f"{wanted.name}: {port}",
-                f"SONiC would not hold {differing[0]} as wanted: {held[differing[0]]}, but {seen[differing[0]]}",
+                f"SONiC would not hold {differing[0]} as wanted: {expected[differing[0]]}, but {seen[differing[0]]}",
                 "give what its tables can hold",
             )
 
@@ -116,7 +116,7 @@ class _Target:
 
     def build(self) -> None:
         """Change the copy to the wanted ConfigDB."""
-        self._take_apart()
+        self._split_ranges()
         self._check_pools()
         mine = set(self.wanted.ports)
         for port, qos in self.wanted.ports.items():
@@ -124,11 +124,11 @@ class _Target:
                 raise self.db.refuse(
                     "PORT", port, "the switch has no such port", "name the ports as `show interfaces status` does"
                 )
-            bare = next((each for each in qos.pfc if qos.headroom[each] is None), None)
-            if bare is not None:
+            unprotected = next((priority for priority in qos.pfc if qos.headroom[priority] is None), None)
+            if unprotected is not None:
                 raise FabricError(
                     f"{self.wanted.name}: {port}",
-                    f"priority {bare} pauses and has no headroom, so packets on the cable would be lost",
+                    f"priority {unprotected} pauses and has no headroom, so packets on the cable would be lost",
                     "give the port's speed and cable, from which headroom is compiled",
                 )
             wanted = wanted_port(qos, self.brackets, self.pools_headroom)
@@ -139,7 +139,7 @@ class _Target:
         self._drop_ports({port for port in self.tables.get("PORT_QOS_MAP", {}) if port not in mine})
         self._polling()
         self._hash()
-        self._put_together()
+        self._join_ranges()
         self._drop_unused()
         for table in (*SHARED, *OF_PORTS):
             if table in self.tables and not self.tables[table]:
@@ -148,7 +148,7 @@ class _Target:
     def _table(self, table: str) -> dict[str, Entry]:
         return self.tables.setdefault(table, {})
 
-    def _take_apart(self) -> None:
+    def _split_ranges(self) -> None:
         """Split keys that name a wanted port and others, or several queues or groups, into keys of one each."""
         for table in ("PORT_QOS_MAP", "PFC_WD"):
             for port, key in self.db.by_port(table).items():
@@ -160,7 +160,7 @@ class _Target:
                 if self.wanted.ports.keys().isdisjoint(ports):
                     continue
                 for port in ports:
-                    for name in _parts(numbers) if port in self.wanted.ports else [key.split("|")[1]]:
+                    for name in _single_numbers(numbers) if port in self.wanted.ports else [key.split("|")[1]]:
                         if key != f"{port}|{name}":
                             self._split(table, key, f"{port}|{name}")
 
@@ -169,7 +169,7 @@ class _Target:
         self.tables[table][part] = dict(self.db.entry(table, key))
         self.parts.setdefault((table, key), []).append(part)
 
-    def _put_together(self) -> None:
+    def _join_ranges(self) -> None:
         """Restore the original keys if all their parts are unchanged."""
         for (table, key), parts in self.parts.items():
             entry = self.db.entry(table, key)
@@ -185,8 +185,8 @@ class _Target:
             if not pool:
                 raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, "headroom needs this pool, but it is missing", remedy)
             if pool.get("mode") != "dynamic":
-                why = f"its mode is {pool.get('mode')!r}, but an alpha needs a dynamic pool"
-                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, remedy)
+                problem = f"its mode is {pool.get('mode')!r}, but an alpha needs a dynamic pool"
+                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, problem, remedy)
         lossy = refer("BUFFER_PROFILE", INGRESS_LOSSY, self.brackets) in wanted.groups.values()
         for name, needed in ((INGRESS_LOSSY, lossy), (EGRESS_LOSSLESS, bool(wanted.lossless_queues))):
             if needed and not self.db.entry("BUFFER_PROFILE", name):
@@ -207,11 +207,11 @@ class _Target:
         size = self.db.number("BUFFER_POOL", INGRESS_POOL, "size", 0, MOST_POOL_BYTES)
         headroom = self.db.number("BUFFER_POOL", INGRESS_POOL, "xoff", 0, MOST_POOL_BYTES) or 0
         if headroom < wanted.headroom_bytes or (headroom > 0) != (wanted.headroom_bytes > 0):
-            why = f"its xoff is {headroom} bytes, but the plan assumes {wanted.headroom_bytes}"
-            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, remedy)
+            problem = f"its xoff is {headroom} bytes, but the plan assumes {wanted.headroom_bytes}"
+            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, problem, remedy)
         if size is not None and size < wanted.lossless_bytes:
-            why = f"its size is {size} bytes, but the plan assumes {wanted.lossless_bytes}"
-            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, remedy)
+            problem = f"its size is {size} bytes, but the plan assumes {wanted.lossless_bytes}"
+            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, problem, remedy)
         if wanted.ingress_bytes is None:
             return
         sizes = [
@@ -220,11 +220,11 @@ class _Target:
             if self.db.text("BUFFER_POOL", name, "type") == "ingress"
         ]
         if sum(sizes) > wanted.ingress_bytes:
-            why = (
+            problem = (
                 f"the ingress pools have {sum(sizes)} bytes, but the headroom of all ports leaves "
                 f"{wanted.ingress_bytes} of the buffer"
             )
-            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, remedy)
+            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, problem, remedy)
 
     def _port(self, port: str, wanted: WantedPort) -> None:
         fields = self._table("PORT_QOS_MAP").setdefault(port, {})
@@ -256,31 +256,41 @@ class _Target:
         if profile is not None:
             groups[key] = {**groups.get(key, {}), "profile": profile}
         elif key in groups:
-            name = next((each for each in references(groups[key]) if each in self.db.table("BUFFER_PROFILE")), "")
+            name = next(
+                (
+                    name_referred
+                    for name_referred in references(groups[key])
+                    if name_referred in self.db.table("BUFFER_PROFILE")
+                ),
+                "",
+            )
             if "xoff" in self.db.entry("BUFFER_PROFILE", name):
                 del groups[key]
 
     def _egress(self, key: str, lossless: bool) -> None:
         queues = self._table("BUFFER_QUEUE")
-        now = queues.get(key, {})
+        existing = queues.get(key, {})
         if lossless:
             profile = EGRESS_LOSSLESS
-        elif now and EGRESS_LOSSLESS not in references(now):
+        elif existing and EGRESS_LOSSLESS not in references(existing):
             return  # a lossy profile, whatever its name on the platform
         else:
-            known = (EGRESS_LOSSY_QUEUE, EGRESS_LOSSY)
-            profile = next((each for each in known if self.db.entry("BUFFER_PROFILE", each)), "")
+            lossy_profiles = (EGRESS_LOSSY_QUEUE, EGRESS_LOSSY)
+            profile = next(
+                (lossy_profile for lossy_profile in lossy_profiles if self.db.entry("BUFFER_PROFILE", lossy_profile)),
+                "",
+            )
             if not profile:
-                why = f"neither {known[0]} nor {known[1]} exists for lossy queues"
+                problem = f"neither {lossy_profiles[0]} nor {lossy_profiles[1]} exists for lossy queues"
                 remedy = "run `config qos reload` on the switch to create what its image has for its platform"
-                raise self.db.refuse("BUFFER_PROFILE", EGRESS_LOSSY, why, remedy)
-        queues[key] = {**now, "profile": refer("BUFFER_PROFILE", profile, self.brackets)}
+                raise self.db.refuse("BUFFER_PROFILE", EGRESS_LOSSY, problem, remedy)
+        queues[key] = {**existing, "profile": refer("BUFFER_PROFILE", profile, self.brackets)}
 
     def _drop_ports(self, ports: set[str]) -> None:
         """Remove what this project set earlier on ports that are no longer wanted."""
         for port in ports:
             fields = self.tables["PORT_QOS_MAP"][port]
-            if not any(OWN in each for each in references(fields)):
+            if not any(OWN in name for name in references(fields)):
                 continue
             for field in (*OWNED_FIELDS, PFC_TO_PG):
                 fields.pop(field, None)
@@ -289,14 +299,14 @@ class _Target:
             self.tables.get("PFC_WD", {}).pop(port, None)
             for table in ("QUEUE", "BUFFER_PG"):
                 for key, entry in list(self.tables.get(table, {}).items()):
-                    if key.startswith(f"{port}|") and any(OWN in each for each in references(entry)):
+                    if key.startswith(f"{port}|") and any(OWN in name for name in references(entry)):
                         del self.tables[table][key]
 
     def _polling(self) -> None:
         """Set the watchdog's polling interval to at most its shortest time (a rule of sonic-pfcwd.yang)."""
         interval = self.db.number("PFC_WD", "GLOBAL", "POLL_INTERVAL", 0, 1 << 31)
-        watchdogs = [each.watchdog for each in self.wanted.ports.values() if each.watchdog]
-        shortest = min((min(each.detection_ms, each.restoration_ms) for each in watchdogs), default=None)
+        watchdogs = [port_qos.watchdog for port_qos in self.wanted.ports.values() if port_qos.watchdog]
+        shortest = min((min(watchdog.detection_ms, watchdog.restoration_ms) for watchdog in watchdogs), default=None)
         if interval is not None and shortest is not None and shortest < interval:
             self._table("PFC_WD")["GLOBAL"]["POLL_INTERVAL"] = str(shortest)
 
@@ -305,19 +315,21 @@ class _Target:
         if self.wanted.ecmp_fields is None or (self.db.is_old and "SWITCH_HASH" not in self.db.tables):
             return
         fields = self._table("SWITCH_HASH").setdefault("GLOBAL", {})
-        taken = self.db.texts("SWITCH_HASH", "GLOBAL", "ecmp_hash") or []
+        current_fields = self.db.texts("SWITCH_HASH", "GLOBAL", "ecmp_hash") or []
         wanted = hash_fields(self.wanted.ecmp_fields)
-        if set(taken) & set(HASH_FIELDS.values()) != set(wanted):
-            fields["ecmp_hash"] = wanted + [each for each in taken if each not in HASH_FIELDS.values()]
+        if set(current_fields) & set(HASH_FIELDS.values()) != set(wanted):
+            fields["ecmp_hash"] = wanted + [
+                field_name for field_name in current_fields if field_name not in HASH_FIELDS.values()
+            ]
         for field in HASH_OVERRIDES:
             fields.pop(field, None)
 
     def _drop_unused(self) -> None:
         used = {
-            each
+            name_referred
             for table in (*OF_PORTS, "BUFFER_PORT_INGRESS_PROFILE_LIST", "BUFFER_PORT_EGRESS_PROFILE_LIST")
             for entry in self.tables.get(table, {}).values()
-            for each in references(entry)
+            for name_referred in references(entry)
         }
         for table in SHARED:
             for name in list(self.tables.get(table, {})):
@@ -325,45 +337,45 @@ class _Target:
                     del self.tables[table][name]
 
 
-def _parts(numbers: range) -> list[str]:
+def _single_numbers(numbers: range) -> list[str]:
     """Return each queue or group below CLASSES separately, and those above together."""
     parts = [str(number) for number in numbers if number < CLASSES]
-    above = [number for number in numbers if number >= CLASSES]
-    if above:
-        parts.append(f"{above[0]}-{above[-1]}" if len(above) > 1 else str(above[0]))
+    high_numbers = [number for number in numbers if number >= CLASSES]
+    if high_numbers:
+        parts.append(f"{high_numbers[0]}-{high_numbers[-1]}" if len(high_numbers) > 1 else str(high_numbers[0]))
     return parts
 
 
 def difference(
-    now: dict[str, Any], target: dict[str, Any], apart: Collection[tuple[str, str]]
+    now: dict[str, Any], target: dict[str, Any], removed_first: Collection[tuple[str, str]]
 ) -> list[list[dict[str, Any]]]:
-    """Return the patches from the tables ``now`` to ``target``; entries in ``apart`` are removed by the first one."""
+    """Return the patches from tables ``now`` to ``target``; the first one removes the entries in ``removed_first``."""
     first: list[dict[str, Any]] = []
     changes: list[dict[str, Any]] = []
     removals: list[dict[str, Any]] = []
     for table in (*SHARED, *OF_PORTS):
-        before, after = now.get(table), target.get(table)
-        if before == after:
+        old_entries, new_entries = now.get(table), target.get(table)
+        if old_entries == new_entries:
             continue
-        if after is None:
+        if new_entries is None:
             removals.append({"op": "remove", "path": _pointer(table)})
-        elif before is None:
-            changes.append({"op": "add", "path": _pointer(table), "value": after})
+        elif old_entries is None:
+            changes.append({"op": "add", "path": _pointer(table), "value": new_entries})
         else:
-            changes += _entries(table, before, after)
-            for key in sorted(before.keys() - after.keys()):
+            changes += _entries(table, old_entries, new_entries)
+            for key in sorted(old_entries.keys() - new_entries.keys()):
                 removal = {"op": "remove", "path": _pointer(table, key)}
-                (first if (table, key) in apart else removals).append(removal)
+                (first if (table, key) in removed_first else removals).append(removal)
     return [operations for operations in (first, changes + removals[::-1]) if operations]
 
 
-def _entries(table: str, before: dict[str, Entry], after: dict[str, Entry]) -> list[dict[str, Any]]:
+def _entries(table: str, old_entries: dict[str, Entry], new_entries: dict[str, Entry]) -> list[dict[str, Any]]:
     changes: list[dict[str, Any]] = []
-    for key in sorted(after):
-        if key not in before:
-            changes.append({"op": "add", "path": _pointer(table, key), "value": after[key]})
+    for key in sorted(new_entries):
+        if key not in old_entries:
+            changes.append({"op": "add", "path": _pointer(table, key), "value": new_entries[key]})
             continue
-        old, new = before[key], after[key]
+        old, new = old_entries[key], new_entries[key]
         for field in sorted({*old, *new}):
             path = _pointer(table, key, field)
             if field not in new:

@@ -19,13 +19,13 @@ BY_NUMBER = ("BUFFER_PG", "BUFFER_QUEUE", "QUEUE")  # tables whose keys have por
 BY_PORT = ("PORT_QOS_MAP", "PFC_WD")
 
 
-def restoring_patches(before: str, now: str, name: str) -> list[list[dict[str, Any]]]:
-    """Return the patches, in the form of ``patches``, that change ``now`` back to ``before`` in the tables of QoS.
+def restoring_patches(backup_text: str, running_text: str, name: str) -> list[list[dict[str, Any]]]:
+    """Return the patches, in the form of ``patches``, from ``running_text`` back to ``backup_text`` in the QoS tables.
 
     Of a port itself only the MTU changes. Maps and profiles that others added since stay. Raises FabricError where one
     of the two is not a ConfigDB, or the switch no longer has a port of the backup.
     """
-    backup, running = ConfigDb(before, name), ConfigDb(now, name)
+    backup, running = ConfigDb(backup_text, name), ConfigDb(running_text, name)
     missing = sorted(backup.table("PORT").keys() - running.table("PORT").keys())
     if missing:
         raise FabricError(
@@ -35,15 +35,15 @@ def restoring_patches(before: str, now: str, name: str) -> list[list[dict[str, A
         )
     tables = dict(running.tables)
     for table in (*SHARED, *OF_PORTS):
-        there, former = running.table(table), backup.table(table)
+        existing, former = running.table(table), backup.table(table)
         if table in SHARED:
-            entries = {**{key: each for key, each in there.items() if not key.startswith(OWN)}, **former}
+            entries = {**{key: entry for key, entry in existing.items() if not key.startswith(OWN)}, **former}
         elif table == "PORT":
-            entries = {port: _with_mtu(each, former.get(port, each)) for port, each in there.items()}
+            entries = {port: _with_mtu(entry, former.get(port, entry)) for port, entry in existing.items()}
         else:
             entries = dict(former)
-        if table == "PFC_WD" and "GLOBAL" in there:
-            entries.setdefault("GLOBAL", there["GLOBAL"])  # the updater never removes it
+        if table == "PFC_WD" and "GLOBAL" in existing:
+            entries.setdefault("GLOBAL", existing["GLOBAL"])  # the updater never removes it
         tables[table] = entries
     tables = {table: entries for table, entries in tables.items() if entries or table not in (*SHARED, *OF_PORTS)}
     return difference(running.tables, tables, _overlapping(running, running.with_tables(tables)))
@@ -51,24 +51,24 @@ def restoring_patches(before: str, now: str, name: str) -> list[list[dict[str, A
 
 def _with_mtu(port: Entry, former: Entry) -> Entry:
     """Return ``port`` with the MTU of ``former``."""
-    other = {field: value for field, value in port.items() if field != "mtu"}
-    return {**other, "mtu": former["mtu"]} if "mtu" in former else other
+    without_mtu = {field: value for field, value in port.items() if field != "mtu"}
+    return {**without_mtu, "mtu": former["mtu"]} if "mtu" in former else without_mtu
 
 
 def _overlapping(now: ConfigDb, target: ConfigDb) -> set[tuple[str, str]]:
     """Return table and key of the entries to remove whose ports and numbers an added entry of another key has."""
-    found = set()
+    overlapping = set()
     for table in (*BY_NUMBER, *BY_PORT):
-        there, wanted = _cells(now, table), _cells(target, table)
-        added = set().union(*(cells for key, cells in wanted.items() if key not in there))
-        found |= {(table, key) for key, cells in there.items() if key not in wanted and cells & added}
-    return found
+        existing, wanted = _cells(now, table), _cells(target, table)
+        added = set().union(*(cells for key, cells in wanted.items() if key not in existing))
+        overlapping |= {(table, key) for key, cells in existing.items() if key not in wanted and cells & added}
+    return overlapping
 
 
 def _cells(db: ConfigDb, table: str) -> dict[str, set[tuple[str, int]]]:
     """Return the ports, with their queues or groups, that each key stands for."""
     if table in BY_NUMBER:
-        return {key: {(port, at) for port in ports for at in numbers} for key, ports, numbers in db.rows(table)}
+        return {key: {(port, number) for port in ports for number in numbers} for key, ports, numbers in db.rows(table)}
     cells: dict[str, set[tuple[str, int]]] = {}
     for port, key in db.by_port(table).items():
         cells.setdefault(key, set()).add((port, 0))

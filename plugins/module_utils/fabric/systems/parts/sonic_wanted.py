@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import Entry
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN, named
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN, name_from_content
 
 INGRESS_POOL = "ingress_lossless_pool"
 INGRESS_LOSSY = "ingress_lossy_profile"
@@ -87,7 +87,7 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
     shared: dict[tuple[str, str], Entry] = {}
 
     def share(table: str, entry: Entry, name: str | None = None) -> str:
-        name = name or named(_SHORT[table], entry)
+        name = name or name_from_content(_SHORT[table], entry)
         shared[table, name] = entry
         return refer(table, name, brackets)
 
@@ -114,7 +114,9 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
             groups[number] = share("BUFFER_PROFILE", _buffer(headroom, brackets, pools_headroom))
         elif number in qos.class_to_priority and number not in qos.pfc:
             groups[number] = refer("BUFFER_PROFILE", INGRESS_LOSSY, brackets)
-    lossless = frozenset(queue for queue in (qos.priority_to_queue[each] for each in qos.pfc) if queue is not None)
+    lossless = frozenset(
+        queue for queue in (qos.priority_to_queue[priority] for priority in qos.pfc) if queue is not None
+    )
     watchdog = None if qos.watchdog is None else _watchdog(qos.watchdog)
     mtu = None if qos.ip_mtu_bytes is None else str(qos.ip_mtu_bytes)
     return WantedPort(shared, maps, queues, groups, lossless, watchdog, mtu)
@@ -124,7 +126,7 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
 def priorities_as_groups(brackets: bool) -> tuple[str, str, Entry]:
     """Return reference, name and entry of the map that puts each priority into the group of the same number."""
     entry = _map(tuple(range(CLASSES)))
-    name = named(_SHORT[PFC_TO_PG_TABLE], entry)
+    name = name_from_content(_SHORT[PFC_TO_PG_TABLE], entry)
     return refer(PFC_TO_PG_TABLE, name, brackets), name, entry
 
 

@@ -37,6 +37,7 @@ def lines(wanted: Switch) -> list[str]:
 def refused(wanted: Switch) -> str:
     with pytest.raises(FabricError) as error:
         junos.render(wanted)
+    assert error.value.remedy
     return str(error.value).removeprefix(f"leaf1: {PORT}: ")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 from patched_sonic import patch
+from refusals import refuses
 from sonic_configs import PORTS, default_config
 from switches import switch
 
@@ -36,7 +37,7 @@ def test_a_missing_object_of_the_image_is_named_with_a_remedy(path, message):
 def test_settings_that_sonic_cannot_represent_are_refused():
     qos = switch("sonic", list(PORTS)).ports["Ethernet0"]
     queues = (Queue(False, 10), Queue(False, 20), *qos.queues[2:])  # 80% together with the 50% of queue 3
-    with pytest.raises(FabricError, match="leaf1: Ethernet0: SONiC would not hold queues as wanted"):
+    with refuses("leaf1: Ethernet0", "SONiC", "queues"):
         patch(default_config(), switch("sonic", list(PORTS), queues=queues))
 
 
@@ -53,7 +54,7 @@ def test_the_cable_length_does_not_change_the_patch():
 
 
 def test_a_pause_without_headroom_is_refused():
-    with pytest.raises(FabricError, match="leaf1: Ethernet0: priority 3 pauses and has no headroom"):
+    with refuses("leaf1: Ethernet0", "priority 3", "headroom"):
         patch(default_config(), switch("sonic", list(PORTS), headroom=(None,) * 8))
 
 
