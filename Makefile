@@ -25,7 +25,7 @@ export PYTHONUNBUFFERED := 1
 # Containers often forbid Python to keep bytecode. Each process of Ansible would then spend a fifth of its time to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help check environments types vcsim python39 ansible-core ansible-core-all thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy release molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
+.PHONY: help check environments types vcsim python39 ansible-core ansible-core-all thorough lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy release molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -133,10 +133,6 @@ ansible-core-all: packages .venv/.tests
 # The unit tests with ten times the examples for each property.
 thorough: packages .venv/.tests
 	pytest -n 2 --timeout 3600 --hypothesis-profile thorough
-
-# The share of small mistakes in the library that the unit tests notice. It takes hours for all packages.
-mutation: packages .venv/.tests
-	python tests/mutation/run.py
 
 # Rollouts, re-imaging and the fabric's policy: whole playbooks on simulated nodes and switches.
 fleet: packages .venv/.tests

@@ -1,16 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Change the library one small mistake at a time and count how many the unit tests notice: run.py [--directory PATH].
+"""Change files of the library one small mistake at a time and print those that no test notices: run.py FILE...
 
-A seed draws the mistakes at random: a run can be repeated, and another seed draws other mistakes. Each mistake is made
-in a copy of the checkout, and tests run on the copy until one fails: first those named after the file, then those of
-its directory that import it directly or indirectly, then those of its package that do (for a module: those of every
-module, then, as for a filter or action, those that contain its name). A mutant is *killed* if a test fails or runs out
-of time or memory; otherwise it *survives*: a test is missing, or the mutant is equivalent (it behaves like the
-original). equivalent.txt lists equivalent mutants by file, line's text and mistake, with the reason.
+A tool for authors of tests. A seed draws the mistakes at random: a run can be repeated, and another seed draws other
+mistakes. Each mistake is made in a copy of the checkout, where tests run until one fails: first those named after the
+file, then those of the directory that mirrors the file's. A mutant *survives* if no test fails or runs out of time or
+memory: a test is missing, the code is not needed, or the mutant behaves like the original.
 
-Tools like mutmut and cosmic-ray also mutate annotations, which are never evaluated here, and cannot draw a sample per
-directory.
+Tools like mutmut and cosmic-ray also mutate annotations, which are never evaluated here, and cannot draw a sample.
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ import importlib
 import math
 import os
 import random
-import re
 import resource
 import shutil
 import signal
@@ -41,11 +37,7 @@ import pytest
 importlib.import_module("hypothesis")
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARY = Path("plugins/module_utils")
 UNIT = Path("tests/unit")
-COLLECTION = "ansible_collections.sailloft.fleet."
-OTHERS = ("action", "filter", "modules")  # directories of plugins, each without subdirectories
-EVERY_MODULE = UNIT / "modules/test_every_module.py"
 TEST_TIMEOUT_S = 20  # the slowest unit test takes a few seconds
 # A mutant that loops in an example of hypothesis outlives its test's timeout: the search for a smaller example
 # repeats it. So the tests of a mutant together have a limit: this one, plus several times what they take without it.
@@ -85,11 +77,6 @@ class Mutant:
     text: str
     line: int
     source: str  # the line, without its indentation
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Return the mutant's key in equivalent.txt, without the line number, which changes."""
-        return str(self.path), self.source, self.text
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.source!r}: -> {self.text!r}"
@@ -152,8 +139,8 @@ def mutants(path: Path, text: str) -> Iterator[Mutant]:
             yield at(node, "pass")
 
 
-def apply(mutant: Mutant, root: Path, number: int) -> bytes:
-    """Make the mistake in the copy and return the file as it was.
+def apply(mutant: Mutant, root: Path, number: int) -> None:
+    """Make the mistake in the copy.
 
     Python reuses bytecode if the time in whole seconds and the size match the source, so each mutant gets its own time.
     """
@@ -161,7 +148,6 @@ def apply(mutant: Mutant, root: Path, number: int) -> bytes:
     before = target.read_bytes()
     target.write_bytes(before[: mutant.begin] + mutant.text.encode() + before[mutant.end :])
     os.utime(target, (number, number))
-    return before
 
 
 def compiles(mutant: Mutant, text: bytes) -> bool:
@@ -173,60 +159,12 @@ def compiles(mutant: Mutant, text: bytes) -> bool:
     return True
 
 
-def equivalent() -> dict[tuple[str, str, str], str]:
-    """Return the reason for each mutant that behaves like the original, by path, line and mistake."""
-    known = {}
-    for line in (Path(__file__).with_name("equivalent.txt")).read_text().splitlines():
-        if line and not line.startswith("#"):
-            path, source, text, why = line.split(" | ")
-            known[path, source, text] = why
-    return known
-
-
-def leads(root: Path) -> dict[Path, set[Path]]:
-    """Return for each test the files that its imports and those of its conftest.py reach, directly or indirectly."""
-    files = [path for folder in ("plugins", "tests/support", UNIT) for path in (root / folder).rglob("*.py")]
-    by_name = {
-        path.stem
-        if "support" in path.parts
-        else COLLECTION + ".".join(path.relative_to(root).with_suffix("").parts): path
-        for path in files
-    }
-    direct: dict[Path, set[Path]] = {}
-    for path in files:
-        names: set[str] = set()
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
-        direct[path] = {by_name[name] for name in names if name in by_name}
-    found = {}
-    for path in files:
-        if path.name.startswith("test_"):
-            ahead = [path, *(each / "conftest.py" for each in path.parents if each / "conftest.py" in direct)]
-            there: set[Path] = set()
-            while ahead:
-                new = direct[ahead.pop()] - there
-                there |= new
-                ahead += new
-            found[path.relative_to(root)] = {each.relative_to(root) for each in there}
-    return found
-
-
-def stages(tests: dict[Path, set[Path]], root: Path, path: Path) -> Iterator[list[str]]:
-    """Yield the tests of a file in the order in which they run, first those most likely to notice a mistake."""
-    if path.parts[1] in OTHERS:
-        name = re.compile(rf"\b{path.stem}\b")
-        yield [str(EVERY_MODULE)] if path.parts[1] == "modules" else []
-        yield [str(test) for test in sorted(tests) if name.search((root / test).read_text())]
-        return
-    mirror = UNIT / path.relative_to(LIBRARY).parent
-    named = re.compile(rf"test_{path.stem}(_\w+)?\.py")
-    package = sorted(test for test in tests if test.is_relative_to(Path(*mirror.parts[:3])))
-    yield [str(test) for test in package if test.parent == mirror and named.fullmatch(test.name)]
-    yield [str(test) for test in package if test.is_relative_to(mirror) and path in tests[test]]
-    yield [str(test) for test in package if path in tests[test]]
+def stages(root: Path, path: Path) -> list[list[str]]:
+    """Return the tests of a file in the order in which they run, first those named after it."""
+    mirror = UNIT.joinpath(*(part for part in path.parent.parts[1:] if part != "module_utils"))
+    tests = [str(test.relative_to(root)) for test in sorted((root / mirror).rglob("test_*.py"))]
+    named = [test for test in tests if Path(test).stem.startswith(f"test_{path.stem}")]
+    return [stage for stage in (named, [test for test in tests if test not in named]) if stage]
 
 
 def fails(root: Path, tests: list[str], limit_s: float = math.inf) -> bool:
@@ -272,77 +210,49 @@ def fails(root: Path, tests: list[str], limit_s: float = math.inf) -> bool:
     return os.waitstatus_to_exitcode(status) not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
-def killed(root: Path, staged: Iterator[list[str]], limit_s: float) -> bool:
-    """Return whether a test fails in the copy, or whether a stage of them takes longer than ``limit_s`` seconds."""
-    ran: set[str] = set()
-    for tests in staged:
-        new = [test for test in tests if test not in ran]
-        if new and fails(root, new, limit_s):
-            return True
-        ran |= {*new}
-    return False
-
-
 def main() -> int:
-    """Draw mutants, test them and count; the exit status is 1 if a directory's share is below --least-percent."""
+    """Draw mutants and test them; the exit status is 1 if one survives."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--each", type=int, default=20, help="mutants a directory")
-    parser.add_argument(
-        "--directory",
-        action="append",
-        help=f"of {LIBRARY}, as PACKAGE or PACKAGE/DIRECTORY, or {', '.join(OTHERS)}; all packages by default",
-    )
-    parser.add_argument("--least-percent", type=int, default=85)
+    parser.add_argument("--count", type=int, default=20, help="mutants to draw")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="file or directory below plugins/")
     options = parser.parse_args()
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
-    packages = sorted(
-        {Path(name).parts[2] for name in tracked.split("\0") if name.startswith(f"{LIBRARY}/") and name.endswith(".py")}
-    )
-    known, low = equivalent(), []
     # Python would use the bytecode of another mutant with the same size and second.
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
     with tempfile.TemporaryDirectory(prefix="sailloft-mutation-") as temporary:
         root = Path(temporary) / "checkout"
-        for name in filter(None, tracked.split("\0")):
-            target = root / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target, follow_symlinks=False)
-        tests = leads(root)
-        for folder in options.directory or packages:
-            place = root / ("plugins" if folder in OTHERS else LIBRARY) / folder
-            every = [
-                mutant
-                for file in sorted(place.rglob("*.py"))
-                for mutant in mutants(file.relative_to(root), file.read_text())
-            ]
-            if not every:
-                parser.error(f"{folder} is no directory of {LIBRARY}")
-            random.Random(f"{options.seed}/{folder}").shuffle(every)
-            chosen = every[: options.each]
-            needed = sorted({test for mutant in chosen for stage in stages(tests, root, mutant.path) for test in stage})
-            start = time.monotonic()
-            if fails(root, needed):
-                sys.exit(f"{folder}: its tests fail without any mutant; run pytest {' '.join(needed)}")
-            limit_s = LEAST_TIMEOUT_S + TIMES_SLOWER * (time.monotonic() - start)
-            dead, counted = 0, 0
-            for number, mutant in enumerate(chosen, 1):
-                original = root / mutant.path
-                if not compiles(mutant, original.read_bytes()) or mutant.key in known:
-                    continue
-                before = apply(mutant, root, number)
-                died = killed(root, stages(tests, root, mutant.path), limit_s)
-                original.write_bytes(before)
-                counted, dead = counted + 1, dead + died
-                print(f"{folder} {number}/{len(chosen)} {'killed' if died else 'SURVIVED'} {mutant}", flush=True)
-            share = 100 * dead // counted if counted else 100
-            print(f"{folder}: {dead} of {counted} killed, {share}%, of {len(every)} that could be drawn", flush=True)
-            if share < options.least_percent:
-                low.append(folder)
-    if low:
-        print(f"under {options.least_percent}%: {', '.join(low)}", file=sys.stderr)
-    return 1 if low else 0
+        tracked = [Path(name) for name in listed.split("\0") if name]
+        for name in tracked:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, root / name, follow_symlinks=False)
+        possible = [
+            mutant
+            for name in tracked
+            if name.suffix == ".py" and any(name.is_relative_to(path) for path in options.paths)
+            for mutant in mutants(name, (root / name).read_text())
+        ]
+        drawn = random.Random(options.seed).sample(possible, min(options.count, len(possible)))
+        needed = sorted({test for mutant in drawn for stage in stages(root, mutant.path) for test in stage})
+        if not needed:
+            parser.error("no tests for these files")
+        start = time.monotonic()
+        if fails(root, needed):
+            sys.exit(f"tests fail without any mutant; run pytest {' '.join(needed)}")
+        limit_s = LEAST_TIMEOUT_S + TIMES_SLOWER * (time.monotonic() - start)
+        survived = 0
+        for number, mutant in enumerate(drawn, 1):
+            original = (root / mutant.path).read_bytes()
+            if not compiles(mutant, original):
+                continue
+            apply(mutant, root, number)
+            killed = any(fails(root, tests, limit_s) for tests in stages(root, mutant.path))
+            (root / mutant.path).write_bytes(original)
+            survived += not killed
+            print(f"{number}/{len(drawn)} {'killed' if killed else 'SURVIVED'} {mutant}", flush=True)
+    print(f"{survived} survived, of {len(possible)} that could be drawn")
+    return 1 if survived else 0
 
 
 if __name__ == "__main__":

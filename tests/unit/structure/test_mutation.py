@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Mutation testing of a made-up library: which mutants its tests kill, and that none uses up the machine's memory."""
+"""Mutation testing of a synthetic library: which mutants its tests kill, and that none uses up the machine's memory."""
 
 from __future__ import annotations
 
@@ -12,35 +12,32 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[2]
-FILES = {
-    "tests/mutation/equivalent.txt": "",
-    "tests/unit/hold/test_space.py": """
+LIBRARY = "plugins/module_utils/hold/space.py"
+TEST = f"""
 import runpy
 
 def test_space():
-    assert len(runpy.run_path("plugins/module_utils/hold/space.py")["space"]()) % 5 == 0
-""",
-}
+    assert len(runpy.run_path("{LIBRARY}")["space"]()) % 5 == 0
+"""
 
 
 @pytest.fixture
 def drawn(tmp_path):
     """A function that tests the mutants of a one-file library in a separate checkout; it returns {mistake: result}."""
-    for path, text in FILES.items():
-        (tmp_path / path).parent.mkdir(parents=True)
-        (tmp_path / path).write_text(text)
+    for path in ("tests/unit/hold", "tests/mutation", Path(LIBRARY).parent):
+        (tmp_path / path).mkdir(parents=True)
+    (tmp_path / "tests/unit/hold/test_space.py").write_text(TEST)
     for path in ("mutation/run.py", "conftest.py"):
         shutil.copy(TESTS / path, tmp_path / "tests" / path)
 
     def draw(library):
-        (tmp_path / "plugins/module_utils/hold").mkdir(parents=True)
-        (tmp_path / "plugins/module_utils/hold/space.py").write_text(library)
+        (tmp_path / LIBRARY).write_text(library)
         subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
         subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
-        run = [sys.executable, "tests/mutation/run.py", "--least-percent", "0"]
-        out = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        run = [sys.executable, "tests/mutation/run.py", "plugins"]
+        out = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
         lines = [line for line in out.splitlines() if " -> " in line]
-        return {line.split(" -> ")[1]: line.split()[2] for line in lines}
+        return {line.split(" -> ")[1]: line.split()[1] for line in lines}
 
     return draw
 
@@ -54,29 +51,7 @@ def test_a_mutant_is_killed_if_a_test_fails(drawn):
     }
 
 
-def test_a_mutant_that_crashes_pytest_does_not_affect_the_next_mutant(drawn, tmp_path):
-    (tmp_path / "tests/unit/hold/conftest.py").write_text("""
-import runpy
-
-def pytest_unconfigure():
-    if len(runpy.run_path("plugins/module_utils/hold/space.py")["space"]()) == 6:
-        raise MemoryError
-""")
-    found = drawn("def space():\n    return bytes(5 * 1) + bytes(0)\n")
-    assert {mistake: found[mistake] for mistake in ("'6'", "'2'")} == {"'6'": "killed", "'2'": "SURVIVED"}
-
-
 def test_a_mutant_that_exceeds_the_memory_limit_is_killed(drawn):
     # The 5 GiB are allocated, but no page is touched: without a limit the allocation would succeed and the test would
     # pass.
     assert drawn("def space():\n    return bytes(0 * (5 << 30))\n")["'1'"] == "killed"
-
-
-def test_each_equivalent_mutant_is_one_of_a_line_that_exists():
-    stale = []
-    for line in (TESTS / "mutation/equivalent.txt").read_text().splitlines():
-        if line and not line.startswith("#"):
-            path, source, _text, _why = line.split(" | ")
-            if source not in {each.strip() for each in (TESTS.parent / path).read_text().splitlines()}:
-                stale.append(line)
-    assert stale == []
