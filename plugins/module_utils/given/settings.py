@@ -59,8 +59,17 @@ class Settings:
         except InvalidValueError as error:
             raise self.refuse_setting(setting, error.cause, error.remedy) from error
 
+    def required(self, setting: str, check: Check) -> Any:
+        """Return a setting after ``check``; one that is left out is refused."""
+        self.need(setting)
+        return self.value(setting, check)
+
+    def part(self: Some, setting: str) -> Some:
+        """Return the settings in the dictionary ``setting``, none if it is left out."""
+        return type(self)(f"{self.subject}.{setting}", self.data.get(setting, {}))
+
     def parts(self: Some, setting: str) -> list[Some]:
-        """Return a list of settings by name; an error names the element (``pages[1]``)."""
+        """Return the dictionaries in the list ``setting``; an error names the element (``pages[1]``)."""
         return [
             type(self)(f"{self.subject}.{setting}[{at}]", item)
             for at, item in enumerate(self.value(setting, values.items, []))

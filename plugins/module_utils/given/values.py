@@ -105,10 +105,10 @@ def flag(value: Any) -> bool:
 
 
 def items(value: Any) -> list[Any]:
-    """Return ``value`` if it is a list."""
-    if not isinstance(value, list):
+    """Return ``value`` as a list if it is a list or a tuple."""
+    if not isinstance(value, (list, tuple)):
         raise InvalidValueError(f"{value!r} is not a list", "begin each element with '-'")
-    return value
+    return list(value)
 
 
 def each(check: Check) -> Check:
@@ -131,16 +131,40 @@ def texts(value: Any) -> list[str]:
     return each(text)(value)
 
 
+def distinct(check: Check) -> Check:
+    """Return the check for a list of different elements, which ``check`` checks."""
+
+    def checked(value: Any) -> list[Any]:
+        elements = each(check)(value)
+        for element in elements:
+            if elements.count(element) > 1:
+                raise InvalidValueError(f"{element} is listed twice", "list it once")
+        return elements
+
+    return checked
+
+
 def by_name(value: Any) -> dict[str, Any]:
-    """Return ``value`` if it is a dictionary whose keys are texts."""
+    """Return ``value`` if it is a dictionary whose keys are texts. A wrong one is not shown: it may contain secrets."""
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-        raise InvalidValueError(f"{value!r} is not a dictionary", "write it as name: value pairs")
+        raise InvalidValueError("not a dictionary whose names are texts", "write it as name: value pairs")
     return value
 
 
 def within(least: int, most: int, unit: str = "") -> Check:
     """Return the check for a whole number from ``least`` to ``most``."""
     return lambda value: whole(value, least, most, unit)
+
+
+def matching(pattern: re.Pattern[str], remedy: str = "look for a typing error or a missing quote") -> Check:
+    """Return the check for a text that ``pattern`` matches as a whole."""
+
+    def checked(value: Any) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise InvalidValueError(f"{value!r} is not valid", remedy)
+        return value
+
+    return checked
 
 
 def among(*known: Any) -> Check:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
     NO_SPACE,
     Run,
@@ -31,7 +33,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.archi
     read_url,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
 
 ARCHITECTURES = ("amd64", "arm64")
 # sources.list(5) and deb-version(7): NAME[:ARCH][=VERSION | /RELEASE]. A name that begins with "-" would be an option
@@ -75,20 +76,21 @@ LEFTOVERS = (
 )
 
 
-def read_archive(record: Record) -> Archive:
+def read_archive(settings: ImageSettings) -> Archive:
     """Return the archive. Raises ImageError."""
-    record.only("url", "suites", "components", "keyring", "release_sha256")
-    url = read_url(record)
-    suites, components = record.texts("suites", SUITE), record.texts("components", COMPONENT)
-    keyring = read_keyring(record)
+    settings.only("url", "suites", "components", "keyring", "release_sha256")
+    url = read_url(settings)
+    suites = tuple(settings.value("suites", values.distinct(values.matching(SUITE)), []))
+    components = tuple(settings.value("components", values.distinct(values.matching(COMPONENT)), []))
+    keyring = read_keyring(settings)
     if not suites:
-        raise record.refuse("it has no suites", 'list them, such as [bookworm], or ["./"] for a flat archive')
+        raise settings.refuse("it has no suites", 'list them, such as [bookworm], or ["./"] for a flat archive')
     flat = [suite for suite in suites if suite.endswith("/")]
     if flat and components:
-        raise record.refuse(f"suite {flat[0]!r} is a flat archive, which has no components", "remove them")
+        raise settings.refuse(f"suite {flat[0]!r} is a flat archive, which has no components", "remove them")
     if not components and len(flat) < len(suites):
-        raise record.refuse("it has no components", "list them, such as [main]")
-    return Archive(url, suites, components, keyring, read_pins(record, suites))
+        raise settings.refuse("it has no components", "list them, such as [main]")
+    return Archive(url, suites, components, keyring, read_pins(settings, suites))
 
 
 def archive_inputs(archive: Archive) -> dict[str, Any]:

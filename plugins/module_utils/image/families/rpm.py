@@ -23,6 +23,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, inside, tail
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.archive import (
@@ -31,7 +32,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.archi
     read_url,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
 
 ARCHITECTURES = ("x86_64", "aarch64")
 # dnf(8): NAME-VERSION, globs and @group. A name that begins with "-" would be an option of dnf.
@@ -92,17 +92,17 @@ gpgcheck = {check}
 {keys}"""
 
 
-def read_archive(record: Record) -> Archive:
+def read_archive(settings: ImageSettings) -> Archive:
     """Return the archive. Raises ImageError."""
-    record.only("url", "suites", "components", "keyring", "release_sha256")
-    url, keyring = read_url(record), read_keyring(record)
-    if record.data.get("suites") or record.data.get("components"):
-        raise record.refuse(
+    settings.only("url", "suites", "components", "keyring", "release_sha256")
+    url, keyring = read_url(settings), read_keyring(settings)
+    if settings.data.get("suites") or settings.data.get("components"):
+        raise settings.refuse(
             "an RPM repository has no suites and components", "give the url of the directory that contains repodata"
         )
-    pins = read_pins(record, (RPM_RELEASE,))
+    pins = read_pins(settings, (RPM_RELEASE,))
     if keyring is None and not pins:
-        raise record.refuse(
+        raise settings.refuse(
             "nothing verifies its packages", f"give a keyring, or release_sha256: {{{RPM_RELEASE}: ...}}"
         )
     return Archive(url, (), (), keyring, pins)

@@ -6,46 +6,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import without_credentials
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 
 URL = re.compile(r"https?://[^/\s@?#]+(/[^\s?#]*)?|file:///[^\s?#]*")
 # The keyring becomes an option in brackets in sources.list(5), and a line of dnf's configuration.
 KEYRING = re.compile(r"/[^\s\[\]]+")
 
 
-def read_url(record: Record) -> str:
+def read_url(settings: ImageSettings) -> str:
     """Return the archive's URL. Raises ImageError."""
-    url = record.text("url")
-    if not URL.fullmatch(url):
-        raise record.refuse(
-            f"url {without_credentials(url)!r} is not an http, https or file URL without user and password",
+    return settings.required("url", _url)
+
+
+def _url(value: Any) -> str:
+    if not isinstance(value, str) or not URL.fullmatch(value):
+        raise InvalidValueError(
+            f"{without_credentials(str(value))!r} is not an http, https or file URL without user and password",
             "write it like https://deb.debian.org/debian",
         )
-    return url.rstrip("/")
+    return value.rstrip("/")
 
 
-def read_keyring(record: Record) -> str | None:
+def read_keyring(settings: ImageSettings) -> str | None:
     """Return the path of the archive's keyring on the build host, None if it has none. Raises ImageError."""
-    keyring = record.data.get("keyring")
-    if keyring is not None and (not isinstance(keyring, str) or not KEYRING.fullmatch(keyring)):
-        raise record.refuse(
-            f"keyring {keyring!r} is not an absolute path without spaces and brackets",
-            "give the file on the build host",
-        )
-    return keyring
+    path = values.matching(KEYRING, "give an absolute path on the build host, without spaces and brackets")
+    return settings.value("keyring", path)
 
 
-def read_pins(record: Record, places: Sequence[str]) -> dict[str, str]:
+def read_pins(settings: ImageSettings, places: Sequence[str]) -> dict[str, str]:
     """Return the pinned digests by place; ``places`` are those that the archive has. Raises ImageError."""
-    pins = record.mapping("release_sha256")
-    for place, pin in pins.items():
-        if place not in places:
-            raise record.refuse(f"release_sha256 has the unknown key {place!r}", f"valid keys: {', '.join(places)}")
-        if not isinstance(pin, str) or not DIGEST.fullmatch(pin):
-            raise record.refuse(
-                f"release_sha256 of {place} is {pin!r}, not a sha256", "give 64 hexadecimal digits, lower case"
-            )
-    return pins
+    pins = settings.part("release_sha256")
+    pins.only(*places)
+    sha256 = values.matching(DIGEST, "give the sha256: 64 hexadecimal digits, lower case")
+    return {place: pins.value(place, sha256) for place in pins.data}
