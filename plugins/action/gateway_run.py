@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome im
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import Record, begun, resumed, slice_ended
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.slices import by_gateway, cut
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import disk
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.alike import hosts_text
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.failures import hosts_text
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.gateway_slice import Job, make_project, run_slice
 
 SPEC = {

@@ -27,7 +27,7 @@ ALLOWED = {
     "nic": {"fabric", "host"},
     "gpu_node": {"host", "topology"},
     "site": set(),
-    "gateways": {"site"},
+    "gateways": set(),
 }
 FOR_ALL = {"given", "proof"}
 # Library files that import Ansible, and the name for which they import it.

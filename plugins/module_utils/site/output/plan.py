@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.site import check
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.difference import difference, watts
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.names import (
     boot_nodes_file,

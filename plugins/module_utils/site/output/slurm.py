@@ -8,8 +8,8 @@ below one switch, and switches with the same upper switches below one switch of 
 
 from __future__ import annotations
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
 
 
 def compute_fabric(site: Site) -> str:
