@@ -79,6 +79,15 @@ def test_a_package_imports_only_allowed_packages(package):
     assert wrong == []
 
 
+def test_the_families_of_distributions_do_not_import_the_requests_that_use_them():
+    assert [
+        (name, other)
+        for name, others in GRAPH.items()
+        for other in sorted(others)
+        if name.startswith("image/families/") and other.startswith("image/request/")
+    ] == []
+
+
 def test_no_file_imports_itself_through_others():
     done: set[str] = set()
 

@@ -20,9 +20,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.publish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Outcome, Setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.namespace import isolated
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Image
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 
 TOOLS = ("mount", "umount", "unshare", "mksquashfs", "veritysetup", "systemctl", "chroot", "minisign", "zstd")

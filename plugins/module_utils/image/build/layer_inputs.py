@@ -10,8 +10,8 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Layer
 
 
 def layer_inputs(layer: Layer, content_digests: Mapping[str, str]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json, sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Layer, Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import without_credentials
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
     LOG_NAMED,
@@ -36,7 +37,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats.listing import listing
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden, private_keys
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Layer, Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel, ManifestLayer
 
 SQUASHFS, LISTING, RECORD, VMLINUZ = "layer.squashfs", "listing.json", "layer.json", "vmlinuz"

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Outcome, Setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Image
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_script
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import changes, manifest, sign
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import FirstStage, Manifest, Package

@@ -20,10 +20,10 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import ansible_paths
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import run as run_command
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import file_inside, tail
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Role
 
 PYTHON = "/usr/bin/python3"
 # The build host's environment variables that are needed to find programs and archives. All others are not passed on,

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import File, Layer, User
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
     Run,
     ToolError,
     file_inside,
     inside,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import File, Layer, User
 
 
 def apply(root: Path, layer: Layer, run: Run) -> None:

@@ -16,6 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
     NO_SPACE,
@@ -25,14 +26,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
     inside,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import apt_output
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.downloads import Downloads
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.archive import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.archive import (
     read_keyring,
     read_pins,
     read_url,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.downloads import Downloads
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 
 ARCHITECTURES = ("amd64", "arm64")
 # sources.list(5) and deb-version(7): NAME[:ARCH][=VERSION | /RELEASE]. A name that begins with "-" would be an option

@@ -23,15 +23,15 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, inside, tail
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.archive import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.archive import (
     read_keyring,
     read_pins,
     read_url,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 
 ARCHITECTURES = ("x86_64", "aarch64")
 # dnf(8): NAME-VERSION, globs and @group. A name that begins with "-" would be an option of dnf.

@@ -13,9 +13,9 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import File, Role, Services, User
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import File, Role, Services, User
 
 # Portable names (useradd(8)), with shadow's limit of 32 characters.
 USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Image, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_name
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import DISTRIBUTIONS, family_of
@@ -19,7 +20,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.kerne
     MOST_ARGUMENT_BYTES,
     read_kernel_arguments,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Image, Layer
 
 # A release, such as bookworm or 9: it becomes part of a URL.
 RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")

@@ -13,10 +13,10 @@ from image_samples import refusal, refused
 from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import ToolError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
 
 DATED = b"Codename: bookworm\nDate: Sat, 11 Jul 2026 10:16:37 UTC\n"
 PIN = "a" * 64

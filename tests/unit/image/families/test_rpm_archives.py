@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 from image_samples import refusal
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import rpm
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive
 
 PIN = "a" * 64
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 from image_samples import refusal, refused
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import File, Role, Services, User
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import archive, contents, kernel_arguments
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import File, Role, Services, User
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import contents, kernel_arguments
 
 KEY = "ssh-ed25519 AAAAC3Nz"
 
@@ -26,8 +26,6 @@ def test_settings_of_a_layer_have_defaults():
     empty = layer()
     assert (contents.read_files(empty), contents.read_users(empty), contents.read_roles(empty)) == ((), (), ())
     assert kernel_arguments.read_kernel_arguments(empty) == ()
-    assert archive.read_keyring(empty) is None
-    assert archive.read_pins(empty, ["x"]) == {}
 
 
 def test_files_are_sorted_by_path_and_modes_have_four_digits():
@@ -178,42 +176,3 @@ def test_memory_for_a_crash_kernel_that_cannot_load_is_refused():
 def test_kernel_arguments_keep_their_order():
     words = ("b=1", "_a", "0x$[]!#~&(", "a")
     assert kernel_arguments.read_kernel_arguments(layer(kernel_arguments=words)) == words
-
-
-@pytest.mark.parametrize(
-    ("url", "read"),
-    [
-        ("http://a", "http://a"),
-        ("https://a:8080/b//", "https://a:8080/b"),
-        ("file:///srv/a/", "file:///srv/a"),
-    ],
-)
-def test_the_url_of_an_archive_is_read_without_slashes_at_its_end(url, read):
-    assert archive.read_url(layer(url=url)) == read
-
-
-@pytest.mark.parametrize("url", ["ftp://a", "http://", "http://a/?b", "http://a b", "file://a/b"])
-def test_an_invalid_url_of_an_archive_is_refused(url):
-    assert f"url: {url!r}" in refusal(archive.read_url, layer(url=url)).cause
-
-
-@pytest.mark.parametrize("secret", ["a-token", "me:s3cret", "me:s3@cr:et"])
-def test_a_password_in_a_url_is_refused_and_not_shown(secret):
-    message = refused(archive.read_url, layer(url=f"https://{secret}@a.example/debian"))
-    assert "a.example/debian" in message
-    assert not [word for word in secret.replace("@", ":").split(":") if f"{word}@" in message or f":{word}" in message]
-
-
-def test_the_keyring_of_an_archive_is_an_absolute_path():
-    assert archive.read_keyring(layer(keyring="/a/b.gpg")) == "/a/b.gpg"
-    for keyring in ("a", "/", "/a b", "/a[b", "/a]b", 7):
-        assert f"keyring: {keyring!r}" in refusal(archive.read_keyring, layer(keyring=keyring)).cause
-
-
-def test_pinned_digests_are_read_by_place():
-    pins = {"a": "0" * 64, "b": "f" * 64}
-    assert archive.read_pins(layer(release_sha256=pins), ["b", "a", "c"]) == pins
-    error = refusal(archive.read_pins, layer(release_sha256={"d": "0" * 64}), ["b", "a"])
-    assert (error.subject, error.remedy) == ("layer.release_sha256", "valid settings: a, b")
-    for pin in ("0" * 63, "F" * 64, 7):
-        assert f"a: {pin!r}" in refusal(archive.read_pins, layer(release_sha256={"a": pin}), ["a"]).cause
