@@ -5,7 +5,8 @@
 The digest covers the role's own files, every role that one of these files names (as a dependency, or to include it),
 and those plugins of the role's collection that the files name, with everything that these plugins import. Any word of
 the files may be a name, so the digest covers too much rather than too little. It does not cover Ansible itself and
-modules of other collections, since every build host has its own version of them.
+modules of other collections, since every build host has its own version of them. A digest of the whole collection would
+be simpler, but any change in it would build all layers again, with a new digest for each image.
 """
 
 from __future__ import annotations
