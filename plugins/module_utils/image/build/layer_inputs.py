@@ -22,10 +22,10 @@ def layer_inputs(layer: Layer, content_digests: Mapping[str, str]) -> dict[str, 
     """
     needed = {*layer.sources(), *(role.name for role in layer.roles)}
     if set(content_digests) != needed:
-        odd = sorted(needed ^ set(content_digests))
+        mismatched = sorted(needed ^ set(content_digests))
         raise ImageError(
             f"layer {layer.name}",
-            f"digests of its files and roles are missing or superfluous: {', '.join(odd)}",
+            f"digests of its files and roles are missing or superfluous: {', '.join(mismatched)}",
             "give one digest for each file with a source and for each role",
         )
     family = family_of(layer.distribution)

@@ -91,9 +91,9 @@ def _packages(parts: list[Built]) -> tuple[Package, ...]:
     """Return the packages of the highest layer's list, each with the layer that brought this version of it."""
     brought: dict[tuple[str, str, str], str] = {}
     for part in parts:
-        there = {(item["name"], item["version"], item["architecture"]) for item in part.packages}
-        brought = {item: layer for item, layer in brought.items() if item in there}
-        for item in there:
+        installed = {(item["name"], item["version"], item["architecture"]) for item in part.packages}
+        brought = {item: layer for item, layer in brought.items() if item in installed}
+        for item in installed:
             brought.setdefault(item, part.entry.name)
     return tuple(Package(*item, brought[item]) for item in sorted(brought))
 

@@ -39,32 +39,34 @@ def read_images(images: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[st
     first problem.
     """
     if not isinstance(layers, Mapping) or not isinstance(images, Mapping):
-        what = "node_image_layers" if not isinstance(layers, Mapping) else "node_image_images"
-        raise ImageError(what, "not a dictionary", "write each by its name: base: {...}")
-    given = {
+        variable = "node_image_layers" if not isinstance(layers, Mapping) else "node_image_images"
+        raise ImageError(variable, "not a dictionary", "write each by its name: base: {...}")
+    settings_by_layer = {
         checked_name(name, "layer"): ImageSettings(f"node_image_layers.{name}", data) for name, data in layers.items()
     }
     read: dict[str, Layer] = {}
-    for name in given:
-        for below in reversed(_ancestry(name, given)):
-            if below not in read:
-                parent = given[below].data.get("parent")
-                read[below] = _layer(below, given[below], read.get(parent) if parent else None)
+    for name in settings_by_layer:
+        for ancestor in reversed(_ancestry(name, settings_by_layer)):
+            if ancestor not in read:
+                parent = settings_by_layer[ancestor].data.get("parent")
+                read[ancestor] = _layer(ancestor, settings_by_layer[ancestor], read.get(parent) if parent else None)
     return {name: _image(name, data, read) for name, data in images.items()}
 
 
-def _ancestry(name: str, given: Mapping[str, ImageSettings]) -> list[str]:
+def _ancestry(name: str, settings_by_layer: Mapping[str, ImageSettings]) -> list[str]:
     """Return the layer and those below it, the lowest last."""
     chain = [name]
     while True:
-        parent = given[chain[-1]].data.get("parent")
+        parent = settings_by_layer[chain[-1]].data.get("parent")
         if parent is None:
             return chain
-        if not isinstance(parent, str) or parent not in given:
-            raise given[chain[-1]].refuse_setting("parent", f"{parent!r} is not defined", _one_of(given))
+        if not isinstance(parent, str) or parent not in settings_by_layer:
+            raise settings_by_layer[chain[-1]].refuse_setting(
+                "parent", f"{parent!r} is not defined", _one_of(settings_by_layer)
+            )
         if parent in chain:
             circle = " -> ".join([*chain[chain.index(parent) :], parent])
-            raise given[chain[-1]].refuse_setting(
+            raise settings_by_layer[chain[-1]].refuse_setting(
                 "parent", f"the layer is on top of itself: {circle}", "remove the parent from the lowest of them"
             )
         chain.append(parent)
@@ -103,11 +105,11 @@ def _one_of(layers: Mapping[str, Any]) -> str:
 def _check_suites(settings: ImageSettings, archives: tuple[Archive, ...], suite: str) -> None:
     """Raise ImageError for another release of the distribution itself: its packages would replace the layer's."""
     for archive in archives:
-        for other in archive.suites if DISTRIBUTIONS_ARCHIVE.search(archive.url) else ():
-            names = {re.split("[-/]", other)[0], re.split("[-/]", suite)[0]}
+        for archive_suite in archive.suites if DISTRIBUTIONS_ARCHIVE.search(archive.url) else ():
+            names = {re.split("[-/]", archive_suite)[0], re.split("[-/]", suite)[0]}
             if len(names) > 1 and not names & RELEASE_ALIASES:
                 raise settings.refuse(
-                    f"archive {archive.url} has the suite {other}, but the layer is of {suite}",
+                    f"archive {archive.url} has the suite {archive_suite}, but the layer is of {suite}",
                     "use one release for all archives of the distribution",
                 )
 
