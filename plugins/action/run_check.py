@@ -86,7 +86,8 @@ class ActionModule(ActionBase):
             for name, similar in _near(typed, valid_names):
                 if not self._used(name):
                     raise AnsibleActionFail(
-                        f"-e {name}: no variable of this playbook has this name; did you mean {similar}? Nothing was run"
+                        f"-e {name}: no variable of this playbook has this name; did you mean {similar}? "
+                        "Nothing was run"
                     )
         # The action role_variables compares the names that begin with a role's name.
         starts = tuple(f"{role}_" for role in roles)
