@@ -35,32 +35,35 @@ class ActionModule(ActionBase):
             mutually_exclusive=[["blueprint", "netbox"]],
             required_one_of=[["blueprint", "netbox"]],
         )
-        read = {name: each for name, each in arguments["read"].items() if each and "neighbours" in each}
+        read = {name: answer for name, answer in arguments["read"].items() if answer and "neighbours" in answer}
         silent = {
-            name: (each or {}).get("msg") or "it did not answer"
-            for name, each in arguments["read"].items()
+            name: (answer or {}).get("msg") or "it did not answer"
+            for name, answer in arguments["read"].items()
             if name not in read
         }
         seen = {
-            name: {port: Neighbour(at["device"], tuple(at["ports"])) for port, at in each["neighbours"].items()}
-            for name, each in read.items()
+            name: {
+                port: Neighbour(neighbour["device"], tuple(neighbour["ports"]))
+                for port, neighbour in answer["neighbours"].items()
+            }
+            for name, answer in read.items()
         }
-        speeds = {name: each.get("speeds") or {} for name, each in read.items()}
-        subnets = [each["infiniband"] for each in read.values() if each.get("infiniband")]
+        speeds = {name: answer.get("speeds") or {} for name, answer in read.items()}
+        subnets = [answer["infiniband"] for answer in read.values() if answer.get("infiniband")]
         links = {link for text in subnets for link in read_infiniband(text)} if subnets else None
         try:
             if arguments["netbox"]:
                 cables = planned_in_netbox(arguments["netbox"])
             else:
                 cables = planned(read_site(arguments["blueprint"]))
-            found = compare(cables, seen, speeds, links)
+            comparison = compare(cables, seen, speeds, links)
         except SiteError as error:
             raise AnsibleActionFail(str(error)) from error
         return {
             **result,
-            **found,
-            "faults": [fault._asdict() for fault in found["faults"]],
+            **comparison,
+            "faults": [fault._asdict() for fault in comparison["faults"]],
             "silent": [{"device": device, "cause": cause} for device, cause in silent.items()],
-            "report": report(found, silent),
+            "report": report(comparison, silent),
             "changed": False,
         }

@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome im
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import Record, begun, resumed, slice_ended
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.slices import by_gateway, cut
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import disk
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.alike import hosts_text
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.failures import hosts_text
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.gateway_slice import Job, make_project, run_slice
 
 SPEC = {
@@ -51,36 +51,38 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the action."""
         result = super().run(tmp, task_vars)
-        _spec, given = self.validate_argument_spec(argument_spec=SPEC)
-        arguments = [*given["arguments"]]
+        _spec, options = self.validate_argument_spec(argument_spec=SPEC)
+        arguments = [*options["arguments"]]
         arguments += ["--check"] if self._task.check_mode else []
         arguments += ["--diff"] if self._task.diff else []
-        folder = Path(given["folder"])
-        record = begun(given["playbook"], arguments, given["gateways"])
-        left = list(record.gateways)
+        folder = Path(options["folder"])
+        record = begun(options["playbook"], arguments, options["gateways"])
+        remaining = list(record.gateways)
         try:
             by_gateway(record.gateways)
-            if given["resume"]:
-                record, left = resumed(_read(folder / "record.json"), str(folder / "record.json"), record)
-            slices = by_gateway({host: record.gateways[host] for host in left})
+            if options["resume"]:
+                record, remaining = resumed(_read(folder / "record.json"), str(folder / "record.json"), record)
+            slices = by_gateway({host: record.gateways[host] for host in remaining})
             if slices and not importlib.util.find_spec("ansible_runner"):
                 raise GatewayError("controller", "ansible-runner is not installed", "pip install ansible-runner")
-            listed = self._inventory(given["inventory"]) if slices else {}
+            listed = self._inventory(options["inventory"]) if slices else {}
         except GatewayError as error:
             raise AnsibleActionFail(str(error)) from error
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         disk.write_atomic(folder / "record.json", record.to_json().encode(), disk.private)
         changed = False
         with tempfile.TemporaryDirectory() as project, ThreadPoolExecutor(max(1, len(slices))) as threads:
-            playbook = make_project(Path(project), given["playbook"]) if slices else ""
-            job = Job(playbook, arguments, given["forks"], shlex.split(given["connect"]), given["path"], Path(project))
+            playbook = make_project(Path(project), options["playbook"]) if slices else ""
+            job = Job(
+                playbook, arguments, options["forks"], shlex.split(options["connect"]), options["path"], Path(project)
+            )
             running = {}
             for gateway, hosts in slices.items():
                 inventory = cut(listed, hosts, self._decrypt)
                 display.display(f"{gateway}: starting on {hosts_text(len(hosts))}")
                 running[threads.submit(run_slice, job, gateway, inventory, hosts, folder / gateway)] = gateway
-            for done in as_completed(running):
-                gateway, ended = running[done], done.result()
+            for future in as_completed(running):
+                gateway, ended = running[future], future.result()
                 record = record.with_slice(gateway, ended.hosts, ended.cause)
                 # The record is written after each slice, so that the run can be resumed if the controller stops.
                 disk.write_atomic(folder / "record.json", record.to_json().encode(), disk.private)
@@ -96,11 +98,11 @@ class ActionModule(ActionBase):
         for name in ("vault_ids", "vault_password_files"):
             for value in context.CLIARGS.get(name) or ():
                 command += ["--vault-id", value]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if done.returncode:
-            cause = " ".join((done.stderr or done.stdout).split())
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if process.returncode:
+            cause = " ".join((process.stderr or process.stdout).split())
             raise GatewayError("inventory", f"ansible-inventory failed: {cause}", "correct the inventory")
-        listed: dict[str, Any] = json.loads(done.stdout)
+        listed: dict[str, Any] = json.loads(process.stdout)
         return listed
 
     def _decrypt(self, text: str) -> str:
@@ -109,14 +111,14 @@ class ActionModule(ActionBase):
 
 def _result(record: Record, changed: bool, folder: Path) -> dict[str, Any]:
     counts = record.counts()
-    found = {"changed": changed, "report": record.report(), "hosts": counts, "record": str(folder / "record.json")}
+    result = {"changed": changed, "report": record.report(), "hosts": counts, "record": str(folder / "record.json")}
     if set(counts) <= {OK}:
-        return found
-    lost = sum(count for state, count in counts.items() if state != OK)
+        return result
+    failed = sum(count for state, count in counts.items() if state != OK)
     return {
-        **found,
+        **result,
         "failed": True,
-        "msg": f"{lost} of {len(record.hosts)} hosts are not done; correct the failures in the report, and run again "
+        "msg": f"{failed} of {len(record.hosts)} hosts are not done; correct the failures in the report, and run again "
         "with -e gateways_resume=true",
     }
 

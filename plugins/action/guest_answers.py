@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the action."""
         result = super().run(tmp, task_vars)
-        given = task_vars or {}
+        variables = task_vars or {}
         _checked, options = self.validate_argument_spec(
             argument_spec={
                 "hypervisor": {"type": "str", "required": True},
@@ -44,13 +44,13 @@ class ActionModule(ActionBase):
                 "boot_stall_s": {"type": "int", "default": 0},
             }
         )
-        name, hypervisor = given["inventory_hostname"], options["hypervisor"]
-        begun = moved = shown = reached = time.monotonic()
+        name, hypervisor = variables["inventory_hostname"], options["hypervisor"]
+        start_s = moved = shown = reached = time.monotonic()
         seen: dict[str, int] | None = None
         while not self._answers():
             now = time.monotonic()
             try:
-                state, counters = self._activity(hypervisor, name, given)
+                state, counters = self._activity(hypervisor, name, variables)
                 reached = now
             except AnsibleConnectionFailure as error:
                 # The guest's progress is unknown while its hypervisor is not reached.
@@ -69,9 +69,9 @@ class ActionModule(ActionBase):
             if now - shown >= SHOWN_EVERY_S:
                 shown = now
                 does = activity(seen) if reached == now else f"its hypervisor {hypervisor} cannot be reached"
-                display.display(f"{name} boots, {now - begun:.0f} s: {does}")
+                display.display(f"{name} boots, {now - start_s:.0f} s: {does}")
             time.sleep(PAUSE_S)
-        result.update(changed=False, elapsed_s=round(time.monotonic() - begun))
+        result.update(changed=False, elapsed_s=round(time.monotonic() - start_s))
         return result
 
     def _answers(self) -> bool:
@@ -82,9 +82,11 @@ class ActionModule(ActionBase):
             return False
         return True
 
-    def _activity(self, hypervisor: str, name: str, given: dict[str, Any]) -> tuple[int | None, dict[str, int] | None]:
+    def _activity(
+        self, hypervisor: str, name: str, hypervisor_variables: dict[str, Any]
+    ) -> tuple[int | None, dict[str, int] | None]:
         """Return the guest's state and counters, None if the hypervisor does not report them; raise if unreached."""
-        variables = given["hostvars"][hypervisor]
+        variables = hypervisor_variables["hostvars"][hypervisor]
         if variables.get("gpu_vm_backend") == "vsphere":
             # The collection does not log in to ESXi.
             return None, None
@@ -95,12 +97,12 @@ class ActionModule(ActionBase):
         try:
             connection = connection_loader.get(kind, context, new_stdin=None)
             connection.set_options(var_options=variables)
-            status, out, _error = connection.exec_command(command, sudoable=False)
+            status, output, _error = connection.exec_command(command, sudoable=False)
         except AnsibleConnectionFailure:
             raise
         except AnsibleError:
             return None, None
-        text = (out if isinstance(out, bytes) else str(out).encode()).decode(errors="replace")
+        text = (output if isinstance(output, bytes) else str(output).encode()).decode(errors="replace")
         state = STATE.search(text)
         if status or not state:
             return None, None

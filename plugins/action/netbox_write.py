@@ -36,13 +36,13 @@ class ActionModule(ActionBase):
         )
         try:
             wanted = netbox(read_site(arguments["blueprint"]), arguments["manufacturer"])
-            found = Writer(Api(arguments, open_url), wanted, self._task.check_mode).write()
+            written = Writer(Api(arguments, open_url), wanted, self._task.check_mode).write()
         except SiteError as error:
             raise AnsibleActionFail(str(error)) from error
         if not self._task.diff:
-            del found["diff"]
-        found["report"] = [
+            del written["diff"]
+        written["report"] = [
             f"{kind}: {', '.join(f'{count} {state}' for state, count in counts.items())}"
-            for kind, counts in found["objects"].items()
+            for kind, counts in written["objects"].items()
         ]
-        return {**result, **found}
+        return {**result, **written}

@@ -76,10 +76,10 @@ class ActionModule(ActionBase):
         if not health["command"]:
             return Gate(health["what"], health["held"], health["output"])
         line = shlex.join(health["command"])
-        what = health["what"] or " ".join(health["command"])
+        title = health["what"] or " ".join(health["command"])
         try:
             answer = self._low_level_execute_command(f"{self._compute_environment_string()} {line}".strip())
         except AnsibleConnectionFailure as error:  # the node answered a moment before
-            return Gate(what, False, f"the node does not answer: {error}")
+            return Gate(title, False, f"the node does not answer: {error}")
         output = next((text for text in (answer["stderr"], answer["stdout"]) if text.strip()), "")
-        return Gate(what, answer["rc"] == 0, output.strip())
+        return Gate(title, answer["rc"] == 0, output.strip())

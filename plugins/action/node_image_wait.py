@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the action."""
         result = super().run(tmp, task_vars)
-        _spec, given = self.validate_argument_spec(
+        _spec, options = self.validate_argument_spec(
             argument_spec={
                 "since": {"type": "float", "required": True},
                 "boot_id": {"type": "str", "default": ""},
@@ -47,7 +47,7 @@ class ActionModule(ActionBase):
         )
         if self._task.check_mode:
             return {**result, "skipped": True}
-        limits = Limits(given["boot_id"], given["restart_timeout_s"], given["timeout_s"])
+        limits = Limits(options["boot_id"], options["restart_timeout_s"], options["timeout_s"])
         variables = task_vars or {}
         subject = variables["inventory_hostname"]
         shown: str | None = None
@@ -56,13 +56,13 @@ class ActionModule(ActionBase):
         while True:
             reading = self._read(variables)
             # "since" needs the wall clock, because it comes from another task and thus from another process.
-            elapsed = Elapsed(time.time() - given["since"], time.monotonic() - began)
+            elapsed = Elapsed(time.time() - options["since"], time.monotonic() - began)
             elapsed_s = round(elapsed.since_s, 1)
             now = phase(reading, elapsed, limits)
             if not now and reading.state is not None:
                 display.display(f"{subject}: {elapsed_s:.0f} s: is up")
-                done = {"state": reading.state, "elapsed_s": elapsed_s, "summary": summary(reading.state, elapsed_s)}
-                return {**result, **done}
+                outcome = {"state": reading.state, "elapsed_s": elapsed_s, "summary": summary(reading.state, elapsed_s)}
+                return {**result, **outcome}
             if now != shown or elapsed_s - shown_at >= TELL_S:
                 display.display(f"{subject}: {elapsed_s:.0f} s: {now}")
                 shown, shown_at = now, elapsed_s
@@ -70,7 +70,7 @@ class ActionModule(ActionBase):
                 check(subject, reading, elapsed, limits)
             except ImageError as error:
                 return {**result, "failed": True, "msg": str(error), "elapsed_s": elapsed_s}
-            time.sleep(given["interval_s"])
+            time.sleep(options["interval_s"])
 
     def _read(self, task_vars: dict[str, Any]) -> Reading:
         # A persistent connection (ssh's ControlPersist) does not survive the boot; a new one is needed.

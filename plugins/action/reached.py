@@ -29,16 +29,16 @@ class ActionModule(ActionBase):
         """Run the action."""
         result = super().run(tmp, task_vars)
         _valid, arguments = self.validate_argument_spec(argument_spec={"root": {"type": "bool", "default": False}})
-        given = task_vars or {}
-        name = self._task.delegate_to or given.get("inventory_hostname", "")
+        variables = task_vars or {}
+        name = self._task.delegate_to or variables.get("inventory_hostname", "")
         try:
             self._connect()
         except (AnsibleConnectionFailure, ConnectionError) as error:
-            why = cause(str(error))
+            reason = cause(str(error))
             result.update(
                 failed=True,
-                cause=why,
-                msg=f"{name} cannot be reached at {self._address(name, given)}: {why}. Check that it is up and "
+                cause=reason,
+                msg=f"{name} cannot be reached at {self._address(name, variables)}: {reason}. Check that it is up and "
                 "that the inventory has its address, port, user and key (ansible_host, ansible_port, ansible_user, "
                 "ansible_ssh_private_key_file), then run again",
             )
@@ -53,8 +53,8 @@ class ActionModule(ActionBase):
         remedy = "Set ansible_become: true for the host, or give --become"
         answer = self._low_level_execute_command("id -u && id -un")
         if answer["rc"] != 0:
-            said = cause(f"{answer['stderr']}\n{answer['stdout']}")
-            return f"its tasks need root, and becoming root failed: {said}. Check ansible_become_password and sudo"
+            message = cause(f"{answer['stderr']}\n{answer['stdout']}")
+            return f"its tasks need root, and becoming root failed: {message}. Check ansible_become_password and sudo"
         number, user = [*answer["stdout"].split(), "", ""][:2]
         return "" if number == "0" else f"its tasks need root, but run as {user or 'another user'}. {remedy}"
 
@@ -65,9 +65,9 @@ class ActionModule(ActionBase):
             # This does not use become, whose failures are not those of the connection.
             self._low_level_execute_command("true", sudoable=False)
 
-    def _address(self, name: str, given: dict[str, Any]) -> str:
-        host = getattr(self._connection, "host", None) or self._templar.template(given.get("ansible_host")) or name
-        port = getattr(self._connection, "port", None) or self._templar.template(given.get("ansible_port"))
+    def _address(self, name: str, variables: dict[str, Any]) -> str:
+        host = getattr(self._connection, "host", None) or self._templar.template(variables.get("ansible_host")) or name
+        port = getattr(self._connection, "port", None) or self._templar.template(variables.get("ansible_port"))
         return f"{host}, port {port}" if port else str(host)
 
 

@@ -54,15 +54,15 @@ class ActionModule(ActionBase):
         if role in ORDERED and (text := run_strategy.fault(strategy, f"the role {role}")):
             raise AnsibleActionFail(text)
         entries = registry.entries(role)
-        others = (name for name in registry.read()["variables"] if name.startswith(f"{role}_"))
-        known = {*arguments["others"], *others, *(name for options in entries.values() for name in options)}
-        given = self._given(arguments["hosts"], variables, role)
-        named = {name: hosts for name, hosts in given.items() if is_of(name, role, roles)}
-        for text in unknown_names(role, named, known):
+        shared_names = (name for name in registry.read()["variables"] if name.startswith(f"{role}_"))
+        valid_names = {*arguments["others"], *shared_names, *(name for options in entries.values() for name in options)}
+        hosts_by_name = self._given(arguments["hosts"], variables, role)
+        role_names = {name: hosts for name, hosts in hosts_by_name.items() if is_of(name, role, roles)}
+        for text in unknown_names(role, role_names, valid_names):
             display.warning(text)
         entry = arguments["required_by"]
         required = [name for name, option in entries.get(entry, {}).items() if option.get("required")]
-        missing = missing_names(role, arguments["hosts"], given, required)
+        missing = missing_names(role, arguments["hosts"], hosts_by_name, required)
         if missing:
             raise AnsibleActionFail(missing)
         if "role" in self._task.args:  # not in the role itself, before whose first task Ansible has checked the values
@@ -80,15 +80,19 @@ class ActionModule(ActionBase):
         manager = getattr(hostvars, "_variable_manager", None)
         set_by_tasks = getattr(manager, "_nonpersistent_fact_cache", {})
         start = f"{role}_"
-        found: dict[str, list[str]] = {}
-        here = variables.get("inventory_hostname")
+        hosts_by_name: dict[str, list[str]] = {}
+        current_host = variables.get("inventory_hostname")
         of_task = {*self._task.get_vars(), *self._task.get_include_params()}
         in_play = {name for name in variables if name.startswith(start)} - of_task
         for host in hosts:
-            own = hostvars.raw_get(host) if hasattr(hostvars, "raw_get") else {}
-            names = {name for name in own if name.startswith(start)} if isinstance(own, Mapping) else set()
-            if host == here:
+            host_variables = hostvars.raw_get(host) if hasattr(hostvars, "raw_get") else {}
+            names = (
+                {name for name in host_variables if name.startswith(start)}
+                if isinstance(host_variables, Mapping)
+                else set()
+            )
+            if host == current_host:
                 names |= in_play
             for name in names - set(set_by_tasks.get(host, ())):
-                found.setdefault(name, []).append(host)
-        return found
+                hosts_by_name.setdefault(name, []).append(host)
+        return hosts_by_name

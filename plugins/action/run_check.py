@@ -79,19 +79,23 @@ class ActionModule(ActionBase):
         if typed:
             typed -= {name for role in roles for name in registry.role_options(role)}
         if typed:
-            known = {*playbook.variables, *(name for role in playbook.roles for name in registry.role_options(role))}
-            for name, near in _near(typed, known):
+            valid_names = {
+                *playbook.variables,
+                *(name for role in playbook.roles for name in registry.role_options(role)),
+            }
+            for name, similar in _near(typed, valid_names):
                 if not self._used(name):
                     raise AnsibleActionFail(
-                        f"-e {name}: no variable of this playbook has this name; did you mean {near}? Nothing was run"
+                        f"-e {name}: no variable of this playbook has this name; did you mean {similar}? "
+                        "Nothing was run"
                     )
         # The action role_variables compares the names that begin with a role's name.
         starts = tuple(f"{role}_" for role in roles)
         owners = {name: owner for name, owner in self._named() if name not in shared and not name.startswith(starts)}
-        for name, near in _near(owners, set(playbook.variables)):
+        for name, similar in _near(owners, set(playbook.variables)):
             if not self._used(name):
-                where = some({owner for each, owner in self._named() if each == name})
-                display.warning(f"{where}: nothing uses the variable {name}; did you mean {near}?")
+                owners_text = some({owner for typed_name, owner in self._named() if typed_name == name})
+                display.warning(f"{owners_text}: nothing uses the variable {name}; did you mean {similar}?")
 
     def _named(self) -> Iterator[tuple[str, str]]:
         """Yield (variable, its group or host) for the variables of the inventory, without files of single hosts."""
@@ -148,11 +152,11 @@ class ActionModule(ActionBase):
         return list(names)
 
 
-def _near(names: Iterable[str], known: set[str]) -> Iterator[tuple[str, str]]:
+def _near(names: Iterable[str], valid_names: set[str]) -> Iterator[tuple[str, str]]:
     """Yield (name, nearest known name) for the names that are likely misspellings."""
     for name in sorted(names):
-        if near := nearest(name, known):
-            yield name, near
+        if similar := nearest(name, valid_names):
+            yield name, similar
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -160,8 +164,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from _texts(each)
+        for item in value.values():
+            yield from _texts(item)
     elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from _texts(each)
+        for item in value:
+            yield from _texts(item)

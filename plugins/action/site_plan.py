@@ -35,11 +35,11 @@ class ActionModule(ActionBase):
         )
         try:
             site = read_site(arguments["blueprint"])
-            before = read_site(arguments["before"]) if arguments["before"] else None
-            made = plan(site, before)
+            old_site = read_site(arguments["before"]) if arguments["before"] else None
+            site_files = plan(site, old_site)
         except SiteError as error:
             raise AnsibleActionFail(str(error)) from error
-        files = made.pop("files")
+        files = site_files.pop("files")
         written = []
         if arguments["path"]:
             folder = Path(arguments["path"])
@@ -51,4 +51,4 @@ class ActionModule(ActionBase):
                     if not check_mode:
                         folder.mkdir(parents=True, exist_ok=True)
                         write(str(file), text)
-        return {**result, **made, "written": written, "changed": bool(written)}
+        return {**result, **site_files, "written": written, "changed": bool(written)}

@@ -52,10 +52,10 @@ def differing_variables(names: Any, hostvars: Any, variables: list[str]) -> str:
     for variable in variables:
         values = {name: of_host.get(variable) for name, of_host in zip(names, of_hosts)}
         first = next((name for name, value in values.items() if value is not None), None)
-        others = [name for name, value in values.items() if first is not None and value != values[first]]
-        if others:
+        differing = [name for name, value in values.items() if first is not None and value != values[first]]
+        if differing:
             return (
-                f"{some(others)}: {variable} differs from that of {first}; define it once for all of them, for "
+                f"{some(differing)}: {variable} differs from that of {first}; define it once for all of them, for "
                 "example in group_vars/all.yml"
             )
     return ""

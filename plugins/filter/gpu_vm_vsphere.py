@@ -56,7 +56,7 @@ from ansible.errors import AnsibleFilterError
 
 def gather(hosts: list[str], hostvars: Mapping[str, Any], request: str) -> list[dict[str, Any]]:
     """Return one item for each login, cluster and request, in the order of the hosts."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     keys: list[tuple[Any, ...]] = []
     for host in hosts:
         if request not in hostvars[host]:
@@ -69,8 +69,8 @@ def gather(hosts: list[str], hostvars: Mapping[str, Any], request: str) -> list[
             parts = [str(site.get(part, "")) for part in ("hostname", "cluster")]
             name = " ".join(part for part in parts if part) or "vSphere"
             lists: dict[str, Any] = {"inventory_hosts": [], "hosts": [], "domains": []}
-            found.append({"first": host, "name": name, "request": hostvars[host][request], **lists})
-        item = found[keys.index(key)]
+            rows.append({"first": host, "name": name, "request": hostvars[host][request], **lists})
+        item = rows[keys.index(key)]
         item["inventory_hosts"].append(host)
         item["hosts"].append(site.get("host") or host)
         if hostvars[host].get("gpu_vm_whole_host") and not hostvars[host].get("gpu_vm_domains"):
@@ -78,9 +78,9 @@ def gather(hosts: list[str], hostvars: Mapping[str, Any], request: str) -> list[
                 f"{host}: gpu_vm_whole_host is not for VMware vSphere; list the virtual machines in gpu_vm_domains"
             )
         for domain in hostvars[host].get("gpu_vm_domains") or []:
-            own = {"host": site.get("host") or host, **(domain.get("vsphere") or {})}
-            item["domains"].append({**domain, "vsphere": own})
-    return found
+            settings = {"host": site.get("host") or host, **(domain.get("vsphere") or {})}
+            item["domains"].append({**domain, "vsphere": settings})
+    return rows
 
 
 class FilterModule:

@@ -61,14 +61,14 @@ def nccl(domain: dict[str, Any], hosts: list[dict[str, Any]], guest: dict[str, A
     if not domain.get("plan") or domain.get("host") not in read_of or not guest:
         return ""
     try:
-        host, inside, plan = (
+        host, guest_host, plan = (
             read_saved(read_of[domain["host"]]),
             read_saved(guest),
             Plan.from_dict(domain["plan"]),
         )
         functions = [host.function(device.host_address) for device in plan.devices]
-        places = addresses.locate(functions, domain.get("ways") or {}, inside)
-        return nccl_topology.render(plan, host, inside, places) or ""
+        places = addresses.locate(functions, domain.get("ways") or {}, guest_host)
+        return nccl_topology.render(plan, host, guest_host, places) or ""
     except SailloftError as error:
         raise AnsibleFilterError(f"gpu_vm_vsphere_nccl: {error}") from error
 

@@ -51,12 +51,12 @@ def part(results: list[dict[str, Any]], host: str, domains: list[dict[str, Any]]
     """Return the part of the results that belongs to the virtual machines ``domains`` of an inventory host."""
     names = [domain.get("name") for domain in domains]
     mine = [result for result in results if host in result["item"]["inventory_hosts"]]
-    found = [row for result in mine for row in result.get("domains", []) if row["name"] in names]
-    on = {row.get("host") for row in found}
+    rows = [row for result in mine for row in result.get("domains", []) if row["name"] in names]
+    on = {row.get("host") for row in rows}
     return {
-        "domains": found,
+        "domains": rows,
         "hosts": [row for result in mine for row in result.get("hosts", []) if row["name"] in on],
-        "restart_required": any(row.get("restart_required") for row in found),
+        "restart_required": any(row.get("restart_required") for row in rows),
     }
 
 

@@ -52,16 +52,16 @@ def rsync_failure(result: Mapping[str, Any], host: str, folder: str) -> str:
     message = " ".join(str(result.get("msg") or "").split())
     status = result.get("rc")
     if NO_SPACE in message:
-        why, remedy = f"no space is left where {folder} is", "free some, or remove old images with collect_images.yml"
+        cause, remedy = f"no space is left where {folder} is", "free some, or remove old images with collect_images.yml"
     elif status == TIMEOUT:
-        why = "it accepted no data for a minute, or did not receive all data within an hour"
+        cause = "it accepted no data for a minute, or did not receive all data within an hour"
         remedy = "check its network and its disk"
     elif status == UNREACHABLE:
-        why = f"it is not reachable by ssh from the build host: {message}"
+        cause = f"it is not reachable by ssh from the build host: {message}"
         remedy = "correct its connection or its host key"
     else:
-        why, remedy = f"rsync failed: {message}", "correct that"
-    return f"{host}: {why}; {remedy}, and run again: complete files are kept"
+        cause, remedy = f"rsync failed: {message}", "correct that"
+    return f"{host}: {cause}; {remedy}, and run again: complete files are kept"
 
 
 class FilterModule:

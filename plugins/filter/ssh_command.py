@@ -50,12 +50,12 @@ def ssh_command(variables: Mapping[str, Any]) -> str:
     """Return "ssh -o BatchMode=yes -p PORT -i KEY ...". Raises AnsibleFilterError if no host's variables are given."""
     if not isinstance(variables, Mapping):
         raise AnsibleFilterError(f"ssh_command: {type(variables).__name__} is no host's variables; give hostvars[HOST]")
-    words = ["ssh", "-o", "BatchMode=yes", "-p", str(variables.get("ansible_port") or 22)]
+    command = ["ssh", "-o", "BatchMode=yes", "-p", str(variables.get("ansible_port") or 22)]
     key = variables.get("ansible_ssh_private_key_file") or variables.get("ansible_private_key_file")
     if key:
-        words += ["-i", shlex.quote(str(key))]
-    given = [str(variables[name]).strip() for name in ARGUMENTS if variables.get(name)]
-    return " ".join([*words, *given, GIVE_UP])
+        command += ["-i", shlex.quote(str(key))]
+    arguments = [str(variables[name]).strip() for name in ARGUMENTS if variables.get(name)]
+    return " ".join([*command, *arguments, GIVE_UP])
 
 
 class FilterModule:

@@ -107,18 +107,20 @@ def _run(module: AnsibleModule, command: list[str], package: str) -> str:
 
 
 def _read(module: AnsibleModule) -> dict[str, Any]:
-    given = module.params
-    text = given["text"]
+    params = module.params
+    text = params["text"]
     speeds = {}
     if text is None:
-        socket = ["-u", given["socket"]] if given["socket"] else []
+        socket = ["-u", params["socket"]] if params["socket"] else []
         text = _run(module, ["lldpcli", *socket, "-f", "json0", "show", "neighbors"], "lldpd")
         speeds = _speeds(path.name for path in NET.iterdir())
     result = {
-        "neighbours": {name: each._asdict() for name, each in read_neighbours(given["system"], text).items()},
+        "neighbours": {
+            name: neighbour._asdict() for name, neighbour in read_neighbours(params["system"], text).items()
+        },
         "speeds": speeds,
     }
-    if given["infiniband"]:
+    if params["infiniband"]:
         result["infiniband"] = _run(module, ["ibnetdiscover", "-p"], "infiniband-diags")
     return result
 

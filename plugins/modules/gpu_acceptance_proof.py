@@ -107,25 +107,25 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
 
-def proof(given: dict[str, Any]) -> Proof:
+def proof(params: dict[str, Any]) -> Proof:
     """Return the proof for the module's arguments. Raises SailloftError."""
-    node = read_saved(given["topology"])
-    guest = given["machine"] == "guest"
-    above = read_saved(given["host_topology"]) if given["host_topology"] else None
-    causes = judge.known_causes(above if guest else node, guest)
-    results = judge.of_nvbandwidth(given["nvbandwidth"], node)
-    results.append(judge.of_nccl(given["nccl"], None, causes, "all_reduce_perf within the node"))
-    ports = [part["run"].get("port_gbit_s") for part in given["rails"]]
-    together = sum(ports) / 8 if ports and all(ports) else 0
-    results.append(judge.of_nccl(given["nccl_nodes"], together, causes, "all_reduce_perf over several nodes"))
-    for part in given["rails"]:
-        other = read_saved(part["server_topology"]) if part.get("server_topology") else None
-        results.append(judge.of_rail(part["run"], part["rail"], (node, other), causes))
+    node = read_saved(params["topology"])
+    guest = params["machine"] == "guest"
+    host = read_saved(params["host_topology"]) if params["host_topology"] else None
+    causes = judge.known_causes(host if guest else node, guest)
+    results = judge.of_nvbandwidth(params["nvbandwidth"], node)
+    results.append(judge.of_nccl(params["nccl"], None, causes, "all_reduce_perf within the node"))
+    ports = [part["run"].get("port_gbit_s") for part in params["rails"]]
+    ports_gbyte_s = sum(ports) / 8 if ports and all(ports) else 0
+    results.append(judge.of_nccl(params["nccl_nodes"], ports_gbyte_s, causes, "all_reduce_perf over several nodes"))
+    for part in params["rails"]:
+        server = read_saved(part["server_topology"]) if part.get("server_topology") else None
+        results.append(judge.of_rail(part["run"], part["rail"], (node, server), causes))
     return Proof(
-        f"acceptance-{given['name']}",
-        f"Measured on {given['name']}",
-        given["name"],
-        judge.claims(results, baseline(given["baseline"]) if given["baseline"] else None),
+        f"acceptance-{params['name']}",
+        f"Measured on {params['name']}",
+        params["name"],
+        judge.claims(results, baseline(params["baseline"]) if params["baseline"] else None),
     )
 
 
@@ -159,8 +159,8 @@ def main() -> None:
     )
 
     def work() -> dict[str, Any]:
-        made = proof(module.params)
-        return written(made, page(made), module.params["path"], module.check_mode)
+        result = proof(module.params)
+        return written(result, page(result), module.params["path"], module.check_mode)
 
     finish(module, work, module.params["name"])
 

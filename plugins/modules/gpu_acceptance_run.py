@@ -122,45 +122,45 @@ def port_gbit_s(device: str) -> float | None:
     """Return a port's rate: 400.0 for "400 Gb/sec (4X NDR)" (Linux drivers/infiniband/core/sysfs.c, rate_show)."""
     try:
         with open(f"{RDMA}/{device}/ports/1/rate", encoding="ascii") as file:
-            found = re.match(r"([\d.]+) Gb/sec", file.read())
+            match = re.match(r"([\d.]+) Gb/sec", file.read())
     except OSError:
         return None
-    return float(found[1]) if found else None
+    return float(match[1]) if match else None
 
 
-def measure(given: Mapping[str, Any], check: bool) -> dict[str, Any]:
+def measure(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     """Run the tool and return its result; in check mode and without the tool, say that nothing was measured."""
-    tool, program = given["tool"], run.find(given["tool"], given["paths"])
-    more: dict[str, Any] = {}
-    if given["device"]:
-        more = {"port_gbit_s": port_gbit_s(given["device"]), "gpu_memory": False}
+    tool, program = params["tool"], run.find(params["tool"], params["paths"])
+    extra: dict[str, Any] = {}
+    if params["device"]:
+        extra = {"port_gbit_s": port_gbit_s(params["device"]), "gpu_memory": False}
     if program is None:
-        return {**run.Done(tool, run.NOT_MEASURED, f"{tool} is not installed", [], "", 0).to_dict(), **more}
-    argv = [*given["launcher"], program, *given["arguments"]]
-    if given["device"]:
-        argv += ["-d", given["device"]]
-        knows = run.answer(str(program), "--help") if given["gpu"] else ""
+        return {**run.Done(tool, run.NOT_MEASURED, f"{tool} is not installed", [], "", 0).to_dict(), **extra}
+    argv = [*params["launcher"], program, *params["arguments"]]
+    if params["device"]:
+        argv += ["-d", params["device"]]
+        knows = run.answer(str(program), "--help") if params["gpu"] else ""
         if "--use_cuda_bus_id" in knows:
-            argv += [f"--use_cuda_bus_id={given['gpu']}"]
+            argv += [f"--use_cuda_bus_id={params['gpu']}"]
             argv += ["--use_cuda_dmabuf"] if "--use_cuda_dmabuf" in knows else []
-            more["gpu_memory"] = True
-        argv += [given["server"]] if given["server"] else []
+            extra["gpu_memory"] = True
+        argv += [params["server"]] if params["server"] else []
     if check:
-        return {**run.Done(tool, run.NOT_MEASURED, "check mode", argv, "", 0).to_dict(), **more}
+        return {**run.Done(tool, run.NOT_MEASURED, "check mode", argv, "", 0).to_dict(), **extra}
     # The server starts at the same time as the client, on another machine, so the client retries.
-    retry_s = 20 if given["server"] else 0
-    return {**run.run(tool, argv, given["limit_s"], retry_s).to_dict(), **more}
+    retry_s = 20 if params["server"] else 0
+    return {**run.run(tool, argv, params["limit_s"], retry_s).to_dict(), **extra}
 
 
 def main() -> None:
     """Run as an Ansible module."""
-    words = {"type": "list", "elements": "str", "default": []}
+    texts_option = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={
             "tool": {"type": "str", "choices": ["nvbandwidth", "all_reduce_perf", "ib_write_bw"], "required": True},
             "paths": {"type": "list", "elements": "path", "default": []},
-            "launcher": words,
-            "arguments": words,
+            "launcher": texts_option,
+            "arguments": texts_option,
             "limit_s": {"type": "int", "default": 300},
             "device": {"type": "str"},
             "gpu": {"type": "str"},

@@ -183,8 +183,10 @@ def of_libvirt(params: Mapping[str, Any]) -> tuple[Proof, str]:
 
 def of_vsphere(params: Mapping[str, Any]) -> tuple[Proof, str]:
     """Return the proof of a virtual machine on vSphere, and its page."""
-    more = {"nccl_topology_asked": params["nccl_topology_asked"], **in_guest(params)}
-    read = vsphere_evidence.Evidence.of_domain(params["host_name"], params["host_topology"], params["domain"], **more)
+    arguments = {"nccl_topology_asked": params["nccl_topology_asked"], **in_guest(params)}
+    read = vsphere_evidence.Evidence.of_domain(
+        params["host_name"], params["host_topology"], params["domain"], **arguments
+    )
     return report(params["name"], read.host_name, vsphere_claims.prove(read), read.host, read.guest, read.places())
 
 
@@ -214,8 +216,8 @@ def main() -> None:
     params = module.params
 
     def work() -> dict[str, Any]:
-        made = of_vsphere(params) if params["backend"] == "vsphere" else of_libvirt(params)
-        return written(*made, params["path"], module.check_mode)
+        result = of_vsphere(params) if params["backend"] == "vsphere" else of_libvirt(params)
+        return written(*result, params["path"], module.check_mode)
 
     finish(module, work, params["name"])
 

@@ -437,8 +437,8 @@ def main() -> None:
         host = read_recording(path) if path else read_host()
         for note in host.notes:
             module.warn(f"{path}: {note}")
-        more = {"recording": write_recording(host)} if module.params["record"] else {}
-        return {"topology": host.to_dict(), **more}
+        recording = {"recording": write_recording(host)} if module.params["record"] else {}
+        return {"topology": host.to_dict(), **recording}
 
     finish(module, work)
 

@@ -11,13 +11,22 @@ version_added: 0.1.0
 description:
   - Reads the interfaces and cables of a site from NetBox's REST API, page by page, and returns which interfaces are
     connected, their speeds and the lengths of their cables.
-  - M(sailloft.fleet.cabling_check) compares it with what devices see, and the filter
-    P(sailloft.fleet.netbox_roce#filter) returns the ports of the RoCE policy.
+  - M(sailloft.fleet.cabling_check) compares it with what devices see.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads, sailloft.fleet.netbox]
 options:
   netbox_site:
     description: The slug of the site. Without it, all sites are read.
     type: str
+  switches:
+    description: The names of the switches to which RV(roce_variables) belong.
+    type: list
+    elements: str
+    default: []
+  hosts:
+    description: The names of the hosts to which RV(roce_variables) belong.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -44,6 +53,12 @@ interfaces:
   description: By device and name, the interface's C(label) (its name without one) and C(management).
   returned: success
   type: dict
+roce_variables:
+  description: >-
+    The variables that a blueprint gives, for Ethernet links among O(switches) and between these and O(hosts): by
+    device, C(roce_switch_ports) of switches and C(roce_host_nics) of hosts.
+  returned: success
+  type: dict
 left_out:
   description: Connections that are not in RV(links), with the cause.
   returned: success
@@ -52,23 +67,32 @@ left_out:
   sample: ["leaf1 Ethernet0: its cable has 4 far ends"]
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.netbox import read_links
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.netbox import read_links, roce_variables
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import ARGUMENTS, Api
 
 
 def main() -> None:
     """Run the module."""
+    names = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
-        argument_spec={**ARGUMENTS, "netbox_site": {"type": "str"}},
+        argument_spec={**ARGUMENTS, "netbox_site": {"type": "str"}, "switches": names, "hosts": names},
         supports_check_mode=True,
     )
     api = Api(module.params, open_url)
     query = [("site", module.params["netbox_site"])] if module.params["netbox_site"] else []
-    finish(module, lambda: read_links(api.read("dcim/interfaces", query), api.read("dcim/cables", query)))
+
+    def work() -> dict[str, Any]:
+        result = read_links(api.read("dcim/interfaces", query), api.read("dcim/cables", query))
+        variables = roce_variables(result, set(module.params["switches"]), set(module.params["hosts"]))
+        return {**result, "roce_variables": variables}
+
+    finish(module, work)
 
 
 if __name__ == "__main__":

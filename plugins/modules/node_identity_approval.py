@@ -123,9 +123,9 @@ def main() -> None:
     )
 
     def work() -> dict[str, Any]:
-        found = decided(module.params)
-        result = {"approved": found.approved, "fingerprint": found.fingerprint, "why": found.why}
-        return {**result, "decision": approval.decision(found)}
+        decision = decided(module.params)
+        result = {"approved": decision.approved, "fingerprint": decision.fingerprint, "why": decision.why}
+        return {**result, "decision": approval.decision(decision)}
 
     finish(module, work)
 

@@ -102,8 +102,8 @@ def tool(module: AnsibleModule, environment: Mapping[str, str], folder: str, *ar
     path = module.get_bin_path(argv[0])
     if not path:
         raise ImageError(f"tool {argv[0]}", "not found on this node", "install tpm2-tools")
-    status, out, err = module.run_command([path, *argv[1:]], environ_update=environment, cwd=folder)
-    return status, " ".join(f"{out} {err}".split())
+    status, output, err = module.run_command([path, *argv[1:]], environ_update=environment, cwd=folder)
+    return status, " ".join(f"{output} {err}".split())
 
 
 def read(module: AnsibleModule) -> tuple[bytes, bytes]:

@@ -166,27 +166,27 @@ def main() -> None:
     store = Store(params["store"])
 
     def work() -> dict[str, Any]:
-        before = garbage.paths(store)
+        old_paths = garbage.paths(store)
         reasons = garbage.reasons(store, params["keep"], params["history"])
-        found = garbage.Garbage((), 0)
+        unused = garbage.Garbage((), 0)
         if params["collected"]:
-            found = (
+            unused = (
                 garbage.garbage(store, params["keep"], params["history"])
                 if module.check_mode
                 else garbage.collect(store, params["keep"], params["history"], params["hold"])
             )
-        after = [path for path in before if path not in found.paths]
+        new_paths = [path for path in old_paths if path not in unused.paths]
         return {
-            "changed": bool(found.paths),
-            "removed": list(found.paths),
-            "freed_bytes": found.size_bytes,
+            "changed": bool(unused.paths),
+            "removed": list(unused.paths),
+            "freed_bytes": unused.size_bytes,
             "diff": {
                 "before_header": store.path,
                 "after_header": store.path,
-                "before": "".join(f"{path}\n" for path in before),
-                "after": "".join(f"{path}\n" for path in after),
+                "before": "".join(f"{path}\n" for path in old_paths),
+                "after": "".join(f"{path}\n" for path in new_paths),
             },
-            **inventory(store, reasons, found),
+            **inventory(store, reasons, unused),
         }
 
     finish(module, work)

@@ -68,14 +68,16 @@ def _collect(node: Any, path: tuple[str, ...], lines: dict[tuple[str, ...], int]
         seen = set()
         for key, value in node.value:
             name = str(getattr(key, "value", ""))
-            below = (*path, name)
+            key_path = (*path, name)
             line = key.start_mark.line + 1
             # A merge key (<<) may occur more than once in a mapping.
             if name in seen and key.tag != "tag:yaml.org,2002:merge":
-                raise SiteError(".".join(below), "the setting is listed twice", "remove one of them", f"{file}:{line}")
+                raise SiteError(
+                    ".".join(key_path), "the setting is listed twice", "remove one of them", f"{file}:{line}"
+                )
             seen.add(name)
-            lines[below] = line
-            _collect(value, below, lines, file)
+            lines[key_path] = line
+            _collect(value, key_path, lines, file)
 
 
 def read_site(path: str) -> Site:

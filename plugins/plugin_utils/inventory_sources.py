@@ -26,10 +26,10 @@ def unread(sources: Iterable[str], read: Iterable[str | None]) -> list[str]:
 
     ``read`` is ``processed_sources`` of Ansible's inventory: a file that a plugin has parsed, None for a directory.
     """
-    known = set(read)
+    read_paths = set(read)
     # The default inventory may be missing: without -i, a playbook may run on localhost alone.
     optional = set() if os.path.exists("/etc/ansible/hosts") else {"/etc/ansible/hosts"}
-    return [part for source in sources for part in _parts(source) if part not in known | optional]
+    return [part for source in sources for part in _parts(source) if part not in read_paths | optional]
 
 
 def _parts(source: str) -> Iterator[str]:

@@ -50,8 +50,8 @@ def roles() -> list[str]:
 
 def entries(role: str) -> dict[str, dict[str, Any]]:
     """Return a role's variables by entry point."""
-    found = _load(ROLES / role / "meta/argument_specs.yml")["argument_specs"]
-    return {name: entry.get("options") or {} for name, entry in found.items()}
+    specs = _load(ROLES / role / "meta/argument_specs.yml")["argument_specs"]
+    return {name: entry.get("options") or {} for name, entry in specs.items()}
 
 
 def role_options(role: str) -> set[str]:

@@ -35,23 +35,25 @@ def check_values(role: str, options: Mapping[str, dict[str, Any]], hosts: Iterab
     The values are those that the inventory and the command line write out. A variable with ``no_log`` is not read, and
     the value of one with a secret in a part of it is not shown. Raises AnsibleActionFail.
     """
-    given: dict[tuple[str, int], tuple[Any, list[str]]] = {}  # by name and object: hosts of a group share the object
+    hosts_by_value: dict[
+        tuple[str, int], tuple[Any, list[str]]
+    ] = {}  # by name and object: hosts of a group share the object
     for host in hosts:
         variables = hostvars.raw_get(host)
         for name in options.keys() & variables.keys():
             value = variables[name]
-            given.setdefault((name, id(value)), (value, []))[1].append(host)
+            hosts_by_value.setdefault((name, id(value)), (value, []))[1].append(host)
     faults: dict[tuple[str, str], list[str]] = {}
-    for (name, _object), (value, owners) in given.items():
+    for (name, _object), (value, owners) in hosts_by_value.items():
         text = fault(name, options[name], value)
         if text:
             faults.setdefault((name, text), []).extend(owners)
     if faults:
         name, text = min(faults)
-        others = {each for each, _text in faults} - {name}
-        more = f". Wrong, too: {some(others)}" if others else ""
+        other_names = {wrong_name for wrong_name, _text in faults} - {name}
+        also = f". Wrong, too: {some(other_names)}" if other_names else ""
         raise AnsibleActionFail(
-            f"{some(faults[name, text])}: {name} {text}; ansible-doc -t role sailloft.fleet.{role} describes it{more}"
+            f"{some(faults[name, text])}: {name} {text}; ansible-doc -t role sailloft.fleet.{role} describes it{also}"
         )
 
 

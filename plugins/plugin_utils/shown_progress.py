@@ -52,11 +52,11 @@ class ShownProgress(ActionBase):
             )
             return result
         # Ansible removes its own temporary directory before the background job ends. A file of mktemp is private.
-        made = self._low_level_execute_command("mktemp /tmp/sailloft-progress.XXXXXX")
-        if made["rc"]:
+        temporary = self._low_level_execute_command("mktemp /tmp/sailloft-progress.XXXXXX")
+        if temporary["rc"]:
             result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
             return result
-        progress = made["stdout"].strip().splitlines()[-1]
+        progress = temporary["stdout"].strip().splitlines()[-1]
         try:
             result.update(self._watched({**arguments, "progress": progress}, progress, task_vars))
         finally:
@@ -85,8 +85,8 @@ class ShownProgress(ActionBase):
             if status.get("failed"):
                 return status
             if time.monotonic() > until:
-                why = f"{self.WORK} has not finished in {LIMIT_S // 3600} h"
-                return {"failed": True, "msg": f"{self.subject()}: {why}; {self.REMEDY}"}
+                cause = f"{self.WORK} has not finished in {LIMIT_S // 3600} h"
+                return {"failed": True, "msg": f"{self.subject()}: {cause}; {self.REMEDY}"}
         self._status(job, "cleanup", task_vars)
         for name in ("finished", "started", "ansible_job_id", "results_file", "erased"):
             status.pop(name, None)

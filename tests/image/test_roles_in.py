@@ -20,8 +20,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import role_digest, roles_in
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import ansible_paths, process
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic.persistence import SERVICE as ROCE
 
 SECRET = "a {{ secret }} with 'quotes' and \U0001f512"

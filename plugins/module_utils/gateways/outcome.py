@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.alike import common
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.failures import common
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 OK, FAILED, UNREACHABLE, UNKNOWN = "ok", "failed", "unreachable", "unknown"
@@ -69,11 +69,13 @@ def of_hosts(hosts: Collection[str], events: Events, successful: bool) -> dict[s
     """
     if events.stats is None:
         return {host: HostOutcome(UNKNOWN) for host in hosts}
-    lost = {**dict.fromkeys(events.stats.get("failures", {}), FAILED)}
-    lost.update(dict.fromkeys(events.stats.get("dark", {}), UNREACHABLE))
-    whole = successful or not (events.stopped or events.batch <= set(lost))
-    rest = HostOutcome(OK if whole else UNKNOWN)
+    states = {**dict.fromkeys(events.stats.get("failures", {}), FAILED)}
+    states.update(dict.fromkeys(events.stats.get("dark", {}), UNREACHABLE))
+    is_complete = successful or not (events.stopped or events.batch <= set(states))
+    default = HostOutcome(OK if is_complete else UNKNOWN)
     return {
-        host: events.failures.get(host, HostOutcome(lost[host]))._replace(state=lost[host]) if host in lost else rest
+        host: events.failures.get(host, HostOutcome(states[host]))._replace(state=states[host])
+        if host in states
+        else default
         for host in hosts
     }

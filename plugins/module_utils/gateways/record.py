@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors import GatewayError
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import OK, UNKNOWN, HostOutcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.alike import hosts_text, lines
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.failures import hosts_text, lines
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
 
 
 class Record(NamedTuple):
@@ -32,34 +32,36 @@ class Record(NamedTuple):
 
     def to_json(self) -> str:
         """Return the text of the file."""
-        hosts = {host: {"gateway": self.gateways[host], **each._asdict()} for host, each in sorted(self.hosts.items())}
+        hosts = {
+            host: {"gateway": self.gateways[host], **outcome._asdict()} for host, outcome in sorted(self.hosts.items())
+        }
         data = {"playbook": self.playbook, "arguments": self.arguments, "hosts": hosts, "causes": self.causes}
         return json.dumps(data, indent=1) + "\n"
 
     def counts(self) -> dict[str, int]:
         """Return the number of hosts by state."""
-        found: dict[str, int] = {}
-        for each in self.hosts.values():
-            found[each.state] = found.get(each.state, 0) + 1
-        return dict(sorted(found.items()))
+        counts: dict[str, int] = {}
+        for outcome in self.hosts.values():
+            counts[outcome.state] = counts.get(outcome.state, 0) + 1
+        return dict(sorted(counts.items()))
 
     def report(self) -> list[str]:
         """Return the report's lines: each gateway, each slice that was lost, and each failure with its hosts."""
-        found = []
+        report_lines = []
         for gateway in sorted(set(self.gateways.values())):
             states = [self.hosts[host].state for host in self.hosts if self.gateways[host] == gateway]
             counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
-            found.append(f"{gateway}: {hosts_text(len(states))}: {counts}")
+            report_lines.append(f"{gateway}: {hosts_text(len(states))}: {counts}")
         failures: dict[tuple[str, ...], list[str]] = {}
-        for host, each in self.hosts.items():
-            if each.state == UNKNOWN:
+        for host, outcome in self.hosts.items():
+            if outcome.state == UNKNOWN:
                 gateway = self.gateways[host]
                 cause = self.causes.get(gateway, "the run ended before it finished there")
                 failures.setdefault((gateway, cause), []).append(host)
-            elif each.state != OK:
-                parts = (each.task, each.state, each.message if each.message != each.state else "")
+            elif outcome.state != OK:
+                parts = (outcome.task, outcome.state, outcome.message if outcome.message != outcome.state else "")
                 failures.setdefault(tuple(filter(None, parts)), []).append(host)
-        return found + lines(failures)
+        return report_lines + lines(failures)
 
 
 def begun(playbook: str, arguments: list[str], gateways: Mapping[str, str]) -> Record:
@@ -75,32 +77,31 @@ def resumed(text: str, file: str, fresh: Record) -> tuple[Record, list[str]]:
     try:
         data: dict[str, Any] = json.loads(text)
         hosts = {
-            host: (each["gateway"], HostOutcome(each["state"], each["task"], each["message"]))
-            for host, each in data["hosts"].items()
+            host: (outcome["gateway"], HostOutcome(outcome["state"], outcome["task"], outcome["message"]))
+            for host, outcome in data["hosts"].items()
         }
-        same = (data["playbook"], data["arguments"]) == (fresh.playbook, fresh.arguments)
+        is_same_run = (data["playbook"], data["arguments"]) == (fresh.playbook, fresh.arguments)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise GatewayError(file, f"this is not the record of a run: {error}", "run without gateways_resume") from None
-    if not same:
+    if not is_same_run:
         was = " ".join([data["playbook"], *data["arguments"]])
         raise GatewayError(
             file,
             f"the record is of another run ({was})",
             "use the playbook and arguments of that run, or run without gateways_resume",
         )
-    left = [host for host in fresh.gateways if host not in hosts or hosts[host][1].state != OK]
-    done = {host: each for host, (_gateway, each) in hosts.items() if host not in left}
+    remaining = [host for host in fresh.gateways if host not in hosts or hosts[host][1].state != OK]
+    finished = {host: outcome for host, (_gateway, outcome) in hosts.items() if host not in remaining}
     record = fresh._replace(
         gateways={**{host: gateway for host, (gateway, _each) in hosts.items()}, **fresh.gateways},
-        hosts={**{host: each for host, (_gateway, each) in hosts.items()}, **fresh.hosts, **done},
+        hosts={**{host: outcome for host, (_gateway, outcome) in hosts.items()}, **fresh.hosts, **finished},
     )
-    return record, left
+    return record, remaining
 
 
 def slice_ended(gateway: str, hosts: Mapping[str, HostOutcome], cause: str) -> str:
     """Return the line that says how a slice ended."""
-    lost = [host for host, each in hosts.items() if each.state != OK]
+    failed = [host for host, outcome in hosts.items() if outcome.state != OK]
     end = f": {cause}" if cause else ""
-    return (
-        f"{gateway}: {len(hosts) - len(lost)} of {len(hosts)} hosts ok{f', not ok: {fold(lost)}' if lost else ''}{end}"
-    )
+    names = f", not ok: {fold(failed)}" if failed else ""
+    return f"{gateway}: {len(hosts) - len(failed)} of {len(hosts)} hosts ok{names}{end}"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors import GatewayError
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
 
 # Groups that Ansible adds to every inventory.
 IMPLICIT = ("_meta", "all", "ungrouped")
@@ -23,16 +23,16 @@ def by_gateway(gateways: Mapping[str, str]) -> dict[str, list[str]]:
             "no gateway",
             "set runner_gateway, or name the hosts of the run with -e gateways_hosts=PATTERN or --limit",
         )
-    found: dict[str, list[str]] = {}
+    slices: dict[str, list[str]] = {}
     for host, gateway in gateways.items():
-        found.setdefault(gateway, []).append(host)
-    for gateway in found:
+        slices.setdefault(gateway, []).append(host)
+    for gateway in slices:
         # The gateway's name is an argument of ssh, and the name of a directory.
         if gateway.startswith(("-", ".")) or "/" in gateway or not gateway.isprintable():
             raise GatewayError(
-                fold(found[gateway]), f"runner_gateway {gateway!r} is not valid", "write a host name, or USER@HOST"
+                fold(slices[gateway]), f"runner_gateway {gateway!r} is not valid", "write a host name, or USER@HOST"
             )
-    return found
+    return slices
 
 
 def cut(listed: Mapping[str, Any], hosts: Collection[str], decrypt: Callable[[str], str]) -> dict[str, Any]:
@@ -44,16 +44,16 @@ def cut(listed: Mapping[str, Any], hosts: Collection[str], decrypt: Callable[[st
     chosen = set(hosts)
     variables = listed.get("_meta", {}).get("hostvars", {})
     groups = [name for name in listed if name not in IMPLICIT]
-    ahead = {name: set(listed[name].get("hosts", [])) & chosen for name in groups}
+    members = {name: set(listed[name].get("hosts", [])) & chosen for name in groups}
     # A group concerns the slice if it, or a group below it, has a host of the slice.
-    concerned = {name for name in groups if ahead[name]}
+    concerned = {name for name in groups if members[name]}
     while True:
-        more = {name for name in groups if concerned.intersection(listed[name].get("children", []))} - concerned
-        if not more:
+        parents = {name for name in groups if concerned.intersection(listed[name].get("children", []))} - concerned
+        if not parents:
             break
-        concerned |= more
+        concerned |= parents
     every = listed.get("all", {})
-    found: dict[str, Any] = {
+    inventory: dict[str, Any] = {
         "all": {
             "hosts": {host: _plain(variables.get(host, {}), decrypt) for host in hosts},
             "vars": _plain(every.get("vars", {}), decrypt),
@@ -61,17 +61,17 @@ def cut(listed: Mapping[str, Any], hosts: Collection[str], decrypt: Callable[[st
         }
     }
     for name in groups:
-        found[name] = {
+        inventory[name] = {
             "hosts": {host: {} for host in listed[name].get("hosts", []) if host in chosen},
             "children": {child: {} for child in listed[name].get("children", [])},
             "vars": _plain(listed[name].get("vars", {}), decrypt) if name in concerned else {},
         }
-    return found
+    return inventory
 
 
 def _plain(value: Any, decrypt: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         if set(value) == {"__ansible_vault"}:
             return decrypt(value["__ansible_vault"])
-        return {name: _plain(each, decrypt) for name, each in value.items()}
-    return [_plain(each, decrypt) for each in value] if isinstance(value, list) else value
+        return {name: _plain(item, decrypt) for name, item in value.items()}
+    return [_plain(item, decrypt) for item in value] if isinstance(value, list) else value

@@ -18,36 +18,36 @@ NEAR_WHOLE = 0.85
 
 def is_of(name: str, role: str, roles: Iterable[str]) -> bool:
     """Return True if a variable begins with the role's name, and not with another role's name that extends it."""
-    longer = (other for other in roles if other.startswith(f"{role}_"))
-    return name.startswith(f"{role}_") and not any(name.startswith(f"{other}_") for other in longer)
+    longer_roles = (longer_role for longer_role in roles if longer_role.startswith(f"{role}_"))
+    return name.startswith(f"{role}_") and not any(name.startswith(f"{longer_role}_") for longer_role in longer_roles)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the name of ``known`` of which ``name`` is a likely misspelling; "" if there is none."""
-    return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=NEAR_WHOLE)), "")
+def nearest(name: str, valid_names: Iterable[str]) -> str:
+    """Return the name of ``valid_names`` of which ``name`` is a likely misspelling; "" if there is none."""
+    return next(iter(get_close_matches(name, sorted(valid_names), n=1, cutoff=NEAR_WHOLE)), "")
 
 
-def unknown_names(role: str, given: dict[str, list[str]], known: Iterable[str]) -> list[str]:
-    """Return a text for each name of ``given`` (name -> hosts that have it) that is not ``known``, sorted by name."""
-    names = sorted(known)
+def unknown_names(role: str, hosts_by_name: dict[str, list[str]], valid_names: Iterable[str]) -> list[str]:
+    """Return a text for each name of ``hosts_by_name`` that is not one of ``valid_names``, sorted by name."""
+    names = sorted(valid_names)
     start = len(f"{role}_")
     texts = []
-    for name in sorted(set(given) - set(names)):
-        near = get_close_matches(name[start:], [other[start:] for other in names], n=1, cutoff=NEAR)
+    for name in sorted(set(hosts_by_name) - set(names)):
+        matches = get_close_matches(name[start:], [valid_name[start:] for valid_name in names], n=1, cutoff=NEAR)
         listed = f"ansible-doc -t role sailloft.fleet.{role} lists its variables"
-        remedy = f"did you mean {role}_{near[0]}?" if near else listed
-        texts.append(f"{some(given[name])}: the role {role} has no variable {name}, which is ignored; {remedy}")
+        remedy = f"did you mean {role}_{matches[0]}?" if matches else listed
+        texts.append(f"{some(hosts_by_name[name])}: the role {role} has no variable {name}, which is ignored; {remedy}")
     return texts
 
 
-def missing_names(role: str, hosts: Iterable[str], given: dict[str, list[str]], required: Iterable[str]) -> str:
+def missing_names(role: str, hosts: Iterable[str], hosts_by_name: dict[str, list[str]], required: Iterable[str]) -> str:
     """Return one text with the ``required`` variables that hosts lack, and those hosts; empty if none is missing."""
     lacking: dict[tuple[str, ...], list[str]] = {}
     for host in hosts:
-        names = tuple(name for name in sorted(required) if host not in given.get(name, ()))
+        names = tuple(name for name in sorted(required) if host not in hosts_by_name.get(name, ()))
         if names:
             lacking.setdefault(names, []).append(host)
-    texts = [f"{some(those)}: {', '.join(names)} not set" for names, those in sorted(lacking.items())]
+    texts = [f"{some(lacking_hosts)}: {', '.join(names)} not set" for names, lacking_hosts in sorted(lacking.items())]
     if not texts:
         return ""
     return f"{'; '.join(texts)}. Set them in the inventory: ansible-doc -t role sailloft.fleet.{role} describes them"
@@ -56,6 +56,6 @@ def missing_names(role: str, hosts: Iterable[str], given: dict[str, list[str]], 
 def some(hosts: Iterable[str]) -> str:
     """Return the first hosts by name, and the number of others."""
     names = sorted(hosts)
-    rest = len(names) - NAMED_HOSTS
-    some = ", ".join(names[:NAMED_HOSTS])
-    return f"{some} and {rest} more" if rest > 0 else some
+    more_hosts = len(names) - NAMED_HOSTS
+    first_names = ", ".join(names[:NAMED_HOSTS])
+    return f"{first_names} and {more_hosts} more" if more_hosts > 0 else first_names

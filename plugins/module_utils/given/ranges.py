@@ -9,13 +9,13 @@ from collections.abc import Iterable
 
 def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """Return the first and last number of each range, ascending: [8, 0, 1, 2] is [(0, 2), (8, 8)]."""
-    found: list[tuple[int, int]] = []
+    limits: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
+        if limits and limits[-1][1] == number - 1:
+            limits[-1] = (limits[-1][0], number)
         else:
-            found.append((number, number))
-    return found
+            limits.append((number, number))
+    return limits
 
 
 def format_ranges(numbers: Iterable[int], width: int = 0) -> str:
@@ -28,10 +28,10 @@ def format_ranges(numbers: Iterable[int], width: int = 0) -> str:
 
 def parse_ranges(text: str) -> list[int]:
     """Parse the text of ``format_ranges``, and libvirt's exclusions ("^2"). Raises ValueError on anything else."""
-    inside: set[int] = set()
-    outside: set[int] = set()
+    included: set[int] = set()
+    excluded: set[int] = set()
     for part in filter(None, (piece.strip() for piece in text.split(","))):
-        target = outside if part.startswith("^") else inside
+        target = excluded if part.startswith("^") else included
         first, _dash, last = part.lstrip("^").partition("-")
         target.update(range(int(first), int(last or first) + 1))
-    return sorted(inside - outside)
+    return sorted(included - excluded)

@@ -38,11 +38,11 @@ class Settings:
         """Return the error to raise for a setting of another name."""
         return self.refuse(f"unknown setting {setting!r}", remedy)
 
-    def only(self, *known: str) -> None:
+    def only(self, *valid_names: str) -> None:
         """Refuse settings of other names."""
         for name in self.data:
-            if name not in known:
-                raise self.refuse_unknown(name, f"valid settings: {', '.join(sorted(known))}")
+            if name not in valid_names:
+                raise self.refuse_unknown(name, f"valid settings: {', '.join(sorted(valid_names))}")
 
     def need(self, *settings: str) -> None:
         """Refuse the settings where one of these is left out."""
@@ -59,9 +59,18 @@ class Settings:
         except InvalidValueError as error:
             raise self.refuse_setting(setting, error.cause, error.remedy) from error
 
+    def required(self, setting: str, check: Check) -> Any:
+        """Return a setting after ``check``; one that is left out is refused."""
+        self.need(setting)
+        return self.value(setting, check)
+
+    def part(self: Some, setting: str) -> Some:
+        """Return the settings in the dictionary ``setting``, none if it is left out."""
+        return type(self)(f"{self.subject}.{setting}", self.data.get(setting, {}))
+
     def parts(self: Some, setting: str) -> list[Some]:
-        """Return a list of settings by name; an error names the element (``pages[1]``)."""
+        """Return the dictionaries in the list ``setting``; an error names the element (``pages[1]``)."""
         return [
-            type(self)(f"{self.subject}.{setting}[{at}]", item)
-            for at, item in enumerate(self.value(setting, values.items, []))
+            type(self)(f"{self.subject}.{setting}[{index}]", item)
+            for index, item in enumerate(self.value(setting, values.items, []))
         ]

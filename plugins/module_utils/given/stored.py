@@ -32,8 +32,8 @@ class StoredError(SailloftError):
 class _WrongError(SailloftError):
     """The error, with the path to the value, innermost step first."""
 
-    def __init__(self, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
         self.way: list[str] = []
 
 
@@ -58,8 +58,8 @@ def build(kind: type, data: Any) -> Any:
     try:
         return _object(kind, data)
     except _WrongError as error:
-        way = "".join(reversed(error.way)).lstrip(".")
-        raise StoredError(f"{way} {error}".lstrip()) from error
+        path = "".join(reversed(error.way)).lstrip(".")
+        raise StoredError(f"{path} {error}".lstrip()) from error
 
 
 def _object(kind: type, data: Any) -> Any:
@@ -141,8 +141,8 @@ def _list(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
                 items.append(inner(item))
             except _WrongError as error:
                 address = item.get("address") if isinstance(item, dict) else None
-                known = isinstance(address, str) and address.isprintable()
-                error.way.append(f"[{number}] ({address:.20})" if known else f"[{number}]")
+                is_printable = isinstance(address, str) and address.isprintable()
+                error.way.append(f"[{number}] ({address:.20})" if is_printable else f"[{number}]")
                 raise
         return items
 

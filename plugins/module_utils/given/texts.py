@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def some(items: Sequence[str], at_most: int = 3) -> str:
+def some(items: Sequence[str], shown: int = 3) -> str:
     """Return the first items and the number of the others: "a, b, c and 5 more". A fleet has too many for a message."""
-    more = len(items) - at_most
-    return ", ".join(items[:at_most]) + (f" and {more} more" if more > 0 else "")
+    hidden = len(items) - shown
+    return ", ".join(items[:shown]) + (f" and {hidden} more" if hidden > 0 else "")

@@ -105,21 +105,21 @@ def sizes(waves: list[int | str], nodes: int) -> tuple[int, ...]:
     Raises ImageError for a value that is neither, and if a wave is smaller than the one before it.
     """
     subject, remedy = f"waves {waves!r}", 'give numbers or percentages of nodes in ascending order: [1, 4, "25%"]'
-    found: list[int] = []
+    wave_sizes: list[int] = []
     for wave in waves:
         share = _SHARE.fullmatch(str(wave))
         size = max(1, nodes * int(share[1]) // 100) if share else int(wave) if str(wave).isdigit() else 0
         if size < 1 or (share and not 1 <= int(share[1]) <= 100):
             raise ImageError(subject, f"{wave!r} is not a valid wave size", remedy)
         # A share of a small fleet may be less than the number before it: then that number is used.
-        if found and size < found[-1]:
+        if wave_sizes and size < wave_sizes[-1]:
             if not share:
                 raise ImageError(subject, f"{wave!r} is smaller than the wave before it", remedy)
-            size = found[-1]
-        found.append(size)
-    if not found:
+            size = wave_sizes[-1]
+        wave_sizes.append(size)
+    if not wave_sizes:
         raise ImageError(subject, "the list is empty", remedy)
-    return tuple(found)
+    return tuple(wave_sizes)
 
 
 def canaries(names: list[str], chosen: list[str]) -> tuple[str, ...]:
@@ -190,21 +190,23 @@ def replacements(nodes: list[Node], target: str, repaired: list[Node]) -> list[t
 
     Failed nodes and those that are ``repaired`` are out of service. A spare must be proven to run the target.
     """
-    lost = failed(nodes, target)
-    spares = [node.name for node in nodes if node.spare and node.running == target and node.name not in lost]
-    out = [node.name for node in (*repaired, *nodes) if not node.spare and (node in repaired or node.name in lost)]
-    return [(name, spares[at] if at < len(spares) else "") for at, name in enumerate(out)]
+    failed_names = failed(nodes, target)
+    spares = [node.name for node in nodes if node.spare and node.running == target and node.name not in failed_names]
+    replaced = [
+        node.name for node in (*repaired, *nodes) if not node.spare and (node in repaired or node.name in failed_names)
+    ]
+    return [(name, spares[index] if index < len(spares) else "") for index, name in enumerate(replaced)]
 
 
 def planned(nodes: list[Node], target: str, promoted: bool, rules: Rules) -> tuple[tuple[str, ...], ...]:
     """Return the remaining waves if nothing fails, in order; they have canaries only if the channel is promoted."""
     pending = [node.name for node in nodes if _pending(node, target) and (promoted or not node.canary)]
-    past = sum(not node.canary and not _pending(node, target) for node in nodes)
+    updated = sum(not node.canary and not _pending(node, target) for node in nodes)
     waves = []
     while pending:
-        size = _next_size(past, rules.waves)
+        size = _next_size(updated, rules.waves)
         waves.append(tuple(pending[:size]))
-        pending, past = pending[size:], past + size
+        pending, updated = pending[size:], updated + size
     return tuple(waves)
 
 
@@ -215,25 +217,31 @@ def decide(nodes: list[Node], target: str, channel: Channel, rules: Rules) -> St
     canaries are proven. So at most the budget and one wave of nodes can be lost.
     """
     promoted = channel.everywhere(target)
-    lost = failed(nodes, target)
-    bad_canaries = [] if promoted else [node.name for node in nodes if node.canary and node.name in lost]
-    if bad_canaries or len(lost) > rules.budget:
-        why = (
+    failed_names = failed(nodes, target)
+    bad_canaries = [] if promoted else [node.name for node in nodes if node.canary and node.name in failed_names]
+    if bad_canaries or len(failed_names) > rules.budget:
+        reason = (
             f"canaries failed: {', '.join(bad_canaries)}"
             if bad_canaries
-            else f"{len(lost)} failed ({', '.join(lost)}), but the budget is {rules.budget}"
+            else f"{len(failed_names)} failed ({', '.join(failed_names)}), but the budget is {rules.budget}"
         )
         # If no node was to boot the target yet, the image cannot be the reason why a node does not answer.
         by_servers = channel.pinned or channel.anywhere(target)
-        begun = by_servers or any(node.tried or node.running == target for node in nodes)
-        return Step(ROLLBACK, lost, why, channel.anywhere(target)) if begun else Step(STOPPED, (), why)
+        has_begun = by_servers or any(node.tried or node.running == target for node in nodes)
+        return (
+            Step(ROLLBACK, failed_names, reason, channel.anywhere(target)) if has_begun else Step(STOPPED, (), reason)
+        )
     if not promoted:
-        waiting = tuple(node.name for node in nodes if node.canary and _pending(node, target))
-        return Step(CANARY, waiting, "canaries first") if waiting else Step(PROMOTE, (), "all canaries are proven")
+        pending_canaries = tuple(node.name for node in nodes if node.canary and _pending(node, target))
+        return (
+            Step(CANARY, pending_canaries, "canaries first")
+            if pending_canaries
+            else Step(PROMOTE, (), "all canaries are proven")
+        )
     waves = planned(nodes, target, promoted, rules)
     if waves:
         return Step(WAVE, waves[0], f"{sum(len(wave) for wave in waves)} nodes remaining")
-    return Step(DONE, (), f"{len(nodes) - len(lost)} of {len(nodes)} nodes run it")
+    return Step(DONE, (), f"{len(nodes) - len(failed_names)} of {len(nodes)} nodes run it")
 
 
 def _failed(node: Node, target: str) -> bool:
@@ -246,31 +254,31 @@ def _pending(node: Node, target: str) -> bool:
     return node.reachable and node.running != target and not node.tried
 
 
-def _next_size(past: int, waves: tuple[int, ...]) -> int:
-    """Return the number of nodes that complete the current wave after ``past`` nodes."""
+def _next_size(updated: int, waves: tuple[int, ...]) -> int:
+    """Return the number of nodes that complete the current wave after ``updated`` nodes."""
     end = 0
     for size in waves:
         end += size
-        if past < end:
-            return end - past
+        if updated < end:
+            return end - updated
     last = waves[-1]
-    return last - (past - end) % last
+    return last - (updated - end) % last
 
 
 def table(nodes: list[Node], target: str, step: Step, waves: tuple[tuple[str, ...], ...], rules: Rules) -> list[str]:
     """Return the rollout as lines for a terminal: the next step, and which nodes boot when."""
-    lost = failed(nodes, target)
-    there = [node.name for node in nodes if node.running == target and node.name not in lost]
+    failed_names = failed(nodes, target)
+    updated = [node.name for node in nodes if node.running == target and node.name not in failed_names]
     lines = [f"rollout of {target[:12]}: {step.kind}, {step.why}"]
-    if there:
-        lines.append(f"  run it       {_names(there)}")
+    if updated:
+        lines.append(f"  run it       {_names(updated)}")
     # This rollout did not cause these failures, but they use up a part of its budget.
     silent = [node.name for node in nodes if not node.reachable and not node.tried]
     if silent:
-        left = max(0, rules.budget - len(silent))
-        lines.append(f"  no answer    {_names(silent)} (before their boot; remaining budget: {left})")
-    if lost:
-        lines.append(f"  failed       {_names(lost)} ({len(lost)}, budget {rules.budget})")
+        remaining = max(0, rules.budget - len(silent))
+        lines.append(f"  no answer    {_names(silent)} (before their boot; remaining budget: {remaining})")
+    if failed_names:
+        lines.append(f"  failed       {_names(failed_names)} ({len(failed_names)}, budget {rules.budget})")
     if step.kind in (CANARY, PROMOTE, WAVE):
         if step.kind == CANARY:
             lines.append(f"  canaries     {_names(step.nodes)}")

@@ -17,7 +17,7 @@ def page(proof: Proof, drawing: str = "") -> str:
     ``drawing`` is one whole <svg> element from this collection's own code. Raises ProofError if it is not.
     """
     failed = [claim for claim in proof.claims if claim.holds is False]
-    apart = [claim for claim in proof.claims if claim.holds is None]
+    not_applicable = [claim for claim in proof.claims if claim.holds is None]
     sections = []
     if failed:
         sections.append(_failures(failed))
@@ -27,8 +27,8 @@ def page(proof: Proof, drawing: str = "") -> str:
         claimed = [claim for claim in claims if claim.holds is not None]
         if claimed:
             sections.append(_layer(layer, claimed))
-    if apart:
-        sections.append(_not_applicable(apart))
+    if not_applicable:
+        sections.append(_not_applicable(not_applicable))
     body = "\n".join(sections)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -79,8 +79,8 @@ def _header(proof: Proof) -> str:
 </header>"""
 
 
-def _plural(number: int, one: str, many: str) -> str:
-    return one if number == 1 else many
+def _plural(number: int, singular: str, plural: str) -> str:
+    return singular if number == 1 else plural
 
 
 def _tally(claims: list[Claim]) -> str:

@@ -21,8 +21,8 @@ def written(proof: Proof, page: str, folder: str, check_mode: bool) -> dict[str,
     lines = table(proof, f"{proof.name}.html")
     texts = {"json": proof.to_json(), "html": page, "txt": "\n".join(lines) + "\n"}
     wanted = {os.path.join(folder, f"{proof.name}.{kind}"): text for kind, text in texts.items()}
-    before = {path: files.read(path) for path in wanted}
-    differing = [path for path, text in wanted.items() if before[path] != text]
+    old_texts = {path: files.read(path) for path in wanted}
+    differing = [path for path, text in wanted.items() if old_texts[path] != text]
     if not check_mode:
         for path in differing:
             files.write(path, wanted[path])
@@ -32,7 +32,7 @@ def written(proof: Proof, page: str, folder: str, check_mode: bool) -> dict[str,
         **failure,
         "changed": bool(differing),
         "diff": [
-            {"before_header": path, "after_header": path, "before": before[path] or "", "after": wanted[path]}
+            {"before_header": path, "after_header": path, "before": old_texts[path] or "", "after": wanted[path]}
             for path in differing
             if path.endswith(".json")
         ],

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import roles_in
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import run
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Role
 
 
 def shown(argv: list[str], env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

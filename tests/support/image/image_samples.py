@@ -105,8 +105,13 @@ def require_whole(store: Store) -> None:
         assert named in store.images()
 
 
-def refused(act: Callable[..., object], *given: object, **named: object) -> str:
-    """Return the message of the ImageError that the call raises."""
+def refusal(call: Callable[..., object], *arguments: object, **named: object) -> ImageError:
+    """Return the ImageError that the call raises."""
     with pytest.raises(ImageError) as caught:
-        act(*given, **named)
-    return str(caught.value)
+        call(*arguments, **named)
+    return caught.value
+
+
+def refused(call: Callable[..., object], *arguments: object, **named: object) -> str:
+    """Return the message of the ImageError that the call raises."""
+    return str(refusal(call, *arguments, **named))

@@ -74,3 +74,16 @@ def test_parts_are_named_by_their_place():
     assert refused(lambda: wrong.parts("ports")) == (
         "switch: ports: {'mtu': 1} is not a list; begin each element with '-'"
     )
+
+
+def test_a_required_setting_is_checked():
+    given = Own("port 1", {"mtu": 9000})
+    assert given.required("mtu", values.within(1, 9000)) == 9000
+    assert "speed" in refused(lambda: given.required("speed", values.within(1, 2)))
+
+
+def test_a_part_is_named_by_its_path_and_may_be_left_out():
+    given = Own("switch", {"port": {"mtu": 1}, "fan": 3})
+    assert (given.part("port").subject, given.part("port").data) == ("switch.port", {"mtu": 1})
+    assert given.part("psu").data == {}
+    assert refused(lambda: given.part("fan")).startswith("switch.fan: ")

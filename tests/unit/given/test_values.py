@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
@@ -103,7 +105,7 @@ def test_lists_and_their_elements_are_checked():
 def test_a_dictionary_must_have_text_keys():
     assert values.by_name({"a": 1}) == {"a": 1}
     for wrong in ({1: 2}, ["a"], None):
-        assert refused(values.by_name, wrong) == f"{wrong!r} is not a dictionary; write it as name: value pairs"
+        assert refused(values.by_name, wrong) == "not a dictionary whose names are texts; write it as name: value pairs"
 
 
 def test_among_accepts_numbers_and_texts():
@@ -159,3 +161,11 @@ def test_invalid_text_is_refused_with_a_remedy():
     assert refused(values.text, "") == "the text is empty; give it a value, or leave the setting out if it is optional"
     assert refused(values.text, "\t") == "'\\t' contains '\\t', which is not a printable character; remove it"
     assert refused(lambda value: values.text(value, 2), "abc") == "'abc'... has 3 characters; use 2 at most"
+
+
+def test_elements_of_a_list_are_different():
+    words = values.distinct(values.matching(re.compile("[a-z]+"), "use lower case"))
+    assert words(("b", "a")) == ["b", "a"]
+    assert "a" in refused(words, ["a", "b", "a"])
+    for word in ("B", 7, "a ", ""):
+        assert refused(words, ["a", word]) == f"element 1: {word!r} is not valid; use lower case"

@@ -20,9 +20,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.publish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Outcome, Setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.namespace import isolated
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Image
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 
 TOOLS = ("mount", "umount", "unshare", "mksquashfs", "veritysetup", "systemctl", "chroot", "minisign", "zstd")
@@ -75,13 +75,13 @@ def _build_all(
             for name, chain in chains.items():
                 if name in stageless:
                     userlands.start(chain[0], tools.Run(f"image {name}", progress))
-            waiting, stages = dict(chains), []
+            unbuilt, stages = dict(chains), []
             for built in range(len(missing) + 1):
-                for name, chain in list(waiting.items()):
+                for name, chain in list(unbuilt.items()):
                     if not any(request in missing[built:] for request in chain):
                         place = work / f"first-stage-{name}"
                         place.mkdir()
-                        arguments = (name, setting, waiting.pop(name), public_key, place, userlands, progress)
+                        arguments = (name, setting, unbuilt.pop(name), public_key, place, userlands, progress)
                         stages.append(stage_pool.submit(first_stages.make_stage, *arguments))
                 if built < len(missing):
                     build_layer(built, missing[built])
@@ -90,10 +90,10 @@ def _build_all(
 
     def build_layer(number: int, request: LayerRequest) -> None:
         chain = next(chain for chain in chains.values() if request in chain)
-        below = [layers.built(setting.cache, other) for other in chain[: chain.index(request)]]
+        lower_layers = [layers.built(setting.cache, lower) for lower in chain[: chain.index(request)]]
         place = work / f"layer-{number}"
         place.mkdir()
-        layers.build(setting.cache, place, request, below, progress)
+        layers.build(setting.cache, place, request, lower_layers, progress)
 
     if missing or stageless:
         if not setting.check:
@@ -109,16 +109,16 @@ def _build_all(
 
 def _requests(images: Mapping[str, Image], fetch: Fetcher) -> dict[str, LayerRequest]:
     """Return layer name -> requested layer, in an order in which a layer comes after those below it."""
-    found: dict[str, LayerRequest] = {}
+    requests: dict[str, LayerRequest] = {}
     for image in images.values():
         parent = None
         for layer in image.layers:
-            if layer.name not in found:
+            if layer.name not in requests:
                 family = family_of(layer.distribution)
                 digests = family.release_digests(layer, fetch)
                 content = layers.content_digests(layer)
                 key = layer_key(layer, parent.key if parent else None, digests, content)
                 epoch = family.source_date_epoch(layer, fetch)
-                found[layer.name] = LayerRequest(layer, key, digests, layer_inputs(layer, content), epoch)
-            parent = found[layer.name]
-    return found
+                requests[layer.name] = LayerRequest(layer, key, digests, layer_inputs(layer, content), epoch)
+            parent = requests[layer.name]
+    return requests

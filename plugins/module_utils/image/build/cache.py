@@ -27,9 +27,9 @@ def locked(cache: Path, names: str) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            who = os.read(handle, 1000).decode(errors="replace").strip() or "another process"
+            holder = os.read(handle, 1000).decode(errors="replace").strip() or "another process"
             raise ImageError(
-                f"cache {cache}", f"{who} is building in it", "wait until it has finished, or end it"
+                f"cache {cache}", f"{holder} is building in it", "wait until it has finished, or end it"
             ) from None
         os.ftruncate(handle, 0)
         started = time.strftime("%Y-%m-%d %H:%M:%S")

@@ -69,5 +69,5 @@ class Fetcher:
                 )
 
 
-def _no_answer(url: str, why: str) -> ImageError:
-    return ImageError(f"archive {url}", why, "correct its url, or check the network and the proxy of the build host")
+def _no_answer(url: str, reason: str) -> ImageError:
+    return ImageError(f"archive {url}", reason, "correct its url, or check the network and the proxy of the build host")

@@ -84,8 +84,8 @@ class Userlands:
         tree = self._work / f"userland-{lowest.key}"
         tree.mkdir()
         with layers.mounted_caches(self._cache, tree, family.first_stage_caches(lowest.layer, lowest.digests), run):
-            found: Path = family.first_stage_tree(tree, lowest.layer, lowest.digests, run)
-        return found
+            userland: Path = family.first_stage_tree(tree, lowest.layer, lowest.digests, run)
+        return userland
 
 
 def make_stage(
@@ -105,11 +105,11 @@ def make_stage(
     subject = f"image {name}"
     progress(f"{subject}: first stage for kernel {kernel.version}")
     run = tools.Run(subject, progress, {"SOURCE_DATE_EPOCH": str(request.epoch)})
-    below = [layers.built(setting.cache, other) for other in chain[: chain.index(request) + 1]]
+    built_layers = [layers.built(setting.cache, layer_request) for layer_request in chain[: chain.index(request) + 1]]
     root = work / "root"
-    mount_overlay(layers.mount_chain(work, below, run), None, root, work, run)
+    mount_overlay(layers.mount_chain(work, built_layers, run), None, root, work, run)
     tree = userlands.tree(chain[0])
-    out = work / "first-stage"
-    initramfs.build(root, kernel.version, tree, public_key, setting.init, request.epoch, out)
+    stage_file = work / "first-stage"
+    initramfs.build(root, kernel.version, tree, public_key, setting.init, request.epoch, stage_file)
     place.parent.mkdir(exist_ok=True)
-    os.replace(out, place)
+    os.replace(stage_file, place)

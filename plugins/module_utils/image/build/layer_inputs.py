@@ -10,8 +10,8 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Layer
 
 
 def layer_inputs(layer: Layer, content_digests: Mapping[str, str]) -> dict[str, Any]:
@@ -22,10 +22,10 @@ def layer_inputs(layer: Layer, content_digests: Mapping[str, str]) -> dict[str, 
     """
     needed = {*layer.sources(), *(role.name for role in layer.roles)}
     if set(content_digests) != needed:
-        odd = sorted(needed ^ set(content_digests))
+        mismatched = sorted(needed ^ set(content_digests))
         raise ImageError(
             f"layer {layer.name}",
-            f"digests of its files and roles are missing or superfluous: {', '.join(odd)}",
+            f"digests of its files and roles are missing or superfluous: {', '.join(mismatched)}",
             "give one digest for each file with a source and for each role",
         )
     family = family_of(layer.distribution)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Layer
 
 # Increase it with every change of the builder that changes the bytes for the same request; all layers are then rebuilt.
 BUILD_FORMAT = 5

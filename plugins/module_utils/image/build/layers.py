@@ -26,6 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json, sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Layer, Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import without_credentials
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
     LOG_NAMED,
@@ -36,7 +37,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats.listing import listing
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden, private_keys
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Layer, Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel, ManifestLayer
 
 SQUASHFS, LISTING, RECORD, VMLINUZ = "layer.squashfs", "listing.json", "layer.json", "vmlinuz"
@@ -102,28 +102,30 @@ def content_digests(layer: Layer) -> dict[str, str]:
 
 def _role_digest(role: Role) -> str:
     """Return the digest of the role's files and of the build host's files that its variables name by absolute path."""
-    found = role_digest.content_digest(role.name)
-    named = {text: sha256_of(text) for text in _texts(role.vars) if text.startswith("/") and os.path.isfile(text)}
-    return hashlib.sha256(canonical_json([found, named])).hexdigest() if named else found
+    digest = role_digest.content_digest(role.name)
+    digests_by_path = {
+        text: sha256_of(text) for text in _texts(role.vars) if text.startswith("/") and os.path.isfile(text)
+    }
+    return hashlib.sha256(canonical_json([digest, digests_by_path])).hexdigest() if digests_by_path else digest
 
 
 def _texts(data: Any) -> Iterator[str]:
     if isinstance(data, str):
         yield data
     elif isinstance(data, (list, tuple, dict)):
-        for each in data.values() if isinstance(data, dict) else data:
-            yield from _texts(each)
+        for item in data.values() if isinstance(data, dict) else data:
+            yield from _texts(item)
 
 
 def require_unchanged(request: LayerRequest) -> None:
     """Raise ImageError if the layer's files or roles differ from those that its key was computed from."""
     now = layer_inputs(request.layer, content_digests(request.layer))
-    for what, name in (("files", "path"), ("roles", "name")):
-        for old, new in zip(request.inputs[what], now[what]):
+    for kind, name in (("files", "path"), ("roles", "name")):
+        for old, new in zip(request.inputs[kind], now[kind]):
             if old != new:
                 raise ImageError(
                     f"layer {request.layer.name}",
-                    f"its {what[:-1]} {old[name]} was changed while the layer was built",
+                    f"its {kind[:-1]} {old[name]} was changed while the layer was built",
                     "run again",
                 )
 
@@ -147,27 +149,27 @@ def find(cache: Path, key: str) -> Built | None:
 
 def built(cache: Path, request: LayerRequest) -> Built:
     """Return a layer that this build found in the cache or put there. Raises ImageError if it is not there any more."""
-    there = find(cache, request.key)
-    if there is None:
+    folder = find(cache, request.key)
+    if folder is None:
         raise ImageError(
             f"layer {request.layer.name}",
             f"{cache / 'layers' / request.key} was removed or truncated while the image was built",
             "do not change node_image_cache_dir during a build, and run again",
         )
-    return there
+    return folder
 
 
 def build(
-    cache: Path, work: Path, request: LayerRequest, below: list[Built], progress: Callable[[str], object]
+    cache: Path, work: Path, request: LayerRequest, lower_layers: list[Built], progress: Callable[[str], object]
 ) -> Built:
-    """Build the layer on top of ``below`` (lowest first) and put it into the cache, completely or not at all.
+    """Build the layer on top of ``lower_layers`` (lowest first) and put it into the cache, completely or not at all.
 
     ``work`` is an empty directory; the caller must remove it. Raises ImageError.
     """
     root = work / "root"
     with _kept_log(cache, request.layer, root) as log:
         run = Run(f"layer {request.layer.name}", progress, {"SOURCE_DATE_EPOCH": str(request.epoch)}, log)
-        return _build(cache, work, root, request, below, run)
+        return _build(cache, work, root, request, lower_layers, run)
 
 
 @contextlib.contextmanager
@@ -193,20 +195,20 @@ def _kept_log(cache: Path, layer: Layer, root: Path) -> Iterator[Path]:
     log.unlink(missing_ok=True)
 
 
-def _build(cache: Path, work: Path, root: Path, request: LayerRequest, below: list[Built], run: Run) -> Built:
+def _build(cache: Path, work: Path, root: Path, request: LayerRequest, lower_layers: list[Built], run: Run) -> Built:
     layer, subject, progress = request.layer, run.subject, run.progress
     os.environ["SOURCE_DATE_EPOCH"] = str(request.epoch)
     family = family_of(layer.distribution)
     parent = work / "parent"
-    if below:
-        lower = mount_chain(work, below, run)
+    if lower_layers:
+        lower = mount_chain(work, lower_layers, run)
         squashfs.mount_overlay(lower, None, parent, work, run)
         squashfs.mount_overlay(lower, work / "upper", root, work / "overlay", run)
         tree = work / "upper"
     else:
         root.mkdir(mode=0o755)
         tree = root
-    lent = {**_lend_kernel(root, below), **_lend_dkms_setting(root)}
+    lent = {**_lend_kernel(root, lower_layers), **_lend_dkms_setting(root)}
     if layer.packages:
         progress(f"{subject}: installing {_count(len(layer.packages), 'package')} and dependencies")
     with mounted_caches(cache, root, family.caches(layer, request.digests), run):
@@ -224,8 +226,8 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, below: li
         roles_in.apply(root, [role], run.process, layer.name, script_failure=family.script_failure, memory=memory)
     require_unchanged(request)
     packages = family.packages(root, run)
-    out = work / "out"
-    out.mkdir()
+    output = work / "out"
+    output.mkdir()
     for path, digest in lent.items():
         # A package may have brought another kernel of the same version.
         if path.is_file() and sha256_of(path) == digest:
@@ -234,10 +236,10 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, below: li
         for name in ("etc/dkms/framework.conf.d", "etc/dkms"):
             with contextlib.suppress(OSError):
                 inside(root, name).rmdir()
-    kernel = _take_kernel(root, out, subject)
+    kernel = _take_kernel(root, output, subject)
     family.clean(root)
     forbidden.normalise(root, request.epoch)
-    if below:
+    if lower_layers:
         run(["umount", root])
         forbidden.prune(tree, parent, request.epoch)
         run(["umount", parent])
@@ -246,10 +248,10 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, below: li
     keys = private_keys.keys_in(tree)
     if keys:
         # A key that comes unchanged from a package's archive is known to all.
-        known = family.packaged_files(tree, keys, run)
-        private_keys.refuse(subject, {path: keys[path] for path in keys if path not in known}, layer.published_keys)
+        packaged = family.packaged_files(tree, keys, run)
+        private_keys.refuse(subject, {path: keys[path] for path in keys if path not in packaged}, layer.published_keys)
     progress(f"{subject}: writing the squashfs")
-    file = out / SQUASHFS
+    file = output / SQUASHFS
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         listed = pool.submit(listing, tree)
         squashfs.pack(tree, file, request.epoch, run)
@@ -257,7 +259,7 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, below: li
     # two builds have the same salt.
     verity = squashfs.append_verity(file, hashlib.sha256(f"sailloft-verity {request.key}".encode()).hexdigest(), run)
     data = canonical_json(listed.result())
-    (out / LISTING).write_bytes(data)
+    (output / LISTING).write_bytes(data)
     entry = ManifestLayer(
         name=layer.name,
         key=request.key,
@@ -268,26 +270,26 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, below: li
         inputs={**request.inputs, "release_digests": dict(request.digests), "source_date_epoch": request.epoch},
     )
     record = {"entry": asdict(entry), "packages": packages, "kernel": asdict(kernel) if kernel else None}
-    (out / RECORD).write_bytes(canonical_json(record))
-    keep(out, cache / "layers" / request.key)
+    (output / RECORD).write_bytes(canonical_json(record))
+    keep(output, cache / "layers" / request.key)
     progress(f"{subject}: {entry.size_bytes / 1e6:.1f} MB, {entry.sha256[:12]}")
     return built(cache, request)
 
 
-def keep(out: Path, place: Path) -> None:
+def keep(output: Path, place: Path) -> None:
     """Move a complete layer to its place in the cache, and replace a damaged one there."""
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.exists():
         shutil.rmtree(place)
-    _synced(out)
-    os.rename(out, place)
+    _synced(output)
+    os.rename(output, place)
 
 
 def mount_chain(work: Path, chain: list[Built], run: Run) -> list[Path]:
     """Mount the squashfs of each layer (lowest first) under ``work``; return the mount points, highest first."""
     places: list[Path] = []
-    for at, part in enumerate(chain):
-        place = work / f"lower-{at}"
+    for index, part in enumerate(chain):
+        place = work / f"lower-{index}"
         squashfs.mount_read_only(part.folder / SQUASHFS, place, run)
         places.insert(0, place)
     return places
@@ -296,25 +298,25 @@ def mount_chain(work: Path, chain: list[Built], run: Run) -> list[Path]:
 @contextlib.contextmanager
 def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run) -> Iterator[None]:
     """Mount the builder's download directories over the image's, so that the image's own directories stay empty."""
-    done = []
+    mounted = []
     try:
-        for name, own in sorted(folders.items()):
-            (cache / own).mkdir(parents=True, exist_ok=True)
-            os.utime(cache / own)  # records the last use
+        for name, subfolder in sorted(folders.items()):
+            (cache / subfolder).mkdir(parents=True, exist_ok=True)
+            os.utime(cache / subfolder)  # records the last use
             place = inside(root, name, follow=True)
             place.mkdir(parents=True, exist_ok=True)
-            run(["mount", "--bind", cache / own, place])
-            done.append(place)
+            run(["mount", "--bind", cache / subfolder, place])
+            mounted.append(place)
         yield
     finally:
-        for place in reversed(done):
+        for place in reversed(mounted):
             run(["umount", place])
 
 
-def _lend_kernel(root: Path, below: list[Built]) -> dict[Path, str]:
+def _lend_kernel(root: Path, lower_layers: list[Built]) -> dict[Path, str]:
     """Put the files of the kernels below into ``root``'s /boot while a layer is built; return their digests."""
     lent = {}
-    for part in below:
+    for part in lower_layers:
         if part.kernel is None:
             continue
         for source in filter(Path.exists, (part.folder / VMLINUZ, part.folder / SYMBOLS)):
@@ -333,28 +335,28 @@ def _lend_dkms_setting(root: Path) -> dict[Path, str]:
     return {path: sha256_of(path)}
 
 
-def _take_kernel(root: Path, out: Path, subject: str) -> Kernel | None:
-    """Copy the tree's kernel to ``out``. The trees of layers below no longer have one."""
-    found: dict[str, Path] = {}
+def _take_kernel(root: Path, output: Path, subject: str) -> Kernel | None:
+    """Copy the tree's kernel to ``output``. The trees of layers below no longer have one."""
+    files: dict[str, Path] = {}
     boot, modules = (inside(root, name, follow=True) for name in ("boot", "lib/modules"))
     places = [(path.name[len("vmlinuz-") :], f"boot/{path.name}") for path in boot.glob("vmlinuz-*")]
     places += [(path.name, f"lib/modules/{path.name}/vmlinuz") for path in modules.glob("*")]
     for version, name in places:
         path = file_inside(root, name)
         if path and inside(root, f"lib/modules/{version}", follow=True).is_dir():
-            found[version] = path
-    if len(found) > 1:
+            files[version] = path
+    if len(files) > 1:
         raise ImageError(
             subject,
-            f"has {len(found)} kernels: {', '.join(sorted(found))}",
+            f"has {len(files)} kernels: {', '.join(sorted(files))}",
             "an image boots one kernel; list one kernel package in packages",
         )
-    for version, path in found.items():
-        shutil.copyfile(path, out / VMLINUZ)
+    for version, path in files.items():
+        shutil.copyfile(path, output / VMLINUZ)
         symbols = file_inside(root, f"boot/{SYMBOLS}-{version}")
         if symbols:
-            shutil.copyfile(symbols, out / SYMBOLS)
-        return Kernel(version, sha256_of(out / VMLINUZ), path.stat().st_size)
+            shutil.copyfile(symbols, output / SYMBOLS)
+        return Kernel(version, sha256_of(output / VMLINUZ), path.stat().st_size)
     return None
 
 
@@ -368,5 +370,5 @@ def _synced(folder: Path) -> None:
             os.close(handle)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Outcome, Setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Image
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_script
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import changes, manifest, sign
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import FirstStage, Manifest, Package
@@ -91,9 +91,9 @@ def _packages(parts: list[Built]) -> tuple[Package, ...]:
     """Return the packages of the highest layer's list, each with the layer that brought this version of it."""
     brought: dict[tuple[str, str, str], str] = {}
     for part in parts:
-        there = {(item["name"], item["version"], item["architecture"]) for item in part.packages}
-        brought = {item: layer for item, layer in brought.items() if item in there}
-        for item in there:
+        installed = {(item["name"], item["version"], item["architecture"]) for item in part.packages}
+        brought = {item: layer for item, layer in brought.items() if item in installed}
+        for item in installed:
             brought.setdefault(item, part.entry.name)
     return tuple(Package(*item, brought[item]) for item in sorted(brought))
 

@@ -5,7 +5,8 @@
 The digest covers the role's own files, every role that one of these files names (as a dependency, or to include it),
 and those plugins of the role's collection that the files name, with everything that these plugins import. Any word of
 the files may be a name, so the digest covers too much rather than too little. It does not cover Ansible itself and
-modules of other collections, since every build host has its own version of them.
+modules of other collections, since every build host has its own version of them. A digest of the whole collection would
+be simpler, but any change in it would build all layers again, with a new digest for each image.
 """
 
 from __future__ import annotations
@@ -39,24 +40,24 @@ def content_digest(name: str) -> str:
         )
     files: dict[str, Path] = {}
     seen: set[Path] = set()
-    ahead = [(name, start)]
-    while ahead:
-        label, role = ahead.pop()
+    queue = [(name, start)]
+    while queue:
+        label, role = queue.pop()
         if role in seen:
             continue
         seen.add(role)
-        words: set[str] = set()
+        names: set[str] = set()
         for path in _files(role):
             files[f"role {label}/{path.relative_to(role).as_posix()}"] = path
-            words |= _words(path)
+            names |= _words(path)
         collection = role.parents[1] if label.count(".") == 2 else None
         if collection is not None:
-            for path in _plugins(collection, words):
+            for path in _plugins(collection, names):
                 files[f"plugin {label.rpartition('.')[0]}/{path.relative_to(collection).as_posix()}"] = path
-        for word in sorted(words):
-            found = _named(word, label, collection)
-            if found is not None:
-                ahead.append(found)
+        for word in sorted(names):
+            included = _named(word, label, collection)
+            if included is not None:
+                queue.append(included)
     return _digest(files)
 
 
@@ -75,25 +76,25 @@ def _named(word: str, label: str, collection: Path | None) -> tuple[str, Path] |
 
 
 def _digest(files: dict[str, Path]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for label, path in sorted(files.items()):
         if path.is_symlink():
             kind, content = "link", os.readlink(path).encode()
         else:
             kind = "program" if os.access(path, os.X_OK) else "file"
             content = path.read_bytes()
-        found.update(f"{kind} {label} {len(content)}\n".encode())
-        found.update(content)
-    return found.hexdigest()
+        digest.update(f"{kind} {label} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
 
 
 def _files(role: Path) -> list[Path]:
-    found = []
+    paths = []
     for folder, folders, names in os.walk(role):
-        folders[:] = sorted(one for one in folders if one not in (".git", "__pycache__", "molecule"))
-        links = [one for one in folders if Path(folder, one).is_symlink()]
-        found += [Path(folder, one) for one in sorted([*names, *links]) if not one.endswith(".pyc")]
-    return found
+        folders[:] = sorted(entry for entry in folders if entry not in (".git", "__pycache__", "molecule"))
+        links = [entry for entry in folders if Path(folder, entry).is_symlink()]
+        paths += [Path(folder, entry) for entry in sorted([*names, *links]) if not entry.endswith(".pyc")]
+    return paths
 
 
 def _words(path: Path) -> set[str]:
@@ -103,20 +104,20 @@ def _words(path: Path) -> set[str]:
     return set(WORD.findall(text)) | set(FULL_NAME.findall(text))
 
 
-def _plugins(collection: Path, words: set[str]) -> list[Path]:
+def _plugins(collection: Path, names: set[str]) -> list[Path]:
     """Return the plugins of a collection with these names, and all files of the collection that they import."""
-    ahead = [
+    queue = [
         path
         for path in sorted((collection / "plugins").glob("*/*.py"))
-        if path.stem in words and path.parent.name not in ("module_utils", "doc_fragments")
+        if path.stem in names and path.parent.name not in ("module_utils", "doc_fragments")
     ]
-    found: set[Path] = set()
-    while ahead:
-        path = ahead.pop()
-        if path not in found:
-            found.add(path)
-            ahead += _imports(path, collection)
-    return sorted(found)
+    plugins: set[Path] = set()
+    while queue:
+        path = queue.pop()
+        if path not in plugins:
+            plugins.add(path)
+            queue += _imports(path, collection)
+    return sorted(plugins)
 
 
 def _imports(path: Path, collection: Path) -> list[Path]:
@@ -134,7 +135,7 @@ def _imports(path: Path, collection: Path) -> list[Path]:
             names += ["." * node.level + alias.name for alias in node.names]
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-    found = []
+    files = []
     for name in names:
         if name.startswith("."):
             level = len(name) - len(name.lstrip("."))
@@ -143,8 +144,8 @@ def _imports(path: Path, collection: Path) -> list[Path]:
             place = collection.joinpath(*name[len(prefix) :].split("."))
         else:
             continue
-        found += [one for one in (place.with_suffix(".py"), place / "__init__.py") if one.is_file()]
-    return found
+        files += [file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
+    return files
 
 
 def _find(name: str) -> Path | None:

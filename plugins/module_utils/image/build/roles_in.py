@@ -20,10 +20,10 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import ansible_paths
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import run as run_command
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import file_inside, tail
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Role
 
 PYTHON = "/usr/bin/python3"
 # The build host's environment variables that are needed to find programs and archives. All others are not passed on,
@@ -82,9 +82,9 @@ def apply(
         configuration.write_text(ansible_paths.configuration(), encoding="utf-8")
         environment = {name: os.environ[name] for name in KEPT if name in os.environ}
         environment.update(SETTINGS, ANSIBLE_CONFIG=str(configuration), ANSIBLE_HOME=folder, ANSIBLE_LOCAL_TEMP=folder)
-        done = run(confined(root, ["ansible-playbook", "--inventory", str(inventory), str(play)]), env=environment)
-    if done.returncode != 0:
-        raise ImageError(f"layer {layer}", *_failure(done.stdout, names, lambda text: script_failure(root, text)))
+        process = run(confined(root, ["ansible-playbook", "--inventory", str(inventory), str(play)]), env=environment)
+    if process.returncode != 0:
+        raise ImageError(f"layer {layer}", *_failure(process.stdout, names, lambda text: script_failure(root, text)))
 
 
 def _inventory(layer: str, root: Path, python: str) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _message(result: str, script_failure: Callable[[str], str]) -> str:
     script = script_failure("\n".join(str(data[stream]) for stream in ("stdout", "stderr") if data.get(stream)))
     if script:
         return script
-    reasons = [str(data.get("msg", "it gave no reason")), *(str(one) for one in data.get("argument_errors", []))]
+    reasons = [str(data.get("msg", "it gave no reason")), *(str(error) for error in data.get("argument_errors", []))]
     if data.get("rc"):
         # The modules command and shell only say "non-zero return code".
         reasons += filter(None, [tail(str(data.get("stderr") or data.get("stdout") or ""))])

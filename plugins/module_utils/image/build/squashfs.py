@@ -20,14 +20,14 @@ OPTIONS = ("-comp", "zstd", "-Xcompression-level", "9", "-b", "256K")
 BLOCK_BYTES = 4096
 
 
-def pack(tree: Path, out: Path, epoch: int, run: Run) -> None:
-    """Write ``tree`` to ``out``: the same tree gives the same bytes.
+def pack(tree: Path, output: Path, epoch: int, run: Run) -> None:
+    """Write ``tree`` to ``output``: the same tree gives the same bytes.
 
     Times after ``epoch`` (s since 1970) are set to it. mksquashfs reads SOURCE_DATE_EPOCH for that, and stops if
     options for times are given too.
     """
     run(
-        ["mksquashfs", tree, out, "-noappend", "-no-progress", "-quiet", *OPTIONS],
+        ["mksquashfs", tree, output, "-noappend", "-no-progress", "-quiet", *OPTIONS],
         env={"SOURCE_DATE_EPOCH": str(epoch)},
     )
 
@@ -50,33 +50,33 @@ def append_verity(path: Path, salt: str, run: Run) -> Verity:
             path,
         ]
     )
-    found = re.search(r"^Root hash:\s*([0-9a-f]{64})$", output, re.MULTILINE)
-    if not found:
+    match = re.search(r"^Root hash:\s*([0-9a-f]{64})$", output, re.MULTILINE)
+    if not match:
         raise ImageError(
             run.subject, f"veritysetup printed no root hash: {output.strip()}", "install cryptsetup-bin 2 or later"
         )
-    return Verity(data_bytes=data_bytes, root_sha256=found.group(1), salt=salt)
+    return Verity(data_bytes=data_bytes, root_sha256=match.group(1), salt=salt)
 
 
-def mount_read_only(path: Path, at: Path, run: Run) -> None:
-    """Mount the layer's tree at ``at`` with a loop device; without one, unpack it there (slower, more space)."""
-    at.mkdir()
+def mount_read_only(path: Path, mount_point: Path, run: Run) -> None:
+    """Mount the layer's tree at ``mount_point`` with a loop device; without one, unpack it there (slower)."""
+    mount_point.mkdir()
     try:
-        run(["mount", "-t", "squashfs", "-o", "loop,ro,nodev", path, at])
+        run(["mount", "-t", "squashfs", "-o", "loop,ro,nodev", path, mount_point])
     except ToolError:
         run.progress(f"{run.subject}: no loop device for {path.parent.name[:12]}, unpacking it")
         # unsquashfs also unpacks xattrs (file capabilities) and device nodes (whiteouts), which must be kept.
-        run(["unsquashfs", "-quiet", "-no-progress", "-force", "-dest", at, path])
+        run(["unsquashfs", "-quiet", "-no-progress", "-force", "-dest", mount_point, path])
 
 
-def mount_overlay(lower: list[Path], upper: Path | None, at: Path, work: Path, run: Run) -> None:
-    """Mount ``lower`` (highest first) and the writable ``upper`` (or none) as one tree at ``at``.
+def mount_overlay(lower: list[Path], upper: Path | None, mount_point: Path, work: Path, run: Run) -> None:
+    """Mount ``lower`` (highest first) and the writable ``upper`` (or none) as one tree at ``mount_point``.
 
     All of overlayfs's extensions are off: they leave attributes in ``upper`` that differ from machine to machine.
     """
-    at.mkdir(exist_ok=True)
+    mount_point.mkdir(exist_ok=True)
     if upper is None and len(lower) == 1:
-        run(["mount", "--bind", lower[0], at])
+        run(["mount", "--bind", lower[0], mount_point])
         return
     options = [
         "lowerdir=" + ":".join(map(os.fspath, lower)),
@@ -90,10 +90,10 @@ def mount_overlay(lower: list[Path], upper: Path | None, at: Path, work: Path, r
         work.mkdir()
         options += [f"upperdir={upper}", f"workdir={work}"]
     try:
-        run(["mount", "-t", "overlay", "-o", ",".join(options), "overlay", at])
+        run(["mount", "-t", "overlay", "-o", ",".join(options), "overlay", mount_point])
     except ToolError as error:
         raise ImageError(
             run.subject,
-            f"overlayfs cannot be used in {at.parent}: {error.output.strip()}",
+            f"overlayfs cannot be used in {mount_point.parent}: {error.output.strip()}",
             "put node_image_cache_dir on ext4, xfs or tmpfs",
         ) from error

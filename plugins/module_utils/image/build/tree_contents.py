@@ -9,13 +9,13 @@ from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import File, Layer, User
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
     Run,
     ToolError,
     file_inside,
     inside,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import File, Layer, User
 
 
 def apply(root: Path, layer: Layer, run: Run) -> None:
@@ -37,10 +37,10 @@ def _services(root: Path, layer: Layer, action: str, units: tuple[str, ...], run
     try:
         run(["systemctl", f"--root={root}", action, "--", *units])
     except ToolError as error:
-        why = " / ".join(line for line in error.output.strip().splitlines()) or "it gave no reason"
+        reason = " / ".join(line for line in error.output.strip().splitlines()) or "it gave no reason"
         raise ImageError(
             f"layer {layer.name}",
-            f"systemctl {action} {' '.join(units)}: {why}",
+            f"systemctl {action} {' '.join(units)}: {reason}",
             "correct the unit's name, or add the package that has it",
         ) from error
 
@@ -49,9 +49,9 @@ def _user(root: Path, layer: Layer, user: User, run: Run) -> None:
     subject = f"layer {layer.name}: user {user.name}"
     if not file_inside(root, user.shell.lstrip("/")):
         raise ImageError(subject, f"its shell {user.shell} is not in the image", "add the package that has it")
-    there = _account(root, "passwd", user.name)
-    command = ["usermod"] if there else ["useradd", "--create-home", "--user-group"]
-    groups = ["--append", "--groups", ",".join(user.groups)] if there else ["--groups", ",".join(user.groups)]
+    account = _account(root, "passwd", user.name)
+    command = ["usermod"] if account else ["useradd", "--create-home", "--user-group"]
+    groups = ["--append", "--groups", ",".join(user.groups)] if account else ["--groups", ",".join(user.groups)]
     try:
         run(
             confined(
@@ -141,6 +141,6 @@ def _required_account(root: Path, subject: str, database: str, name: str) -> lis
     """Return the fields as ``_account`` does. Raises ImageError, about ``subject``, if the image lacks the name."""
     fields = _account(root, database, name)
     if fields is None:
-        what = "user" if database == "passwd" else "group"
-        raise ImageError(subject, f"there is no {what} {name} in the image", f"add the {what}, or correct its name")
+        noun = "user" if database == "passwd" else "group"
+        raise ImageError(subject, f"there is no {noun} {name} in the image", f"add the {noun}, or correct its name")
     return fields

@@ -17,11 +17,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.proces
 @functools.cache
 def collections() -> dict[str, Path]:
     """Return each collection's directory by name, from the first place that Ansible searches. Raises ImageError."""
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for folder, names in _ask(["ansible-galaxy", "collection", "list", "--format", "json"]).items():
         for name in names:
-            found.setdefault(name, Path(folder, *name.split(".")))
-    return found
+            folders.setdefault(name, Path(folder, *name.split(".")))
+    return folders
 
 
 def roles() -> list[Path]:
@@ -43,19 +43,19 @@ def configuration() -> str:
 @functools.cache
 def _settings() -> dict[str, Any]:
     listed = _ask(["ansible-config", "dump", "--format", "json"])
-    return {one["name"]: one["value"] for one in listed if "name" in one}
+    return {setting["name"]: setting["value"] for setting in listed if "name" in setting}
 
 
 def _ask(argv: list[str]) -> Any:
-    done = run(argv, env={**os.environ, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_DEPRECATION_WARNINGS": "false"})
-    lines = done.stdout.splitlines()
+    process = run(argv, env={**os.environ, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_DEPRECATION_WARNINGS": "false"})
+    lines = process.stdout.splitlines()
     # Warnings come before the data.
-    start = next((at for at, line in enumerate(lines) if line.startswith("{") or line in ("[", "[{")), 0)
+    start = next((number for number, line in enumerate(lines) if line.startswith("{") or line in ("[", "[{")), 0)
     try:
         return json.loads("\n".join(lines[start:]))
     except ValueError as error:
         raise ImageError(
             " ".join(argv[:2]),
-            f"unexpected output: {done.stdout.strip()[:300]}",
+            f"unexpected output: {process.stdout.strip()[:300]}",
             "check that Ansible runs on the build host",
         ) from error

@@ -24,11 +24,11 @@ def canonical_json(data: Any) -> bytes:
 
 def sha256_of(path: str | os.PathLike[str]) -> str:
     """Return the hexadecimal sha256 of the file's bytes. Raises OSError."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open(path, "rb") as stream:
         for chunk in iter(lambda: stream.read(CHUNK_BYTES), b""):
-            found.update(chunk)
-    return found.hexdigest()
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager

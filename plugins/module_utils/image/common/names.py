@@ -22,11 +22,11 @@ NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 LISTED = 20
 
 
-def checked_name(name: Any, what: str) -> str:
-    """Return ``name`` unchanged. ``what`` is "image", "layer" or "channel". Raises ImageError for an invalid name."""
+def checked_name(name: Any, kind: str) -> str:
+    """Return ``name`` unchanged. ``kind`` is "image", "layer" or "channel". Raises ImageError for an invalid name."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ImageError(
-            f"{what} {name!r}",
+            f"{kind} {name!r}",
             "not a valid name",
             "use at most 63 lower-case letters, digits, '.', '_' and '-', starting with a letter or digit",
         )

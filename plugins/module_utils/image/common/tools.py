@@ -44,11 +44,14 @@ class ToolError(ImageError):
     def __init__(self, subject: str, argv: Sequence[str], output: str) -> None:
         """Describe the failure. ``subject`` names what was being built."""
         if NO_SPACE in output:
-            why, remedy = f"no space is left on the device ({argv[0]})", "free some space where node_image_cache_dir is"
+            cause, remedy = (
+                f"no space is left on the device ({argv[0]})",
+                "free some space where node_image_cache_dir is",
+            )
         else:
-            why = f"{' '.join(argv[:4])} failed: {tail(output) or 'no output'}"
+            cause = f"{' '.join(argv[:4])} failed: {tail(output) or 'no output'}"
             remedy = "fix the reported problem, and run again: complete layers are kept"
-        super().__init__(subject, why, remedy)
+        super().__init__(subject, cause, remedy)
         self.output = output
 
 
@@ -92,10 +95,10 @@ class Run:
 
         ``fault`` is called from time to time; if it returns an error, the tool is ended and the error is raised.
         """
-        done = self.process([os.fspath(item) for item in argv], env, show, fault)
-        if done.returncode:
-            raise ToolError(self.subject, done.args, done.stdout)
-        return done.stdout
+        process = self.process([os.fspath(item) for item in argv], env, show, fault)
+        if process.returncode:
+            raise ToolError(self.subject, process.args, process.stdout)
+        return process.stdout
 
     def process(
         self,
@@ -141,9 +144,9 @@ class Run:
         """Return a function that reports the first group of each matching line as progress."""
 
         def line_seen(line: str) -> None:
-            found = re.match(pattern, line)
-            if found:
-                self.progress(f"{self.subject}: {found.group(1)}")
+            match = re.match(pattern, line)
+            if match:
+                self.progress(f"{self.subject}: {match.group(1)}")
 
         return line_seen
 
@@ -165,26 +168,26 @@ def inside(root: Path, path: str, follow: bool = False) -> Path:
     With ``follow``, a link in the last part is followed too; the path need not exist. A link to /run in an image must
     not lead to this machine's /run. Raises ImageError if links lead in a circle.
     """
-    done: list[str] = []
-    ahead = [part for part in path.split("/") if part not in ("", ".")]
+    resolved: list[str] = []
+    remaining = [part for part in path.split("/") if part not in ("", ".")]
     links = 0
-    while ahead:
-        part = ahead.pop(0)
+    while remaining:
+        part = remaining.pop(0)
         if part == "..":
-            del done[-1:]
+            del resolved[-1:]
             continue
-        here = root.joinpath(*done, part)
-        if (ahead or follow) and here.is_symlink():
+        path_so_far = root.joinpath(*resolved, part)
+        if (remaining or follow) and path_so_far.is_symlink():
             links += 1
             if links > MOST_LINKS:
                 raise ImageError(path, "its symbolic links form a loop", "fix the links in the image")
-            target = os.readlink(here)
+            target = os.readlink(path_so_far)
             if target.startswith("/"):
-                done = []
-            ahead = [item for item in target.split("/") if item not in ("", ".")] + ahead
+                resolved = []
+            remaining = [item for item in target.split("/") if item not in ("", ".")] + remaining
             continue
-        done.append(part)
-    return root.joinpath(*done)
+        resolved.append(part)
+    return root.joinpath(*resolved)
 
 
 def file_inside(root: Path, path: str) -> Path | None:

@@ -43,13 +43,13 @@ def script_failure(root: Path, output: str) -> str:
     Returns "" if dpkg reports no such package. ``root`` has the log, such as DKMS's make.log.
     """
     lines = output.splitlines()
-    for at, line in enumerate(lines[:-1]):
+    for index, line in enumerate(lines[:-1]):
         failed = FAILED.match(line)
-        reason = lines[at + 1].strip()
+        reason = lines[index + 1].strip()
         if not failed or reason.startswith(NOT_A_CAUSE):
             continue
-        begin = max((number for number, each in enumerate(lines[:at]) if STEP.match(each)), default=-1) + 1
-        script = lines[begin:at]
+        begin = max((number for number, step_line in enumerate(lines[:index]) if STEP.match(step_line)), default=-1) + 1
+        script = lines[begin:index]
         parts = [f"package {failed[1]}: {reason}", tail("\n".join(script))]
         parts += [f"{name}: {text}" for name, text in _compiler_errors(root, script)]
         return ": ".join(part for part in parts if part)
@@ -58,20 +58,20 @@ def script_failure(root: Path, output: str) -> str:
 
 def errors(output: str) -> list[str]:
     """Return apt's own errors, each with its URL and reason, and the dependencies that it could not fulfil."""
-    found: list[str] = []
+    messages: list[str] = []
     kind = ""
     for line in output.splitlines():
         if line == UNMET:
             kind = "unmet"
-            found.append("unmet dependencies:")
+            messages.append("unmet dependencies:")
         elif line.startswith(("E: ", "W: GPG error: ")):
             kind = "" if line[3:].startswith(VAGUE) else "error"
-            found += [line[3:]] if kind else []
+            messages += [line[3:]] if kind else []
         elif kind and line.startswith(" ") and not DIGESTS.match(line):
-            found[-1] += f" {' '.join(line.split())}"
+            messages[-1] += f" {' '.join(line.split())}"
         elif kind == "unmet" or not line.startswith(" "):
             kind = ""
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(messages))
 
 
 def _compiler_errors(root: Path, script: Iterable[str]) -> Iterable[tuple[str, str]]:

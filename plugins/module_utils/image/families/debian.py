@@ -12,9 +12,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
     NO_SPACE,
     Run,
@@ -23,15 +26,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
     inside,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import apt_output
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.downloads import Downloads
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.archive import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.archive import (
     read_keyring,
     read_pins,
     read_url,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.downloads import Downloads
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 
 ARCHITECTURES = ("amd64", "arm64")
 # sources.list(5) and deb-version(7): NAME[:ARCH][=VERSION | /RELEASE]. A name that begins with "-" would be an option
@@ -75,20 +76,21 @@ LEFTOVERS = (
 )
 
 
-def read_archive(record: Record) -> Archive:
+def read_archive(settings: ImageSettings) -> Archive:
     """Return the archive. Raises ImageError."""
-    record.only("url", "suites", "components", "keyring", "release_sha256")
-    url = read_url(record)
-    suites, components = record.texts("suites", SUITE), record.texts("components", COMPONENT)
-    keyring = read_keyring(record)
+    settings.only("url", "suites", "components", "keyring", "release_sha256")
+    url = read_url(settings)
+    suites = tuple(settings.value("suites", values.distinct(values.matching(SUITE)), []))
+    components = tuple(settings.value("components", values.distinct(values.matching(COMPONENT)), []))
+    keyring = read_keyring(settings)
     if not suites:
-        raise record.refuse("it has no suites", 'list them, such as [bookworm], or ["./"] for a flat archive')
+        raise settings.refuse("it has no suites", 'list them, such as [bookworm], or ["./"] for a flat archive')
     flat = [suite for suite in suites if suite.endswith("/")]
     if flat and components:
-        raise record.refuse(f"suite {flat[0]!r} is a flat archive, which has no components", "remove them")
+        raise settings.refuse(f"suite {flat[0]!r} is a flat archive, which has no components", "remove them")
     if not components and len(flat) < len(suites):
-        raise record.refuse("it has no components", "list them, such as [main]")
-    return Archive(url, suites, components, keyring, read_pins(record, suites))
+        raise settings.refuse("it has no components", "list them, such as [main]")
+    return Archive(url, suites, components, keyring, read_pins(settings, suites))
 
 
 def archive_inputs(archive: Archive) -> dict[str, Any]:
@@ -102,7 +104,7 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
     ``fetch`` returns the bytes at a URL or raises ImageError. Raises ImageError if an archive cannot be reached or
     differs from its pin.
     """
-    found = {}
+    digests = {}
     releases = []
     for archive in layer.archives:
         for suite in archive.suites:
@@ -115,10 +117,10 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
                     f"its InRelease has sha256 {digest}, but {pin} is pinned",
                     "use a mirror or snapshot that has the pinned one, or pin the new one",
                 )
-            found[f"{archive.url} {suite}"] = digest
+            digests[f"{archive.url} {suite}"] = digest
     if layer.parent is None:
         _require_suite(layer, releases)
-    return found
+    return digests
 
 
 def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
@@ -126,14 +128,14 @@ def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
     dates = []
     for archive in layer.archives:
         for suite in archive.suites:
-            found = re.search(rb"^Date: (.+)$", _release(archive, suite, fetch), re.MULTILINE)
-            if not found:
+            match = re.search(rb"^Date: (.+)$", _release(archive, suite, fetch), re.MULTILINE)
+            if not match:
                 raise ImageError(
                     f"archive {archive.url} {suite}",
                     "its InRelease has no date",
                     "make the archive with apt-ftparchive",
                 )
-            dates.append(int(email.utils.parsedate_to_datetime(found.group(1).decode()).timestamp()))
+            dates.append(int(email.utils.parsedate_to_datetime(match.group(1).decode()).timestamp()))
     return max(dates)
 
 
@@ -155,7 +157,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
     Raises ImageError.
     """
     recommends = "false"
-    whole = inside(root, f"{LISTS}/{WHOLE}")
+    full_list = inside(root, f"{LISTS}/{WHOLE}")
     downloads = Downloads(run.subject, [inside(root, ARCHIVES), inside(root, LISTS)])
     try:
         if layer.parent is None:
@@ -176,7 +178,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
                 fault=downloads,
             )
             _verify(root, layer, digests)
-            whole.touch()
+            full_list.touch()
             for name in OF_THE_BUILD_HOST:
                 path = inside(root, name)
                 if not path.is_symlink():
@@ -194,11 +196,11 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
         config = root.parent / "apt.conf"
         config.write_text(_configuration(root, layer.architecture, recommends))
         environment = {**ENVIRONMENT, "APT_CONFIG": os.fspath(config)}
-        if not whole.exists():
+        if not full_list.exists():
             run.progress(f"{run.subject}: running apt-get update")
             run(["apt-get", "-q", "update"], env=environment, fault=downloads)
             _verify(root, layer, digests)
-            whole.touch()
+            full_list.touch()
         run(
             confined(root, ["apt-get", "-q", "-y", "--allow-change-held-packages", "install", "--", *layer.packages]),
             env=environment,
@@ -220,8 +222,10 @@ def packages(root: Path, run: Run) -> list[dict[str, str]]:
         ]
     )
     rows = (line.split() for line in output.splitlines())
-    found = [dict(zip(("name", "version", "architecture"), row[1:])) for row in rows if row[0] == "installed"]
-    return sorted(found, key=lambda package: (package["name"], package["architecture"]))
+    packages_of_root = [
+        dict(zip(("name", "version", "architecture"), row[1:])) for row in rows if row[0] == "installed"
+    ]
+    return sorted(packages_of_root, key=lambda package: (package["name"], package["architecture"]))
 
 
 def packaged_files(root: Path, paths: Collection[str], run: Run) -> set[str]:
@@ -364,9 +368,9 @@ def _releases(root: Path) -> set[str]:
 
 def _verify(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
     """Raise ImageError if apt did not use the archives in the layer's key: a mirror may change in between."""
-    there = _releases(root)
+    releases = _releases(root)
     for name, digest in digests.items():
-        if digest not in there:
+        if digest not in releases:
             raise ImageError(
                 f"archive {name}",
                 f"was changed while layer {layer.name} was built: apt did not get the InRelease {digest}",
@@ -391,6 +395,6 @@ def _explained(root: Path, layer: Layer, error: ToolError) -> ImageError:
             return ImageError(subject, line, advice)
     if reasons:
         cause = " / ".join(reasons)
-        known = (advice for words, advice in REMEDIES.items() if re.search(words, cause))
-        return ImageError(subject, cause, next(known, "fix the problem that apt reports, and run again"))
+        advices = (advice for pattern, advice in REMEDIES.items() if re.search(pattern, cause))
+        return ImageError(subject, cause, next(advices, "fix the problem that apt reports, and run again"))
     return error

@@ -35,9 +35,9 @@ class Downloads:
         passed_s = now_s - self._began_s
         if passed_s < WINDOW_S:
             return None
-        before, self._began_s, self._sizes = self._sizes, now_s, self._received()
+        old_sizes, self._began_s, self._sizes = self._sizes, now_s, self._received()
         for name, size in self._sizes.items():
-            grown = size - before.get(name, size)
+            grown = size - old_sizes.get(name, size)
             if 0 < grown < LEAST_BYTES_PER_S * passed_s:
                 return ImageError(
                     self._subject,

@@ -10,7 +10,7 @@ The contract of a family's file:
 ``PURL_TYPE``                  the package-url type of its packages (package-url's "purl-types")
 ``BUILD_PACKAGES``             Debian packages that the build host needs
 ``TOOLS``                      programs of those packages that a build runs
-``read_archive``               record -> Archive; raises ImageError
+``read_archive``               settings -> Archive; raises ImageError
 ``archive_inputs``             archive -> the parts of its request that only this family's images depend on
 ``release_digests``            layer, fetch -> the digest of each archive's list, by a name that the family chooses
 ``source_date_epoch``          layer, fetch -> the time stamp of the layer's files, s since 1970

@@ -23,15 +23,15 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, inside, tail
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.archive import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.archive import (
     read_keyring,
     read_pins,
     read_url,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 
 ARCHITECTURES = ("x86_64", "aarch64")
 # dnf(8): NAME-VERSION, globs and @group. A name that begins with "-" would be an option of dnf.
@@ -92,17 +92,17 @@ gpgcheck = {check}
 {keys}"""
 
 
-def read_archive(record: Record) -> Archive:
+def read_archive(settings: ImageSettings) -> Archive:
     """Return the archive. Raises ImageError."""
-    record.only("url", "suites", "components", "keyring", "release_sha256")
-    url, keyring = read_url(record), read_keyring(record)
-    if record.data.get("suites") or record.data.get("components"):
-        raise record.refuse(
+    settings.only("url", "suites", "components", "keyring", "release_sha256")
+    url, keyring = read_url(settings), read_keyring(settings)
+    if settings.data.get("suites") or settings.data.get("components"):
+        raise settings.refuse(
             "an RPM repository has no suites and components", "give the url of the directory that contains repodata"
         )
-    pins = read_pins(record, (RPM_RELEASE,))
+    pins = read_pins(settings, (RPM_RELEASE,))
     if keyring is None and not pins:
-        raise record.refuse(
+        raise settings.refuse(
             "nothing verifies its packages", f"give a keyring, or release_sha256: {{{RPM_RELEASE}: ...}}"
         )
     return Archive(url, (), (), keyring, pins)
@@ -129,14 +129,14 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
             *("dnf", "--config", f"{folder}/dnf.conf", "--installroot", str(root)),
             *("--releasever", layer.suite, "--forcearch", layer.architecture),
         ]
-        done = run.process([*command, "makecache"], env=environment)
-        if done.returncode != 0:
-            raise ImageError(f"layer {layer.name}", *_unreachable(done.stdout, layer))
+        process = run.process([*command, "makecache"], env=environment)
+        if process.returncode != 0:
+            raise ImageError(f"layer {layer.name}", *_unreachable(process.stdout, layer))
         _check_fetched(root, layer, digests)
-        done = run.process(confined(root, [*command, "install", *layer.packages]), env=environment)
-    script = script_failure(root, done.stdout)
-    if done.returncode != 0:
-        raise ImageError(f"layer {layer.name}", *_failure(script, done.stdout))
+        process = run.process(confined(root, [*command, "install", *layer.packages]), env=environment)
+    script = script_failure(root, process.stdout)
+    if process.returncode != 0:
+        raise ImageError(f"layer {layer.name}", *_failure(script, process.stdout))
     if script:
         # rpm installs a package also if one of its later scripts fails, and dnf succeeds.
         run.progress(f"layer {layer.name}: warning: {script}")
@@ -148,9 +148,9 @@ def script_failure(root: Path, output: str) -> str:
     if not failed:
         return ""
     # dnf shows the output of all scripts at its end, after the list of packages.
-    own = re.search(r"^(error: .+)\n\n?" + re.escape(failed[0]), output, re.MULTILINE)
+    match = re.search(r"^(error: .+)\n\n?" + re.escape(failed[0]), output, re.MULTILINE)
     printed = output.rpartition("\n\n" if "Complete!" not in output else "Complete!\n")[2]
-    parts = [f"package {failed[2]}: its {failed[1].lower()} script failed", own[1] if own else "", tail(printed)]
+    parts = [f"package {failed[2]}: its {failed[1].lower()} script failed", match[1] if match else "", tail(printed)]
     return ": ".join(part for part in parts if part)
 
 
@@ -184,10 +184,10 @@ def _query(root: Path, form: str, columns: int, run: Run) -> list[list[str]]:
             if path.is_file() and path.name != ".rpm.lock":
                 shutil.copy(path, folder)
         command = ["rpm", "--dbpath", folder, "--query", "--all", "--queryformat", form]
-        done = run.process(command, env=_environment(folder))
-    if done.returncode != 0:
-        raise ImageError(str(database), f"rpm cannot read it: {_last(done.stdout)}", "build the layer again")
-    return [line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == columns - 1]
+        process = run.process(command, env=_environment(folder))
+    if process.returncode != 0:
+        raise ImageError(str(database), f"rpm cannot read it: {_last(process.stdout)}", "build the layer again")
+    return [line.split("\t") for line in process.stdout.splitlines() if line.count("\t") == columns - 1]
 
 
 def clean(root: Path) -> None:
@@ -248,12 +248,12 @@ def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
     times = []
     for archive in layer.archives:
         # createrepo_c(8) writes the time of each list; old versions of the tool write a fraction.
-        found = re.findall(rb"<timestamp>\s*(\d+)(?:\.\d+)?\s*</timestamp>", _fetched(archive, layer, fetch))
-        if not found:
+        stamps = re.findall(rb"<timestamp>\s*(\d+)(?:\.\d+)?\s*</timestamp>", _fetched(archive, layer, fetch))
+        if not stamps:
             raise ImageError(
                 f"layer {layer.name}", f"{_repomd(archive)} has no timestamp", "make the archive with createrepo_c"
             )
-        times += [int(one) for one in found]
+        times += [int(stamp) for stamp in stamps]
     return max(times)
 
 
@@ -294,8 +294,8 @@ def _configure(folder: Path, layer: Layer) -> None:
 
 
 def _environment(home: str) -> dict[str, str]:
-    kept = ("PATH", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    names = ("PATH", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+    environment = {name: os.environ[name] for name in names if name in os.environ}
     # rpm uses it as the time of installation and the transaction's number.
     environment["SOURCE_DATE_EPOCH"] = os.environ.get("SOURCE_DATE_EPOCH", "1")
     return {**environment, "HOME": home, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -336,10 +336,10 @@ def _fetched(archive: Archive, layer: Layer, fetch: Callable[[str], bytes]) -> b
 def _check_fetched(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
     """Compare the metadata that dnf has fetched and will use with the digests in the layer's key."""
     for number, archive in enumerate(layer.archives):
-        found = {
+        fetched = {
             sha256_of(path) for path in inside(root, CACHE, follow=True).glob(f"{_name(number)}-*/repodata/repomd.xml")
         }
-        if digests[_repomd(archive)] not in found:
+        if digests[_repomd(archive)] not in fetched:
             raise ImageError(
                 f"layer {layer.name}",
                 f"{_repomd(archive)} was changed during the build: dnf did not get the one with sha256 "

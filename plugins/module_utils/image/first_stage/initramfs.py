@@ -25,9 +25,9 @@ ZSTD = ("zstd", "-19", "--single-thread", "--no-progress", "-q", "-c")
 
 
 def build(
-    root: Path, kernel_version: str, userland_tree: Path, public_key: str, init: str, epoch: int, out: Path
+    root: Path, kernel_version: str, userland_tree: Path, public_key: str, init: str, epoch: int, output: Path
 ) -> None:
-    """Write the first stage to ``out``: the same inputs give the same bytes with the same zstd or zlib.
+    """Write the first stage to ``output``: the same inputs give the same bytes with the same zstd or zlib.
 
     ``root`` is the image's whole tree, for the kernel's modules; ``userland_tree`` has busybox-static, minisign and
     dmsetup unpacked, with their libraries; ``public_key`` is a result of ``sign.read_public_key``; ``init`` is the
@@ -46,7 +46,7 @@ def build(
         *userland.entries(userland_tree),
         *kernel_modules.entries(root, kernel_version),
     ]
-    out.write_bytes(_compressed(cpio.archive(entries, epoch), root, kernel_version))
+    output.write_bytes(_compressed(cpio.archive(entries, epoch), root, kernel_version))
 
 
 def _compressed(data: bytes, root: Path, version: str) -> bytes:

@@ -61,12 +61,14 @@ def entries(root: Path, version: str) -> list[cpio.Entry]:
     paths = _closure([*NETWORK, *BUSES, *MOUNTING, *VERITY], dependencies, soft)
     names = {module_name(path) for path in paths}
     place = f"lib/modules/{version}"
-    found = [cpio.file(f"{place}/{plain(path)}", _unpacked(folder / path)) for path in paths]
+    files = [cpio.file(f"{place}/{plain(path)}", _unpacked(folder / path)) for path in paths]
     table = [f"{plain(path)}: {' '.join(map(plain, dependencies[module_name(path)][1]))}".strip() for path in paths]
-    kept = [line for line in aliases if line.startswith("alias ") and line.split()[-1].replace("-", "_") in names]
-    found.append(cpio.file(f"{place}/modules.dep", _text(table)))
-    found.append(cpio.file(f"{place}/modules.alias", _text(kept)))
-    return found
+    alias_lines = [
+        line for line in aliases if line.startswith("alias ") and line.split()[-1].replace("-", "_") in names
+    ]
+    files.append(cpio.file(f"{place}/modules.dep", _text(table)))
+    files.append(cpio.file(f"{place}/modules.alias", _text(alias_lines)))
+    return files
 
 
 def module_name(path: str) -> str:
@@ -82,37 +84,37 @@ def plain(path: str) -> str:
 
 def _dependencies(text: str) -> dict[str, tuple[str, list[str]]]:
     """Return name -> the module's path and the paths of all that it needs, also indirectly, as depmod writes them."""
-    found = {}
+    dependencies = {}
     for line in text.splitlines():
         path, _colon, needs = line.partition(":")
-        found[module_name(path)] = (path, needs.split())
-    return found
+        dependencies[module_name(path)] = (path, needs.split())
+    return dependencies
 
 
 def _soft_dependencies(path: Path) -> dict[str, list[str]]:
     """Return name -> the names of its soft dependencies. Not every kernel has such a table."""
-    found: dict[str, list[str]] = {}
+    dependencies: dict[str, list[str]] = {}
     if path.exists():
         for line in path.read_text("utf-8").splitlines():
-            words = line.split()
-            if words[:1] == ["softdep"]:
-                others = [word.replace("-", "_") for word in words[2:] if not word.endswith(":")]
-                found.setdefault(words[1].replace("-", "_"), []).extend(others)
-    return found
+            fields = line.split()
+            if fields[:1] == ["softdep"]:
+                modules = [word.replace("-", "_") for word in fields[2:] if not word.endswith(":")]
+                dependencies.setdefault(fields[1].replace("-", "_"), []).extend(modules)
+    return dependencies
 
 
 def _closure(names: list[str], dependencies: dict[str, tuple[str, list[str]]], soft: dict[str, list[str]]) -> list[str]:
     """Return the sorted paths of those ``names`` that the kernel has and of all modules that they need."""
-    found: set[str] = set()
-    ahead = list(names)
-    while ahead:
-        name = ahead.pop()
-        if name not in dependencies or dependencies[name][0] in found:
+    modules: set[str] = set()
+    queue = list(names)
+    while queue:
+        name = queue.pop()
+        if name not in dependencies or dependencies[name][0] in modules:
             continue
         path, needs = dependencies[name]
-        found.add(path)
-        ahead += [module_name(need) for need in needs] + soft.get(name, [])
-    return sorted(found)
+        modules.add(path)
+        queue += [module_name(need) for need in needs] + soft.get(name, [])
+    return sorted(modules)
 
 
 def _unpacked(path: Path) -> bytes:

@@ -29,13 +29,13 @@ LIBRARY_FOLDERS = tuple(
 
 def entries(tree: Path) -> list[cpio.Entry]:
     """Return PROGRAMS, their loader and libraries. Raises ImageError if the tree lacks one."""
-    found: dict[str, cpio.Entry] = {}
+    entry_by_place: dict[str, cpio.Entry] = {}
     wanted: list[str] = []
     for program, place, package in PROGRAMS:
         path = _first(tree, PROGRAM_FOLDERS, program)
         if path is None:
             raise ImageError(f"first stage {tree}", f"has no {program}", f"unpack Debian's package {package} there")
-        wanted += _add(found, place, path)
+        wanted += _add(entry_by_place, place, path)
     while wanted:
         need = wanted.pop()
         place = need.lstrip("/")
@@ -52,9 +52,9 @@ def entries(tree: Path) -> list[cpio.Entry]:
             raise ImageError(
                 f"first stage {tree}", f"has no {need}, which its programs need", "unpack the package that has it there"
             )
-        if place not in found:
-            wanted += _add(found, place, path)
-    return list(found.values())
+        if place not in entry_by_place:
+            wanted += _add(entry_by_place, place, path)
+    return list(entry_by_place.values())
 
 
 def digest(tree: Path) -> str:
@@ -62,17 +62,17 @@ def digest(tree: Path) -> str:
     return hashlib.sha256(cpio.archive(entries(tree), 0)).hexdigest()
 
 
-def _add(found: dict[str, cpio.Entry], place: str, path: Path) -> list[str]:
-    """Add the file to ``found``; return the loader and the libraries that it needs."""
+def _add(entry_by_place: dict[str, cpio.Entry], place: str, path: Path) -> list[str]:
+    """Add the file to ``entry_by_place``; return the loader and the libraries that it needs."""
     data = path.read_bytes()
     try:
         needs = elf.needs(data)
     except ValueError as error:
         raise ImageError(f"first stage {path}", str(error), "unpack packages of the image's architecture") from error
-    found[place] = cpio.file(place, data, executable=True)
+    entry_by_place[place] = cpio.file(place, data, executable=True)
     return [*([needs.loader] if needs.loader else []), *needs.libraries]
 
 
 def _first(tree: Path, folders: tuple[str, ...], name: str) -> Path | None:
-    found = (file_inside(tree, f"{folder}/{name}") for folder in folders)
-    return next((path for path in found if path), None)
+    files = (file_inside(tree, f"{folder}/{name}") for folder in folders)
+    return next((path for path in files if path), None)

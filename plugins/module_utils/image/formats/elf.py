@@ -41,8 +41,8 @@ def _needs(data: bytes) -> Needs:
         *struct.unpack_from("<HH", data, 0x36),
     )
     segments = []
-    for at in range(headers_at, headers_at + header_bytes * headers, header_bytes):
-        kind, _flags, offset, address, _physical, file_bytes = struct.unpack_from("<IIQQQQ", data, at)
+    for header_at in range(headers_at, headers_at + header_bytes * headers, header_bytes):
+        kind, _flags, offset, address, _physical, file_bytes = struct.unpack_from("<IIQQQQ", data, header_at)
         if offset + file_bytes > len(data):
             raise ValueError("the file is truncated")
         segments.append((kind, offset, address, file_bytes))
@@ -64,5 +64,5 @@ def _needs(data: bytes) -> Needs:
     return Needs(loader, tuple(_text(data, strings_at + value) for tag, value in entries if tag == DT_NEEDED))
 
 
-def _text(data: bytes, at: int) -> str:
-    return data[at : data.index(b"\0", at)].decode()
+def _text(data: bytes, offset: int) -> str:
+    return data[offset : data.index(b"\0", offset)].decode()

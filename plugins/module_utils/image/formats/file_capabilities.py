@@ -79,18 +79,18 @@ def text(value: str | None) -> str:
         return "none"
     try:
         data = bytes.fromhex(value)
-        words = struct.unpack(f"<{len(data) // 4}I", data)
+        numbers = struct.unpack(f"<{len(data) // 4}I", data)
     except (ValueError, struct.error):
         return value
-    if not words or WORDS.get(words[0] & 0xFF000000) != len(words):
+    if not numbers or WORDS.get(numbers[0] & 0xFF000000) != len(numbers):
         return value
-    pairs = words[1:3] if len(words) == 3 else words[1:5]
-    permitted, inheritable = (sum(word << 32 * at for at, word in enumerate(pairs[side::2])) for side in (0, 1))
+    pairs = numbers[1:3] if len(numbers) == 3 else numbers[1:5]
+    permitted, inheritable = (sum(word << 32 * index for index, word in enumerate(pairs[side::2])) for side in (0, 1))
     sets: dict[str, list[str]] = {}
     for number in range(64):
-        letters = "e" if words[0] & EFFECTIVE and (permitted | inheritable) >> number & 1 else ""
+        letters = "e" if numbers[0] & EFFECTIVE and (permitted | inheritable) >> number & 1 else ""
         letters += ("i" if inheritable >> number & 1 else "") + ("p" if permitted >> number & 1 else "")
         if letters:
             sets.setdefault(letters, []).append(f"cap_{NAMES[number] if number < len(NAMES) else number}")
     text = " ".join(f"{','.join(names)}={letters}" for letters, names in sorted(sets.items())) or "none set"
-    return f"{text} (user {words[5]})" if len(words) == 6 else text
+    return f"{text} (user {numbers[5]})" if len(numbers) == 6 else text

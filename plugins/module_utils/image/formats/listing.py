@@ -30,19 +30,19 @@ def is_whiteout(status: os.stat_result) -> bool:
 
 def listing(tree: Path) -> dict[str, dict[str, Any]]:
     """Return path ("/etc/passwd") -> its properties, except times, for everything below ``tree``."""
-    found: dict[str, dict[str, Any]] = {}
+    listed: dict[str, dict[str, Any]] = {}
 
     def walk(folder: str, path: str) -> None:
         with os.scandir(folder) as entries:
             for entry in entries:
                 name = f"{path}/{entry.name}"
                 status = entry.stat(follow_symlinks=False)
-                found[name] = _entry(entry.path, status)
+                listed[name] = _entry(entry.path, status)
                 if stat.S_ISDIR(status.st_mode):
                     walk(entry.path, name)
 
     walk(os.fspath(tree), "")
-    return found
+    return listed
 
 
 def _entry(path: str, status: os.stat_result) -> dict[str, Any]:

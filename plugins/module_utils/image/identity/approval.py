@@ -68,8 +68,8 @@ def decide(
         return Approval(False, fingerprint, f"{unknown}, and it has no certificate")
     wrong = verify(certificate)
     if wrong:
-        why = f"{unknown}, and its certificate does not verify against node_identity_tpm_ca: {wrong}"
-        return Approval(False, fingerprint, why)
+        reason = f"{unknown}, and its certificate does not verify against node_identity_tpm_ca: {wrong}"
+        return Approval(False, fingerprint, reason)
     return Approval(True, fingerprint, "its certificate verifies against node_identity_tpm_ca")
 
 

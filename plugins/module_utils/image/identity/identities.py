@@ -56,21 +56,21 @@ class Change:
 
 def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
     """Return the nodes from dicts {name, ek, secrets}, sorted by name. Raises ImageError."""
-    found: dict[str, Node] = {}
+    node_by_name: dict[str, Node] = {}
     owners: dict[bytes, str] = {}
-    for given in nodes:
-        name = checked_node(given["name"])
+    for entry in nodes:
+        name = checked_node(entry["name"])
         subject = f"node {name}"
-        ek = identity.read_ek(given["ek"], subject)
-        if name in found:
+        ek = identity.read_ek(entry["ek"], subject)
+        if name in node_by_name:
             raise ImageError(subject, "is listed twice", "list each node once")
         if ek in owners:
             raise ImageError(
                 subject, f"has the endorsement key of node {owners[ek]}", "each TPM has its own key: enrol both again"
             )
         owners[ek] = name
-        found[name] = Node(name, ek, identity.read_secrets(given["secrets"], subject))
-    return [found[name] for name in sorted(found)]
+        node_by_name[name] = Node(name, ek, identity.read_secrets(entry["secrets"], subject))
+    return [node_by_name[name] for name in sorted(node_by_name)]
 
 
 def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, removed: Sequence[str] = ()) -> Change:
@@ -79,29 +79,29 @@ def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, rem
     An existing bundle stays if it has the digest of the requested one and a signature by the signing key.
     Raises ImageError before anything is touched.
     """
-    both = sorted({checked_node(name) for name in removed} & {node.name for node in nodes})
-    if both:
+    contradictory = sorted({checked_node(name) for name in removed} & {node.name for node in nodes})
+    if contradictory:
         raise ImageError(
-            f"node {both[0]}",
+            f"node {contradictory[0]}",
             "its bundle is to be both written and removed",
             "remove its node_identity_ek from the inventory, or its name from node_identity_removed",
         )
     store.require()
     with store.locked():
-        there = {name: store.contents(IDENTITY, name) or b"" for name in _names(store)}
-        parsed = {name: _parsed(data, name) for name, data in there.items()}
-        kept = _kept(nodes, parsed, signer)
-        wanted = {node.name: digest for node, digest in zip(nodes, kept.digests)}
-        new = [node for node in nodes if node.name not in kept.names]
+        old_files = {name: store.contents(IDENTITY, name) or b"" for name in _names(store)}
+        parsed = {name: _parsed(data, name) for name, data in old_files.items()}
+        unchanged = _kept(nodes, parsed, signer)
+        wanted = {node.name: digest for node, digest in zip(nodes, unchanged.digests)}
+        new = [node for node in nodes if node.name not in unchanged.names]
         change = Change(
-            before={name: identity.stated(found[0]) if found else None for name, found in parsed.items()},
+            before={name: identity.stated(bundle[0]) if bundle else None for name, bundle in parsed.items()},
             after={
                 node.name: {"node": node.name, "ek": identity.ek_digest(node.ek), "digest": wanted[node.name]}
                 for node in nodes
             },
             written=tuple(node.name for node in new),
-            removed=tuple(sorted(set(there) & set(removed))),
-            others=tuple(sorted(set(there) - set(wanted) - set(removed))),
+            removed=tuple(sorted(set(old_files) & set(removed))),
+            others=tuple(sorted(set(old_files) - set(wanted) - set(removed))),
         )
         # Bundles are made in check mode too, since it must report errors of openssl or of the TPM's tool.
         bundles = _bundles(new, wanted, signer)
@@ -133,9 +133,15 @@ def _kept(
     nodes: Sequence[Node], parsed: Mapping[str, tuple[identity.Bundle, bytes, bytes] | None], signer: Signer
 ) -> _Kept:
     """Return the bundles to keep. All signatures are made at once: with a password, each call takes about a second."""
-    candidates = [(node.name, found) for node in nodes if (found := parsed.get(node.name))]
-    key_signature, *signatures = signer.sign([identity.DIGEST_KEY_MESSAGE, *(found[1] for _name, found in candidates)])
-    genuine = {name: found[0] for (name, found), signature in zip(candidates, signatures) if found[2] == signature}
+    candidates = [(node.name, old_bundle) for node in nodes if (old_bundle := parsed.get(node.name))]
+    key_signature, *signatures = signer.sign(
+        [identity.DIGEST_KEY_MESSAGE, *(old_bundle[1] for _name, old_bundle in candidates)]
+    )
+    genuine = {
+        name: old_bundle[0]
+        for (name, old_bundle), signature in zip(candidates, signatures)
+        if old_bundle[2] == signature
+    }
     key = identity.digest_key(key_signature)
     digests = [identity.digest(key, node.name, node.ek, node.secrets) for node in nodes]
     names = set()
@@ -161,15 +167,15 @@ def _bundles(nodes: Sequence[Node], digests: Mapping[str, str], signer: Signer) 
             secrets=encrypt(identity.payload(node.secrets), key, node.subject),
         )
         signed.append(identity.render(bundle))
-    found = {node.name: text + signature for node, text, signature in zip(nodes, signed, signer.sign(signed))}
+    bundles = {node.name: text + signature for node, text, signature in zip(nodes, signed, signer.sign(signed))}
     for node in nodes:
-        if len(found[node.name]) > identity.LARGEST_BUNDLE_BYTES:
+        if len(bundles[node.name]) > identity.LARGEST_BUNDLE_BYTES:
             raise ImageError(
                 node.subject,
-                f"its bundle has {len(found[node.name])} bytes, the maximum is {identity.LARGEST_BUNDLE_BYTES}",
+                f"its bundle has {len(bundles[node.name])} bytes, the maximum is {identity.LARGEST_BUNDLE_BYTES}",
                 "give it fewer or smaller secrets",
             )
-    return found
+    return bundles
 
 
 def _apply(store: Store, bundles: Mapping[str, bytes], removed: Sequence[str]) -> None:

@@ -149,23 +149,23 @@ def certificate_is_of(certificate: bytes, ek: bytes) -> bool:
 
 def _subject_public_key(certificate: bytes) -> bytes:
     """Return the content of subjectPublicKey, a BIT STRING (RFC 5280 4.1). The algorithm may be RSA or RSAES-OAEP."""
-    _tag, at, _end = _der(certificate, 0)
-    _tag, at, _end = _der(certificate, at)
-    if certificate[at] == 0xA0:  # version
-        at = _der(certificate, at)[2]
+    _tag, offset, _end = _der(certificate, 0)
+    _tag, offset, _end = _der(certificate, offset)
+    if certificate[offset] == 0xA0:  # version
+        offset = _der(certificate, offset)[2]
     for _field in ("serialNumber", "signature", "issuer", "validity", "subject"):
-        at = _der(certificate, at)[2]
-    _tag, at, _end = _der(certificate, at)
-    tag, start, end = _der(certificate, _der(certificate, at)[2])
+        offset = _der(certificate, offset)[2]
+    _tag, offset, _end = _der(certificate, offset)
+    tag, start, end = _der(certificate, _der(certificate, offset)[2])
     if tag != 0x03:
         raise ValueError("no BIT STRING")
     return certificate[start:end]
 
 
-def _der(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return tag, start and end of the content of the DER element at ``at``. Raises IndexError, ValueError."""
-    tag, length = data[at], data[at + 1]
-    start = at + 2
+def _der(data: bytes, offset: int) -> tuple[int, int, int]:
+    """Return tag, start and end of the content of the DER element at ``offset``. Raises IndexError, ValueError."""
+    tag, length = data[offset], data[offset + 1]
+    start = offset + 2
     if length & 0x80:
         count = length & 0x7F
         if not 1 <= count <= 4:
@@ -180,7 +180,7 @@ def read_secrets(files: Sequence[Mapping[str, Any]], subject: str) -> tuple[Secr
 
     Raises ImageError, without the contents.
     """
-    found: dict[str, Secret] = {}
+    secrets: dict[str, Secret] = {}
     for file in files:
         path, mode, content = file["path"], file["mode"], file["content"]
         good = path.startswith("/") and path == posixpath.normpath(path) and not path.startswith("//") and path != "/"
@@ -192,25 +192,27 @@ def read_secrets(files: Sequence[Mapping[str, Any]], subject: str) -> tuple[Secr
             )
         if any(path == folder or path.startswith(f"{folder}/") for folder in NO_FILES):
             raise ImageError(subject, f"{path} is in a file system of the kernel", "use another path")
-        if path in found:
+        if path in secrets:
             raise ImageError(subject, f"{path} is given twice", "give it once")
         if not MODE.fullmatch(mode):
             raise ImageError(subject, f"mode {mode!r} of {path} is not an octal number", 'quote it: "0600"')
-        for what in ("owner", "group"):
-            if not ACCOUNT.fullmatch(file[what]):
-                raise ImageError(subject, f"{what} {file[what]!r} of {path} is not a valid name", "write it like root")
+        for setting in ("owner", "group"):
+            if not ACCOUNT.fullmatch(file[setting]):
+                raise ImageError(
+                    subject, f"{setting} {file[setting]!r} of {path} is not a valid name", "write it like root"
+                )
         if not isinstance(content, str) or re.search("[\ud800-\udfff]", content):
             raise ImageError(subject, f"the content of {path} is not UTF-8 text", "encode it, for example as base64")
-        found[path] = Secret(path, content, mode.zfill(4), file["owner"], file["group"])
-    for path in found:
-        above = posixpath.dirname(path)
-        while above != "/":
-            if above in found:
+        secrets[path] = Secret(path, content, mode.zfill(4), file["owner"], file["group"])
+    for path in secrets:
+        parent = posixpath.dirname(path)
+        while parent != "/":
+            if parent in secrets:
                 raise ImageError(
-                    subject, f"{above} is both a file and a parent directory of {path}", "remove one of them"
+                    subject, f"{parent} is both a file and a parent directory of {path}", "remove one of them"
                 )
-            above = posixpath.dirname(above)
-    return tuple(found[path] for path in sorted(found))
+            parent = posixpath.dirname(parent)
+    return tuple(secrets[path] for path in sorted(secrets))
 
 
 def payload(secrets: Sequence[Secret]) -> bytes:
@@ -254,11 +256,11 @@ def parse(data: bytes, subject: str) -> tuple[Bundle, bytes, bytes]:
     """Return a bundle, its signed lines, and their signature. Raises ImageError, about ``subject``, for other data."""
     broken = ImageError(subject, f"not a bundle of {FORMAT}", "publish it again")
     lines = data.split(b"\n")
-    own = len(("format", *Bundle.__dataclass_fields__))
-    if len(lines) != own + SIGNATURE_LINES + 1 or lines[-1] or lines[0] != FORMAT.encode():
+    header_lines = len(("format", *Bundle.__dataclass_fields__))
+    if len(lines) != header_lines + SIGNATURE_LINES + 1 or lines[-1] or lines[0] != FORMAT.encode():
         raise broken
     fields = {}
-    for line, name in zip(lines[1:own], Bundle.__dataclass_fields__):
+    for line, name in zip(lines[1:header_lines], Bundle.__dataclass_fields__):
         label, _colon, value = line.decode("ascii", "replace").partition(": ")
         if label != name:
             raise broken
@@ -273,7 +275,7 @@ def parse(data: bytes, subject: str) -> tuple[Bundle, bytes, bytes]:
         opened = [base64.b64decode(fields[name], validate=True) for name in ("credential", "secrets")]
     except (binascii.Error, ValueError) as error:
         raise broken from error
-    signed = b"\n".join(lines[:own]) + b"\n"
+    signed = b"\n".join(lines[:header_lines]) + b"\n"
     return Bundle(fields["node"], fields["ek"], fields["digest"], *opened), signed, data[len(signed) :]
 
 

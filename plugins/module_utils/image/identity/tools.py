@@ -62,16 +62,16 @@ def verify(certificate: bytes, authorities: Sequence[str]) -> str:
     chain = b"".join(_pem(path) for path in authorities)
     _require("openssl")
     with unnamed_files(chain, certificate, b"") as files:
-        trusted, encoded, made = map(fd_path, files)
+        trusted, encoded, signed = map(fd_path, files)
         for argv in (
-            ("openssl", "x509", "-inform", "DER", "-in", encoded, "-out", made),
+            ("openssl", "x509", "-inform", "DER", "-in", encoded, "-out", signed),
             # The system's certificate authorities are ignored: those of the web do not certify TPMs.
-            ("openssl", "verify", "-no-CApath", "-no-CAstore", "-CAfile", trusted, made),
+            ("openssl", "verify", "-no-CApath", "-no-CAstore", "-CAfile", trusted, signed),
         ):
             environment = {"PATH": search_path(), "LC_ALL": "C.UTF-8"}
-            done = subprocess.run(argv, check=False, capture_output=True, env=environment, pass_fds=files)
-            if done.returncode:
-                lines = done.stderr.decode("utf-8", "replace").splitlines()
+            process = subprocess.run(argv, check=False, capture_output=True, env=environment, pass_fds=files)
+            if process.returncode:
+                lines = process.stderr.decode("utf-8", "replace").splitlines()
                 return next((line for line in lines if line.startswith("error ")), " ".join(lines))
     return ""
 
@@ -115,19 +115,19 @@ def _run(
     argv: Sequence[str],
     subject: str,
     remedy: str,
-    given: bytes = b"",
+    stdin: bytes = b"",
     pass_fds: Sequence[int] = (),
 ) -> bytes:
     _require(argv[0])
-    done = subprocess.run(
+    process = subprocess.run(
         argv,
-        input=given,
+        input=stdin,
         check=False,
         capture_output=True,
         env={"PATH": search_path(), "LC_ALL": "C.UTF-8"},
         pass_fds=pass_fds,
     )
-    if done.returncode:
-        output = " ".join((done.stdout + b" " + done.stderr).decode("utf-8", "replace").split())
+    if process.returncode:
+        output = " ".join((process.stdout + b" " + process.stderr).decode("utf-8", "replace").split())
         raise ImageError(subject, f"{argv[0]} failed: {output or 'it gave no reason'}", remedy)
-    return done.stdout
+    return process.stdout

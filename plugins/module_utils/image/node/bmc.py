@@ -58,7 +58,7 @@ class Bmc:
     @classmethod
     def of(cls, params: dict[str, Any]) -> Bmc:
         """Return the BMC of a module's option ``bmc``."""
-        return cls(**{one.name: params[one.name] for one in fields(cls)})
+        return cls(**{item.name: params[item.name] for item in fields(cls)})
 
     def failure(self, node: str, host: str, cause: str) -> ImageError:
         """Return the error of a restart of ``node`` that was requested from ``host``."""

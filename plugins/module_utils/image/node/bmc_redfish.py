@@ -115,8 +115,8 @@ def find_system(connection: Any, bmc: Bmc) -> Any:
     login = auth.BasicAuth(bmc.username, bmc.password)
     root = sushy.Sushy(f"https://{bmc.address}", auth=login, connector=connection)
     paths = root.get_system_collection().members_identities
-    named = [path for path in paths if bmc.system and path.rstrip("/").rsplit("/", 1)[-1] == bmc.system]
-    systems = [root.get_system(path) for path in named or paths]
+    same_id = [path for path in paths if bmc.system and path.rstrip("/").rsplit("/", 1)[-1] == bmc.system]
+    systems = [root.get_system(path) for path in same_id or paths]
     matches = [system for system in systems if bmc.system in (None, "", system.identity)]
     if len(matches) != 1:
         names = ", ".join(sorted(str(system.identity) for system in systems))
@@ -199,6 +199,6 @@ def reset(system: Any) -> None:
         choices = [(kind.FORCE_RESTART,), (kind.POWER_CYCLE,), (kind.FORCE_OFF, kind.ON)]
     steps = next((choice for choice in choices if set(choice) <= offered), None)
     if steps is None:
-        raise BmcError(f"it offers no restart, but {', '.join(sorted(one.value for one in offered))}")
+        raise BmcError(f"it offers no restart, but {', '.join(sorted(reset_type.value for reset_type in offered))}")
     for step in steps:
         system.reset_system(step)

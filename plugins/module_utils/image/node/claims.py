@@ -38,12 +38,12 @@ class Expected:
     ) -> Expected:
         """Build an instance from the text of manifest.json. Raises ImageError if the text does not match ``digest``."""
         data = text.encode()
-        found = manifest.digest(data)
-        if found != digest:
-            why = f"its manifest has the digest {found}"
-            raise ImageError(f"image {digest}", why, "publish the image to the boot servers again")
-        whole = manifest.load(data, f"image {digest}")
-        return cls(digest, whole, channel, tuple(kernel_arguments), tuple(may_fail))
+        actual = manifest.digest(data)
+        if actual != digest:
+            reason = f"its manifest has the digest {actual}"
+            raise ImageError(f"image {digest}", reason, "publish the image to the boot servers again")
+        parsed = manifest.load(data, f"image {digest}")
+        return cls(digest, parsed, channel, tuple(kernel_arguments), tuple(may_fail))
 
     @property
     def arguments(self) -> list[str]:
@@ -83,7 +83,7 @@ def _image(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     reason = state.get("reason", "")
     report = state.get("report") or {}
     # Without a report there is nothing to compare the command line with.
-    named = _argument(state.get("command_line"), "sailloft.image=") if report.get("image") else None
+    booted = _argument(state.get("command_line"), "sailloft.image=") if report.get("image") else None
     return [
         compare(IMAGE, f"the node runs the image that {by} names", expected.digest, state.get("image"), PATH, reason),
         # The kernel's command line names the image that the first stage should boot; the report must name the same.
@@ -91,7 +91,7 @@ def _image(expected: Expected, state: dict[str, Any]) -> list[Claim]:
             IMAGE,
             "the kernel's command line names the image of the report",
             f"sailloft.image={report.get('image', expected.digest)}",
-            named,
+            booted,
             "/proc/cmdline",
         ),
     ]

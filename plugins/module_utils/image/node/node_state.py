@@ -105,5 +105,5 @@ def _failed_units(subject: str, run: Run) -> list[str]:
 
 
 def _silent(subject: str, command: list[str], output: str) -> ImageError:
-    why = f"{' '.join(command[:2])} failed: {' '.join(output.split()) or 'no output'}"
-    return ImageError(subject, why, "check its console: a node must run systemd")
+    reason = f"{' '.join(command[:2])} failed: {' '.join(output.split()) or 'no output'}"
+    return ImageError(subject, reason, "check its console: a node must run systemd")

@@ -9,13 +9,18 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator
+from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import File, Role, Services, User
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import File, Role, Services, User
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
 
 # Portable names (useradd(8)), with shadow's limit of 32 characters.
 USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+USER_RULE = "use at most 32 lower-case letters, digits, '_' and '-', starting with a letter or '_'"
+SHELL = re.compile(r"(/[A-Za-z0-9._+-]{1,255}){1,15}")
 NUMBER = re.compile(r"[0-9]{1,10}")
 # chown(2): an id of 32 bits; the largest, (uid_t)-1, means "do not change".
 LARGEST_ID = 2**32 - 2
@@ -40,12 +45,12 @@ MOUNTED = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/lock", "/var/run")
 OF_THE_NODE = re.compile(r"/etc/machine-id|/var/lib/dbus/machine-id|/etc/ssh/ssh_host_.*")
 
 
-def read_files(record: Record) -> tuple[File, ...]:
+def read_files(settings: ImageSettings) -> tuple[File, ...]:
     """Return the layer's files by path. Raises ImageError."""
     files: dict[str, File] = {}
-    for item in record.records("files"):
+    for item in settings.parts("files"):
         item.only("path", "content", "source", "mode", "owner", "group")
-        path = item.text("path")
+        path = item.required("path", values.text)
         good = path.startswith("/") and path == posixpath.normpath(path) and path.isprintable()
         if not good or path.startswith("//") or path == "/":
             raise item.refuse(f"path {path!r} is not an absolute path", "write it like /etc/motd, without '..' or '//'")
@@ -78,11 +83,12 @@ def read_files(record: Record) -> tuple[File, ...]:
             raise item.refuse(f"the content of {path} is not UTF-8", "give it as a file, with source")
         if source is not None and not source.startswith("/"):
             raise item.refuse(f"source {source!r} is not an absolute path", "give the file on the build host")
-        files[path] = File(path, content, source, _mode(item), _account(item, "owner"), _account(item, "group"))
+        owner, group = (item.value(setting, _account, "root") for setting in ("owner", "group"))
+        files[path] = File(path, content, source, _mode(item), owner, group)
     for path in files:
         for folder in _folders(path):
             if folder in files:
-                raise record.refuse(f"{folder} is both a file and a parent directory of {path}", "remove one of them")
+                raise settings.refuse(f"{folder} is both a file and a parent directory of {path}", "remove one of them")
     return tuple(files[path] for path in sorted(files))
 
 
@@ -92,59 +98,50 @@ def _folders(path: str) -> Iterator[str]:
         yield path
 
 
-def _mode(record: Record) -> str:
-    mode = record.data.get("mode", "0644")
-    if not isinstance(mode, str) or not MODE.fullmatch(mode):
-        raise record.refuse(f"mode {mode!r} is not a string of octal digits", 'quote it: "0644"')
-    return mode.zfill(4)
+def _mode(settings: ImageSettings) -> str:
+    return settings.value("mode", values.matching(MODE, 'write octal digits in quotes: "0644"'), "0644").zfill(4)
 
 
-def _account(record: Record, setting: str) -> str:
-    name = record.data.get(setting, "root")
-    text = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
+def _account(value: Any) -> str:
+    """Return the name or number of a user or a group."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     is_number = isinstance(text, str) and NUMBER.fullmatch(text)
     if not isinstance(text, str) or not (USER.fullmatch(text) or is_number) or (is_number and int(text) > LARGEST_ID):
-        raise record.refuse(f"{setting} {name!r} is not a valid name or number", "write it like root or 1000")
+        raise InvalidValueError(f"{value!r} is not a valid name or number", "write it like root or 1000")
     return text
 
 
-def read_users(record: Record) -> tuple[User, ...]:
+def read_users(settings: ImageSettings) -> tuple[User, ...]:
     """Return the layer's users. Raises ImageError."""
     users: dict[str, User] = {}
-    for item in record.records("users"):
+    for item in settings.parts("users"):
         item.only("name", "groups", "shell", "authorized_keys")
-        name = item.text("name")
-        if not USER.fullmatch(name):
-            raise item.refuse(
-                f"user name {name!r} is not valid",
-                "use at most 32 lower-case letters, digits, '_' and '-', starting with a letter or '_'",
-            )
+        name = item.required("name", values.matching(USER, USER_RULE))
         if name in users:
             raise item.refuse(f"user {name} is given twice", "give the user once in a layer")
-        shell = item.data.get("shell", "/bin/bash")
-        if not isinstance(shell, str) or not re.fullmatch(r"(/[A-Za-z0-9._+-]{1,255}){1,15}", shell):
-            raise item.refuse(f"shell {shell!r} of user {name} is not an absolute path", "write it like /bin/bash")
-        keys = item.data.get("authorized_keys", [])
-        if not isinstance(keys, (list, tuple)):
-            raise item.refuse(f"authorized_keys of user {name} is not a list", "write it as [ssh-ed25519 AAAA...]")
-        for at, key in enumerate(keys):
-            # The key is not shown: it may be a private one.
-            if not isinstance(key, str) or not PUBLIC_KEY.fullmatch(key):
-                raise item.refuse(
-                    f"authorized_keys[{at}] of user {name} is not a public key on one line",
-                    "give what ssh-keygen wrote to the file that ends in .pub",
-                )
-        users[name] = User(name, tuple(sorted(item.texts("groups", USER))), shell, tuple(keys))
+        groups = item.value("groups", values.distinct(values.matching(USER, USER_RULE)), [])
+        shell = item.value("shell", values.matching(SHELL, "write an absolute path, like /bin/bash"), "/bin/bash")
+        keys = item.value("authorized_keys", values.each(_public_key), [])
+        users[name] = User(name, tuple(sorted(groups)), shell, tuple(keys))
     return tuple(users.values())
 
 
-def read_services(record: Record) -> Services:
+def _public_key(value: Any) -> str:
+    # The key is not shown: it may be a private one.
+    if not isinstance(value, str) or not PUBLIC_KEY.fullmatch(value):
+        raise InvalidValueError(
+            "not a public key on one line", "give what ssh-keygen wrote to the file that ends in .pub"
+        )
+    return value
+
+
+def read_services(settings: ImageSettings) -> Services:
     """Return the layer's units by the state that they get. Raises ImageError."""
-    item = Record(f"{record.subject}: services", record.data.get("services", {}))
+    item = settings.part("services")
     item.only("enabled", "disabled", "masked")
     fates: dict[str, str] = {}
     for fate in ("enabled", "disabled", "masked"):
-        for text in item.texts(fate, UNIT):
+        for text in item.value(fate, values.distinct(values.matching(UNIT)), []):
             unit = text if text.rpartition(".")[2] in UNIT_TYPES else f"{text}.service"
             if unit in fates:
                 raise item.refuse(f"{unit} is both {fates[unit]} and {fate}", "list it once")
@@ -154,17 +151,15 @@ def read_services(record: Record) -> Services:
     )
 
 
-def read_roles(record: Record) -> tuple[Role, ...]:
+def read_roles(settings: ImageSettings) -> tuple[Role, ...]:
     """Return the layer's roles with their variables. Raises ImageError."""
     roles: dict[str, Role] = {}
-    for item in record.records("roles"):
+    for item in settings.parts("roles"):
         item.only("name", "vars")
-        name = item.text("name")
-        if not ROLE.fullmatch(name):
-            raise item.refuse(f"role {name!r} is not a valid name", "write it like sailloft.fleet.gpu_host")
+        name = item.required("name", values.matching(ROLE, "write it like sailloft.fleet.gpu_host"))
         if name in roles:
             raise item.refuse(f"role {name} is given twice", "apply it once in a layer")
-        variables = item.mapping("vars")
+        variables = item.value("vars", values.by_name, {})
         try:
             # A separate copy of plain data: the given object may change later.
             roles[name] = Role(name, json.loads(json.dumps(variables, allow_nan=False)))

@@ -76,7 +76,9 @@ def normalise(root: Path, epoch: int) -> None:
                 _remove(entry)
     for name in FILES_GO:
         folder = _own(root, name)
-        for path in _files_below(folder, [root / kept for kept in KEPT]) if folder and folder.is_dir() else []:
+        for path in (
+            _files_below(folder, [root / kept_path for kept_path in KEPT]) if folder and folder.is_dir() else []
+        ):
             path.unlink()
     for pattern in REMOVED:
         for path in sorted(root.glob(pattern)):
@@ -105,25 +107,25 @@ def prune(upper: Path, parent: Path, epoch: int) -> None:
 
 def _prune(upper: Path, parent: Path, opaque: bool = False) -> None:
     for entry in sorted(upper.iterdir()):
-        below = parent / entry.name
+        lower = parent / entry.name
         status = entry.lstat()
-        there = below.lstat() if os.path.lexists(below) else None
+        lower_status = lower.lstat() if os.path.lexists(lower) else None
         if is_whiteout(status):
-            if there is None:
+            if lower_status is None:
                 entry.unlink()
         elif stat.S_ISDIR(status.st_mode):
-            _prune_folder(entry, below, there, opaque)
+            _prune_folder(entry, lower, lower_status, opaque)
         else:
             _strip(entry)
-            if there is not None and _equal(entry, status, below, there):
+            if lower_status is not None and _equal(entry, status, lower, lower_status):
                 entry.unlink()
 
 
-def _prune_folder(entry: Path, below: Path, there: os.stat_result | None, opaque: bool) -> None:
+def _prune_folder(entry: Path, lower: Path, lower_status: os.stat_result | None, opaque: bool) -> None:
     # All directories in an opaque directory are opaque, even if overlayfs does not mark them (as ovl_create_upper in
     # Linux' fs/overlayfs/dir.c).
     opaque = opaque or OPAQUE in _xattr_names(entry)
-    if there is None or not stat.S_ISDIR(there.st_mode):
+    if lower_status is None or not stat.S_ISDIR(lower_status.st_mode):
         # There is nothing below to hide: overlayfs may or may not set "opaque" here, and a whiteout removes nothing.
         _strip_tree(entry)
         return
@@ -131,12 +133,12 @@ def _prune_folder(entry: Path, below: Path, there: os.stat_result | None, opaque
         # A whiteout for each name that it hides replaces the attribute. The layer then needs no attribute that only
         # root can read, and its listing is complete.
         names = {path.name for path in entry.iterdir()}
-        for hidden in below.iterdir():
+        for hidden in lower.iterdir():
             if hidden.name not in names:
                 os.mknod(entry / hidden.name, stat.S_IFCHR, os.makedev(0, 0))
     _strip(entry)
-    _prune(entry, below, opaque)
-    if not any(entry.iterdir()) and _same_inode(entry, entry.lstat(), below, there):
+    _prune(entry, lower, opaque)
+    if not any(entry.iterdir()) and _same_inode(entry, entry.lstat(), lower, lower_status):
         entry.rmdir()
 
 
@@ -159,21 +161,23 @@ def _strip(path: Path) -> None:
             os.removexattr(path, name, follow_symlinks=False)
 
 
-def _equal(entry: Path, status: os.stat_result, below: Path, there: os.stat_result) -> bool:
-    if not _same_inode(entry, status, below, there):
+def _equal(entry: Path, status: os.stat_result, lower: Path, lower_status: os.stat_result) -> bool:
+    if not _same_inode(entry, status, lower, lower_status):
         return False
     if stat.S_ISREG(status.st_mode):
-        return status.st_size == there.st_size and filecmp.cmp(entry, below, shallow=False)
+        return status.st_size == lower_status.st_size and filecmp.cmp(entry, lower, shallow=False)
     if stat.S_ISLNK(status.st_mode):
-        return os.readlink(entry) == os.readlink(below)
-    return status.st_rdev == there.st_rdev
+        return os.readlink(entry) == os.readlink(lower)
+    return status.st_rdev == lower_status.st_rdev
 
 
-def _same_inode(entry: Path, status: os.stat_result, below: Path, there: os.stat_result) -> bool:
+def _same_inode(entry: Path, status: os.stat_result, lower: Path, lower_status: os.stat_result) -> bool:
     """Return whether type, mode, owner, group and extended attributes are the same; times are not compared."""
-    return (status.st_mode, status.st_uid, status.st_gid) == (there.st_mode, there.st_uid, there.st_gid) and _xattrs(
-        entry
-    ) == _xattrs(below)
+    return (status.st_mode, status.st_uid, status.st_gid) == (
+        lower_status.st_mode,
+        lower_status.st_uid,
+        lower_status.st_gid,
+    ) and _xattrs(entry) == _xattrs(lower)
 
 
 def _xattrs(path: Path) -> dict[str, bytes]:
@@ -200,12 +204,12 @@ def _own(root: Path, name: str) -> Path | None:
     return path if path == root / name and not path.is_symlink() else None
 
 
-def _files_below(folder: Path, kept: list[Path]) -> Iterator[Path]:
+def _files_below(folder: Path, kept_paths: list[Path]) -> Iterator[Path]:
     for entry in sorted(folder.iterdir()):
-        if entry in kept or entry.is_symlink():
+        if entry in kept_paths or entry.is_symlink():
             continue
         if entry.is_dir():
-            yield from _files_below(entry, kept)
+            yield from _files_below(entry, kept_paths)
         else:
             yield entry
 
@@ -229,8 +233,8 @@ def _shadow(root: Path, epoch: int) -> None:
     day = epoch // DAY_S
     old = path.read_text()
 
-    def clamped(found: re.Match[str]) -> str:
-        return found.group(1) + str(min(int(found.group(2)), day)) + ":"
+    def clamped(match: re.Match[str]) -> str:
+        return match.group(1) + str(min(int(match.group(2)), day)) + ":"
 
     new = re.sub(r"^([^:\n]*:[^:\n]*:)(\d+):", clamped, old, flags=re.MULTILINE)
     if new != old:

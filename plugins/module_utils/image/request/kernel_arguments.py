@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 
 # The characters that iPXE passes on unchanged: it interprets quotes, backslashes and ${} itself.
 ARGUMENT = re.compile(r"[A-Za-z0-9_][!#-&(-\[\]-~]*")
@@ -20,21 +23,21 @@ USELESS_REASON = "would take memory for nothing: a stateless root has no kernel 
 MOST_ARGUMENT_BYTES = 1536
 
 
-def read_kernel_arguments(record: Record) -> tuple[str, ...]:
-    """Return the record's kernel arguments, in order. Raises ImageError."""
-    arguments = record.data.get("kernel_arguments", [])
-    if not isinstance(arguments, (list, tuple)):
-        raise record.refuse("kernel_arguments is not a list", "write it as [console=ttyS0, quiet]")
-    for argument in arguments:
-        if isinstance(argument, str) and re.search(r"\s", argument):
-            raise record.refuse(f"kernel argument {argument!r} has white space", "give each argument separately")
-        if not isinstance(argument, str) or not ARGUMENT.fullmatch(argument) or "${" in argument:
-            raise record.refuse(
-                f"kernel argument {argument!r} cannot be passed on by iPXE",
-                "use printable ASCII without quotes, backslashes and ${, starting with a letter, digit or '_'",
-            )
-        if argument.startswith(RESERVED_ARGUMENTS):
-            raise record.refuse(f"kernel argument {argument!r} is set at boot", "leave it out")
-        if argument.startswith(USELESS_ARGUMENT):
-            raise record.refuse(f"kernel argument {argument!r} {USELESS_REASON}", "leave it out")
-    return tuple(arguments)
+def read_kernel_arguments(settings: ImageSettings) -> tuple[str, ...]:
+    """Return the kernel arguments of a layer or an image, in order. Raises ImageError."""
+    return tuple(settings.value("kernel_arguments", values.each(_argument), []))
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, str) and re.search(r"\s", value):
+        raise InvalidValueError(f"{value!r} has white space", "give each argument separately")
+    if not isinstance(value, str) or not ARGUMENT.fullmatch(value) or "${" in value:
+        raise InvalidValueError(
+            f"{value!r} cannot be passed on by iPXE",
+            "use printable ASCII without quotes, backslashes and ${, starting with a letter, digit or '_'",
+        )
+    if value.startswith(RESERVED_ARGUMENTS):
+        raise InvalidValueError(f"{value!r} is set at boot", "leave it out")
+    if value.startswith(USELESS_ARGUMENT):
+        raise InvalidValueError(f"{value!r} {USELESS_REASON}", "leave it out")
+    return value

@@ -90,12 +90,12 @@ class Capacity:
     neighbours: dict[str, int]
 
 
-def capacity(nodes: int, own: int) -> Capacity:
-    """Return the limits for ``nodes`` nodes; ``own`` of them are in the server's own network."""
+def capacity(nodes: int, local_nodes: int) -> Capacity:
+    """Return the limits for ``nodes`` nodes; ``local_nodes`` of them are in the server's own network."""
     # Twice the number of nodes: firmware that repeats its request begins a second transfer.
     transfers = max(LEAST_TRANSFERS, 2 * nodes)
     connections = max(LEAST_CONNECTIONS, 1024 + CONNECTIONS_PER_NODE * nodes)
-    times = -(-2 * own // NEIGHBOURS["gc_thresh2"])
+    times = -(-2 * local_nodes // NEIGHBOURS["gc_thresh2"])
     return Capacity(
         # Twice the number of nodes: a node that was removed from the inventory keeps its lease until that expires.
         leases=max(LEAST_LEASES, 2 * nodes),
@@ -116,7 +116,7 @@ def plan(
 
     Each file has the nodes that need it, as text for messages.
     """
-    own = ipaddress.IPv4Network(f"{address}/{netmask}", strict=False)
+    server_network = ipaddress.IPv4Network(f"{address}/{netmask}", strict=False)
     networks = [{"tag": "net0", "first": address, "netmask": netmask, "gateway": gateway}]
     for number, subnet in enumerate(subnets, 1):
         network = ipaddress.ip_network(subnet["network"])
@@ -127,12 +127,12 @@ def plan(
     served = {firmware: [node["name"] for node in nodes if _is_for(firmware, node)] for firmware in FIRMWARES}
     firmwares = [firmware for firmware in FIRMWARES if served[firmware] or (not nodes and _is_for(firmware, {}))]
     files = {firmware.file: firmware for firmware in firmwares}
-    inside = sum(_is_in(node.get("address"), own) for node in nodes)
+    local_nodes = sum(_is_in(node.get("address"), server_network) for node in nodes)
     return {
         "networks": networks,
         "firmwares": [asdict(firmware) for firmware in firmwares],
         "files": [{"name": name, "cpu": user.cpu, "nodes": listed(served[user])} for name, user in files.items()],
-        "capacity": asdict(capacity(len(nodes), inside)),
+        "capacity": asdict(capacity(len(nodes), local_nodes)),
     }
 
 

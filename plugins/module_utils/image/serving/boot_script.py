@@ -62,11 +62,11 @@ def image_script(manifest: Manifest, digest: str) -> str:
         f"sailloft.image={digest} sailloft.servers=${{servers}} sailloft.node=${{node}} sailloft.report=${{report}} "
         "BOOTIF=01-${mac:hexhyp}"
     )
-    words = " ".join(part for part in ("initrd=first-stage", arguments, "${node_args}", settings) if part)
+    kernel_arguments = " ".join(part for part in ("initrd=first-stage", arguments, "${node_args}", settings) if part)
     return f"""#!ipxe
 # image {manifest.name}, {manifest.distribution} {manifest.suite}, kernel {manifest.kernel.version}
 echo ${{node}}: image {manifest.name} {digest}
-kernel --timeout {TIMEOUT_MS} ../../blobs/{manifest.kernel.sha256} {words} || goto failed
+kernel --timeout {TIMEOUT_MS} ../../blobs/{manifest.kernel.sha256} {kernel_arguments} || goto failed
 initrd --timeout {TIMEOUT_MS} --name first-stage ../../blobs/{manifest.first_stage.sha256} || goto failed
 boot || goto failed
 :failed
@@ -167,15 +167,17 @@ def _addresses(address: Any, gateway: Any, subject: str) -> tuple[str, str]:
             raise ImageError(subject, "has a gateway, which the DHCP server gives", "remove gateway")
         return DHCP, ""
     try:
-        own = ipaddress.ip_interface(address)
+        interface = ipaddress.ip_interface(address)
         router = ipaddress.ip_address(gateway) if gateway else None
     except ValueError as error:
         raise ImageError(subject, str(error), "give an address like 10.1.0.5/24, or dhcp") from error
     if "/" not in str(address) or not isinstance(address, str):
         raise ImageError(subject, f"address {address!r} has no prefix length", "write it like 10.1.0.5/24")
-    if router is not None and (router not in own.network or router == own.ip):
-        raise ImageError(subject, f"gateway {router} is not another address of {own.network}", "correct one of them")
-    return str(own), str(router or "")
+    if router is not None and (router not in interface.network or router == interface.ip):
+        raise ImageError(
+            subject, f"gateway {router} is not another address of {interface.network}", "correct one of them"
+        )
+    return str(interface), str(router or "")
 
 
 def checked_server(url: str, subject: str) -> str:

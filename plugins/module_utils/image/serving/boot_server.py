@@ -61,29 +61,29 @@ def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 
     A node has name and mac, and address if the server assigns the addresses; it may have architecture and nic_driver.
     """
-    found, network = _of_server(server)
+    texts, network = _of_server(server)
     wrong, subnets = _of_subnets(server, network)
-    found += wrong
-    networks = [each for each in (network, *subnets) if each]
-    gateways = {each.get("gateway"): "a gateway's" for each in server.subnets if isinstance(each, Mapping)}
+    texts += wrong
+    networks = [subnet for subnet in (network, *subnets) if subnet]
+    gateways = {subnet.get("gateway"): "a gateway's" for subnet in server.subnets if isinstance(subnet, Mapping)}
     for node in nodes:
-        found += _said(checked_node, node.get("name"))
-        found += _said(checked_mac, node.get("mac"), _subject(node))
-        found += _value(_subject(node), _architecture, node)
-        found += _value(_subject(node), _driver, node)
+        texts += _said(checked_node, node.get("name"))
+        texts += _said(checked_mac, node.get("mac"), _subject(node))
+        texts += _value(_subject(node), _architecture, node)
+        texts += _value(_subject(node), _driver, node)
         if server.gives:
             # A problem of a network itself is reported once and not for each node.
-            found += _of_address(node, server, [] if wrong or not network else networks, gateways)
-    found += _shared(nodes, "name", lambda value: value)
-    found += _shared(nodes, "mac", _mac)
+            texts += _of_address(node, server, [] if wrong or not network else networks, gateways)
+    texts += _shared(nodes, "name", lambda value: value)
+    texts += _shared(nodes, "mac", _mac)
     if server.gives:
-        found += _shared(nodes, "address", lambda value: str(_address(value) or "") or None)
-    return found
+        texts += _shared(nodes, "address", lambda value: str(_address(value) or "") or None)
+    return texts
 
 
 def _of_server(server: Server) -> tuple[list[str], Network | None]:
     """Return the errors in the server's own variables; and its network, None if it is unknown."""
-    found: list[str] = [
+    texts: list[str] = [
         *_value("boot_server_interface", _matching, server.interface, INTERFACE, "name one interface, like eth1"),
         *_value("boot_server_http_port", values.whole, server.http_port, 1, 65535),
         *_value("boot_server_lease_s", values.whole, server.lease_s, LEAST_LEASE_S, MOST_LEASE_S),
@@ -93,74 +93,76 @@ def _of_server(server: Server) -> tuple[list[str], Network | None]:
     network = None
     address = _address(server.address)
     if not address:
-        found.append(f"boot_server_address is {_shown(server.address)}, give an IPv4 address")
+        texts.append(f"boot_server_address is {_shown(server.address)}, give an IPv4 address")
     mask = _mask_bits(server.netmask)
     if mask is None:
-        found.append(f"boot_server_netmask is {_shown(server.netmask)}, give a mask like 255.255.255.0")
+        texts.append(f"boot_server_netmask is {_shown(server.netmask)}, give a mask like 255.255.255.0")
     elif address:
         network = Network(f"{address}/{mask}", strict=False)
         if not _is_host(address, network):
-            found.append(
+            texts.append(
                 f"boot_server_address is {server.address}, which is not a host address in {network}, "
                 "give the server's own"
             )
     if server.gateway:
         gateway = _address(server.gateway)
         if not gateway:
-            found.append(f"boot_server_gateway is {_shown(server.gateway)}, give an IPv4 address")
+            texts.append(f"boot_server_gateway is {_shown(server.gateway)}, give an IPv4 address")
         elif network and not _is_host(gateway, network):
-            found.append(f"boot_server_gateway is {gateway}, give an address of {network}, where the nodes are")
-    found += [
+            texts.append(f"boot_server_gateway is {gateway}, give an address of {network}, where the nodes are")
+    texts += [
         f"boot_server_name_servers names {_shown(value)}, give IPv4 addresses"
         for value in server.name_servers
         if not _address(value)
     ]
     for url in server.urls:
-        found += _said(checked_server, url, "boot_server_servers")
+        texts += _said(checked_server, url, "boot_server_servers")
     if not server.urls:
-        found.append("boot_server_servers is empty, give http://ADDRESS of each boot server")
-    return found, network
+        texts.append("boot_server_servers is empty, give http://ADDRESS of each boot server")
+    return texts, network
 
 
-def _of_subnets(server: Server, own: Network | None) -> tuple[list[str], list[Network]]:
+def _of_subnets(server: Server, server_network: Network | None) -> tuple[list[str], list[Network]]:
     """Return the errors in boot_server_subnets, and the networks of its valid items."""
-    found: list[str] = []
+    texts: list[str] = []
     networks: list[Network] = []
     for subnet in server.subnets:
         try:
             network, gateway = _subnet(subnet)
         except InvalidValueError as error:
-            found.append(f"boot_server_subnets: {error.cause}, {error.remedy}")
+            texts.append(f"boot_server_subnets: {error.cause}, {error.remedy}")
             continue
         subject = f"boot_server_subnets: {network}"
-        if own and network.overlaps(own):
-            found.append(f"{subject} overlaps {own}, the network of boot_server_address; leave it out or correct it")
-        elif any(network.overlaps(other) for other in networks):
-            other = next(other for other in networks if network.overlaps(other))
-            found.append(f"{subject} overlaps {other}; correct one of them")
+        if server_network and network.overlaps(server_network):
+            texts.append(
+                f"{subject} overlaps {server_network}, the network of boot_server_address; leave it out or correct it"
+            )
+        elif any(network.overlaps(neighbour) for neighbour in networks):
+            neighbour = next(neighbour for neighbour in networks if network.overlaps(neighbour))
+            texts.append(f"{subject} overlaps {neighbour}; correct one of them")
         elif not _is_host(gateway, network):
-            found.append(f"{subject} has the gateway {gateway}, give an address of that network")
+            texts.append(f"{subject} has the gateway {gateway}, give an address of that network")
         networks.append(network)
-    return found, networks
+    return texts, networks
 
 
-def _subnet(given: Any) -> tuple[Network, Address]:
+def _subnet(entry: Any) -> tuple[Network, Address]:
     """Return network and gateway of an item of boot_server_subnets. Raises InvalidValueError."""
-    if not isinstance(given, Mapping) or set(given) != {"network", "gateway"}:
+    if not isinstance(entry, Mapping) or set(entry) != {"network", "gateway"}:
         raise InvalidValueError(
-            f"{given!r} is not a subnet", "give {network: ADDRESS/BITS, gateway: ADDRESS}, and nothing else"
+            f"{entry!r} is not a subnet", "give {network: ADDRESS/BITS, gateway: ADDRESS}, and nothing else"
         )
-    text, _slash, bits = str(given["network"]).partition("/")
+    text, _slash, bits = str(entry["network"]).partition("/")
     first = _address(text)
     if not first or not re.fullmatch(r"[1-9]|[12][0-9]|30", bits):
-        raise InvalidValueError(f"{given['network']!r} is not a network", "give ADDRESS/BITS, like 10.9.16.0/20")
+        raise InvalidValueError(f"{entry['network']!r} is not a network", "give ADDRESS/BITS, like 10.9.16.0/20")
     network = Network(f"{first}/{bits}", strict=False)
     if network.network_address != first:
-        raise InvalidValueError(f"{given['network']!r} begins with a host address", f"give {network} if that is meant")
-    gateway = _address(given["gateway"])
+        raise InvalidValueError(f"{entry['network']!r} begins with a host address", f"give {network} if that is meant")
+    gateway = _address(entry["gateway"])
     if not gateway:
         raise InvalidValueError(
-            f"{network} has the gateway {_shown(given['gateway'])}", "give the IPv4 address of its router"
+            f"{network} has the gateway {_shown(entry['gateway'])}", "give the IPv4 address of its router"
         )
     return network, gateway
 
@@ -176,21 +178,21 @@ def _of_address(
             f"{subject} has the address {_shown(node.get('address'))}, give an IPv4 address (ansible_host), or set "
             "boot_server_dhcp to proxy"
         ]
-    taken = {server.address: "this boot server's", server.gateway: "the gateway's", **gateways}
-    taken.update(dict.fromkeys(server.name_servers, "a name server's"))
+    owners = {server.address: "this boot server's", server.gateway: "the gateway's", **gateways}
+    owners.update(dict.fromkeys(server.name_servers, "a name server's"))
     # http://ADDRESS:PORT/PATH
-    taken.update({url[len("http://") :].split("/")[0].split(":")[0]: "a boot server's" for url in server.urls})
-    if str(address) in taken:
-        return [f"{subject} has the address {address}, which is {taken[str(address)]}, give the node its own"]
+    owners.update({url[len("http://") :].split("/")[0].split(":")[0]: "a boot server's" for url in server.urls})
+    if str(address) in owners:
+        return [f"{subject} has the address {address}, which is {owners[str(address)]}, give the node its own"]
     if networks and not any(_is_host(address, network) for network in networks):
         if len(networks) == 1:
-            where = f"{networks[0]}, the network of boot_server_address"
+            place = f"{networks[0]}, the network of boot_server_address"
             remedy = "boot_server_netmask, or name its network in boot_server_subnets"
         else:
-            where = f"any of {listed([str(network) for network in networks])}"
+            place = f"any of {listed([str(network) for network in networks])}"
             remedy = "boot_server_subnets"
         return [
-            f"{subject} has the address {address}, which is not a host address in {where}; correct the address "
+            f"{subject} has the address {address}, which is not a host address in {place}; correct the address "
             f"(ansible_host) or {remedy}"
         ]
     return []
@@ -198,22 +200,22 @@ def _of_address(
 
 def _shared(nodes: Sequence[Mapping[str, Any]], key: str, form: Found) -> list[str]:
     """Return the problems of nodes that share a value of ``key``, which must differ between nodes."""
-    words = {"name": "name", "mac": "MAC address", "address": "address"}[key]
+    nouns = {"name": "name", "mac": "MAC address", "address": "address"}[key]
     owners: dict[str, list[str]] = {}
     for node in nodes:
         value = form(node.get(key))
         if value:
             owners.setdefault(value, []).append(str(node.get("name")))
     return [
-        f"nodes {listed(names)} have the {words} {value}, give each its own"
+        f"nodes {listed(names)} have the {nouns} {value}, give each its own"
         for value, names in owners.items()
         if len(names) > 1
     ]
 
 
-def _value(subject: str, check: Callable[..., Any], *given: Any) -> list[str]:
+def _value(subject: str, check: Callable[..., Any], *arguments: Any) -> list[str]:
     try:
-        check(*given)
+        check(*arguments)
     except InvalidValueError as error:
         return [f"{subject}: {error.cause}, {error.remedy}"]
     return []
@@ -256,9 +258,9 @@ def _mac(value: Any) -> str | None:
         return None
 
 
-def _said(check: Callable[..., Any], *given: Any) -> list[str]:
+def _said(check: Callable[..., Any], *arguments: Any) -> list[str]:
     try:
-        check(*given)
+        check(*arguments)
     except ImageError as error:
         return [f"{error.subject}: {error.cause}, {error.remedy}"]
     return []

@@ -48,23 +48,23 @@ def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
     A node has name, mac, servers, channel or digest, kernel_arguments, report and nics. Raises ImageError.
     """
-    found: dict[str, str] = {}
+    scripts: dict[str, str] = {}
     names: dict[str, str] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     for node in nodes:
         name = node["name"]
         subject = f"node {name}"
         mac = checked_mac(node["mac"], subject)
         if mac in names:
             raise ImageError(subject, f"has the MAC address {mac} of node {names[mac]}", "give each node its own")
-        if name in taken:
+        if name in used:
             raise ImageError(subject, "is listed twice", "give each node its own name")
         names[mac] = name
-        taken.add(name)
+        used.add(name)
         target = target_path(node.get("channel"), node.get("digest"), subject)
         arguments, report = node.get("kernel_arguments") or [], node.get("report") or ""
-        found[mac] = node_script(name, mac, target, node["servers"], arguments, report, node.get("nics") or ())
-    return found
+        scripts[mac] = node_script(name, mac, target, node["servers"], arguments, report, node.get("nics") or ())
+    return scripts
 
 
 def ensure(
@@ -94,14 +94,14 @@ def ensure(
     with store.locked():
         if not check:
             holds.permit(store, hold, holds.Scope(nodes=tuple(sorted(names | set(removed)))))
-        away = [
+        removed_names = [
             name for name in channels_to_come if not os.path.exists(os.path.join(store.path, CHANNELS, name + SUFFIX))
         ]
-        nodes = [node for node in nodes if node.get("channel") not in away]
+        nodes = [node for node in nodes if node.get("channel") not in removed_names]
         scripts = wanted(nodes)
         _require_targets(store, nodes)
-        there = channels.node_scripts(store)
-        owners = {mac: _owner(text) for mac, text in there.items()}
+        old_scripts = channels.node_scripts(store)
+        owners = {mac: _owner(text) for mac, text in old_scripts.items()}
         ours = names | set(removed)
         for node in nodes:
             mac = checked_mac(node["mac"], "")
@@ -112,9 +112,9 @@ def ensure(
                     "correct node_boot_mac, run for both nodes, or, if that node is gone, name it in node_boot_removed",
                 )
         change = Change(
-            before=there,
-            written={mac: text for mac, text in sorted(scripts.items()) if there.get(mac) != text},
-            removed=tuple(sorted(mac for mac in there if owners[mac] in ours and mac not in scripts)),
+            before=old_scripts,
+            written={mac: text for mac, text in sorted(scripts.items()) if old_scripts.get(mac) != text},
+            removed=tuple(sorted(mac for mac in old_scripts if owners[mac] in ours and mac not in scripts)),
             others=tuple(sorted({owner for owner in owners.values() if owner and owner not in ours})),
         )
         if not check and (change.written or change.removed):
@@ -123,8 +123,8 @@ def ensure(
 
 
 def _owner(script: str) -> str:
-    found = OWNER.search(script)
-    return found[1] if found else ""
+    match = OWNER.search(script)
+    return match[1] if match else ""
 
 
 def _require_targets(store: Store, nodes: Sequence[Mapping[str, Any]]) -> None:
@@ -137,10 +137,10 @@ def _require_targets(store: Store, nodes: Sequence[Mapping[str, Any]]) -> None:
             channels.known(store, name)
         except ImageError as error:
             raise ImageError(f"{error.subject}, which {listed(of)} would boot", error.cause, error.remedy) from error
-    whole: set[str] = set()
+    complete: set[str] = set()
     for node in nodes:
         digest = node.get("digest")
-        if digest and digest not in whole:
+        if digest and digest not in complete:
             subject = f"node {node['name']}"
             if digest not in store.images():
                 raise ImageError(
@@ -151,7 +151,7 @@ def _require_targets(store: Store, nodes: Sequence[Mapping[str, Any]]) -> None:
                 raise ImageError(
                     subject, f"image {digest} lacks blob {missing[0]} in {store.subject}", "publish the image again"
                 )
-            whole.add(digest)
+            complete.add(digest)
 
 
 def _apply(store: Store, change: Change) -> None:

@@ -57,27 +57,27 @@ def changes(
     }
 
 
-def text(found: Mapping[str, Any], shown: int = SHOWN) -> list[str]:
+def text(changes: Mapping[str, Any], shown: int = SHOWN) -> list[str]:
     """Return the lines for a result of ``changes``; none if nothing differs.
 
     At most ``shown`` lines of packages and of files are returned.
 
     Lines begin with "+" for added, "-" for removed and "~" for changed entries.
     """
-    image = found["image"]
+    image = changes["image"]
     if image["old"] == image["new"]:
         return []
     lines = [f"image {image['name']}: {image['old'] or 'none'} -> {image['new']}"]
-    lines += [f"  ~ {row['what']}: {row['old'] or 'none'} -> {row['new']}" for row in found["settings"]]
-    arguments = found["kernel_arguments"]
+    lines += [f"  ~ {row['what']}: {row['old'] or 'none'} -> {row['new']}" for row in changes["settings"]]
+    arguments = changes["kernel_arguments"]
     lines += [f"  - kernel argument {argument}" for argument in arguments["removed"]]
     lines += [f"  + kernel argument {argument}" for argument in arguments["added"]]
     if arguments["reordered"]:
         lines.append("  ~ kernel arguments in another order")
-    lines += _section("packages", found["packages"], _package_line, shown)
-    lines += _section("files", found["files"], _file_line, shown)
+    lines += _section("packages", changes["packages"], _package_line, shown)
+    lines += _section("files", changes["files"], _file_line, shown)
     lines.append("bytes:")
-    for row in found["bytes"]["parts"]:
+    for row in changes["bytes"]["parts"]:
         sizes = [_size(row[side]) for side in ("old_bytes", "new_bytes")]
         if row["same"]:
             lines.append(f"    {row['name']}: {sizes[1]}, unchanged")
@@ -85,7 +85,7 @@ def text(found: Mapping[str, Any], shown: int = SHOWN) -> list[str]:
             lines.append(f"  - {row['name']}: {sizes[0]}")
         else:
             lines.append(f"  {'+' if row['old_bytes'] is None else '~'} {row['name']}: {sizes[0]} -> {sizes[1]}")
-    total = found["bytes"]
+    total = changes["bytes"]
     lines.append(f"    total: {_size(total['old_bytes'])} -> {_size(total['new_bytes'])}")
     lines.append(f"    to fetch if the old image is there: {_size(total['fetch_bytes'])}")
     return lines
@@ -98,57 +98,57 @@ def _settings(old: Manifest | None, new: Manifest) -> list[dict[str, Any]]:
         ("writable_mib", lambda image: image.writable_mib),
         ("layers", lambda image: " ".join(layer.name for layer in image.layers)),
     ]
-    found = [{"what": what, "old": value(old) if old else None, "new": value(new)} for what, value in rows]
-    return [row for row in found if row["old"] != row["new"]]
+    changes = [{"what": setting, "old": value(old) if old else None, "new": value(new)} for setting, value in rows]
+    return [row for row in changes if row["old"] != row["new"]]
 
 
 def _arguments(old: Manifest | None, new: Manifest) -> dict[str, Any]:
-    before, after = list(old.kernel_arguments if old else ()), list(new.kernel_arguments)
-    removed, added = _without(before, after), _without(after, before)
+    old_arguments, new_arguments = list(old.kernel_arguments if old else ()), list(new.kernel_arguments)
+    removed, added = _without(old_arguments, new_arguments), _without(new_arguments, old_arguments)
     return {
         "added": added,
         "removed": removed,
-        "reordered": _without(before, removed) != _without(after, added),
+        "reordered": _without(old_arguments, removed) != _without(new_arguments, added),
     }
 
 
-def _without(values: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Return ``values`` without ``others``, counting repeated values."""
-    left = list(others)
-    found = []
+def _without(values: Iterable[str], removed: Iterable[str]) -> list[str]:
+    """Return ``values`` without ``removed``, counting repeated values."""
+    remaining = list(removed)
+    result = []
     for value in values:
-        if value in left:
-            left.remove(value)
+        if value in remaining:
+            remaining.remove(value)
         else:
-            found.append(value)
-    return found
+            result.append(value)
+    return result
 
 
 def _packages(old: Manifest | None, new: Manifest) -> dict[str, list[dict[str, Any]]]:
-    before, after = _versions(old), _versions(new)
-    found: dict[str, list[dict[str, Any]]] = {"added": [], "removed": [], "changed": []}
-    for name, architecture in sorted({*before, *after}):
-        olds, news = before.get((name, architecture), {}), after.get((name, architecture), {})
+    old_versions, new_versions = _versions(old), _versions(new)
+    changes: dict[str, list[dict[str, Any]]] = {"added": [], "removed": [], "changed": []}
+    for name, architecture in sorted({*old_versions, *new_versions}):
+        olds, news = old_versions.get((name, architecture), {}), new_versions.get((name, architecture), {})
         going = sorted(version for version in olds if version not in news)
         coming = sorted(version for version in news if version not in olds)
-        which = {"name": name, "architecture": architecture}
+        package = {"name": name, "architecture": architecture}
         # RPM may have several versions of a kernel installed. Only if one version replaces one other is it a change.
         if len(going) == len(coming) == 1:
-            found["changed"].append(
-                {**which, "layer": news[coming[0]], "old_version": going[0], "new_version": coming[0]}
+            changes["changed"].append(
+                {**package, "layer": news[coming[0]], "old_version": going[0], "new_version": coming[0]}
             )
             continue
-        found["removed"] += [{**which, "layer": olds[version], "version": version} for version in going]
-        found["added"] += [{**which, "layer": news[version], "version": version} for version in coming]
-    return found
+        changes["removed"] += [{**package, "layer": olds[version], "version": version} for version in going]
+        changes["added"] += [{**package, "layer": news[version], "version": version} for version in coming]
+    return changes
 
 
 def _versions(image: Manifest | None) -> dict[tuple[str, str], dict[str, str]]:
     """Return (name, architecture) -> version -> layer."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    versions: dict[tuple[str, str], dict[str, str]] = {}
     for package in image.packages if image else ():
-        found.setdefault((package.name, package.architecture), {})[package.version] = package.layer
-    return found
+        versions.setdefault((package.name, package.architecture), {})[package.version] = package.layer
+    return versions
 
 
 def _merged(image: Manifest | None, listings: Mapping[str, Listing]) -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -177,22 +177,26 @@ def _below(path: str, folders: set[str]) -> bool:
 
 
 def _files(
-    before: Mapping[str, tuple[str, Mapping[str, Any]]], after: Mapping[str, tuple[str, Mapping[str, Any]]]
+    old_files: Mapping[str, tuple[str, Mapping[str, Any]]], new_files: Mapping[str, tuple[str, Mapping[str, Any]]]
 ) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {"added": [], "removed": [], "changed": []}
-    for path in sorted({*before, *after}):
-        if path not in after:
-            layer, entry = before[path]
-            found["removed"].append(_file(path, layer, entry))
-        elif path not in before:
-            layer, entry = after[path]
-            found["added"].append(_file(path, layer, entry))
+    changes: dict[str, list[dict[str, Any]]] = {"added": [], "removed": [], "changed": []}
+    for path in sorted({*old_files, *new_files}):
+        if path not in new_files:
+            layer, entry = old_files[path]
+            changes["removed"].append(_file(path, layer, entry))
+        elif path not in old_files:
+            layer, entry = new_files[path]
+            changes["added"].append(_file(path, layer, entry))
         else:
-            (_layer, old), (layer, new) = before[path], after[path]
-            what = [name for name, keys in PROPERTIES.items() if any(old.get(key) != new.get(key) for key in keys)]
-            if what:
-                found["changed"].append({**_file(path, layer, new), "what": what, "old": dict(old), "new": dict(new)})
-    return found
+            (_layer, old), (layer, new) = old_files[path], new_files[path]
+            properties = [
+                name for name, keys in PROPERTIES.items() if any(old.get(key) != new.get(key) for key in keys)
+            ]
+            if properties:
+                changes["changed"].append(
+                    {**_file(path, layer, new), "what": properties, "old": dict(old), "new": dict(new)}
+                )
+    return changes
 
 
 def _file(path: str, layer: str, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,11 +204,11 @@ def _file(path: str, layer: str, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bytes(old: Manifest | None, new: Manifest) -> dict[str, Any]:
-    before, after = _parts(old), _parts(new)
-    there = old.boot_blobs() if old else {}
+    old_parts, new_parts = _parts(old), _parts(new)
+    old_blobs = old.boot_blobs() if old else {}
     rows = []
-    for name in [*after, *(name for name in before if name not in after)]:
-        was, now = before.get(name), after.get(name)
+    for name in [*new_parts, *(name for name in old_parts if name not in new_parts)]:
+        was, now = old_parts.get(name), new_parts.get(name)
         rows.append(
             {
                 "name": name,
@@ -213,10 +217,10 @@ def _bytes(old: Manifest | None, new: Manifest) -> dict[str, Any]:
                 "same": was == now,
             }
         )
-    fetched = {sha256: size for sha256, size in new.boot_blobs().items() if sha256 not in there}
+    fetched = {sha256: size for sha256, size in new.boot_blobs().items() if sha256 not in old_blobs}
     return {
         "parts": rows,
-        "old_bytes": sum(there.values()) if old else None,
+        "old_bytes": sum(old_blobs.values()) if old else None,
         "new_bytes": sum(new.boot_blobs().values()),
         "fetch_bytes": sum(fetched.values()),
     }
@@ -226,12 +230,12 @@ def _parts(image: Manifest | None) -> dict[str, tuple[str, int]]:
     """Return the parts that a node fetches: name for the reviewer -> (sha256, bytes)."""
     if image is None:
         return {}
-    found = {
+    parts = {
         "kernel": (image.kernel.sha256, image.kernel.size_bytes),
         "first stage": (image.first_stage.sha256, image.first_stage.size_bytes),
     }
-    found.update({f"layer {layer.name}": (layer.sha256, layer.size_bytes) for layer in image.layers})
-    return found
+    parts.update({f"layer {layer.name}": (layer.sha256, layer.size_bytes) for layer in image.layers})
+    return parts
 
 
 def _section(title: str, rows: Mapping[str, list[dict[str, Any]]], line: Any, shown: int) -> list[str]:

@@ -121,8 +121,8 @@ def read_all(store: Store) -> dict[str, Channel]:
     names = [
         name[: -len(SUFFIX)] for name in store.entries(CHANNELS) if name.endswith(SUFFIX) and not name.startswith(".")
     ]
-    found = {name: read(store, name) for name in names}
-    return {name: channel for name, channel in found.items() if channel is not None}
+    channels = {name: read(store, name) for name in names}
+    return {name: channel for name, channel in channels.items() if channel is not None}
 
 
 def known(store: Store, name: str) -> Channel:

@@ -19,16 +19,18 @@ def inventory(store: Store, reasons: Mapping[str, list[str]], without: Garbage |
 
     ``reasons`` as ``garbage.reasons`` returns them. A damaged image has a ``problem``. Raises ImageError.
     """
-    gone = set(without.paths if without else ())
-    blobs = {sha256: size for sha256, size in store.blobs().items() if os.path.join(BLOBS, sha256) not in gone}
-    digests = [digest for digest in store.images() if os.path.join(IMAGES, digest) not in gone]
+    collected = set(without.paths if without else ())
+    blobs = {sha256: size for sha256, size in store.blobs().items() if os.path.join(BLOBS, sha256) not in collected}
+    digests = [digest for digest in store.images() if os.path.join(IMAGES, digest) not in collected]
     return {
         "images": [_image(store, digest, blobs, reasons) for digest in digests],
         "channels": [
             {"name": name, "digest": channel.digest, "history": list(channel.history)}
             for name, channel in channels.read_all(store).items()
         ],
-        "missing": [{"digest": digest, "kept_for": why} for digest, why in reasons.items() if digest not in digests],
+        "missing": [
+            {"digest": digest, "kept_for": reason} for digest, reason in reasons.items() if digest not in digests
+        ],
         "blobs": len(blobs),
         "size_bytes": sum(blobs.values()),
     }

@@ -33,19 +33,19 @@ def reasons(store: Store, keep: Iterable[str], history: int) -> dict[str, list[s
         raise ImageError(
             store.subject, f"history {history} is less than 0", "give the number of images that channels can go back"
         )
-    found: dict[str, list[str]] = {}
+    reasons_by_digest: dict[str, list[str]] = {}
     for name, channel in channels.read_all(store).items():
-        found.setdefault(channel.digest, []).append(f"channel {name}")
+        reasons_by_digest.setdefault(channel.digest, []).append(f"channel {name}")
         for digest in channel.history[:history]:
-            found.setdefault(digest, []).append(f"history of channel {name}")
+            reasons_by_digest.setdefault(digest, []).append(f"history of channel {name}")
     for node, script in channels.node_scripts(store).items():
         for digest in channels.PINS.findall(script):
-            found.setdefault(digest, []).append(f"node {node}")
+            reasons_by_digest.setdefault(digest, []).append(f"node {node}")
     for name, digest in store.currents().items():
-        found.setdefault(digest, []).append(f"last build of {name}")
+        reasons_by_digest.setdefault(digest, []).append(f"last build of {name}")
     for digest in keep:
-        found.setdefault(checked_digest(digest, f"{store.subject}: keep"), []).append("keep")
-    return {digest: list(dict.fromkeys(found[digest])) for digest in sorted(found)}
+        reasons_by_digest.setdefault(checked_digest(digest, f"{store.subject}: keep"), []).append("keep")
+    return {digest: list(dict.fromkeys(reasons_by_digest[digest])) for digest in sorted(reasons_by_digest)}
 
 
 def paths(store: Store) -> list[str]:
@@ -82,19 +82,19 @@ def collect(store: Store, keep: Iterable[str], history: int, hold: str = "") -> 
     store.require()
     with store.locked():
         holds.permit(store, hold, holds.Scope(whole=True))
-        found = garbage(store, keep, history)
-        images = [path for path in found.paths if os.path.dirname(path) == IMAGES and path not in store.left_behind()]
+        unused = garbage(store, keep, history)
+        images = [path for path in unused.paths if os.path.dirname(path) == IMAGES and path not in store.left_behind()]
         store.sweep()
         with store.reported():
             for path in images:
                 os.rename(store.place(path), temporary_of(store.place(path)))
             if images:
                 sync_directory(store.place(IMAGES))
-            for path in found.paths:
+            for path in unused.paths:
                 if os.path.dirname(path) == BLOBS and os.path.lexists(store.place(path)):
                     os.remove(store.place(path))
         store.sweep()
-    return found
+    return unused
 
 
 def _size_bytes(path: str) -> int:

@@ -114,32 +114,32 @@ def read_all(store: Store) -> list[Hold]:
     names = [
         name[: -len(SUFFIX)] for name in store.entries(HOLDS) if name.endswith(SUFFIX) and not name.startswith(".")
     ]
-    found = [(name, store.contents(HOLDS, name + SUFFIX)) for name in names]
-    return [parse(data, name) for name, data in found if data is not None]
+    texts = [(name, store.contents(HOLDS, name + SUFFIX)) for name in names]
+    return [parse(data, name) for name, data in texts if data is not None]
 
 
-def shared(one: Scope, other: Scope) -> str:
+def shared(scope: Scope, other_scope: Scope) -> str:
     """Return as text what two scopes share; empty if they do not exclude each other."""
-    if one.whole or other.whole:
+    if scope.whole or other_scope.whole:
         return "the whole store"
-    nodes = sorted(set(one.nodes) & set(other.nodes))
+    nodes = sorted(set(scope.nodes) & set(other_scope.nodes))
     if nodes:
         return f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {listed(nodes)}"
-    return f"channel {one.channel}" if one.channel and one.channel == other.channel else ""
+    return f"channel {scope.channel}" if scope.channel and scope.channel == other_scope.channel else ""
 
 
-def conflicts(scope: Scope, holds: Iterable[Hold], own: str = "") -> list[Hold]:
+def conflicts(scope: Scope, holds: Iterable[Hold], own_name: str = "") -> list[Hold]:
     """Return those of ``holds`` that exclude ``scope``, except the run's own."""
-    return [hold for hold in holds if hold.name != own and shared(scope, hold.scope)]
+    return [hold for hold in holds if hold.name != own_name and shared(scope, hold.scope)]
 
 
-def refusal(scope: Scope, found: Sequence[Hold]) -> ImageError:
+def refusal(scope: Scope, conflicting: Sequence[Hold]) -> ImageError:
     """Return the error for a scope that other holds exclude: who holds what since when, and the remedy."""
-    names = ",".join(hold.name for hold in found)
-    runs, their = ("that run has", "its hold") if len(found) == 1 else ("those runs have", "their holds")
+    names = ",".join(hold.name for hold in conflicting)
+    runs, their = ("that run has", "its hold") if len(conflicting) == 1 else ("those runs have", "their holds")
     return ImageError(
-        shared(scope, found[0].scope),
-        " and ".join(described(hold) for hold in found),
+        shared(scope, conflicting[0].scope),
+        " and ".join(described(hold) for hold in conflicting),
         f"wait until {runs} ended; if no such run is in progress, take over {their} with "
         f"-e node_boot_take_over={names}",
     )
@@ -167,26 +167,28 @@ def take(store: Store, hold: Hold, taken_over: Iterable[str] = (), check: bool =
     check mode nothing is written. Raises ImageError.
     """
     checked_hold(hold.name)
-    over = {checked_hold(name) for name in taken_over}
+    replaced = {checked_hold(name) for name in taken_over}
     # Before the first run, a boot server has no store yet, and so no holds.
     if check and not os.path.isdir(store.path):
         return []
     store.require()
     with store.locked():
-        there = read_all(store)
-        found = [other for other in conflicts(hold.scope, there, hold.name) if other.name not in over]
-        if not found and not check:
+        held_now = read_all(store)
+        conflicting = [
+            old_hold for old_hold in conflicts(hold.scope, held_now, hold.name) if old_hold.name not in replaced
+        ]
+        if not conflicting and not check:
             with store.reported():
                 folder = store.place(HOLDS)
                 if not os.path.isdir(folder):
                     # Only those who change the store need to know who else does.
                     os.mkdir(folder, 0o700)
                 write_atomic(os.path.join(folder, hold.name + SUFFIX), render(hold))
-                for other in there:
-                    if other.name in over:
-                        remove_if_there(os.path.join(folder, other.name + SUFFIX))
+                for old_hold in held_now:
+                    if old_hold.name in replaced:
+                        remove_if_there(os.path.join(folder, old_hold.name + SUFFIX))
                 sync_directory(folder)
-        return found
+        return conflicting
 
 
 def release(store: Store, name: str) -> bool:
@@ -195,28 +197,28 @@ def release(store: Store, name: str) -> bool:
     store.require()
     with store.locked(), store.reported():
         path = store.place(HOLDS, name + SUFFIX)
-        there = os.path.lexists(path)
-        if there:
+        exists = os.path.lexists(path)
+        if exists:
             remove_if_there(path)
             sync_directory(store.place(HOLDS))
             if not os.listdir(store.place(HOLDS)):
                 os.rmdir(store.place(HOLDS))
-        return there
+        return exists
 
 
-def permit(store: Store, own: str, scope: Scope) -> None:
-    """Raise ImageError if another run's hold excludes a change of ``scope``, or the hold ``own`` is gone.
+def permit(store: Store, own_name: str, scope: Scope) -> None:
+    """Raise ImageError if another run's hold excludes a change of ``scope``, or the hold ``own_name`` is gone.
 
-    ``own`` is empty for a change without a hold. Call it only under the store's lock, and make the change under the
-    same lock.
+    ``own_name`` is empty for a change without a hold. Call it only under the store's lock, and make the change under
+    the same lock.
     """
-    there = read_all(store)
-    found = conflicts(scope, there, own)
-    if found:
-        raise refusal(scope, found)
-    if own and checked_hold(own) not in [hold.name for hold in there]:
+    held_now = read_all(store)
+    conflicting = conflicts(scope, held_now, own_name)
+    if conflicting:
+        raise refusal(scope, conflicting)
+    if own_name and checked_hold(own_name) not in [hold.name for hold in held_now]:
         raise ImageError(
-            f"hold {own}",
+            f"hold {own_name}",
             f"it is no longer in {store.subject}: another run has taken it over",
             "check what that run does, and run again when it has ended",
         )

@@ -90,10 +90,10 @@ class Manifest:
 
     def blobs(self) -> set[str]:
         """Return the sha256 of every blob that the image needs."""
-        found = {self.kernel.sha256, self.first_stage.sha256, self.sbom_sha256}
+        digests = {self.kernel.sha256, self.first_stage.sha256, self.sbom_sha256}
         for layer in self.layers:
-            found |= {layer.sha256, layer.listing_sha256}
-        return found
+            digests |= {layer.sha256, layer.listing_sha256}
+        return digests
 
     def boot_blobs(self) -> dict[str, int]:
         """Return sha256 -> bytes of the blobs that a node fetches to boot: kernel, first stage, layers."""
@@ -114,8 +114,8 @@ def digest(data: bytes) -> str:
 def load(data: bytes, subject: str) -> Manifest:
     """Parse the manifest. Raises ImageError, about ``subject``, if the bytes are not a manifest in our form."""
 
-    def refuse(why: str) -> ImageError:
-        return ImageError(subject, why, AGAIN)
+    def refuse(cause: str) -> ImageError:
+        return ImageError(subject, cause, AGAIN)
 
     try:
         parsed = json.loads(data)

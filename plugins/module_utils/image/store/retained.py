@@ -54,26 +54,27 @@ def kept(nodes: Sequence[Node], images: Iterable[Named], without: Iterable[str])
             f"{listed([node.name for node in silent])} did not report; {silent[0].name}: {silent[0].silence}",
             "bring them up, or name those that may lose their images in node_boot_collect_without",
         )
-    found: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for image in images:
         for reason in image.reasons:
-            found.setdefault(image.digest, []).append(f"{reason} ({image.store})")
+            reasons.setdefault(image.digest, []).append(f"{reason} ({image.store})")
     for node in nodes:
         if node.pinned:
             checked_digest(node.pinned, f"node {node.name}")
-    for words, of in (("the inventory names it for", "pinned"), ("it runs on", "running")):
+    for sentence, of in (("the inventory names it for", "pinned"), ("it runs on", "running")):
         by_digest: dict[str, list[str]] = {}
         for node in nodes:
             by_digest.setdefault(getattr(node, of), []).append(node.name)
         for digest, names in by_digest.items():
             if digest:
-                found.setdefault(digest, []).append(f"{words} {listed(names)}")
-    return {digest: list(dict.fromkeys(found[digest])) for digest in sorted(found)}
+                reasons.setdefault(digest, []).append(f"{sentence} {listed(names)}")
+    return {digest: list(dict.fromkeys(reasons[digest])) for digest in sorted(reasons)}
 
 
 def table(reasons: dict[str, list[str]], images: Iterable[Named]) -> list[str]:
     """Return the images that stay, with their reasons, as lines for a terminal."""
     names = {image.digest: image.name for image in images if image.name}
     return [
-        f"stays {digest[:12]} {names.get(digest, '(in no store)')}: {', '.join(why)}" for digest, why in reasons.items()
+        f"stays {digest[:12]} {names.get(digest, '(in no store)')}: {', '.join(texts)}"
+        for digest, texts in reasons.items()
     ]

@@ -63,7 +63,7 @@ def signatures(
     subject = f"signing key {secret_key}"
     remedy = "check the file and its password"
     trusted, untrusted = comments
-    made: list[bytes] = []
+    results: list[bytes] = []
     try:
         stored = secret_key.read_bytes()
     except OSError as error:
@@ -78,10 +78,10 @@ def signatures(
                 command = ["-S", "-s", fd_path(key), "-t", trusted, "-c", untrusted]
                 command += ["-m", fd_path(text), "-x", fd_path(signature)]
                 _minisign(command, subject, None, remedy, [key, text, signature])
-                made.append(fd_content(signature))
+                results.append(fd_content(signature))
     remedy = "check that the public key belongs to the signing key: nodes refuse other signatures"
-    _verify(messages[0], made[0], public_key, subject, remedy)
-    return made
+    _verify(messages[0], results[0], public_key, subject, remedy)
+    return results
 
 
 def verifies(data: bytes, signature: bytes, public_key: str) -> bool:
@@ -103,7 +103,7 @@ def _verify(data: bytes, signature: bytes, public_key: str, subject: str, remedy
 def _minisign(
     arguments: Sequence[str | os.PathLike[str]], subject: str, password: str | None, remedy: str, files: Sequence[int]
 ) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         ["minisign", *arguments],
         check=False,
         input="" if password is None else f"{password}\n",
@@ -114,8 +114,8 @@ def _minisign(
         pass_fds=files,
         env={"PATH": search_path(), "LC_ALL": "C.UTF-8"},
     )
-    if done.returncode:
-        output = re.sub(PROMPTS, "", done.stdout)
+    if process.returncode:
+        output = re.sub(PROMPTS, "", process.stdout)
         output = " ".join(output.split()) or "minisign gave no reason"
         if "get_password" in output:
             output = "it has a password, but none was given"

@@ -99,11 +99,11 @@ class Store:
     def manifest(self, digest: str) -> manifests.Manifest:
         """Return the manifest of the image with this digest; the digest is checked."""
         data = self.read(digest, MANIFEST)
-        there = manifests.digest(data)
-        if there != digest:
+        actual = manifests.digest(data)
+        if actual != digest:
             raise ImageError(
                 f"{self.subject}: image {digest}",
-                f"its manifest was changed, the digest is {there}",
+                f"its manifest was changed, the digest is {actual}",
                 "remove the image's directory, and publish or copy it again",
             )
         return manifests.load(data, f"{self.subject}: image {digest}")
@@ -124,8 +124,10 @@ class Store:
     def missing_blobs(self, manifest: manifests.Manifest) -> set[str]:
         """Return the sha256 of the image's blobs that are missing or have a wrong size."""
         sizes = manifest.boot_blobs()
-        there = self.blobs()
-        return {sha256 for sha256 in manifest.blobs() if there.get(sha256) != sizes.get(sha256, there.get(sha256, -1))}
+        present = self.blobs()
+        return {
+            sha256 for sha256 in manifest.blobs() if present.get(sha256) != sizes.get(sha256, present.get(sha256, -1))
+        }
 
     def current(self, name: str) -> str | None:
         """Return the digest of the last build of the image ``name``; None before the first."""
@@ -137,8 +139,8 @@ class Store:
 
     def currents(self) -> dict[str, str]:
         """Return image name -> digest of its last build."""
-        found = {name: self.current(name) for name in self.entries(CURRENT) if not name.startswith(".")}
-        return {name: digest for name, digest in found.items() if digest is not None}
+        digests = {name: self.current(name) for name in self.entries(CURRENT) if not name.startswith(".")}
+        return {name: digest for name, digest in digests.items() if digest is not None}
 
     def publish(
         self,
@@ -157,10 +159,10 @@ class Store:
         subject = f"{self.subject}: image {manifest.name} {digest[:12]}"
         if not signature_bytes or not boot_script:
             raise ImageError(subject, "no signature or no boot script", "give both")
-        odd = sorted(set(blobs) - manifest.blobs())
-        if odd:
+        unlisted = sorted(set(blobs) - manifest.blobs())
+        if unlisted:
             raise ImageError(
-                subject, f"blob {odd[0]} does not belong to this image", "give those that its manifest names"
+                subject, f"blob {unlisted[0]} does not belong to this image", "give those that its manifest names"
             )
         files = {MANIFEST: manifest_bytes, SIGNATURE: signature_bytes, BOOT_SCRIPT: boot_script}
         self._require_ours()
@@ -175,8 +177,8 @@ class Store:
             sizes = {sha256: _size(blobs[sha256], subject) for sha256 in sorted(missing)}
             for sha256, size in manifest.boot_blobs().items():
                 if sizes.get(sha256, size) != size:
-                    why = f"{blobs[sha256]} has {sizes[sha256]} bytes, the manifest says {size}"
-                    raise ImageError(subject, why, REBUILD)
+                    cause = f"{blobs[sha256]} has {sizes[sha256]} bytes, the manifest says {size}"
+                    raise ImageError(subject, cause, REBUILD)
             self._require_room(subject, sizes, files)
             self._put(subject, manifest.name, digest, files, {sha256: blobs[sha256] for sha256 in sizes})
         return digest
@@ -184,17 +186,17 @@ class Store:
     @contextlib.contextmanager
     def _folders(self) -> Iterator[None]:
         """Make the directories of a store; remove those made here if the ``with`` block fails."""
-        made = []
+        created = []
         with self.reported():
             os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
             for folder in (self.path, self.place(BLOBS), self.place(IMAGES), self.place(CURRENT)):
                 if not os.path.isdir(folder):
                     make_folder(folder)
-                    made.append(folder)
+                    created.append(folder)
         try:
             yield
         except BaseException:
-            for folder in reversed(made):
+            for folder in reversed(created):
                 with contextlib.suppress(OSError):
                     os.rmdir(folder)
             raise
@@ -209,13 +211,13 @@ class Store:
     ) -> None:
         """Write new files under temporary names, then rename them: blobs, the image's directory, ``current/NAME``."""
         image, current = self.place(IMAGES, digest), self.place(CURRENT, name)
-        there = os.path.isdir(image)
-        done: list[str] = []
+        exists = os.path.isdir(image)
+        written: list[str] = []
         try:
             with self.reported():
                 for sha256, source in blobs.items():
                     _copy(source, temporary_of(self.place(BLOBS, sha256)), sha256, subject)
-                if not there:
+                if not exists:
                     make_folder(temporary_of(image))
                     for file, data in files.items():
                         write_synced(os.path.join(temporary_of(image), file), data)
@@ -224,10 +226,10 @@ class Store:
                 for sha256 in blobs:
                     blob = self.place(BLOBS, sha256)
                     if not os.path.lexists(blob):
-                        done.append(blob)
+                        written.append(blob)
                     os.replace(temporary_of(blob), blob)
                 sync_directory(self.place(BLOBS))
-                if there:
+                if exists:
                     for file, data in files.items():
                         if not _holds(os.path.join(image, file), data):
                             write_atomic(os.path.join(image, file), data)
@@ -241,7 +243,7 @@ class Store:
                     sync_directory(self.place(CURRENT))
         except BaseException:
             if not os.path.isdir(image):
-                for blob in done:
+                for blob in written:
                     remove_if_there(blob)
             self.sweep()
             raise
@@ -310,17 +312,19 @@ class Store:
         try:
             yield
         except OSError as error:
-            where = f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}"
+            reason = f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}"
             remedy = MAKE_ROOM if error.errno in NO_ROOM else "run as the user who owns it, and check the disk"
-            raise ImageError(self.subject, where, remedy) from error
+            raise ImageError(self.subject, reason, remedy) from error
 
     def _require_ours(self) -> None:
         """Raise ImageError for a directory with other files in it; a missing or empty one becomes a store."""
         if os.path.isdir(self.path):
-            odd = sorted(set(self.entries("")) - ITS_OWN)
-            if odd and not os.path.isdir(self.place(IMAGES)):
+            foreign = sorted(set(self.entries("")) - ITS_OWN)
+            if foreign and not os.path.isdir(self.place(IMAGES)):
                 raise ImageError(
-                    self.subject, f"not a store, it contains {odd[0]}", "give the path of a store or an empty directory"
+                    self.subject,
+                    f"not a store, it contains {foreign[0]}",
+                    "give the path of a store or an empty directory",
                 )
         elif os.path.lexists(self.path):
             raise ImageError(self.subject, "not a directory", "give the path of a store or an empty directory")
@@ -334,8 +338,8 @@ class Store:
         while not os.path.isdir(folder):
             folder = os.path.dirname(folder)
         with self.reported():
-            found = os.statvfs(folder)
-        free = found.f_bavail * found.f_frsize
+            usage = os.statvfs(folder)
+        free = usage.f_bavail * usage.f_frsize
         if needed > free:
             raise ImageError(subject, f"needs {needed} bytes, but {free} are free", MAKE_ROOM)
 
@@ -348,17 +352,17 @@ def _size(path: str | os.PathLike[str], subject: str) -> int:
 
 
 def _copy(source: str | os.PathLike[str], path: str, sha256: str, subject: str) -> None:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open(source, "rb") as stream, open(path, "wb") as copy:
         for chunk in iter(lambda: stream.read(CHUNK_BYTES), b""):
-            found.update(chunk)
+            digest.update(chunk)
             copy.write(chunk)
         copy.flush()
         os.fchmod(copy.fileno(), 0o644)
         os.fsync(copy.fileno())
-    if found.hexdigest() != sha256:
-        why = f"{source} has sha256 {found.hexdigest()}, the manifest says {sha256}"
-        raise ImageError(subject, why, "check the disk, remove this file, and build the image again")
+    if digest.hexdigest() != sha256:
+        cause = f"{source} has sha256 {digest.hexdigest()}, the manifest says {sha256}"
+        raise ImageError(subject, cause, "check the disk, remove this file, and build the image again")
 
 
 def _holds(path: str, data: bytes) -> bool:

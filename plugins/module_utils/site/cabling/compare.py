@@ -47,7 +47,11 @@ def compare(
             if far:
                 views[end] = far
     read = set(seen)
-    found_speeds = {End(device, name): speed for device, each in (speeds or {}).items() for name, speed in each.items()}
+    found_speeds = {
+        End(device, name): speed
+        for device, speed_by_name in (speeds or {}).items()
+        for name, speed in speed_by_name.items()
+    }
     subnet: set[str] = set()
     if infiniband is not None:
         for seen_link in infiniband:
@@ -72,7 +76,7 @@ def compare(
         if not readers:
             judged["unread"] += 1
             continue
-        before = len(faults)
+        fault_count = len(faults)
         faults += _judge(link, readers, views, wrong)
         # A NIC or a switch port without a link reports the speed -1 or 0.
         for end in readers:
@@ -81,17 +85,17 @@ def compare(
                 cause = f"{end} runs at {speed:g} Gbit/s, but {link.speed_gbit_s:g} is planned"
                 faults.append(Fault("speed", str(link), f"{cause}; check the port and the cable"))
                 break
-        judged["right" if len(faults) == before else "wrong"] += 1
+        judged["right" if len(faults) == fault_count else "wrong"] += 1
     faults = _swapped(faults, wrong, expected)
     faults += _unplanned(views, expected)
     return {"faults": faults, **judged}
 
 
-def report(found: Mapping[str, Any], silent: Mapping[str, str]) -> list[str]:
+def report(result: Mapping[str, Any], silent: Mapping[str, str]) -> list[str]:
     """Return the result of ``compare`` as lines: sums, devices that were not read with their cause, faults."""
-    sums = f"{found['right']} cables are correct, {found['wrong']} wrong, {found['unread']} not read"
+    sums = f"{result['right']} cables are correct, {result['wrong']} wrong, {result['unread']} not read"
     unread = [f"{device} was not read: {cause}" for device, cause in silent.items()]
-    return [sums, *unread, *(fault.message for fault in found["faults"])]
+    return [sums, *unread, *(fault.message for fault in result["faults"])]
 
 
 def _judge(link: Link, readers: list[End], views: Mapping[End, End], wrong: dict[End, End]) -> Iterable[Fault]:
@@ -137,8 +141,8 @@ def _swapped(faults: list[Fault], wrong: Mapping[End, End], expected: Mapping[En
             side = near if near <= far else far
             pairs.setdefault((one, other), ", ".join(dict.fromkeys(side)))
     reported = {cable for pair in pairs for cable in pair}
-    rest = [fault for fault in faults if not (fault.kind == "wrong" and fault.cable in reported)]
-    return rest + [
+    remaining_faults = [fault for fault in faults if not (fault.kind == "wrong" and fault.cable in reported)]
+    return remaining_faults + [
         Fault("swapped", f"{one} and {other}", f"swap the ends of the cables {one} and {other} at {side}")
         for (one, other), side in pairs.items()
     ]
@@ -163,8 +167,8 @@ def _far(planned: Planned, neighbour: Neighbour, expected: End | None) -> End | 
         return None
     if expected and expected.device == name and expected.interface in neighbour.ports:
         return expected
-    known = planned.interfaces[name]
-    return End(name, next((port for port in neighbour.ports if port in known), neighbour.ports[0]))
+    interfaces = planned.interfaces[name]
+    return End(name, next((port for port in neighbour.ports if port in interfaces), neighbour.ports[0]))
 
 
 def _infiniband_end(planned: Planned, end: tuple[str, int]) -> End:

@@ -38,12 +38,12 @@ _PORT = re.compile(
 )
 
 
-def _loaded(text: str, what: str) -> Any:
+def _loaded(text: str, title: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
         raise SiteError(
-            "neighbours", f"{what} is not JSON: {error}", "provide the complete output of the command"
+            "neighbours", f"{title} is not JSON: {error}", "provide the complete output of the command"
         ) from None
 
 
@@ -54,25 +54,25 @@ def _listed(value: Any) -> list[Any]:
 
 def _data(entry: Mapping[str, Any], name: str) -> str:
     """Return a leaf of Junos's JSON, "" where there is none."""
-    found = _listed(entry.get(name))
-    return str(found[0].get("data", "")) if found and isinstance(found[0], Mapping) else ""
+    values = _listed(entry.get(name))
+    return str(values[0].get("data", "")) if values and isinstance(values[0], Mapping) else ""
 
 
 def read_lldpd(text: str) -> dict[str, Neighbour]:
     """Read ``lldpcli -f json0 show neighbors``, of Linux, Cumulus and SONiC."""
-    found = {}
+    neighbours = {}
     for top in _listed(_loaded(text, "lldpcli's output").get("lldp")):
-        for each in _listed(top.get("interface")):
-            chassis, port = _first(each.get("chassis")), _first(each.get("port"))
+        for interface in _listed(top.get("interface")):
+            chassis, port = _first(interface.get("chassis")), _first(interface.get("port"))
             ident = _first(port.get("id"))
             ports = [str(_first(port.get("descr")).get("value", ""))]
             # A MAC address says nothing about the port's place.
             if ident.get("type") != "mac":
                 ports.insert(0, str(ident.get("value", "")))
-            found[each["name"]] = Neighbour(
+            neighbours[interface["name"]] = Neighbour(
                 str(_first(chassis.get("name")).get("value", "")), tuple(filter(None, ports))
             )
-    return found
+    return neighbours
 
 
 def _first(value: Any) -> Mapping[str, Any]:
@@ -99,13 +99,13 @@ def read_nxos(text: str) -> dict[str, Neighbour]:
 
 def read_junos(text: str) -> dict[str, Neighbour]:
     """Read ``show lldp neighbors | display json``."""
-    found = {}
+    neighbours = {}
     for top in _listed(_loaded(text, "the table").get("lldp-neighbors-information")):
         for row in _listed(top.get("lldp-neighbor-information")):
             ports = (_data(row, "lldp-remote-port-id"), _data(row, "lldp-remote-port-description"))
             local = _data(row, "lldp-local-port-id") or _data(row, "lldp-local-interface")
-            found[local] = Neighbour(_data(row, "lldp-remote-system-name"), tuple(filter(None, ports)))
-    return found
+            neighbours[local] = Neighbour(_data(row, "lldp-remote-system-name"), tuple(filter(None, ports)))
+    return neighbours
 
 
 READERS: dict[str, Callable[[str], dict[str, Neighbour]]] = {
@@ -144,9 +144,9 @@ def read_infiniband(text: str) -> list[InfinibandLink]:
     """Return the links in the output of ``ibnetdiscover -p``, each once, in order."""
     links = {}
     for line in text.splitlines():
-        found = _PORT.match(line.strip())
-        if found:
-            near, width, speed, far, one, other = found.groups()
+        match = _PORT.match(line.strip())
+        if match:
+            near, width, speed, far, one, other = match.groups()
             ends = sorted(((one, int(near)), (other, int(far))))
             links[ends[0], ends[1]] = int(width) * LANE_GBIT_S.get(speed, 0)
     return [InfinibandLink(one, other, speed) for (one, other), speed in sorted(links.items())]

@@ -38,36 +38,39 @@ def read_links(interfaces: Iterable[Mapping[str, Any]], cables: Iterable[Mapping
 
 
 def _links(interfaces: list[Mapping[str, Any]], cables: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-    by_id = {each["id"]: each for each in interfaces}
+    by_id = {interface["id"]: interface for interface in interfaces}
     devices: dict[str, dict[str, Any]] = {}
     links, left_out = [], []
-    done: set[int] = set()
-    for each in interfaces:
-        device = each["device"]["name"]
+    cable_ids: set[int] = set()
+    for interface in interfaces:
+        device = interface["device"]["name"]
         if device:
-            devices.setdefault(device, {})[each["name"]] = {
-                "label": each["label"] or each["name"],
-                "management": each["mgmt_only"],
+            devices.setdefault(device, {})[interface["name"]] = {
+                "label": interface["label"] or interface["name"],
+                "management": interface["mgmt_only"],
             }
-        far = each["connected_endpoints"] or []
-        if not far or each["connected_endpoints_type"] != "dcim.interface" or each["id"] in done:
+        far = interface["connected_endpoints"] or []
+        if not far or interface["connected_endpoints_type"] != "dcim.interface" or interface["id"] in cable_ids:
             continue
         if len(far) > 1:
-            left_out.append(f"{device} {each['name']}: its cable has {len(far)} far ends")
+            left_out.append(f"{device} {interface['name']}: its cable has {len(far)} far ends")
             continue
-        other = by_id.get(far[0]["id"], far[0])
-        done.update((each["id"], other["id"]))
-        if not device or not other["device"]["name"]:
-            left_out.append(f"{device or 'a device'} {each['name']}: a device on its cable has no name")
+        far_interface = by_id.get(far[0]["id"], far[0])
+        cable_ids.update((interface["id"], far_interface["id"]))
+        if not device or not far_interface["device"]["name"]:
+            left_out.append(f"{device or 'a device'} {interface['name']}: a device on its cable has no name")
             continue
-        ends = (other, each) if each["cable_end"] == "B" else (each, other)
-        peers = [peer["id"] for peer in each["link_peers"]]
+        ends = (far_interface, interface) if interface["cable_end"] == "B" else (interface, far_interface)
+        peers = [peer["id"] for peer in interface["link_peers"]]
         links.append(
             {
                 "ends": [[end["device"]["name"], end["name"]] for end in ends],
-                "speed_gbit_s": _speed_gbit_s(each) or (_speed_gbit_s(other) if "type" in other else 0),
-                "infiniband": each["type"]["value"].startswith("infiniband"),
-                "length_m": _length_m(cables.get(each["cable"]["id"], {})) if peers == [other["id"]] else None,
+                "speed_gbit_s": _speed_gbit_s(interface)
+                or (_speed_gbit_s(far_interface) if "type" in far_interface else 0),
+                "infiniband": interface["type"]["value"].startswith("infiniband"),
+                "length_m": _length_m(cables.get(interface["cable"]["id"], {}))
+                if peers == [far_interface["id"]]
+                else None,
             }
         )
     return {"links": links, "interfaces": devices, "left_out": left_out}
@@ -81,8 +84,8 @@ def _speed_gbit_s(interface: Mapping[str, Any]) -> float:
     elif kind.startswith("infiniband-"):
         speed = INFINIBAND_GBIT_S.get(kind[len("infiniband-") :], 0)
     else:
-        found = re.match(r"(\d+(?:\.\d+)?)gbase-", kind)
-        speed = float(found[1]) if found else 1 if kind.startswith("1000base-") else 0
+        match = re.match(r"(\d+(?:\.\d+)?)gbase-", kind)
+        speed = float(match[1]) if match else 1 if kind.startswith("1000base-") else 0
     # The RoCE policy requires whole numbers.
     return int(speed) if speed == int(speed) else speed
 
@@ -93,54 +96,57 @@ def _length_m(cable: Mapping[str, Any]) -> float | None:
     return round(float(cable["length"]) * METRES[cable["length_unit"]["value"]], 2)
 
 
-def planned_in_netbox(found: Mapping[str, Any]) -> Planned:
+def planned_in_netbox(netbox: Mapping[str, Any]) -> Planned:
     """Return the planned cables in a result of ``read_links``."""
-    interfaces = found["interfaces"]
+    interfaces = netbox["interfaces"]
     planned = Planned(interfaces={device: set(names) for device, names in interfaces.items()})
     planned.hidden = {
-        End(device, name) for device, names in interfaces.items() for name, each in names.items() if each["management"]
+        End(device, name)
+        for device, names in interfaces.items()
+        for name, interface in names.items()
+        if interface["management"]
     }
-    for each in found["links"]:
-        one, other = (End(*end) for end in each["ends"])
-        names = (_label(found, one), _label(found, other))
-        planned.add(Link(one, other, each["speed_gbit_s"], each["infiniband"]), names)
+    for interface in netbox["links"]:
+        one, other = (End(*end) for end in interface["ends"])
+        names = (_label(netbox, one), _label(netbox, other))
+        planned.add(Link(one, other, interface["speed_gbit_s"], interface["infiniband"]), names)
     return planned
 
 
-def roce_variables(found: Mapping[str, Any], switches: Collection[str], hosts: Collection[str]) -> dict[str, Any]:
+def roce_variables(netbox: Mapping[str, Any], switches: Collection[str], hosts: Collection[str]) -> dict[str, Any]:
     """Return ``roce_switch_ports`` or ``roce_host_nics`` by device, for Ethernet among ``switches`` and to ``hosts``.
 
     Management ports are left out. Lengths are rounded up to whole metres. A length or speed that is not known is
     left out, and the policy reports where it needs one.
     """
     variables: dict[str, Any] = {}
-    for each in found["links"]:
-        ends = [End(*end) for end in each["ends"]]
+    for link in netbox["links"]:
+        ends = [End(*end) for end in link["ends"]]
         of_switches = [end.device in switches for end in ends]
-        known = all(end.device in switches or end.device in hosts for end in ends)
-        if each["infiniband"] or not known or not any(of_switches) or any(_management(found, end) for end in ends):
+        are_known = all(end.device in switches or end.device in hosts for end in ends)
+        if link["infiniband"] or not are_known or not any(of_switches) or any(_management(netbox, end) for end in ends):
             continue
-        port: dict[str, Any] = {"speed_gbit_s": each["speed_gbit_s"]} if each["speed_gbit_s"] else {}
-        if each["length_m"] is not None:
-            port["cable_m"] = ceil(each["length_m"])
+        port: dict[str, Any] = {"speed_gbit_s": link["speed_gbit_s"]} if link["speed_gbit_s"] else {}
+        if link["length_m"] is not None:
+            port["cable_m"] = ceil(link["length_m"])
         for (near, far), near_is, far_is in zip((ends, ends[::-1]), of_switches, of_switches[::-1]):
-            own = variables.setdefault(near.device, {})
+            host_variables = variables.setdefault(near.device, {})
             if near_is:
-                peer = {"switch": far.device, "port": far.interface} if far_is else _host(found, far)
-                own.setdefault("roce_switch_ports", {})[near.interface] = {**port, "peer": peer}
+                peer = {"switch": far.device, "port": far.interface} if far_is else _host(netbox, far)
+                host_variables.setdefault("roce_switch_ports", {})[near.interface] = {**port, "peer": peer}
             else:
-                own.setdefault("roce_host_nics", {})[_label(found, near)] = port
+                host_variables.setdefault("roce_host_nics", {})[_label(netbox, near)] = port
     return variables
 
 
-def _host(found: Mapping[str, Any], end: End) -> dict[str, str]:
-    return {"host": end.device, "port": _label(found, end)}
+def _host(netbox: Mapping[str, Any], end: End) -> dict[str, str]:
+    return {"host": end.device, "port": _label(netbox, end)}
 
 
-def _label(found: Mapping[str, Any], end: End) -> str:
+def _label(netbox: Mapping[str, Any], end: End) -> str:
     """Return an interface's label, which is the RDMA device of a host's NIC; without a label, its name."""
-    return str(found["interfaces"].get(end.device, {}).get(end.interface, {}).get("label", end.interface))
+    return str(netbox["interfaces"].get(end.device, {}).get(end.interface, {}).get("label", end.interface))
 
 
-def _management(found: Mapping[str, Any], end: End) -> bool:
-    return bool(found["interfaces"].get(end.device, {}).get(end.interface, {}).get("management"))
+def _management(netbox: Mapping[str, Any], end: End) -> bool:
+    return bool(netbox["interfaces"].get(end.device, {}).get(end.interface, {}).get("management"))

@@ -74,15 +74,15 @@ def interfaces(site: Site) -> dict[tuple[str, str], str]:
 
 def planned(site: Site) -> Planned:
     """Return the planned cables of a blueprint."""
-    found = Planned()
+    plan = Planned()
     for device in site.devices.values():
         groups = device.kind.model.ports.values() if device.kind.model else ()
-        found.interfaces[device.name] = {name for group in groups for name in group.interfaces}
-        found.hidden.update(End(device.name, name) for group in groups if not group.lldp for name in group.interfaces)
+        plan.interfaces[device.name] = {name for group in groups for name in group.interfaces}
+        plan.hidden.update(End(device.name, name) for group in groups if not group.lldp for name in group.interfaces)
     names = interfaces(site)
     for cable in site.cables:
-        one = End(cable.a.name, names[cable.a.name, cable.a_port])
-        other = End(cable.b.name, names[cable.b.name, cable.b_port])
-        link = Link(one, other, cable.speed_gbit_s, cable.rule.infiniband)
-        found.add(link, (cable.a_port, cable.b_port))
-    return found
+        end_a = End(cable.a.name, names[cable.a.name, cable.a_port])
+        end_b = End(cable.b.name, names[cable.b.name, cable.b_port])
+        link = Link(end_a, end_b, cable.speed_gbit_s, cable.rule.infiniband)
+        plan.add(link, (cable.a_port, cable.b_port))
+    return plan

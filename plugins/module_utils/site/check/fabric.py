@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Device, Site
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import Promise
 
 
@@ -36,22 +36,22 @@ def _oversubscription(site: Site, promise: Promise) -> Iterator[Finding]:
         if cable.rule.fabric == promise.fabric and cable.a.kind is not cable.b.kind:
             down[cable.b.name] = down.get(cable.b.name, 0) + cable.speed_gbit_s
             up[cable.a.name] = up.get(cable.a.name, 0) + cable.speed_gbit_s
-    over: dict[tuple[float, float], list[str]] = {}
+    names_by_speeds: dict[tuple[float, float], list[str]] = {}
     for name in down:
         if name in up and down[name] > promise.oversubscription * up[name] * (1 + 1e-9):
-            over.setdefault((down[name], up[name]), []).append(name)
-    for (below, above), names in over.items():
+            names_by_speeds.setdefault((down[name], up[name]), []).append(name)
+    for (down_gbit_s, up_gbit_s), names in names_by_speeds.items():
         yield Finding(
             "oversubscription",
             fold(names),
-            f"{below:g} Gbit/s below and {above:g} above are {below / above:.2f} to 1, but {promise.fabric} declares "
-            f"{promise.oversubscription:g}",
+            f"{down_gbit_s:g} Gbit/s below and {up_gbit_s:g} above are {down_gbit_s / up_gbit_s:.2f} to 1, "
+            f"but {promise.fabric} declares {promise.oversubscription:g}",
             site.blueprint.where("checks", promise.fabric, "oversubscription"),
         )
 
 
 def _apart(site: Site, promise: Promise) -> Iterator[Finding]:
-    together: dict[str, list[str]] = {}
+    nics_by_switch: dict[str, list[str]] = {}
     seen: dict[tuple[str, str, int], set[str]] = {}
     for cable in site.cables:
         if cable.rule.fabric != promise.fabric:
@@ -59,10 +59,10 @@ def _apart(site: Site, promise: Promise) -> Iterator[Finding]:
         group, number = nic_of(cable.a, cable.rule.ports, cable.a_port)
         switches = seen.setdefault((cable.a.name, group, number), set())
         if cable.b.name in switches:
-            together.setdefault(f"{cable.a.kind.name} NIC {number}", []).append(cable.a.name)
+            nics_by_switch.setdefault(f"{cable.a.kind.name} NIC {number}", []).append(cable.a.name)
         switches.add(cable.b.name)
     switches_of = {rule.to for rule in site.blueprint.links if rule.fabric == promise.fabric}
-    for nic, names in together.items():
+    for nic, names in nics_by_switch.items():
         if site.devices[names[0]].kind.name not in switches_of:
             yield Finding(
                 "ports of a NIC at different switches",

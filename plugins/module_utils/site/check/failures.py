@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.fabric import nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import Promise
 
 Graph = Mapping[str, set[str]]
@@ -48,34 +48,34 @@ class _Fabric:
 def check_failures(site: Site, promise: Promise) -> Iterator[Finding]:
     """Return the devices whose loss a fabric does not survive, although it declares that it does."""
     fabric = _Fabric(site, promise)
-    where = site.blueprint.where("checks", promise.fabric, "survives")
+    place = site.blueprint.where("checks", promise.fabric, "survives")
     part = _parts(fabric.switches, "")
     reaches = {host: Reach(part[switch] for _nic, switch in ends) for host, ends in fabric.hosts.items()}
     counts = Counter(reaches.values())
     cut = _apart(reaches, {}, counts)
     if cut:
-        yield Finding("all hosts connected", fold(cut), f"{promise.fabric} does not connect them to the others", where)
+        yield Finding("all hosts connected", fold(cut), f"{promise.fabric} does not connect them to the others", place)
         return
-    for lost in promise.survives:
+    for failed in promise.survives:
         faults: dict[str, list[str]] = {}
-        if lost == "nic":
+        if failed == "nic":
             for host, ends in fabric.hosts.items():
                 for nic in sorted({nic for nic, _switch in ends}):
-                    reach = Reach(part[switch] for other, switch in ends if other != nic)
+                    reach = Reach(part[switch] for nic_name, switch in ends if nic_name != nic)
                     if _apart(reaches, {host: reach}, counts):
                         faults.setdefault(f"its NIC {nic[0]} {nic[1]}", []).append(host)
             for name, hosts in faults.items():
                 yield Finding(
-                    "any one NIC lost", fold(hosts), f"without {name} it is cut off from {promise.fabric}", where
+                    "any one NIC lost", fold(hosts), f"without {name} it is cut off from {promise.fabric}", place
                 )
             continue
         points = articulation_points(fabric.switches)
-        for device in site.by_kind[lost]:
+        for device in site.by_kind[failed]:
             name = device.name
             if name in points:
-                left = _parts(fabric.switches, name)
+                parts = _parts(fabric.switches, name)
                 changed = {
-                    host: Reach(left[switch] for _nic, switch in ends if switch != name)
+                    host: Reach(parts[switch] for _nic, switch in ends if switch != name)
                     for host, ends in fabric.hosts.items()
                 }
                 cut = _apart({}, changed, Counter())
@@ -89,7 +89,7 @@ def check_failures(site: Site, promise: Promise) -> Iterator[Finding]:
                 faults.setdefault(fold(cut), []).append(name)
         for hosts_text, names in faults.items():
             yield Finding(
-                f"any one {lost} lost", fold(names), f"its loss cuts off {hosts_text} in {promise.fabric}", where
+                f"any one {failed} lost", fold(names), f"its loss cuts off {hosts_text} in {promise.fabric}", place
             )
 
 
@@ -100,26 +100,26 @@ def _parts(graph: Graph, without: str) -> dict[str, int]:
         if start in part or start == without:
             continue
         part[start] = number
-        ahead = [start]
-        while ahead:
-            for other in graph[ahead.pop()]:
-                if other not in part and other != without:
-                    part[other] = number
-                    ahead.append(other)
+        queue = [start]
+        while queue:
+            for neighbour in graph[queue.pop()]:
+                if neighbour not in part and neighbour != without:
+                    part[neighbour] = number
+                    queue.append(neighbour)
     return part
 
 
-def _apart(before: Mapping[str, Reach], changed: Mapping[str, Reach], counts: Counter[Reach]) -> list[str]:
-    """Return the hosts that do not reach all others; ``changed`` replaces what these hosts reached ``before``."""
+def _apart(healthy: Mapping[str, Reach], changed: Mapping[str, Reach], counts: Counter[Reach]) -> list[str]:
+    """Return the hosts that do not reach all others; ``changed`` replaces what these hosts reached ``healthy``."""
     now = Counter(counts)
-    now.subtract(before[host] for host in changed if host in before)
+    now.subtract(healthy[host] for host in changed if host in healthy)
     now.update(changed.values())
     kinds = list(+now)
-    if all(one & other for at, one in enumerate(kinds) for other in kinds[at:]):
+    if all(kind & other_reach for index, kind in enumerate(kinds) for other_reach in kinds[index:]):
         return []
     # The hosts that are cut off are those with no part in common with the majority.
     main = max(kinds, key=lambda reach: (now[reach], len(reach)))
-    return sorted(host for host, reach in {**before, **changed}.items() if not reach & main)
+    return sorted(host for host, reach in {**healthy, **changed}.items() if not reach & main)
 
 
 def articulation_points(graph: Graph) -> set[str]:
@@ -134,21 +134,21 @@ def articulation_points(graph: Graph) -> set[str]:
         branches = 0
         stack = [(root, "", iter(graph[root]))]
         while stack:
-            name, parent, others = stack[-1]
-            other = next(others, None)
-            if other is None:
+            name, parent, neighbours = stack[-1]
+            neighbour = next(neighbours, None)
+            if neighbour is None:
                 stack.pop()
                 if stack:
-                    above = stack[-1][0]
-                    low[above] = min(low[above], low[name])
-                    if above != root and low[name] >= order[above]:
-                        points.add(above)
-            elif other not in order:
-                order[other] = low[other] = len(order)
+                    ancestor = stack[-1][0]
+                    low[ancestor] = min(low[ancestor], low[name])
+                    if ancestor != root and low[name] >= order[ancestor]:
+                        points.add(ancestor)
+            elif neighbour not in order:
+                order[neighbour] = low[neighbour] = len(order)
                 branches += name == root
-                stack.append((other, name, iter(graph[other])))
-            elif other != parent:
-                low[name] = min(low[name], order[other])
+                stack.append((neighbour, name, iter(graph[neighbour])))
+            elif neighbour != parent:
+                low[name] = min(low[name], order[neighbour])
         if branches > 1:
             points.add(root)
     return points

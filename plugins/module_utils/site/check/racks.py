@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Site
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
 
 
 def check_racks(site: Site) -> Iterator[Finding]:
@@ -32,8 +32,8 @@ def _units(rack: Block) -> Iterator[tuple[str, str]]:
                     f"{device.kind.name} number {device.index + 1} needs unit {unit}, but the rack has {spec.units}",
                 )
                 break
-            other = used.setdefault(unit, device.name)
-            if other != device.name:
+            occupant = used.setdefault(unit, device.name)
+            if occupant != device.name:
                 yield "rack units", f"unit {unit} is assigned to two devices, one of them a {device.kind.name}"
                 break
 
@@ -44,23 +44,23 @@ def _power(rack: Block) -> Iterator[tuple[str, str]]:
         return
     models = [device.model for device in rack.devices]
     watts, capped = sum(model.watts for model in models), sum(model.capped_watts for model in models)
-    whole = spec.supplies * spec.supply_watts
-    if watts > whole:
+    all_watts = spec.supplies * spec.supply_watts
+    if watts > all_watts:
         yield "rack power", f"{watts:g} W exceed the capacity of {spec.supplies} supplies of {spec.supply_watts:g} W"
         return
-    left = whole - spec.supply_watts
-    if spec.supplies == 1 or watts <= left:
+    remaining_watts = all_watts - spec.supply_watts
+    if spec.supplies == 1 or watts <= remaining_watts:
         return
-    if capped > left:
+    if capped > remaining_watts:
         yield (
             "rack power with a failed supply",
-            f"{capped:g} W after the power brake ({watts:g} W before) exceed the remaining {left:g} W",
+            f"{capped:g} W after the power brake ({watts:g} W before) exceed the remaining {remaining_watts:g} W",
         )
     elif not spec.brake_s < spec.breaker_s:
         yield (
             "rack power with a failed supply",
-            f"{watts:g} W overload the remaining {left:g} W for {spec.brake_s:g} s until the servers brake, but "
-            f"breakers hold for {spec.breaker_s:g} s",
+            f"{watts:g} W overload the remaining {remaining_watts:g} W for {spec.brake_s:g} s until the servers brake, "
+            f"but breakers hold for {spec.breaker_s:g} s",
         )
 
 

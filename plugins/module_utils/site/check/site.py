@@ -13,8 +13,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model i
 
 def check(site: Site) -> list[Finding]:
     """Return all findings, in the order of the rules; an empty list for a site that keeps every rule."""
-    found = [*check_racks(site), *check_lengths(site)]
+    findings = [*check_racks(site), *check_lengths(site)]
     for promise in site.blueprint.promises:
-        found += check_fabric(site, promise)
-        found += check_failures(site, promise)
-    return found
+        findings += check_fabric(site, promise)
+        findings += check_failures(site, promise)
+    return findings

@@ -35,16 +35,16 @@ def expand_networks(blueprint: Blueprint, blocks: Mapping[str, list[Block]]) -> 
             )
         make = type(spec.network)
         prefix = spec.network.prefixlen
-        subnets[name] = [make((start + at * size, prefix)) for at in range(count)]
+        subnets[name] = [make((start + index * size, prefix)) for index in range(count)]
         spans.append((spec.network.version, start, start + count * size, name))
     spans.sort()
-    for (version, _start, end, one), (other_version, start, _end, other) in zip(spans, spans[1:]):
+    for (version, _start, end, lower), (other_version, start, _end, upper) in zip(spans, spans[1:]):
         if version == other_version and start < end:
             raise _error(
                 blueprint,
-                other,
+                upper,
                 "network",
-                f"{subnets[other][0]} overlaps with {one}, which is {subnets[one][0]} to {subnets[one][-1]}",
+                f"{subnets[upper][0]} overlaps with {lower}, which is {subnets[lower][0]} to {subnets[lower][-1]}",
                 "move one of them",
             )
     return subnets
@@ -56,10 +56,10 @@ def _error(blueprint: Blueprint, name: str, setting: str, cause: str, remedy: st
 
 def give_addresses(site: Site) -> None:
     """Set the addresses of all devices. Raises SiteError for one that is taken or outside its network."""
-    taken: dict[tuple[str, int, int], str] = {}
+    owners: dict[tuple[str, int, int], str] = {}
     for name, spec in site.blueprint.networks.items():
         if spec.gateway:
-            taken.update({(name, at, spec.gateway): "the gateway" for at in range(len(site.subnets[name]))})
+            owners.update({(name, index, spec.gateway): "the gateway" for index in range(len(site.subnets[name]))})
     for kind in site.blueprint.kinds.values():
         for address in kind.addresses:
             network = site.blueprint.networks[address.network]
@@ -70,8 +70,8 @@ def give_addresses(site: Site) -> None:
                 offset = address.first + ranks[block]
                 ranks[block] += 1
                 for port in range(len(ports)):
-                    at = block * network.count + port
-                    _give(site, device, address, at, offset, port if address.ports else -1, taken)
+                    index = block * network.count + port
+                    _give(site, device, address, index, offset, port if address.ports else -1, owners)
 
 
 def _block_number(site: Site, device: Device, network: NetworkSpec) -> int:
@@ -90,31 +90,31 @@ def _give(
     site: Site,
     device: Device,
     spec: AddressSpec,
-    at: int,
+    index: int,
     offset: int,
     port: int,
-    taken: dict[tuple[str, int, int], str],
+    owners: dict[tuple[str, int, int], str],
 ) -> None:
-    network = site.subnets[spec.network][at]
-    where = ("devices", device.kind.name, "addresses", spec.network)
+    network = site.subnets[spec.network][index]
+    path = ("devices", device.kind.name, "addresses", spec.network)
     # The last address of an IPv4 network is its broadcast address, and the first is the network's address.
     reserved = network.version == 4 and network.prefixlen < 31
     if offset > network.num_addresses - 1 - reserved or (reserved and not offset):
         raise SiteError(
-            ".".join(where),
+            ".".join(path),
             f"{device.name} would have address {offset} of {network}, which is not usable",
             "use a larger network or a lower first",
-            site.blueprint.where(*where),
+            site.blueprint.where(*path),
         )
-    key = (spec.network, at, offset)
-    other = taken.setdefault(key, device.name)
+    key = (spec.network, index, offset)
+    owner = owners.setdefault(key, device.name)
     value = str(_ADDRESS[network.version](int(network.network_address) + offset))
-    if other != device.name:
+    if owner != device.name:
         raise SiteError(
-            ".".join(where),
-            f"{value} is assigned twice, to {other} and {device.name}",
+            ".".join(path),
+            f"{value} is assigned twice, to {owner} and {device.name}",
             "start one kind of device after the last address of the other",
-            site.blueprint.where(*where),
+            site.blueprint.where(*path),
         )
     device.addresses[spec.network if port < 0 else f"{spec.network}-{port}"] = value
 

@@ -23,13 +23,13 @@ def lay_cables(site: Site) -> None:
             uppers.setdefault(device.block.numbers[per], []).append(device)
         for name in rule.froms:
             for device in site.by_kind[name]:
-                others = uppers.get(_shared(site, rule, device, per), [])
+                far_devices = uppers.get(_shared(site, rule, device, per), [])
                 if name == rule.to:
                     # Links among devices of one kind connect each pair once.
-                    others = others[device.index + 1 :]
-                elif not others:
+                    far_devices = far_devices[device.index + 1 :]
+                elif not far_devices:
                     raise _error(site, rule, "to", f"{device.name} has no {rule.to} in its {per}", "place one there")
-                (_each if rule.each else _by_port)(site, rule, device, others)
+                (_each if rule.each else _by_port)(site, rule, device, far_devices)
 
 
 def _shared(site: Site, rule: LinkRule, device: Device, per: str) -> int:
@@ -40,30 +40,46 @@ def _shared(site: Site, rule: LinkRule, device: Device, per: str) -> int:
     return number
 
 
-def _each(site: Site, rule: LinkRule, device: Device, others: list[Device]) -> None:
-    count = len(others) // rule.planes
-    if count * rule.planes != len(others):
+def _each(site: Site, rule: LinkRule, device: Device, far_devices: list[Device]) -> None:
+    count = len(far_devices) // rule.planes
+    if count * rule.planes != len(far_devices):
         raise _error(
             site,
             rule,
             "planes",
-            f"{len(others)} {rule.to} cannot be divided into {rule.planes} equal planes",
+            f"{len(far_devices)} {rule.to} cannot be divided into {rule.planes} equal planes",
             "correct either number",
         )
-    if not others:
+    if not far_devices:
         return
     plane = device.index % rule.planes
-    near, far = _ports(site, device, rule.ports), _ports(site, others[0], rule.to_ports)
-    for other in others[plane * count : (plane + 1) * count]:
+    ports, far_ports = _ports(site, device, rule.ports), _ports(site, far_devices[0], rule.to_ports)
+    for far_device in far_devices[plane * count : (plane + 1) * count]:
         for _link in range(rule.each):
-            _connect(site, rule, device, _next(site, rule, device, near), other, _next(site, rule, other, far), near)
+            _connect(
+                site,
+                rule,
+                device,
+                _next(site, rule, device, ports),
+                far_device,
+                _next(site, rule, far_device, far_ports),
+                ports,
+            )
 
 
-def _by_port(site: Site, rule: LinkRule, device: Device, others: list[Device]) -> None:
-    near, far = _ports(site, device, rule.ports), _ports(site, others[0], rule.to_ports)
-    for at in range(len(near.names)):
-        other = others[at % len(others)]
-        _connect(site, rule, device, _next(site, rule, device, near), other, _next(site, rule, other, far), near)
+def _by_port(site: Site, rule: LinkRule, device: Device, far_devices: list[Device]) -> None:
+    ports, far_ports = _ports(site, device, rule.ports), _ports(site, far_devices[0], rule.to_ports)
+    for index in range(len(ports.names)):
+        far_device = far_devices[index % len(far_devices)]
+        _connect(
+            site,
+            rule,
+            device,
+            _next(site, rule, device, ports),
+            far_device,
+            _next(site, rule, far_device, far_ports),
+            ports,
+        )
 
 
 def _ports(site: Site, device: Device, group: str) -> PortGroup:
@@ -71,18 +87,18 @@ def _ports(site: Site, device: Device, group: str) -> PortGroup:
 
 
 def _next(site: Site, rule: LinkRule, device: Device, group: PortGroup) -> str:
-    at = device.taken.get(group.name, 0)
-    if at == len(group.names):
+    index = device.taken.get(group.name, 0)
+    if index == len(group.names):
         users = sorted({cable.rule.name for cable in device.cables.values()})
         raise _error(
             site,
             rule,
             "",
-            f"ports exhausted: {device.name} has {at} ports {group.name}, all used by {', '.join(users)}",
+            f"ports exhausted: {device.name} has {index} ports {group.name}, all used by {', '.join(users)}",
             f"add a {device.kind.name}, or use a model with more ports",
         )
-    device.taken[group.name] = at + 1
-    return group.names[at]
+    device.taken[group.name] = index + 1
+    return group.names[index]
 
 
 def _connect(site: Site, rule: LinkRule, a: Device, a_port: str, b: Device, b_port: str, group: PortGroup) -> None:
@@ -100,14 +116,14 @@ def route_m(site: Site, a: Device, b: Device) -> float:
     the rows, and down. The floor's slack is added once for both ends together.
     """
     floor = site.blueprint.floor
-    one, other = a.rack, b.rack
-    if one is other:
+    rack_a, rack_b = a.rack, b.rack
+    if rack_a is rack_b:
         return round(abs(a.height_m - b.height_m) + floor.slack_m, 2)
-    up = _top_m(one, floor.tray_m) - a.height_m
-    down = _top_m(other, floor.tray_m) - b.height_m
+    up = _top_m(rack_a, floor.tray_m) - a.height_m
+    down = _top_m(rack_b, floor.tray_m) - b.height_m
     # Trays may be at different heights above racks of different heights.
-    between = abs(_top_m(one, 0) - _top_m(other, 0))
-    return round(up + down + between + abs(one.x_m - other.x_m) + abs(one.y_m - other.y_m) + floor.slack_m, 2)
+    between = abs(_top_m(rack_a, 0) - _top_m(rack_b, 0))
+    return round(up + down + between + abs(rack_a.x_m - rack_b.x_m) + abs(rack_a.y_m - rack_b.y_m) + floor.slack_m, 2)
 
 
 def _top_m(rack: Block, tray_m: float) -> float:
@@ -116,8 +132,8 @@ def _top_m(rack: Block, tray_m: float) -> float:
 
 def stocked_m(route_m: float, stock_m: tuple[float, ...]) -> float:
     """Return the shortest length that is sold and long enough; above the longest, the route rounded up to metres."""
-    at = bisect_left(stock_m, route_m)
-    return stock_m[at] if at < len(stock_m) else float(-int(-route_m // 1))
+    index = bisect_left(stock_m, route_m)
+    return stock_m[index] if index < len(stock_m) else float(-int(-route_m // 1))
 
 
 def _error(site: Site, rule: LinkRule, setting: str, cause: str, remedy: str) -> SiteError:

@@ -22,15 +22,15 @@ def expand_devices(
     devices: dict[str, Device] = {}
     by_kind: dict[str, list[Device]] = {}
     for kind in blueprint.kinds.values():
-        own = _placed(blueprint, kind, kind.model, blocks) if kind.model else _virtual(kind, by_kind[kind.on])
-        by_kind[kind.name] = own
-        for device in own:
-            other = devices.setdefault(device.name, device)
-            if other is not device:
+        kind_devices = _placed(blueprint, kind, kind.model, blocks) if kind.model else _virtual(kind, by_kind[kind.on])
+        by_kind[kind.name] = kind_devices
+        for device in kind_devices:
+            same_name = devices.setdefault(device.name, device)
+            if same_name is not device:
                 raise SiteError(
                     f"devices.{kind.name}.name",
-                    f"two devices are called {device.name}: number {other.number} of {other.kind.name} and number "
-                    f"{device.number} of {kind.name}",
+                    f"two devices are called {device.name}: number {same_name.number} of {same_name.kind.name} "
+                    f"and number {device.number} of {kind.name}",
                     "name the devices by {n}, or by {i} and their block",
                     blueprint.where("devices", kind.name, "name"),
                 )
@@ -62,12 +62,12 @@ def _placed(blueprint: Blueprint, kind: Kind, model: Model, blocks: Mapping[str,
         count = min(kind.count, kind.total - len(devices))
         used: Counter[int] = Counter()
         for index in range(count):
-            at = index * len(racks) // kind.count
-            rack = racks[at]
+            rack_index = index * len(racks) // kind.count
+            rack = racks[rack_index]
             number = len(devices) + 1
             name = label({**rack.numbers, **block.numbers, "n": number, "i": index + 1})
-            unit = kind.unit + used[at] * model.units
-            used[at] += 1
+            unit = kind.unit + used[rack_index] * model.units
+            used[rack_index] += 1
             device = Device(kind, name, number, index, block, rack, unit)
             devices.append(device)
             rack.devices.append(device)

@@ -67,9 +67,9 @@ class Api:
     def read_named(self, path: str, name: str, values: Sequence[str], *query: tuple[str, Any]) -> list[dict[str, Any]]:
         """Return all objects for which the filter ``name`` has one of the values. Raises SiteError."""
         return [
-            each
+            part
             for start in range(0, len(values), VALUES_AT_ONCE)
-            for each in self.read(path, [*((name, value) for value in values[start : start + VALUES_AT_ONCE]), *query])
+            for part in self.read(path, [*((name, value) for value in values[start : start + VALUES_AT_ONCE]), *query])
         ]
 
     def write(self, method: str, path: str, objects: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -81,7 +81,7 @@ class Api:
         written: list[dict[str, Any]] = []
         for start in range(0, len(objects), AT_ONCE):
             part = objects[start : start + AT_ONCE]
-            written += self._ask(method, url, [each for _name, each in part], [name for name, _each in part])
+            written += self._ask(method, url, [row for _name, row in part], [name for name, _each in part])
         return written
 
     def _ask(self, method: str, url: str, data: Any = None, names: Sequence[str] = ()) -> Any:
@@ -129,16 +129,16 @@ def _error_text(body: bytes, names: Sequence[str]) -> str:
     except ValueError:
         return "this is not a response of NetBox"
     if isinstance(answer, list) and len(answer) == len(names):
-        return "; ".join(f"{name}: {_text(each)}" for name, each in zip(names, answer) if each)
+        return "; ".join(f"{name}: {_text(error)}" for name, error in zip(names, answer) if error)
     # NetBox writes devices and cables one by one, and its answer does not say which of them it is about.
-    which = f"one of {names[0]} to {names[-1]}: " if len(names) > 1 else ""
-    return which + _text(answer)
+    subject = f"one of {names[0]} to {names[-1]}: " if len(names) > 1 else ""
+    return subject + _text(answer)
 
 
 def _text(answer: Any) -> str:
     if isinstance(answer, dict):
         return ", ".join(
-            _text(each) if name in ("detail", "error", "__all__", "non_field_errors") else f"{name}: {_text(each)}"
-            for name, each in answer.items()
+            _text(error) if name in ("detail", "error", "__all__", "non_field_errors") else f"{name}: {_text(error)}"
+            for name, error in answer.items()
         )
     return " ".join(map(_text, answer)) if isinstance(answer, list) else str(answer)

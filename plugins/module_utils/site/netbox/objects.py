@@ -105,8 +105,8 @@ def netbox(site: Site, manufacturer: str) -> Objects:
             for number, subnet in enumerate(subnets, 1)
         },
         "devices": {(device.name,): _device(at_site, device) for device in devices},
-        "interfaces": {(device.name, each["name"]): each for device in devices for each in _interfaces(device)},
-        "addresses": dict(each for device in devices for each in _addresses(site, device)),
+        "interfaces": {(device.name, item["name"]): item for device in devices for item in _interfaces(device)},
+        "addresses": dict(item for device in devices for item in _addresses(site, device)),
         # Ansible connects to a device at its first address.
         "primary_addresses": {
             (device.name,): {f"primary_ip{address.version}": Ref("addresses", (str(address.ip),))}
@@ -133,9 +133,9 @@ def _device(at_site: Ref, device: Device) -> dict[str, Any]:
 def _interfaces(device: Device) -> list[dict[str, Any]]:
     """Return the interfaces with a cable, and one for each network whose address belongs to none of them."""
     ports = [_interface(device, port, cable) for port, cable in device.cables.items()]
-    names = {each["name"] for each in ports}
-    others = [name for network in device.addresses if (name := _at(device, network)) not in names]
-    return ports + [{"device": Ref("devices", (device.name,)), "name": name, "type": "virtual"} for name in others]
+    names = {interface["name"] for interface in ports}
+    virtual = [name for network in device.addresses if (name := _at(device, network)) not in names]
+    return ports + [{"device": Ref("devices", (device.name,)), "name": name, "type": "virtual"} for name in virtual]
 
 
 def _interface(device: Device, port: str, cable: Cable) -> dict[str, Any]:
@@ -143,17 +143,17 @@ def _interface(device: Device, port: str, cable: Cable) -> dict[str, Any]:
     # NetBox stores speeds in kbit/s.
     speed = int(cable.speed_gbit_s * 1_000_000)
     kind = types.get(int(cable.speed_gbit_s), "other") if cable.speed_gbit_s >= 1 else "other"
-    found = {
+    fields = {
         "device": Ref("devices", (device.name,)),
         "name": interface(device, port),
         "type": kind,
         "speed": speed,
     }
-    if port != found["name"]:
-        found["label"] = port
+    if port != fields["name"]:
+        fields["label"] = port
     if not _group(device, port).lldp:
-        found["mgmt_only"] = True
-    return found
+        fields["mgmt_only"] = True
+    return fields
 
 
 def _group(device: Device, port: str) -> PortGroup:
@@ -172,27 +172,31 @@ def _at(device: Device, network: str) -> str:
 
 def _addresses(site: Site, device: Device) -> list[tuple[Key, dict[str, Any]]]:
     domain = f".{site.blueprint.domain}" if site.blueprint.domain else ""
-    found = []
-    for at, network in enumerate(device.addresses):
+    addresses = []
+    for index, network in enumerate(device.addresses):
         address = _ip(site, device, network)
-        name = f"{device.name}-{network.replace('_', '-')}{domain}" if at else f"{device.name}{domain}"
+        name = f"{device.name}-{network.replace('_', '-')}{domain}" if index else f"{device.name}{domain}"
         fields = {
             "address": str(address),
             "assigned_object_type": "dcim.interface",
             "assigned_object_id": Ref("interfaces", (device.name, _at(device, network))),
             "dns_name": name,
         }
-        found.append(((str(address.ip),), fields))
-    return found
+        addresses.append(((str(address.ip),), fields))
+    return addresses
 
 
 def _ip(site: Site, device: Device, network: str = "") -> Interface:
     """Return a device's address in a network, by default its first address, with the network's prefix length."""
     network = network or next(iter(device.addresses))
     address = ipaddress.ip_address(device.addresses[network])
-    spec = next(each.network for each in device.kind.addresses if each.network in (network, _base(network)))
-    subnet = next(each for each in site.subnets[spec] if address in each)
-    return ipaddress.ip_interface(f"{address}/{subnet.prefixlen}")
+    spec = next(
+        network_spec.network
+        for network_spec in device.kind.addresses
+        if network_spec.network in (network, _base(network))
+    )
+    prefix = next(network_spec for network_spec in site.subnets[spec] if address in network_spec)
+    return ipaddress.ip_interface(f"{address}/{prefix.prefixlen}")
 
 
 def _base(network: str) -> str:

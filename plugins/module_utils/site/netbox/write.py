@@ -75,7 +75,7 @@ class Writer:
                 "check that the URL is a NetBox URL, and that its version is 4.2 or later",
             ) from None
         return {
-            "changed": any(each["created"] or each["updated"] for each in self._counts.values()),
+            "changed": any(counts["created"] or counts["updated"] for counts in self._counts.values()),
             "objects": self._counts,
             "diff": {name: "".join(f"{line}\n" for line in lines) for name, lines in self._lines.items()},
         }
@@ -89,45 +89,45 @@ class Writer:
         if kind == "prefixes":
             return self._api.read_named(path, "prefix", [each for (each,) in wanted], ("vrf_id", "null"), fields)
         if kind == "addresses":
-            inside = [each for (each,) in self._wanted["prefixes"]]
-            return self._api.read_named(path, "parent", inside, ("vrf_id", "null"), fields)
+            prefixes = [each for (each,) in self._wanted["prefixes"]]
+            return self._api.read_named(path, "parent", prefixes, ("vrf_id", "null"), fields)
         owner, name = ("manufacturers", "manufacturer_id") if kind == "device_types" else ("sites", "site_id")
         # Before the first write, as in a check, the owner has no id, and nothing is read.
         return [each for number in self._keys[owner] for each in self._api.read(path, [(name, number), fields])]
 
     def _remember(self, kind: str, raws: Iterable[Raw]) -> None:
         """Record the objects that NetBox has. Raises SiteError where it has a planned object twice."""
-        found = self._raws.setdefault(kind, {})
+        known_raws = self._raws.setdefault(kind, {})
         ids = self._keys.setdefault(kind, {})
         for raw in raws:
             key = cable_key(self._ends(raw)) if kind == "cables" else KINDS[kind].key(raw)
-            if key in self._wanted[kind] and found.get(key, raw)["id"] != raw["id"]:
+            if key in self._wanted[kind] and known_raws.get(key, raw)["id"] != raw["id"]:
                 name = f"{kind} {Ref(kind, key)}"
                 raise SiteError("NetBox", f"it has {name} twice", "remove or rename one of them in NetBox")
-            found[key] = raw
+            known_raws[key] = raw
             ids[raw["id"]] = key
 
     def _ends(self, cable: Raw) -> list[Key]:
         """Return the keys of a cable's interfaces; any other end, such as a patch panel's, has an empty key."""
         interfaces = self._keys["interfaces"]
         return [
-            interfaces.get(each["object_id"], ()) if each["object_type"] == INTERFACE else ()
-            for each in cable["a_terminations"] + cable["b_terminations"]
+            interfaces.get(termination["object_id"], ()) if termination["object_type"] == INTERFACE else ()
+            for termination in cable["a_terminations"] + cable["b_terminations"]
         ]
 
     def _refuse_other_cables(self) -> None:
         """Raise SiteError where a planned cable needs an interface that has another cable in NetBox."""
-        taken = {end: raw for raw in self._raws["cables"].values() for end in self._ends(raw) if end}
+        cables_by_end = {end: raw for raw in self._raws["cables"].values() for end in self._ends(raw) if end}
         faults = [
-            f"{' '.join(end)} has the cable {taken[end]['display']} in NetBox, but {each['label']} is planned"
+            f"{' '.join(end)} has the cable {cables_by_end[end]['display']} in NetBox, but {each['label']} is planned"
             for key, each in self._wanted["cables"].items()
             if key not in self._raws["cables"]
             for end in key
-            if end in taken
+            if end in cables_by_end
         ]
         if faults:
-            more = [f"and {len(faults) - MOST_TOLD} others"] if len(faults) > MOST_TOLD else []
-            raise SiteError("NetBox", "; ".join(faults[:MOST_TOLD] + more), "remove these cables in NetBox")
+            rest_text = [f"and {len(faults) - MOST_TOLD} others"] if len(faults) > MOST_TOLD else []
+            raise SiteError("NetBox", "; ".join(faults[:MOST_TOLD] + rest_text), "remove these cables in NetBox")
 
     def _write(self, kind: str, objects: Mapping[Key, Raw]) -> None:
         store = "devices" if kind == PRIMARY else kind
@@ -136,19 +136,19 @@ class Writer:
         for key, fields in objects.items():
             name = f"{store} {fields['label'] if kind == 'cables' else Ref(kind, key)}"
             raw = self._raws[store].get(key)
-            found = {field: each for field, each in fields.items() if raw is None or self._differs(raw, field, each)}
-            for field, value in found.items():
+            changes = {field: each for field, each in fields.items() if raw is None or self._differs(raw, field, each)}
+            for field, value in changes.items():
                 self._show(name, field, raw, value)
             if raw is None and kind != PRIMARY:
-                created.append((name, found))
-            elif found:
+                created.append((name, changes))
+            elif changes:
                 # In check mode, a new device has no id.
-                updated.append((name, {"id": raw and raw["id"], **found}))
-        same = len(objects) - len(created) - len(updated)
-        self._counts[kind] = {"created": len(created), "updated": len(updated), "same": same}
+                updated.append((name, {"id": raw and raw["id"], **changes}))
+        unchanged = len(objects) - len(created) - len(updated)
+        self._counts[kind] = {"created": len(created), "updated": len(updated), "same": unchanged}
         if not self._check:
-            for method, some in (("POST", created), ("PATCH", updated)):
-                rows = [(name, {field: self._sent(value) for field, value in each.items()}) for name, each in some]
+            for method, rows_in in (("POST", created), ("PATCH", updated)):
+                rows = [(name, {field: self._sent(value) for field, value in each.items()}) for name, each in rows_in]
                 self._remember(store, self._api.write(method, KINDS[store].path, rows))
 
     def _differs(self, raw: Raw, field: str, value: Any) -> bool:
@@ -165,7 +165,7 @@ class Writer:
         if isinstance(value, Ref):
             return self._raws[value.kind][value.key]["id"]
         if isinstance(value, list):
-            return [{"object_type": INTERFACE, "object_id": self._sent(each)} for each in value]
+            return [{"object_type": INTERFACE, "object_id": self._sent(item)} for item in value]
         return value
 
     def _show(self, name: str, field: str, raw: Raw | None, value: Any) -> None:

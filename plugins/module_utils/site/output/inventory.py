@@ -53,7 +53,9 @@ def _own(kind: Kind, device: Device) -> dict[str, Any]:
     variables["site_rack"] = device.rack.name
     variables["site_blocks"] = {name: number for name, number in device.rack.numbers.items() if name != SITE}
     if device.block is not device.rack:
-        variables["site_blocks"].update({name: at for name, at in device.block.numbers.items() if name != SITE})
+        variables["site_blocks"].update(
+            {name: position for name, position in device.block.numbers.items() if name != SITE}
+        )
     return variables
 
 
@@ -91,7 +93,7 @@ class _Boot:
         # The URLs of the servers, by kind of server and number of its block.
         self.urls: dict[str, dict[int, list[str]]] = {}
         servers = [kind for kind in site.blueprint.kinds.values() if kind.serves]
-        depth = {name: at for at, name in enumerate((SITE, *site.blueprint.blocks))}
+        depth = {name: depth_of for depth_of, name in enumerate((SITE, *site.blueprint.blocks))}
         self.servers = sorted(servers, key=lambda kind: -depth[kind.per])
         for kind in servers:
             by_block = self.urls.setdefault(kind.name, {})
@@ -114,32 +116,34 @@ class _Boot:
 
     def _nics(self, device: Device) -> dict[str, Any]:
         """Return node_boot_nics: the Ethernet ports that have an address each; the NIC that boots uses DHCP."""
-        found = []
+        nics = []
         for spec in device.kind.addresses:
             ports = device.kind.model.ports[spec.ports] if device.kind.model and spec.ports else None
-            for at, (port, name) in enumerate(zip(ports.names, ports.interfaces) if ports else ()):
+            for index, (port, name) in enumerate(zip(ports.names, ports.interfaces) if ports else ()):
                 if port in device.cables and device.cables[port].rule.infiniband:
                     continue
                 prefix_bits = self.site.blueprint.networks[spec.network].network.prefixlen
-                found.append({"name": name, "address": f"{device.addresses[f'{spec.network}-{at}']}/{prefix_bits}"})
-        return {"node_boot_nics": found} if found else {}
+                nics.append({"name": name, "address": f"{device.addresses[f'{spec.network}-{index}']}/{prefix_bits}"})
+        return {"node_boot_nics": nics} if nics else {}
 
     def _serve(self, device: Device, variables: dict[str, Any]) -> None:
         kind = device.kind
         own_name = kind.addresses[0].network
         own_spec, spec = self.site.blueprint.networks[own_name], self.site.blueprint.networks[kind.serves]
         numbers = {**device.rack.numbers, **device.block.numbers}
-        own = self.site.subnets[own_name][numbers[own_spec.per] - 1]
+        own_subnet = self.site.subnets[own_name][numbers[own_spec.per] - 1]
         variables["boot_server_address"] = _address(device)
-        variables["boot_server_netmask"] = str(own.netmask)
+        variables["boot_server_netmask"] = str(own_subnet.netmask)
         variables["boot_server_servers"] = self.urls[kind.name][device.block.numbers[kind.per]]
         if own_spec.gateway:
-            variables["boot_server_gateway"] = str(own[own_spec.gateway])
+            variables["boot_server_gateway"] = str(own_subnet[own_spec.gateway])
         # Routers relay DHCP requests from the networks that the server is not in.
-        others = [subnet for subnet in self._served(device.block, spec.per, kind.serves) if subnet != own]
-        if others and spec.gateway:
+        served_subnets = [
+            subnet for subnet in self._served(device.block, spec.per, kind.serves) if subnet != own_subnet
+        ]
+        if served_subnets and spec.gateway:
             variables["boot_server_subnets"] = [
-                {"network": str(subnet), "gateway": str(subnet[spec.gateway])} for subnet in others
+                {"network": str(subnet), "gateway": str(subnet[spec.gateway])} for subnet in served_subnets
             ]
 
     def _served(self, block: Block, per: str, network: str) -> list[Network]:
@@ -147,15 +151,15 @@ class _Boot:
         subnets = self.site.subnets[network]
         if per in block.numbers:
             return [subnets[block.numbers[per] - 1]]
-        found = []
-        ahead = [block]
-        while ahead:
-            inner = ahead.pop()
+        indices = []
+        queue = [block]
+        while queue:
+            inner = queue.pop()
             if inner.kind == per:
-                found.append(inner.numbers[per] - 1)
+                indices.append(inner.numbers[per] - 1)
             else:
-                ahead += inner.children
-        return [subnets[at] for at in sorted(found)]
+                queue += inner.children
+        return [subnets[index] for index in sorted(indices)]
 
 
 def _address(device: Device) -> str:

@@ -19,8 +19,8 @@ def hosts_file(site: Site) -> str:
     domain = f".{site.blueprint.domain}" if site.blueprint.domain else ""
     lines = []
     for device in site.devices.values():
-        for at, (network, address) in enumerate(device.addresses.items()):
-            name = device.name if not at else f"{device.name}-{network.replace('_', '-')}"
+        for index, (network, address) in enumerate(device.addresses.items()):
+            name = device.name if not index else f"{device.name}-{network.replace('_', '-')}"
             lines.append(f"{address} {name}{domain}{f' {name}' if domain else ''}\n")
     return "".join(lines)
 

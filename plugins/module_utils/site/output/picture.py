@@ -10,8 +10,8 @@ from __future__ import annotations
 from colorsys import hls_to_rgb
 from xml.sax.saxutils import escape
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Site
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import LinkRule
 
 UNIT, WIDTH, GAP, LEFT = 11, 190, 30, 20
@@ -23,11 +23,13 @@ BOX, COLUMN, ROW = 140, 340, 46
 
 def picture(site: Site) -> str:
     """Return the SVG. The same site always produces the same text."""
-    colours = {kind: _colour(at) for at, kind in enumerate(site.blueprint.kinds)}
+    colours = {kind: _colour(index) for index, kind in enumerate(site.blueprint.kinds)}
     racks = _groups(site)
     height = max(rack.rack_spec.units for rack, _names in racks) * UNIT + 50
     fabrics = sorted({rule.fabric for rule in site.blueprint.links})
-    parts = [_rack(rack, names, LEFT + at * (WIDTH + GAP), height, colours) for at, (rack, names) in enumerate(racks)]
+    parts = [
+        _rack(rack, names, LEFT + index * (WIDTH + GAP), height, colours) for index, (rack, names) in enumerate(racks)
+    ]
     top = height + 40
     widest = len(racks) * (WIDTH + GAP) + LEFT
     for fabric in fabrics:
@@ -47,11 +49,11 @@ def _groups(site: Site) -> list[tuple[Block, list[str]]]:
     """Return the racks to draw, each with the names of all racks that look the same."""
     if len(site.racks) <= RACKS_MAX:
         return [(rack, [rack.name]) for rack in site.racks]
-    alike: dict[tuple[object, ...], tuple[Block, list[str]]] = {}
+    equal_racks: dict[tuple[object, ...], tuple[Block, list[str]]] = {}
     for rack in site.racks:
         key = (rack.spec, *sorted((device.kind.name, device.unit) for device in rack.devices))
-        alike.setdefault(key, (rack, []))[1].append(rack.name)
-    return list(alike.values())
+        equal_racks.setdefault(key, (rack, []))[1].append(rack.name)
+    return list(equal_racks.values())
 
 
 def _text(x: float, y: float, text: str, longest: int, weight: str = "normal") -> str:
@@ -61,8 +63,8 @@ def _text(x: float, y: float, text: str, longest: int, weight: str = "normal") -
 
 def _rack(rack: Block, names: list[str], x: int, bottom: int, colours: dict[str, str]) -> str:
     units = rack.rack_spec.units
-    many = f"{len(names)} \u00d7 " if len(names) > 1 else ""
-    parts = [_text(x, bottom - units * UNIT - 6, many + fold(names), 36, "bold")]
+    count_text = f"{len(names)} \u00d7 " if len(names) > 1 else ""
+    parts = [_text(x, bottom - units * UNIT - 6, count_text + fold(names), 36, "bold")]
     parts.append(
         f'<rect x="{x}" y="{bottom - units * UNIT}" width="{WIDTH}" height="{units * UNIT}" '
         'fill="none" stroke="#333"/>\n'
@@ -96,13 +98,13 @@ def _fabric(site: Site, fabric: str, top: int, colours: dict[str, str]) -> tuple
     y = top + 20
     for row in rows:
         first = row[0].froms
-        for at, name in enumerate(first):
-            parts.append(_box(site, name, LEFT, y + at * ROW, colours))
-            parts.append(_line(LEFT + BOX, y + at * ROW + 14, LEFT + BOX + 10, y + at * ROW + 14))
+        for index, name in enumerate(first):
+            parts.append(_box(site, name, LEFT, y + index * ROW, colours))
+            parts.append(_line(LEFT + BOX, y + index * ROW + 14, LEFT + BOX + 10, y + index * ROW + 14))
         if len(first) > 1:
             parts.append(_line(LEFT + BOX + 10, y + 14, LEFT + BOX + 10, y + (len(first) - 1) * ROW + 14))
-        for at, rule in enumerate(row):
-            x = LEFT + at * COLUMN + BOX
+        for index, rule in enumerate(row):
+            x = LEFT + index * COLUMN + BOX
             cables = [cable for cable in site.cables if cable.rule is rule]
             speed = f"{cables[0].speed_gbit_s:g}" if cables else "0"
             parts.append(_line(x, y + 14, x - BOX + COLUMN, y + 14))
@@ -122,7 +124,7 @@ def _box(site: Site, name: str, x: int, y: int, colours: dict[str, str]) -> str:
     return box + _text(x + 6, y + 17, f"{len(site.by_kind[name])} \u00d7 {name}", 26)
 
 
-def _colour(at: int) -> str:
+def _colour(index: int) -> str:
     """Return the colour of a kind by its place in the blueprint; the golden angle keeps any number of hues apart."""
-    red, green, blue = hls_to_rgb((210 + at * 137.508) / 360 % 1, (0.84, 0.72, 0.78)[at % 3], 0.6)
+    red, green, blue = hls_to_rgb((210 + index * 137.508) / 360 % 1, (0.84, 0.72, 0.78)[index % 3], 0.6)
     return "#" + "".join(f"{round(part * 255):02x}" for part in (red, green, blue))

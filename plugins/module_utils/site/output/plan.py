@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.site import check
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.difference import difference, watts
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.names import (
     boot_nodes_file,
@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.slurm i
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.tables import bill_of_materials, cable_list
 
 
-def plan(site: Site, before: Site | None = None) -> dict[str, Any]:
+def plan(site: Site, old: Site | None = None) -> dict[str, Any]:
     """Return ``files`` (name -> text), ``summary``, ``difference`` and ``broken_rules`` (lines), and ``findings``."""
     findings = check(site)
     fabric = compute_fabric(site)
@@ -37,7 +37,7 @@ def plan(site: Site, before: Site | None = None) -> dict[str, Any]:
     return {
         "files": files,
         "summary": summary(site),
-        "difference": difference(before, site) if before else [],
+        "difference": difference(old, site) if old else [],
         "findings": [finding._asdict() for finding in findings],
         "broken_rules": [str(finding) for finding in findings],
     }

@@ -8,8 +8,8 @@ below one switch, and switches with the same upper switches below one switch of 
 
 from __future__ import annotations
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
 
 
 def compute_fabric(site: Site) -> str:
@@ -20,16 +20,16 @@ def compute_fabric(site: Site) -> str:
 def topology_conf(site: Site, fabric: str) -> str:
     """Return the file. Its switches are groups of leaves, of spines, and so on, with names such as layer1-1."""
     kinds = {rule.to for rule in site.blueprint.links if rule.fabric == fabric}
-    above: dict[str, set[str]] = {}
+    lower_switches: dict[str, set[str]] = {}
     for cable in site.cables:
         # Links between switches of one kind do not form a layer.
         if cable.rule.fabric == fabric and cable.a.kind is not cable.b.kind:
-            above.setdefault(cable.a.name, set()).add(cable.b.name)
-    below = {name for name in above if site.devices[name].kind.name not in kinds}
+            lower_switches.setdefault(cable.a.name, set()).add(cable.b.name)
+    leaves = {name for name in lower_switches if site.devices[name].kind.name not in kinds}
     groups: dict[frozenset[str], list[str]] = {}
     for name in site.devices:
-        if name in below:
-            groups.setdefault(frozenset(above[name]), []).append(name)
+        if name in leaves:
+            groups.setdefault(frozenset(lower_switches[name]), []).append(name)
     lines = [f"# Fabric {fabric} of {site.blueprint.site}\n"]
     layer, members, word = 1, groups, "Nodes"
     while members:
@@ -40,7 +40,7 @@ def topology_conf(site: Site, fabric: str) -> str:
             lines.append(f"SwitchName={name} {word}={fold(inner)}\n")
         merged: dict[frozenset[str], list[str]] = {}
         for name, switches in names.items():
-            uppers = frozenset(upper for switch in switches for upper in above.get(switch, ()))
+            uppers = frozenset(upper for switch in switches for upper in lower_switches.get(switch, ()))
             if uppers:
                 merged.setdefault(uppers, []).append(name)
         layer, members, word = layer + 1, merged, "Switches"

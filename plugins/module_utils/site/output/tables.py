@@ -72,5 +72,5 @@ def materials(site: Site) -> Counter[tuple[str, str]]:
 def bill_of_materials(site: Site) -> str:
     """Return the bill of materials, sorted by category and item."""
     order = ("rack", "device", "transceiver", "cable")
-    rows = sorted(materials(site).items(), key=lambda each: (order.index(each[0][0]), each[0][1]))
+    rows = sorted(materials(site).items(), key=lambda row: (order.index(row[0][0]), row[0][1]))
     return as_csv(("category", "item", "count"), ((*key, count) for key, count in rows))

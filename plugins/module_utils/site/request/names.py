@@ -13,13 +13,13 @@ FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::0?(\d))?\}")
 HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 
 
-def template(text: str, known: tuple[str, ...]) -> Callable[[Mapping[str, int]], str]:
+def template(text: str, numbers: tuple[str, ...]) -> Callable[[Mapping[str, int]], str]:
     """Return a function from numbers to the name. Raises ValueError for an unknown number or an invalid name."""
     for field in FIELD.finditer(text):
-        if field[1] not in known:
-            raise ValueError(f"{{{field[1]}}} is not a known number; valid numbers: {', '.join(known)}")
-    rest = FIELD.sub("0", text)
-    if not HOST_NAME.fullmatch(rest):
+        if field[1] not in numbers:
+            raise ValueError(f"{{{field[1]}}} is not a known number; valid numbers: {', '.join(numbers)}")
+    sample = FIELD.sub("0", text)
+    if not HOST_NAME.fullmatch(sample):
         raise ValueError(f"{text!r} does not make a valid host name (lower case letters, digits, hyphens and dots)")
     form = FIELD.sub(lambda field: f"{{{field[1]}:0{field[2]}d}}" if field[2] else f"{{{field[1]}:d}}", text)
     return form.format_map

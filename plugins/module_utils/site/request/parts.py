@@ -13,14 +13,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.settin
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import Medium, Model, PortGroup
 
 
-def read_model(name: str, given: Section) -> Model:
+def read_model(name: str, settings: Section) -> Model:
     """Return a type of device."""
-    given.only("units", "watts", "capped_watts", "part", "ports")
-    watts = given.number("watts")
-    capped = given.number("capped_watts", watts, most=watts)
+    settings.only("units", "watts", "capped_watts", "part", "ports")
+    watts = settings.number("watts")
+    capped = settings.number("capped_watts", watts, maximum=watts)
     ports: dict[str, PortGroup] = {}
     owner: dict[str, str] = {}
-    for group, section in given.sections("ports"):
+    for group, section in settings.sections("ports"):
         ports[group] = _read_ports(group, section)
         for port in ports[group].names:
             if port in owner:
@@ -28,59 +28,59 @@ def read_model(name: str, given: Section) -> Model:
                     "names", f"port {port} is listed twice, also in {owner[port]}", "correct the range of one of them"
                 )
             owner[port] = group
-    return Model(name, given.whole("units", 1, 1, 60), watts, capped, given.text("part", name), ports)
+    return Model(name, settings.whole("units", 1, 1, 60), watts, capped, settings.text("part", name), ports)
 
 
-def _read_ports(name: str, given: Section) -> PortGroup:
-    given.only("names", "interfaces", "speed_gbit_s", "nic_ports", "lldp")
-    names = _expanded(given, "names")
-    interfaces = _expanded(given, "interfaces") if "interfaces" in given.data else names
+def _read_ports(name: str, settings: Section) -> PortGroup:
+    settings.only("names", "interfaces", "speed_gbit_s", "nic_ports", "lldp")
+    names = _expanded(settings, "names")
+    interfaces = _expanded(settings, "interfaces") if "interfaces" in settings.data else names
     if len(interfaces) != len(names):
-        raise given.refuse_setting(
+        raise settings.refuse_setting(
             "interfaces",
             f"there are {len(interfaces)} interfaces and {len(names)} names",
             "give one interface for each name",
         )
-    nic_ports = given.whole("nic_ports", 1, 1, 16)
+    nic_ports = settings.whole("nic_ports", 1, 1, 16)
     if len(names) % nic_ports:
-        raise given.refuse_setting(
+        raise settings.refuse_setting(
             "nic_ports", f"{len(names)} ports are not a multiple of nic_ports", "correct names or nic_ports"
         )
-    speed = given.number("speed_gbit_s", least=0.1, most=3200)
-    return PortGroup(name, names, interfaces, speed, nic_ports, given.flag("lldp", True))
+    speed = settings.number("speed_gbit_s", minimum=0.1, maximum=3200)
+    return PortGroup(name, names, interfaces, speed, nic_ports, settings.flag("lldp", True))
 
 
-def _expanded(given: Section, setting: str) -> tuple[str, ...]:
+def _expanded(settings: Section, setting: str) -> tuple[str, ...]:
     names: list[str] = []
-    for text in given.texts(setting, None) or [given.text(setting)]:
+    for text in settings.texts(setting, None) or [settings.text(setting)]:
         try:
             names += expand(text)
         except ValueError as error:
-            raise given.refuse_setting(setting, str(error), "write it like Ethernet[0:248:8]") from None
+            raise settings.refuse_setting(setting, str(error), "write it like Ethernet[0:248:8]") from None
     return tuple(names)
 
 
-def read_media(given: Section) -> Mapping[str, Medium]:
+def read_media(settings: Section) -> Mapping[str, Medium]:
     """Return the types of cables by name: the known ones, and the blueprint's own, which replace known ones."""
     media = dict(MEDIA)
-    for name in given.data:
-        section = given.section(name)
+    for name in settings.data:
+        section = settings.section(name)
         section.only("most_m", "stock_m")
-        most: Any = section.data.get("most_m")
+        most_m: Any = section.data.get("most_m")
         # The setting is one length for all speeds, or a length for each speed.
-        if isinstance(most, Mapping):
+        if isinstance(most_m, Mapping):
             lengths = section.section("most_m")
             by_speed = {}
             for speed in lengths.data:
                 try:
-                    by_speed[float(speed)] = lengths.number(speed, least=0.1, most=100_000)
+                    by_speed[float(speed)] = lengths.number(speed, minimum=0.1, maximum=100_000)
                 except ValueError:
                     raise lengths.refuse(f"{speed!r} is not a speed", "write a number in Gbit/s") from None
         else:
-            by_speed = {0.0: section.number("most_m", least=0.1, most=100_000)}
+            by_speed = {0.0: section.number("most_m", minimum=0.1, maximum=100_000)}
         stock = section.data.get("stock_m", [])
         # Python's True is a number, too.
-        if not isinstance(stock, list) or not all(type(each) in (int, float) and each > 0 for each in stock):
+        if not isinstance(stock, list) or not all(type(length) in (int, float) and length > 0 for length in stock):
             raise section.refuse_setting("stock_m", f"{stock!r} is not a list of lengths", "write it like [1, 2, 3, 5]")
         media[name] = Medium(name, tuple(sorted(stock)), by_speed)
     return media

@@ -31,5 +31,6 @@ def expand(text: str) -> tuple[str, ...]:
     if any(bracket in part for part in fixed for bracket in "[]"):
         raise ValueError(f"{text!r} has a bracket that is not part of a range [FIRST:LAST] or [FIRST:LAST:STEP]")
     return tuple(
-        fixed[0] + "".join(number + rest for number, rest in zip(chosen, fixed[1:])) for chosen in product(*choices)
+        fixed[0] + "".join(number + literal for number, literal in zip(chosen, fixed[1:]))
+        for chosen in product(*choices)
     )

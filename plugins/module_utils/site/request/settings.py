@@ -66,13 +66,13 @@ class Section(Settings):
         """Return a setting that is one line of text."""
         return self._value(name, default, values.text)
 
-    def whole(self, name: str, default: Any = _REQUIRED, least: int = 1, most: int = 1_000_000) -> int:
+    def whole(self, name: str, default: Any = _REQUIRED, minimum: int = 1, maximum: int = 1_000_000) -> int:
         """Return a setting that is a whole number."""
-        return self._value(name, default, values.within(least, most))
+        return self._value(name, default, values.within(minimum, maximum))
 
-    def number(self, name: str, default: Any = _REQUIRED, least: float = 0, most: float = 1_000_000) -> float:
+    def number(self, name: str, default: Any = _REQUIRED, minimum: float = 0, maximum: float = 1_000_000) -> float:
         """Return a setting that is a number."""
-        return self._value(name, default, lambda value: values.number(value, least, most))
+        return self._value(name, default, lambda value: values.number(value, minimum, maximum))
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Return a setting that is true or false."""
@@ -82,8 +82,8 @@ class Section(Settings):
         """Return a setting that is a list of texts or one text."""
 
         def check(value: Any) -> tuple[str, ...]:
-            given = value if isinstance(value, (list, tuple)) else [value]
-            return tuple(values.text(each) for each in given)
+            items = value if isinstance(value, (list, tuple)) else [value]
+            return tuple(values.text(item) for item in items)
 
         return self._value(name, default, check)
 
@@ -93,5 +93,5 @@ class Section(Settings):
 
     def sections(self, name: str) -> Iterator[tuple[str, Section]]:
         """Return the dictionaries in the dictionary ``name``, with their names, in order."""
-        below = self.section(name)
-        return ((each, below.section(each)) for each in below.data)
+        sections = self.section(name)
+        return ((key, sections.section(key)) for key in sections.data)

@@ -18,8 +18,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.fetch import Fetcher
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Image, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Image, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 pytestmark = pytest.mark.skipif(

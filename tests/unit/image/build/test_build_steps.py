@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers import LayerRequest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Image, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image, Layer
 
 BASE = Layer("base", None, "debian", "bookworm", "amd64", ())
 GPU = replace(BASE, name="gpu", parent="base")

@@ -21,8 +21,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.namespace import isolated
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel, ManifestLayer, Verity
 
 PROGRAMS = ("mount", "umount", "mksquashfs", "unsquashfs", "busybox", "minisign", "dmsetup")

@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_i
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_keys import layer_key
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import (
     Archive,
     File,
     Layer,

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers, tree_contents
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, File, Layer, Role, User
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, File, Layer, Role, User
 
 ARCHIVE = Archive("http://a/debian", ("bookworm",), ("main",), "/keys.gpg")
 BASE = Layer("base", None, "debian", "bookworm", "amd64", (ARCHIVE,))

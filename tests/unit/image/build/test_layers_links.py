@@ -11,8 +11,8 @@ import pytest
 from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers, tree_contents
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer, User
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian, rpm
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer, User
 
 
 @pytest.fixture

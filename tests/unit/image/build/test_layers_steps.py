@@ -17,14 +17,14 @@ from recorded_tools import Tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import (
     File,
     Layer,
     Role,
     Services,
     User,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Verity
 
 BASE = Layer("base", None, "debian", "bookworm", "amd64", ())

@@ -16,7 +16,7 @@ import yaml
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import roles_in
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Role
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Role
 
 SECRET = "a {{ secret }} with 'quotes' and \U0001f512"
 

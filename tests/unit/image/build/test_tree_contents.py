@@ -14,7 +14,7 @@ from recorded_tools import Tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import tree_contents
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import File, Layer, Services, User
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import File, Layer, Services, User
 
 SITE = Layer("site", "base", "debian", "bookworm", "amd64", ())
 KEYS = ("ssh-ed25519 AAAA one", "ssh-ed25519 BBBB two")

@@ -13,10 +13,10 @@ from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import ToolError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
 
 RELEASE = b"Origin: Debian\nSuite: oldstable\nCodename: bookworm\nDate: Sat, 11 Jul 2026 10:16:37 UTC\n"
 OLDER = b"Origin: x\nDate: Fri, 10 Jul 2026 10:16:37 UTC\n"

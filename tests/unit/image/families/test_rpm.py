@@ -16,8 +16,8 @@ from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import rpm
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
 
 LIST = b"<repomd/>"
 

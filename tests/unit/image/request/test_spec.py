@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_keys import layer_key
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import DISTRIBUTIONS
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8Zk0 admin@site"
@@ -91,7 +90,7 @@ def test_kernel_arguments_may_take_1536_bytes():
     # The image's own panic= replaces the default.
     assert read_images(image, layers)["node"].kernel_arguments == tuple(image["node"]["kernel_arguments"])
     image["node"]["kernel_arguments"] = ["panic=1", "a=" + 1527 * "x"]
-    with pytest.raises(ImageError, match="its kernel arguments take 1537 bytes; remove some, the maximum is 1536 byt"):
+    with pytest.raises(ImageError, match="1537 bytes"):
         read_images(image, layers)
 
 
@@ -106,10 +105,10 @@ def test_layers_of_rpm_distributions_are_read_or_refused():
     layer = read_images({"node": {"layer": "base"}}, {"base": rpm})["node"].layers[0]
     assert layer.distribution == "rocky"
     for change, words in (
-        ({"architecture": "amd64"}, "valid values: x86_64, aarch64"),
-        ({"archives": [{"url": "file:///srv/repo"}]}, "nothing verifies its packages"),
-        ({"archives": [{"url": "file:///srv/repo", "keyring": "/k", "suites": ["9"]}]}, "has no suites"),
-        ({"archives": [{"url": "file:///srv/repo", "release_sha256": {"9": "d" * 64}}]}, "valid keys: repomd"),
+        ({"architecture": "amd64"}, "amd64"),
+        ({"archives": [{"url": "file:///srv/repo"}]}, "keyring"),
+        ({"archives": [{"url": "file:///srv/repo", "keyring": "/k", "suites": ["9"]}]}, "suites"),
+        ({"archives": [{"url": "file:///srv/repo", "release_sha256": {"9": "d" * 64}}]}, "repomd"),
     ):
         with pytest.raises(ImageError, match=words):
             read_images({}, {"base": {**rpm, **change}})
@@ -133,123 +132,110 @@ def image(setting, value):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "subject", "fact"),
     [
-        (
-            at("base.distribution", "slackware"),
-            f"layer base: distribution 'slackware' is unknown; valid values: {', '.join(sorted(DISTRIBUTIONS))}",
-        ),
-        (at("base.distribution", ["debian"]), "layer base: distribution ['debian'] is not text"),
-        (at("base.suite", 12), "layer base: suite 12 is not text; give text, in quotes"),
-        (at("base.suite", "../x"), "suite '../x' is not a valid name"),
-        (
-            at("base.architecture", "x86_64"),
-            "layer base: architecture 'x86_64' is unknown to debian; valid values: amd64",
-        ),
-        (at("base.archives", []), "layer base: it has no parent and no archives"),
-        (at("base.packages", None), "layer base: it has no parent and no packages"),
-        (at("gpu.parent", "bases"), "layer gpu: its parent 'bases' is not defined; define it in node_image_layers"),
-        (at("gpu.parent", ["base"]), "layer gpu: its parent ['base'] is not defined"),
-        (at("gpu.parent", None), "layer gpu: it has no parent and no distribution"),
-        (at("base.parent", "site"), "is on top of itself: base -> site -> gpu -> base"),
-        (at("base.parent", "base"), "layer base: is on top of itself: base -> base"),
-        (at("gpu.suite", "bookworm"), "layer gpu: it sets suite, which a layer has from its parent base"),
-        (at("gpu.colour", "red"), "layer gpu: unknown setting 'colour'; valid settings: architecture, archives"),
-        (at("gpu", ["base"]), "layer gpu: not a dictionary"),
-        (at("Base", {}), "layer 'Base': not a valid name"),
-        (at("base.archives.0.url", "ftp://x"), "layer base: archives[0]: url 'ftp://x' is not an http"),
-        (at("base.archives.0.url", "http://me:secret@x/"), "without user and password"),
-        (at("base.archives.0.suites", []), "archives[0]: it has no suites"),
-        (at("base.archives.0.components", []), "archives[0]: it has no components"),
-        (at("gpu.archives.0.components", ["main"]), "suite './' is a flat archive"),
-        (at("base.archives.0.keyring", "key.gpg"), "keyring 'key.gpg' is not an absolute path"),
-        (at("base.archives.0.keyring", "/a] http://b/"), "is not an absolute path without spaces and brackets"),
-        (at("base.archives.0.keyring", "/a\n[evil]"), "is not an absolute path without spaces and brackets"),
-        # apt-get(8) would remove a package whose name ends with a hyphen.
-        (at("gpu.packages", ["nano-"]), "packages: 'nano-' is not a valid name"),
-        (at("gpu.packages", ["nano=7.2-"]), "packages: 'nano=7.2-' is not a valid name"),
-        (at("base.archives.0.release_sha256", {"sid": "a" * 64}), "release_sha256 has the unknown key 'sid'"),
-        (at("base.archives.0.release_sha256", {"bookworm": "sha256:1"}), "release_sha256 of bookworm is 'sha256:1'"),
-        (at("gpu.packages", "bash"), "layer gpu: packages is not a list"),
-        (at("gpu.published_keys", "/etc/a.key"), "layer gpu: published_keys is not a list"),
-        (at("gpu.published_keys", ["a.key"]), "published_keys: 'a.key' is not a valid name"),
-        (at("gpu.published_keys", ["/"]), "published_keys: '/' is not a valid name"),
-        (at("gpu.published_keys", ["/etc/../root"]), "published_keys: '/etc/../root' is not a valid name"),
-        (at("gpu.packages", ["bash zsh"]), "layer gpu: packages: 'bash zsh' is not a valid name"),
-        (at("gpu.packages", ["--allow-unauthenticated"]), "'--allow-unauthenticated' is not a valid name"),
-        (at("gpu.packages", ["bash,zsh"]), "'bash,zsh' is not a valid name"),
-        (at("gpu.packages", ["bash", "bash"]), "packages: bash is listed twice"),
-        (at("gpu.files.0.mode", "rw-r--r--"), "layer gpu: files[0]: mode 'rw-r--r--' is not a string of octal digits"),
-        (at("gpu.files.0.mode", 0o644), 'mode 420 is not a string of octal digits; quote it: "0644"'),
-        (at("gpu.files.0.mode", "0888"), "mode '0888' is not"),
-        (at("gpu.files.0.path", "etc/motd"), "path 'etc/motd' is not an absolute path"),
-        (at("gpu.files.0.path", "/etc/../motd"), "is not an absolute path"),
-        (at("gpu.files.0.path", "/run/motd"), "/run/motd would be hidden"),
-        (at("gpu.files.0.path", "/var/run/motd"), "/var/run/motd would be hidden"),
-        (at("gpu.files.0.path", "/etc/ssh/ssh_host_rsa_key"), "would be the same on every node"),
+        (at("base.distribution", "slackware"), "layers.base", "'slackware'"),
+        (at("base.distribution", ["debian"]), "layers.base", "distribution: ['debian']"),
+        (at("base.suite", 12), "layers.base", "suite: 12"),
+        (at("base.suite", "../x"), "layers.base", "suite: '../x'"),
+        (at("base.architecture", "x86_64"), "layers.base", "architecture: 'x86_64'"),
+        (at("base.archives", []), "layers.base", "no archives"),
+        (at("base.packages", None), "layers.base", "no packages"),
+        (at("gpu.parent", "bases"), "layers.gpu", "parent: 'bases'"),
+        (at("gpu.parent", ["base"]), "layers.gpu", "parent: ['base']"),
+        (at("gpu.parent", None), "layers.gpu", "no distribution"),
+        (at("base.parent", "site"), "layers.gpu", "base -> site -> gpu -> base"),
+        (at("base.parent", "base"), "layers.base", "base -> base"),
+        (at("gpu.suite", "bookworm"), "layers.gpu", "suite"),
+        (at("gpu.colour", "red"), "layers.gpu", "'colour'"),
+        (at("gpu", ["base"]), "layers.gpu", "dictionary"),
+        (at("Base", {}), "layer 'Base'", "name"),
+        (at("base.archives.0.url", "ftp://x"), "layers.base.archives[0]", "url: 'ftp://x'"),
+        (at("base.archives.0.url", "http://me:secret@x/"), "layers.base.archives[0]", "password"),
+        (at("base.archives.0.suites", []), "layers.base.archives[0]", "suites"),
+        (at("base.archives.0.components", []), "layers.base.archives[0]", "components"),
+        (at("gpu.archives.0.components", ["main"]), "layers.gpu.archives[0]", "'./'"),
         *[
-            (at("gpu.files.0.path", path), f"{path} would be removed from the image again")
-            for path in ("/var/log/site/x", "/var/cache/x", "/root/.cache/deep/x", "/etc/munge/munge.key", "/vmlinuz")
+            (at("base.archives.0.keyring", path), "layers.base.archives[0]", f"keyring: {path!r}")
+            for path in ("key.gpg", "/a] http://b/", "/a\n[evil]")
         ],
-        (at("gpu.files.0.path", "/etc/limits"), "files[1]: /etc/limits is given twice"),
+        (at("base.archives.0.release_sha256", {"sid": "a" * 64}), "layers.base.archives[0].release_sha256", "'sid'"),
         (
-            at("gpu.files.0.path", "/etc/limits/motd"),
-            "/etc/limits is both a file and a parent directory of /etc/limits/motd",
+            at("base.archives.0.release_sha256", {"bookworm": "sha256:1"}),
+            "layers.base.archives[0].release_sha256",
+            "bookworm: 'sha256:1'",
         ),
-        (at("gpu.files.0.source", "/x"), "/etc/motd has both content and source"),
-        (at("gpu.files.0.content", None), "/etc/motd has neither content nor source"),
-        (at("gpu.files.0.content", {"a": 1}), "the content or source of /etc/motd is not text"),
-        (at("gpu.files.0.content", "\ud800"), "the content of /etc/motd is not UTF-8"),
-        (at("gpu.files.1.source", "limits"), "source 'limits' is not an absolute path"),
-        (at("gpu.files.0.owner", "Bad User"), "owner 'Bad User' is not a valid name"),
-        (at("gpu.users.0.name", "Admin"), "layer gpu: users[0]: user name 'Admin' is not valid"),
-        (at("gpu.users.0.name", "-rf"), "user name '-rf' is not valid"),
-        (at("gpu.users.0.name", "a" * 33), "is not valid"),
-        (at("gpu.users.0.groups", ["su do"]), "groups: 'su do' is not a valid name"),
-        (at("gpu.users.0.shell", "bash"), "shell 'bash' of user admin is not an absolute path"),
-        (at("gpu.users.0.authorized_keys", KEY), "authorized_keys of user admin is not a list"),
-        (
-            at("gpu.users.0.authorized_keys", ["-----BEGIN OPENSSH PRIVATE KEY-----"]),
-            "keys[0] of user admin",
-        ),
-        (at("gpu.users.0.authorized_keys", [f"{KEY}\n{KEY}"]), "is not a public key on one line"),
-        (at("gpu.users", [{"name": "a"}, {"name": "a"}]), "user a is given twice"),
-        (at("gpu.services.enabled", ["ssh me"]), "layer gpu: services: enabled: 'ssh me' is not a valid name"),
-        (at("gpu.services.masked", ["ssh.service"]), "services: ssh.service is both enabled and masked"),
-        (at("gpu.services.started", []), "services: unknown setting 'started'"),
-        (at("gpu.roles.0.name", "../gpu_host"), "roles[0]: role '../gpu_host' is not a valid name"),
-        (at("gpu.roles.0.vars", ["x"]), "vars is not a dictionary"),
-        (at("gpu.roles.0.vars", {"x": {1, 2}}), "vars of role sailloft.fleet.gpu_host are not plain data"),
-        (at("gpu.roles.0.vars", {"x": float("nan")}), "vars of role sailloft.fleet.gpu_host are not plain data"),
-        (at("gpu.kernel_arguments", ["console=ttyS0 quiet"]), "kernel argument 'console=ttyS0 quiet' has white space"),
-        (at("gpu.kernel_arguments", ["a\nb"]), "has white space"),
-        (at("gpu.kernel_arguments", "quiet"), "kernel_arguments is not a list"),
-        (at("gpu.kernel_arguments", ["x=${net0/mac}"]), "cannot be passed on by iPXE"),
-        (at("gpu.kernel_arguments", ["&&"]), "cannot be passed on by iPXE"),
-        (at("gpu.kernel_arguments", ['x="1"']), "cannot be passed on by iPXE"),
-        (at("gpu.kernel_arguments", ["sailloft.image=1"]), "'sailloft.image=1' is set at boot"),
-        (image("layer", "sites"), "image plain: its layer 'sites' is not defined; define it in node_image_layers"),
-        (image("layer", None), "image plain: its layer None is not defined"),
-        (image("writable_mib", 0), "image plain: writable_mib 0 is not a whole number of at least 16"),
-        (image("writable_mib", True), "writable_mib True is not a whole number"),
-        (image("writable_mib", "1024"), "writable_mib '1024' is not a whole number"),
-        (image("kernel_arguments", ["a b"]), "image plain: kernel argument 'a b' has white space"),
-        (
-            image("kernel_arguments", ["a=" + 8 * "x"] * 141),
-            "image plain: its kernel arguments take 1573 bytes; remove",
-        ),
-        (image("size", 1), "image plain: unknown setting 'size'"),
-        (lambda images, layers: images.update({"../x": {"layer": "base"}}), "image '../x': not a valid name"),
+        *[
+            # apt-get(8) would remove a package whose name ends with a hyphen.
+            (at("gpu.packages", [name]), "layers.gpu", f"packages: element 0: {name!r}")
+            for name in ("nano-", "nano=7.2-", "bash zsh", "--allow-unauthenticated", "bash,zsh")
+        ],
+        (at("gpu.packages", "bash"), "layers.gpu", "packages: 'bash' is not a list"),
+        (at("gpu.packages", ["bash", "bash"]), "layers.gpu", "packages: bash is listed twice"),
+        (at("gpu.published_keys", "/etc/a.key"), "layers.gpu", "published_keys: '/etc/a.key' is not a list"),
+        *[
+            (at("gpu.published_keys", [path]), "layers.gpu", f"published_keys: element 0: {path!r}")
+            for path in ("a.key", "/", "/etc/../root")
+        ],
+        *[
+            (at("gpu.files.0.mode", mode), "layers.gpu.files[0]", f"mode: {mode!r}")
+            for mode in ("rw-r--r--", 0o644, "0888")
+        ],
+        *[
+            (at("gpu.files.0.path", path), "layers.gpu.files[0]", path)
+            for path in (
+                *("etc/motd", "/etc/../motd", "/run/motd", "/var/run/motd", "/etc/ssh/ssh_host_rsa_key"),
+                *("/var/log/site/x", "/var/cache/x", "/root/.cache/deep/x", "/etc/munge/munge.key", "/vmlinuz"),
+            )
+        ],
+        (at("gpu.files.0.path", "/etc/limits"), "layers.gpu.files[1]", "/etc/limits is given twice"),
+        (at("gpu.files.0.path", "/etc/limits/motd"), "layers.gpu", "/etc/limits/motd"),
+        (at("gpu.files.0.source", "/x"), "layers.gpu.files[0]", "both content and source"),
+        (at("gpu.files.0.content", None), "layers.gpu.files[0]", "neither content nor source"),
+        (at("gpu.files.0.content", {"a": 1}), "layers.gpu.files[0]", "not text"),
+        (at("gpu.files.0.content", "\ud800"), "layers.gpu.files[0]", "UTF-8"),
+        (at("gpu.files.1.source", "limits"), "layers.gpu.files[1]", "'limits'"),
+        (at("gpu.files.0.owner", "Bad User"), "layers.gpu.files[0]", "owner: 'Bad User'"),
+        *[
+            (at("gpu.users.0.name", name), "layers.gpu.users[0]", f"name: {name!r}")
+            for name in ("Admin", "-rf", "a" * 33)
+        ],
+        (at("gpu.users.0.groups", ["su do"]), "layers.gpu.users[0]", "groups: element 0: 'su do'"),
+        (at("gpu.users.0.shell", "bash"), "layers.gpu.users[0]", "shell: 'bash'"),
+        (at("gpu.users.0.authorized_keys", KEY), "layers.gpu.users[0]", "not a list"),
+        *[
+            (at("gpu.users.0.authorized_keys", [key]), "layers.gpu.users[0]", "authorized_keys: element 0: ")
+            for key in ("-----BEGIN OPENSSH PRIVATE KEY-----", f"{KEY}\n{KEY}")
+        ],
+        (at("gpu.users", [{"name": "a"}, {"name": "a"}]), "layers.gpu.users[1]", "twice"),
+        (at("gpu.services.enabled", ["ssh me"]), "layers.gpu.services", "enabled: element 0: 'ssh me'"),
+        (at("gpu.services.masked", ["ssh.service"]), "layers.gpu.services", "both enabled and masked"),
+        (at("gpu.services.started", []), "layers.gpu.services", "'started'"),
+        (at("gpu.roles.0.name", "../gpu_host"), "layers.gpu.roles[0]", "'../gpu_host'"),
+        (at("gpu.roles.0.vars", ["x"]), "layers.gpu.roles[0]", "vars: "),
+        (at("gpu.roles.0.vars", {"x": {1, 2}}), "layers.gpu.roles[0]", "plain data"),
+        (at("gpu.roles.0.vars", {"x": float("nan")}), "layers.gpu.roles[0]", "plain data"),
+        (at("gpu.kernel_arguments", "quiet"), "layers.gpu", "kernel_arguments: 'quiet' is not a list"),
+        *[
+            (at("gpu.kernel_arguments", [argument]), "layers.gpu", f"kernel_arguments: element 0: {argument!r}")
+            for argument in ("console=ttyS0 quiet", "a\nb", "x=${net0/mac}", "&&", 'x="1"', "sailloft.image=1")
+        ],
+        (image("layer", "sites"), "images.plain", "layer: 'sites'"),
+        (image("layer", None), "images.plain", "layer: None"),
+        *[(image("writable_mib", size), "images.plain", f"writable_mib: {size!r}") for size in (0, True, "1024")],
+        (image("kernel_arguments", ["a b"]), "images.plain", "kernel_arguments: element 0: 'a b'"),
+        (image("kernel_arguments", ["a=" + 8 * "x"] * 141), "images.plain", "1573 bytes"),
+        (image("size", 1), "images.plain", "'size'"),
+        (lambda images, layers: images.update({"../x": {"layer": "base"}}), "image '../x'", "name"),
     ],
 )
-def test_invalid_images_and_layers_are_refused(change, told):
+def test_invalid_images_and_layers_are_refused(change, subject, fact):
     images, layers = copy.deepcopy(IMAGES), copy.deepcopy(LAYERS)
     change(images, layers)
     with pytest.raises(ImageError) as caught:
         read_images(images, layers)
-    assert told in str(caught.value)
-    assert caught.value.subject
-    assert caught.value.cause
+    assert caught.value.subject.replace("node_image_", "") == subject
+    assert fact in caught.value.cause
     assert caught.value.remedy
 
 
@@ -258,7 +244,7 @@ def test_invalid_images_and_layers_are_refused(change, told):
     [(IMAGES, [LAYERS], "node_image_layers"), ([], LAYERS, "node_image_images"), ([], [], "node_image_layers")],
 )
 def test_images_and_layers_must_be_dictionaries(images, layers, what):
-    with pytest.raises(ImageError, match=f"^{what}: not a dictionary; write each by its name"):
+    with pytest.raises(ImageError, match=f"^{what}: "):
         read_images(images, layers)
 
 
@@ -369,7 +355,7 @@ def test_content_and_source_of_a_file_give_the_same_key():
 
 @pytest.mark.parametrize("contents", [{}, {"/etc/limits": "b" * 64}, {**CONTENTS, "/etc/motd": "b" * 64}])
 def test_missing_or_superfluous_digests_are_refused(contents):
-    with pytest.raises(ImageError, match="layer gpu: digests of its files and roles are missing or superfluous"):
+    with pytest.raises(ImageError, match="layer gpu: "):
         key(contents=contents)
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
 
 # A long message is cut; the output of the failed task has all of it.
 MESSAGE_MAX = 300
@@ -30,9 +30,9 @@ def hosts_text(count: int) -> str:
 
 def lines(failures: Mapping[Any, Iterable[str]]) -> list[str]:
     """Return a line with the hosts for each failure, the most frequent first. A failure is a tuple of texts."""
-    found = []
+    counted = []
     for failure, hosts in failures.items():
         names = set(hosts)
         if names:
-            found.append((-len(names), f"{hosts_text(len(names))}: {': '.join(failure)}: {fold(names)}"))
-    return [line for _count, line in sorted(found)]
+            counted.append((-len(names), f"{hosts_text(len(names))}: {': '.join(failure)}: {fold(names)}"))
+    return [line for _count, line in sorted(counted)]

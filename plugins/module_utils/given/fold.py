@@ -23,30 +23,30 @@ def fold(names: Iterable[str]) -> str:
 
 def _folded(names: list[str]) -> list[str]:
     """Return sorted names as texts, folded by their last number first, and then the part before it in the same way."""
-    plain: list[str] = []
+    texts: list[str] = []
     families: dict[tuple[str, str, int], list[int]] = {}
     for name in names:
-        found = NUMBER.fullmatch(name)
-        if not found:
-            plain.append(name)
+        match = NUMBER.fullmatch(name)
+        if not match:
+            texts.append(name)
             continue
-        digits = found[2]
+        digits = match[2]
         # Numbers of any width belong to one family when they have no leading zeros.
         width = len(digits) if digits.startswith("0") else -len(digits)
-        families.setdefault((found[1], found[3], width), []).append(int(digits))
-    for (before, after, width), numbers in sorted(families.items()):
+        families.setdefault((match[1], match[3], width), []).append(int(digits))
+    for (prefix, suffix, width), numbers in sorted(families.items()):
         # 1-9 and 10-99 are one family, and so are 01-09 and 10-99.
         if width < 0:
-            padded = families.get((before, after, -width))
-            target = padded if padded is not None else families.setdefault((before, after, 0), [])
+            padded = families.get((prefix, suffix, -width))
+            target = padded if padded is not None else families.setdefault((prefix, suffix, 0), [])
             target += numbers
-            del families[before, after, width]
+            del families[prefix, suffix, width]
     ends: dict[str, list[str]] = {}
-    for (before, after, width), numbers in sorted(families.items()):
+    for (prefix, suffix, width), numbers in sorted(families.items()):
         number = format_ranges(numbers, width)
         if len(numbers) > 1:
             number = f"[{number}]"
-        ends.setdefault(f"{number}{after}", []).append(before)
-    for end, befores in ends.items():
-        plain += [before + end for before in _folded(befores)]
-    return sorted(plain)
+        ends.setdefault(f"{number}{suffix}", []).append(prefix)
+    for end, prefixes in ends.items():
+        texts += [prefix + end for prefix in _folded(prefixes)]
+    return sorted(texts)
