@@ -75,7 +75,7 @@ options:
         type: int
         default: 30
       power_timeout_s:
-        description: Time limit for the node's power to be on after the command, in seconds.
+        description: Time limit for the power to be as each command requests, in seconds.
         type: int
         default: 60
   host:

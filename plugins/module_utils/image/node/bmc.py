@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A node's BMC: the next boot from the network, read back, then a restart, then the power, read until it is on."""
+"""A node's BMC: the next boot from the network, read back, then a restart, then the power, read after each command."""
 
 from __future__ import annotations
 
@@ -80,14 +80,15 @@ def wait_for_override(read: Callable[[], str], wanted: str) -> None:
     )
 
 
-def wait_for_power(is_on: Callable[[], bool], limit_s: int) -> None:
-    """Read the power until it is on. Raises BmcError if it is not on at the end of the time limit."""
+def wait_for_power(read: Callable[[], str], wanted: str, limit_s: int) -> None:
+    """Read the power ("on", "off") until it is the wanted one. Raises BmcError at the end of the time limit."""
     attempts = max(1, limit_s // POLL_S)
     for attempt in range(attempts):
         try:
-            if is_on():
+            power = read()
+            if power == wanted:
                 return
-            cause = f"it accepted the command, but the power is off {limit_s} s later"
+            cause = f"it accepted the command, but the power is {power}, not {wanted}, {limit_s} s later"
         except BmcError as error:
             cause = f"it accepted the command, but does not answer {limit_s} s later: {error}"
         if attempt + 1 < attempts:
