@@ -24,6 +24,10 @@ REMEDIES = (
     ("certificate", "name its certificate authority in node_boot_bmc.ca, or set verify_tls to false"),
     ("it has the systems", "check node_boot_bmc.system"),
     ("No module named", "install this package on {host}, for the Python that Ansible runs there"),
+    (
+        "answer no HTTP boot",
+        "set boot_server_dhcp to full; or node_boot_bmc.boot_target to UefiHttp, if the other DHCP server answers it",
+    ),
     ("does not offer", "set node_boot_bmc.boot_target to one that it offers"),
     (
         "cannot be reached|did not answer",
@@ -54,11 +58,12 @@ class Bmc:
     boot_target: str | None = None
     timeout_s: int = 30
     power_timeout_s: int = 60
+    http_boot: bool = True
 
     @classmethod
-    def of(cls, params: dict[str, Any]) -> Bmc:
-        """Return the BMC of a module's option ``bmc``."""
-        return cls(**{one.name: params[one.name] for one in fields(cls)})
+    def of(cls, params: dict[str, Any], http_boot: bool) -> Bmc:
+        """Return the BMC of a module's option ``bmc``; ``http_boot``: whether the boot servers answer UEFI's."""
+        return cls(**{one.name: params[one.name] for one in fields(cls) if one.name in params}, http_boot=http_boot)
 
     def failure(self, node: str, host: str, cause: str) -> ImageError:
         """Return the error of a restart of ``node`` that was requested from ``host``."""

@@ -140,10 +140,13 @@ def boot_target(bmc: Bmc, boot: dict[str, Any]) -> str:
     """Return the target for a network boot: the requested one, or the first that the BMC offers. Raises BmcError."""
     offered = boot.get(f"{TARGET}@Redfish.AllowableValues") or NETWORK_TARGETS
     # UEFI alone has HTTP boot.
-    possible = [bmc.boot_target] if bmc.boot_target else NETWORK_TARGETS[: 2 if bmc.boot_mode == "UEFI" else 1]
+    in_order = NETWORK_TARGETS[: 2 if bmc.boot_mode == "UEFI" and bmc.http_boot else 1]
+    possible = [bmc.boot_target] if bmc.boot_target else in_order
     target = next((name for name in possible if name in offered), None)
     if target is None:
-        raise BmcError(f"it does not offer {' or '.join(possible)} as the next boot, but {', '.join(offered)}")
+        unserved = "UefiHttp" in offered and not bmc.http_boot
+        reason = "; the boot servers answer no HTTP boot (boot_server_dhcp: proxy)" if unserved else ""
+        raise BmcError(f"it does not offer {' or '.join(possible)} as the next boot, but {', '.join(offered)}{reason}")
     return target
 
 

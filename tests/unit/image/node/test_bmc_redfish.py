@@ -92,6 +92,16 @@ def test_a_target_that_the_bmc_does_not_offer_is_an_error(start, settings, missi
     assert server.changes == []
 
 
+def test_http_boot_that_no_boot_server_answers_is_used_only_on_request(start):
+    server = start(targets=["Hdd", "UefiHttp"])
+    with pytest.raises(BmcError, match="UefiHttp") as caught:
+        ask(server, http_boot=False)
+    assert server.changes == []
+    assert "boot_server_dhcp" in Bmc(server.address, "", "").failure("bm01", "ctl1", str(caught.value)).remedy
+    overrides, _commands = ask(server, http_boot=False, boot_target="UefiHttp")
+    assert overrides[0]["BootSourceOverrideTarget"] == "UefiHttp"
+
+
 def test_an_override_that_the_bmc_forgets_is_an_error_and_the_node_is_not_restarted(start, monkeypatch):
     monkeypatch.setattr(bmc_module, "READ_BACK_S", 2)
     server = start("forgets")
