@@ -75,9 +75,15 @@ options:
         type: int
         default: 30
       power_timeout_s:
-        description: Time limit for the node's power to be on after the command, in seconds.
+        description: Time limit for the power to be as each command requests, in seconds.
         type: int
         default: 60
+  http_boot:
+    description: >-
+      Whether the boot servers answer firmware that boots by HTTP. If not, V(UefiHttp) is requested only by
+      O(bmc.boot_target).
+    type: bool
+    default: true
   host:
     description: Name of the host that accesses the BMC, for messages.
     type: str
@@ -136,10 +142,11 @@ def main() -> None:
         {
             "node": {"type": "str", "required": True},
             "bmc": {"type": "dict", "required": True, "options": BMC},
+            "http_boot": {"type": "bool", "default": True},
             "host": {"type": "str", "default": "localhost"},
         }
     )
-    bmc = Bmc.of(module.params["bmc"])
+    bmc = Bmc.of(module.params["bmc"], module.params["http_boot"])
     restart = bmc_ipmi.restart if bmc.type == "ipmi" else bmc_redfish.restart
     try:
         restart(bmc)

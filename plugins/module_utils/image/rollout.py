@@ -19,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names 
 CANARY, PROMOTE, WAVE, DONE, STOPPED, ROLLBACK = "canary", "promote", "wave", "done", "stopped", "rollback"
 
 _SHARE = re.compile(r"([0-9]{1,3})%")
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def sizes(waves: list[int | str], nodes: int) -> tuple[int, ...]:
     wave_sizes: list[int] = []
     for wave in waves:
         share = _SHARE.fullmatch(str(wave))
-        size = max(1, nodes * int(share[1]) // 100) if share else int(wave) if str(wave).isdigit() else 0
+        size = max(1, nodes * int(share[1]) // 100) if share else int(wave) if _COUNT.fullmatch(str(wave)) else 0
         if size < 1 or (share and not 1 <= int(share[1]) <= 100):
             raise ImageError(subject, f"{wave!r} is not a valid wave size", remedy)
         # A share of a small fleet may be less than the number before it: then that number is used.
@@ -214,16 +215,19 @@ def decide(nodes: list[Node], target: str, channel: Channel, rules: Rules) -> St
     """Return the next step to make all ``nodes`` run ``target``.
 
     No node boots the target while more than ``rules.budget`` nodes have failed, and only canaries boot it until all
-    canaries are proven. So at most the budget and one wave of nodes can be lost.
+    canaries are proven. So at most the budget and one wave of nodes can be lost. If all nodes have failed, no budget
+    accepts it.
     """
     promoted = channel.everywhere(target)
     failed_names = failed(nodes, target)
     bad_canaries = [] if promoted else [node.name for node in nodes if node.canary and node.name in failed_names]
-    if bad_canaries or len(failed_names) > rules.budget:
+    accepted = min(rules.budget, len(nodes) - 1)
+    if bad_canaries or len(failed_names) > accepted >= 0:
+        limit = f"the budget is {rules.budget}" if accepted == rules.budget else "no other is left"
         reason = (
             f"canaries failed: {', '.join(bad_canaries)}"
             if bad_canaries
-            else f"{len(failed_names)} failed ({', '.join(failed_names)}), but the budget is {rules.budget}"
+            else f"{len(failed_names)} failed ({', '.join(failed_names)}), but {limit}"
         )
         # If no node was to boot the target yet, the image cannot be the reason why a node does not answer.
         by_servers = channel.pinned or channel.anywhere(target)

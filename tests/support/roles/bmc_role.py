@@ -13,7 +13,7 @@ from playing import ansible_playbook
 PASSWORD = "do-not-show-me"
 
 
-def restart(folder, **bmc):
+def restart(folder, role_variables=None, **bmc):
     """Have the BMC restart bm01, with the password in node_boot_bmc; return (exit status, output)."""
     given = {"username": "root", "password": PASSWORD, **bmc}
     role = {"name": "sailloft.fleet.node_boot", "tasks_from": "node/restart"}
@@ -21,7 +21,7 @@ def restart(folder, **bmc):
     playbook = folder / "play.yml"
     playbook.write_text(yaml.safe_dump([{"hosts": "bm01", "gather_facts": False, "tasks": tasks}]))
     variables = folder / "variables.json"
-    variables.write_text(json.dumps({"node_boot_bmc": given}))
+    variables.write_text(json.dumps({"node_boot_bmc": given, **(role_variables or {})}))
     options = ["-vvv", "-i", "bm01,", "-e", f"@{variables}"]
     status, output = ansible_playbook(*options, str(playbook), ANSIBLE_CALLBACK_RESULT_FORMAT="json")
     assert PASSWORD not in output

@@ -29,7 +29,8 @@ class QuirkyBmc:
 
     ``targets`` are the boot targets that it offers, ``maker`` its Manufacturer. ``faults``: "read_only_mode" refuses a
     boot mode, "settings_only" takes the override in the settings resource alone, "forgets" accepts an override and
-    shows none, "mode_needed" resets a mode that is not sent, "hides" shows no override at all.
+    shows none, "mode_needed" resets a mode that is not sent, "hides" shows no override at all, "slow_off" still shows
+    On once after ForceOff, "stays_on" always; On has no effect until it is off.
     """
 
     def __init__(self, folder, faults=(), targets=("None", "Pxe", "Hdd"), maker="", mode="UEFI", resets=None):
@@ -37,6 +38,7 @@ class QuirkyBmc:
         self.ca, key = certificate(folder)
         self.faults = faults
         self.power = "On"
+        self.switches_off = False
         self.changes = []
         self.boot = {"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}
         self.boot["BootSourceOverrideMode"] = mode
@@ -55,7 +57,7 @@ class QuirkyBmc:
 
             def do_POST(self):
                 owner.changes.append(self.body()["ResetType"])
-                owner.power = "Off" if owner.changes[-1] == "ForceOff" else "On"
+                owner.set_power(owner.changes[-1])
                 self.answer(200, {})
 
             def body(self):
@@ -83,6 +85,14 @@ class QuirkyBmc:
         self.server.shutdown()
         self.server.server_close()
 
+    def set_power(self, command):
+        """Do what a ResetType says."""
+        self.switches_off = command == "ForceOff" or (self.switches_off and self.power == "On")
+        if not self.switches_off:
+            self.power = "On"
+        elif "slow_off" not in self.faults and "stays_on" not in self.faults:
+            self.power = "Off"
+
     def resource(self, path):
         """Return the body of a resource, or None."""
         reset = {"target": f"{SYSTEM}/Actions/ComputerSystem.Reset", "ResetType@Redfish.AllowableValues": self.resets}
@@ -98,6 +108,8 @@ class QuirkyBmc:
             "Boot": allowed if "settings_only" in self.faults else boot,
             "Actions": {"#ComputerSystem.Reset": reset},
         }
+        if self.switches_off and path == SYSTEM and "stays_on" not in self.faults:
+            self.power = "Off"
         settings = None
         if "settings_only" in self.faults:
             system["@Redfish.Settings"] = {"SettingsObject": {"@odata.id": SETTINGS}}

@@ -16,6 +16,7 @@ import bcrypt
 import bmc_role
 import pytest
 from bmc_role import PASSWORD, message
+from quirky_bmc import QuirkyBmc
 
 pytestmark = pytest.mark.fleet
 
@@ -180,3 +181,15 @@ def test_a_missing_or_unnamed_system_is_reported(tmp_path, start):
     assert "names none" in message(output)
     assert "check node_boot_bmc.system" in message(output)
     assert bmc.requests() == []
+
+
+def test_a_node_with_http_boot_alone_is_refused_where_a_boot_server_is_a_proxy(tmp_path):
+    bmc = QuirkyBmc(tmp_path / "quirky", targets=["Hdd", "UefiHttp"])
+    try:
+        variables = {"node_boot_servers": ["bm01"], "boot_server_dhcp": "proxy"}
+        status, output = bmc_role.restart(tmp_path, variables, address=bmc.address, ca=bmc.ca)
+    finally:
+        bmc.stop()
+    assert status != 0
+    assert "boot_server_dhcp" in message(output)
+    assert bmc.changes == []

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A node's BMC: the next boot from the network, read back, then a restart, then the power, read until it is on."""
+"""A node's BMC: the next boot from the network, read back, then a restart, then the power, read after each command."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ REMEDIES = (
     ("certificate", "name its certificate authority in node_boot_bmc.ca, or set verify_tls to false"),
     ("it has the systems", "check node_boot_bmc.system"),
     ("No module named", "install this package on {host}, for the Python that Ansible runs there"),
+    (
+        "answer no HTTP boot",
+        "set boot_server_dhcp to full; or node_boot_bmc.boot_target to UefiHttp, if the other DHCP server answers it",
+    ),
     ("does not offer", "set node_boot_bmc.boot_target to one that it offers"),
     (
         "cannot be reached|did not answer",
@@ -54,11 +58,12 @@ class Bmc:
     boot_target: str | None = None
     timeout_s: int = 30
     power_timeout_s: int = 60
+    http_boot: bool = True
 
     @classmethod
-    def of(cls, params: dict[str, Any]) -> Bmc:
-        """Return the BMC of a module's option ``bmc``."""
-        return cls(**{item.name: params[item.name] for item in fields(cls)})
+    def of(cls, params: dict[str, Any], http_boot: bool) -> Bmc:
+        """Return the BMC of a module's option ``bmc``; ``http_boot``: whether the boot servers answer UEFI's."""
+        return cls(**{item.name: params[item.name] for item in fields(cls) if item.name in params}, http_boot=http_boot)
 
     def failure(self, node: str, host: str, cause: str) -> ImageError:
         """Return the error of a restart of ``node`` that was requested from ``host``."""
@@ -80,14 +85,15 @@ def wait_for_override(read: Callable[[], str], wanted: str) -> None:
     )
 
 
-def wait_for_power(is_on: Callable[[], bool], limit_s: int) -> None:
-    """Read the power until it is on. Raises BmcError if it is not on at the end of the time limit."""
+def wait_for_power(read: Callable[[], str], wanted: str, limit_s: int) -> None:
+    """Read the power ("on", "off") until it is the wanted one. Raises BmcError at the end of the time limit."""
     attempts = max(1, limit_s // POLL_S)
     for attempt in range(attempts):
         try:
-            if is_on():
+            power = read()
+            if power == wanted:
                 return
-            cause = f"it accepted the command, but the power is off {limit_s} s later"
+            cause = f"it accepted the command, but the power is {power}, not {wanted}, {limit_s} s later"
         except BmcError as error:
             cause = f"it accepted the command, but does not answer {limit_s} s later: {error}"
         if attempt + 1 < attempts:

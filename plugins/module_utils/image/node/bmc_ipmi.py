@@ -37,11 +37,11 @@ def restart(bmc: Bmc) -> None:
         # "boot" resets a node that is on and starts one that is off.
         accepted(session.set_power("boot", wait=bmc.power_timeout_s))
 
-    def is_on() -> bool:
+    def power() -> str:
         with errors_of_bmc():
-            return bool(session.get_power()["powerstate"] == "on")
+            return str(session.get_power()["powerstate"])
 
-    wait_for_power(is_on, bmc.power_timeout_s)
+    wait_for_power(power, "on", bmc.power_timeout_s)
 
 
 def next_boot(session: Any) -> str:

@@ -60,14 +60,7 @@ def restart(bmc: Bmc) -> None:
         connection = connect(bmc)
         system = find_system(connection, bmc)
         set_next_boot(connection, system, bmc)
-        reset(system)
-
-    def is_on() -> bool:
-        with errors_of_bmc():
-            system.refresh(force=True)
-            return system.power_state == sushy.PowerState.ON
-
-    wait_for_power(is_on, bmc.power_timeout_s)
+        reset(system, bmc.power_timeout_s)
 
 
 @contextmanager
@@ -147,10 +140,13 @@ def boot_target(bmc: Bmc, boot: dict[str, Any]) -> str:
     """Return the target for a network boot: the requested one, or the first that the BMC offers. Raises BmcError."""
     offered = boot.get(f"{TARGET}@Redfish.AllowableValues") or NETWORK_TARGETS
     # UEFI alone has HTTP boot.
-    possible = [bmc.boot_target] if bmc.boot_target else NETWORK_TARGETS[: 2 if bmc.boot_mode == "UEFI" else 1]
+    in_order = NETWORK_TARGETS[: 2 if bmc.boot_mode == "UEFI" and bmc.http_boot else 1]
+    possible = [bmc.boot_target] if bmc.boot_target else in_order
     target = next((name for name in possible if name in offered), None)
     if target is None:
-        raise BmcError(f"it does not offer {' or '.join(possible)} as the next boot, but {', '.join(offered)}")
+        unserved = "UefiHttp" in offered and not bmc.http_boot
+        reason = "; the boot servers answer no HTTP boot (boot_server_dhcp: proxy)" if unserved else ""
+        raise BmcError(f"it does not offer {' or '.join(possible)} as the next boot, but {', '.join(offered)}{reason}")
     return target
 
 
@@ -189,16 +185,28 @@ def override_text(boot: dict[str, Any]) -> str:
     return "no override" if boot.get(ENABLED, "Disabled") == "Disabled" else str(boot.get(TARGET))
 
 
-def reset(system: Any) -> None:
-    """Restart the system, or start it if it is off, with what the BMC offers for it."""
+def power(system: Any) -> str:
+    """Return the power as the BMC shows it now: "on", "off", "poweringoff" and so on; "unknown" if it shows none."""
+    with errors_of_bmc():
+        system.refresh(force=True)
+        return str(system.json.get("PowerState") or "unknown").lower()
+
+
+def reset(system: Any, limit_s: int) -> None:
+    """Restart the system, or start it if it is off, with what the BMC offers for it. Raises BmcError.
+
+    The power is read after each command, at most ``limit_s``: On has no effect while the system is still on. A forced
+    restart and a power cycle may never be seen as off, so off and on comes before the latter.
+    """
     offered = system.get_allowed_reset_system_values()
     kind = sushy.ResetType
     if system.power_state == sushy.PowerState.OFF:
         choices: list[tuple[Any, ...]] = [(kind.ON,), (kind.FORCE_ON,)]
     else:
-        choices = [(kind.FORCE_RESTART,), (kind.POWER_CYCLE,), (kind.FORCE_OFF, kind.ON)]
+        choices = [(kind.FORCE_RESTART,), (kind.FORCE_OFF, kind.ON), (kind.POWER_CYCLE,)]
     steps = next((choice for choice in choices if set(choice) <= offered), None)
     if steps is None:
         raise BmcError(f"it offers no restart, but {', '.join(sorted(reset_type.value for reset_type in offered))}")
     for step in steps:
         system.reset_system(step)
+        wait_for_power(lambda: power(system), "off" if step == kind.FORCE_OFF else "on", limit_s)

@@ -56,23 +56,23 @@ def test_another_next_boot_is_an_error():
 
 @pytest.mark.parametrize("last", ["off", "silent"])
 def test_power_that_does_not_come_on_is_an_error(last):
-    def is_on():
+    def power():
         if last == "silent":
             raise BmcError("it did not answer")
-        return False
+        return "off"
 
     with pytest.raises(BmcError, match="does not answer" if last == "silent" else "power is off"):
-        wait_for_power(is_on, 4)
+        wait_for_power(power, "on", 4)
 
 
 def test_power_that_comes_on_between_lost_answers_counts():
-    answers = iter([False, BmcError("reset by peer"), True])
+    answers = iter(["off", BmcError("reset by peer"), "on"])
 
-    def is_on():
+    def power():
         answer = next(answers)
         if isinstance(answer, BmcError):
             raise answer
         return answer
 
-    wait_for_power(is_on, 10)
+    wait_for_power(power, "on", 10)
     assert list(answers) == []

@@ -92,6 +92,16 @@ def test_a_target_that_the_bmc_does_not_offer_is_an_error(start, settings, missi
     assert server.changes == []
 
 
+def test_http_boot_that_no_boot_server_answers_is_used_only_on_request(start):
+    server = start(targets=["Hdd", "UefiHttp"])
+    with pytest.raises(BmcError, match="UefiHttp") as caught:
+        ask(server, http_boot=False)
+    assert server.changes == []
+    assert "boot_server_dhcp" in Bmc(server.address, "", "").failure("bm01", "ctl1", str(caught.value)).remedy
+    overrides, _commands = ask(server, http_boot=False, boot_target="UefiHttp")
+    assert overrides[0]["BootSourceOverrideTarget"] == "UefiHttp"
+
+
 def test_an_override_that_the_bmc_forgets_is_an_error_and_the_node_is_not_restarted(start, monkeypatch):
     monkeypatch.setattr(bmc_module, "READ_BACK_S", 2)
     server = start("forgets")
@@ -110,6 +120,7 @@ def test_a_bmc_that_never_shows_the_override_restarts_the_node(start):
     [
         (["On", "ForceOff"], "On", ["ForceOff", "On"]),
         (["On", "PowerCycle"], "On", ["PowerCycle"]),
+        (["On", "ForceOff", "PowerCycle"], "On", ["ForceOff", "On"]),
         (["On", "ForceRestart"], "Off", ["On"]),
     ],
 )
@@ -117,6 +128,19 @@ def test_the_restart_uses_what_the_bmc_offers(start, resets, power, expected):
     server = start(resets=resets)
     server.power = power
     assert ask(server)[1] == expected
+
+
+def test_a_node_that_is_slow_to_go_off_is_switched_on_after_that(start):
+    server = start("slow_off", resets=["On", "ForceOff"])
+    assert ask(server)[1] == ["ForceOff", "On"]
+    assert server.resource("/redfish/v1/Systems/Self")["PowerState"] == "On"
+
+
+def test_a_node_that_does_not_go_off_is_an_error_and_not_switched_on(start):
+    server = start("stays_on", resets=["On", "ForceOff"])
+    with pytest.raises(BmcError, match="power is on, not off"):
+        ask(server)
+    assert [change for change in server.changes if isinstance(change, str)] == ["ForceOff"]
 
 
 def test_the_remedy_names_the_network_only_if_the_bmc_was_not_reached(start):
