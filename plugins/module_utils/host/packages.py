@@ -41,7 +41,7 @@ def observe(system: System, request: dict[str, Any]) -> Outcome:
         # rpm fails if no installed package provides one of the names, and reports the name.
         system.run(["rpm", "--query", "--whatprovides", *wanted])
     sockets = request["sockets"].get(family, [])
-    for name, state in (_of_systemd(system, sockets) if sockets else {}).items():
+    for name, state in (unit_states(system, sockets) if sockets else {}).items():
         if state != ("active", "enabled"):
             outcome.differ(name, " ".join(state), "active enabled")
     return outcome
@@ -69,7 +69,7 @@ def _of_dpkg(system: System, names: list[str]) -> dict[str, set[str]]:
     return states
 
 
-def _of_systemd(system: System, names: list[str]) -> dict[str, tuple[str, str]]:
+def unit_states(system: System, names: list[str]) -> dict[str, tuple[str, str]]:
     """Return ActiveState and UnitFileState of each unit: systemctl(1), show."""
     output = system.run(["systemctl", "show", "--property=ActiveState,UnitFileState", *names])
     blocks = [dict(line.split("=", 1) for line in block.split("\n")) for block in output.strip().split("\n\n")]

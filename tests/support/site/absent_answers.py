@@ -129,6 +129,7 @@ WAITS = {"pending": [], "reboot_required": False, "failures": [], "unknown": [],
 SOFTWARE = {
     "package_manager": "apt", "install": [], "notes": [], "services": [], "modules_missing": [], "driver": "1",
     "loaded": "1", "reboot_required": False, "signing_key": {}, "kernels": [], "fabric": "none", "remove": [],
+    "pending": [],
 }  # fmt: skip
 NOT_BOOTED = {
     "image": None, "reason": "it was not booted from an image", "report": None, "uptime_s": 60.0, "boot_id": "1",
@@ -144,8 +145,7 @@ ANSWERS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "gpu_domain_info": lambda given: {"domains": domains(given)},
     "gpu_host_boot": settings_of_boot,
     "gpu_host": host,
-    "gpu_node_boot": lambda _given: WAITS,
-    "gpu_node_software": lambda _given: SOFTWARE,
+    "gpu_node": lambda _given: SOFTWARE,
     "host_guests_info": lambda _given: {"guests": [], "words": []},
     "host_topology_info": lambda _given: {"topology": server().to_dict(), "recording": "{}"},
     "kernel_arguments": lambda _given: {**WAITS, "acs": {"not_taken": []}},

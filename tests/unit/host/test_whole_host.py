@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import converge, wanted, whole_host
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence, unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader
 
@@ -34,7 +34,7 @@ def test_settings_of_the_host_follow_from_its_guest(server):
     assert [entry["count"] for entry in expected["functions"]] == [1]
     assert converge.ensure(server, HOST).failed == ""
     # The saved settings name what was derived: a boot derives nothing.
-    saved = persistence.saved(server)
+    saved = unit.saved(server, persistence.SERVICE)
     assert saved["hugepages"]["pages"] == expected["pages"]
     assert saved["sriov"]["functions"] == expected["functions"]
     assert saved["vfio_binding"]["devices"] == expected["devices"]

@@ -34,7 +34,7 @@ class Settings:
 
 def read(data: Any) -> Settings:
     """Return the settings in the module's arguments. Raises RequestError."""
-    settings = HostSettings("gpu_node_boot", data)
+    settings = HostSettings("gpu_node", data)
     settings.only("mig_off", "clocks_mhz", "ring_entries", "rails_on_one_subnet")
     clocks = settings.value("clocks_mhz", values.each(values.within(1, CLOCK_MOST_MHZ, "MHz")), [])
     if clocks and (len(clocks) != 2 or clocks[0] > clocks[1]):

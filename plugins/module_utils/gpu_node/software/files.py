@@ -10,7 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software i
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.packages import Package
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT
 
-OURS = "# Written by sailloft.fleet.gpu_node_software; changes here are lost.\n"
+OURS = "# Written by sailloft.fleet.gpu_node; changes here are lost.\n"
 # This module owns the files of these names: those that are not in the plan are removed.
 KEYS = {"apt": "/etc/apt/keyrings/sailloft-{}.asc", "dnf": "/etc/pki/rpm-gpg/RPM-GPG-KEY-sailloft-{}"}
 SOURCES = {"apt": "/etc/apt/sources.list.d/sailloft-{}.list", "dnf": "/etc/yum.repos.d/sailloft-{}.repo"}

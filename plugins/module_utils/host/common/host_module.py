@@ -35,14 +35,17 @@ def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome
     """End a module as ``finish_on_host`` does, but refuse a host that cannot have GPU virtual machines."""
 
     def supported() -> Outcome:
-        reason = unsupported(Cpu(architecture=system.machine()))
-        if reason:
-            raise HostError(
-                f"{module._name}: {reason}", "nothing was changed; such a host can still be read and recorded"
-            )
+        refuse_unsupported(module._name, system)
         return ensure()
 
     finish_on_host(module, supported, live)
+
+
+def refuse_unsupported(module_name: str, system: System) -> None:
+    """Raise HostError on a host of an architecture whose settings are not known."""
+    reason = unsupported(Cpu(architecture=system.machine()))
+    if reason:
+        raise HostError(f"{module_name}: {reason}", "nothing was changed; such a host can still be read and recorded")
 
 
 def finish_on_host(module: Any, ensure: Callable[[], Outcome], live: bool = True, reads: bool = False) -> None:

@@ -276,11 +276,11 @@ def test_messages_of_refused_settings_are_complete():
         with pytest.raises(RequestError) as error:
             boot.read({"clocks_mhz": clocks})
         assert str(error.value) == (
-            f"gpu_node_boot: clocks_mhz: {clocks} is not a range; give the minimum and the maximum, like [1980, 1980]"
+            f"gpu_node: clocks_mhz: {clocks} is not a range; give the minimum and the maximum, like [1980, 1980]"
         )
     with pytest.raises(RequestError) as error:
         boot.read({"ring_entries": 65537})
-    assert str(error.value) == ("gpu_node_boot: ring_entries: 65537 is not valid; use a whole number from 0 to 65536")
+    assert str(error.value) == ("gpu_node: ring_entries: 65537 is not valid; use a whole number from 0 to 65536")
     assert boot.read({"clocks_mhz": [1000, 1000]}).clocks_mhz == [1000, 1000]
 
 

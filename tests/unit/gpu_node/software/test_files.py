@@ -8,7 +8,7 @@ from gpu_nodes import ARCHIVE, KEY
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import files, request
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.packages import Package
 
-HEAD = "# Written by sailloft.fleet.gpu_node_software; changes here are lost.\n"
+HEAD = "# Written by sailloft.fleet.gpu_node; changes here are lost.\n"
 MODULES = "/etc/modules-load.d/sailloft-gpu-node.conf"
 OTHER = {**ARCHIVE, "name": "doca", "url": "file:/mirror", "suite": "noble", "components": ["main", "extra"]}
 

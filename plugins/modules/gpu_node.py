@@ -2,13 +2,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The software of a GPU node: its releases, archives, pins and files."""
+"""The state of a GPU node, in one call."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: gpu_node_software
-short_description: Choose release, archives, pins and files of a GPU node's software
+module: gpu_node
+short_description: Set up a GPU node, or compare it with its settings
 version_added: 0.1.0
 description:
   - Decides from one table which versions of NVIDIA's driver, Fabric Manager, DCGM, nvidia-fs and DOCA go together on
@@ -16,17 +16,35 @@ description:
     anything is written.
   - Writes the archives and their keys, the pins of the versions, the kernel modules to load, the limit of locked
     memory, and the ARP settings of rails on one subnet; and removes those that are no longer needed.
-  - Returns the packages that are missing (RV(install)), for M(ansible.builtin.apt) and M(ansible.builtin.dnf). It
-    installs none itself.
-  - Works in an image too, whose root is a chroot on the host that builds it. There the kernels are those of the image.
+  - Installs no packages and does not reboot. If packages or modules are missing (RV(install), RV(modules_missing)), the
+    caller installs them and calls again; the rest follows in that call.
+  - Enables the services, turns MIG off, locks the clocks of all GPUs and sets the rings of ConnectX and BlueField
+    interfaces, and repeats these settings at every boot, with the same code, after the persistence daemon has started.
+    For the boot it saves the settings (C(/etc/sailloft/gpu_node.json)), its own code
+    (C(/usr/lib/sailloft/gpu_node.pyz)) and a systemd unit (C(sailloft-gpu-node.service)).
+  - On bare metal it sets the IOMMU, ACS by port and MaxReadReq, now and at every boot, as
+    M(sailloft.fleet.kernel_arguments) and M(sailloft.fleet.gpu_host_boot).
+  - If the driver is not loaded, for example after its installation, MIG and clocks wait for the next boot
+    (RV(pending)).
+  - Works in an image too, whose root is a chroot on the host that builds it. There the kernels are those of the image,
+    and settings are only saved for the boot.
   - The role P(sailloft.fleet.gpu_node#role) does the rest.
 extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   state:
-    description: V(absent) removes the files, and returns the packages to remove.
+    description: >-
+      V(absent) removes the files and the unit, and returns the packages to remove. Settings stay until the next boot.
     type: str
     choices: [present, absent]
     default: present
+  parts:
+    description: >-
+      What is compared and set: V(software) with its services, V(settings) of MIG, clocks, rings and ARP, and V(pci),
+      which are O(iommu), O(acs) and O(max_read_request_bytes).
+    type: list
+    elements: str
+    choices: [software, settings, pci]
+    default: [software, settings]
   driver:
     description:
       - The version of the driver, which selects the row of the table (docs/how-to/gpu-nodes.md). By default the newest
@@ -113,25 +131,62 @@ options:
         type: list
         elements: str
         required: true
+  mig_off:
+    description: Whether to turn MIG off on all GPUs that have it.
+    type: bool
+    default: true
+  clocks_mhz:
+    description: The lowest and the highest clock of the GPUs in MHz. Empty leaves them unchanged.
+    type: list
+    elements: int
+    default: []
+  ring_entries:
+    description:
+      - Entries of receive and transmit rings, limited to the NIC's maximum. 0 leaves them unchanged.
+    type: int
+    default: 0
+  iommu:
+    description: As O(sailloft.fleet.kernel_arguments#module:iommu); V(unchanged) leaves its arguments as they are.
+    type: str
+    choices: [passthrough, translated, unchanged]
+    default: unchanged
+  acs:
+    description: V(bare_metal) computes the ACS bits of each port for GPUDirect without virtual machines.
+    type: str
+    choices: [bare_metal, unchanged]
+    default: unchanged
+  max_read_request_bytes:
+    description: MaxReadReq of GPUs, NICs, NVMe drives and NVSwitches. 0 leaves it unchanged.
+    type: int
+    default: 0
 """
 
 EXAMPLES = r"""
 - name: Choose the newest recommended release, with an archive of the site
-  sailloft.fleet.gpu_node_software:
+  sailloft.fleet.gpu_node:
     driver: 595.91.07
     repositories:
       - name: cuda
         url: https://mirror.example/cuda/ubuntu2404/x86_64
         key: "{{ lookup('ansible.builtin.file', 'cuda.asc') }}"
         fingerprints: [EB693B3035CD5710E231E123A4B469963BF863CC]
-  register: software
+    clocks_mhz: [1980, 1980]
+    ring_entries: 8192
+  register: node
 
-- name: Install what is missing
+- name: Install what is missing; then call the module again
   ansible.builtin.apt:
-    name: "{{ software.install }}"
+    name: "{{ node.install }}"
     allow_downgrade: true
     update_cache: true
-  when: software.install | length > 0
+  when: node.install | length > 0
+
+- name: Set the PCI bus of a bare-metal node
+  sailloft.fleet.gpu_node:
+    parts: [pci]
+    iommu: passthrough
+    acs: bare_metal
+    max_read_request_bytes: 4096
 """
 
 RETURN = r"""
@@ -141,7 +196,7 @@ package_manager:
   type: str
 install:
   description: The missing packages, each with the pattern of its version.
-  returned: when O(state=present)
+  returned: with V(software) of O(parts)
   type: list
   elements: str
   sample: ["nvidia-kernel-open-dkms=595.91.07*"]
@@ -152,7 +207,7 @@ remove:
   elements: str
 versions:
   description: The installed version of each package of the plan; null if it is not installed.
-  returned: when O(state=present)
+  returned: with V(software) of O(parts)
   type: dict
 archives_changed:
   description: Whether the package lists have to be fetched again.
@@ -160,45 +215,69 @@ archives_changed:
   type: bool
 driver:
   description: The version of the driver.
-  returned: when O(state=present)
+  returned: with V(software) of O(parts)
   type: str
 fabric:
   description: V(none), V(nvswitch) or V(nvlink5).
-  returned: when O(state=present)
+  returned: with V(software) of O(parts)
   type: str
 services:
-  description: The services to enable, in order.
-  returned: when O(state=present)
+  description: The services that are enabled, in order.
+  returned: with V(software) of O(parts)
   type: list
   elements: str
 kernels:
   description: The kernels that need modules.
-  returned: when O(state=present)
+  returned: with V(software) of O(parts)
   type: list
   elements: str
 modules_missing:
   description: The kernels without modules of this driver, one line each.
-  returned: when O(state=present)
+  returned: with V(software) of O(parts)
   type: list
   elements: str
 loaded:
   description: The version of the driver that runs; null if none does.
-  returned: when O(state=present)
+  returned: with V(software) of O(parts)
   type: str
 reboot_required:
-  description: Whether the machine has NVIDIA GPUs, and another driver than RV(driver) or none runs.
+  description: >-
+    Whether the machine has NVIDIA GPUs, and another driver than RV(driver) or none runs; or whether kernel arguments
+    take effect only at the next boot.
   returned: when O(state=present)
   type: bool
 secure_boot:
   description: Whether Secure Boot is on; V(false) in an image.
-  returned: when O(state=present)
+  returned: with V(software) of O(parts)
   type: bool
 signing_key:
   description: Where DKMS of this distribution looks for C(key) and C(certificate).
-  returned: when O(state=present)
+  returned: with V(software) of O(parts)
   type: dict
 notes:
   description: Notes for the user, one line each.
+  returned: success
+  type: list
+  elements: str
+rings:
+  description: The sizes of RX and TX rings by interface.
+  returned: with O(ring_entries), outside of images
+  type: dict
+gpus:
+  description: The GPUs.
+  returned: when their driver is loaded
+  type: list
+  elements: str
+unit:
+  description: The systemd unit.
+  returned: with V(settings) of O(parts), if nothing is missing
+  type: str
+settings_file:
+  description: The file of the saved settings.
+  returned: with V(settings) of O(parts), if nothing is missing
+  type: str
+pending:
+  description: Changes that take effect at the next boot only, one line each.
   returned: success
   type: list
   elements: str
@@ -206,63 +285,15 @@ notes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import ensure
-from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.request import (
-    AUTO,
-    DKMS,
-    DMABUF,
-    DOCA,
-    INBOX,
-    NONE,
-    NVLINK5,
-    NVSWITCH,
-    PEERMEM,
-    PRECOMPILED,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_host, in_chroot
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 
 def main() -> None:
     """Run as an Ansible module."""
-    texts = {"type": "list", "elements": "str", "default": []}
-    repository = {
-        "name": {"type": "str", "required": True},
-        "url": {"type": "str", "required": True},
-        "suite": {"type": "str", "default": "/"},
-        "components": texts,
-        # This is a public key.
-        "key": {"type": "str", "required": True, "no_log": False},
-        "fingerprints": {"type": "list", "elements": "str", "required": True},
-    }
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "driver": {"type": "str"},
-            "modules": {"type": "str", "choices": [DKMS, PRECOMPILED], "default": DKMS},
-            "gpudirect": {"type": "str", "choices": [DMABUF, PEERMEM, NONE], "default": DMABUF},
-            "rdma": {"type": "str", "choices": [INBOX, DOCA], "default": INBOX},
-            "fabric": {"type": "str", "choices": [AUTO, NONE, NVSWITCH, NVLINK5], "default": AUTO},
-            "dcgm": {"type": "bool", "default": True},
-            "storage": {"type": "bool", "default": False},
-            "extra_packages": texts,
-            "memlock_unlimited": {"type": "bool", "default": True},
-            "rails_on_one_subnet": {"type": "bool", "default": False},
-            "signing": {"type": "bool", "default": False},
-            "repositories": {"type": "list", "elements": "dict", "default": [], "options": repository},
-        },
-        supports_check_mode=True,
-    )
-    system, image = System(), in_chroot()
-    state = module.params.pop("state")
-
-    def work() -> Outcome:
-        if state == "absent":
-            return ensure.remove(system, image, module.check_mode)
-        return ensure.ensure(system, module.params, image, module.check_mode)
-
-    finish_on_host(module, work, live=False)
+    module = AnsibleModule(argument_spec=converge.options(), supports_check_mode=True)
+    finish_on_host(module, lambda: converge.ensure(System(), module.params, in_chroot(), module.check_mode), live=False)
 
 
 if __name__ == "__main__":
