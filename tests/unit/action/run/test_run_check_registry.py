@@ -28,9 +28,9 @@ READ_BY_PLUGINS = {
     "play_serial": "sailloft.fleet.waves",
     "play_max_fail_percentage": "sailloft.fleet.waves",
     "runner_gateway": "attribute='runner_gateway'",
-    "roce_switch_asic": "sailloft.fleet.roce_switches",
-    "roce_switch_headroom": "sailloft.fleet.roce_switches",
-    "roce_switch_queue_buffer_bytes": "sailloft.fleet.roce_switches",
+    "roce_switch_asic": "sailloft.fleet.roce_switch_config",
+    "roce_switch_headroom": "sailloft.fleet.roce_switch_config",
+    "roce_switch_queue_buffer_bytes": "sailloft.fleet.roce_switch_config",
 }
 
 
