@@ -64,12 +64,12 @@ def read_media(settings: Section) -> Mapping[str, Medium]:
     """Return the types of cables by name: the known ones, and the blueprint's own, which replace known ones."""
     media = dict(MEDIA)
     for name in settings.data:
-        section = settings.section(name)
+        section = settings.part(name)
         section.only("most_m", "stock_m")
         most_m: Any = section.data.get("most_m")
         # The setting is one length for all speeds, or a length for each speed.
         if isinstance(most_m, Mapping):
-            lengths = section.section("most_m")
+            lengths = section.part("most_m")
             by_speed = {}
             for speed in lengths.data:
                 try:

@@ -66,11 +66,11 @@ def read(data: Any, source: Source | None = None) -> Blueprint:
         kinds[key] = _read_kind(key, section, name, blocks, models, networks, kinds)
     if not kinds:
         raise settings.refuse_setting("devices", "there are no devices", "describe at least one kind")
-    media = read_media(settings.section("media"))
+    media = read_media(settings.part("media"))
     links = tuple(_read_link(key, section, kinds, media) for key, section in settings.sections("links"))
     promises = tuple(_read_promise(key, section, kinds, links) for key, section in settings.sections("checks"))
     return Blueprint(
-        name, domain, _read_floor(settings.section("floor")), blocks, networks, kinds, links, promises, settings.source
+        name, domain, _read_floor(settings.part("floor")), blocks, networks, kinds, links, promises, settings.source
     )
 
 
@@ -187,9 +187,7 @@ def _read_kind(
             )
     label = settings.text("name")
     _check_template(settings, "name", label, (*NUMBERS, SITE, *_around(rack, blocks)))
-    addresses = tuple(
-        _read_address(network, settings, networks, model) for network in settings.section("addresses").data
-    )
+    addresses = tuple(_read_address(network, settings, networks, model) for network in settings.part("addresses").data)
     served = _known(settings, "serves", "", tuple(networks))
     if served and (not addresses or addresses[0].ports):
         raise settings.refuse_setting("serves", "a server needs its own address", "add it as the first of addresses")
@@ -205,7 +203,7 @@ def _read_kind(
         on,
         served,
         groups,
-        settings.section("vars").data,
+        settings.part("vars").data,
         addresses,
         settings.whole("spare_percent", 0, 1, 50),
     )
@@ -223,11 +221,11 @@ def _around(block: str, blocks: Mapping[str, BlockSpec]) -> tuple[str, ...]:
 def _read_address(
     name: str, settings: Section, networks: Mapping[str, NetworkSpec], model: Model | None
 ) -> AddressSpec:
-    section = settings.section("addresses")
+    section = settings.part("addresses")
     if name not in networks:
         raise section.refuse_setting(name, "unknown network", f"valid networks: {', '.join(networks)}")
     if isinstance(section.data[name], Mapping):
-        detail = section.section(name)
+        detail = section.part(name)
         detail.only("first", "ports")
         ports = _known(detail, "ports", None, tuple(model.ports) if model else ())
         count = len(model.ports[ports].names) if model else 0

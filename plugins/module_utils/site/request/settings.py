@@ -87,11 +87,11 @@ class Section(Settings):
 
         return self._value(name, default, check)
 
-    def section(self, name: str) -> Section:
+    def part(self, name: str) -> Section:
         """Return the dictionary ``name``; it is empty where the setting is missing."""
         return Section(self.source, (*self.path, name), self.data.get(name, {}))
 
     def sections(self, name: str) -> Iterator[tuple[str, Section]]:
         """Return the dictionaries in the dictionary ``name``, with their names, in order."""
-        sections = self.section(name)
-        return ((key, sections.section(key)) for key in sections.data)
+        sections = self.part(name)
+        return ((key, sections.part(key)) for key in sections.data)
