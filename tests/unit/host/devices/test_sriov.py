@@ -239,8 +239,9 @@ def test_vfs_in_use_are_named_with_their_users(server):
 def test_a_vf_that_a_guest_has_by_iommufd_is_in_use(server):
     ensure(server)
     server.bind("0000:15:10.0", "vfio-pci")
-    server.put("/sys/bus/pci/devices/0000:15:10.0/vfio-dev/vfio0/dev", "511:0\n")
-    server.open_by(4711, "/dev/vfio/devices/vfio0", ["qemu-kvm", "-name", "guest=db1"])
+    # A test cannot make device files: here the number of /dev/zero is that of /dev/vfio/devices/vfio0.
+    server.link("/sys/dev/char/1:5", f"{os.path.dirname(server.directory(PF))}/0000:15:10.0/vfio-dev/vfio0")
+    server.open_by(4711, "/dev/zero", ["qemu-kvm", "-name", "guest=db1"])
     assert "0000:15:10.0: guest db1 (process 4711)" in refused(server, {"devices": [PF], "count": 0})
     assert server.effects == []
 
