@@ -14,6 +14,8 @@ description:
   - Sets the number of VFs of all physical functions of a host, and the settings of the VFs, in one call.
   - The count and O(functions[].eswitch_mode) change only if no VF is in use, because all VFs must be removed for the
     change. Otherwise the error names the users of the VFs (a guest, or the host through a network interface).
+  - A smaller count is refused if a definition of libvirt (a domain, running or not, or a network) names a VF that would
+    disappear. The definitions are read from C(/etc/libvirt/qemu), whether libvirt runs or not.
   - The settings last until the next boot; M(sailloft.fleet.gpu_host_boot) makes them at every boot.
 extends_documentation_fragment: [sailloft.fleet.attributes]
 options:

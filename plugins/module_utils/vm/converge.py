@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.processes import open_files
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.processes import mapped_bars, open_files
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.files import Files
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
@@ -123,6 +123,10 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
             decisions[spec.name].actions += actions
         if plans:
             starting = {name for name, decision in decisions.items() if "start" in decision.actions}
+            losing = [
+                item for name in sorted(starting) for item in plans[name].chosen.all() if item.driver != "vfio-pci"
+            ]
+            reserve(host, hypervisor, mapped_bars(Files(), losing) if losing else [])
             stopping = {name for name, decision in decisions.items() if "stop" in decision.actions}
             shared = any(plan.chosen.shared for plan in plans.values())
             manager = fabric_manager.read() if shared else None

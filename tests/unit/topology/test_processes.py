@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.processes import (
     arguments_of,
+    mapped_bars,
     name_of,
     open_files,
 )
@@ -43,25 +45,72 @@ def test_a_group_that_a_guest_has_open_is_all_its_functions_that_vfio_has(machin
         machine.link(f"{directory}/iommu_group", "sys/kernel/iommu_groups/7")
         machine.write(f"{directory}/uevent", f"DRIVER={driver}\nPCI_CLASS=30200\nPCI_ID=10DE:2330\n")
     process(machine, 9, ["/usr/bin/dpdk-app"], "/dev/vfio/7", "/dev/vfio/vfio")
-    assert found(machine) == [("/dev/vfio/7", (GPU,), "process 9 (dpdk-app)")]
+    process(machine, 10, ["/usr/bin/testpmd"], "/dev/vfio/noiommu-7", "/dev/vfio/noiommu-8")
+    assert found(machine) == [
+        ("/dev/vfio/7", (GPU,), "process 9 (dpdk-app)"),
+        ("/dev/vfio/noiommu-7", (GPU,), "process 10 (testpmd)"),
+    ]
     machine.write(f"{audio}/uevent", "DRIVER=vfio-pci\nPCI_CLASS=40300\nPCI_ID=10DE:2330\n")
-    assert found(machine) == [("/dev/vfio/7", (GPU, f"{GPU[:-1]}1"), "process 9 (dpdk-app)")]
+    assert found(machine)[0] == ("/dev/vfio/7", (GPU, f"{GPU[:-1]}1"), "process 9 (dpdk-app)")
+
+
+def number_of(path):
+    """Return the device number of a file of this machine, as the kernel names it in /sys/dev."""
+    number = os.stat(path).st_rdev
+    return f"{os.major(number)}:{os.minor(number)}"
 
 
 @pytest.mark.parametrize(
-    ("directory", "path"),
+    "directory",
     [
-        ("vfio-dev/vfio3", "/dev/vfio/devices/vfio3"),
-        ("drm/renderD128", "/dev/dri/renderD128"),
-        ("infiniband_verbs/uverbs0", "/dev/infiniband/uverbs0"),
-        ("accel/accel1", "/dev/accel/accel1"),
+        "vfio-dev/vfio3",
+        "drm/renderD128",
+        "accel/accel1",
+        "infiniband_mad/umad0",
+        "uio/uio0",
+        "ptp/ptp0",
+        "fwctl/fwctl0",
+        "nvme/nvme0",
+        "nvme/nvme0/ng0n1",
+        "vdpa0/vhost-vdpa-0",
     ],
 )
-def test_a_device_file_of_a_class_is_its_functions(machine, gpu, directory, path):
-    machine.write(f"{gpu}/{directory}/dev", "511:0\n")
-    process(machine, 4711, ["kvm", "-name", "guest=kata,x=on"], "/dev/null", path)
-    process(machine, 4712, ["kvm"], f"{path}0")
-    assert found(machine) == [(path, (GPU,), "guest kata (process 4711)")]
+def test_a_device_file_belongs_to_the_function_that_its_device_is_below(machine, gpu, directory):
+    machine.write(f"{gpu}/{directory}/dev", "")
+    machine.link(f"sys/dev/char/{number_of('/dev/zero')}", f"{gpu}/{directory}")
+    machine.write("sys/devices/virtual/misc/full/dev", "")
+    machine.link(f"sys/dev/char/{number_of('/dev/full')}", "sys/devices/virtual/misc/full")
+    process(machine, 4711, ["kvm", "-name", "guest=kata,x=on"], "/dev/null", "/dev/zero", "/dev/zero")
+    process(machine, 4712, ["kvm"], "/dev/full", "/dev/random", "/dev/gone", "socket:[1]", "/dev/shm")
+    assert found(machine) == [("/dev/zero", (GPU,), "guest kata (process 4711)")]
+
+
+def test_a_file_of_a_driver_without_devices_in_sys_belongs_to_all_its_nvswitches(machine):
+    drivers = {"0000:40:02.0": "nvidia-nvswitch", "0000:40:03.0": "nvidia-nvswitch", "0000:40:04.0": "vfio-pci"}
+    for address, driver in drivers.items():
+        uevent = f"DRIVER={driver}\nPCI_CLASS=68000\nPCI_ID=10DE:22A3\nPCI_SUBSYS_ID=10DE:1796\n"
+        machine.write(f"{machine.pci(f'pci0000:40/{address}')}/uevent", uevent)
+    process(machine, 77, ["/usr/bin/nv-fabricmanager"], "/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch1")
+    assert found(machine) == [
+        ("/dev/nvidia-nvswitch1", ("0000:40:02.0", "0000:40:03.0"), "process 77 (nv-fabricmanager)")
+    ]
+
+
+def test_a_bar_is_found_open_and_mapped_with_its_file_closed(machine, gpu):
+    bar = f"/{gpu}/resource0"
+    process(machine, 20, ["mstflint"], f"{bar}_wc", f"/{gpu}/config")
+    process(machine, 21, ["rshim"])
+    machine.write(
+        "proc/21/maps",
+        "7f0000000000-7f0000100000 rw-s 00000000 00:15 2201    /usr/lib/x/resource0\n"
+        f"7f0000200000-7f0000300000 rw-s 00000000 00:15 2202                       {bar}\n"
+        "7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0       [stack]\n",
+    )
+    assert found(machine) == [(f"{bar}_wc", (GPU,), "process 20 (mstflint)")]
+    functions = machine.read().functions
+    mapped = mapped_bars(Files(str(machine.root)), functions)
+    assert [(item.path, item.addresses, str(item)) for item in mapped] == [(bar, (GPU,), "process 21 (rshim)")]
+    assert mapped_bars(Files(str(machine.root)), []) == []
 
 
 def test_a_process_that_uses_a_gpu_through_nvidias_driver_is_found(machine, gpu):
@@ -71,13 +120,20 @@ def test_a_process_that_uses_a_gpu_through_nvidias_driver_is_found(machine, gpu)
     assert found(machine) == [("/dev/nvidia5", (GPU,), "process 12 (nvidia-persistenced)")]
 
 
-@pytest.mark.parametrize("path", ["/dev/nvme0n1", "/dev/nvme0n1p1"])
-def test_a_disk_that_is_open_is_found_by_its_partitions_too(machine, path):
+@pytest.mark.parametrize("part", ["", "/nvme0n1p1"])
+@pytest.mark.parametrize("multipath", [False, True])
+def test_a_disk_that_is_open_is_found_by_its_partitions_and_its_paths_too(machine, monkeypatch, part, multipath):
     top = machine.pci("pci0000:00/0000:00:01.0", "10802")
-    machine.interface("block", "nvme0n1", f"{top}/nvme/nvme0")
-    machine.write("sys/class/block/nvme0n1/nvme0n1p1/partition", "1\n")
-    process(machine, 3, ["spdk"], path)
-    assert found(machine) == [(path, ("0000:00:01.0",), "process 3 (spdk)")]
+    below = f"{top}/nvme/nvme0"
+    if multipath:
+        below = "sys/devices/virtual/nvme-subsystem/nvme-subsys0"
+        machine.link(f"{below}/nvme0", f"{top}/nvme/nvme0")
+    machine.link(f"sys/dev/block/{number_of('/dev/zero')}", f"{below}/nvme0n1{part}")
+    process(machine, 3, ["spdk"], "/dev/zero")
+    # Not every machine with these tests has a block device.
+    monkeypatch.setattr(stat, "S_ISCHR", lambda mode: False)
+    monkeypatch.setattr(stat, "S_ISBLK", lambda mode: True)
+    assert found(machine) == [("/dev/zero", ("0000:00:01.0",), "process 3 (spdk)")]
 
 
 @pytest.mark.parametrize(("error", "unread"), [(PermissionError, 1), (ProcessLookupError, 0)])

@@ -16,6 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import (
     eswitch,
+    libvirt_vfs,
     users,
     vf_addresses,
     vf_settings,
@@ -157,6 +158,8 @@ def _refuse_in_use(
             f"sriov: changing the VFs of {counts} removes all of them, but some are in use: {users.in_words(in_use)}",
             "stop the guests that use them",
         )
+    for address in remade:
+        libvirt_vfs.refuse_removal(system, address, want[address].count)
     of_host = {address: by_address[address].used_by_host for address in remode if by_address[address].used_by_host}
     if of_host:
         raise HostError(

@@ -9,7 +9,12 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import eswitch, sriov, vf_settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import (
+    eswitch,
+    libvirt_vfs,
+    sriov,
+    vf_settings,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_request import VfRequest
 
 COUNT, AUTOPROBE = "sriov_numvfs", "sriov_drivers_autoprobe"
@@ -52,6 +57,7 @@ def restore(system: System, address: str, former: dict[str, Any]) -> None:
     now = read(system, address)
     if now is None:
         return
+    libvirt_vfs.refuse_removal(system, address, former["count"])
     if former["drivers_autoprobe"] not in (None, now["drivers_autoprobe"]):
         system.poke(f"{vf_settings.DEVICES}/{address}/{AUTOPROBE}", former["drivers_autoprobe"])
     remode = former["eswitch_mode"] not in (None, now["eswitch_mode"])

@@ -76,15 +76,20 @@ def _owners(files: Files, class_name: str) -> dict[str, set[str]]:
         target = files.link(f"sys/class/{class_name}/{name}")
         if target is None:  # "bonding_masters" in net is a file
             continue
-        addresses = _last_address(target)
-        if not addresses and NVME_SUBSYSTEM in target:
-            # With native multipath the block device is below the subsystem, which links to its controllers.
-            subsystem = "/".join(target.split("/")[: target.split("/").index("nvme-subsystem") + 2])
-            for controller in files.names(subsystem):
-                if re.fullmatch(r"nvme\d+", controller):
-                    addresses |= _last_address(files.link(f"{subsystem}/{controller}") or "")
-        owners[name] = addresses
+        owners[name] = functions_behind(files, target)
     return owners
+
+
+def functions_behind(files: Files, device: str) -> set[str]:
+    """Return the PCI functions behind the directory of a device below /sys/devices; virtual devices have none."""
+    addresses = _last_address(device)
+    if not addresses and NVME_SUBSYSTEM in device:
+        # With native multipath the device is below the subsystem, which links to its controllers.
+        subsystem = "/".join(device.split("/")[: device.split("/").index("nvme-subsystem") + 2])
+        for controller in files.names(subsystem):
+            if re.fullmatch(r"nvme\d+", controller):
+                addresses |= _last_address(files.link(f"{subsystem}/{controller}") or "")
+    return addresses
 
 
 def _last_address(path: str) -> set[str]:

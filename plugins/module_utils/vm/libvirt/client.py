@@ -9,6 +9,7 @@ import time
 import xml.etree.ElementTree as ET
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.libvirt_devices import lent
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB, KIB, MIB
@@ -16,7 +17,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervi
     Accelerator,
     Hypervisor,
     ObservedDomain,
-    lent,
 )
 
 try:

@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import parse_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import libvirt_devices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import BYTES_OF_UNIT, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.disk_files import ImageFile
 
@@ -48,18 +48,6 @@ class ObservedDomain:
 
 
 @dataclass
-class Lent:
-    """The devices that a libvirt network lends to its domains.
-
-    ``devices`` are PCI addresses, ``interfaces`` the host's interfaces, ``owners`` those whose VFs are lent, by name.
-    """
-
-    devices: list[str] = field(default_factory=list)
-    interfaces: list[str] = field(default_factory=list)
-    owners: list[str] = field(default_factory=list)
-
-
-@dataclass
 class Hypervisor:
     """libvirt's state. ``hugetlbfs_mib``: page sizes of the mounted hugetlbfs; ``networks``: which are active.
 
@@ -71,7 +59,7 @@ class Hypervisor:
     qemu_version: tuple[int, int, int] = (0, 0, 0)
     hugetlbfs_mib: list[int] = field(default_factory=list)
     networks: dict[str, bool] = field(default_factory=dict)
-    lent: dict[str, Lent] = field(default_factory=dict)
+    lent: dict[str, libvirt_devices.Lent] = field(default_factory=dict)
     nx_huge_pages: bool = False
     missing_paths: list[str] = field(default_factory=list)
     domains: dict[str, ObservedDomain] = field(default_factory=dict)
@@ -94,33 +82,10 @@ class Holdings:
     interfaces: list[str] = field(default_factory=list)
 
 
-QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
-# The elements of a domain that have a PCI function of the host (https://libvirt.org/formatdomain.html). A domain with
-# <interface type='network'> shows the function that its network lent it as type='hostdev' while it runs.
-HOLDERS = (
-    "hostdev[@type='pci']/source/address",
-    "interface[@type='hostdev']/source/address[@type='pci']",
-    "disk[@type='nvme']/source/address",
-)
-# QEMU's options of a passed-through device, in its own syntax and as JSON: the host's address, without a domain too,
-# or its directory in /sys (hw/vfio/pci.c, properties host and sysfsdev).
-PASSED = re.compile(
-    r"""(?:\bhost["']?[=:]\s*["']?|\bsysfsdev["']?[=:]\s*["']?/sys/\S*/)"""
-    r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.([0-7])\b"
-)
-
-
 def holdings(xml: str) -> Holdings:
     """Read what the domain of this libvirt XML holds. Memory that is not bound to one node is not counted."""
     root = ET.fromstring(xml)
-    held = Holdings()
-    for place in HOLDERS:
-        held.devices += [_address(source) for source in root.iterfind(f"devices/{place}")]
-    held.devices += _devices_of_arguments(root)
-    for source in root.iterfind("devices/interface[@type='direct']/source"):
-        held.interfaces.append(source.get("dev", ""))
-    for source in root.iterfind("devices/disk[@type='block']/source"):
-        held.interfaces.append(source.get("dev", "").rsplit("/", 1)[-1])
+    held = Holdings(devices=libvirt_devices.devices(root), interfaces=libvirt_devices.interfaces(root))
     for pin in root.iterfind("cputune/vcpupin"):
         cpus = parse_ranges(pin.get("cpuset", ""))
         # A vCPU that is pinned to several CPUs is limited to them, and does not hold all of them.
@@ -136,32 +101,3 @@ def holdings(xml: str) -> Holdings:
             memory_mib = int(cell.get("memory", "0")) * BYTES_OF_UNIT[cell.get("unit", "KiB")] // MIB
             held.memory_mib[bound[0]] = held.memory_mib.get(bound[0], 0) + memory_mib
     return held
-
-
-def _address(source: ET.Element) -> str:
-    part = {key: int(source.get(key, "0"), 16) for key in ("domain", "bus", "slot", "function")}
-    return f"{part['domain']:04x}:{part['bus']:02x}:{part['slot']:02x}.{part['function']:x}"
-
-
-def _devices_of_arguments(root: ET.Element) -> list[str]:
-    """Return the PCI addresses in the arguments that the domain gives to QEMU itself."""
-    found = []
-    for argument in root.iter(f"{{{QEMU_NAMESPACE}}}arg"):
-        text = argument.get("value", "")
-        for domain, *rest in PASSED.findall(text) if "vfio-pci" in text else []:
-            bus, slot, function = (int(part, 16) for part in rest)
-            found.append(f"{int(domain or '0', 16):04x}:{bus:02x}:{slot:02x}.{function:x}")
-    return found
-
-
-def lent(xml: str) -> Lent:
-    """Read what the network of this libvirt XML lends to domains (https://libvirt.org/formatnetwork.html, forward)."""
-    forward = ET.fromstring(xml).find("forward")
-    if forward is None:
-        return Lent()
-    named = [name for name in (item.get("dev") for item in forward.iterfind("interface")) if name]
-    return Lent(
-        devices=[_address(item) for item in forward.iterfind("address[@type='pci']")],
-        interfaces=named,
-        owners=[name for name in (item.get("dev") for item in forward.iterfind("pf")) if name],
-    )

@@ -11,8 +11,8 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.libvirt_devices import QEMU_NAMESPACE
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import KIB
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import QEMU_NAMESPACE
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import pci_tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.mmio import ovmf_window_mib
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, Passed

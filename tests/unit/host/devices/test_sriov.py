@@ -236,11 +236,55 @@ def test_vfs_in_use_are_named_with_their_users(server):
     assert server.effects == []
 
 
+HOSTDEV = "<source><address {}domain='0' bus='0x15' slot='0x10' function='0x4'/></source>"
+
+
+def define(server, place, name, devices):
+    kind = "network" if place.endswith("networks") else "domain"
+    inner = devices if kind == "network" else f"<devices>{devices}</devices>"
+    server.put(
+        f"{place}/{name}.xml", f"<!--\nWARNING: USE virsh edit\n-->\n<{kind}><name>{name}</name>{inner}</{kind}>\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "devices"),
+    [
+        ("/etc/libvirt/qemu", f"<hostdev mode='subsystem' type='pci'>{HOSTDEV.format('')}</hostdev>"),
+        ("/etc/libvirt/qemu", "<interface type='hostdev'>" + HOSTDEV.format("type='pci' ") + "</interface>"),
+        ("/etc/libvirt/qemu", "<interface type='direct'><source dev='nic1v2' mode='passthrough'/></interface>"),
+        ("/etc/libvirt/qemu/networks", "<forward mode='hostdev'><pf dev='nic1'/></forward>"),
+        ("/etc/libvirt/qemu/networks", "<forward mode='passthrough'><interface dev='nic1v2'/></forward>"),
+    ],
+)
+def test_vfs_that_libvirts_definitions_name_are_not_removed(server, place, devices):
+    ensure(server)
+    server.put(f"{os.path.dirname(server.directory(PF))}/0000:15:10.4/net/nic1v2/operstate", "down\n")
+    define(server, place, "db1", devices)
+    define(server, "/etc/libvirt/qemu", "other", "<interface type='network'><source network='default'/></interface>")
+    define(server, "/etc/libvirt/qemu/networks", "default", "<forward mode='nat'/>")
+    server.effects.clear()
+    for count in (0, 2):
+        for check in (False, True):
+            with pytest.raises(HostError, match=rf"{PF} .*db1"):
+                ensure(server, {"functions": [{"devices": [PF], "count": count}]}, check)
+            assert server.effects == []
+    ensure(server, {"functions": [{"devices": [PF], "count": 5}]})
+    assert server.read(f"{server.directory(PF)}/sriov_numvfs") == "5"
+
+
+def test_a_definition_that_cannot_be_read_is_not_taken_for_none(server):
+    ensure(server)
+    server.put("/etc/libvirt/qemu/db1.xml", "<domain>")
+    assert "/etc/libvirt/qemu/db1.xml" in refused(server, {"devices": [PF], "count": 1})
+
+
 def test_a_vf_that_a_guest_has_by_iommufd_is_in_use(server):
     ensure(server)
     server.bind("0000:15:10.0", "vfio-pci")
-    server.put("/sys/bus/pci/devices/0000:15:10.0/vfio-dev/vfio0/dev", "511:0\n")
-    server.open_by(4711, "/dev/vfio/devices/vfio0", ["qemu-kvm", "-name", "guest=db1"])
+    # A test cannot make device files: here the number of /dev/zero is that of /dev/vfio/devices/vfio0.
+    server.link("/sys/dev/char/1:5", f"{os.path.dirname(server.directory(PF))}/0000:15:10.0/vfio-dev/vfio0")
+    server.open_by(4711, "/dev/zero", ["qemu-kvm", "-name", "guest=db1"])
     assert "0000:15:10.0: guest db1 (process 4711)" in refused(server, {"devices": [PF], "count": 0})
     assert server.effects == []
 

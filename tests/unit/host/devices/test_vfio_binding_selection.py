@@ -175,12 +175,24 @@ def test_a_device_in_use_is_not_released(server):
     )
 
 
-def test_a_device_that_a_process_has_open_is_not_bound(server):
+def test_a_device_that_a_process_has_open_or_mapped_is_not_bound(server):
     drive(server, NIC, "nvme1n1")
-    server.open_by(7, "/dev/nvme1n1", ["dd", "if=/dev/nvme1n1"])
-    message = refused(server, [GPU, NIC])
-    assert message.startswith(f"vfio_binding: devices to be bound are in use: {NIC}: process 7 (dd)")
-    assert server.effects == []
+    # A test cannot make device files: here the number of /dev/zero is that of the drive's /dev/ng1n1.
+    server.link("/sys/dev/char/1:5", f"{server.directory(NIC)}/nvme/nvme1/ng1n1")
+    server.open_by(7, "/dev/zero", ["fio", "--ioengine=io_uring_cmd"])
+    assert f"{NIC}: process 7 (fio)" in refused(server, [GPU, NIC])
+    server.remove("/proc/7/fd/7")
+    server.effects.clear()
+    server.put("/proc/7/maps", f"7f00-7f10 rw-s 00000000 00:15 2202     {server.directory(NIC)}/resource0\n")
+    assert f"{NIC}: process 7 (fio)" in refused(server, [GPU, NIC])
+
+
+def test_nvswitches_that_fabric_manager_has_open_are_not_bound_with_the_gpus(server):
+    uevent = "PCI_CLASS=68000\nPCI_ID=10DE:22A3\nPCI_SUBSYS_ID=10DE:1796\n"
+    server.put(f"{server.directory(NIC)}/uevent", uevent)
+    server.bind(NIC, "nvidia-nvswitch")
+    server.open_by(77, "/dev/nvidia-nvswitch0", ["/usr/bin/nv-fabricmanager"])
+    assert f"{NIC}: process 77 (nv-fabricmanager)" in refused(server, [GPU])
 
 
 def test_each_drive_is_selected_once(server):

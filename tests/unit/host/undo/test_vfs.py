@@ -56,6 +56,20 @@ def test_vfs_and_their_settings_are_restored(server, entry):
     assert not restore.ensure(server).changed
 
 
+def test_vfs_that_a_shut_off_domain_names_are_not_removed(server):
+    arrange(server)
+    system = record.Remembering(server)
+    ensure(system, server, {"devices": [PF], "count": 4})
+    source = "<source><address domain='0' bus='0x15' slot='0x10' function='0x4'/></source>"
+    xml = f"<domain><devices><hostdev mode='subsystem' type='pci'>{source}</hostdev></devices></domain>"
+    server.put("/etc/libvirt/qemu/db1.xml", xml)
+    assert "db1 (0000:15:10.4)" in restore.ensure(server).failed
+    assert server.read(f"{server.directory(PF)}/sriov_numvfs") == "4"
+    server.remove("/etc/libvirt/qemu/db1.xml")
+    assert restore.ensure(server).failed == ""
+    assert server.read(f"{server.directory(PF)}/sriov_numvfs") == "2"
+
+
 def test_the_eswitch_mode_of_a_nic_without_vfs_is_restored(server):
     server.eswitches[PF] = "legacy"
     ensure(record.Remembering(server), server, {"devices": [PF], "count": 0, "eswitch_mode": "switchdev"})

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.libvirt_devices import Lent
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import client
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
     Accelerator,
     Hypervisor,
-    Lent,
     ObservedDomain,
 )
 

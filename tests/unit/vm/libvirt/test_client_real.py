@@ -21,10 +21,11 @@ import pytest
 from machines import lab, plan, request
 from plans import PLANS
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.libvirt_devices import Lent, lent
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import Client
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import differences
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Lent, holdings, lent
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
 
 libvirt = pytest.importorskip("libvirt")

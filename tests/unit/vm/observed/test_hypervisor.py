@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.libvirt_devices import Lent, lent
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
     Accelerator,
     Holdings,
     Hypervisor,
-    Lent,
     ObservedDomain,
     holdings,
-    lent,
 )
 
 

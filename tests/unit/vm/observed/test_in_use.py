@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from machines import hypervisor, lab, observed, plan, request
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.libvirt_devices import Lent
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.processes import OpenFile
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Lent, ObservedDomain
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import reserve
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
