@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import posixpath
@@ -25,7 +26,8 @@ NUMBER = re.compile(r"[0-9]{1,10}")
 # chown(2): an id of 32 bits; the largest, (uid_t)-1, means "do not change".
 LARGEST_ID = 2**32 - 2
 MODE = re.compile(r"0?[0-7]{3}|[0-7]{4}")
-UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")
+# systemd.unit(5): 255 characters with the type; none begins with "@".
+UNIT = re.compile(r"(?![@.])[A-Za-z0-9:_.\\@-]{1,247}")
 # systemd.unit(5)
 UNIT_TYPES = ("service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer", "slice", "scope")
 ROLE = re.compile(r"(?=.{1,255}$)[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_]*){0,2}")
@@ -142,7 +144,14 @@ def read_services(settings: ImageSettings) -> Services:
     fates: dict[str, str] = {}
     for fate in ("enabled", "disabled", "masked"):
         for text in item.value(fate, values.distinct(values.matching(UNIT)), []):
-            unit = text if text.rpartition(".")[2] in UNIT_TYPES else f"{text}.service"
+            stem, dot, ending = text.rpartition(".")
+            # dbus-org.freedesktop.hostname1 is a service; "ssh.services" is a mistake.
+            similar = difflib.get_close_matches(ending, UNIT_TYPES, 1, 0.8) if dot else []
+            if similar and ending not in UNIT_TYPES:
+                raise item.refuse(
+                    f"{fate}: {text} has the unknown type {ending}", f"write {stem}.{similar[0]}, or add .service to it"
+                )
+            unit = text if ending in UNIT_TYPES else f"{text}.service"
             if unit in fates:
                 raise item.refuse(f"{unit} is both {fates[unit]} and {fate}", "list it once")
             fates[unit] = fate

@@ -15,9 +15,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settin
 ARGUMENT = re.compile(r"[A-Za-z0-9_][!#-&(-\[\]-~]*")
 # The first stage's own arguments; boot.ipxe and the node's script set them.
 RESERVED_ARGUMENTS = ("sailloft.", "BOOTIF=")
-# kdump loads a kernel from the root file system.
-USELESS_ARGUMENT = "crashkernel="
-USELESS_REASON = "would take memory for nothing: a stateless root has no kernel file for kdump"
+# Arguments that would end or not change the boot of an image, and the reason.
+WRONG_ARGUMENTS = {
+    # kdump loads a kernel from the root file system.
+    "crashkernel=": "would take memory for nothing: a stateless root has no kernel file for kdump",
+    "rdinit=": "would replace the first stage, which verifies the image",
+    "initrd=": "would replace the first stage, which verifies the image",
+    "init=": "has no effect: the first stage starts /sbin/init",
+    "root=": "has no effect: the root is the image",
+}
 # Linux cuts the command line off at 2048 bytes (COMMAND_LINE_SIZE in arch/x86/include/asm/setup.h and
 # arch/arm64/include/uapi/asm/setup.h) and boots without an error; a quarter is left for the boot's additions.
 MOST_ARGUMENT_BYTES = 1536
@@ -38,6 +44,12 @@ def _argument(value: Any) -> str:
         )
     if value.startswith(RESERVED_ARGUMENTS):
         raise InvalidValueError(f"{value!r} is set at boot", "leave it out")
-    if value.startswith(USELESS_ARGUMENT):
-        raise InvalidValueError(f"{value!r} {USELESS_REASON}", "leave it out")
+    reason = wrong_reason(value)
+    if reason:
+        raise InvalidValueError(f"{value!r} {reason}", "leave it out")
     return value
+
+
+def wrong_reason(argument: str) -> str | None:
+    """Return why no image can boot with the argument or be changed by it, None if it can."""
+    return next((reason for wrong, reason in WRONG_ARGUMENTS.items() if argument.startswith(wrong)), None)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Image, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_name
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import DISTRIBUTIONS, family_of
@@ -23,10 +23,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.kerne
 
 # A release, such as bookworm or 9: it becomes part of a URL.
 RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
-WRITABLE_MIB = (16, 1 << 32)
-# The archives of Debian and Ubuntu themselves, on any mirror; and their suites that are another name of a release.
-DISTRIBUTIONS_ARCHIVE = re.compile(r"/(debian|debian-security|ubuntu|ubuntu-ports)$")
-RELEASE_ALIASES = {"stable", "oldstable", "testing", "unstable", "sid", "devel"}
+# At most 64 TiB, what Linux addresses with four levels of page tables (Documentation/arch/x86/x86_64/5level-paging).
+WRITABLE_MIB = (16, 1 << 26)
+# Directories of every system: their keys are not all public, and more may come with each package.
+SHARED_FOLDERS = re.compile(r"/[a-z]+[0-9]*|/usr/[a-z0-9]+|/var/[a-z]+|/etc/(ssl|ssl/private|ssl/certs|ssh|pki)")
 # Linux' own default is 0: a node that panics halts. In 30 s, its console shows the cause. A node's
 # own argument comes later and has precedence.
 PANIC = "panic=30"
@@ -102,18 +102,6 @@ def _one_of(layers: Mapping[str, Any]) -> str:
     return f"define it in node_image_layers{', or use one of ' if layers else ''}{', '.join(sorted(layers))}"
 
 
-def _check_suites(settings: ImageSettings, archives: tuple[Archive, ...], suite: str) -> None:
-    """Raise ImageError for another release of the distribution itself: its packages would replace the layer's."""
-    for archive in archives:
-        for archive_suite in archive.suites if DISTRIBUTIONS_ARCHIVE.search(archive.url) else ():
-            names = {re.split("[-/]", archive_suite)[0], re.split("[-/]", suite)[0]}
-            if len(names) > 1 and not names & RELEASE_ALIASES:
-                raise settings.refuse(
-                    f"archive {archive.url} has the suite {archive_suite}, but the layer is of {suite}",
-                    "use one release for all archives of the distribution",
-                )
-
-
 def _layer(name: str, settings: ImageSettings, parent: Layer | None) -> Layer:
     lowest = ("distribution", "suite", "architecture")
     parts = ("archives", "packages", "files", "users", "services", "roles", "kernel_arguments", "published_keys")
@@ -136,7 +124,12 @@ def _layer(name: str, settings: ImageSettings, parent: Layer | None) -> Layer:
         suite = settings.value("suite", values.matching(RELEASE, 'give the release, such as bookworm or "9"'))
         base = Layer(name, None, distribution, suite, architecture, ())
     archives = base.archives + tuple(family.read_archive(item) for item in settings.parts("archives"))
-    _check_suites(settings, archives[len(base.archives) :], base.suite)
+    published = settings.value("published_keys", values.distinct(values.matching(contents.PATH)), [])
+    for path in published:
+        if SHARED_FOLDERS.fullmatch(path):
+            raise settings.refuse_setting(
+                "published_keys", f"{path} also has the keys of others", "list the files, or a directory of their own"
+            )
     return replace(
         base,
         name=name,
@@ -148,7 +141,5 @@ def _layer(name: str, settings: ImageSettings, parent: Layer | None) -> Layer:
         services=contents.read_services(settings),
         roles=contents.read_roles(settings),
         kernel_arguments=read_kernel_arguments(settings),
-        published_keys=tuple(
-            sorted(settings.value("published_keys", values.distinct(values.matching(contents.PATH)), []))
-        ),
+        published_keys=tuple(sorted(published)),
     )

@@ -24,8 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.kerne
     ARGUMENT,
     MOST_ARGUMENT_BYTES,
     RESERVED_ARGUMENTS,
-    USELESS_ARGUMENT,
-    USELESS_REASON,
+    wrong_reason,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Manifest
 
@@ -214,8 +213,9 @@ def _check_argument(argument: str, subject: str) -> None:
         )
     if argument.startswith(RESERVED_ARGUMENTS) and not argument.startswith(OWN_ARGUMENT_ALLOWED):
         raise ImageError(subject, f"kernel argument {argument!r} is set by its script", "remove it")
-    if argument.startswith(USELESS_ARGUMENT):
-        raise ImageError(subject, f"kernel argument {argument!r} {USELESS_REASON}", "remove it")
+    reason = wrong_reason(argument)
+    if reason:
+        raise ImageError(subject, f"kernel argument {argument!r} {reason}", "remove it")
     # The first stage compares it with numbers; if it were a word, the node would reboot at each first pause.
     if argument.startswith(OWN_ARGUMENT_ALLOWED) and not SECONDS.fullmatch(argument[len(OWN_ARGUMENT_ALLOWED) :]):
         raise ImageError(subject, f"kernel argument {argument!r} is not in whole seconds", "give a number, like 600")

@@ -62,6 +62,41 @@ def test_a_suite_that_no_archive_of_the_lowest_layer_has_is_refused():
     assert debian.release_digests(replace(other, parent="below"), fetch)
 
 
+@pytest.mark.parametrize(
+    ("fields", "is_mixed"),
+    [
+        ("Origin: Debian\nSuite: stable\nCodename: trixie\n", True),
+        ("Origin: Debian\nSuite: stable-security\nCodename: trixie-security\n", True),
+        ("Origin: Debian Backports\nSuite: stable-backports\nCodename: trixie-backports\n", True),
+        ("Origin: Ubuntu\nSuite: noble-updates\nCodename: noble\n", True),
+        ("Origin: Debian\nSuite: oldstable-security\nCodename: bookworm-security\n", False),
+        ("Origin: Debian\nSuite: oldstable\nCodename: bookworm/updates\r\n", False),
+        ("Origin: Docker\nSuite: trixie\nCodename: trixie\n", False),
+    ],
+)
+def test_another_release_of_the_distribution_is_refused_whatever_its_address(fields, is_mixed):
+    other = Archive("https://snapshot.example/archive/debian/20261101T000000Z", ("any",), ("main",))
+    lower = layer(MAIN, other, parent="below")
+
+    def fetch_both(url):
+        return fields.encode() if url.startswith(other.url) else fetch(url)
+
+    if not is_mixed:
+        assert len(debian.release_digests(lower, fetch_both)) == 2
+        return
+    with pytest.raises(ImageError) as refused:
+        debian.release_digests(lower, fetch_both)
+    assert refused.value.subject == f"archive {other.url} any"
+    assert "bookworm" in refused.value.cause
+
+
+def test_experimental_is_an_addition_to_unstable():
+    pages = {"unstable": b"Origin: Debian\nSuite: unstable\nCodename: sid\n"}
+    pages["experimental"] = b"Origin: Debian\nSuite: experimental\nCodename: rc-buggy\n"
+    both = replace(layer(Archive("http://a/debian", tuple(pages), ("main",))), suite="unstable")
+    assert len(debian.release_digests(both, lambda url: pages[url.split("/")[-2]])) == 2
+
+
 def test_an_archive_without_release_is_refused_with_its_address():
     with pytest.raises(ImageError, match="http://c/debian/dists/sid/InRelease does not exist"):
         debian.release_digests(layer(Archive("http://c/debian", ("sid",), ("main",))), fetch)

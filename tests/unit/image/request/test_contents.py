@@ -168,9 +168,9 @@ def test_an_invalid_kernel_argument_is_refused(value, fact):
     assert f"kernel_arguments: {fact}" in error.cause
 
 
-def test_memory_for_a_crash_kernel_that_cannot_load_is_refused():
-    read = kernel_arguments.read_kernel_arguments
-    assert "crashkernel=256M" in refused(read, layer(kernel_arguments=["crashkernel=256M"]))
+@pytest.mark.parametrize("argument", ["crashkernel=256M", "rdinit=/bin/sh", "init=/bin/sh", "root=/dev/sda1"])
+def test_an_argument_that_would_end_or_not_change_the_boot_is_refused(argument):
+    assert argument in refused(kernel_arguments.read_kernel_arguments, layer(kernel_arguments=[argument]))
 
 
 def test_kernel_arguments_keep_their_order():

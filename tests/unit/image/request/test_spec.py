@@ -178,6 +178,10 @@ def image(setting, value):
             for path in ("a.key", "/", "/etc/../root")
         ],
         *[
+            (at("gpu.published_keys", [path]), "layers.gpu", f"published_keys: {path}")
+            for path in ("/etc", "/root", "/usr/share", "/etc/ssl/private", "/var/lib")
+        ],
+        *[
             (at("gpu.files.0.mode", mode), "layers.gpu.files[0]", f"mode: {mode!r}")
             for mode in ("rw-r--r--", 0o644, "0888")
         ],
@@ -208,7 +212,11 @@ def image(setting, value):
             for key in ("-----BEGIN OPENSSH PRIVATE KEY-----", f"{KEY}\n{KEY}")
         ],
         (at("gpu.users", [{"name": "a"}, {"name": "a"}]), "layers.gpu.users[1]", "twice"),
-        (at("gpu.services.enabled", ["ssh me"]), "layers.gpu.services", "enabled: element 0: 'ssh me'"),
+        *[
+            (at("gpu.services.enabled", [unit]), "layers.gpu.services", f"enabled: element 0: {unit!r}")
+            for unit in ("ssh me", "@a.service", ".service", "a" * 248)
+        ],
+        (at("gpu.services.masked", ["apt-daily.timers"]), "layers.gpu.services", "type timers"),
         (at("gpu.services.masked", ["ssh.service"]), "layers.gpu.services", "both enabled and masked"),
         (at("gpu.services.started", []), "layers.gpu.services", "'started'"),
         (at("gpu.roles.0.name", "../gpu_host"), "layers.gpu.roles[0]", "'../gpu_host'"),
@@ -218,11 +226,22 @@ def image(setting, value):
         (at("gpu.kernel_arguments", "quiet"), "layers.gpu", "kernel_arguments: 'quiet' is not a list"),
         *[
             (at("gpu.kernel_arguments", [argument]), "layers.gpu", f"kernel_arguments: element 0: {argument!r}")
-            for argument in ("console=ttyS0 quiet", "a\nb", "x=${net0/mac}", "&&", 'x="1"', "sailloft.image=1")
+            for argument in (
+                "console=ttyS0 quiet",
+                "a\nb",
+                "x=${net0/mac}",
+                "&&",
+                'x="1"',
+                "sailloft.image=1",
+                "rdinit=/bin/sh",
+            )
         ],
         (image("layer", "sites"), "images.plain", "layer: 'sites'"),
         (image("layer", None), "images.plain", "layer: None"),
-        *[(image("writable_mib", size), "images.plain", f"writable_mib: {size!r}") for size in (0, True, "1024")],
+        *[
+            (image("writable_mib", size), "images.plain", f"writable_mib: {size!r}")
+            for size in (0, True, "1024", 10**15)
+        ],
         (image("kernel_arguments", ["a b"]), "images.plain", "kernel_arguments: element 0: 'a b'"),
         (image("kernel_arguments", ["a=" + 8 * "x"] * 141), "images.plain", "1573 bytes"),
         (image("size", 1), "images.plain", "'size'"),
