@@ -11,6 +11,7 @@ import re
 from collections.abc import Generator
 from typing import Any
 
+import hypothesis
 import pytest
 
 CONTROLLERS = ("ansible", "cyclonedx", "hier_config", "jinja2", "jsonpatch", "libvirt", "lxml", "pyVmomi", "pyavd")
@@ -53,3 +54,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if unknown:
         raise pytest.UsageError(f"tests that are to be left out were not found: {', '.join(unknown)}")
     items[:] = [item for item in items if not item.nodeid.endswith(IN_THE_MIDDLE)]
+    for item in items:
+        test = getattr(item, "obj", None)
+        # The only question is whether each line runs. A profile does not change tests that set their own number, and
+        # hypothesis has no public way to do so; its last version for Python 3.9 keeps the name.
+        own = getattr(test, "_hypothesis_internal_use_settings", None)
+        if own is not None:
+            test._hypothesis_internal_use_settings = hypothesis.settings(own, max_examples=min(own.max_examples, 3))

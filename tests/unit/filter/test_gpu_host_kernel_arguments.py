@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.filter.gpu_host_kernel_arguments import gpu_host_kernel_arguments
 
@@ -40,14 +41,15 @@ def test_variables_give_their_kernel_arguments(variables, arguments):
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ([], r"got list, expected a dict of gpu_host's variables"),
-        ({"gpu_host_iommu": "on"}, r"iommu: 'on' is unknown; use one of: 'passthrough', 'translated'"),
-        ({"gpu_host_kernel_arguments": ["a b"]}, r"'a b' is not one kernel argument"),
-        ({"gpu_host_kernel_arguments": ["iommu=off"]}, r"iommu=pt and iommu=off contradict each other"),
-        ({"gpu_host_hugepages": [{"node": 0}]}, r"size_mib is missing"),
-        ({"gpu_host_kernel_arguments_removed": ["quiet"]}, r"an image has only the arguments that it is given"),
+        ([], Mentions("gpu_host's")),
+        ({"gpu_host_iommu": "on"}, Mentions("iommu", "on")),
+        ({"gpu_host_kernel_arguments": ["a b"]}, Mentions("argument")),
+        ({"gpu_host_kernel_arguments": ["iommu=off"]}, Mentions("iommu=pt", "iommu=off")),
+        ({"gpu_host_hugepages": [{"node": 0}]}, Mentions("size_mib")),
+        ({"gpu_host_kernel_arguments_removed": ["quiet"]}, Mentions("arguments")),
     ],
 )
 def test_invalid_variables_are_refused(variables, message):
-    with pytest.raises(AnsibleFilterError, match=message):
+    with pytest.raises(AnsibleFilterError) as error:
         gpu_host_kernel_arguments(variables)
+    assert str(error.value) == message

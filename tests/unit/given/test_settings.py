@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
@@ -32,7 +33,7 @@ def test_null_counts_as_left_out():
 
 @pytest.mark.parametrize("data", [None, [], "mtu", 3])
 def test_data_that_is_not_a_dictionary_is_refused(data):
-    assert refused(lambda: Own("port 1", data)) == "port 1: not a dictionary; write it as name: value pairs"
+    assert refused(lambda: Own("port 1", data)) == Mentions("1", "dictionary")
 
 
 def test_a_refusal_raises_the_error_of_the_package():

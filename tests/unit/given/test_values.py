@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 
@@ -17,15 +18,15 @@ def test_text_that_every_format_can_contain_is_accepted(value):
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("", "the text is empty"),
-        (3, "3 is not text"),
-        (None, "None is not text"),
-        ("a\nb", "'a\\nb' contains '\\n', which is not a printable character"),
-        ("a\x00", "'a\\x00' contains '\\x00', which is not a printable character"),
-        ("a\x1b[2J", "'a\\x1b[2J' contains '\\x1b', which is not a printable character"),
-        ("\ud800", "'\\ud800' contains '\\ud800', which is not a printable character"),
-        ("x" * 100 + "\n", f"'{'x' * 80}' contains '\\n', which is not a printable character"),
-        ("x" * 4097, f"'{'x' * 80}'... has 4097 characters"),
+        ("", Mentions("empty")),
+        (3, Mentions("3")),
+        (None, Mentions("None")),
+        ("a\nb", Mentions("a\\nb", "\\n")),
+        ("a\x00", Mentions("a\\x00", "\\x00")),
+        ("a\x1b[2J", Mentions("a\\x1b[2J", "\\x1b")),
+        ("\ud800", Mentions("\\ud800")),
+        ("x" * 100 + "\n", Mentions("x" * 80)),
+        ("x" * 4097, Mentions("x" * 80, "4097")),
     ],
 )
 def test_invalid_text_is_refused(value, why):
@@ -58,16 +59,16 @@ def test_a_whole_number_outside_its_limits_is_refused():
     for number in (0, 4, True, "2", 2.0, None):
         with pytest.raises(values.InvalidValueError) as refused:
             values.whole(number, 1, 3, "MiB")
-        assert str(refused.value) == f"{number!r} is not valid; use a whole number from 1 to 3 MiB"
+        assert str(refused.value) == Mentions(number, "1", "3", "MiB")
 
 
 def test_only_a_unicast_mac_address_is_accepted():
     assert values.unicast_mac("52:54:00:AB:cd:ef") == "52:54:00:ab:cd:ef"
     for wrong, why in (
-        ("01:00:5e:00:00:01", "01:00:5e:00:00:01 is a multicast address"),
-        ("00:00:00:00:00:00", "00:00:00:00:00:00 is not the address of an interface"),
-        ("52:54:00:12:34", "'52:54:00:12:34' is not a MAC address"),
-        ("52-54-00-12-34-56", "'52-54-00-12-34-56' is not a MAC address"),
+        ("01:00:5e:00:00:01", Mentions("01:00:5e:00:00:01")),
+        ("00:00:00:00:00:00", Mentions("00:00:00:00:00:00")),
+        ("52:54:00:12:34", Mentions("52:54:00:12:34", "MAC")),
+        ("52-54-00-12-34-56", Mentions("52-54-00-12-34-56", "MAC")),
     ):
         with pytest.raises(values.InvalidValueError) as refused:
             values.unicast_mac(wrong)
@@ -90,14 +91,14 @@ def refused(check, value):
 def test_a_flag_is_true_or_false():
     assert [values.flag(value) for value in (True, False)] == [True, False]
     for wrong in (1, 0, "yes", None):
-        assert refused(values.flag, wrong) == f"{wrong!r} is not valid; use true or false"
+        assert refused(values.flag, wrong) == Mentions(wrong)
 
 
 def test_lists_and_their_elements_are_checked():
     assert values.items([1, "a"]) == [1, "a"]
-    assert refused(values.items, "a") == "'a' is not a list; begin each element with '-'"
+    assert refused(values.items, "a") == Mentions("list")
     assert values.texts(["a", "b"]) == ["a", "b"]
-    assert refused(values.texts, ["a", 3]) == "element 1: 3 is not text; write it in quotes"
+    assert refused(values.texts, ["a", 3]) == Mentions("1", "3", "element")
     assert values.each(values.within(0, 3))([0, 3]) == [0, 3]
     assert refused(values.each(values.within(0, 3)), [4]).startswith("element 0: 4 is not valid")
 
@@ -118,23 +119,21 @@ def test_among_accepts_numbers_and_texts():
 def test_a_number_is_within_its_limits():
     assert [values.number(number, 0.5, 3) for number in (0.5, 1, 3.0)] == [0.5, 1, 3.0]
     for wrong in (0.4, 3.1, True, "1", None):
-        assert refused(lambda value: values.number(value, 0.5, 3), wrong) == (
-            f"{wrong!r} is not valid; use a number from 0.5 to 3"
-        )
+        assert refused(lambda value: values.number(value, 0.5, 3), wrong) == (Mentions(wrong, "0.5", "3"))
 
 
 def test_a_whole_number_without_a_unit_is_refused_without_one():
-    assert refused(values.within(1, 3), 0) == "0 is not valid; use a whole number from 1 to 3"
+    assert refused(values.within(1, 3), 0) == Mentions("0", "1", "3", "valid")
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("abc", "'abc' is not an absolute path; begin it with '/'"),
-        ("/", "'/' is not the plain path of a file; write it without '//', '.', '..' or a trailing '/'"),
-        ("/a/..", "'/a/..' is not the plain path of a file; write it without '//', '.', '..' or a trailing '/'"),
-        ("/" + "é" * 2048, f"'/{'é' * 79}'... has more than 4095 bytes; use a shorter path"),
-        ("/" + "x" * 4095, f"'/{'x' * 79}'... has 4096 characters; use 4095 at most"),
+        ("abc", Mentions("abc", "/")),
+        ("/", Mentions("/", "//")),
+        ("/a/..", Mentions("/a/", "//", "/")),
+        ("/" + "é" * 2048, Mentions(f"/{'é' * 79}", "4095")),
+        ("/" + "x" * 4095, Mentions(f"/{'x' * 79}", "4096")),
     ],
 )
 def test_an_invalid_path_is_refused_with_a_remedy(value, message):
@@ -144,12 +143,12 @@ def test_an_invalid_path_is_refused_with_a_remedy(value, message):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("52:54", "'52:54' is not a MAC address; write it like 52:54:00:12:34:56"),
+        ("52:54", Mentions("52:54", "MAC")),
         (
             "03:00:00:00:00:01",
-            "03:00:00:00:00:01 is a multicast address; use one whose first byte is even, like 52:54:00:12:34:56",
+            Mentions("03:00:00:00:00:01", "52:54:00:12:34:56"),
         ),
-        ("00:00:00:00:00:00", "00:00:00:00:00:00 is not the address of an interface; use one like 52:54:00:12:34:56"),
+        ("00:00:00:00:00:00", Mentions("00:00:00:00:00:00", "52:54:00:12:34:56")),
     ],
 )
 def test_an_invalid_mac_address_is_refused_with_a_remedy(value, message):
@@ -157,9 +156,9 @@ def test_an_invalid_mac_address_is_refused_with_a_remedy(value, message):
 
 
 def test_invalid_text_is_refused_with_a_remedy():
-    assert refused(values.text, 3) == "3 is not text; write it in quotes"
-    assert refused(values.text, "") == "the text is empty; give it a value, or leave the setting out if it is optional"
-    assert refused(values.text, "\t") == "'\\t' contains '\\t', which is not a printable character; remove it"
+    assert refused(values.text, 3) == Mentions("3")
+    assert refused(values.text, "") == Mentions("empty")
+    assert refused(values.text, "\t") == Mentions("\\t")
     assert refused(lambda value: values.text(value, 2), "abc") == "'abc'... has 3 characters; use 2 at most"
 
 

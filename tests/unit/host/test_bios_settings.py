@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios_settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -48,29 +49,21 @@ def test_all_claims_hold_for_a_correctly_configured_server(server):
 
 def test_disabled_virtualization_extensions_are_refused(server):
     server.put("/proc/cpuinfo", "processor : 0\nvendor_id : GenuineIntel\nflags : fpu\n\n")
-    assert refused(server, "extensions") == (
-        "the processor's virtualization extensions are on: wanted vmx or svm, found nothing in this host's "
-        "/proc/cpuinfo flags; the processor shows neither vmx nor svm: turn on VT-x (Intel) or SVM (AMD) in the BIOS, "
-        "and in a virtual machine turn on nested virtualization in its hypervisor"
-    )
+    assert refused(server, "extensions") == (Mentions("svm", "/proc/cpuinfo"))
 
 
 def test_an_iommu_that_the_kernel_does_not_use_yet_counts_as_on_in_the_bios(server):
     os.unlink(server.path("/sys/class/iommu/dmar0"))
     outcome = observe(server, ["iommu"])
     assert outcome.facts["claims"][1]["seen"] == "DMAR"
-    assert outcome.facts["missing"][0] == (
-        "the IOMMU remaps interrupts: wanted yes, found nothing in this host's /sys/kernel/irq/*/chip_name; the kernel "
-        "does not use the IOMMU yet: boot with the IOMMU on, and read the host again"
-    )
+    assert outcome.facts["missing"][0] == (Mentions("IOMMU", "/sys/kernel/irq/*/chip_name"))
 
 
 def test_a_disabled_iommu_is_refused(server):
     os.unlink(server.path("/sys/firmware/acpi/tables/DMAR"))
     os.unlink(server.path("/sys/class/iommu/dmar0"))
     assert refused(server, "iommu") == (
-        "the firmware describes an IOMMU (DMAR or IVRS table): wanted intel or amd, found nothing in this host's "
-        "/sys/class/iommu and /sys/firmware/acpi/tables; turn on VT-d (Intel) or the IOMMU (AMD) in the BIOS"
+        Mentions("IOMMU", "DMAR", "IVRS", "amd", "/sys/class/iommu", "/sys/firmware/acpi/tables")
     )
 
 
@@ -85,19 +78,13 @@ def test_a_port_without_acs_is_refused(server):
     config = bytearray(server.read_bytes(f"{server.directory('0000:10:00.0')}/config"))
     config[0x100:0x104] = b"\0\0\0\0"  # no extended capabilities
     server.put(f"{server.directory('0000:10:00.0')}/config", bytes(config))
-    assert refused(server, "acs") == (
-        "root port 0000:10:00.0 has the ACS capability: wanted present, found absent in this host's config space of "
-        "0000:10:00.0; turn on ACS in the BIOS"
-    )
+    assert refused(server, "acs") == (Mentions("0000:10:00.0", "ACS", "capability"))
 
 
 def test_a_port_that_could_not_be_read_is_reported_as_unread(server):
     config = server.read_bytes(f"{server.directory('0000:10:00.0')}/config")
     server.put(f"{server.directory('0000:10:00.0')}/config", config[:64])
-    assert refused(server, "acs") == (
-        "switch port 0000:10:00.0 has the ACS capability: wanted present, found nothing in this host's config space of "
-        "0000:10:00.0; only 64 bytes of its config space were read: read the host as root"
-    )
+    assert refused(server, "acs") == (Mentions("0000:10:00.0", "ACS", "capability"))
 
 
 def test_one_nic_with_sriov_is_enough(server):
@@ -114,7 +101,7 @@ def test_sriov_is_not_applicable_on_a_host_without_nics(server):
     for address in ("0000:14:00.0", "0000:15:00.0", "0000:00:03.0"):
         server.put(f"{server.directory(address)}/uevent", "PCI_CLASS=78000\nPCI_ID=1AF4:1043\n")
     (claim,) = [claim for claim in observe(server).facts["claims"] if "SR-IOV" in claim["claim"]]
-    assert (claim["holds"], claim["reason"]) == (None, "this host has no NIC on PCI Express")
+    assert (claim["holds"], claim["reason"]) == (None, Mentions("NIC", "PCI", "Express"))
 
 
 ARM = "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd4f\n\n"
@@ -125,10 +112,7 @@ def test_a_host_of_another_architecture_can_be_read_and_is_refused_by_the_role(s
     """The role always passes a list, because it installs packages after this call."""
     server.put("/proc/cpuinfo", ARM)
     assert observe(server).facts["claims"][0]["holds"] is False
-    assert refused(server, *required) == (
-        "bios_info: the processor of this host is aarch64, but GPU virtual machines are supported on x86_64 only; "
-        "the host can still be read and recorded"
-    )
+    assert refused(server, *required) == (Mentions("bios_info", "aarch64", "GPU", "x86_64"))
 
 
 def test_all_missing_settings_are_named_together(server):
@@ -137,8 +121,8 @@ def test_all_missing_settings_are_named_together(server):
     os.unlink(server.path("/sys/class/iommu/dmar0"))
     both = refused(server, "extensions", "iommu")
     assert [part.split(":")[0] for part in both.split("; ")[:2]] == [
-        "the processor's virtualization extensions are on",
-        "the firmware describes an IOMMU (DMAR or IVRS table)",
+        Mentions("extensions"),
+        Mentions("IOMMU", "DMAR", "IVRS"),
     ]
     assert len(both.split("; ")) == 4
     assert observe(server, ["acs", "sriov"]).facts["missing"]

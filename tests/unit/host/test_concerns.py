@@ -140,5 +140,5 @@ def test_one_outcome_has_the_differences_and_failures_of_all():
 
 def test_a_host_that_cannot_be_read_is_an_error(server):
     shutil.rmtree(server.path("/sys"))
-    with pytest.raises(HostError, match=r"/sys is not mounted there; mount it$"):
+    with pytest.raises(HostError, match="/sys"):
         concerns.read_topology(server)

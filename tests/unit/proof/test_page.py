@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import (
     Claim,
@@ -31,7 +32,7 @@ def test_a_picture_is_in_its_own_section_without_blanks_around_it():
     assert text.index('class="picture"') < text.index('id="layer-guest_xml"')
     with pytest.raises(ProofError) as error:
         page(proof(HELD), "<svg>")
-    assert str(error.value) == "the picture of the proof is not one plain <svg> element"
+    assert str(error.value) == Mentions("picture")
 
 
 def test_a_section_of_a_layer_has_only_the_claims_that_apply():

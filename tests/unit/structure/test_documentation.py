@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -184,15 +183,7 @@ def test_a_description_is_text(plugin):
 
 
 def test_docstrings_begin_with_a_verb_or_the_thing():
-    questions = {"How", "What", "When", "Where", "Whether", "Which", "Who", "Why"}
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = [
-        f"{path.relative_to(ROOT)}: {text[:60]}"
-        for folder in ("benchmarks", "docs", "extensions", "molecule", "plugins", "roles", "tests")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, documented)
-        for text in [ast.get_docstring(node) or ""]
-        if text.split() and text.split()[0] in questions
-    ]
-    assert found == []
+    question = re.compile(r'^ *r?"""(How|What|When|Where|Whether|Which|Who|Why)\b', re.M)
+    folders = ("benchmarks", "docs", "extensions", "molecule", "plugins", "roles", "tests")
+    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    assert [str(path.relative_to(ROOT)) for path in files if question.search(path.read_text())] == []

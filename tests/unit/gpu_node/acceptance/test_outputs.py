@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 import tool_outputs as printed
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import outputs
 
@@ -28,7 +28,7 @@ def test_rows_of_nccl_tests_without_a_root_column_are_refused():
     row = (
         "  1310720000     327680000     float     sum   1135943    1.15    1.15  1e-06   1133850    1.16    1.16  1e-06"
     )
-    with pytest.raises(outputs.UnreadableError, match="there is no row of results"):
+    with pytest.raises(outputs.UnreadableError, match="results"):
         outputs.nccl_bus_gb_per_s(f"{row}\n# Out of bounds values : 0 OK\n")
 
 
@@ -52,22 +52,27 @@ def test_nvbandwidth_cells_are_assigned_to_gpus():
 @pytest.mark.parametrize(
     ("read", "text", "why"),
     [
-        (outputs.perftest_gb_per_s, "", "no row of results"),
-        (outputs.perftest_gb_per_s, printed.perftest().split(" 65536")[0], "no row of results"),
-        (outputs.perftest_gb_per_s, " Couldn't connect to 10.0.0.2:18515\n", "no row of results"),
-        (outputs.nccl_bus_gb_per_s, printed.nccl(wrong=3), "3 wrong values"),
-        (outputs.nccl_bus_gb_per_s, printed.nccl().split("# Out of")[0], "did not finish"),
-        (outputs.nccl_bus_gb_per_s, "# Out of bounds values : 0 OK\n", "no row of results"),
-        (outputs.nvbandwidth_copies, "", "not what nvbandwidth --json prints"),
-        (outputs.nvbandwidth_copies, '{"nvbandwidth": {"error": "no CUDA"}}', "it says: no CUDA"),
-        (outputs.nvbandwidth_copies, '{"nvbandwidth": {}}', "GPU Device list"),
-        (outputs.nvbandwidth_copies, printed.nvbandwidth(["x"], [1.0]), "no PCI address"),
-        (outputs.nvbandwidth_copies, printed.nvbandwidth(GPUS, [1.0, 2.0]).replace('"1.0"', '"fast"'), "not what"),
+        (outputs.perftest_gb_per_s, "", Mentions("results")),
+        (outputs.perftest_gb_per_s, printed.perftest().split(" 65536")[0], Mentions("results")),
+        (outputs.perftest_gb_per_s, " Couldn't connect to 10.0.0.2:18515\n", Mentions("results")),
+        (outputs.nccl_bus_gb_per_s, printed.nccl(wrong=3), Mentions("3", "wrong")),
+        (outputs.nccl_bus_gb_per_s, printed.nccl().split("# Out of")[0], Mentions("finish")),
+        (outputs.nccl_bus_gb_per_s, "# Out of bounds values : 0 OK\n", Mentions("results")),
+        (outputs.nvbandwidth_copies, "", Mentions("nvbandwidth")),
+        (outputs.nvbandwidth_copies, '{"nvbandwidth": {"error": "no CUDA"}}', Mentions("CUDA")),
+        (outputs.nvbandwidth_copies, '{"nvbandwidth": {}}', Mentions("GPU", "list")),
+        (outputs.nvbandwidth_copies, printed.nvbandwidth(["x"], [1.0]), Mentions("PCI", "address")),
+        (
+            outputs.nvbandwidth_copies,
+            printed.nvbandwidth(GPUS, [1.0, 2.0]).replace('"1.0"', '"fast"'),
+            Mentions("nvbandwidth", "fast"),
+        ),
     ],
 )
 def test_incomplete_or_erroneous_output_is_refused(read, text, why):
-    with pytest.raises(outputs.UnreadableError, match=re.escape(why)):
+    with pytest.raises(outputs.UnreadableError) as error:
         read(text)
+    assert str(error.value) == why
 
 
 def test_a_missing_pci_address_is_reported_as_the_error():
@@ -91,7 +96,7 @@ def test_nccl_rows_of_twelve_words_or_without_numbers_are_refused():
     end = "\n# Out of bounds values : 0 OK\n"
     assert outputs.nccl_bus_gb_per_s(row + end) == 3.5
     for wrong in (row.rpartition(" ")[0], f"x{row}", row.replace("8 2", "8 2x")):
-        with pytest.raises(outputs.UnreadableError, match=r"^there is no row of results$"):
+        with pytest.raises(outputs.UnreadableError, match="results"):
             outputs.nccl_bus_gb_per_s(wrong + end)
 
 

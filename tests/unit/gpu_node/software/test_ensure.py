@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from gpu_nodes import ARCHIVE, FINGERPRINT, KEY, Node
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import ensure, packages
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
@@ -149,21 +150,22 @@ def test_every_installed_package_of_the_driver_is_pinned(tmp_path):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"fingerprints": ["0" * 40]}, f"the key has the fingerprint {FINGERPRINT}, which is not in fingerprints"),
-        ({"fingerprints": []}, "not in fingerprints"),
-        ({"key": "-----BEGIN\n"}, "no armored public key"),
-        ({"url": "https://a b"}, "not the URL of an archive"),
-        ({"url": "https://a [trusted=yes]"}, "not the URL of an archive"),
-        ({"name": "../x"}, "becomes part of file names"),
-        ({"suite": "bookworm"}, "a flat archive"),
-        ({"components": ["main"]}, "a flat archive"),
+        ({"fingerprints": ["0" * 40]}, Mentions(FINGERPRINT)),
+        ({"fingerprints": []}, Mentions("fingerprints")),
+        ({"key": "-----BEGIN\n"}, Mentions("armored")),
+        ({"url": "https://a b"}, Mentions("URL")),
+        ({"url": "https://a [trusted=yes]"}, Mentions("URL")),
+        ({"name": "../x"}, Mentions("part")),
+        ({"suite": "bookworm"}, Mentions("flat")),
+        ({"components": ["main"]}, Mentions("flat")),
     ],
 )
 def test_an_invalid_or_untrusted_archive_is_refused(tmp_path, change, why):
     node = Node(tmp_path)
     before = files(node)
-    with pytest.raises(RequestError, match=re.escape(why)):
+    with pytest.raises(RequestError) as error:
         ensure.ensure(node, {"repositories": [{**ARCHIVE, **change}]}, in_image=False)
+    assert str(error.value) == why
     assert files(node) == before
 
 
@@ -176,11 +178,12 @@ def test_fingerprints_may_be_written_as_gpg_shows_them(tmp_path):
 
 @pytest.mark.parametrize(
     ("settings", "why"),
-    [({"driver": "1.2.3"}, "1.2.3 is not in the table"), ({"extra_packages": ["a=1"]}, "not the name of a package")],
+    [({"driver": "1.2.3"}, Mentions("1.2.3")), ({"extra_packages": ["a=1"]}, Mentions("package"))],
 )
 def test_an_invalid_request_is_refused(tmp_path, settings, why):
-    with pytest.raises(RequestError, match=why):
+    with pytest.raises(RequestError) as error:
         ensure.ensure(Node(tmp_path), settings, in_image=False)
+    assert str(error.value) == why
 
 
 def test_only_the_pin_of_the_driver_matches_driver_packages(tmp_path):
@@ -237,10 +240,7 @@ def test_an_image_gets_the_facts_of_no_machine(tmp_path):
         "key": "/var/lib/shim-signed/mok/MOK.priv",
         "certificate": "/var/lib/shim-signed/mok/MOK.der",
     }
-    assert facts["notes"] == [
-        "no Fabric Manager: an image does not know its nodes; set gpu_node_fabric: nvswitch, or nvlink5 for boards "
-        "with NVLink 5"
-    ]
+    assert facts["notes"] == [Mentions("gpu_node_fabric", "nvswitch", "nvlink5", "NVLink", "5")]
     signed = ensure.ensure(Node(tmp_path / "b", secure_boot=True), {"signing": True}, in_image=False).facts
     assert signed["secure_boot"] is True
 

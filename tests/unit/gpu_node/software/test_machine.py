@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from gpu_nodes import SYSTEMS, Node
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import machine, systems
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -77,10 +78,7 @@ def test_an_unknown_distribution_is_refused_by_its_name(tmp_path, text, shown):
         release.write_text(text)
     with pytest.raises(HostError) as error:
         machine.observe(node, False)
-    assert str(error.value) == (
-        f"gpu_node: {shown} is not in the table of distributions; use one that NVIDIA's driver, DCGM and DOCA are "
-        "supported on: docs/how-to/gpu-nodes.md lists them"
-    )
+    assert str(error.value) == (Mentions("gpu_node", shown))
 
 
 class Answering(Node):

@@ -7,6 +7,7 @@ import hashlib
 
 import pytest
 from gpu_nodes import FINGERPRINT, KEY
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import openpgp
 
@@ -19,15 +20,16 @@ def test_the_fingerprint_is_the_one_that_gpg_shows():
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        ("", "no armored public key"),
-        (KEY.replace("PUBLIC", "PRIVATE"), "no armored public key"),
-        (KEY.replace("=W6oG\n", "").replace("AOuy", "****"), "no armored public key"),
-        (KEY.replace("=W6oG\n", "").replace("mDME", "mP8E"), "ends within a packet|without length|no packet"),
+        ("", Mentions("armored")),
+        (KEY.replace("PUBLIC", "PRIVATE"), Mentions("armored")),
+        (KEY.replace("=W6oG\n", "").replace("AOuy", "****"), Mentions("armored")),
+        (KEY.replace("=W6oG\n", "").replace("mDME", "mP8E"), Mentions("packet")),
     ],
 )
 def test_an_incomplete_or_invalid_key_is_refused(key, why):
-    with pytest.raises(openpgp.KeyFormatError, match=why):
+    with pytest.raises(openpgp.KeyFormatError) as error:
         openpgp.fingerprints(key)
+    assert str(error.value) == why
 
 
 def armored(data):
@@ -41,17 +43,18 @@ def armored(data):
     [
         # RFC 9580, section 4.2: an old-format packet of length type 3 has no length, and neither has a new-format
         # packet with a first octet of 224 to 254 (partial length).
-        (b"\x9b\x00\x00", "it is damaged: a packet without length"),
-        (b"\xc6\xe0\x00", "it is damaged: a packet without length"),
-        (b"\xc6", "it is damaged: a packet without length"),
-        (b"\x98\x05\x04", "it is damaged: it ends within a packet"),
-        (b"\x98\x01\x03", "it is not a version 4 key"),
-        (b"\x18\x00\x00", "it is damaged: no packet where one begins"),
+        (b"\x9b\x00\x00", Mentions("length")),
+        (b"\xc6\xe0\x00", Mentions("length")),
+        (b"\xc6", Mentions("length")),
+        (b"\x98\x05\x04", Mentions("packet")),
+        (b"\x98\x01\x03", Mentions("4", "version")),
+        (b"\x18\x00\x00", Mentions("packet")),
     ],
 )
 def test_a_damaged_packet_is_refused_with_the_reason(data, why):
-    with pytest.raises(openpgp.KeyFormatError, match=f"^{why}$"):
+    with pytest.raises(openpgp.KeyFormatError) as error:
         openpgp.fingerprints(armored(data))
+    assert str(error.value) == why
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,7 @@ def test_the_length_of_a_long_key_is_read_in_every_encoding(head):
 
 @pytest.mark.parametrize("first", [0xE0, 0xFE])
 def test_a_partial_length_is_refused(first):
-    with pytest.raises(openpgp.KeyFormatError, match=r"^it is damaged: a packet without length$"):
+    with pytest.raises(openpgp.KeyFormatError, match="length"):
         openpgp.fingerprints(armored(bytes([0xC6, first]) + bytes(300)))
 
 
@@ -99,7 +102,7 @@ def test_packets_of_other_kinds_have_no_fingerprint(head):
 
 def test_a_packet_may_end_at_the_end_of_the_data_but_not_beyond():
     assert len(openpgp.fingerprints(armored(b"\x98\x01\x04"))) == 1
-    with pytest.raises(openpgp.KeyFormatError, match=r"^it is damaged: it ends within a packet$"):
+    with pytest.raises(openpgp.KeyFormatError, match="packet"):
         openpgp.fingerprints(armored(b"\x98\x02\x04"))
 
 
@@ -112,7 +115,7 @@ def test_headers_and_checksum_of_the_armor_are_ignored():
 
 
 def test_text_that_is_not_base64_is_refused():
-    with pytest.raises(openpgp.KeyFormatError, match=r"^it is damaged: not base64$"):
+    with pytest.raises(openpgp.KeyFormatError, match="base64"):
         openpgp.fingerprints(KEY.replace("mDME", "mDM").replace("=W6oG\n", ""))
-    with pytest.raises(openpgp.KeyFormatError, match=r"^it is damaged: not base64$"):
+    with pytest.raises(openpgp.KeyFormatError, match="base64"):
         openpgp.fingerprints(KEY.replace("mDME", "m=DME"))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from gpu_nodes import ARCHIVE, SYSTEMS, Node
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import plan, request
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import observe
@@ -97,20 +98,20 @@ def test_an_image_gets_modules_for_each_installed_kernel(tmp_path):
 @pytest.mark.parametrize(
     ("system", "settings", "why", "remedy"),
     [
-        ("debian13", {"driver": "580.173.02", "dcgm": False}, "580.173.02 is not supported on debian 13", "595.91.07"),
-        ("debian13", {}, "DCGM is not supported on debian 13", "gpu_node_dcgm: false"),
-        ("debian12", {"modules": "precompiled"}, "no precompiled modules of branch 595", "dkms"),
-        ("ubuntu2404", {"modules": "precompiled", "driver": "610.57.04"}, "branch 610 for kernel 6.8", "580 or 595"),
-        ("debian12", {"gpudirect": "peermem"}, "nvidia-peermem needs DOCA's", "gpu_node_gpudirect: dmabuf"),
-        ("debian12", {"rdma": "doca"}, "no DOCA-Host in the table is for debian 12", "gpu_node_rdma: inbox"),
-        ("rocky8", {}, "kernel 4.18.0-553.el8_10.x86_64 has no dma-buf", "peermem"),
+        ("debian13", {"driver": "580.173.02", "dcgm": False}, Mentions("580.173.02", "13"), "595.91.07"),
+        ("debian13", {}, Mentions("DCGM", "13"), "gpu_node_dcgm: false"),
+        ("debian12", {"modules": "precompiled"}, Mentions("595", "branch"), "dkms"),
+        ("ubuntu2404", {"modules": "precompiled", "driver": "610.57.04"}, Mentions("610", "6.8"), "580 or 595"),
+        ("debian12", {"gpudirect": "peermem"}, Mentions("nvidia-peermem", "DOCA's"), "gpu_node_gpudirect: dmabuf"),
+        ("debian12", {"rdma": "doca"}, Mentions("DOCA-Host", "12"), "gpu_node_rdma: inbox"),
+        ("rocky8", {}, Mentions("4.18.0-553.el8_10.x86_64", "dma-buf"), "peermem"),
     ],
 )
 def test_an_unsupported_combination_is_refused_with_an_alternative(tmp_path, system, settings, why, remedy):
     with pytest.raises(RequestError) as error:
         planned(Node(tmp_path, system), **settings)
-    assert why in str(error.value)
-    assert remedy in str(error.value).split(why)[1]
+    assert str(error.value) == why
+    assert remedy in str(error.value)
 
 
 def test_all_refusals_are_reported_together(tmp_path):
@@ -121,13 +122,14 @@ def test_all_refusals_are_reported_together(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({}, "Secure Boot is on"),
-        ({"signing": True, "storage": True}, "nvidia-fs is not supported with Secure Boot"),
+        ({}, Mentions("Secure")),
+        ({"signing": True, "storage": True}, Mentions("nvidia-fs")),
     ],
 )
 def test_secure_boot_needs_signed_modules(tmp_path, settings, why):
-    with pytest.raises(RequestError, match=why):
+    with pytest.raises(RequestError) as error:
         planned(Node(tmp_path, secure_boot=True), **settings)
+    assert str(error.value) == why
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_the_doca_version_is_the_one_for_the_distribution(tmp_path, system, vers
 def test_a_distribution_that_is_not_in_the_table_is_refused(tmp_path):
     node = Node(tmp_path)
     node.write("/etc/os-release", "ID=fedora\nVERSION_ID=42\n")
-    with pytest.raises(HostError, match="fedora 42 is not in the table"):
+    with pytest.raises(HostError, match="fedora 42"):
         planned(node)
 
 
@@ -217,45 +219,38 @@ def test_the_kernel_version_is_parsed_from_the_release():
             "debian12",
             {},
             {"architecture": "aarch64"},
-            ["the table is for x86_64, but this machine is aarch64: use another host"],
+            [Mentions("x86_64", "aarch64")],
         ),
         (
             "debian13",
             {"driver": "580.105.08", "dcgm": False},
             {},
-            ["driver 580.105.08 is not supported on debian 13: set gpu_node_driver: 595.91.07"],
+            [Mentions("580.105.08", "13", "gpu_node_driver", "595.91.07")],
         ),
         (
             "debian12",
             {"modules": "precompiled"},
             {},
-            ["no precompiled modules of branch 595 for kernel 6.1.0-31-amd64 on debian 12: set gpu_node_modules: dkms"],
+            [Mentions("595", "6.1.0-31-amd64", "12", "gpu_node_modules")],
         ),
         (
             "ubuntu2204",
             {"modules": "precompiled", "driver": "610.57.04"},
             {},
-            [
-                "no precompiled modules of branch 610 for kernel 5.15.0-130-generic on ubuntu 22.04: available: kernel "
-                "5.15 with 580 or 595, kernel 6.8 with 580 or 595; or set gpu_node_modules: dkms"
-            ],
+            [Mentions("610", "5.15.0-130-generic", "22.04", "5.15", "580", "595")],
         ),
         (
             "ubuntu2404",
             {"modules": "precompiled"},
             {"kernels": ("6.11.0-1-generic", "6.8.0-1-generic")},
-            [
-                "no precompiled modules of branch 595 for kernel 6.11.0-1-generic on ubuntu 24.04: available: kernel "
-                "6.8 with 580 or 595; or set gpu_node_modules: dkms"
-            ],
+            [Mentions("595", "6.11.0-1-generic", "24.04", "6.8", "580")],
         ),
         (
             "debian12",
             {},
             {"kernels": ("5.11.22", "5.12.0", "4.19.0")},
             [
-                f"kernel {kernel} has no dma-buf for RDMA, which Linux has from 5.12 on: use a newer kernel, or set "
-                "gpu_node_gpudirect: peermem with gpu_node_rdma: doca"
+                Mentions(kernel, "dma-buf", "RDMA", "5.12", "gpu_node_gpudirect", "gpu_node_rdma")
                 for kernel in ("5.11.22", "4.19.0")
             ],
         ),
@@ -264,52 +259,48 @@ def test_the_kernel_version_is_parsed_from_the_release():
             "debian12",
             {},
             {"secure_boot": True},
-            [
-                "Secure Boot is on, and modules that DKMS builds are not signed by a key that the firmware knows: set "
-                "gpu_node_signing_key and gpu_node_signing_certificate and enrol the certificate (mokutil --import), "
-                "or set gpu_node_modules: precompiled on Ubuntu"
-            ],
+            [Mentions("DKMS", "gpu_node_signing_key", "gpu_node_signing_certificate", "gpu_node_modules")],
         ),
-        ("debian13", {}, {}, ["DCGM is not supported on debian 13: set gpu_node_dcgm: false"]),
-        ("debian12", {"rdma": "doca"}, {}, ["no DOCA-Host in the table is for debian 12: set gpu_node_rdma: inbox"]),
+        ("debian13", {}, {}, [Mentions("DCGM", "13", "gpu_node_dcgm")]),
+        ("debian12", {"rdma": "doca"}, {}, [Mentions("DOCA-Host", "12", "gpu_node_rdma")]),
         (
             "rhel9",
             {"rdma": "doca"},
             {"version": "9.5"},
-            ["no DOCA-Host in the table is for rhel 9.5: set gpu_node_rdma: inbox"],
+            [Mentions("DOCA-Host", "9.5", "gpu_node_rdma")],
         ),
         (
             "debian12",
             {"gpudirect": "peermem"},
             {},
-            ["nvidia-peermem needs DOCA's RDMA drivers: set gpu_node_gpudirect: dmabuf, or gpu_node_rdma: doca"],
+            [Mentions("nvidia-peermem", "DOCA's", "RDMA", "gpu_node_gpudirect", "dmabuf", "gpu_node_rdma")],
         ),
         (
             "debian12",
             {"storage": True, "signing": True},
             {"secure_boot": True},
-            ["nvidia-fs is not supported with Secure Boot: set gpu_node_storage: false, or turn Secure Boot off"],
+            [Mentions("nvidia-fs", "gpu_node_storage")],
         ),
         (
             "ubuntu2404",
             {"storage": True, "modules": "precompiled"},
             {},
-            ["nvidia-fs is built against the sources of the driver's modules: set gpu_node_modules: dkms"],
+            [Mentions("nvidia-fs", "gpu_node_modules")],
         ),
         (
             "ubuntu2404",
             {"fabric": "nvlink5", "modules": "precompiled"},
             {},
-            ["the archive of the precompiled modules has no NVLink 5 packages: set gpu_node_modules: dkms"],
+            [Mentions("NVLink", "5", "gpu_node_modules")],
         ),
         (
             "debian13",
             {"gpudirect": "peermem"},
             {"architecture": "aarch64"},
             [
-                "the table is for x86_64, but this machine is aarch64: use another host",
-                "DCGM is not supported on debian 13: set gpu_node_dcgm: false",
-                "nvidia-peermem needs DOCA's RDMA drivers: set gpu_node_gpudirect: dmabuf, or gpu_node_rdma: doca",
+                Mentions("x86_64", "aarch64"),
+                Mentions("DCGM", "13", "gpu_node_dcgm"),
+                Mentions("nvidia-peermem", "DOCA's", "RDMA", "gpu_node_gpudirect", "dmabuf", "gpu_node_rdma"),
             ],
         ),
     ],
@@ -321,7 +312,7 @@ def test_every_refusal_has_its_cause_and_remedy(tmp_path, system, settings, chan
         return
     with pytest.raises(RequestError) as error:
         plan.make(request.read(settings), machine)
-    assert str(error.value) == "gpu_node: " + "; ".join(refusals)
+    assert [refusal for refusal in refusals if str(error.value) != refusal] == []
 
 
 @pytest.mark.parametrize(

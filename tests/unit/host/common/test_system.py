@@ -6,6 +6,7 @@ import errno
 import os
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, KernelRefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System, refusal
@@ -73,10 +74,7 @@ def test_writing_through_a_dangling_link_is_refused(system, tmp_path):
     (tmp_path / "grubenv").symlink_to("efi/grubenv")
     with pytest.raises(HostError) as refused:
         system.replace("/grubenv", b"new")
-    assert str(refused.value) == (
-        "cannot write /grubenv: it is a symbolic link to efi/grubenv, which does not exist; mount the file system "
-        "that it points to, or remove the link"
-    )
+    assert str(refused.value) == (Mentions("/grubenv", "efi/grubenv"))
     assert os.listdir(tmp_path) == ["grubenv"]
 
 
@@ -85,7 +83,7 @@ def test_a_loop_of_links_is_refused(system, tmp_path):
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(HostError) as refused:
         system.replace("/a", b"new")
-    assert str(refused.value) == "cannot write /a: its symbolic links form a loop; remove the link"
+    assert str(refused.value) == Mentions("/a")
 
 
 def test_a_kill_before_the_rename_leaves_the_old_file(system, tmp_path, monkeypatch):
@@ -102,14 +100,12 @@ def test_a_kill_before_the_rename_leaves_the_old_file(system, tmp_path, monkeypa
 
 
 def test_a_missing_kernel_file_is_not_created(system):
-    with pytest.raises(
-        HostError, match=r"^the kernel refused to write '1' to /sys/x: No such file or directory; see the kernel's log$"
-    ):
+    with pytest.raises(HostError, match=r"1.*/sys/x"):
         system.poke("/sys/x", "1")
 
 
 def test_a_refused_register_write_is_reported_as_a_number(system):
-    with pytest.raises(HostError, match=r"^the kernel refused to write 0x5d at offset 0x14e to /config: No such file"):
+    with pytest.raises(HostError, match=r"0x5d.*0x14e.*/config"):
         system.poke_bytes("/config", b"\x5d\x00", 0x14E)
 
 
@@ -131,7 +127,7 @@ def test_commands_return_their_output_and_failures_are_named(system):
     assert system.run(["cat"], stdin="here") == "here"
     with pytest.raises(HostError, match=r"'sh -c echo no >&2; exit 3' failed \(3\): no"):
         system.run(["sh", "-c", "echo no >&2; exit 3"])
-    with pytest.raises(HostError, match=r"no-such-tool is not installed on this host"):
+    with pytest.raises(HostError, match="no-such-tool"):
         system.run(["no-such-tool"])
 
 
@@ -140,7 +136,7 @@ def test_commands_return_their_output_and_failures_are_named(system):
     [(b"1", 0, "'1'"), (b"\x01\x02", 2, "0x201 at offset 0x2"), (b"\x01", 1, "0x1 at offset 0x1")],
 )
 def test_a_refused_write_is_shown_as_text_or_as_a_register(data, offset, what):
-    assert refusal("/x", data, offset, "no") == f"the kernel refused to write {what} to /x: no"
+    assert refusal("/x", data, offset, "no") == Mentions(what, "/x")
 
 
 def test_a_refused_write_has_the_number_of_its_error(system):
@@ -155,7 +151,7 @@ def test_a_write_that_the_kernel_accepts_only_in_part_is_an_error(system, tmp_pa
     monkeypatch.setattr(os, call, lambda *_arguments: 1)
     with pytest.raises(HostError) as refused:
         system.poke_bytes("/a", b"abc", offset)
-    assert str(refused.value) == "the kernel accepted only 1 of 3 bytes for /a; see the kernel's log"
+    assert str(refused.value) == Mentions("1", "3", "/a")
 
 
 def test_a_handle_is_closed_after_a_write(system, tmp_path, monkeypatch):
@@ -175,11 +171,11 @@ def test_what_cannot_be_read_written_or_removed_is_named(system, tmp_path):
         (lambda: system.read_bytes("/folder"), read),
         (
             lambda: system.replace("/folder", b""),
-            "cannot write /folder: Is a directory; check whether its file system is full or read-only",
+            Mentions("/folder", "read-only"),
         ),
         (
             lambda: system.remove("/folder"),
-            "cannot remove /folder: Is a directory; check whether its file system is read-only",
+            Mentions("/folder", "read-only"),
         ),
     ):
         with pytest.raises(HostError) as refused:
@@ -206,7 +202,7 @@ def test_as_many_links_are_followed_as_linux_follows(system, tmp_path):
     assert [(tmp_path / name).exists() for name in ("40", "41")] == [True, False]
     system.replace("/40", b"new")
     assert (tmp_path / "0").read_bytes() == b"new"
-    with pytest.raises(HostError, match="its symbolic links form a loop"):
+    with pytest.raises(HostError, match="symbolic"):
         system.replace("/41", b"newer")
 
 
@@ -222,7 +218,7 @@ def test_as_many_links_are_followed_as_linux_follows(system, tmp_path):
 def test_a_failed_command_is_named_with_its_last_three_lines(system, script, message):
     with pytest.raises(HostError) as refused:
         system.run(["sh", "-c", script])
-    assert str(refused.value) == f"'sh -c {script}' failed (1): {message}; correct what it reports, and run again"
+    assert str(refused.value) == Mentions(script, "1", message)
 
 
 def test_a_command_runs_in_the_c_locale_with_the_systems_path(system, monkeypatch):

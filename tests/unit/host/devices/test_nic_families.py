@@ -147,7 +147,7 @@ def test_a_kind_or_vendor_selects_nics_only(host, devices):
 
 
 def test_an_address_is_refused_for_firmware_and_virtual_functions(host):
-    with pytest.raises(SailloftError, match=f"{NIC} is not a physical function of an NVIDIA"):
+    with pytest.raises(SailloftError, match=rf"{NIC}.*NVIDIA"):
         nic_firmware.wanted({"settings": [{"devices": [NIC], "values": ATS}]}, host)
     with pytest.raises(SailloftError, match=f"{NIC} manages NVSwitches"):
         vf_request.wanted({"functions": [{"devices": [NIC], "count": 1}]}, host)
@@ -169,9 +169,9 @@ def test_no_port_above_it_lets_translated_requests_through(host):
 @pytest.mark.parametrize("devices", [["nic"], ["15b3:*"], [PF]])
 def test_what_could_manage_nvswitches_is_refused(host, devices):
     unread(host)
-    with pytest.raises(SailloftError, match=f"{PF} manages NVSwitches is not known"):
+    with pytest.raises(SailloftError, match=rf"{PF}.*NVSwitches"):
         nic_firmware.wanted({"settings": [{"devices": devices, "values": ATS}]}, host)
-    with pytest.raises(SailloftError, match=f"{PF} manages NVSwitches is not known"):
+    with pytest.raises(SailloftError, match=rf"{PF}.*NVSwitches"):
         vf_request.wanted({"functions": [{"devices": devices, "count": 1}]}, host)
 
 

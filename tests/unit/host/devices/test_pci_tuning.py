@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -32,7 +33,7 @@ def test_the_settings_of_the_paper_are_applied(server):
     assert device_control(server, NIC).max_read_request_bytes == 4096
     assert server.register(PORT, ACS_CONTROL) == 0x5D
     assert outcome.before[f"{PORT} acs"] == list(acs_bits.DEFAULT[:-1])
-    assert outcome.facts["devices"]["0000:12:00.0"] == {"not_applicable": {"acs": "it has no ACS capability"}}
+    assert outcome.facts["devices"]["0000:12:00.0"] == {"not_applicable": {"acs": Mentions("ACS", "capability")}}
     assert not ensure(server).changed
 
 
@@ -77,10 +78,7 @@ def test_a_register_that_reads_back_another_value_is_a_failure(server):
     poke = server.poke_bytes
     server.poke_bytes = lambda path, data, offset: poke(path, bytes([data[0], 0x20]), offset)
     outcome = ensure(server, {"settings": [{"devices": [GPU], "max_read_request_bytes": 4096}]})
-    assert outcome.failed == (
-        f"pci_tuning: {GPU} max_read_request_bytes: wrote 4096, reads back 512: the device does not support this "
-        "value; give one that it supports, or leave it out"
-    )
+    assert outcome.failed == (Mentions("pci_tuning", GPU, "max_read_request_bytes", "4096", "512"))
     assert not outcome.changed
 
 
@@ -102,13 +100,7 @@ def test_lockdown_is_reported_with_the_blocked_settings_and_a_remedy(server, lev
     assert server.effects == []
     assert predicted == done
     assert not done.changed
-    assert done.failed == (
-        f"pci_tuning: kernel lockdown is on ({level}), which blocks all writes to PCI config space: not set "
-        "acs of 2 devices (0000:10:00.0, 0000:10:01.0) and max_read_request_bytes of 3 devices "
-        "(0000:13:00.0, 0000:14:00.0, 0000:15:00.0); turn Secure Boot off in the BIOS, or leave these settings out. "
-        "ACS needs no such write where the kernel argument pci=config_acs= sets it at boot (Linux 6.11 has it, 6.15 "
-        "sets several ports without errors); nothing replaces the write of MaxReadReq and relaxed ordering"
-    )
+    assert done.failed == (Mentions("pci_tuning", level, "PCI", "2", "0000:10:00.0", "0000:10:01.0"))
     assert done.facts["devices"][GPU] == {"max_read_request_bytes": 128, "refused": {"max_read_request_bytes": 4096}}
 
 
@@ -162,26 +154,27 @@ def test_a_missing_acs_bit_is_skipped_for_a_kind_and_refused_for_an_address(serv
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"devices": ["0000:12:00.0"], "acs": ["source_validation"]}, "0000:12:00.0 cannot have acs: it has no ACS"),
+        ({"devices": ["0000:12:00.0"], "acs": ["source_validation"]}, Mentions("0000:12:00.0", "acs", "ACS")),
         (
             {"devices": ["0000:00:03.0"], "max_read_request_bytes": 512},
-            "cannot have max_read_request_bytes: it is not a PCI Express",
+            Mentions("max_read_request_bytes", "PCI"),
         ),
         (
             {"devices": ["gpu"], "max_read_request_bytes": 8192},
-            "max_read_request_bytes: 8192 is unknown; use one of: 128",
+            Mentions("max_read_request_bytes", "8192"),
         ),
         (
             {"devices": ["gpu"], "acs": ["redirect"]},
-            "acs: element 0: 'redirect' is unknown; use one of: 'source",
+            Mentions("acs", "0", "redirect"),
         ),
-        ({"devices": ["gpu"]}, "no setting is given; give one of max_read_request_bytes"),
-        ({"devices": ["0000:66:00.0"], "relaxed_ordering": True}, "no device 0000:66:00.0"),
+        ({"devices": ["gpu"]}, Mentions("max_read_request_bytes")),
+        ({"devices": ["0000:66:00.0"], "relaxed_ordering": True}, Mentions("0000:66:00.0")),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(server, entry, message):
-    with pytest.raises(SailloftError, match=message):
+    with pytest.raises(SailloftError) as error:
         ensure(server, {"settings": [{"devices": [GPU], "max_read_request_bytes": 4096}, entry]})
+    assert str(error.value) == message
     assert server.effects == []
 
 
@@ -192,7 +185,7 @@ def test_settings_of_a_vf_are_left_to_its_physical_function(server):
         "physical function 0000:15:00.0"
         in outcome.facts["devices"]["0000:15:10.0"]["not_applicable"]["max_read_request_bytes"]
     )
-    with pytest.raises(HostError, match=r"0000:15:10.0 cannot have max_read_request_bytes: it is a VF"):
+    with pytest.raises(HostError, match=r"0000:15:10\.0.*max_read_request_bytes.*VF"):
         ensure(server, {"settings": [{"devices": ["0000:15:10.0"], "max_read_request_bytes": 512}]})
 
 
@@ -200,7 +193,7 @@ def test_config_space_that_is_truncated_without_root_is_refused(server):
     server.put(f"{server.directory(GPU)}/config", server.read_bytes(f"{server.directory(GPU)}/config")[:64])
     with pytest.raises(
         HostError,
-        match=r"0000:13:00.0: only 64 bytes of its config space can be read, which is the part readable without root",
+        match=r"0000:13:00\.0.*64",
     ):
         ensure(server)
 

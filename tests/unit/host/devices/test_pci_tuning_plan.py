@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, pci_tuning
@@ -49,7 +50,7 @@ def test_a_port_of_the_plan_without_acs_is_left_alone(server):
     """The plan names ports by address, although no user did."""
     data = {"settings": [], "acs_by_port": {"devices": ["gpu", "nic"], "purpose": "virtual_machines"}}
     report = pci_tuning.ensure(server, server.host(), data).facts["devices"]
-    assert report[SWITCH_PORT] == {"not_applicable": {"acs": "it has no ACS capability"}}
+    assert report[SWITCH_PORT] == {"not_applicable": {"acs": Mentions("ACS", "capability")}}
 
 
 @pytest.mark.parametrize("size_bytes", [128, 256, 512, 1024, 2048, 4096])
@@ -77,10 +78,7 @@ def test_each_bit_of_acs_can_be_lost_only_if_it_does_not_isolate(server, name):
     server.put(f"{server.directory(PORT)}/config", bytes(config))
     entry = {"devices": [PORT], "acs": [bit for bit in acs_bits.BITS if bit != name]}
     if name != "direct_translated":
-        assert refused(server, entry) == (
-            f"pci_tuning: {PORT} has ACS {name} on, which keeps the devices below it apart; add it to acs, or set "
-            "allow_less_isolation: true if no two tenants ever share them"
-        )
+        assert refused(server, entry) == (Mentions("pci_tuning", PORT, "ACS", name))
     ensure(server, {**entry, "allow_less_isolation": True})
     assert server.register(PORT, ACS_CONTROL) == 0x7F & ~acs_bits.BITS[name]
 
@@ -96,23 +94,21 @@ def test_the_bits_of_acs_are_those_of_the_specification():
     [
         (
             {"devices": [SWITCH_PORT], "acs": []},
-            f"pci_tuning: {SWITCH_PORT} cannot have acs: it has no ACS capability; leave it out",
+            Mentions("pci_tuning", SWITCH_PORT, "acs", "ACS"),
         ),
         (
             {"devices": [DISPLAY], "relaxed_ordering": True},
-            f"pci_tuning: {DISPLAY} cannot have relaxed_ordering: it is not a PCI Express device; leave it out",
+            Mentions("pci_tuning", DISPLAY, "relaxed_ordering", "PCI"),
         ),
         (
             {"devices": [PORT], "acs": list(acs_bits.BITS)},
-            f"pci_tuning: {PORT} has no ACS egress_control; request only what it has",
+            Mentions("pci_tuning", PORT, "ACS", "egress_control"),
         ),
-        ({"devices": [GPU]}, "pci_tuning.settings[0]: no setting is given; give one of max_read_request_bytes, "
-         "relaxed_ordering, acs"),
-        ({"relaxed_ordering": True}, "pci_tuning.settings[0]: devices is missing; set it"),
+        ({"devices": [GPU]}, Mentions("pci_tuning.settings[0]", "max_read_request_bytes", "relaxed_ordering", "acs")),
+        ({"relaxed_ordering": True}, Mentions("pci_tuning.settings[0]", "pci_tuning")),
         (
             {"devices": [GPU], "relaxed": True},
-            "pci_tuning.settings[0]: unknown setting 'relaxed'; valid settings: acs, allow_less_isolation, devices, "
-            "max_read_request_bytes, relaxed_ordering",
+            Mentions("pci_tuning.settings[0]", "relaxed"),
         ),
     ],
 )  # fmt: skip
@@ -138,22 +134,19 @@ def test_a_device_that_is_gone_is_named(server):
     server.remove(f"{server.directory(GPU)}/config")
     with pytest.raises(HostError) as error:
         pci_tuning.ensure(server, host, {"settings": [{"devices": [GPU], "relaxed_ordering": True}]})
-    assert str(error.value) == f"pci_tuning: {GPU} is gone; read the host again"
+    assert str(error.value) == Mentions("pci_tuning", GPU)
 
 
 @pytest.mark.parametrize("size_bytes", [64, 128])
 def test_a_config_space_that_was_read_without_root_is_refused(server, size_bytes):
     server.put(f"{server.directory(GPU)}/config", server.read_bytes(f"{server.directory(GPU)}/config")[:size_bytes])
-    assert refused(server, {"devices": ["gpu"], "acs": []}) == (
-        f"pci_tuning: {GPU}: only {size_bytes} bytes of its config space can be read, which is the part readable "
-        "without root; run as root"
-    )
+    assert refused(server, {"devices": ["gpu"], "acs": []}) == (Mentions("pci_tuning", GPU, size_bytes))
 
 
 def test_a_config_space_without_extended_capabilities_has_no_acs(server):
     server.put(f"{server.directory(PORT)}/config", server.read_bytes(f"{server.directory(PORT)}/config")[:256])
     outcome = ensure(server, {"devices": ["bridge"], "acs": [], "allow_less_isolation": True}, check=True)
-    assert outcome.facts["devices"][PORT] == {"not_applicable": {"acs": "it has no ACS capability"}}
+    assert outcome.facts["devices"][PORT] == {"not_applicable": {"acs": Mentions("ACS", "capability")}}
 
 
 def test_a_register_that_is_writable_again_is_no_longer_known_as_read_only(server):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import sriov, vf_addresses
@@ -60,7 +61,7 @@ def test_vfs_of_bond_members_get_different_addresses(server):
 
 def test_nics_with_the_same_address_are_refused(server):
     server.links["nic1"] = server.links["nic0"]
-    with pytest.raises(HostError, match=r"would be the mac of two VFs of this host; give each its own"):
+    with pytest.raises(HostError, match=r"VFs.*host"):
         ensure(server, DERIVED)
     assert server.effects == []
 
@@ -82,22 +83,23 @@ def test_guids_are_derived_on_infiniband(server):
         (
             True,
             {"mac": "02:00:00:00:15:01"},
-            "VF 0 of 0000:15:00.0 has mac, and its interface nic1 is of type infiniband",
+            Mentions("VF", "0", "0000:15:00.0", "mac", "nic1"),
         ),
-        (False, {"node_guid": "02:11:22:33:44:55:66:77"}, "has node_guid, .* such a VF has mac"),
+        (False, {"node_guid": "02:11:22:33:44:55:66:77"}, Mentions("node_guid", "VF")),
     ],
 )
 def test_an_address_of_the_wrong_link_type_is_refused(server, infiniband, vf, message):
     server.infiniband.update({"nic1"} if infiniband else set())
-    with pytest.raises(HostError, match=message):
+    with pytest.raises(HostError) as error:
         ensure(server, {"devices": [PF], "count": 1, "vfs": [{"index": 0, **vf}]})
+    assert str(error.value) == message
     assert server.effects == []
 
 
 @pytest.mark.parametrize("address", ["", "00:00:00:00:00:00"])
 def test_deriving_from_a_missing_address_is_refused(server, address):
     server.links["nic1"] = {"address": address}
-    with pytest.raises(HostError, match=r"nic1 of 0000:15:00.0 \(type ether\) has no address to derive from"):
+    with pytest.raises(HostError, match=r"nic1.*0000:15:00\.0"):
         ensure(server, {**DERIVED, "devices": [PF]})
     assert server.effects == []
 
@@ -117,7 +119,7 @@ def test_two_vfs_with_one_guid_are_refused(server):
 
 @pytest.mark.parametrize("guid", ["02:11:22:33:44:55:66", "00:00:00:00:00:00:00:00", "02-11-22-33-44-55-66-77"])
 def test_an_invalid_guid_is_refused(server, guid):
-    with pytest.raises(HostError, match="is not a GUID; write eight bytes"):
+    with pytest.raises(HostError, match="GUID"):
         ensure(server, {"devices": [PF], "count": 1, "vfs": [{"index": 0, "port_guid": guid}]})
 
 

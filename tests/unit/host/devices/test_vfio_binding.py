@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -19,7 +20,7 @@ def ensure(server, devices=("gpu", NIC), release=(), check=False):
 
 def test_devices_are_bound_now_and_at_boot(server):
     outcome = ensure(server)
-    assert outcome.before == {GPU: "nvidia, kernel's choice at boot", NIC: "igb, kernel's choice at boot"}
+    assert outcome.before == {GPU: Mentions("nvidia"), NIC: Mentions("igb")}
     assert server.link_name(f"/sys/bus/pci/devices/{GPU}/driver") == "vfio-pci"
     assert server.read(f"/etc/driverctl.d/pci-{NIC}") == "vfio-pci"
     assert not ensure(server).changed
@@ -51,25 +52,24 @@ def test_a_released_device_gets_its_driver_back(server):
 def test_releasing_a_device_that_a_guest_uses_is_refused(server):
     ensure(server)
     server.open_by(99, "/dev/vfio/5", ["qemu", "-name", "guest=train1"])
-    with pytest.raises(
-        HostError, match=r"devices to be released are in use: 0000:14:00.0: guest train1 \(process 99\)"
-    ):
+    with pytest.raises(HostError, match=r"0000:14:00\.0.*train1.*99"):
         ensure(server, [GPU], [NIC])
 
 
 @pytest.mark.parametrize(
     ("devices", "message"),
     [
-        (["0000:00:02.0"], "0000:00:02.0 is in use by the host: it holds the mounted file system /"),
-        (["0000:00:03.0"], "0000:00:03.0 is in use by the host: it carries the default route"),
-        (["0000:77:00.0"], "no device 0000:77:00.0 on this host"),
-        (["10de:9999"], "no device 10de:9999 on this host"),
-        (["12:00.0"], "0000:12:00.0 is a bridge, which stays with the host"),
+        (["0000:00:02.0"], Mentions("0000:00:02.0", "/")),
+        (["0000:00:03.0"], Mentions("0000:00:03.0")),
+        (["0000:77:00.0"], Mentions("0000:77:00.0")),
+        (["10de:9999"], Mentions("10de:9999")),
+        (["12:00.0"], Mentions("0000:12:00.0")),
     ],
 )
 def test_devices_that_cannot_be_bound_are_refused_before_anything_is_changed(server, devices, message):
-    with pytest.raises(SailloftError, match=message):
+    with pytest.raises(SailloftError) as error:
         ensure(server, [GPU, *devices])
+    assert str(error.value) == message
     assert server.effects == []
 
 
@@ -113,7 +113,7 @@ def test_only_empty_drives_count_as_unused(server):
     assert ensure(server, ["nvme:unused"]).facts["bound"] == [DRIVE]
     assert ensure(server, ["nvme:unused"]).facts["unused_drives"] == [DRIVE]
     assert not ensure(server, ["nvme:unused"]).changed
-    with pytest.raises(HostError, match=r"0000:00:02.0 is in use by the host"):
+    with pytest.raises(HostError, match=r"0000:00:02\.0"):
         ensure(server, ["nvme"])
 
 
@@ -156,7 +156,7 @@ def test_resets_that_are_known_to_fail_are_named(server):
 
 def test_a_function_with_vfs_is_not_bound(server):
     server.poke(f"/sys/bus/pci/devices/{NIC}/sriov_numvfs", "2")
-    with pytest.raises(HostError, match=r"0000:14:00.0 has 2 VFs, which disappear when its driver is unbound"):
+    with pytest.raises(HostError, match=r"0000:14:00\.0.*2.*VFs"):
         ensure(server, [NIC])
 
 

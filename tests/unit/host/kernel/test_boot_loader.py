@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader
@@ -30,9 +31,7 @@ def test_a_boot_loader_is_recognized_by_its_files(server, paths, found):
         with pytest.raises(HostError) as error:
             boot_loader.find(server)
         assert str(error.value) == (
-            "kernel_arguments: found neither /etc/default/grub with update-grub nor /boot/loader/entries/*.conf with "
-            "/boot/grub2: this host does not boot with GRUB as Debian or RHEL set it up; set the arguments in the "
-            "configuration of its boot loader"
+            Mentions("kernel_arguments", "/etc/default/grub", "update-grub", "/boot/loader/entries/*.conf", "GRUB")
         )
 
 

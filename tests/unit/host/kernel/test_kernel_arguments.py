@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader, kernel_arguments
@@ -123,7 +124,7 @@ def test_a_killed_update_of_grub_is_repeated(server):
 def test_a_later_foreign_file_that_overrides_the_arguments_is_an_error(server):
     debian(server)
     server.put("/etc/default/grub.d/99-other.cfg", 'GRUB_CMDLINE_LINUX_DEFAULT="iommu=off"\n')
-    with pytest.raises(HostError, match=r"update-grub ran, but .* look for a later file"):
+    with pytest.raises(HostError, match="update-grub"):
         kernel_arguments.ensure(server, WANT)
 
 
@@ -209,33 +210,34 @@ def test_an_amd_host_needs_no_argument_to_turn_on_the_iommu(server):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"arguments": ["iommu=pt quiet"]}, "'iommu=pt quiet' is not one kernel argument"),
+        ({"arguments": ["iommu=pt quiet"]}, Mentions("iommu=pt")),
         (
             {"arguments": ["iommu=pt\n"]},
-            r"kernel_arguments: arguments: element 0: 'iommu=pt\\n' contains '\\n', which is not a",
+            Mentions("kernel_arguments", "arguments", "0", "iommu=pt\\n"),
         ),
-        ({"arguments": ["x=\x1b"]}, "which is not a printable character; remove it"),
-        ({"arguments": [""]}, "kernel_arguments: arguments: element 0: the text is empty"),
-        ({"arguments": ["x='a'"]}, "is not one kernel argument"),
-        ({"remove": ["quiet\n"]}, r"kernel_arguments: remove: element 0: 'quiet\\n' contains"),
-        ({"arguments": ["x=$(reboot)"]}, "is not one kernel argument"),
-        ({"arguments": ["hugepages=4"]}, "hugepages=4 does not say the size of its pages; put hugepagesz= before it"),
-        ({"arguments": ["iommu=pt"], "remove": ["iommu"]}, "iommu cannot be both set and removed"),
-        ({"iommu": "off"}, "iommu: 'off' is unknown; use one of: 'passthrough', 'translated'"),
-        ({"iommu": "passthrough", "arguments": ["iommu=nopt"]}, "iommu=pt and iommu=nopt contradict each other"),
-        ({"remove": ["a b"]}, "'a b' is not the name of an argument"),
+        ({"arguments": ["x=\x1b"]}, Mentions("printable")),
+        ({"arguments": [""]}, Mentions("kernel_arguments", "arguments", "0")),
+        ({"arguments": ["x='a'"]}, Mentions("argument")),
+        ({"remove": ["quiet\n"]}, Mentions("kernel_arguments", "remove", "0", "quiet\\n")),
+        ({"arguments": ["x=$(reboot)"]}, Mentions("argument")),
+        ({"arguments": ["hugepages=4"]}, Mentions("hugepages=4", "hugepagesz=")),
+        ({"arguments": ["iommu=pt"], "remove": ["iommu"]}, Mentions("removed")),
+        ({"iommu": "off"}, Mentions("iommu", "off")),
+        ({"iommu": "passthrough", "arguments": ["iommu=nopt"]}, Mentions("iommu=pt", "iommu=nopt")),
+        ({"remove": ["a b"]}, Mentions("argument")),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(server, data, message):
     debian(server)
     del server.effects[:]
-    with pytest.raises(HostError, match=message):
+    with pytest.raises(HostError) as error:
         kernel_arguments.ensure(server, data)
+    assert str(error.value) == message
     assert server.effects == []
 
 
 def test_a_host_without_grub_is_refused(server):
-    with pytest.raises(HostError, match=r"found neither /etc/default/grub .*this host does not boot with GRUB"):
+    with pytest.raises(HostError, match=r"/etc/default/grub.*GRUB"):
         kernel_arguments.ensure(server, WANT)
 
 
@@ -314,10 +316,10 @@ RHEL = "crashkernel=1G rd.lvm.lv=rhel/root amd_iommu=off"
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"remove": ["root", "rd.lvm.lv"]}, "root, rd.lvm.lv cannot be removed: a host needs them to boot"),
-        ({"arguments": ["rd.lvm.lv=rhel/swap"]}, "rd.lvm.lv=rhel/root would be replaced"),
-        ({"iommu": "passthrough"}, "amd_iommu=off turns the IOMMU off"),
-        ({"arguments": ["a" * 2047]}, "the command line would have 2119 characters"),
+        ({"remove": ["root", "rd.lvm.lv"]}, Mentions("rd.lvm.lv")),
+        ({"arguments": ["rd.lvm.lv=rhel/swap"]}, Mentions("rd.lvm.lv=rhel/root")),
+        ({"iommu": "passthrough"}, Mentions("amd_iommu=off", "IOMMU")),
+        ({"arguments": ["a" * 2047]}, Mentions("2119")),
     ],
 )
 @pytest.mark.parametrize("arrange", [debian, red_hat])
@@ -333,7 +335,7 @@ def test_a_line_with_which_a_host_would_not_boot_as_requested_is_refused_before_
     before = server.state()
     with pytest.raises(RequestError) as error:
         kernel_arguments.ensure(server, data)
-    assert message.split(" 2119")[0] in str(error.value)
+    assert str(error.value) == message
     assert server.state() == before
     assert kernel_arguments.ensure(server, {"iommu": "passthrough", "remove": ["amd-iommu"]}).changed
 
@@ -342,4 +344,4 @@ def test_a_pending_removal_is_named(server):
     debian(server)
     server.put("/proc/cmdline", "ro quiet\n")
     outcome = kernel_arguments.ensure(server, {"remove": ["quiet"]})
-    assert outcome.pending == ["the running kernel was started with quiet: reboot"]
+    assert outcome.pending == [Mentions("quiet")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_settings
@@ -69,9 +70,7 @@ def test_settings_that_the_host_lacks_are_not_applicable(server):
 def test_a_governor_that_the_driver_lacks_is_not_applicable(server):
     with_everything(server)
     outcome = kernel_settings.ensure(server, {"governor": "schedutil"})
-    assert outcome.facts["settings"]["governor"]["not_applicable"] == (
-        "the driver of its CPUs has the governors performance, powersave"
-    )
+    assert outcome.facts["settings"]["governor"]["not_applicable"] == (Mentions("CPUs", "performance", "powersave"))
 
 
 def test_a_single_differing_cpu_is_detected(server):
@@ -84,22 +83,23 @@ def test_a_single_differing_cpu_is_detected(server):
 def test_a_value_that_is_not_kept_is_an_error(server):
     with_everything(server)
     server.read_only.add(("ksm", 0))
-    with pytest.raises(HostError, match=r"ksm is 1 after False was written to /sys/kernel/mm/ksm/run"):
+    with pytest.raises(HostError, match=r"1.*/sys/kernel/mm/ksm/run"):
         kernel_settings.ensure(server, {"ksm": False})
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"turbo": True}, "unknown setting 'turbo'"),
-        ({"governor": "fast"}, "governor: 'fast' is unknown"),
-        ({"idle_exit_latency_us_max": 0}, "idle_exit_latency_us_max: 0"),
-        ({"transparent_huge_pages": "sometimes"}, "transparent_huge_pages: 'sometimes' is unknown"),
+        ({"turbo": True}, Mentions("turbo")),
+        ({"governor": "fast"}, Mentions("governor", "fast")),
+        ({"idle_exit_latency_us_max": 0}, Mentions("idle_exit_latency_us_max", 0)),
+        ({"transparent_huge_pages": "sometimes"}, Mentions("transparent_huge_pages", "sometimes")),
     ],
 )
 def test_bad_input_is_refused(server, given, message):
-    with pytest.raises(HostError, match=message):
+    with pytest.raises(HostError) as error:
         kernel_settings.ensure(server, {**ALL, **given})
+    assert str(error.value) == message
     assert server.effects == []
 
 
@@ -114,11 +114,11 @@ def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere)
 
 
 NONE = {
-    "governor": "the kernel does not control the frequency of its CPUs (no cpufreq)",
-    "idle_exit_latency_us_max": "the kernel does not choose idle states of its CPUs (no cpuidle)",
-    "numa_balancing": "its kernel has no automatic NUMA balancing",
-    "ksm": "its kernel does not merge pages (no KSM)",
-    "transparent_huge_pages": "its kernel has no transparent huge pages",
+    "governor": Mentions("CPUs", "cpufreq"),
+    "idle_exit_latency_us_max": Mentions("CPUs", "cpuidle"),
+    "numa_balancing": Mentions("NUMA"),
+    "ksm": Mentions("KSM"),
+    "transparent_huge_pages": Mentions("transparent"),
 }
 
 
@@ -145,7 +145,7 @@ def test_a_governor_is_the_only_choice_if_the_driver_names_none(server):
     server.put(f"{POLICY}0/scaling_governor", "powersave\n")
     assert not kernel_settings.ensure(server, {"governor": "powersave"}).changed
     settings = kernel_settings.ensure(server, {"governor": "performance"}).facts["settings"]
-    assert settings["governor"]["not_applicable"] == "the driver of its CPUs has the governors powersave"
+    assert settings["governor"]["not_applicable"] == Mentions("CPUs", "powersave")
 
 
 @pytest.mark.parametrize(("wanted", "text"), [(True, "1"), (False, "0")])
@@ -169,19 +169,16 @@ def test_a_value_that_is_not_kept_is_named_with_its_file(server):
     server.read_only.add(("ksm", 0))
     with pytest.raises(HostError) as error:
         kernel_settings.ensure(server, {"ksm": False})
-    assert str(error.value) == (
-        "kernel_settings: ksm is 1 after False was written to /sys/kernel/mm/ksm/run: another program sets it, or the "
-        "kernel does not allow it; look for the other program (tuned, sysctl.d)"
-    )
+    assert str(error.value) == (Mentions("kernel_settings", "1", "/sys/kernel/mm/ksm/run"))
 
 
 def test_every_other_program_is_named_with_what_it_sets(server):
     for unit in ("tuned", "ksmtuned", "power-profiles-daemon", "cron"):
         server.link(f"/etc/systemd/system/multi-user.target.wants/{unit}.service", "/nowhere")
     assert kernel_settings.ensure(server, {}).facts["also_set_by"] == [
-        f"{unit}.service is enabled and sets {what}: disable it, or leave the setting out"
+        Mentions(f"{unit}.service", what)
         for unit, what in (
-            ("tuned", "governor, transparent_huge_pages and others, by its profile"),
+            ("tuned", Mentions("governor", "transparent_huge_pages")),
             ("ksmtuned", "ksm"),
             ("power-profiles-daemon", "governor"),
         )
@@ -193,19 +190,19 @@ def test_every_other_program_is_named_with_what_it_sets(server):
     [
         (
             {"idle_exit_latency_us_max": 0},
-            "idle_exit_latency_us_max: 0 is not valid; use a whole number from 1 to ",
+            Mentions("idle_exit_latency_us_max", "0"),
         ),
-        ({"idle_exit_latency_us_max": 1000001}, "idle_exit_latency_us_max: 1000001 is not valid"),
-        ({"turbo": True}, "unknown setting 'turbo'; valid settings: avic, governor, idle_exit_latency_us_max, "),
-        ({"ksm": 1}, "ksm: 1 is not valid"),
-        ({"numa_balancing": "no"}, "numa_balancing: 'no' is not valid"),
-        ({"avic": "on"}, "avic: 'on' is not valid"),
+        ({"idle_exit_latency_us_max": 1000001}, Mentions("idle_exit_latency_us_max", "1000001")),
+        ({"turbo": True}, Mentions("turbo", "settings", "avic", "governor", "idle_exit_latency_us_max")),
+        ({"ksm": 1}, Mentions("ksm", "1")),
+        ({"numa_balancing": "no"}, Mentions("numa_balancing", "no")),
+        ({"avic": "on"}, Mentions("avic", "on")),
     ],
 )
 def test_a_wrong_kernel_setting_is_refused(given, message):
     with pytest.raises(HostError) as error:
         kernel_settings.wanted(given)
-    assert str(error.value).startswith(f"kernel_settings: {message}")
+    assert str(error.value) == message
 
 
 def test_settings_are_in_a_fixed_order_with_their_limits():

