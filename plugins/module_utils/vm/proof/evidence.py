@@ -9,8 +9,9 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.cells import Cell
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, Passed
 
 # The paper's maximum read request.
 MAX_READ_REQUEST_BYTES = 4096
@@ -192,3 +193,11 @@ class Evidence:
     def host(self) -> Host:
         """Return the hypervisor's topology, read while the guest ran."""
         return self.planned.host
+
+    def devices(self) -> list[Passed]:
+        """Return the passed-through devices of the plan."""
+        return self.planned.passed()
+
+    def cells(self) -> list[Cell]:
+        """Return the guest's NUMA nodes in the plan."""
+        return self.planned.processors.cells

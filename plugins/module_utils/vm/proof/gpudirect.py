@@ -54,4 +54,4 @@ def _pair(evidence: Evidence, pair: outlook.Pair) -> Claim:
     return not_applicable(LAYER, claim, "direct", source, reason, seen)
 
 
-CLAIMS: tuple[Row, ...] = (pairs,)
+CLAIMS: tuple[Row[Evidence], ...] = (pairs,)

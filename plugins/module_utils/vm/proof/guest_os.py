@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence i
     MAX_READ_REQUEST_BYTES,
     Evidence,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_devices, once
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 
 LAYER = "guest_os"
 FILE_CLAIM = "the guest's NCCL topology file is the plan's"
@@ -176,8 +176,8 @@ def fabric_programs(evidence: Evidence) -> Iterator[Claim]:
     yield compare(LAYER, "the programs run that manage its NVSwitches", wanted, seen, "guest /proc/*/comm")
 
 
-CLAIMS: tuple[Row, ...] = (
-    of_devices(max_read_request),
+CLAIMS: tuple[Row[Evidence], ...] = (
+    of_each(Evidence.devices, max_read_request),
     atomic_operations,
     once(nccl_settings),
     once(nccl_topology),

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import wor
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
     Evidence,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_cells, of_devices, once
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import CLIQUE
 
 LAYER = "guest_xml"
@@ -325,14 +325,14 @@ def _place(device: Passed) -> str:
     return f"guest /sys/bus/pci/devices/{device.guest_address}"
 
 
-CLAIMS: tuple[Row, ...] = (
+CLAIMS: tuple[Row[Evidence], ...] = (
     once(domain),
     cliques,
-    of_cells(binding, huge_page_backing, cpus),
+    of_each(Evidence.cells, binding, huge_page_backing, cpus),
     once(memory_locked),
     pinning,
     once(physical_address_bits),
-    of_devices(in_qemu, guest_address, guest_path, numa_node, memory_windows),
+    of_each(Evidence.devices, in_qemu, guest_address, guest_path, numa_node, memory_windows),
     speed_settings,
     once(guest_iommu),
 )

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import Passed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import acs, words
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Evidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_devices, once
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 
 LAYER = "hypervisor"
 
@@ -271,7 +271,7 @@ def _huge_pages(host: Host, node_id: int, size_bytes: int) -> int | None:
     return None
 
 
-CLAIMS: tuple[Row, ...] = (
+CLAIMS: tuple[Row[Evidence], ...] = (
     once(iommu_passthrough),
     once(host_settings),
     virtual_functions,
@@ -280,7 +280,7 @@ CLAIMS: tuple[Row, ...] = (
     kernel_settings,
     pinned_cpus,
     acs.ports_and_groups,
-    of_devices(binding, group_not_used, acs.ats, max_read_request),
+    of_each(Evidence.devices, binding, group_not_used, acs.ats, max_read_request),
     drivers_kept_off,
     shared_nvswitches,
     known_reset_failures,

@@ -72,4 +72,4 @@ def _firmware_owner(host: Host, function: Function) -> str:
     return first if first in host.by_address() else own
 
 
-CLAIMS: tuple[Row, ...] = (of_firmware,)
+CLAIMS: tuple[Row[Evidence], ...] = (of_firmware,)

@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import addresses
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan, PlannedCell
 
 
 @dataclass
@@ -57,6 +57,10 @@ class Evidence:
     def functions(self) -> list[Function]:
         """Return the host's functions in the plan. Raises TopologyError if the host lacks one."""
         return [self.host.function(device.host_address) for device in self.plan.devices]
+
+    def cells(self) -> list[PlannedCell]:
+        """Return the guest's NUMA nodes in the plan."""
+        return self.plan.cells
 
     def places(self) -> dict[str, str]:
         """Return the guest address of each function by its host address, without those that are unknown."""

@@ -13,13 +13,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import read_nccl
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import guest_os, words
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.registry import (
-    NotExpressed,
-    Row,
-    of_devices,
-    once,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import nccl_topology
 
 LAYER, GPUDIRECT = "guest_os", "gpudirect"
@@ -117,8 +113,8 @@ def gpudirect(evidence: Evidence) -> Iterator[Claim]:
             )
 
 
-CLAIMS: tuple[Row, ...] = (
-    of_devices(max_read_request),
+CLAIMS: tuple[Row[Evidence], ...] = (
+    of_each(Evidence.functions, max_read_request),
     once(nccl_settings),
     once(nccl_file),
     FLAT.row(),

@@ -10,12 +10,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.nic_firmware import NIC_FIRMWARE
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.registry import (
-    NotExpressed,
-    Row,
-    of_devices,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
 
 BIOS, FIRMWARE, HYPERVISOR = "bios", "nic_firmware", "hypervisor"
 NO_CONFIG_SPACE = "the API does not show config space"
@@ -137,10 +134,10 @@ def offered(evidence: Evidence, function: Function) -> Claim:
     )
 
 
-CLAIMS: tuple[Row, ...] = (
+CLAIMS: tuple[Row[Evidence], ...] = (
     *(item.row() for item in OF_BIOS),
     sriov,
     *(item.row() for item in OF_FIRMWARE),
-    of_devices(offered),
+    of_each(Evidence.functions, offered),
     *(item.row() for item in OF_HYPERVISOR),
 )

@@ -16,14 +16,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import words
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.registry import (
-    NotExpressed,
-    Row,
-    of_cells,
-    of_devices,
-    once,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, wanted
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import PlannedCell
 
@@ -42,7 +37,7 @@ class Setting:
     source: str
     unset: str  # the reason if the plan does not set it
 
-    def row(self) -> Row:
+    def row(self) -> Row[Evidence]:
         """Return the row of the claim that vCenter has the planned value."""
         return lambda evidence: [self._claim(evidence)]
 
@@ -223,11 +218,11 @@ def cpus(evidence: Evidence, cell: PlannedCell) -> Claim:
     return compare(LAYER, claim, cell.vcpus, seen, source)
 
 
-CLAIMS: tuple[Row, ...] = (
+CLAIMS: tuple[Row[Evidence], ...] = (
     once(as_planned),
     *(setting.row() for setting in SETTINGS),
     devices,
-    of_cells(cpus),
-    of_devices(in_guest, numa_node, memory_window),
+    of_each(Evidence.cells, cpus),
+    of_each(Evidence.functions, in_guest, numa_node, memory_window),
     *(item.row() for item in NOT_EXPRESSED),
 )

@@ -7,13 +7,9 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import of_each, once
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.registry import (
-    NotExpressed,
-    of_cells,
-    of_devices,
-    once,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan, PlannedCell, PlannedDevice
 
 GPU, NIC = "0000:83:00.0", "0000:14:00.1"
@@ -73,17 +69,17 @@ def test_a_row_of_one_claim_is_about_the_virtual_machine():
 
 
 def test_each_device_has_all_claims_of_a_row_before_the_next_device():
-    assert results(of_devices(kind, node)(evidence(GPU, NIC))) == [
+    assert results(of_each(Evidence.functions, kind, node)(evidence(GPU, NIC))) == [
         (f"kind of {GPU} on esx01", "gpu", True),
         (f"node of {GPU} on esx01", 1, True),
         (f"kind of {NIC} on esx01", "nic", False),
         (f"node of {NIC} on esx01", 0, False),
     ]
-    assert results(of_devices(node)(evidence(NIC))) == [(f"node of {NIC} on esx01", 0, False)]
+    assert results(of_each(Evidence.functions, node)(evidence(NIC))) == [(f"node of {NIC} on esx01", 0, False)]
 
 
 def test_each_cell_has_all_claims_of_a_row_before_the_next_cell():
-    assert results(of_cells(memory, cpus)(evidence(cells=(1, 0)))) == [
+    assert results(of_each(Evidence.cells, memory, cpus)(evidence(cells=(1, 0)))) == [
         ("memory of 1 on esx01", 1024, True),
         ("CPUs of 1 on esx01", [1], True),
         ("memory of 0 on esx01", 1024, True),
@@ -92,13 +88,13 @@ def test_each_cell_has_all_claims_of_a_row_before_the_next_cell():
 
 
 def test_a_row_without_devices_cells_or_claims_is_empty():
-    assert of_devices(kind, node)(evidence(cells=(0,))) == []
-    assert of_cells(memory, cpus)(evidence(GPU)) == []
-    assert of_devices()(evidence(GPU)) == []
-    assert of_cells()(evidence(cells=(0,))) == []
+    assert of_each(Evidence.functions, kind, node)(evidence(cells=(0,))) == []
+    assert of_each(Evidence.cells, memory, cpus)(evidence(GPU)) == []
+    assert of_each(Evidence.functions)(evidence(GPU)) == []
+    assert of_each(Evidence.cells)(evidence(cells=(0,))) == []
 
 
 def test_a_planned_device_that_the_host_lacks_is_refused():
     with pytest.raises(TopologyError) as caught:
-        of_devices(kind)(evidence(GPU, "0000:99:00.0"))
+        of_each(Evidence.functions, kind)(evidence(GPU, "0000:99:00.0"))
     assert str(caught.value) == "no PCI function 0000:99:00.0 on this host; read the host again"
