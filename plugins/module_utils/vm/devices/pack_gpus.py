@@ -2,18 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The GPUs for all virtual machines of a host at once. Pure; the result does not depend on the order of the input.
 
-The search minimises these costs, and the first that differs decides: memory and CPUs that a NUMA node lacks; pairs of
-GPUs of one virtual machine on different NUMA nodes, on different root complexes, across a host bridge, across several
-switches; the distance of the NICs, for requests with NICs. Among equally good places it chooses the one that leaves the
-largest blocks (whole partitions, nodes, switches) free.
+The virtual machines are placed one after the other, the largest first. Each gets the best place that is left by these
+costs, of which the first that differs decides: memory and CPUs that a NUMA node lacks; pairs of its GPUs on different
+NUMA nodes, on different root complexes, across a host bridge, across several switches; the distance of the NICs, for
+requests with NICs. Among equally good places it is the one that leaves the largest blocks (whole partitions, nodes,
+switches) free. If a later one has no place then, or its node lacks memory or CPUs, the earlier ones try their next
+places. If no assignment has enough of these everywhere, it is repeated without this condition.
 
-The search is branch and bound, with the largest requests first. Equivalent places (the GPUs of one switch, switches
-with the same number of free GPUs, ...) are tried once, and a state of the host that was already reached at no higher
-cost is skipped. With places of equal size that is O(states * places of a request): with 16 GPUs at most 3^8 states, and
-about 230 on a DGX-2, because equivalent states count once. ``STEPS`` and ``PLACES`` limit the cost on a host without
-any symmetry; the result is then good but not always the best, and it is the same every time.
-
-One file because the search uses the costs, ranks and places of the packing at every step.
+Equivalent places (the GPUs of one switch, switches with the same number of free GPUs, ...) are tried once, and a state
+of the host from which nothing was found is not tried again. ``STEPS`` and ``PLACES`` limit the cost on a host without
+any symmetry.
 """
 
 from __future__ import annotations
@@ -24,7 +22,8 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity
 
-STEPS = 4000
+# The most places that are tried in one search, and the most places of one request that are listed.
+STEPS = 40000
 PLACES = 600
 BLOCKS = (16, 8, 4, 2)
 
@@ -33,7 +32,6 @@ PIX, PXB, PHB, NODE, SYS = range(5)
 # All pairs of one class never outweigh one pair of the next: 45 GPUs have C(45, 2) < 2^10 pairs.
 WEIGHTS = (0, 1, 1 << 10, 1 << 20, 1 << 30)
 NEAR_NIC_BITS = 10
-OVERFLOW_BITS = 60
 
 # A rank is equal for equivalent places. It consists of numbers, texts and other ranks.
 Rank = tuple[Any, ...]
@@ -106,7 +104,7 @@ class _Place:
 
 
 class Packing:
-    """The units of one host and their partitions (tuples of unit numbers, by size), and the search over them.
+    """The units of one host and their partitions (tuples of unit numbers, by size), and the choice among them.
 
     Units ``on_board`` are chosen by partition only.
     """
@@ -188,12 +186,11 @@ class Packing:
         reserved = 0
         for request in ordered:
             reserved |= _mask(request.must) | (_mask(request.only) if request.only is not None else 0)
-        for memory in (True, False):
-            search = _Search(self, ordered, used, completes, memory)
-            search.descend(0, self.everything & ~reserved, used, 0)
-            if search.best is not None or not search.refused:
-                break
-        return search.best
+        for fitting in (True, False) if any(request.wants for request in ordered) else (False,):
+            assignment = _Search(self, ordered, completes, fitting).place(0, self.everything & ~reserved, used)
+            if assignment is not None:
+                return assignment
+        return None
 
     # Costs
 
@@ -334,83 +331,56 @@ class Packing:
 
 
 class _Search:
-    """One run of branch and bound. ``refused`` is True if ``completes`` has refused an assignment."""
+    """The search for the first assignment of ``ordered``; if ``fitting``, the nodes have room for what it requests."""
 
-    def __init__(
-        self, packing: Packing, ordered: list[Request], used: capacity.Capacities, completes: Completes, memory: bool
-    ) -> None:
+    def __init__(self, packing: Packing, ordered: list[Request], completes: Completes, fitting: bool) -> None:
         self.packing = packing
         self.ordered = ordered
         self.completes = completes
-        self.memory = memory
-        self.best: dict[str, list[str]] | None = None
-        self.best_cost = 0
-        self.refused = False
+        self.fitting = fitting
         self.steps = 0
-        self.taken: list[int] = []
-        self.seen: dict[Rank, int] = {}
-        # The least cost of each request and all requests after it, each placed as if it were alone.
-        self.least = [0] * (len(ordered) + 1)
-        for at in range(len(ordered) - 1, -1, -1):
-            alone = packing.candidates(ordered[at], packing.everything) if len(ordered) > 1 else []
-            self.least[at] = self.least[at + 1] + min((cost for cost, _rank, _mask in alone), default=0)
+        self.refusals = 0
+        self.assignment: dict[str, list[str]] = {}
+        self.dead_ends: set[Rank] = set()
 
-    def descend(self, at: int, free: int, used: capacity.Capacities, cost: int) -> None:
-        """Place request number ``at``, and all requests after it."""
-        if at == len(self.ordered):
-            self._keep(cost)
-            return
-        if self.memory:
-            state = (at, self.packing.signature(self.packing.top, free), frozenset(used.items()))
-            if self.seen.get(state, cost + 1) <= cost:
-                return
-            self.seen[state] = cost
-        for more, mask, after in self._ways(at, free, used):
-            if self._hopeless(cost + more + self.least[at + 1]):
-                return
+    def place(self, index: int, free: int, used: capacity.Capacities) -> dict[str, list[str]] | None:
+        """Return the PCI addresses by virtual machine with request number ``index`` and those after it, or None."""
+        if index == len(self.ordered):
+            if self.completes(self.assignment):
+                return dict(self.assignment)
+            self.refusals += 1
+            return None
+        request, packing = self.ordered[index], self.packing
+        state = (index, packing.signature(packing.top, free), frozenset(used.items()))
+        refusals = self.refusals
+        for mask, used_after in self._places(request, free, used) if state not in self.dead_ends else ():
             self.steps += 1
-            self.taken.append(mask)
+            if self.steps > STEPS:
+                return None
+            units = [packing.units[number] for number in _bits(mask)]
+            self.assignment[request.name] = sorted(address for unit in units for address in unit.addresses)
             # Units reserved for an ``only`` request that it gives up are free for the requests after it.
-            request = self.ordered[at]
             given_up = _mask(request.only) & ~mask if request.only is not None else 0
-            self.descend(at + 1, (free | given_up) & ~mask, after, cost + more)
-            self.taken.pop()
+            assignment = self.place(index + 1, (free | given_up) & ~mask, used_after)
+            if assignment is not None:
+                return assignment
+        # Whether ``completes`` refuses depends on more than the state.
+        if self.refusals == refusals:
+            self.dead_ends.add(state)
+        return None
 
-    def _hopeless(self, cost: int) -> bool:
-        if self.best is not None:
-            return cost >= self.best_cost or self.steps >= STEPS
-        return self.steps >= 10 * STEPS
-
-    def _ways(self, at: int, free: int, used: capacity.Capacities) -> Iterator[tuple[int, int, capacity.Capacities]]:
-        """Yield (cost, units, capacity used afterwards), cheapest first."""
-        request = self.ordered[at]
+    def _places(self, request: Request, free: int, used: capacity.Capacities) -> list[tuple[int, capacity.Capacities]]:
+        """Return (units, capacity used afterwards) of each place, best first."""
         packing = self.packing
-        found = packing.candidates(request, free)
-        if not request.wants:
-            return iter([(cost, mask, used) for cost, _rank, mask in found])
-        spread: dict[frozenset[int], tuple[int, capacity.Capacities]] = {}
-        ways = []
-        for cost, _rank, mask in found:
+        places = []
+        for cost, _rank, mask in packing.candidates(request, free):
             units = (packing.units[number] for number in _bits(mask))
             nodes = request.nodes.union(unit.node for unit in units if unit.node is not None)
-            if nodes not in spread:
-                spread[nodes] = capacity.overflow(packing.capacities, used, request.wants, nodes)
-            worse, after = spread[nodes]
-            ways.append(((worse << OVERFLOW_BITS) + cost, mask, after))
-        ways.sort(key=lambda way: way[0])
-        return iter(ways)
-
-    def _keep(self, cost: int) -> None:
-        if self.best is not None and cost >= self.best_cost:
-            return
-        found = {
-            request.name: sorted(address for number in _bits(mask) for address in self.packing.units[number].addresses)
-            for request, mask in zip(self.ordered, self.taken)
-        }
-        if not self.completes(found):
-            self.refused = True
-            return
-        self.best, self.best_cost = found, cost
+            overflow, used_after = capacity.overflow(packing.capacities, used, request.wants, nodes)
+            if not (overflow and self.fitting):
+                places.append(((overflow, cost), mask, used_after))
+        places.sort(key=lambda place: place[0])
+        return [(mask, used_after) for _costs, mask, used_after in places]
 
 
 def _mask(numbers: frozenset[int]) -> int:

@@ -243,20 +243,16 @@ def test_places_are_tried_in_the_order_of_the_room_on_their_nodes() -> None:
 
 
 def test_an_assignment_that_is_refused_is_not_kept() -> None:
-    asked: list[Gpus] = []
+    refused: list[Gpus] = []
 
     def completes(gpus: Gpus) -> bool:
-        asked.append(gpus)
+        refused.append(dict(gpus))
         return gpus["a"] == ["gpu2"]
 
     three = [unit(number, switch=number, reach={"pf": number}) for number in range(3)]
     request = Request("a", 1, near="pf")
     assert chosen(three, request, completes=completes) == {"a": ["gpu2"]}
-    assert asked == [{"a": ["gpu0"]}, {"a": ["gpu1"]}, {"a": ["gpu2"]}]
-    asked.clear()
-    # Without a result, the search is repeated without the memory of states.
-    assert chosen(three, request, completes=lambda gpus: bool(asked.append(gpus))) is None
-    assert len(asked) == 6
+    assert refused == [{"a": ["gpu0"]}, {"a": ["gpu1"]}, {"a": ["gpu2"]}]
 
 
 def test_only_free_units_of_a_switch_are_taken() -> None:
@@ -273,60 +269,36 @@ def refusals(count: int, *requests: Request) -> int:
     return len(asked)
 
 
-def test_a_state_is_searched_once_and_then_all_again_without_the_memory_of_states() -> None:
-    # The order in which the first two GPUs are taken makes no difference for the third: 3 of 6 orders, and then all.
-    assert refusals(3, Request("a", 1), Request("b", 1), Request("c", 1)) == 3 + 6
-
-
-def test_a_search_without_a_result_ends_after_ten_times_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack_gpus, "STEPS", 1)
-    assert refusals(12, Request("a", 1)) == 10 + 10
+def test_each_assignment_is_tried_until_the_steps_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusals(3, Request("a", 1), Request("b", 1), Request("c", 1)) == 6
+    monkeypatch.setattr(pack_gpus, "STEPS", 10)
+    assert refusals(12, Request("a", 1)) == 10
     monkeypatch.setattr(pack_gpus, "STEPS", 0)
     assert chosen(FIVE, Request("a", 1)) is None
 
 
-def search(steps: int, best_cost: int | None = None) -> pack_gpus._Search:
-    one = pack_gpus._Search(Packing(FIVE, [], {}), [Request("a", 1)], {}, everywhere, True)
-    one.steps = steps
-    if best_cost is not None:
-        one.best, one.best_cost = {"a": ["gpu0"]}, best_cost
-    return one
+def test_earlier_requests_move_for_one_that_has_no_other_place() -> None:
+    """The GPU nearest to a NIC is the only one on node 1. Without the memory of dead ends, the steps do not suffice."""
+    units = [unit(number, switch=number, reach={"pf": 1 + number}) for number in range(9)]
+    units.append(unit(9, node=1, reach={"pf": PIX}))
+    singles = [Request(name, 1, near="pf") for name in "abcdefgh"]
+    assert chosen(units, *singles[:1])["a"] == ["gpu9"]
+    got = chosen(units, *singles, Request("z", 1, within=frozenset({1})))
+    assert got is not None
+    assert got["z"] == ["gpu9"]
 
 
-@pytest.mark.parametrize(
-    ("steps", "best_cost", "cost", "ends"),
-    [
-        (3999, 5, 4, False),
-        (4000, 5, 4, True),
-        (0, 5, 5, True),
-        (0, 5, 6, True),
-        (39999, None, 1 << 90, False),
-        (40000, None, 0, True),
-    ],
-)
-def test_the_search_ends_at_its_limits_or_at_the_best_cost(
-    steps: int, best_cost: int | None, cost: int, ends: bool
-) -> None:
-    assert search(steps, best_cost)._hopeless(cost) is ends
-
-
-def test_a_result_of_equal_cost_does_not_replace_the_first() -> None:
-    one = search(0)
-    for taken, cost, best in ((1, 7, "gpu0"), (2, 7, "gpu0"), (4, 6, "gpu2"), (8, 8, "gpu2")):
-        one.taken = [taken]
-        one._keep(cost)
-        assert one.best == {"a": [best]}
-    assert (one.best_cost, one.refused) == (6, False)
-
-
-def test_the_least_cost_of_later_requests_is_known_before_the_search() -> None:
-    requests = [Request("a", 3), Request("b", 2), Request("c", 1)]
-    packing = Packing(FIVE, [], {})
-    assert pack_gpus._Search(packing, requests, {}, everywhere, True).least == [2 << 10, 0, 0, 0]
-    two = [Request("a", 4), Request("b", 3)]
-    assert pack_gpus._Search(packing, two, {}, everywhere, True).least == [4 + (3 << 20) << 10, 2 << 10, 0]
-    # A single request needs no bound.
-    assert pack_gpus._Search(packing, two[:1], {}, everywhere, True).least == [0, 0]
+def test_the_largest_has_the_best_place_unless_a_node_lacks_room() -> None:
+    """Two pairs of GPUs, each on a switch, of which only one node has the CPUs that the later request needs."""
+    units = [unit(0), unit(1), unit(2, node=1), unit(3, node=1, switch=1)]
+    large, small = Request("a", 2, wants=(("cpus", 2),)), Request("b", 1, wants=(("cpus", 6),))
+    assert chosen(units, large, small, capacities={("cpus", 0): 8, ("cpus", 1): 8})["a"] == ["gpu0", "gpu1"]
+    assert chosen(units, large, small, capacities={("cpus", 0): 6, ("cpus", 1): 2}) == {
+        "a": ["gpu2", "gpu3"],
+        "b": ["gpu0"],
+    }
+    # Where no assignment has room everywhere, the best places remain.
+    assert chosen(units, large, small, capacities={("cpus", 0): 2, ("cpus", 1): 2})["a"] == ["gpu0", "gpu1"]
 
 
 def test_a_number_of_gpus_is_of_one_model_unless_the_machine_has_others():
