@@ -65,9 +65,9 @@ class Request:
 
     ``virtual``: those besides ``must`` are virtual functions; otherwise none of them is.
 
-    ``only`` limits the choice to some units, ``within`` to units on some nodes or on an unknown node. ``near`` is the
-    kind of NIC function that should be near. ``nodes`` are the nodes that it uses with any choice, and ``wants`` is
-    what it requests from nodes (capacity.asked).
+    ``only`` limits the choice to some units, ``within`` to units on some nodes or on an unknown node. ``near_nic`` is
+    the kind of NIC function that should be near. ``nodes`` are the nodes that it uses with any choice, and ``demand``
+    is what it requests from nodes (capacity.demand_of).
     """
 
     name: str
@@ -75,18 +75,18 @@ class Request:
     must: frozenset[int] = frozenset()
     virtual: bool = False
     only: frozenset[int] | None = None
-    near: str | None = None
+    near_nic: str | None = None
     nodes: frozenset[int] = frozenset()
-    wants: tuple[tuple[capacity.Kind, int], ...] = ()
+    demand: tuple[tuple[capacity.Kind, int], ...] = ()
     within: frozenset[int] | None = None
 
 
-def apart(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+def path_distance(first_path: tuple[str, ...], second_path: tuple[str, ...]) -> int:
     """Return the distance of two places, PIX to SYS, by their paths."""
-    if one == other:
+    if first_path == second_path:
         return PIX
     common = 0
-    for first, second in zip(one, other):
+    for first, second in zip(first_path, second_path):
         if first != second:
             break
         common += 1
@@ -131,11 +131,11 @@ class Packing:
         self.top = self._tree()
         # Each set of units is listed once: the bridges of a chain without branches have the same units.
         self.blocks = sorted({place.mask for place in self.places})
-        self.weights = [[WEIGHTS[apart(one.path, other.path)] for other in units] for one in units]
+        self.weights = [[WEIGHTS[path_distance(first.path, second.path)] for second in units] for first in units]
         for number, unit in enumerate(units):
             self.weights[number] = [
-                weight * len(unit.addresses) * len(units[other].addresses)
-                for other, weight in enumerate(self.weights[number])
+                weight * len(unit.addresses) * len(units[second].addresses)
+                for second, weight in enumerate(self.weights[number])
             ]
         self.tags: dict[int, object] = {}
         self._signatures: dict[tuple[int, int], Rank] = {}
@@ -146,15 +146,15 @@ class Packing:
         top = _Place(0)
         self.places.append(top)
         for number, unit in enumerate(self.units):
-            here = top
-            here.mask |= 1 << number
+            place = top
+            place.mask |= 1 << number
             for step in unit.path:
-                if step not in here.below:
-                    here.below[step] = _Place(len(self.places))
-                    self.places.append(here.below[step])
-                here = here.below[step]
-                here.mask |= 1 << number
-            here.units.append(number)
+                if step not in place.below:
+                    place.below[step] = _Place(len(self.places))
+                    self.places.append(place.below[step])
+                place = place.below[step]
+                place.mask |= 1 << number
+            place.units.append(number)
         return top
 
     def choose(
@@ -186,7 +186,7 @@ class Packing:
         reserved = 0
         for request in ordered:
             reserved |= _mask(request.must) | (_mask(request.only) if request.only is not None else 0)
-        for fitting in (True, False) if any(request.wants for request in ordered) else (False,):
+        for fitting in (True, False) if any(request.demand for request in ordered) else (False,):
             assignment = _Search(self, ordered, completes, fitting).place(0, self.everything & ~reserved, used)
             if assignment is not None:
                 return assignment
@@ -196,8 +196,10 @@ class Packing:
 
     def pairs(self, mask: int) -> int:
         """Return the sum of the weighted distances of all pairs of GPUs in ``mask``."""
-        inside = list(_bits(mask))
-        return sum(self.weights[one][other] for at, one in enumerate(inside) for other in inside[at + 1 :])
+        numbers = list(_bits(mask))
+        return sum(
+            self.weights[first][second] for index, first in enumerate(numbers) for second in numbers[index + 1 :]
+        )
 
     def gpus(self, mask: int) -> int:
         """Return the number of GPUs in ``mask``."""
@@ -210,26 +212,26 @@ class Packing:
         counts = [self.gpus(free & mask) for mask in self.blocks]
         blocks = []
         for size in BLOCKS:
-            whole = sum(mask & free == mask and self.gpus(mask) == size for mask in self.partitions)
-            blocks += [-whole, -sum(count // size for count in counts)]
+            free_partitions = sum(mask & free == mask and self.gpus(mask) == size for mask in self.partitions)
+            blocks += [-free_partitions, -sum(count // size for count in counts)]
         return tuple(blocks)
 
     def signature(self, place: _Place, free: int) -> Rank:
         """Return a value that is equal for equivalent places, whatever the order of their members."""
         key = place.number, free & place.mask
         if key not in self._signatures:
-            below = [
+            places = [
                 # NUMA nodes differ in their used memory, units in the partitions that they belong to.
                 (name if place is self.top else "", self.signature(item, free))
                 for name, item in place.below.items()
                 if free & item.mask
             ]
-            own = [
+            units = [
                 (self.size[number], str(self.tags.get(number)), number if self.board >> number & 1 else -1)
                 for number in place.units
                 if free >> number & 1
             ]
-            self._signatures[key] = (tuple(sorted(below)), tuple(sorted(own)))
+            self._signatures[key] = (tuple(sorted(places)), tuple(sorted(units)))
         return self._signatures[key]
 
     # Where a request can go
@@ -240,10 +242,10 @@ class Packing:
         usable = must
         for number in _bits(_mask(request.only) if request.only is not None else free):
             unit = self.units[number]
-            inside = request.within is None or unit.node is None or unit.node in request.within
-            if unit.owner in (None, request.name) and inside and unit.virtual == request.virtual:
+            on_allowed_node = request.within is None or unit.node is None or unit.node in request.within
+            if unit.owner in (None, request.name) and on_allowed_node and unit.virtual == request.virtual:
                 usable |= 1 << number
-        key = (request.count, must, usable, free, request.near)
+        key = (request.count, must, usable, free, request.near_nic)
         if key not in self._found:
             masks = self._partitions_for(request, must, usable)
             if not must & self.board:
@@ -251,25 +253,30 @@ class Packing:
                 loose = usable & ~must & ~self.board
                 for of_model in self._of_models(must):
                     masks += [must | mask for mask in self._allot(self.top, missing, loose & of_model)]
-            found = []
+            candidates = []
             for mask in set(masks):
                 reach = (
-                    sum(self.size[number] * self.units[number].reach.get(request.near, SYS) for number in _bits(mask))
-                    if request.near
+                    sum(
+                        self.size[number] * self.units[number].reach.get(request.near_nic, SYS)
+                        for number in _bits(mask)
+                    )
+                    if request.near_nic
                     else 0
                 )
                 # A request without NICs takes the GPUs that have none.
-                spare = 0 if request.near else -sum(sum(self.units[number].reach.values()) for number in _bits(mask))
+                spare = (
+                    0 if request.near_nic else -sum(sum(self.units[number].reach.values()) for number in _bits(mask))
+                )
                 rank = (self.leftover(free & ~mask), spare, tuple(_bits(mask)))
-                found.append(((self.pairs(mask) << NEAR_NIC_BITS) + reach, rank, mask))
-            found.sort()
-            self._found[key] = found
+                candidates.append(((self.pairs(mask) << NEAR_NIC_BITS) + reach, rank, mask))
+            candidates.sort()
+            self._found[key] = candidates
         return self._found[key]
 
     def _of_models(self, must: int) -> list[int]:
         """Return the units of each model: one virtual machine has one model, unless it has others in ``must``."""
-        there = [mask for mask in self.models.values() if mask & must]
-        return [sum(there)] if there else list(self.models.values())
+        masks = [mask for mask in self.models.values() if mask & must]
+        return [sum(masks)] if masks else list(self.models.values())
 
     def _partitions_for(self, request: Request, must: int, usable: int) -> list[int]:
         if must and must & self.board and self.gpus(must) == request.count:
@@ -283,10 +290,10 @@ class Packing:
     def _allot(self, place: _Place, count: int, free: int) -> list[int]:
         """Return the ways to take ``count`` GPUs below ``place``: equivalent ones once, and at most ``PLACES``."""
         free &= place.mask
-        there = self.gpus(free)
-        if count in (0, there):
+        available = self.gpus(free)
+        if count in (0, available):
             return [free if count else 0]
-        if count > there:
+        if count > available:
             return []
         # Equivalent members are grouped: each kind has its members in address order.
         kinds: dict[Rank, list[Any]] = {}
@@ -299,8 +306,8 @@ class Packing:
                 kinds.setdefault((0, self.size[number], str(self.tags.get(number))), []).append(number)
         return self._share(list(kinds.values()), 0, 0, count, count, free)
 
-    def _share(self, kinds: list[list[Any]], kind: int, member: int, count: int, most: int, free: int) -> list[int]:
-        """Spread ``count`` over the members from ``member`` on; each takes at most ``most``, the previous share."""
+    def _share(self, kinds: list[list[Any]], kind: int, member: int, count: int, maximum: int, free: int) -> list[int]:
+        """Spread ``count`` over the members from ``member`` on; each takes at most ``maximum``, the previous share."""
         if count == 0:
             return [0]
         if kind == len(kinds):
@@ -308,26 +315,26 @@ class Packing:
         if member == len(kinds[kind]):
             return self._share(kinds, kind + 1, 0, count, count, free)
         item = kinds[kind][member]
-        found: list[int] = []
+        masks: list[int] = []
         shares: Sequence[int]
         if isinstance(item, _Place):
-            shares = range(min(count, most, self.gpus(free & item.mask)), -1, -1)
+            shares = range(min(count, maximum, self.gpus(free & item.mask)), -1, -1)
         else:
-            shares = [self.size[item], 0] if self.size[item] <= min(count, most) else [0]
+            shares = [self.size[item], 0] if self.size[item] <= min(count, maximum) else [0]
         for share in shares:
             if share == 0:
                 # The others of this kind take none either.
-                rest = self._share(kinds, kind + 1, 0, count, count, free)
-                here = [0]
+                rest_masks = self._share(kinds, kind + 1, 0, count, count, free)
+                member_masks = [0]
             else:
-                rest = self._share(kinds, kind, member + 1, count - share, share, free)
-                here = self._allot(item, share, free) if isinstance(item, _Place) else [1 << item]
-            for one in here:
-                for other in rest:
-                    found.append(one | other)
-                    if len(found) >= PLACES:
-                        return found
-        return found
+                rest_masks = self._share(kinds, kind, member + 1, count - share, share, free)
+                member_masks = self._allot(item, share, free) if isinstance(item, _Place) else [1 << item]
+            for member_mask in member_masks:
+                for rest_mask in rest_masks:
+                    masks.append(member_mask | rest_mask)
+                    if len(masks) >= PLACES:
+                        return masks
+        return masks
 
 
 class _Search:
@@ -376,7 +383,7 @@ class _Search:
         for cost, _rank, mask in packing.candidates(request, free):
             units = (packing.units[number] for number in _bits(mask))
             nodes = request.nodes.union(unit.node for unit in units if unit.node is not None)
-            overflow, used_after = capacity.overflow(packing.capacities, used, request.wants, nodes)
+            overflow, used_after = capacity.overflow(packing.capacities, used, request.demand, nodes)
             if not (overflow and self.fitting):
                 places.append(((overflow, cost), mask, used_after))
         places.sort(key=lambda place: place[0])

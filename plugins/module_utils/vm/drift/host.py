@@ -10,7 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import port_role
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label, name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings, foreign_member
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices, foreign_member
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import HOST, Drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.read_xml import Definition
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.nodes import serving_node
@@ -29,7 +29,7 @@ def against_host(have: Definition, host: Host, running: bool) -> list[Drift]:
     known = host.by_address()
     gone = [address for address in sorted(have.places) if _gone(have, known, address)]
     found = _missing(have, host, gone, running)
-    around = Surroundings(host)
+    host_devices = HostDevices(host)
     drivers: dict[str, list[str]] = {}
     groupless = []
     for address in sorted(set(have.places) - set(gone)):
@@ -44,7 +44,7 @@ def against_host(have: Definition, host: Host, running: bool) -> list[Drift]:
         if function.iommu_group is None:
             groupless.append(name(function))
         found += _node(have, host, function, old)
-        found += _group(around, have, function, old)
+        found += _group(host_devices, have, function, old)
         if old:
             found += _moved(known, function, old)
         found += _links(host, known, function, old)
@@ -170,11 +170,11 @@ def _node(have: Definition, host: Host, function: Function, old: Recorded | None
     ]
 
 
-def _group(around: Surroundings, have: Definition, function: Function, old: Recorded | None) -> list[Drift]:
+def _group(host_devices: HostDevices, have: Definition, function: Function, old: Recorded | None) -> list[Drift]:
     if function.iommu_group is None:
         return []
-    reason = foreign_member(around, function, have.name, have.places)
-    now = record(around.functions, function.address).group
+    reason = foreign_member(host_devices, function, have.name, have.places)
+    now = record(host_devices.functions, function.address).group
     if reason is None and (old is None or old.group == now):
         return []
     before = "" if old is None else f" ({old.group or 'alone'} when it was planned)"

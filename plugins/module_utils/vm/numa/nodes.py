@@ -33,10 +33,10 @@ def serving_node(host: Host, node: int) -> int:
         raise DomainError(f"the topology has devices on NUMA node {node} but no such node", "read the topology again")
     if serves(nodes[node]):
         return node
-    return min(serving(host), key=lambda other: (nodes[node].distances.get(str(other), 255), other))
+    return min(serving(host), key=lambda other_id: (nodes[node].distances.get(str(other_id), 255), other_id))
 
 
-def asked(host: Host, spec: DomainSpec) -> list[int]:
+def requested_nodes(host: Host, spec: DomainSpec) -> list[int]:
     """Return the nodes that ``numa_nodes`` names, ascending. Raises DomainError for one that no cell can be on."""
     if not spec.numa_nodes:
         return []
@@ -46,10 +46,10 @@ def asked(host: Host, spec: DomainSpec) -> list[int]:
     wanted = sorted({int(node) for node in spec.numa_nodes})
     for node in wanted:
         if node not in able:
-            there = ", ".join(map(str, able))
+            valid = ", ".join(map(str, able))
             raise DomainError(
                 f"numa_nodes: node {node} is not on this host, or has no CPUs or no memory",
-                f"choose one of {there}",
+                f"choose one of {valid}",
                 domain=spec.name,
             )
     return wanted
@@ -59,41 +59,41 @@ def settle(
     host: Host,
     specs: list[DomainSpec],
     devices: dict[str, list[Function]],
-    held: dict[str, Holdings],
+    current: dict[str, Holdings],
     capacities: capacity.Capacities,
 ) -> dict[str, list[int]]:
     """Return the nodes of each virtual machine's cells, by name and ascending; the order of ``specs`` has no effect.
 
-    ``devices`` are those that were chosen, ``held`` is what each has today, ``capacities`` the capacity of the nodes
+    ``devices`` are those that were chosen, ``current`` is what each has today, ``capacities`` the capacity of the nodes
     (capacity.of_nodes). Raises DomainError.
     """
-    found: dict[str, list[int]] = {}
+    nodes_of_vm: dict[str, list[int]] = {}
     able = serving(host)
     for spec in specs:
-        known = {host.node_of(function) for function in devices[spec.name]} - {None}
-        ids = {*asked(host, spec), *(serving_node(host, node) for node in known if node is not None)}
-        kept = set(_kept(host, held.get(spec.name, Holdings())))
-        if not ids and kept and kept <= set(able) and _divides(spec, len(kept)):
-            ids = kept
+        device_nodes = {host.node_of(function) for function in devices[spec.name]} - {None}
+        ids = {*requested_nodes(host, spec), *(serving_node(host, node) for node in device_nodes if node is not None)}
+        current_nodes = set(_kept(host, current.get(spec.name, Holdings())))
+        if not ids and current_nodes and current_nodes <= set(able) and _divides(spec, len(current_nodes)):
+            ids = current_nodes
         if ids:
-            found[spec.name] = sorted(ids)
+            nodes_of_vm[spec.name] = sorted(ids)
     used: capacity.Capacities = {}
     for spec in sorted(specs, key=lambda item: item.name):
-        if spec.name in found:
-            used = capacity.overflow(capacities, used, capacity.asked(spec, capacities), found[spec.name])[1]
-    loose = [spec for spec in specs if spec.name not in found]
+        if spec.name in nodes_of_vm:
+            used = capacity.overflow(capacities, used, capacity.demand_of(spec, capacities), nodes_of_vm[spec.name])[1]
+    loose = [spec for spec in specs if spec.name not in nodes_of_vm]
     open_ended = sum(spec.vcpus is None for spec in loose)
     # The largest request is placed first; the others must fit into the remaining capacity.
     for spec in sorted(loose, key=lambda item: (item.vcpus is None, -(item.vcpus or 0), -item.memory_mib, item.name)):
-        found[spec.name], used = _place(spec, able, capacities, used, open_ended)
-    return found
+        nodes_of_vm[spec.name], used = _place(spec, able, capacities, used, open_ended)
+    return nodes_of_vm
 
 
-def _kept(host: Host, own: Holdings) -> list[int]:
+def _kept(host: Host, holdings: Holdings) -> list[int]:
     """Return the nodes that a domain's memory is bound to; without such memory, the nodes of its CPUs."""
-    if own.memory_mib:
-        return sorted(own.memory_mib)
-    return sorted({node.id for node in host.numa_nodes if set(node.cpus) & set(own.cpus)})
+    if holdings.memory_mib:
+        return sorted(holdings.memory_mib)
+    return sorted({node.id for node in host.numa_nodes if set(node.cpus) & set(holdings.cpus)})
 
 
 def _divides(spec: DomainSpec, count: int) -> bool:
@@ -109,13 +109,13 @@ def _place(
         # Without a number of vCPUs it takes all nodes, or an equal share if several virtual machines set no number.
         share = max(len(able) // open_ended, 1)
         counts = sorted(counts, key=lambda count: (count > share, -count if count <= share else count))
-    found = []
+    candidates = []
     for count in counts:
-        for at in range(len(able) - count + 1):
-            nodes = able[at : at + count]
-            worse, after = capacity.overflow(capacities, used, capacity.asked(spec, capacities), nodes)
-            loads = [after[key] * 1000 // max(capacities.get(key, 0), 1) for key in after if key[1] in nodes]
-            found.append(((worse, counts.index(count), max(loads, default=0)), nodes, after))
+        for start in range(len(able) - count + 1):
+            nodes = able[start : start + count]
+            excess, used_after = capacity.overflow(capacities, used, capacity.demand_of(spec, capacities), nodes)
+            loads = [used_after[key] * 1000 // max(capacities.get(key, 0), 1) for key in used_after if key[1] in nodes]
+            candidates.append(((excess, counts.index(count), max(loads, default=0)), nodes, used_after))
     # The first one of the best candidates.
-    _rank, nodes, after = min(found, key=lambda item: item[0])
-    return nodes, after
+    _rank, nodes, used_after = min(candidates, key=lambda item: item[0])
+    return nodes, used_after

@@ -54,17 +54,17 @@ class FabricManager:
 def read(run: Callable[[Sequence[str]], str] | None = None) -> FabricManager:
     """Ask the host's Fabric Manager. ``run`` returns the output of a command, or raises OSError or ValueError."""
     run = run or _run
-    found = FabricManager()
+    manager = FabricManager()
     try:
         match = re.search(r"\d+(\.\d+)+", run(VERSION))
-        found.version = match[0] if match else None
+        manager.version = match[0] if match else None
     except (OSError, ValueError) as error:
-        found.cause = f"{VERSION[0]}: {error}"
+        manager.cause = f"{VERSION[0]}: {error}"
     try:
-        found.partitions = _partitions(json.loads(run(LIST)))
+        manager.partitions = _partitions(json.loads(run(LIST)))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        found.cause = f"{' '.join(LIST)}: {error}"
-    return found
+        manager.cause = f"{' '.join(LIST)}: {error}"
+    return manager
 
 
 def _partitions(data: Any) -> dict[int, Partition]:
@@ -78,9 +78,9 @@ def _partitions(data: Any) -> dict[int, Partition]:
 
 def _run(argv: Sequence[str]) -> str:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        process = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise ValueError(f"no answer within {TIMEOUT_S} s") from error
-    if done.returncode:
-        raise ValueError((done.stderr or done.stdout).strip()[:200] or f"exit status {done.returncode}")
-    return done.stdout
+    if process.returncode:
+        raise ValueError((process.stderr or process.stdout).strip()[:200] or f"exit status {process.returncode}")
+    return process.stdout

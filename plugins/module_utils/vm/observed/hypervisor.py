@@ -113,29 +113,29 @@ PASSED = re.compile(
 def holdings(xml: str) -> Holdings:
     """Read what the domain of this libvirt XML holds. Memory that is not bound to one node is not counted."""
     root = ET.fromstring(xml)
-    held = Holdings()
+    used = Holdings()
     for place in HOLDERS:
-        held.devices += [_address(source) for source in root.iterfind(f"devices/{place}")]
-    held.devices += _devices_of_arguments(root)
+        used.devices += [_address(source) for source in root.iterfind(f"devices/{place}")]
+    used.devices += _devices_of_arguments(root)
     for source in root.iterfind("devices/interface[@type='direct']/source"):
-        held.interfaces.append(source.get("dev", ""))
+        used.interfaces.append(source.get("dev", ""))
     for source in root.iterfind("devices/disk[@type='block']/source"):
-        held.interfaces.append(source.get("dev", "").rsplit("/", 1)[-1])
+        used.interfaces.append(source.get("dev", "").rsplit("/", 1)[-1])
     for pin in root.iterfind("cputune/vcpupin"):
         cpus = parse_ranges(pin.get("cpuset", ""))
         # A vCPU that is pinned to several CPUs is limited to them, and does not hold all of them.
         if len(cpus) == 1:
-            held.cpus.append(cpus[0])
+            used.cpus.append(cpus[0])
     page = root.find("memoryBacking/hugepages/page")
     if page is not None:
-        held.page_mib = int(page.get("size", "0")) * BYTES_OF_UNIT[page.get("unit", "KiB")] // MIB
+        used.page_mib = int(page.get("size", "0")) * BYTES_OF_UNIT[page.get("unit", "KiB")] // MIB
     nodes = {node.get("cellid"): parse_ranges(node.get("nodeset", "")) for node in root.iterfind("numatune/memnode")}
     for cell in root.iterfind("cpu/numa/cell"):
         bound = nodes.get(cell.get("id"), [])
         if len(bound) == 1:
             memory_mib = int(cell.get("memory", "0")) * BYTES_OF_UNIT[cell.get("unit", "KiB")] // MIB
-            held.memory_mib[bound[0]] = held.memory_mib.get(bound[0], 0) + memory_mib
-    return held
+            used.memory_mib[bound[0]] = used.memory_mib.get(bound[0], 0) + memory_mib
+    return used
 
 
 def _address(source: ET.Element) -> str:
@@ -145,13 +145,13 @@ def _address(source: ET.Element) -> str:
 
 def _devices_of_arguments(root: ET.Element) -> list[str]:
     """Return the PCI addresses in the arguments that the domain gives to QEMU itself."""
-    found = []
+    addresses = []
     for argument in root.iter(f"{{{QEMU_NAMESPACE}}}arg"):
         text = argument.get("value", "")
-        for domain, *rest in PASSED.findall(text) if "vfio-pci" in text else []:
-            bus, slot, function = (int(part, 16) for part in rest)
-            found.append(f"{int(domain or '0', 16):04x}:{bus:02x}:{slot:02x}.{function:x}")
-    return found
+        for domain, *place in PASSED.findall(text) if "vfio-pci" in text else []:
+            bus, slot, function = (int(part, 16) for part in place)
+            addresses.append(f"{int(domain or '0', 16):04x}:{bus:02x}:{slot:02x}.{function:x}")
+    return addresses
 
 
 def lent(xml: str) -> Lent:
@@ -159,9 +159,9 @@ def lent(xml: str) -> Lent:
     forward = ET.fromstring(xml).find("forward")
     if forward is None:
         return Lent()
-    named = [name for name in (item.get("dev") for item in forward.iterfind("interface")) if name]
+    interfaces = [name for name in (item.get("dev") for item in forward.iterfind("interface")) if name]
     return Lent(
         devices=[_address(item) for item in forward.iterfind("address[@type='pci']")],
-        interfaces=named,
+        interfaces=interfaces,
         owners=[name for name in (item.get("dev") for item in forward.iterfind("pf")) if name],
     )

@@ -11,11 +11,11 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import SUPPORTED, architecture
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
-    Surroundings,
+    HostDevices,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import held
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import holdings_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import (
     devices,
@@ -50,13 +50,13 @@ def check(
 
     Returns the warnings. Raises RefusedError, with all findings, if one of them refuses.
     """
-    around = Surroundings(host)
+    host_devices = HostDevices(host)
     listed = {plan.name for plan in plans}
     for observed in hypervisor.domains.values():
         if observed.name not in listed:
-            around.holder.update(dict.fromkeys(held(observed, listed=False).devices, observed.name))
+            host_devices.holder.update(dict.fromkeys(holdings_of(observed, listed=False).devices, observed.name))
     for plan in plans:
-        around.holder.update({function.address: plan.name for function in plan.chosen.all()})
+        host_devices.holder.update({function.address: plan.name for function in plan.chosen.all()})
 
     found: list[Finding] = []
     if architecture(host.cpu) is None:
@@ -73,11 +73,11 @@ def check(
         found += programs.atomic_operations(plan, hypervisor)
         found += programs.machine(plan, hypervisor)
         found += programs.firmware(plan, hypervisor)
-        found += devices.in_use(plan, around)
-        found += devices.host_drivers(plan, around)
-        found += devices.isolation(plan, around)
-        found += devices.losses(plan, around)
-        found += shared_nvswitches.findings(plan, around, manager, plan.name in starting)
+        found += devices.in_use(plan, host_devices)
+        found += devices.host_drivers(plan, host_devices)
+        found += devices.isolation(plan, host_devices)
+        found += devices.losses(plan, host_devices)
+        found += shared_nvswitches.findings(plan, host_devices, manager, plan.name in starting)
         found += platform.of_host(plan, host, hypervisor)
     found += memory.of_host(plans, host)
     specs = [plan.spec for plan in plans]
@@ -99,8 +99,8 @@ def without_libvirt(plans: list[DomainPlan], host: Host) -> list[Finding]:
 
     Returns the warnings. Raises RefusedError, with all findings, if one of them refuses.
     """
-    around = Surroundings(host)
-    found = [item for plan in plans for item in devices.losses(plan, around)]
+    host_devices = HostDevices(host)
+    found = [item for plan in plans for item in devices.losses(plan, host_devices)]
     for plan in plans:
         found += platform.of_facts(plan, host)
     found += memory.of_host(plans, host)

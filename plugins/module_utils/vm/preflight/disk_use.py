@@ -157,7 +157,7 @@ def removable(spec: DomainSpec, specs: list[DomainSpec], hypervisor: Hypervisor)
         user = users.get(file.identity)
         if user is not None:
             why = f"it is {user.role} of virtual machine {user.domain}"
-        elif not file.own:
+        elif not file.is_own:
             why = "it is a symbolic link, so it was not created here"
         elif disk.base and (file.base is None or identity(hypervisor, file.base) != identity(hypervisor, disk.base)):
             why = f"it is not an overlay of {disk.base}, so it was not created here"
@@ -214,7 +214,7 @@ def _finding(use: Use, other: Use) -> Finding:
 def _dangling(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
     for disk in spec.disks:
         file = hypervisor.files.get(disk.path)
-        if disk.is_made and file is not None and not file.own and not file.exists:
+        if disk.is_made and file is not None and not file.is_own and not file.exists:
             yield Finding(
                 spec.name,
                 f"disk {disk.path} is a symbolic link to {file.identity.removeprefix('path ')}, which does not exist",

@@ -103,7 +103,7 @@ def _extra(request: Request, placement: Placement) -> dict[str, str]:
 
 
 def _device(item: Any, passthrough: str, cell_of: dict[int, int], placement: Placement, able: bool) -> dict[str, Any]:
-    node = placement.around.host.node_of(item)
+    node = placement.host_devices.host.node_of(item)
     row = {"type": "fixed", "id": item.address, "numa_node": cell_of.get(node) if able and node is not None else None}
     if item.physical_function:
         row["type"] = "sriov"

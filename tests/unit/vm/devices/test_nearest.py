@@ -66,8 +66,8 @@ def test_a_want_without_a_place_costs_nothing():
 
 
 def test_the_reach_of_several_paths_is_that_of_the_nearest():
-    assert nearest.reach(HERE, [PATHS[SYS], PATHS[PXB], PATHS[NODE]]) == PXB
-    assert nearest.reach(HERE, []) == SYS
+    assert nearest.nearest_distance(HERE, [PATHS[SYS], PATHS[PXB], PATHS[NODE]]) == PXB
+    assert nearest.nearest_distance(HERE, []) == SYS
 
 
 def devices_of(*paths, **more):
@@ -132,7 +132,7 @@ def test_a_table_without_a_column_for_each_row_has_no_solution():
 
 @pytest.mark.parametrize("reach", PATHS)
 def test_the_class_of_each_path_is_found(reach):
-    assert nearest.reach(HERE, [PATHS[reach]]) == reach
+    assert nearest.nearest_distance(HERE, [PATHS[reach]]) == reach
 
 
 @pytest.mark.parametrize(("reach", "common"), [(PIX, 4), (PXB, 3), (PHB, 2), (NODE, 1), (SYS, 0)])

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpu
     Packing,
     Request,
     Unit,
-    apart,
+    path_distance,
 )
 
 Gpus = dict[str, list[str]]
@@ -59,7 +59,7 @@ PATH = ("0", "root 0", "port", "switch 1", "leaf 1")
     ],
 )
 def test_the_distance_of_two_places_is_where_their_paths_part(other: tuple[str, ...], distance: int) -> None:
-    assert apart(PATH, other) == apart(other, PATH) == distance
+    assert path_distance(PATH, other) == path_distance(other, PATH) == distance
 
 
 def test_the_classes_have_the_order_and_weights_of_the_documentation() -> None:
@@ -150,8 +150,8 @@ def test_a_request_with_nics_is_near_them_and_one_without_leaves_them() -> None:
         unit(1, switch=1, reach={"pf": PIX}),
         unit(2, switch=2, reach={"pf": PXB}),
     ]
-    assert chosen(beside, Request("a", 1, near="pf")) == {"a": ["gpu1"]}
-    assert chosen(beside, Request("a", 2, near="pf")) == {"a": ["gpu1", "gpu2"]}
+    assert chosen(beside, Request("a", 1, near_nic="pf")) == {"a": ["gpu1"]}
+    assert chosen(beside, Request("a", 2, near_nic="pf")) == {"a": ["gpu1", "gpu2"]}
     assert chosen(beside, Request("a", 1)) == {"a": ["gpu0"]}
     assert chosen(beside, Request("a", 2)) == {"a": ["gpu0", "gpu2"]}
 
@@ -167,13 +167,13 @@ def found(packing: Packing, request: Request, free: int | None = None) -> list[t
 def test_the_distance_of_nics_is_added_below_that_of_gpus() -> None:
     beside = [unit(0, reach={"pf": PXB}), unit(1, switch=1, reach={"pf": PHB}), unit(2, switch=2, reach={})]
     packing = Packing(beside, [], {})
-    assert found(packing, Request("a", 1, near="pf")) == [(PXB, 0b001), (PHB, 0b010), (SYS, 0b100)]
-    assert found(packing, Request("a", 2, near="pf")) == [
+    assert found(packing, Request("a", 1, near_nic="pf")) == [(PXB, 0b001), (PHB, 0b010), (SYS, 0b100)]
+    assert found(packing, Request("a", 2, near_nic="pf")) == [
         ((1 << 10) + 3, 0b011), ((1 << 10) + 5, 0b101), ((1 << 10) + 6, 0b110),
     ]  # fmt: skip
     assert [cost for cost, _mask in found(packing, Request("a", 2))] == [1 << 10] * 3
     pair = Packing([unit(0, addresses=("a", "b"), reach={"pf": PHB})], [], {})
-    assert found(pair, Request("a", 2, near="pf")) == [(4, 0b1)]
+    assert found(pair, Request("a", 2, near_nic="pf")) == [(4, 0b1)]
 
 
 def test_equivalent_places_are_tried_once() -> None:
@@ -224,13 +224,13 @@ def test_the_number_of_places_is_limited(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_nodes_without_room_are_avoided_even_if_the_gpus_are_farther_apart() -> None:
     units = [unit(0), unit(1), unit(2, node=1), unit(3, node=1, switch=1)]
     wants = (("cpus", 4),)
-    request = Request("a", 2, wants=wants)
+    request = Request("a", 2, demand=wants)
     assert chosen(units, request, capacities={("cpus", 0): 4, ("cpus", 1): 4}) == {"a": ["gpu0", "gpu1"]}
     assert chosen(units, request, capacities={("cpus", 0): 3, ("cpus", 1): 4}) == {"a": ["gpu2", "gpu3"]}
     # What a request uses on other nodes in any case counts, too.
-    both = Request("a", 1, wants=wants, nodes=frozenset({1}))
+    both = Request("a", 1, demand=wants, nodes=frozenset({1}))
     assert chosen(units, both, capacities={("cpus", 0): 4, ("cpus", 1): 3}) == {"a": ["gpu0"]}
-    assert chosen(units, request, Request("b", 2, wants=wants), capacities={("cpus", 0): 4, ("cpus", 1): 4}) == {
+    assert chosen(units, request, Request("b", 2, demand=wants), capacities={("cpus", 0): 4, ("cpus", 1): 4}) == {
         "a": ["gpu0", "gpu1"],
         "b": ["gpu2", "gpu3"],
     }
@@ -239,7 +239,7 @@ def test_nodes_without_room_are_avoided_even_if_the_gpus_are_farther_apart() -> 
 def test_places_are_tried_in_the_order_of_the_room_on_their_nodes() -> None:
     units = [unit(number, node=number // 2) for number in range(6)]
     capacities = {("cpus", 0): 3, ("cpus", 1): 3, ("cpus", 2): 4}
-    assert chosen(units, Request("a", 2, wants=(("cpus", 4),)), capacities=capacities) == {"a": ["gpu4", "gpu5"]}
+    assert chosen(units, Request("a", 2, demand=(("cpus", 4),)), capacities=capacities) == {"a": ["gpu4", "gpu5"]}
 
 
 def test_an_assignment_that_is_refused_is_not_kept() -> None:
@@ -250,7 +250,7 @@ def test_an_assignment_that_is_refused_is_not_kept() -> None:
         return gpus["a"] == ["gpu2"]
 
     three = [unit(number, switch=number, reach={"pf": number}) for number in range(3)]
-    request = Request("a", 1, near="pf")
+    request = Request("a", 1, near_nic="pf")
     assert chosen(three, request, completes=completes) == {"a": ["gpu2"]}
     assert refused == [{"a": ["gpu0"]}, {"a": ["gpu1"]}, {"a": ["gpu2"]}]
 
@@ -281,7 +281,7 @@ def test_earlier_requests_move_for_one_that_has_no_other_place() -> None:
     """The GPU nearest to a NIC is the only one on node 1. Without the memory of dead ends, the steps do not suffice."""
     units = [unit(number, switch=number, reach={"pf": 1 + number}) for number in range(9)]
     units.append(unit(9, node=1, reach={"pf": PIX}))
-    singles = [Request(name, 1, near="pf") for name in "abcdefgh"]
+    singles = [Request(name, 1, near_nic="pf") for name in "abcdefgh"]
     assert chosen(units, *singles[:1])["a"] == ["gpu9"]
     got = chosen(units, *singles, Request("z", 1, within=frozenset({1})))
     assert got is not None
@@ -291,7 +291,7 @@ def test_earlier_requests_move_for_one_that_has_no_other_place() -> None:
 def test_the_largest_has_the_best_place_unless_a_node_lacks_room() -> None:
     """Two pairs of GPUs, each on a switch, of which only one node has the CPUs that the later request needs."""
     units = [unit(0), unit(1), unit(2, node=1), unit(3, node=1, switch=1)]
-    large, small = Request("a", 2, wants=(("cpus", 2),)), Request("b", 1, wants=(("cpus", 6),))
+    large, small = Request("a", 2, demand=(("cpus", 2),)), Request("b", 1, demand=(("cpus", 6),))
     assert chosen(units, large, small, capacities={("cpus", 0): 8, ("cpus", 1): 8})["a"] == ["gpu0", "gpu1"]
     assert chosen(units, large, small, capacities={("cpus", 0): 6, ("cpus", 1): 2}) == {
         "a": ["gpu2", "gpu3"],

@@ -18,7 +18,7 @@ from machines import bridge, endpoint, hypervisor, observed
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, NumaNode, RootComplex
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import NEVER, _hungarian
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import (
@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpu
     Packing,
     Request,
     Unit,
-    apart,
+    path_distance,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
@@ -101,11 +101,13 @@ def assignments(host: Host, asked: list[dict[str, Any]]) -> Iterator[list[set[st
 
 def spread(host: Host, own: set[str]) -> int:
     """Return the weighted distances of a virtual machine's GPUs, from the definition."""
-    around = Surroundings(host)
+    host_devices = HostDevices(host)
     places = [
-        around.place(function) for function in host.functions if function.address in own and function.kind == "gpu"
+        host_devices.place(function)
+        for function in host.functions
+        if function.address in own and function.kind == "gpu"
     ]
-    return sum(WEIGHTS[apart(one, other)] for one, other in combinations(places, 2))
+    return sum(WEIGHTS[path_distance(one, other)] for one, other in combinations(places, 2))
 
 
 def devices(plan: DomainPlan) -> set[str]:

@@ -11,7 +11,7 @@ from baseboards import hgx
 from eight_gpus import big, small
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, Sriov
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import PHB, PIX, SYS, Request, Unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.problem import Problem, group_owner
@@ -33,8 +33,8 @@ def problem(
     specs = parse_specs(list(requests))
     named = {address: spec.name for spec in specs for address in spec.gpus.addresses + spec.nics.addresses}
     owned = {address: name for name, own in (held or {}).items() for address in own}
-    around = Surroundings(host or big(), {**owned, **(holder or {}), **named})
-    return Problem(specs, around, held or {}, None, capacities or {})
+    host_devices = HostDevices(host or big(), {**owned, **(holder or {}), **named})
+    return Problem(specs, host_devices, held or {}, None, capacities or {})
 
 
 def named(name: str, *gpus: str, count: int = 0, **more: Any) -> dict[str, Any]:
@@ -144,11 +144,11 @@ def test_a_group_with_a_device_of_a_machine_belongs_to_it():
 
 
 def test_the_owner_of_a_group_is_the_first_by_name():
-    around = Surroundings(grouped(ALL[0], ALL[1], ALL[2]), {ALL[1]: "b", ALL[2]: "a"})
-    assert group_owner(around, 99) == "a"
-    around.holder.clear()
-    assert group_owner(around, 99) is None
-    assert group_owner(around, None) is None
+    host_devices = HostDevices(grouped(ALL[0], ALL[1], ALL[2]), {ALL[1]: "b", ALL[2]: "a"})
+    assert group_owner(host_devices, 99) == "a"
+    host_devices.holder.clear()
+    assert group_owner(host_devices, 99) is None
+    assert group_owner(host_devices, None) is None
 
 
 def nics(**more: Any) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def test_the_reach_is_the_nearest_nic_that_can_be_had():
     host.function("0000:15:00.0").used_by_host = ["carries a route"]
     one = problem(small("a", 1) | nics(), small("b", 1) | nics(functions="vf"), host=host)
     assert [unit.reach for unit in one.units] == [{"pf": PHB, "vf": SYS}] * 2 + [{"pf": PIX, "vf": SYS}] * 6
-    assert [request.near for request in one.requests] == ["pf", "vf"]
+    assert [request.near_nic for request in one.requests] == ["pf", "vf"]
     # NICs that are named, or that another domain has, are not to be had; those of a listed machine are.
     host = big()
     more = {"nics": {"addresses": ["0000:25:00.0"]}}
@@ -186,10 +186,10 @@ def test_a_request_has_the_nodes_and_the_capacity_that_it_wants():
             2,
             must=frozenset({7}),
             nodes=frozenset({0, 1}),
-            wants=((1024, 4096), ("cpus", 4)),
+            demand=((1024, 4096), ("cpus", 4)),
             within=frozenset({0}),
         ),
-        Request("b", 1, wants=((1024, 2048), ("cpus", 4))),
+        Request("b", 1, demand=((1024, 2048), ("cpus", 4))),
     ]
 
 
@@ -241,14 +241,14 @@ def test_partitions_of_a_board_are_those_whose_gpus_can_be_had_and_whose_groups_
     gpus = sorted(item.address for item in host.functions if item.kind == "gpu")
     specs = parse_specs([small("a", 1)])
 
-    def masks(around: Surroundings) -> list[int]:
-        return Problem(specs, around, {}, recognise(host), {}).packing.partitions
+    def masks(host_devices: HostDevices) -> list[int]:
+        return Problem(specs, host_devices, {}, recognise(host), {}).packing.partitions
 
-    assert len(masks(Surroundings(host))) == 8 + 4 + 2 + 1
+    assert len(masks(HostDevices(host))) == 8 + 4 + 2 + 1
     # Without the first GPU: six single ones and their pairs, the second half, and no whole board.
-    held = masks(Surroundings(host, {gpus[0]: "other"}))
+    held = masks(HostDevices(host, {gpus[0]: "other"}))
     assert len(held) == 7 + 3 + 1
     # Two GPUs of one group are no partition by themselves, and split others.
     for address in gpus[:2]:
         host.function(address).iommu_group = 99
-    assert len(masks(Surroundings(host))) == 6 + 2 + 2 + 1
+    assert len(masks(HostDevices(host))) == 6 + 2 + 2 + 1

@@ -11,7 +11,7 @@ from baseboards import hgx, hgx_nvlink5, vm
 from machines import hypervisor, observed
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, NvidiaSoftware
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager, Partition
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
@@ -50,8 +50,8 @@ def planned(host: Host, count: int = 4) -> DomainPlan:
 def found(
     host: Host, manager: FabricManager | None, count: int = 4, starting: bool = True, **holder: str
 ) -> list[Finding]:
-    around = Surroundings(host, dict(pair.split("=") for pair in holder.values()))
-    return list(shared_nvswitches.findings(planned(host, count), around, manager, starting))
+    host_devices = HostDevices(host, dict(pair.split("=") for pair in holder.values()))
+    return list(shared_nvswitches.findings(planned(host, count), host_devices, manager, starting))
 
 
 @pytest.mark.parametrize("board", BOARDS)
