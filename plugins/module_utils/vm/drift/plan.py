@@ -46,7 +46,7 @@ class Row:
     """
 
     pattern: str
-    what: str
+    summary: str
     consequence: str
     detail: Callable[[str, Difference], str]
 
@@ -123,25 +123,25 @@ TREE = re.compile(r"devices/(?:controller\[pci,\d+\]|hostdev\[[0-9a-f:.]+\])(?:/
 
 def against_plan(compared: list[Difference], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
     """Return items for the differences in ``compared``, in the order of the rows; ``side`` is DEFINED or RUNNING."""
-    left = list(compared)
-    found = _devices(left, have, wanted, side)
+    unreported = list(compared)
+    items = _devices(unreported, have, wanted, side)
     for row in ROWS:
-        matched = [(re.fullmatch(row.pattern, item.path), item) for item in left]
+        matched = [(re.fullmatch(row.pattern, item.path), item) for item in unreported]
         hits = [(next(filter(None, match.groups())), item) for match, item in matched if match]
         if hits:
             details = dict.fromkeys(row.detail(word, item) for word, item in hits)
-            found.append(
+            items.append(
                 Drift(
-                    f"{row.what}: {some(list(details))}",
+                    f"{row.summary}: {some(list(details))}",
                     [side],
                     row.consequence,
                     REMEDY[side],
                     [item.path for _word, item in hits],
                 )
             )
-            left = [item for item in left if not re.fullmatch(row.pattern, item.path)]
-    paths = [item.path for item in left if TREE.fullmatch(item.path)]
-    return found + _places(paths, have, wanted, side)
+            unreported = [item for item in unreported if not re.fullmatch(row.pattern, item.path)]
+    paths = [item.path for item in unreported if TREE.fullmatch(item.path)]
+    return items + _places(paths, have, wanted, side)
 
 
 def _label(have: Definition, wanted: Wanted, address: str) -> str:
@@ -151,10 +151,10 @@ def _label(have: Definition, wanted: Wanted, address: str) -> str:
     return label("other", address)
 
 
-def _devices(left: list[Difference], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
-    """Return items for devices that only one side has; remove their differences from ``left``."""
-    found = []
-    for addresses, what, consequence in (
+def _devices(unreported: list[Difference], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
+    """Return items for devices that only one side has; remove their differences from ``unreported``."""
+    items = []
+    for addresses, phrase, consequence in (
         (set(wanted.places) - set(have.places), "lacks {}, which the plan gives it", "the guest does not see it"),
         (
             set(have.places) - set(wanted.places),
@@ -164,19 +164,21 @@ def _devices(left: list[Difference], have: Definition, wanted: Wanted, side: str
     ):
         if not addresses:
             continue
-        paths = [item for item in left if (match := HOSTDEV.fullmatch(item.path)) and match[1] in addresses]
-        left[:] = [item for item in left if item not in paths]
+        paths = [item for item in unreported if (match := HOSTDEV.fullmatch(item.path)) and match[1] in addresses]
+        unreported[:] = [item for item in unreported if item not in paths]
         names = some([_label(have, wanted, address) for address in sorted(addresses)])
-        found.append(
-            Drift(f"the domain {what.format(names)}", [side], consequence, REMEDY[side], [item.path for item in paths])
+        items.append(
+            Drift(
+                f"the domain {phrase.format(names)}", [side], consequence, REMEDY[side], [item.path for item in paths]
+            )
         )
-    return found
+    return items
 
 
 def _places(paths: list[str], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
     """Return an item for the PCI tree: devices that only the plan has below a switch, else any other difference."""
-    both = [address for address in sorted(wanted.places) if address in have.places]
-    flat = [address for address in both if _below_switch(wanted, address) and not _below_switch(have, address)]
+    common = [address for address in sorted(wanted.places) if address in have.places]
+    flat = [address for address in common if _below_switch(wanted, address) and not _below_switch(have, address)]
     if flat:
         names = some([_label(have, wanted, address) for address in flat])
         verb = "stands" if len(flat) == 1 else "stand"
@@ -191,8 +193,12 @@ def _places(paths: list[str], have: Definition, wanted: Wanted, side: str) -> li
         ]
     if not paths:
         return []
-    other = [address for address in both if have.places[address] != wanted.places[address]]
-    names = f": {some([_label(have, wanted, address) for address in other])} at another guest address" if other else ""
+    displaced = [address for address in common if have.places[address] != wanted.places[address]]
+    names = (
+        f": {some([_label(have, wanted, address) for address in displaced])} at another guest address"
+        if displaced
+        else ""
+    )
     return [
         Drift(
             f"the guest's PCI tree is not the planned one{names}",

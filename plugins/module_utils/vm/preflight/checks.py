@@ -58,9 +58,9 @@ def check(
     for plan in plans:
         host_devices.holder.update({function.address: plan.name for function in plan.chosen.all()})
 
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if architecture(host.cpu) is None:
-        found.append(
+        findings.append(
             Finding(
                 "",
                 "the topology does not contain the processor's architecture",
@@ -69,29 +69,29 @@ def check(
             )
         )
     for plan in plans:
-        found += programs.versions(plan, hypervisor)
-        found += programs.atomic_operations(plan, hypervisor)
-        found += programs.machine(plan, hypervisor)
-        found += programs.firmware(plan, hypervisor)
-        found += devices.in_use(plan, host_devices)
-        found += devices.host_drivers(plan, host_devices)
-        found += devices.isolation(plan, host_devices)
-        found += devices.losses(plan, host_devices)
-        found += shared_nvswitches.findings(plan, host_devices, manager, plan.name in starting)
-        found += platform.of_host(plan, host, hypervisor)
-    found += memory.of_host(plans, host)
+        findings += programs.versions(plan, hypervisor)
+        findings += programs.atomic_operations(plan, hypervisor)
+        findings += programs.machine(plan, hypervisor)
+        findings += programs.firmware(plan, hypervisor)
+        findings += devices.in_use(plan, host_devices)
+        findings += devices.host_drivers(plan, host_devices)
+        findings += devices.isolation(plan, host_devices)
+        findings += devices.losses(plan, host_devices)
+        findings += shared_nvswitches.findings(plan, host_devices, manager, plan.name in starting)
+        findings += platform.of_host(plan, host, hypervisor)
+    findings += memory.of_host(plans, host)
     specs = [plan.spec for plan in plans]
-    found += disk_use.conflicts_on_host(specs, hypervisor, stopping)
-    found += of_requests(specs, hypervisor, paths_may_come)
+    findings += disk_use.conflicts_on_host(specs, hypervisor, stopping)
+    findings += of_requests(specs, hypervisor, paths_may_come)
     to_start = [plan for plan in plans if plan.name in starting]
-    found += programs.still_running(to_start, hypervisor, stopping)
+    findings += programs.still_running(to_start, hypervisor, stopping)
     for plan in to_start:
-        found += memory.hugetlbfs(plan.spec, hypervisor)
+        findings += memory.hugetlbfs(plan.spec, hypervisor)
     # A domain that only restarts releases its memory first.
-    found += memory.free([plan for plan in to_start if plan.name not in stopping], host)
-    if any(item.severity == REFUSE for item in found):
-        raise RefusedError(found)
-    return found
+    findings += memory.free([plan for plan in to_start if plan.name not in stopping], host)
+    if any(item.severity == REFUSE for item in findings):
+        raise RefusedError(findings)
+    return findings
 
 
 def without_libvirt(plans: list[DomainPlan], host: Host) -> list[Finding]:
@@ -100,21 +100,21 @@ def without_libvirt(plans: list[DomainPlan], host: Host) -> list[Finding]:
     Returns the warnings. Raises RefusedError, with all findings, if one of them refuses.
     """
     host_devices = HostDevices(host)
-    found = [item for plan in plans for item in devices.losses(plan, host_devices)]
+    findings = [item for plan in plans for item in devices.losses(plan, host_devices)]
     for plan in plans:
-        found += platform.of_facts(plan, host)
-    found += memory.of_host(plans, host)
-    if any(item.severity == REFUSE for item in found):
-        raise RefusedError(found)
-    return found
+        findings += platform.of_facts(plan, host)
+    findings += memory.of_host(plans, host)
+    if any(item.severity == REFUSE for item in findings):
+        raise RefusedError(findings)
+    return findings
 
 
 def of_requests(specs: list[DomainSpec], hypervisor: Hypervisor, paths_may_come: bool) -> list[Finding]:
     """Return the findings on requests that need no plan: networks and files."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for spec in specs:
-        found += programs.networks(spec, hypervisor)
-        found += programs.boot_source(spec)
+        findings += programs.networks(spec, hypervisor)
+        findings += programs.boot_source(spec)
         if not paths_may_come:
-            found += programs.paths(spec, hypervisor)
-    return found
+            findings += programs.paths(spec, hypervisor)
+    return findings

@@ -38,7 +38,7 @@ EXTENDED_CONFIG_BYTES = 4096
 
 def in_use(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
     """Find devices that the host uses, that have no IOMMU group, or whose group holds something else."""
-    own = [function.address for function in plan.chosen.all()]
+    vm_devices = [function.address for function in plan.chosen.all()]
     without_group = [function.address for function in plan.chosen.all() if function.iommu_group is None]
     if without_group:
         yield Finding(
@@ -56,13 +56,13 @@ def in_use(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
                 "; ".join(function.used_by_host),
                 "free it on the host, or choose another device",
             )
-        reason = foreign_member(host_devices, function, plan.name, own)
+        reason = foreign_member(host_devices, function, plan.name, vm_devices)
         if reason:
             without = [port.address for port in _ports(host_devices, function) if _lacks_acs(port)]
-            why = "VFIO takes a group only as a whole, and QEMU reports that it is not viable"
+            reason_text = "VFIO takes a group only as a whole, and QEMU reports that it is not viable"
             if without:
-                why += f" (no ACS, which would split the group: port {some(without)})"
-            yield Finding(plan.name, f"{device}: {reason.cause}", why, reason.remedy)
+                reason_text += f" (no ACS, which would split the group: port {some(without)})"
+            yield Finding(plan.name, f"{device}: {reason.cause}", reason_text, reason.remedy)
 
 
 def host_drivers(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
@@ -92,14 +92,14 @@ def isolation(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
     """Find ACS that was turned off after the kernel made the groups: the groups look separate, the devices are not."""
     reported = set()
     for function in plan.chosen.all():
-        above = set(host_devices.bridges(function.address))
+        bridges = set(host_devices.bridges(function.address))
         neighbours = sorted(
             {
                 holder
                 for address, holder in host_devices.holder.items()
                 if holder != plan.name
                 and address in host_devices.functions
-                and above & set(host_devices.bridges(address))
+                and bridges & set(host_devices.bridges(address))
             }
         )
         for port in _ports(host_devices, function):
@@ -154,12 +154,13 @@ def _nccl(plan: DomainPlan, host: Host) -> Iterator[Finding]:
 
 
 def _nodes(plan: DomainPlan) -> Iterator[Finding]:
-    lost = [function.address for function in plan.chosen.all() if plan.host.node_of(function) is None]
-    if lost:
+    without_node = [function.address for function in plan.chosen.all() if plan.host.node_of(function) is None]
+    if without_node:
         cells = ", ".join(str(cell.host_node) for cell in plan.processors.cells)
         yield Finding(
             plan.name,
-            f"the host does not report which NUMA node {some(lost)} {'is' if len(lost) == 1 else 'are'} on",
+            f"the host does not report which NUMA node {some(without_node)} "
+            f"{'is' if len(without_node) == 1 else 'are'} on",
             f"its cells are on node {cells}, and it is not known which of them is near a device",
             "look for a BIOS setting or update that gives root bridges their node (_PXM), or choose with numa_nodes",
             WARN,
@@ -168,14 +169,14 @@ def _nodes(plan: DomainPlan) -> Iterator[Finding]:
 
 def _models(plan: DomainPlan, host: Host) -> Iterator[Finding]:
     """Find GPUs of several models, where a number is chosen among them or one virtual machine has several models."""
-    there = models([function for function in host.functions if function.kind == "gpu"])
-    if len(there) > 1 and (plan.spec.gpus.count or len(models(plan.chosen.gpus)) > 1):
-        listed = [f"{len(addresses)} of {model} ({some(addresses)})" for model, addresses in there.items()]
-        own = ", ".join(f"{len(addresses)} of {model}" for model, addresses in models(plan.chosen.gpus).items())
+    host_models = models([function for function in host.functions if function.kind == "gpu"])
+    if len(host_models) > 1 and (plan.spec.gpus.count or len(models(plan.chosen.gpus)) > 1):
+        listed = [f"{len(addresses)} of {model} ({some(addresses)})" for model, addresses in host_models.items()]
+        vm_gpus = ", ".join(f"{len(addresses)} of {model}" for model, addresses in models(plan.chosen.gpus).items())
         yield Finding(
             plan.name,
             f"the GPUs of this host are of several models: {', '.join(listed)}",
-            f"gpus.count takes those of one model; it gets {own or 'none'}",
+            f"gpus.count takes those of one model; it gets {vm_gpus or 'none'}",
             "list those that are not GPUs under accelerators, or choose them with gpus.addresses, which can mix models",
             WARN,
         )

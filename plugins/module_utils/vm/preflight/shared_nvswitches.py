@@ -35,10 +35,10 @@ def findings(
     problem = _problem(shared, host_devices, manager if starting else None, starting)
     if problem is None:
         return
-    what, remedy, unknown = problem
+    statement, remedy, unknown = problem
     yield Finding(
         plan.name,
-        f"its GPUs are partition {shared.partition} of Fabric Manager in shared mode, and {what}",
+        f"its GPUs are partition {shared.partition} of Fabric Manager in shared mode, and {statement}",
         WHY,
         remedy + (WITHOUT_NVLINK if severity == WARN else ""),
         WARN if unknown else severity,

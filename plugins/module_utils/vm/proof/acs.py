@@ -55,8 +55,8 @@ def _port(evidence: Evidence, port: Port) -> Claim:
     claim = f"{bios.port_name(function)}: {port.why} (ACSCtl, {port.topology}, {port.role.replace('_', ' ')})"
     shown = f"{acs.control & PCI_ACS_BITS:07b}"
     source = f"{evidence.host_name} config space of {port.address}, ACSCtl {acs.control:#04x}"
-    asked = evidence.host_settings.acs_ports if evidence.host_settings else None
-    if asked is not None and port.address not in asked:
+    requested_ports = evidence.host_settings.acs_ports if evidence.host_settings else None
+    if requested_ports is not None and port.address not in requested_ports:
         reason = "the inventory leaves ACS as it is on this port"
         return not_applicable(LAYER, claim, port.mask.text, source, reason, shown)
     lacking = port.mask.lacking(acs.capability)

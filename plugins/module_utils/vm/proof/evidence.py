@@ -63,11 +63,13 @@ def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
     try:
         lines = []
         for kind, key in (("defined", "differences"), ("running", "live_differences")):
-            words = [item for item in domain.get("drift", []) if kind in item["where"] or item["where"] == ["host"]]
+            drift_items = [
+                item for item in domain.get("drift", []) if kind in item["where"] or item["where"] == ["host"]
+            ]
             if domain[key] is None and (kind == "defined" or domain.get("process")):
                 lines.append(f"{kind}: it was not compared with its plan")
             for item in domain[key] or []:
-                drift = next((each for each in words if item["path"] in each["paths"]), None)
+                drift = next((drift_item for drift_item in drift_items if item["path"] in drift_item["paths"]), None)
                 line = f"{kind}: {item['path']}: wanted {item['wanted']}, have {item['have']}"
                 if drift is not None:
                     line = f"{' and '.join(drift['where'])}: {drift['what']}; {drift['consequence']}"
@@ -110,17 +112,17 @@ class Settings:
             tuning = outcomes.get("pci_tuning", {"devices": {}})
             tuned = tuning.get("devices", {})
             binding = outcomes.get("vfio_binding", {})
-            asked = {address: {**device, **device.get("refused", {})} for address, device in tuned.items()}
+            requested = {address: {**device, **device.get("refused", {})} for address, device in tuned.items()}
             return cls(
                 differences=[*sorted(result["diff"]["after"]), *result.get("failures", [])],
                 virtual_functions=outcomes.get("sriov", {"functions": {}}).get("functions"),
                 huge_pages=outcomes.get("hugepages", {}).get("hugepages", []),
-                acs_ports=sorted(address for address, device in asked.items() if "acs" in device)
+                acs_ports=sorted(address for address, device in requested.items() if "acs" in device)
                 if "devices" in tuning
                 else None,
                 max_read_request_bytes={
                     address: device["max_read_request_bytes"]
-                    for address, device in asked.items()
+                    for address, device in requested.items()
                     if "max_read_request_bytes" in set(device) - set(device.get("not_writable", []))
                 }
                 if "devices" in tuning
@@ -148,10 +150,10 @@ def firmware_of_result(result: dict[str, Any] | None) -> dict[str, dict[str, dic
     if result is None:
         return {}
     try:
-        after = result["diff"]["after"]
+        written = result["diff"]["after"]
         return {
             nic: {
-                name: {"wanted": after.get(f"{nic} {name}", setting["next_boot"]), "seen": setting["current"]}
+                name: {"wanted": written.get(f"{nic} {name}", setting["next_boot"]), "seen": setting["current"]}
                 for name, setting in settings.items()
             }
             for nic, settings in result["devices"].items()

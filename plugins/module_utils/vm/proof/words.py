@@ -27,12 +27,12 @@ def read_request(
         # A register is in ``read_only`` because it was written and kept its value, not because it is emulated.
         if address in settings.read_only:
             return not_applicable(layer, claim, bytes_text(wanted), source, READ_ONLY, seen)
-        asked = settings.max_read_request_bytes
-        if asked is not None and address not in asked:
+        requested = settings.max_read_request_bytes
+        if requested is not None and address not in requested:
             return not_applicable(
                 layer, claim, bytes_text(wanted), source, "the inventory leaves MaxReadReq as it is", seen
             )
-        wanted = asked[address] if asked else wanted
+        wanted = requested[address] if requested else wanted
     return compare(layer, claim, bytes_text(wanted), seen, source)
 
 

@@ -78,16 +78,16 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
         findings = _plan(rows, site, session.api_version, params["accelerators"], module_ids)
         for row in rows:
             _decide(row, "present", False)
-        asked = {row.name for row in rows}
+        requested = {row.name for row in rows}
         names = params["names"] or ([] if rows else sorted(site.machines))
-        others = [site.machines[name] for name in names if name in site.machines and name not in asked]
+        unrequested = [site.machines[name] for name in names if name in site.machines and name not in requested]
     return {
         "changed": False,
         "hosts": results.topologies(rows),
         "findings": [item.to_dict() for item in findings],
         "domains": [
             *(results.described(row.machine, row, site) for row in rows),
-            *(results.described(machine, None, site) for machine in others),
+            *(results.described(machine, None, site) for machine in unrequested),
         ],
     }
 
@@ -113,10 +113,10 @@ def _rows(
 
 def _row(item: request.Request, site: Site, state: str, host: Esxi) -> Row:
     machine = site.machines.get(item.name)
-    asked = item.vsphere.host
-    if machine is not None and state != "absent" and asked and asked != machine.host:
+    requested_host = item.vsphere.host
+    if machine is not None and state != "absent" and requested_host and requested_host != machine.host:
         raise DomainError(
-            f"it is on host {machine.host}, but vsphere.host is {asked}",
+            f"it is on host {machine.host}, but vsphere.host is {requested_host}",
             "move it with vCenter (powered off), or set vsphere.host to its current host",
             domain=item.name,
         )
@@ -131,14 +131,14 @@ def _place(
 ) -> list[Placement]:
     """Plan virtual machines on a host together. Raises DomainError where they have no place."""
     model = site.model(host, accelerators)
-    held = read_back.holdings({name: machine.config for name, machine in host.machines.items()}, model)
+    current = read_back.holdings({name: machine.config for name, machine in host.machines.items()}, model)
     capability = host.properties.get("capability")
-    most = (capability.maxSupportedVcpus if capability else None) or MAX_VCPUS
+    max_vcpus = (capability.maxSupportedVcpus if capability else None) or MAX_VCPUS
 
     def limit(_spec: DomainSpec) -> int:
-        return most
+        return max_vcpus
 
-    return place(model, specs, held, limit, module_ids)
+    return place(model, specs, current, limit, module_ids)
 
 
 def _plan(
@@ -149,9 +149,9 @@ def _plan(
     for host in {row.host.name: row.host for row in rows}.values():
         mine = [row for row in rows if row.host is host]
         if host.unusable:
-            why = f"host {host.name} {host.unusable}"
+            cause = f"host {host.name} {host.unusable}"
             for row in mine:
-                row.unplanned = Finding(row.name, why, "nothing can be changed on it", "wait or choose another")
+                row.unplanned = Finding(row.name, cause, "nothing can be changed on it", "wait or choose another")
                 findings.append(row.unplanned)
             continue
         model = site.model(host, accelerators)
@@ -163,10 +163,14 @@ def _plan(
                 row.unplanned = findings[-1]
             continue
         for row, placement in zip(mine, placements):
-            own = row.request.vsphere
-            kept = row.have["hardware_version"] if row.have and not own.hardware_version else own.hardware_version
+            settings = row.request.vsphere
+            hardware = (
+                row.have["hardware_version"]
+                if row.have and not settings.hardware_version
+                else settings.hardware_version
+            )
             row.model, row.placement = model, placement
-            row.wanted = configure(row.request, placement, host.release, host.cpu_mhz, api, kept)
+            row.wanted = configure(row.request, placement, host.release, host.cpu_mhz, api, hardware)
             findings += versions.missing(row.name, row.wanted, api)
             findings += preflight.of_request(row.request, placement, row.wanted, host.release, model)
     return findings
@@ -210,22 +214,24 @@ def _reservations(rows: list[Row], site: Site) -> list[Finding]:
     disks_mib: dict[str, int] = {}
     for host in {row.host.name: row.host for row in rows if row.wanted}.values():
         mine = {row.name: row.wanted for row in rows if row.host is host and row.wanted}
-        others = {name: machine for name, machine in host.machines.items() if name not in mine}
+        other_machines = {name: machine for name, machine in host.machines.items() if name not in mine}
         model = site.model(host)
         of_nodes: dict[int, int] = {}
-        for own in read_back.holdings({name: machine.config for name, machine in others.items()}, model).values():
-            for node, memory_mib in own.memory_mib.items():
+        for holdings in read_back.holdings(
+            {name: machine.config for name, machine in other_machines.items()}, model
+        ).values():
+            for node, memory_mib in holdings.memory_mib.items():
                 of_nodes[node] = of_nodes.get(node, 0) + memory_mib
         running = {
             name: read_back.read(machine.config, site.network_names)
-            for name, machine in others.items()
+            for name, machine in other_machines.items()
             if machine.running
         }
-        over = list(preflight.of_host(host.name, model, host.cpu_mhz, mine, running, of_nodes))
+        overcommitted = list(preflight.of_host(host.name, model, host.cpu_mhz, mine, running, of_nodes))
         if not any(row.actions for row in rows if row.host is host):
             # These exist already: reservations of others are no reason to fail a run that changes nothing.
-            over = [replace(item, severity=WARN) for item in over]
-        findings += over
+            overcommitted = [replace(item, severity=WARN) for item in overcommitted]
+        findings += overcommitted
     for row in rows:
         if "create" in row.actions and row.wanted:
             store = site.datastore(row.request.vsphere.datastore, row.name)
@@ -243,72 +249,72 @@ def _apply(rows: list[Row], site: Site, session: Session, params: dict[str, Any]
             continue
         tasks = {}
         for row in mine:
-            what = f"{row.name}: {phase.replace('_', ' ')}"
+            label = f"{row.name}: {phase.replace('_', ' ')}"
             tasks[row.name] = (
-                what,
-                session.call(what, _request(phase, row, site, session, specs.get(row.name)), row.name),
+                label,
+                session.call(label, _request(phase, row, site, session, specs.get(row.name)), row.name),
             )
-        made = session.wait(tasks, limit_s)
+        references = session.wait(tasks, limit_s)
         if phase == "create":
             for row in mine:
-                row.machine = Machine(row.name, made[row.name], None, False, "stopped", row.host.name, False)
+                row.machine = Machine(row.name, references[row.name], None, False, "stopped", row.host.name, False)
     _verify(rows, site, session)
 
 
 def _spec(row: Row, site: Site) -> Any:
-    own = row.request.vsphere
+    settings = row.request.vsphere
     builder = Builder(
         row.name,
         site.model(row.host),
         lambda: site.target(row.host),
         site.networks,
-        own.sriov_network,
+        settings.sriov_network,
         row.machine.config if row.machine else None,
     )
-    return builder.build(row.wanted or {}, row.have, site.datastore(own.datastore, row.name))
+    return builder.build(row.wanted or {}, row.have, site.datastore(settings.datastore, row.name))
 
 
 def _request(phase: str, row: Row, site: Site, session: Session, spec: Any) -> Callable[[], Any]:
     """Return the request that starts the task of a phase."""
 
     def machine() -> Any:
-        return session.own(row.machine.reference) if row.machine else None
+        return session.bound(row.machine.reference) if row.machine else None
 
     wanted = row.wanted or {}
     return {
         "destroy": lambda: machine().Destroy_Task(),
         "create": lambda: site.folder(row.host).CreateVM_Task(
-            spec, site.pool(row.host), session.own(row.host.reference)
+            spec, site.pool(row.host), session.bound(row.host.reference)
         ),
         "upgrade": lambda: machine().UpgradeVM_Task(wanted["hardware_version"]),
         "reconfigure": lambda: machine().ReconfigVM_Task(spec),
-        "power_on": lambda: machine().PowerOnVM_Task(session.own(row.host.reference)),
+        "power_on": lambda: machine().PowerOnVM_Task(session.bound(row.host.reference)),
     }[phase]
 
 
 def _shut_down(rows: list[Row], session: Session, timeout_s: int, limit_s: int) -> None:
     """Ask the guests with VMware Tools to shut down, and power off those that have not done so in ``timeout_s``."""
-    waiting = [row for row in rows if row.machine and row.machine.tools and timeout_s]
-    for row in waiting:
+    shutting_down = [row for row in rows if row.machine and row.machine.tools and timeout_s]
+    for row in shutting_down:
         session.call(f"{row.name}: shut down", _power(row, session, "ShutdownGuest"), row.name)
     end = time.monotonic() + timeout_s
     off: set[str] = set()
-    while waiting and len(off) < len(waiting) and time.monotonic() < end:
+    while shutting_down and len(off) < len(shutting_down) and time.monotonic() < end:
         time.sleep(POLL_S)
-        found = session.read({"VirtualMachine": ["name", "runtime.powerState"]})["VirtualMachine"]
-        names = {row.name for row in waiting}
-        off = {item["name"] for _reference, item in found if str(item["runtime.powerState"]) == "poweredOff"} & names
+        machines = session.read({"VirtualMachine": ["name", "runtime.powerState"]})["VirtualMachine"]
+        names = {row.name for row in shutting_down}
+        off = {item["name"] for _reference, item in machines if str(item["runtime.powerState"]) == "poweredOff"} & names
     tasks = {}
     for row in rows:
         if row.name not in off and row.machine:
-            what = f"{row.name}: power off"
-            tasks[row.name] = (what, session.call(what, _power(row, session, "PowerOffVM_Task"), row.name))
+            label = f"{row.name}: power off"
+            tasks[row.name] = (label, session.call(label, _power(row, session, "PowerOffVM_Task"), row.name))
     session.wait(tasks, limit_s)
 
 
 def _power(row: Row, session: Session, method: str) -> Callable[[], Any]:
     """Return the request that calls a method of the virtual machine without arguments."""
-    return lambda: getattr(session.own(row.machine.reference), method)() if row.machine else None
+    return lambda: getattr(session.bound(row.machine.reference), method)() if row.machine else None
 
 
 def _verify(rows: list[Row], site: Site, session: Session) -> None:
@@ -317,22 +323,24 @@ def _verify(rows: list[Row], site: Site, session: Session) -> None:
     started = [row for row in rows if "power_on" in row.actions]
     if not changed and not started:
         return
-    found = session.read({"VirtualMachine": ["name", "config"]})["VirtualMachine"]
-    configs = {item["name"]: item["config"] for _reference, item in found if "config" in item}
+    machines = session.read({"VirtualMachine": ["name", "config"]})["VirtualMachine"]
+    configs = {item["name"]: item["config"] for _reference, item in machines if "config" in item}
     for row in started:
         if row.name in configs:
             row.ways = read_back.ways(configs[row.name])
-    lost = []
+    unapplied = []
     for row in changed:
         have = read_back.read(configs[row.name], site.network_names) if row.name in configs else None
-        left = (
+        remaining = (
             differences(row.wanted or {}, have)
             if have
             else [{"path": "", "wanted": "the virtual machine", "have": None}]
         )
-        lost += [f"{row.name}: {item['path']} is {item['have']!r}, wanted {item['wanted']!r}" for item in left]
-    if lost:
+        unapplied += [
+            f"{row.name}: {item['path']} is {item['have']!r}, wanted {item['wanted']!r}" for item in remaining
+        ]
+    if unapplied:
         raise DomainError(
-            "vCenter accepted the change but has other values:\n" + "\n".join(lost),
+            "vCenter accepted the change but has other values:\n" + "\n".join(unapplied),
             "check the limits of the host and of the virtual hardware; report it with the versions of ESXi and vCenter",
         )

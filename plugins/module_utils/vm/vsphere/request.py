@@ -38,10 +38,10 @@ class VsphereSettings:
 
 
 def _hardware(value: Any) -> str:
-    given = values.text(value)
-    if not HARDWARE.fullmatch(given):
-        raise values.InvalidValueError(f"{given!r} is not a hardware version", "write it like vmx-21")
-    return given
+    text = values.text(value)
+    if not HARDWARE.fullmatch(text):
+        raise values.InvalidValueError(f"{text!r} is not a hardware version", "write it like vmx-21")
+    return text
 
 
 CHECKS: dict[str, values.Check] = {
@@ -81,14 +81,16 @@ def parse(data: list[dict[str, Any]], sizes: bool = True) -> list[Request]:
 
 
 def _request(spec: DomainSpec, data: dict[str, Any], sizes: bool) -> Request:
-    given = DomainSettings(spec.name, "vsphere", data.get("vsphere") or {})
-    given.only(*CHECKS)
-    own = VsphereSettings(**{key: given.value(key, CHECKS[key]) for key, text in given.data.items() if text != ""})
+    reader = DomainSettings(spec.name, "vsphere", data.get("vsphere") or {})
+    reader.only(*CHECKS)
+    vsphere_settings = VsphereSettings(
+        **{key: reader.value(key, CHECKS[key]) for key, text in reader.data.items() if text != ""}
+    )
     disks_mib = [_size(disk, number, spec.name) for number, disk in enumerate(data.get("disks") or [])] if sizes else []
     for number, interface in enumerate(spec.interfaces):
         if not interface.source:
             raise DomainError(f"interfaces[{number}]: no source", "name a port group as source", domain=spec.name)
-    return Request(spec, own, [str(item.source) for item in spec.interfaces], disks_mib)
+    return Request(spec, vsphere_settings, [str(item.source) for item in spec.interfaces], disks_mib)
 
 
 def _size(disk: Any, number: int, name: str) -> int:

@@ -49,7 +49,7 @@ def topologies(rows: list[Row]) -> list[dict[str, Any]]:
 
 def described(machine: Machine | None, row: Row | None, site: Site) -> dict[str, Any]:
     """Return one virtual machine as vsphere_gpu_vm_info returns it."""
-    found: dict[str, Any] = {
+    row_data: dict[str, Any] = {
         "name": row.name if row else machine.name if machine else "",
         "exists": machine is not None,
         "state": machine.state if machine else "absent",
@@ -58,9 +58,9 @@ def described(machine: Machine | None, row: Row | None, site: Site) -> dict[str,
         "ways": read_back.ways(machine.config) if machine else {},
     }
     if row is not None:
-        found.update(plan=plan_of(row), differences=row.differences)
-        found["unplanned"] = str(row.unplanned) if row.unplanned else None
-    return found
+        row_data.update(plan=plan_of(row), differences=row.differences)
+        row_data["unplanned"] = str(row.unplanned) if row.unplanned else None
+    return row_data
 
 
 def plan_of(row: Row) -> dict[str, Any] | None:
@@ -89,17 +89,17 @@ def plan_of(row: Row) -> dict[str, Any] | None:
 
 def returned(row: Row) -> dict[str, Any]:
     """Return one virtual machine as vsphere_gpu_vm returns it."""
-    before = row.machine.state if row.have is not None and row.machine else "absent"
-    after = before
+    state_before = row.machine.state if row.have is not None and row.machine else "absent"
+    state = state_before
     for action in row.actions:
-        after = {"create": "stopped", "power_off": "stopped", "power_on": "running", "destroy": "absent"}.get(
-            action, after
+        state = {"create": "stopped", "power_off": "stopped", "power_on": "running", "destroy": "absent"}.get(
+            action, state
         )
     return {
         "name": row.name,
         "host": row.host.name,
-        "state_before": before,
-        "state": after,
+        "state_before": state_before,
+        "state": state,
         "changed": bool(row.actions),
         "actions": [phase for phase in PHASES if phase in row.actions],
         "differences": row.differences,
@@ -112,7 +112,7 @@ def returned(row: Row) -> dict[str, Any]:
 def diff(row: Row) -> dict[str, str]:
     """Return the --diff output for one virtual machine."""
     name = f"virtual machine {row.name}"
-    before, after = row.have or {}, row.wanted or {}
+    present, wanted = row.have or {}, row.wanted or {}
     if row.machine is not None and row.have is not None and "destroy" not in row.actions:
         return {
             "before_header": name,
@@ -121,10 +121,10 @@ def diff(row: Row) -> dict[str, str]:
             "after": "".join(f"{item['path']}: {item['wanted']}\n" for item in row.differences),
         }
     if "destroy" in row.actions:
-        after = {}
+        wanted = {}
     return {
         "before_header": name,
         "after_header": name,
-        "before": "".join(f"{key}: {value}\n" for key, value in before.items()),
-        "after": "".join(f"{key}: {value}\n" for key, value in after.items()),
+        "before": "".join(f"{key}: {value}\n" for key, value in present.items()),
+        "after": "".join(f"{key}: {value}\n" for key, value in wanted.items()),
     }

@@ -40,7 +40,7 @@ def configure(
     Virtual NUMA, virtual hyperthreads and a device's virtual node are left out if the API or the virtual hardware is
     too old for them; settings that the user requested by name are not left out.
     """
-    spec, own, processors = request.spec, request.vsphere, placement.processors
+    spec, settings, processors = request.spec, request.vsphere, placement.processors
     hardware = hardware or versions.newest_hardware(esxi)
     able = api >= versions.API_8 and versions.hardware(hardware) >= versions.NEEDS["numa_node"][1]
     cells = processors.cells
@@ -49,10 +49,10 @@ def configure(
     cores = vcpus // threads // len(cells)
     passed = placement.chosen.all()
     reserved = bool(passed) or spec.lock_memory
-    high = own.latency_sensitivity == "high" and spec.pin_cpus
+    high = settings.latency_sensitivity == "high" and spec.pin_cpus
     cell_of = {cell.host_node: cell.id for cell in cells}
     return {
-        "guest_id": own.guest_id,
+        "guest_id": settings.guest_id,
         "hardware_version": hardware,
         "firmware": spec.firmware,
         "memory_mib": spec.memory_mib,
@@ -66,14 +66,14 @@ def configure(
         # Admission control counts cores, so the two threads of a core are reserved once.
         "cpu_reservation_mhz": vcpus // processors.threads * cpu_mhz if high else 0,
         "latency_sensitivity": "high" if high else "normal",
-        "device_group": own.device_group,
+        "device_group": settings.device_group,
         "extra": _extra(request, placement),
         "devices": sorted(
             # A device group is one setting; the vendor defines its devices.
             (
-                _device(item, own.passthrough, cell_of, placement, able)
+                _device(item, settings.passthrough, cell_of, placement, able)
                 for item in passed
-                if item.physical_function or not own.device_group
+                if item.physical_function or not settings.device_group
             ),
             key=lambda device: (
                 device["type"],
@@ -114,19 +114,21 @@ def _device(item: Any, passthrough: str, cell_of: dict[int, int], placement: Pla
 
 def differences(wanted: dict[str, Any], have: dict[str, Any]) -> list[dict[str, Any]]:
     """Return each key that differs, with path, wanted and have; keys of ``extra`` one by one."""
-    found = []
+    differing = []
     for key in wanted:
         if key == "extra":
             for name in OWNED:
                 if wanted["extra"].get(name) != have["extra"].get(name):
-                    found.append(
+                    differing.append(
                         {"path": f"extra.{name}", "wanted": wanted["extra"].get(name), "have": have["extra"].get(name)}
                     )
         elif key == "disks_mib":
             # Larger disks, and disks that are not in the request, stay as they are.
             have_mib = have[key][: len(wanted[key])]
-            if len(have_mib) < len(wanted[key]) or any(size < least for size, least in zip(have_mib, wanted[key])):
-                found.append({"path": key, "wanted": wanted[key], "have": have[key]})
+            if len(have_mib) < len(wanted[key]) or any(
+                size < wanted_mib for size, wanted_mib in zip(have_mib, wanted[key])
+            ):
+                differing.append({"path": key, "wanted": wanted[key], "have": have[key]})
         elif wanted[key] != have[key]:
-            found.append({"path": key, "wanted": wanted[key], "have": have[key]})
-    return found
+            differing.append({"path": key, "wanted": wanted[key], "have": have[key]})
+    return differing

@@ -71,7 +71,7 @@ class Session:
         self.calls: list[Any] = []
         self.rows = list(rows)
 
-    def own(self, reference: str) -> Any:
+    def bound(self, reference: str) -> Any:
         return Recorded(reference)
 
     def call(self, what: str, request: Any, name: str) -> Any:

@@ -39,8 +39,8 @@ class Evidence:
         Raises ProofError if it was read without its plan.
         """
         if not domain.get("plan"):
-            why = domain.get("unplanned") or "read it with vsphere_gpu_vm_info and its request"
-            raise ProofError(f"it has no plan to compare it with: {why}")
+            reason = domain.get("unplanned") or "read it with vsphere_gpu_vm_info and its request"
+            raise ProofError(f"it has no plan to compare it with: {reason}")
         try:
             return cls(
                 host_name=host_name,
@@ -66,7 +66,7 @@ class Evidence:
         """Return the guest address of each function by its host address, without those that are unknown."""
         return addresses.locate(self.functions(), self.ways, self.guest) if self.guest else {}
 
-    def inside(self, address: str) -> Function | None:
+    def in_guest(self, address: str) -> Function | None:
         """Return the guest's function for a host address, or None if it is missing or unknown."""
         place = self.places().get(address)
         return self.guest.function(place) if self.guest and place else None

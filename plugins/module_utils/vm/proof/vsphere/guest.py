@@ -33,11 +33,11 @@ FILE = "guest /etc/nccl-topology.xml"
 
 def max_read_request(evidence: Evidence, function: Function) -> Claim:
     """Claim MaxReadReq of a device as the guest sees it."""
-    inside = evidence.inside(function.address)
-    place = inside.address if inside else ""
+    guest_function = evidence.in_guest(function.address)
+    place = guest_function.address if guest_function else ""
     claim = f"MaxReadReq of {name(function)} in the guest"
     source = f"guest config space of {place or 'a device whose address is not known'}, DevCtl bits 14:12"
-    return words.read_request(LAYER, claim, place, inside, evidence.guest_settings, source)
+    return words.read_request(LAYER, claim, place, guest_function, evidence.guest_settings, source)
 
 
 def nccl_settings(evidence: Evidence) -> Claim:
@@ -68,14 +68,19 @@ def distances(evidence: Evidence) -> Claim:
         return not_applicable(LAYER, claim, "all", FILE, NOT_ASKED)
     on_host = {name(evidence.host.function(address)): address for address in addresses}
     wanted = _as_nccl(pairs(evidence.host, on_host))
-    found = fidelity(wanted, {pair: _in_file(evidence, on_host).get(pair, "not there") for pair in wanted})
-    seen: object = f"{found.equal} of {found.total}"
-    if found.differences:
+    compared = fidelity(wanted, {pair: _in_file(evidence, on_host).get(pair, "not there") for pair in wanted})
+    seen: object = f"{compared.equal} of {compared.total}"
+    if compared.differences:
         seen = [
             seen,
-            *(f"{' and '.join(row['pair'])}: {row['host']} on the host, {row['guest']}" for row in found.differences),
+            *(
+                f"{' and '.join(row['pair'])}: {row['host']} on the host, {row['guest']}"
+                for row in compared.differences
+            ),
         ]
-    return compare(LAYER, claim, f"{found.total} of {found.total}", seen if evidence.nccl_topology_file else None, FILE)
+    return compare(
+        LAYER, claim, f"{compared.total} of {compared.total}", seen if evidence.nccl_topology_file else None, FILE
+    )
 
 
 def _in_file(evidence: Evidence, on_host: dict[str, str]) -> dict[tuple[str, str], str]:
@@ -84,14 +89,14 @@ def _in_file(evidence: Evidence, on_host: dict[str, str]) -> dict[tuple[str, str
         of_nccl = read_nccl(evidence.nccl_topology_file or "")
     except TopologyError:
         return {}
-    places, there = evidence.places(), of_nccl.by_address()
-    known = {label: places[address] for label, address in on_host.items() if places.get(address) in there}
-    return _as_nccl(pairs(of_nccl, known))
+    places, listed = evidence.places(), of_nccl.by_address()
+    labelled = {label: places[address] for label, address in on_host.items() if places.get(address) in listed}
+    return _as_nccl(pairs(of_nccl, labelled))
 
 
-def _as_nccl(found: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:
+def _as_nccl(path_classes: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:
     """Return path classes as NCCL has them: without NODE (topology/paths.py)."""
-    return {pair: "PHB" if path == "NODE" else path for pair, path in found.items()}
+    return {pair: "PHB" if path == "NODE" else path for pair, path in path_classes.items()}
 
 
 def gpudirect(evidence: Evidence) -> Iterator[Claim]:

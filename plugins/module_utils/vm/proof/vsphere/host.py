@@ -112,8 +112,8 @@ def sriov(evidence: Evidence) -> Iterator[Claim]:
         reason = f"{evidence.plan.name} has no virtual function"
         yield not_applicable(BIOS, f"the NIC {claim}", True, source, reason)
     for owner in sorted(filter(None, owners)):
-        found = evidence.host.by_address().get(owner)
-        seen = found.sriov is not None if found else None
+        nic = evidence.host.by_address().get(owner)
+        seen = nic.sriov is not None if nic else None
         yield compare(BIOS, f"NIC {owner} {claim}", True, seen, f"{evidence.host_name} {source}")
 
 
@@ -121,8 +121,8 @@ def offered(evidence: Evidence, function: Function) -> Claim:
     """Claim that ESXi gives a function to guests: DirectPath I/O is active, or it is a virtual function of its NIC."""
     owner = function.physical_function
     if owner:
-        found = evidence.host.by_address().get(owner)
-        seen = owner if found and found.sriov and function.address in found.sriov.vfs else None
+        nic = evidence.host.by_address().get(owner)
+        seen = owner if nic and nic.sriov and function.address in nic.sriov.vfs else None
         source = f"{evidence.host_name} EnvironmentBrowser.QueryConfigTarget, sriov"
         return compare(HYPERVISOR, f"{name(function)} is a virtual function of its NIC now", owner, seen, source)
     return compare(

@@ -154,36 +154,36 @@ def devices(evidence: Evidence) -> Iterator[Claim]:
     seen = evidence.configuration["devices"] if evidence.configuration else []
     source = "vCenter VirtualMachine.config.hardware.device"
     for kind, of_id in sorted({(row["type"], row["id"]) for row in planned}):
-        rows, found = (
+        rows, read_nodes = (
             [row["numa_node"] for row in every if (row["type"], row["id"]) == (kind, of_id)]
             for every in (planned, seen)
         )
         claim = f"the virtual machine has {kind} device {of_id}, with its virtual NUMA node"
-        yield compare(LAYER, claim, rows, found or None, source)
+        yield compare(LAYER, claim, rows, read_nodes or None, source)
 
 
 def in_guest(evidence: Evidence, function: Function) -> Claim:
     """Claim that a device is in the guest, at an address that is known."""
-    inside = evidence.inside(function.address)
+    guest_function = evidence.in_guest(function.address)
     claim = f"{name(function)} is in the guest"
-    if inside is None:
+    if guest_function is None:
         source = "guest /sys/bus/pci/devices, vCenter extraConfig pciSlotNumber"
         reason = "the guest was not read"
         if evidence.guest:
             reason = "no device of the guest is at its slot, and more than one, or none, has its vendor and model"
         return Claim(LAYER, claim, words.model(function), None, False, source, reason)
-    source = f"guest /sys/bus/pci/devices/{inside.address}/vendor and device"
-    return compare(LAYER, claim, words.model(function), words.model(inside), source)
+    source = f"guest /sys/bus/pci/devices/{guest_function.address}/vendor and device"
+    return compare(LAYER, claim, words.model(function), words.model(guest_function), source)
 
 
 def numa_node(evidence: Evidence, function: Function) -> Claim:
     """Claim the guest's NUMA node of a device."""
-    inside, plan = evidence.inside(function.address), evidence.plan
+    guest_function, plan = evidence.in_guest(function.address), evidence.plan
     device = next(item for item in plan.devices if item.host_address == function.address)
     cell = next((cell.id for cell in plan.cells if cell.host_node == device.host_node), None)
     claim = f"{name(function)} is on guest NUMA node {cell}"
-    source = f"guest /sys/bus/pci/devices/{inside.address if inside else '?'}/numa_node"
-    seen = inside.numa_node if inside else None
+    source = f"guest /sys/bus/pci/devices/{guest_function.address if guest_function else '?'}/numa_node"
+    seen = guest_function.numa_node if guest_function else None
     if not plan.configuration["cores_per_numa_node"]:
         reason = f"{TOO_OLD}; cost: the guest does not know which of its nodes is near the device"
         return not_applicable(LAYER, claim, cell, source, reason, seen)
@@ -195,14 +195,18 @@ def numa_node(evidence: Evidence, function: Function) -> Claim:
 
 def memory_window(evidence: Evidence, function: Function) -> Claim:
     """Claim that a GPU has its large BAR in the guest; the size is from the table of GPUs."""
-    inside = evidence.inside(function.address)
+    guest_function = evidence.in_guest(function.address)
     claim = f"{name(function)} has its large memory window in the guest"
-    source = f"guest /sys/bus/pci/devices/{inside.address if inside else '?'}/resource"
+    source = f"guest /sys/bus/pci/devices/{guest_function.address if guest_function else '?'}/resource"
     gib = bars.LARGE_BAR_GIB.get((function.vendor_id, function.device_id))
     if function.kind != "gpu" or gib is None:
         reason = "the API does not report BARs, and the collection's table has no such device; cost: none by itself"
         return not_applicable(LAYER, claim, "its BARs", source, reason)
-    largest = max((each.size_bytes for each in inside.bars if each.kind == "memory"), default=None) if inside else None
+    largest = (
+        max((bar.size_bytes for bar in guest_function.bars if bar.kind == "memory"), default=None)
+        if guest_function
+        else None
+    )
     seen = words.size_text(largest) if largest else None
     return compare(LAYER, claim, words.size_text(gib * GIB), seen, source)
 

@@ -20,10 +20,10 @@ class NotExpressed:
     layer: str
     claim: str
     wanted: str
-    why: str
+    reason: str
     cost: str
 
     def row(self) -> Row[Evidence]:
         """Return a row of one claim, which is not applicable."""
-        reason = f"{self.why}; cost: {self.cost}"
+        reason = f"{self.reason}; cost: {self.cost}"
         return lambda _evidence: [not_applicable(self.layer, self.claim, self.wanted, API, reason)]

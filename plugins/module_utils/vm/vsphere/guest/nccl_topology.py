@@ -39,17 +39,17 @@ def render(plan: Plan, host: Host, guest: Host, places: dict[str, str]) -> str |
     wanted = asked(plan)
     if not wanted or set(wanted) - set(places):
         return None
-    known = host.by_address()
+    functions = host.by_address()
     nodes: dict[int, list[str]] = {}
     for address in sorted(wanted, key=lambda item: places[item]):
         nodes.setdefault(_node(plan, guest, address, places[address]), []).append(address)
     switches: dict[str, str] = {}
     cells = [
-        (_cpu(host, guest, node), _below(Paths(host), known, nodes[node], 0, places, switches))
+        (_cpu(host, guest, node), _below(Paths(host), functions, nodes[node], 0, places, switches))
         for node in sorted(nodes)
     ]
     text = nccl_elements.document(cells)
-    return text if nccl_elements.needed(text, [known[address] for address in wanted]) <= MAX_ELEMENTS else None
+    return text if nccl_elements.needed(text, [functions[address] for address in wanted]) <= MAX_ELEMENTS else None
 
 
 def _node(plan: Plan, guest: Host, address: str, place: str) -> int:
@@ -73,7 +73,7 @@ def _cpu(host: Host, guest: Host, number: int) -> dict[str, str]:
 
 def _below(
     paths: Paths,
-    known: dict[str, Function],
+    functions: dict[str, Function],
     devices: list[str],
     depth: int,
     places: dict[str, str],
@@ -84,16 +84,16 @@ def _below(
     for address in devices:
         switches_above = paths.switches(address)
         groups.setdefault(switches_above[depth] if depth < len(switches_above) else address, []).append(address)
-    found = []
-    for above, members in groups.items():
-        if above in members:
-            found.append(nccl_elements.device(known, known[above], places[above]))
+    elements = []
+    for switch_or_device, members in groups.items():
+        if switch_or_device in members:
+            elements.append(nccl_elements.device(functions, functions[switch_or_device], places[switch_or_device]))
             continue
         if len(members) == 1:
-            found += _below(paths, known, members, len(paths.switches(members[0])), places, switches)
+            elements += _below(paths, functions, members, len(paths.switches(members[0])), places, switches)
             continue
         number = len(switches) + 8
-        switches[above] = SWITCH.format(number // 8, number % 8)
-        inner = _below(paths, known, members, depth + 1, places, switches)
-        found.append(nccl_elements.switch(known, known[above], switches[above], inner))
-    return found
+        switches[switch_or_device] = SWITCH.format(number // 8, number % 8)
+        inner = _below(paths, functions, members, depth + 1, places, switches)
+        elements.append(nccl_elements.switch(functions, functions[switch_or_device], switches[switch_or_device], inner))
+    return elements
