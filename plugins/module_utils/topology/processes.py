@@ -49,7 +49,7 @@ class OpenFile:
 def open_files(files: Files, functions: list[Function]) -> tuple[list[OpenFile], int]:
     """Return the open device files of ``functions``, by process, and the number of processes that could not be read."""
     paths = _paths(files, functions)
-    found: list[OpenFile] = []
+    opened: list[OpenFile] = []
     unread = 0
     for process in sorted((name for name in files.names("proc") if name.isdigit()), key=int):
         try:
@@ -60,13 +60,13 @@ def open_files(files: Files, functions: list[Function]) -> tuple[list[OpenFile],
         except OSError:
             continue  # it has ended meanwhile
         targets = {_target(files, f"proc/{process}/fd/{name}") for name in names}
-        held = sorted(targets & set(paths))
-        if held:
+        device_paths = sorted(targets & set(paths))
+        if device_paths:
             arguments = arguments_of(files, process)
             program = os.path.basename(arguments[0]) if arguments else "ended"
             name = name_of(arguments)
-            found += [OpenFile(path, tuple(sorted(paths[path])), int(process), program, name) for path in held]
-    return found, unread
+            opened += [OpenFile(path, tuple(sorted(paths[path])), int(process), program, name) for path in device_paths]
+    return opened, unread
 
 
 def _paths(files: Files, functions: list[Function]) -> dict[str, set[str]]:
@@ -74,16 +74,20 @@ def _paths(files: Files, functions: list[Function]) -> dict[str, set[str]]:
     minors = _nvidia_minors(files)
     paths: dict[str, set[str]] = {}
     for function in functions:
-        own = [f"/dev/nvidia{minors[function.address]}"] if function.address in minors else []
+        device_files = [f"/dev/nvidia{minors[function.address]}"] if function.address in minors else []
         for name, place in DEVICE_FILES.items():
-            own += [f"{place}/{each}" for each in files.names(f"sys/bus/pci/devices/{function.address}/{name}")]
+            device_files += [
+                f"{place}/{file_name}" for file_name in files.names(f"sys/bus/pci/devices/{function.address}/{name}")
+            ]
         # The drivers of VFIO: vfio-pci, mlx5_vfio_pci, nvgrace-gpu-vfio-pci, ...
         if function.iommu_group is not None and "vfio" in (function.driver or ""):
-            own.append(f"/dev/vfio/{function.iommu_group}")
+            device_files.append(f"/dev/vfio/{function.iommu_group}")
         for disk in function.interfaces.get("block", []):
             parts = files.names(f"sys/class/block/{disk}")
-            own += [f"/dev/{each}" for each in [disk, *(part for part in parts if part.startswith(disk))]]
-        for path in own:
+            device_files += [
+                f"/dev/{file_name}" for file_name in [disk, *(part for part in parts if part.startswith(disk))]
+            ]
+        for path in device_files:
             paths.setdefault(path, set()).add(function.address)
     return paths
 
@@ -93,9 +97,9 @@ def _nvidia_minors(files: Files) -> dict[str, str]:
     minors = {}
     for address in files.names("proc/driver/nvidia/gpus"):
         text = files.text_or_none(f"proc/driver/nvidia/gpus/{address}/information") or ""
-        found = re.search(r"^Device Minor:\s+(\d+)$", text, re.MULTILINE)
-        if found:
-            minors[address.lower()] = found[1]
+        match = re.search(r"^Device Minor:\s+(\d+)$", text, re.MULTILINE)
+        if match:
+            minors[address.lower()] = match[1]
     return minors
 
 
@@ -117,5 +121,5 @@ def arguments_of(files: Files, process: str) -> list[str]:
 
 def name_of(arguments: list[str]) -> str | None:
     """Return the name that QEMU was given: "-name db1" or "-name guest=db1,debug-threads=on"."""
-    found = re.search(r"\0-name\0(?:guest=)?([^,\0]+)", "\0".join(["", *arguments]))
-    return found[1] if found else None
+    match = re.search(r"\0-name\0(?:guest=)?([^,\0]+)", "\0".join(["", *arguments]))
+    return match[1] if match else None

@@ -27,7 +27,7 @@ def unsupported(cpu: Cpu) -> str | None:
 
     Code that changes a host must also check ``architecture`` for None.
     """
-    found = architecture(cpu)
-    if found in (None, SUPPORTED):
+    name = architecture(cpu)
+    if name in (None, SUPPORTED):
         return None
-    return f"the processor of this host is {found}, but GPU virtual machines are supported on {SUPPORTED} only"
+    return f"the processor of this host is {name}, but GPU virtual machines are supported on {SUPPORTED} only"
