@@ -155,7 +155,13 @@ def planned(on: Host) -> DomainPlan:
         Cell(node, node, 32 * 1024, [2 * node, 2 * node + 1], [4 * node + 2, 4 * node + 3], {"0": 10, "1": 20})
         for node in (0, 1)
     ]
-    request = {"name": "vm1", "memory_mib": 64 * 1024, "gpus": {"count": 2}, "nics": {"per_gpu": 1}}
+    request = {
+        "name": "vm1",
+        "memory_mib": 64 * 1024,
+        "huge_page_mib": 1024,
+        "gpus": {"count": 2},
+        "nics": {"per_gpu": 1},
+    }
     return DomainPlan(
         spec=parse_specs([request])[0],
         host=on,

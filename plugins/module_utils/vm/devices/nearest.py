@@ -138,7 +138,7 @@ def _within_groups(
                 for number, device in enumerate(devices)
             ]
         )
-    picks = _least(rows)
+    picks = columns_of_lowest_sum(rows)
     if picks is None:
         return None
     holders: dict[int, set[str]] = {}
@@ -161,7 +161,7 @@ def _within_groups(
     return best
 
 
-def _least(rows: list[list[int]]) -> list[int] | None:
+def columns_of_lowest_sum(rows: list[list[int]]) -> list[int] | None:
     """Return one column for each row, with the least sum, or None if only NEVER is left for some row."""
     taken_columns: set[int] = set()
     picks = []
@@ -188,11 +188,11 @@ def _least(rows: list[list[int]]) -> list[int] | None:
     for column_number, column in enumerate(zip(*rows)):
         columns_of_prices.setdefault(column, []).append(column_number)
     columns = sorted(column_number for numbers in columns_of_prices.values() for column_number in numbers[: len(rows)])
-    picks = [columns[pick] for pick in _hungarian([[row[column_number] for column_number in columns] for row in rows])]
+    picks = [columns[pick] for pick in hungarian([[row[column_number] for column_number in columns] for row in rows])]
     return None if any(row[pick] >= NEVER for row, pick in zip(rows, picks)) else picks
 
 
-def _hungarian(rows: list[list[int]]) -> list[int]:
+def hungarian(rows: list[list[int]]) -> list[int]:
     """Solve the assignment problem by shortest augmenting paths with potentials; it takes no more rows than columns."""
     count, width = len(rows), len(rows[0])
     of_row, of_column = [0] * (count + 1), [0] * (width + 1)

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import NEVER, _hungarian
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import NEVER, hungarian
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import (
     WEIGHTS,
@@ -254,7 +254,7 @@ def test_partitions_are_refused_only_if_an_exhaustive_search_finds_none(
 def test_the_hungarian_method_finds_the_least_cost(rows: int, more: int, data: st.DataObject) -> None:
     prices = st.sampled_from([0, 1, 2, 3, 5, 8, 1 << 40, NEVER])
     table = [[data.draw(prices) for _column in range(rows + more)] for _row in range(rows)]
-    picks = _hungarian(table)
+    picks = hungarian(table)
     assert len(set(picks)) == rows
 
     def least(at: int, free: frozenset[int]) -> int:

@@ -16,7 +16,7 @@ HOST = Host([NumaNode(0, [0, 1, 2, 3], [[0, 2], [1, 3]], 64 * GIB)], [], [])
 
 
 def spec(**given):
-    [found] = parse_specs([{"name": "vm", "memory_mib": 4096, **given}])
+    [found] = parse_specs([{"name": "vm", "memory_mib": 4096, "huge_page_mib": 1024, **given}])
     return found
 
 

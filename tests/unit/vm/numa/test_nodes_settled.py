@@ -33,7 +33,10 @@ def capacities(cpus: int = 4, memory_mib: int = 8192, count: int = 2) -> Capacit
 
 def specs(*requests: dict[str, Any]) -> Any:
     return parse_specs(
-        [{"name": f"vm{at}", "memory_mib": 2048, "vcpus": 2, **each} for at, each in enumerate(requests)]
+        [
+            {"name": f"vm{at}", "memory_mib": 2048, "huge_page_mib": 1024, "vcpus": 2, **each}
+            for at, each in enumerate(requests)
+        ]
     )
 
 
