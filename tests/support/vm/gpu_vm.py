@@ -30,9 +30,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.pci_tree im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
+    BootCheck,
     Evidence,
     Running,
-    Settings,
     differences_of_domain,
     firmware_of_result,
 )
@@ -295,8 +295,8 @@ def evidence() -> Evidence:
         running=Running.of_process(process()),
         domain_differences=differences_of_domain(domain()),
         guest=guest(),
-        host_settings=Settings.of_result(on_host()),
-        guest_settings=Settings.of_result(in_guest()),
+        host_settings=BootCheck.of_result(on_host()),
+        guest_settings=BootCheck.of_result(in_guest()),
         nccl={"NCCL_IB_PCI_RELAXED_ORDERING": "2"},
         host_cpus=host_cpus(),
         nic_firmware=firmware_of_result(firmware()),

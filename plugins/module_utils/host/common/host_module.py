@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import unsupported
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import unsupported_reason
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Cpu
 
 
@@ -35,7 +35,7 @@ def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome
     """End a module as ``finish_on_host`` does, but refuse a host that cannot have GPU virtual machines."""
 
     def supported() -> Outcome:
-        reason = unsupported(Cpu(architecture=system.machine()))
+        reason = unsupported_reason(Cpu(architecture=system.machine()))
         if reason:
             raise HostError(
                 f"{module._name}: {reason}", "nothing was changed; such a host can still be read and recorded"

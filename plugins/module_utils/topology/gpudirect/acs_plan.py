@@ -27,7 +27,7 @@ DOWNSTREAM = ("root_port", "switch_downstream")
 
 
 @dataclass(frozen=True)
-class Port:
+class AcsPort:
     """A port with its rule; ``below`` are the passed-through devices that it leads to."""
 
     address: str
@@ -100,7 +100,7 @@ class AcsPlan:
         return not self._partners and any(self.turns(nic, gpu) for gpu in self.gpus for nic in self.nics)
 
     @property
-    def ports(self) -> list[Port]:
+    def ports(self) -> list[AcsPort]:
         """Return all ports of the plan, by address."""
         functions = self.host.by_address()
         ports = []
@@ -111,7 +111,7 @@ class AcsPlan:
             if mask == rules.KERNEL_DEFAULT and (function.vendor_id, function.device_id) in rules.VERA_ROOT_PORTS:
                 mask = rules.VERA_DEFAULT
             devices_below = tuple(sorted(self._below.get(address, ())))
-            ports.append(Port(address, topology, role, mask, rule.why, devices_below, function.acs is not None))
+            ports.append(AcsPort(address, topology, role, mask, rule.why, devices_below, function.acs is not None))
         return ports
 
     def turns(self, first: str, second: str) -> tuple[str, str] | None:

@@ -21,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
     NVIDIA,
     has_nvswitches,
-    unreachable_memory,
+    unreachable_memory_reason,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths
@@ -72,7 +72,7 @@ def find(host: Host, gpus: list[Function], nvswitches: list[Function]) -> Clique
 
     GPUs that NVLink connects need no clique. A GPU that no other can reach is in none: a clique of one has no effect.
     """
-    unreachable = {item.address: unreachable_memory(item) for item in gpus}
+    unreachable = {item.address: unreachable_memory_reason(item) for item in gpus}
     nvidia_gpus = sorted(item.address for item in gpus if item.vendor_id == NVIDIA and item.address.endswith(".0"))
     if len(nvidia_gpus) < 2:
         return Cliques(())

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
     LARGE_BARS,
-    unreachable_memory,
+    unreachable_memory_reason,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, Link
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import PATH_CLASSES, Paths
@@ -315,7 +315,7 @@ def _links(host: Host, gpu: str, nic: str) -> list[Cause]:
 
 
 def _memory(host: Host, gpu: str) -> list[Cause]:
-    reason = unreachable_memory(host.function(gpu))
+    reason = unreachable_memory_reason(host.function(gpu))
     if not reason:
         return []
     return [Cause(2, f"GPU {gpu}: {reason}", "the NIC reaches the host's memory only, not the GPU's", LARGE_BARS)]

@@ -22,7 +22,7 @@ def architecture(cpu: Cpu) -> str | None:
     return cpu.architecture
 
 
-def unsupported(cpu: Cpu) -> str | None:
+def unsupported_reason(cpu: Cpu) -> str | None:
     """Return why this host cannot run GPU virtual machines; None if it is x86_64 or its architecture is not known.
 
     Code that changes a host must also check ``architecture`` for None.

@@ -60,7 +60,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Request:
+class GpuRequest:
     """The GPUs that one virtual machine needs: ``count`` in all, ``must`` (unit numbers) among them.
 
     ``virtual``: those besides ``must`` are virtual functions; otherwise none of them is.
@@ -140,7 +140,7 @@ class Packing:
         self.tags: dict[int, object] = {}
         self._signatures: dict[tuple[int, int], Rank] = {}
         self._counts: dict[int, int] = {}
-        self._found: dict[Rank, list[Any]] = {}
+        self._candidates: dict[Rank, list[Any]] = {}
 
     def _tree(self) -> _Place:
         top = _Place(0)
@@ -158,7 +158,7 @@ class Packing:
         return top
 
     def choose(
-        self, requests: list[Request], used: capacity.Capacities, completes: Completes
+        self, requests: list[GpuRequest], used: capacity.Capacities, completes: Completes
     ) -> dict[str, list[str]] | None:
         """Return the PCI addresses of the GPUs by virtual machine, or None if there is no assignment.
 
@@ -181,7 +181,7 @@ class Packing:
         }
         # The equivalence of places depends on the tags.
         self._signatures.clear()
-        self._found.clear()
+        self._candidates.clear()
         # Units that a request must have are never free for the others.
         reserved = 0
         for request in ordered:
@@ -236,7 +236,7 @@ class Packing:
 
     # Where a request can go
 
-    def candidates(self, request: Request, free: int) -> list[tuple[int, Rank, int]]:
+    def candidates(self, request: GpuRequest, free: int) -> list[tuple[int, Rank, int]]:
         """Return (cost, rank among equals, units) of each place for ``request``, best first; memory is not counted."""
         must = _mask(request.must)
         usable = must
@@ -246,7 +246,7 @@ class Packing:
             if unit.owner in (None, request.name) and on_allowed_node and unit.virtual == request.virtual:
                 usable |= 1 << number
         key = (request.count, must, usable, free, request.near_nic)
-        if key not in self._found:
+        if key not in self._candidates:
             masks = self._partitions_for(request, must, usable)
             if not must & self.board:
                 missing = request.count - self.gpus(must)
@@ -270,15 +270,15 @@ class Packing:
                 rank = (self.leftover(free & ~mask), spare, tuple(_bits(mask)))
                 candidates.append(((self.pairs(mask) << NEAR_NIC_BITS) + reach, rank, mask))
             candidates.sort()
-            self._found[key] = candidates
-        return self._found[key]
+            self._candidates[key] = candidates
+        return self._candidates[key]
 
     def _of_models(self, must: int) -> list[int]:
         """Return the units of each model: one virtual machine has one model, unless it has others in ``must``."""
         masks = [mask for mask in self.models.values() if mask & must]
         return [sum(masks)] if masks else list(self.models.values())
 
-    def _partitions_for(self, request: Request, must: int, usable: int) -> list[int]:
+    def _partitions_for(self, request: GpuRequest, must: int, usable: int) -> list[int]:
         if must and must & self.board and self.gpus(must) == request.count:
             return [must]  # named or held GPUs: a note reports if they are not a partition
         return [
@@ -340,7 +340,7 @@ class Packing:
 class _Search:
     """The search for the first assignment of ``ordered``; if ``fitting``, the nodes have room for what it requests."""
 
-    def __init__(self, packing: Packing, ordered: list[Request], completes: Completes, fitting: bool) -> None:
+    def __init__(self, packing: Packing, ordered: list[GpuRequest], completes: Completes, fitting: bool) -> None:
         self.packing = packing
         self.ordered = ordered
         self.completes = completes
@@ -376,7 +376,9 @@ class _Search:
             self.dead_ends.add(state)
         return None
 
-    def _places(self, request: Request, free: int, used: capacity.Capacities) -> list[tuple[int, capacity.Capacities]]:
+    def _places(
+        self, request: GpuRequest, free: int, used: capacity.Capacities
+    ) -> list[tuple[int, capacity.Capacities]]:
         """Return (units, capacity used afterwards) of each place, best first."""
         packing = self.packing
         places = []

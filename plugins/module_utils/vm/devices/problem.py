@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibil
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import nearest_distance
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import Fabric
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import Packing, Request, Unit
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import GpuRequest, Packing, Unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.nodes import requested_nodes, serving_node
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec, explicit_addresses
@@ -163,11 +163,11 @@ class Problem:
             and self.host_devices.holder.get(address) == spec.name
         ]
 
-    def _request(self, spec: DomainSpec) -> Request:
+    def _request(self, spec: DomainSpec) -> GpuRequest:
         explicit = {self.number[address] for address in spec.gpus.addresses if address in self.number}
         current = {self.number[address] for address in self._held_gpus(spec) if address in self.number}
         surplus = len(current) > spec.gpus.count
-        return Request(
+        return GpuRequest(
             name=spec.name,
             count=spec.gpus.count + len(explicit),
             must=frozenset(explicit if surplus else explicit | current),

@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibil
     obstacle,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import in_words
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import Request
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import GpuRequest
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.problem import Problem
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec, Nics
 
@@ -81,7 +81,7 @@ def _counts(spec: DomainSpec) -> list[tuple[str, str, int, Callable[[Function], 
     return counts
 
 
-def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainError:
+def _no_place(problem: Problem, spec: DomainSpec, request: GpuRequest) -> DomainError:
     """Return the error for a virtual machine whose GPUs would have no place even if it were the only one."""
     free = [
         unit

@@ -27,7 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item impor
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import read_xml
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import (
-    Difference,
+    XmlDifference,
     differences,
     running_differences,
 )
@@ -44,7 +44,7 @@ def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted: pl
     sides = [(RUNNING, live_xml)] if live_xml else []
     sides.append((DEFINED, inactive_xml))
     items: list[Drift] = []
-    unreported: list[Difference] = []
+    unreported: list[XmlDifference] = []
     for side, xml in sides:
         have = read_xml.read(xml, functions)
         items += drift_host.against_host(have, host, running=live_xml is not None)
@@ -59,7 +59,7 @@ def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted: pl
     return merge(items)
 
 
-def _record(unreported: list[Difference], items: list[Drift]) -> list[Drift]:
+def _record(unreported: list[XmlDifference], items: list[Drift]) -> list[Drift]:
     """Assign each difference of the record to the host's item that reports it; return one item for all the others."""
     unassigned = []
     for item in unreported:

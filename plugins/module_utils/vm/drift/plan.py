@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import DEFINED, RUNNING, Drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.read_xml import Definition
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import Difference
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import XmlDifference
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import predict
 
@@ -39,7 +39,7 @@ class Wanted:
 
 
 @dataclass
-class Row:
+class DriftRule:
     """Paths with one meaning: their pattern, the drift in words, its consequence, and the words for one path.
 
     ``detail`` is called with the text of the pattern's group and the difference.
@@ -48,10 +48,10 @@ class Row:
     pattern: str
     summary: str
     consequence: str
-    detail: Callable[[str, Difference], str]
+    detail: Callable[[str, XmlDifference], str]
 
 
-def _numbers(word: str, item: Difference) -> str:
+def _numbers(word: str, item: XmlDifference) -> str:
     if item.have is None:
         return f"{word} is not pinned"
     if item.wanted is None:
@@ -59,11 +59,11 @@ def _numbers(word: str, item: Difference) -> str:
     return f"{word} on CPU {item.have}, planned {item.wanted}"
 
 
-def _vcpu(word: str, item: Difference) -> str:
+def _vcpu(word: str, item: XmlDifference) -> str:
     return f"vCPU {_numbers(word, item)}"
 
 
-def _sides(word: str, item: Difference) -> str:
+def _sides(word: str, item: XmlDifference) -> str:
     if item.wanted is None:
         return f"{word} exists but is not planned"
     if item.have is None:
@@ -73,44 +73,44 @@ def _sides(word: str, item: Difference) -> str:
 
 # The first matching row applies. A difference without a row (disks, interfaces, the console) is reported by its path.
 ROWS = (
-    Row(
+    DriftRule(
         r"cputune/vcpupin\[(\d+)\](?:/@cpuset)?",
         "vCPUs are not pinned as planned",
         "a vCPU may share its core or be far from its memory: ranks wait for the slowest one",
         _vcpu,
     ),
-    Row(
+    DriftRule(
         r"cputune/(emulator|iothread)pin.*",
         "QEMU's own threads are not pinned as planned",
         "they may take time from a vCPU",
         _numbers,
     ),
-    Row(
+    DriftRule(
         r"(?:numatune/)(memory|memnode\[\d+\])(?:/@(?:mode|nodeset|cellid))?|(numatune)",
         "memory is not bound strictly to the planned nodes",
         "pages may lie on another node, and DMA of GPUs and NICs then crosses the socket link",
         _sides,
     ),
-    Row(
+    DriftRule(
         r"memoryBacking/(hugepages).*|(memoryBacking)",
         "memory is not in the planned huge pages",
         "misses in the TLB and the IOMMU, and longer mapping of device memory",
         _sides,
     ),
-    Row(r"memoryBacking/(locked)", "memory is not locked as planned", "pauses when the host swaps", _sides),
-    Row(
+    DriftRule(r"memoryBacking/(locked)", "memory is not locked as planned", "pauses when the host swaps", _sides),
+    DriftRule(
         r"cpu/(maxphysaddr)(?:/.*)?|devices/controller\[pci,0\]/(pcihole64).*|(qemu:commandline).*",
         "the window for large BARs is not the planned one",
         "GPUs may be missing in the guest, or their drivers fail to load",
         _sides,
     ),
-    Row(
+    DriftRule(
         r"(qemu:override).*|devices/hostdev\[[0-9a-f:.]+\]/(alias)(?:/.*)?",
         "peer-to-peer of GPUs is not approved as planned (GPUDirect P2P cliques)",
         "GPUs without NVLink reach each other through memory",
         _sides,
     ),
-    Row(
+    DriftRule(
         r"(vcpu|memory)|cpu/(topology|numa)(?:/.*)?",
         "the guest's NUMA cells differ from the plan",
         "CPUs, memory and devices are on other guest nodes than the plan's: threads run far from their GPU",
@@ -121,7 +121,7 @@ HOSTDEV = re.compile(r"devices/hostdev\[([0-9a-f:.]+)\](/.*)?")
 TREE = re.compile(r"devices/(?:controller\[pci,\d+\]|hostdev\[[0-9a-f:.]+\])(?:/.*)?")
 
 
-def against_plan(compared: list[Difference], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
+def against_plan(compared: list[XmlDifference], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
     """Return items for the differences in ``compared``, in the order of the rows; ``side`` is DEFINED or RUNNING."""
     unreported = list(compared)
     items = _devices(unreported, have, wanted, side)
@@ -151,7 +151,7 @@ def _label(have: Definition, wanted: Wanted, address: str) -> str:
     return label("other", address)
 
 
-def _devices(unreported: list[Difference], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
+def _devices(unreported: list[XmlDifference], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
     """Return items for devices that only one side has; remove their differences from ``unreported``."""
     items = []
     for addresses, phrase, consequence in (

@@ -166,7 +166,7 @@ OWNED_PATHS = re.compile("|".join(_pattern(path) for path in OWNED))
 
 
 @dataclass
-class Difference:
+class XmlDifference:
     """One difference. ``wanted`` or ``have`` is None if that side does not have the path.
 
     ``unknown`` is True for an addition that was not requested, and that is known neither to change the machine nor to
@@ -183,7 +183,7 @@ class Difference:
         return asdict(self)
 
 
-def differences(wanted_xml: str, have_xml: str) -> list[Difference]:
+def differences(wanted_xml: str, have_xml: str) -> list[XmlDifference]:
     """Return every difference in meaning, by path."""
     wanted, have = statements(wanted_xml), statements(have_xml)
     _firmware_of_image(wanted, have)
@@ -193,21 +193,21 @@ def differences(wanted_xml: str, have_xml: str) -> list[Difference]:
     for path, value in wanted.items():
         if path not in have:
             if not _below(path, subtrees):
-                differing.append(Difference(path, value or "present", None))
+                differing.append(XmlDifference(path, value or "present", None))
             subtrees.add(path)
         elif not _same(path, value, have[path]):
-            differing.append(Difference(path, value, have[path]))
+            differing.append(XmlDifference(path, value, have[path]))
     subtrees.clear()
     for path, value in have.items():
         if path in wanted or _added(path, value):
             continue
         if not _below(path, subtrees):
-            differing.append(Difference(path, None, value or "present", unknown=not OWNED_PATHS.fullmatch(path)))
+            differing.append(XmlDifference(path, None, value or "present", unknown=not OWNED_PATHS.fullmatch(path)))
         subtrees.add(path)
     return sorted(differing, key=lambda item: item.path)
 
 
-def running_differences(wanted_xml: str, live_xml: str) -> list[Difference]:
+def running_differences(wanted_xml: str, live_xml: str) -> list[XmlDifference]:
     """Return the differences of the running domain, without those in its metadata.
 
     The metadata record the host at the time when the domain started, and need no restart.
@@ -215,7 +215,7 @@ def running_differences(wanted_xml: str, live_xml: str) -> list[Difference]:
     return [item for item in differences(wanted_xml, live_xml) if not item.path.startswith("metadata")]
 
 
-def acted_on(differing: list[Difference]) -> list[Difference]:
+def acted_on(differing: list[XmlDifference]) -> list[XmlDifference]:
     """Return the differences that defining the domain again, or restarting it, removes."""
     return [item for item in differing if not item.unknown]
 
@@ -228,7 +228,7 @@ def statements(xml: str) -> dict[str, str]:
     return flat
 
 
-def side_by_side(differing: list[Difference]) -> dict[str, str]:
+def side_by_side(differing: list[XmlDifference]) -> dict[str, str]:
     """Return a line for each difference, before and after, for Ansible's diff."""
 
     def lines(side: str) -> str:

@@ -153,8 +153,8 @@ def sorted_cores(cores: list[list[int]], count: int, threads: int) -> list[int]:
 def _memory(spec: DomainSpec, nodes: list[NumaNode], host: Host) -> int:
     if spec.memory_mib <= 0:
         raise DomainError("memory_mib is missing", "set the amount of memory", domain=spec.name)
-    able = nodes if spec.strict_memory else host.numa_nodes
-    memory_of_node = {node.id: node.memory_bytes // MIB for node in able}
+    usable_nodes = nodes if spec.strict_memory else host.numa_nodes
+    memory_of_node = {node.id: node.memory_bytes // MIB for node in usable_nodes}
     if spec.memory_mib > sum(memory_of_node.values()):
         whose = "the NUMA nodes that it is bound to have" if spec.strict_memory else "this host has"
         per_node = ", ".join(f"node {node} {memory_mib}" for node, memory_mib in sorted(memory_of_node.items()))

@@ -21,7 +21,7 @@ TIMEOUT_S = 30
 
 
 @dataclass(frozen=True)
-class Partition:
+class PartitionState:
     """A partition as Fabric Manager lists it; ``gpus`` are physical ids, ascending."""
 
     active: bool
@@ -33,7 +33,7 @@ class FabricManager:
     """``partitions`` by id, None if they could not be read, for ``cause``; ``version`` is None if it is not known."""
 
     version: str | None = None
-    partitions: dict[int, Partition] | None = None
+    partitions: dict[int, PartitionState] | None = None
     cause: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class FabricManager:
         listed = data["partitions"]
         partitions = None
         if listed is not None:
-            partitions = {int(number): Partition(active, tuple(gpus)) for number, (active, gpus) in listed.items()}
+            partitions = {int(number): PartitionState(active, tuple(gpus)) for number, (active, gpus) in listed.items()}
         return cls(data["version"], partitions, data["cause"])
 
 
@@ -67,9 +67,9 @@ def read(run: Callable[[Sequence[str]], str] | None = None) -> FabricManager:
     return manager
 
 
-def _partitions(data: Any) -> dict[int, Partition]:
+def _partitions(data: Any) -> dict[int, PartitionState]:
     return {
-        int(item["partitionId"]): Partition(
+        int(item["partitionId"]): PartitionState(
             bool(item["isActive"]), tuple(sorted(int(gpu["physicalId"]) for gpu in item["gpuInfo"]))
         )
         for item in data["partitionInfo"]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import (
     architecture,
-    unsupported,
+    unsupported_reason,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
@@ -69,7 +69,7 @@ def plan_domains(
 
 def require_x86(host: Host) -> None:
     """Raise DomainError if the host is known to have another architecture than the guests."""
-    reason = unsupported(host.cpu)
+    reason = unsupported_reason(host.cpu)
     if reason:
         raise DomainError(f"{reason}; it can be read and recorded", "plan on another host")
 

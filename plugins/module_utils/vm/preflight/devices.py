@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.acce
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
     LARGE_BARS,
     is_virtual,
-    unreachable_memory,
+    unreachable_memory_reason,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import MAX_ELEMENTS
@@ -186,7 +186,7 @@ def _unreachable(plan: DomainPlan) -> Iterator[Finding]:
     """Find GPUs whose memory other devices cannot reach."""
     reasons: dict[str, list[str]] = {}
     for function in plan.chosen.gpus:
-        reason = unreachable_memory(function)
+        reason = unreachable_memory_reason(function)
         if reason:
             reasons.setdefault(reason, []).append(function.address)
     for reason, addresses in reasons.items():

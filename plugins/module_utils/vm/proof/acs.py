@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers impor
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import bios
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan, Port
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan, AcsPort
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import NUMA, VIRTUAL_MACHINES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name as _name
@@ -49,7 +49,7 @@ def ports_and_groups(evidence: Evidence) -> list[Claim]:
     ]
 
 
-def _port(evidence: Evidence, port: Port) -> Claim:
+def _port(evidence: Evidence, port: AcsPort) -> Claim:
     function = evidence.host.function(port.address)
     acs = function.acs or Acs(0, 0)
     claim = f"{bios.port_name(function)}: {port.why} (ACSCtl, {port.topology}, {port.role.replace('_', ' ')})"

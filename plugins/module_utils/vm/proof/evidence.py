@@ -81,7 +81,7 @@ def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
 
 
 @dataclass
-class Settings:
+class BootCheck:
     """The result of a call of gpu_host_boot in check mode: on the hypervisor, or in the guest."""
 
     # The names of the settings that it would have changed, and the failures; empty: everything is as requested, and
@@ -103,7 +103,7 @@ class Settings:
     kernel_settings: dict[str, dict[str, Any]] | None = field(default_factory=dict)
 
     @classmethod
-    def of_result(cls, result: dict[str, Any] | None) -> Settings | None:
+    def of_result(cls, result: dict[str, Any] | None) -> BootCheck | None:
         """Read the module's result; None stays None. Raises ProofError if the result is another module's."""
         if result is None:
             return None
@@ -181,8 +181,8 @@ class Evidence:
     # The differences of libvirt's domain from the plan, a line each; None: there is no such domain.
     domain_differences: list[str] | None = None
     guest: Host | None = None  # the guest's own topology, read in the guest
-    host_settings: Settings | None = None
-    guest_settings: Settings | None = None
+    host_settings: BootCheck | None = None
+    guest_settings: BootCheck | None = None
     host_cpus: dict[str, Any] | None = None  # the facts of host/kernel/pinned_cpus.py; None: not read
     nic_firmware: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # see firmware_of_result
     fabric_manager: FabricManager | None = None  # of the host; None: its answer was not read

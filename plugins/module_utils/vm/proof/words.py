@@ -9,7 +9,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB, KIB, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
     MAX_READ_REQUEST_BYTES,
-    Settings,
+    BootCheck,
 )
 
 SAME = "no difference"
@@ -18,7 +18,7 @@ READ_ONLY = "MaxReadReq is read-only on this device: it was written, and kept it
 
 
 def read_request(
-    layer: str, claim: str, address: str, function: Function | None, settings: Settings | None, source: str
+    layer: str, claim: str, address: str, function: Function | None, settings: BootCheck | None, source: str
 ) -> Claim:
     """Claim that MaxReadReq of the function at ``address`` is as requested, by default the paper's maximum."""
     seen = bytes_text(function.max_read_request_bytes if function else None)

@@ -29,7 +29,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import (
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.config_spec import Builder
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.choose import choose
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results import Row
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results import MachineRow
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.wanted import configure, differences
@@ -93,12 +93,12 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(
-    requests: list[request.Request],
+    requests: list[request.VsphereRequest],
     site: Site,
     state: str,
     accelerators: dict[str, bool],
     module_ids: dict[str, int],
-) -> list[Row]:
+) -> list[MachineRow]:
     """Return a row for each request, with the host that it is on, that it names, or that is chosen for it."""
     if state == "absent":
         anywhere = next(iter(site.hosts.values()))
@@ -111,7 +111,7 @@ def _rows(
     return [_row(item, site, state, hosts[item.name]) for item in requests]
 
 
-def _row(item: request.Request, site: Site, state: str, host: Esxi) -> Row:
+def _row(item: request.VsphereRequest, site: Site, state: str, host: Esxi) -> MachineRow:
     machine = site.machines.get(item.name)
     requested_host = item.vsphere.host
     if machine is not None and state != "absent" and requested_host and requested_host != machine.host:
@@ -120,7 +120,7 @@ def _row(item: request.Request, site: Site, state: str, host: Esxi) -> Row:
             "move it with vCenter (powered off), or set vsphere.host to its current host",
             domain=item.name,
         )
-    row = Row(item, host, machine=machine)
+    row = MachineRow(item, host, machine=machine)
     if machine is not None:
         row.have, row.ways = read_back.read(machine.config, site.network_names), read_back.ways(machine.config)
     return row
@@ -142,27 +142,27 @@ def _place(
 
 
 def _plan(
-    rows: list[Row], site: Site, api: tuple[int, ...], accelerators: dict[str, bool], module_ids: dict[str, int]
+    rows: list[MachineRow], site: Site, api: tuple[int, ...], accelerators: dict[str, bool], module_ids: dict[str, int]
 ) -> list[Finding]:
     """Plan the virtual machines of each host together; return the findings about each of them."""
     findings: list[Finding] = []
     for host in {row.host.name: row.host for row in rows}.values():
-        mine = [row for row in rows if row.host is host]
+        rows_of_host = [row for row in rows if row.host is host]
         if host.unusable:
             cause = f"host {host.name} {host.unusable}"
-            for row in mine:
+            for row in rows_of_host:
                 row.unplanned = Finding(row.name, cause, "nothing can be changed on it", "wait or choose another")
                 findings.append(row.unplanned)
             continue
         model = site.model(host, accelerators)
         try:
-            placements = _place(host, [row.request.spec for row in mine], site, accelerators, module_ids)
+            placements = _place(host, [row.request.spec for row in rows_of_host], site, accelerators, module_ids)
         except DomainError as error:
             findings.append(unplannable(error))
-            for row in mine:
+            for row in rows_of_host:
                 row.unplanned = findings[-1]
             continue
-        for row, placement in zip(mine, placements):
+        for row, placement in zip(rows_of_host, placements):
             settings = row.request.vsphere
             hardware = (
                 row.have["hardware_version"]
@@ -176,7 +176,7 @@ def _plan(
     return findings
 
 
-def _decide(row: Row, state: str, allow_restart: bool) -> None:
+def _decide(row: MachineRow, state: str, allow_restart: bool) -> None:
     """Set the actions of one virtual machine."""
     machine = row.machine
     if state == "absent":
@@ -208,13 +208,13 @@ def _decide(row: Row, state: str, allow_restart: bool) -> None:
         row.actions = ["power_on"]
 
 
-def _reservations(rows: list[Row], site: Site) -> list[Finding]:
+def _reservations(rows: list[MachineRow], site: Site) -> list[Finding]:
     """Return findings on reservations that hosts or datastores cannot meet; on an unchanged host they only warn."""
     findings: list[Finding] = []
     disks_mib: dict[str, int] = {}
     for host in {row.host.name: row.host for row in rows if row.wanted}.values():
-        mine = {row.name: row.wanted for row in rows if row.host is host and row.wanted}
-        other_machines = {name: machine for name, machine in host.machines.items() if name not in mine}
+        wanted_of_host = {row.name: row.wanted for row in rows if row.host is host and row.wanted}
+        other_machines = {name: machine for name, machine in host.machines.items() if name not in wanted_of_host}
         model = site.model(host)
         of_nodes: dict[int, int] = {}
         for holdings in read_back.holdings(
@@ -227,7 +227,7 @@ def _reservations(rows: list[Row], site: Site) -> list[Finding]:
             for name, machine in other_machines.items()
             if machine.running
         }
-        overcommitted = list(preflight.of_host(host.name, model, host.cpu_mhz, mine, running, of_nodes))
+        overcommitted = list(preflight.of_host(host.name, model, host.cpu_mhz, wanted_of_host, running, of_nodes))
         if not any(row.actions for row in rows if row.host is host):
             # These exist already: reservations of others are no reason to fail a run that changes nothing.
             overcommitted = [replace(item, severity=WARN) for item in overcommitted]
@@ -239,16 +239,16 @@ def _reservations(rows: list[Row], site: Site) -> list[Finding]:
     return findings + list(preflight.of_datastores(disks_mib, site.free_bytes))
 
 
-def _apply(rows: list[Row], site: Site, session: Session, params: dict[str, Any]) -> None:
+def _apply(rows: list[MachineRow], site: Site, session: Session, params: dict[str, Any]) -> None:
     limit_s = params["task_timeout_s"]
     specs = {row.name: _spec(row, site) for row in rows if {"create", "reconfigure"} & set(row.actions)}
     for phase in results.PHASES:
-        mine = [row for row in rows if phase in row.actions]
+        rows_of_phase = [row for row in rows if phase in row.actions]
         if phase == "power_off":
-            _shut_down(mine, session, params["shutdown_timeout_s"], limit_s)
+            _shut_down(rows_of_phase, session, params["shutdown_timeout_s"], limit_s)
             continue
         tasks = {}
-        for row in mine:
+        for row in rows_of_phase:
             label = f"{row.name}: {phase.replace('_', ' ')}"
             tasks[row.name] = (
                 label,
@@ -256,12 +256,12 @@ def _apply(rows: list[Row], site: Site, session: Session, params: dict[str, Any]
             )
         references = session.wait(tasks, limit_s)
         if phase == "create":
-            for row in mine:
+            for row in rows_of_phase:
                 row.machine = Machine(row.name, references[row.name], None, False, "stopped", row.host.name, False)
     _verify(rows, site, session)
 
 
-def _spec(row: Row, site: Site) -> Any:
+def _spec(row: MachineRow, site: Site) -> Any:
     settings = row.request.vsphere
     builder = Builder(
         row.name,
@@ -274,7 +274,7 @@ def _spec(row: Row, site: Site) -> Any:
     return builder.build(row.wanted or {}, row.have, site.datastore(settings.datastore, row.name))
 
 
-def _request(phase: str, row: Row, site: Site, session: Session, spec: Any) -> Callable[[], Any]:
+def _request(phase: str, row: MachineRow, site: Site, session: Session, spec: Any) -> Callable[[], Any]:
     """Return the request that starts the task of a phase."""
 
     def machine() -> Any:
@@ -292,7 +292,7 @@ def _request(phase: str, row: Row, site: Site, session: Session, spec: Any) -> C
     }[phase]
 
 
-def _shut_down(rows: list[Row], session: Session, timeout_s: int, limit_s: int) -> None:
+def _shut_down(rows: list[MachineRow], session: Session, timeout_s: int, limit_s: int) -> None:
     """Ask the guests with VMware Tools to shut down, and power off those that have not done so in ``timeout_s``."""
     shutting_down = [row for row in rows if row.machine and row.machine.tools and timeout_s]
     for row in shutting_down:
@@ -312,12 +312,12 @@ def _shut_down(rows: list[Row], session: Session, timeout_s: int, limit_s: int) 
     session.wait(tasks, limit_s)
 
 
-def _power(row: Row, session: Session, method: str) -> Callable[[], Any]:
+def _power(row: MachineRow, session: Session, method: str) -> Callable[[], Any]:
     """Return the request that calls a method of the virtual machine without arguments."""
     return lambda: getattr(session.bound(row.machine.reference), method)() if row.machine else None
 
 
-def _verify(rows: list[Row], site: Site, session: Session) -> None:
+def _verify(rows: list[MachineRow], site: Site, session: Session) -> None:
     """Read back changed virtual machines, and slots of started ones. Raises DomainError for settings that were lost."""
     changed = [row for row in rows if {"create", "reconfigure", "upgrade"} & set(row.actions)]
     started = [row for row in rows if "power_on" in row.actions]

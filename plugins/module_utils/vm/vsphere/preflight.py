@@ -17,11 +17,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement i
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN, Finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import NOT_ON_VSPHERE, DomainSpec
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, versions
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import Request
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import VsphereRequest
 
 
 def of_request(
-    request: Request, placement: Placement, wanted: dict[str, Any], esxi: str, host: Host
+    request: VsphereRequest, placement: Placement, wanted: dict[str, Any], esxi: str, host: Host
 ) -> Iterator[Finding]:
     """Yield the findings on one virtual machine on a host with ESXi release ``esxi``."""
     name, spec, settings = request.name, request.spec, request.vsphere

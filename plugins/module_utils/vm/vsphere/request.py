@@ -53,7 +53,7 @@ CHECKS: dict[str, values.Check] = {
 
 
 @dataclass
-class Request:
+class VsphereRequest:
     """One requested virtual machine. ``networks`` are port groups, ``disks_mib`` the sizes of its disks."""
 
     spec: DomainSpec
@@ -67,7 +67,7 @@ class Request:
         return self.spec.name
 
 
-def parse(data: list[dict[str, Any]], sizes: bool = True) -> list[Request]:
+def parse(data: list[dict[str, Any]], sizes: bool = True) -> list[VsphereRequest]:
     """Return checked requests from plain data. With ``sizes`` False nothing is made, so disks need no size.
 
     Raises DomainError on the first error.
@@ -80,7 +80,7 @@ def parse(data: list[dict[str, Any]], sizes: bool = True) -> list[Request]:
     return [_request(spec, item, sizes) for spec, item in zip(specs, data)]
 
 
-def _request(spec: DomainSpec, data: dict[str, Any], sizes: bool) -> Request:
+def _request(spec: DomainSpec, data: dict[str, Any], sizes: bool) -> VsphereRequest:
     reader = DomainSettings(spec.name, "vsphere", data.get("vsphere") or {})
     reader.only(*CHECKS)
     vsphere_settings = VsphereSettings(
@@ -90,7 +90,7 @@ def _request(spec: DomainSpec, data: dict[str, Any], sizes: bool) -> Request:
     for number, interface in enumerate(spec.interfaces):
         if not interface.source:
             raise DomainError(f"interfaces[{number}]: no source", "name a port group as source", domain=spec.name)
-    return Request(spec, vsphere_settings, [str(item.source) for item in spec.interfaces], disks_mib)
+    return VsphereRequest(spec, vsphere_settings, [str(item.source) for item in spec.interfaces], disks_mib)
 
 
 def _size(disk: Any, number: int, name: str) -> int:

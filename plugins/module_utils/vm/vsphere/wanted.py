@@ -18,7 +18,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, versions
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import Request
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import VsphereRequest
 
 USE_64BIT = "pciPassthru.use64bitMMIO"
 MMIO_SIZE = "pciPassthru.64bitMMIOSizeGB"
@@ -31,7 +31,7 @@ OWNED = (USE_64BIT, MMIO_SIZE, ALLOW_P2P, RELAX_ACS, LARGE_PAGES, NODE_AFFINITY)
 
 
 def configure(
-    request: Request, placement: Placement, esxi: str, cpu_mhz: int, api: tuple[int, ...], hardware: str = ""
+    request: VsphereRequest, placement: Placement, esxi: str, cpu_mhz: int, api: tuple[int, ...], hardware: str = ""
 ) -> dict[str, Any]:
     """Return the wanted configuration on a host with ESXi release ``esxi`` and processors of ``cpu_mhz``.
 
@@ -42,10 +42,10 @@ def configure(
     """
     spec, settings, processors = request.spec, request.vsphere, placement.processors
     hardware = hardware or versions.newest_hardware(esxi)
-    able = api >= versions.API_8 and versions.hardware(hardware) >= versions.NEEDS["numa_node"][1]
+    has_virtual_numa = api >= versions.API_8 and versions.hardware(hardware) >= versions.NEEDS["numa_node"][1]
     cells = processors.cells
     vcpus = sum(len(cell.vcpus) for cell in cells)
-    threads = processors.threads if able else 1
+    threads = processors.threads if has_virtual_numa else 1
     cores = vcpus // threads // len(cells)
     passed = placement.chosen.all()
     reserved = bool(passed) or spec.lock_memory
@@ -59,7 +59,7 @@ def configure(
         "vcpus": vcpus,
         "cores_per_socket": cores,
         "threads_per_core": threads,
-        "cores_per_numa_node": cores if able else 0,
+        "cores_per_numa_node": cores if has_virtual_numa else 0,
         "iommu": spec.remaps_interrupts,
         "memory_reservation_mib": spec.memory_mib if reserved else 0,
         "memory_locked": reserved,
@@ -71,7 +71,7 @@ def configure(
         "devices": sorted(
             # A device group is one setting; the vendor defines its devices.
             (
-                _device(item, settings.passthrough, cell_of, placement, able)
+                _device(item, settings.passthrough, cell_of, placement, has_virtual_numa)
                 for item in passed
                 if item.physical_function or not settings.device_group
             ),
@@ -86,7 +86,7 @@ def configure(
     }
 
 
-def _extra(request: Request, placement: Placement) -> dict[str, str]:
+def _extra(request: VsphereRequest, placement: Placement) -> dict[str, str]:
     spec = request.spec
     extra = {}
     passed = placement.chosen.all()
@@ -102,9 +102,15 @@ def _extra(request: Request, placement: Placement) -> dict[str, str]:
     return extra
 
 
-def _device(item: Any, passthrough: str, cell_of: dict[int, int], placement: Placement, able: bool) -> dict[str, Any]:
+def _device(
+    item: Any, passthrough: str, cell_of: dict[int, int], placement: Placement, has_virtual_numa: bool
+) -> dict[str, Any]:
     node = placement.host_devices.host.node_of(item)
-    row = {"type": "fixed", "id": item.address, "numa_node": cell_of.get(node) if able and node is not None else None}
+    row = {
+        "type": "fixed",
+        "id": item.address,
+        "numa_node": cell_of.get(node) if has_virtual_numa and node is not None else None,
+    }
     if item.physical_function:
         row["type"] = "sriov"
     elif passthrough == "dynamic":

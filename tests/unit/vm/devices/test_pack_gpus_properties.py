@@ -23,8 +23,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import (
     WEIGHTS,
+    GpuRequest,
     Packing,
-    Request,
     Unit,
     path_distance,
 )
@@ -167,7 +167,7 @@ def test_the_order_of_host_items_and_requests_does_not_change_the_plan(
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[list[Unit], list[Request]]:
+def questions(draw: st.DrawFn) -> tuple[list[Unit], list[GpuRequest]]:
     """Draw six GPUs on a few switches of two nodes, and up to three requests, some with or limited to certain GPUs."""
     units = []
     for number in range(6):
@@ -178,15 +178,15 @@ def questions(draw: st.DrawFn) -> tuple[list[Unit], list[Request]]:
         own = draw(st.sets(st.sampled_from(sorted(free)), max_size=2)) if len(free) > 2 else set()
         free -= own
         if len(own) == 2:
-            requests.append(Request(name, 1, only=frozenset(own)))
+            requests.append(GpuRequest(name, 1, only=frozenset(own)))
         else:
-            requests.append(Request(name, draw(st.integers(1, 2)), must=frozenset(own)))
+            requests.append(GpuRequest(name, draw(st.integers(1, 2)), must=frozenset(own)))
     return units, requests
 
 
 @settings(max_examples=500, deadline=None)
 @given(questions())
-def test_earlier_calls_of_choose_do_not_change_its_result(question: tuple[list[Unit], list[Request]]) -> None:
+def test_earlier_calls_of_choose_do_not_change_its_result(question: tuple[list[Unit], list[GpuRequest]]) -> None:
     units, requests = question
     asked = Packing(units, [], {})
     for request in requests:

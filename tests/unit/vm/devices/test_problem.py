@@ -13,7 +13,7 @@ from eight_gpus import big, small
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, Sriov
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import recognise
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import PHB, PIX, SYS, Request, Unit
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import PHB, PIX, SYS, GpuRequest, Unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.problem import Problem, group_owner
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
@@ -54,7 +54,7 @@ def test_each_free_gpu_is_a_unit_at_its_place():
     assert one.units[0] == Unit((ALL[0],), SWITCH, 0, model=one.units[0].model)
     assert [unit.node for unit in one.units] == [0] * 4 + [1] * 4
     assert one.number == {address: number for number, address in enumerate(ALL)}
-    assert one.requests == [Request("a", 1)]
+    assert one.requests == [GpuRequest("a", 1)]
     assert one.distances == {0: ((0, 10), (1, 21)), 1: ((0, 21), (1, 10))}
 
 
@@ -71,8 +71,8 @@ def test_gpus_that_are_named_are_units_of_their_machine_only():
     assert [unit.owner for unit in one.units] == ["a", "b", None, None, "a", None, None, None]
     assert one.settled == {ALL[0]: "a", ALL[4]: "a", ALL[1]: "b"}
     assert one.requests == [
-        Request("b", 2, must=frozenset({1}), nodes=frozenset({0})),
-        Request("c", 2),
+        GpuRequest("b", 2, must=frozenset({1}), nodes=frozenset({0})),
+        GpuRequest("c", 2),
     ]
     # A NIC that is named as a NIC is no unit.
     assert len(problem({**small("a", 1), "nics": {"addresses": ["0000:15:00.0"]}}).units) == 8
@@ -80,15 +80,15 @@ def test_gpus_that_are_named_are_units_of_their_machine_only():
 
 def test_a_machine_keeps_its_gpus_or_gives_some_up():
     keeps = problem(small("a", 2), held={"a": [ALL[2], "0000:15:00.0"]})
-    assert keeps.requests == [Request("a", 2, must=frozenset({2}))]
+    assert keeps.requests == [GpuRequest("a", 2, must=frozenset({2}))]
     assert [unit.owner for unit in keeps.units] == [None, None, "a", *[None] * 5]
     exact = problem(small("a", 2), held={"a": ALL[2:4]})
-    assert exact.requests == [Request("a", 2, must=frozenset({2, 3}))]
+    assert exact.requests == [GpuRequest("a", 2, must=frozenset({2, 3}))]
     assert [unit.owner for unit in exact.units[2:4]] == ["a", "a"]
     # A device that the host lost is not kept.
-    assert problem(small("a", 2), held={"a": ["0000:99:00.0"]}).requests == [Request("a", 2)]
+    assert problem(small("a", 2), held={"a": ["0000:99:00.0"]}).requests == [GpuRequest("a", 2)]
     gives = problem(small("a", 1), held={"a": ALL[2:4]})
-    assert gives.requests == [Request("a", 1, only=frozenset({2, 3}))]
+    assert gives.requests == [GpuRequest("a", 1, only=frozenset({2, 3}))]
     # Any machine can have what it gives up.
     assert {unit.owner for unit in gives.units} == {None}
     # A machine that wants no GPU any more is not asked.
@@ -98,7 +98,7 @@ def test_a_machine_keeps_its_gpus_or_gives_some_up():
 
 def test_a_named_gpu_is_counted_beside_those_that_are_given_up():
     one = problem(named("a", ALL[0], count=1), held={"a": ALL[2:4]})
-    assert one.requests == [Request("a", 2, must=frozenset({0}), only=frozenset({0, 2, 3}), nodes=frozenset({0}))]
+    assert one.requests == [GpuRequest("a", 2, must=frozenset({0}), only=frozenset({0, 2, 3}), nodes=frozenset({0}))]
 
 
 def test_a_gpu_of_a_group_with_others_is_not_given_up_alone():
@@ -181,7 +181,7 @@ def test_a_request_has_the_nodes_and_the_capacity_that_it_wants():
         named("a", ALL[7], count=1, numa_nodes=["0"]), small("b", 1) | {"memory_mib": 2048}, capacities=CAPACITIES
     )
     assert one.requests == [
-        Request(
+        GpuRequest(
             "a",
             2,
             must=frozenset({7}),
@@ -189,7 +189,7 @@ def test_a_request_has_the_nodes_and_the_capacity_that_it_wants():
             demand=((1024, 4096), ("cpus", 4)),
             within=frozenset({0}),
         ),
-        Request("b", 1, demand=((1024, 2048), ("cpus", 4))),
+        GpuRequest("b", 1, demand=((1024, 2048), ("cpus", 4))),
     ]
 
 
@@ -233,7 +233,7 @@ def test_a_device_of_another_kind_is_a_unit_only_if_it_is_named_as_a_gpu():
     assert len(problem(small("a", 1), host=host).units) == 8
     one = problem(named("a", "0000:15:00.0", count=1), host=host)
     assert [unit.addresses[0] for unit in one.units] == [*ALL[:2], "0000:15:00.0", *ALL[2:]]
-    assert one.requests == [Request("a", 2, must=frozenset({2}), nodes=frozenset({0}))]
+    assert one.requests == [GpuRequest("a", 2, must=frozenset({2}), nodes=frozenset({0}))]
 
 
 def test_partitions_of_a_board_are_those_whose_gpus_can_be_had_and_whose_groups_are_whole():

@@ -10,30 +10,32 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import BootCheck
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import addresses
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan, PlannedCell
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import PlannedCell, VspherePlan
 
 
 @dataclass
-class Evidence:
+class VsphereEvidence:
     """Everything read for one proof. ``configuration`` is None if there is no such virtual machine."""
 
     host_name: str
     host: Host  # as vsphere_gpu_vm_info read it, together with the virtual machine
-    plan: Plan
+    plan: VspherePlan
     configuration: dict[str, Any] | None  # read_back.read
     differences: list[str] | None  # from the plan, a line each; None: there is no such virtual machine
     ways: dict[str, list[str]] = field(default_factory=dict)  # addresses.way by host address
     guest: Host | None = None
-    guest_settings: Settings | None = None
+    guest_settings: BootCheck | None = None
     nccl_settings: str | None = None  # the guest's /etc/nccl.conf
     nccl: dict[str, str] = field(default_factory=dict)  # empty: the file stays as it is
     nccl_topology_asked: bool = False
     nccl_topology_file: str | None = None  # the guest's /etc/nccl-topology.xml
 
     @classmethod
-    def of_domain(cls, host_name: str, host_topology: dict[str, Any], domain: dict[str, Any], **guest: Any) -> Evidence:
+    def of_domain(
+        cls, host_name: str, host_topology: dict[str, Any], domain: dict[str, Any], **guest: Any
+    ) -> VsphereEvidence:
         """Return the evidence of an item of vsphere_gpu_vm_info's ``domains``; ``guest`` are the fields of the guest.
 
         Raises ProofError if it was read without its plan.
@@ -45,7 +47,7 @@ class Evidence:
             return cls(
                 host_name=host_name,
                 host=read_saved(host_topology),
-                plan=Plan.from_dict(domain["plan"]),
+                plan=VspherePlan.from_dict(domain["plan"]),
                 configuration=domain["configuration"],
                 differences=_differences(domain),
                 ways=domain["ways"],

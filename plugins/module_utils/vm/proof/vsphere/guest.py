@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import guest_os, words
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import nccl_topology
 
@@ -31,7 +31,7 @@ NOT_ASKED = "the guest has no GPU, or the inventory does not ask for it (gpu_gue
 FILE = "guest /etc/nccl-topology.xml"
 
 
-def max_read_request(evidence: Evidence, function: Function) -> Claim:
+def max_read_request(evidence: VsphereEvidence, function: Function) -> Claim:
     """Claim MaxReadReq of a device as the guest sees it."""
     guest_function = evidence.in_guest(function.address)
     place = guest_function.address if guest_function else ""
@@ -40,12 +40,12 @@ def max_read_request(evidence: Evidence, function: Function) -> Claim:
     return words.read_request(LAYER, claim, place, guest_function, evidence.guest_settings, source)
 
 
-def nccl_settings(evidence: Evidence) -> Claim:
+def nccl_settings(evidence: VsphereEvidence) -> Claim:
     """Claim the content of the guest's /etc/nccl.conf."""
     return guest_os.settings_of_nccl(evidence.nccl, evidence.nccl_settings)
 
 
-def nccl_file(evidence: Evidence) -> Claim:
+def nccl_file(evidence: VsphereEvidence) -> Claim:
     """Claim that the guest's NCCL topology file matches the plan and the guest's addresses."""
     if not (evidence.nccl_topology_asked and nccl_topology.asked(evidence.plan)):
         return guest_os.file_of_nccl("", evidence.nccl_topology_file)
@@ -60,7 +60,7 @@ def nccl_file(evidence: Evidence) -> Claim:
     return guest_os.file_of_nccl(text, evidence.nccl_topology_file)
 
 
-def distances(evidence: Evidence) -> Claim:
+def distances(evidence: VsphereEvidence) -> Claim:
     """Claim that NCCL has the host's distances: the pairs of GPUs and NICs in its file, as read in the guest."""
     addresses = nccl_topology.asked(evidence.plan)
     claim = "pairs of GPUs and NICs that are as near in NCCL's topology file as on the host"
@@ -83,7 +83,7 @@ def distances(evidence: Evidence) -> Claim:
     )
 
 
-def _in_file(evidence: Evidence, on_host: dict[str, str]) -> dict[tuple[str, str], str]:
+def _in_file(evidence: VsphereEvidence, on_host: dict[str, str]) -> dict[tuple[str, str], str]:
     """Return the path classes of NCCL's file by pair of names; empty if the file is missing or invalid."""
     try:
         of_nccl = read_nccl(evidence.nccl_topology_file or "")
@@ -99,7 +99,7 @@ def _as_nccl(path_classes: dict[tuple[str, str], str]) -> dict[tuple[str, str], 
     return {pair: "PHB" if path == "NODE" else path for pair, path in path_classes.items()}
 
 
-def gpudirect(evidence: Evidence) -> Iterator[Claim]:
+def gpudirect(evidence: VsphereEvidence) -> Iterator[Claim]:
     """Name each GPU with its nearest NICs; vSphere does not show whether they reach each other directly."""
     functions, paths = evidence.functions(), Paths(evidence.host)
     nics = [item.address for item in functions if item.kind == "nic"]
@@ -118,8 +118,8 @@ def gpudirect(evidence: Evidence) -> Iterator[Claim]:
             )
 
 
-CLAIMS: tuple[Row[Evidence], ...] = (
-    of_each(Evidence.functions, max_read_request),
+CLAIMS: tuple[Row[VsphereEvidence], ...] = (
+    of_each(VsphereEvidence.functions, max_read_request),
     once(nccl_settings),
     once(nccl_file),
     FLAT.row(),

@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.nic_firmware import NIC_FIRMWARE
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
 
 BIOS, FIRMWARE, HYPERVISOR = "bios", "nic_firmware", "hypervisor"
@@ -104,7 +104,7 @@ OF_HYPERVISOR = (
 )
 
 
-def sriov(evidence: Evidence) -> Iterator[Claim]:
+def sriov(evidence: VsphereEvidence) -> Iterator[Claim]:
     """Claim SR-IOV of the physical functions of the virtual machine's virtual functions."""
     owners = {function.physical_function for function in evidence.functions()} - {None}
     claim, source = "has the SR-IOV capability", "HostSystem.config.pciPassthruInfo, sriovCapable"
@@ -117,7 +117,7 @@ def sriov(evidence: Evidence) -> Iterator[Claim]:
         yield compare(BIOS, f"NIC {owner} {claim}", True, seen, f"{evidence.host_name} {source}")
 
 
-def offered(evidence: Evidence, function: Function) -> Claim:
+def offered(evidence: VsphereEvidence, function: Function) -> Claim:
     """Claim that ESXi gives a function to guests: DirectPath I/O is active, or it is a virtual function of its NIC."""
     owner = function.physical_function
     if owner:
@@ -134,10 +134,10 @@ def offered(evidence: Evidence, function: Function) -> Claim:
     )
 
 
-CLAIMS: tuple[Row[Evidence], ...] = (
+CLAIMS: tuple[Row[VsphereEvidence], ...] = (
     *(item.row() for item in OF_BIOS),
     sriov,
     *(item.row() for item in OF_FIRMWARE),
-    of_each(Evidence.functions, offered),
+    of_each(VsphereEvidence.functions, offered),
     *(item.row() for item in OF_HYPERVISOR),
 )

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import words
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, wanted
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import PlannedCell
@@ -29,7 +29,7 @@ TOO_OLD = "the API, ESXi or the virtual hardware is older than vSphere 8 (vmx-20
 
 
 @dataclass(frozen=True)
-class Setting:
+class SettingClaim:
     """One setting of wanted.py: its key (below ``extra`` for one of extraConfig), and why a plan may lack it."""
 
     claim: str
@@ -37,7 +37,7 @@ class Setting:
     source: str
     unset: str  # the reason if the plan does not set it
 
-    def row(self) -> Row[Evidence]:
+    def row(self) -> Row[VsphereEvidence]:
         """Return the row of the claim that vCenter has the planned value."""
         return lambda evidence: [self._claim(evidence)]
 
@@ -45,7 +45,7 @@ class Setting:
         extra = self.key in wanted.OWNED
         return configuration["extra"].get(self.key) if extra else configuration[self.key]
 
-    def _claim(self, evidence: Evidence) -> Claim:
+    def _claim(self, evidence: VsphereEvidence) -> Claim:
         planned = self._value(evidence.plan.configuration)
         seen = self._value(evidence.configuration) if evidence.configuration else None
         source = f"vCenter VirtualMachine.config.{self.source}"
@@ -56,61 +56,63 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("the firmware is EFI, which maps BARs above 4 GiB", "firmware", "firmware", "not requested"),
-    Setting("BARs are mapped above 4 GiB", wanted.USE_64BIT, f"extraConfig {wanted.USE_64BIT}", NO_GPU),
-    Setting("the space for BARs above 4 GiB, in GiB", wanted.MMIO_SIZE, f"extraConfig {wanted.MMIO_SIZE}", NO_GPU),
-    Setting("devices may reach each other", wanted.ALLOW_P2P, f"extraConfig {wanted.ALLOW_P2P}", ONE_DEVICE),
-    Setting("ACS is relaxed between devices", wanted.RELAX_ACS, f"extraConfig {wanted.RELAX_ACS}", ONE_DEVICE),
-    Setting(
+    SettingClaim("the firmware is EFI, which maps BARs above 4 GiB", "firmware", "firmware", "not requested"),
+    SettingClaim("BARs are mapped above 4 GiB", wanted.USE_64BIT, f"extraConfig {wanted.USE_64BIT}", NO_GPU),
+    SettingClaim("the space for BARs above 4 GiB, in GiB", wanted.MMIO_SIZE, f"extraConfig {wanted.MMIO_SIZE}", NO_GPU),
+    SettingClaim("devices may reach each other", wanted.ALLOW_P2P, f"extraConfig {wanted.ALLOW_P2P}", ONE_DEVICE),
+    SettingClaim("ACS is relaxed between devices", wanted.RELAX_ACS, f"extraConfig {wanted.RELAX_ACS}", ONE_DEVICE),
+    SettingClaim(
         "all memory is reserved, in MiB",
         "memory_reservation_mib",
         "memoryAllocation.reservation",
         "the plan reserves none (no devices, and lock_memory: false)",
     ),
-    Setting(
+    SettingClaim(
         "the reservation follows the memory",
         "memory_locked",
         "memoryReservationLockedToMax",
         "the plan locks no memory (lock_memory: false)",
     ),
-    Setting(
+    SettingClaim(
         "memory may be in pages of 1 GiB",
         wanted.LARGE_PAGES,
         f"extraConfig {wanted.LARGE_PAGES}",
         "not requested (huge_page_mib)",
     ),
-    Setting(
+    SettingClaim(
         "memory and CPUs are on the planned host nodes",
         wanted.NODE_AFFINITY,
         f"extraConfig {wanted.NODE_AFFINITY}",
         "the plan binds no memory (strict_memory: false)",
     ),
-    Setting(
+    SettingClaim(
         "latency sensitivity gives exclusive CPUs",
         "latency_sensitivity",
         "latencySensitivity.level",
         "not requested (vsphere.latency_sensitivity, pin_cpus)",
     ),
-    Setting(
+    SettingClaim(
         "all CPU time is reserved, in MHz",
         "cpu_reservation_mhz",
         "cpuAllocation.reservation",
         "not requested (vsphere.latency_sensitivity, pin_cpus)",
     ),
-    Setting(
+    SettingClaim(
         "virtual CPUs are hardware threads of shared cores",
         "threads_per_core",
         "hardware.simultaneousThreads",
         f"the plan has one thread a core, or {TOO_OLD}; cost: the guest's scheduler takes two threads for two cores",
     ),
-    Setting(
+    SettingClaim(
         "virtual NUMA nodes have their cores",
         "cores_per_numa_node",
         "numaInfo.coresPerNumaNode",
         f"{TOO_OLD}; cost: ESXi chooses the virtual nodes",
     ),
-    Setting("the guest has an IOMMU", "iommu", "flags.vvtdEnabled", "the plan has none (guest_iommu)"),
-    Setting("the devices are a device group", "device_group", "deviceGroups", "not requested (vsphere.device_group)"),
+    SettingClaim("the guest has an IOMMU", "iommu", "flags.vvtdEnabled", "the plan has none (guest_iommu)"),
+    SettingClaim(
+        "the devices are a device group", "device_group", "deviceGroups", "not requested (vsphere.device_group)"
+    ),
 )
 NOT_EXPRESSED = (
     NotExpressed(
@@ -137,7 +139,7 @@ NOT_EXPRESSED = (
 )
 
 
-def as_planned(evidence: Evidence) -> Claim:
+def as_planned(evidence: VsphereEvidence) -> Claim:
     """Claim that vCenter has the virtual machine as it is planned, and that it runs."""
     return compare(
         LAYER,
@@ -148,7 +150,7 @@ def as_planned(evidence: Evidence) -> Claim:
     )
 
 
-def devices(evidence: Evidence) -> Iterator[Claim]:
+def devices(evidence: VsphereEvidence) -> Iterator[Claim]:
     """Claim each passed-through device of the configuration; dynamic ones by their model and number."""
     planned = evidence.plan.configuration["devices"]
     seen = evidence.configuration["devices"] if evidence.configuration else []
@@ -162,7 +164,7 @@ def devices(evidence: Evidence) -> Iterator[Claim]:
         yield compare(LAYER, claim, rows, read_nodes or None, source)
 
 
-def in_guest(evidence: Evidence, function: Function) -> Claim:
+def in_guest(evidence: VsphereEvidence, function: Function) -> Claim:
     """Claim that a device is in the guest, at an address that is known."""
     guest_function = evidence.in_guest(function.address)
     claim = f"{name(function)} is in the guest"
@@ -176,7 +178,7 @@ def in_guest(evidence: Evidence, function: Function) -> Claim:
     return compare(LAYER, claim, words.model(function), words.model(guest_function), source)
 
 
-def numa_node(evidence: Evidence, function: Function) -> Claim:
+def numa_node(evidence: VsphereEvidence, function: Function) -> Claim:
     """Claim the guest's NUMA node of a device."""
     guest_function, plan = evidence.in_guest(function.address), evidence.plan
     device = next(item for item in plan.devices if item.host_address == function.address)
@@ -193,7 +195,7 @@ def numa_node(evidence: Evidence, function: Function) -> Claim:
     return compare(LAYER, claim, cell, seen, source)
 
 
-def memory_window(evidence: Evidence, function: Function) -> Claim:
+def memory_window(evidence: VsphereEvidence, function: Function) -> Claim:
     """Claim that a GPU has its large BAR in the guest; the size is from the table of GPUs."""
     guest_function = evidence.in_guest(function.address)
     claim = f"{name(function)} has its large memory window in the guest"
@@ -211,7 +213,7 @@ def memory_window(evidence: Evidence, function: Function) -> Claim:
     return compare(LAYER, claim, words.size_text(gib * GIB), seen, source)
 
 
-def cpus(evidence: Evidence, cell: PlannedCell) -> Claim:
+def cpus(evidence: VsphereEvidence, cell: PlannedCell) -> Claim:
     """Claim the CPUs of a guest NUMA node."""
     nodes = evidence.guest.numa_nodes if evidence.guest else []
     seen = next((node.cpus for node in nodes if node.id == cell.id), None)
@@ -222,11 +224,11 @@ def cpus(evidence: Evidence, cell: PlannedCell) -> Claim:
     return compare(LAYER, claim, cell.vcpus, seen, source)
 
 
-CLAIMS: tuple[Row[Evidence], ...] = (
+CLAIMS: tuple[Row[VsphereEvidence], ...] = (
     once(as_planned),
     *(setting.row() for setting in SETTINGS),
     devices,
-    of_each(Evidence.cells, cpus),
-    of_each(Evidence.functions, in_guest, numa_node, memory_window),
+    of_each(VsphereEvidence.cells, cpus),
+    of_each(VsphereEvidence.functions, in_guest, numa_node, memory_window),
     *(item.row() for item in NOT_EXPRESSED),
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
 
 API = "vSphere Web Services API"
 
@@ -23,7 +23,7 @@ class NotExpressed:
     reason: str
     cost: str
 
-    def row(self) -> Row[Evidence]:
+    def row(self) -> Row[VsphereEvidence]:
         """Return a row of one claim, which is not applicable."""
         reason = f"{self.reason}; cost: {self.cost}"
         return lambda _evidence: [not_applicable(self.layer, self.claim, self.wanted, API, reason)]

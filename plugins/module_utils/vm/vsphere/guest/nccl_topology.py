@@ -17,20 +17,20 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import MAX_ELEMENTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import nccl_elements
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import VspherePlan
 
 # Addresses that no device of a guest has: domain ffff, bus ff, 32 devices of 8 functions; 00.0 is left free.
 SWITCH = "ffff:ff:{:02x}.{}"
 UNKNOWN_NODE = -1  # "not known" in the kernel and in NCCL
 
 
-def asked(plan: Plan) -> list[str]:
+def asked(plan: VspherePlan) -> list[str]:
     """Return the host addresses of the plan's GPUs and NICs; none without a GPU, because NCCL is then not used."""
     kinds = [device.kind for device in plan.devices]
     return [device.host_address for device in plan.devices if device.kind in nccl_elements.KINDS and "gpu" in kinds]
 
 
-def render(plan: Plan, host: Host, guest: Host, places: dict[str, str]) -> str | None:
+def render(plan: VspherePlan, host: Host, guest: Host, places: dict[str, str]) -> str | None:
     """Return the file's text, always the same for the same plan and guest.
 
     ``places`` are guest addresses by host address (addresses.locate). Return None if the guest has no GPU, the address
@@ -52,7 +52,7 @@ def render(plan: Plan, host: Host, guest: Host, places: dict[str, str]) -> str |
     return text if nccl_elements.needed(text, [functions[address] for address in wanted]) <= MAX_ELEMENTS else None
 
 
-def _node(plan: Plan, guest: Host, address: str, place: str) -> int:
+def _node(plan: VspherePlan, guest: Host, address: str, place: str) -> int:
     """Return a device's guest NUMA node: the one that the guest sees, else the planned cell if the guest has it."""
     seen = guest.node_of(guest.function(place))
     if seen is not None:

@@ -19,12 +19,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import Request
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import VsphereRequest
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Site
 
 
 def choose(
-    requests: list[Request],
+    requests: list[VsphereRequest],
     site: Site,
     plan: Callable[[Esxi, list[DomainSpec]], Any],
     accelerators: dict[str, bool],
@@ -34,7 +34,7 @@ def choose(
     Raises DomainError if a named host is missing, or if no host has a place.
     """
     host_of: dict[str, Esxi] = {}
-    unplaced: list[Request] = []
+    unplaced: list[VsphereRequest] = []
     for item in requests:
         machine, requested_host = site.machines.get(item.name), item.vsphere.host
         if machine is not None:
@@ -62,7 +62,10 @@ def choose(
 
 
 def _first(
-    item: Request, on: dict[str, list[DomainSpec]], free: dict[str, int], plan: Callable[[str, list[DomainSpec]], Any]
+    item: VsphereRequest,
+    on: dict[str, list[DomainSpec]],
+    free: dict[str, int],
+    plan: Callable[[str, list[DomainSpec]], Any],
 ) -> str:
     """Return the first host on which a virtual machine can be planned."""
     reasons = []
