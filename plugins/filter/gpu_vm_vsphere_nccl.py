@@ -55,7 +55,7 @@ def nccl(domain: dict[str, Any], hosts: list[dict[str, Any]], guest: dict[str, A
     """Return the file's text, or "". Raises AnsibleFilterError where a topology or the plan is incomplete."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
     from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import addresses, nccl_topology
-    from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan
+    from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import VspherePlan
 
     read_of = {row["name"]: row["topology"] for row in hosts}
     if not domain.get("plan") or domain.get("host") not in read_of or not guest:
@@ -64,7 +64,7 @@ def nccl(domain: dict[str, Any], hosts: list[dict[str, Any]], guest: dict[str, A
         host, guest_host, plan = (
             read_saved(read_of[domain["host"]]),
             read_saved(guest),
-            Plan.from_dict(domain["plan"]),
+            VspherePlan.from_dict(domain["plan"]),
         )
         functions = [host.function(device.host_address) for device in plan.devices]
         places = addresses.locate(functions, domain.get("ways") or {}, guest_host)

@@ -132,9 +132,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.claims import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
+    BootCheck,
     Evidence,
     Running,
-    Settings,
     differences_of_domain,
     fabric_manager_of,
     firmware_of_result,
@@ -154,7 +154,7 @@ def evidence(params: Mapping[str, Any]) -> Evidence:
         planned=DomainPlan.from_dict(domain.get("plan"), read_saved(params["host_topology"])),
         running=Running.of_process(domain.get("process")),
         domain_differences=differences_of_domain(domain),
-        host_settings=Settings.of_result(params["host_settings"]),
+        host_settings=BootCheck.of_result(params["host_settings"]),
         host_cpus=params["host_cpus"],
         nic_firmware=firmware_of_result(params["nic_firmware"]),
         nccl_topology=params["nccl_topology"],
@@ -167,7 +167,7 @@ def in_guest(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of the evidence that was read in the guest, and the settings for the guest."""
     return {
         "guest": read_saved(params["guest_topology"]) if params["guest_topology"] else None,
-        "guest_settings": Settings.of_result(params["guest_settings"]),
+        "guest_settings": BootCheck.of_result(params["guest_settings"]),
         "nccl_settings": params["nccl_conf"],
         "nccl": {name: str(value) for name, value in params["nccl"].items()},
         "nccl_topology_file": params["nccl_topology_file"],
@@ -184,7 +184,7 @@ def of_libvirt(params: Mapping[str, Any]) -> tuple[Proof, str]:
 def of_vsphere(params: Mapping[str, Any]) -> tuple[Proof, str]:
     """Return the proof of a virtual machine on vSphere, and its page."""
     arguments = {"nccl_topology_asked": params["nccl_topology_asked"], **in_guest(params)}
-    read = vsphere_evidence.Evidence.of_domain(
+    read = vsphere_evidence.VsphereEvidence.of_domain(
         params["host_name"], params["host_topology"], params["domain"], **arguments
     )
     return report(params["name"], read.host_name, vsphere_claims.prove(read), read.host, read.guest, read.places())

@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import show
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import bios
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import unsupported
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import unsupported_reason
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
 TABLES = "/sys/firmware/acpi/tables"
@@ -31,7 +31,7 @@ def observe(system: System, host: Host, required: list[str] | None = None) -> Ou
     Raises HostError if a claim in ``required`` (of NAMES) does not hold. If ``required`` is given at all, also raises
     it on a host that cannot have GPU virtual machines.
     """
-    reason = unsupported(host.cpu)
+    reason = unsupported_reason(host.cpu)
     if required is not None and reason:
         raise HostError(f"bios_info: {reason}", "the host can still be read and recorded")
     claims = _claims(system, host)

@@ -139,15 +139,15 @@ USED = "is in use by the host"
 def anonymous(host: Host) -> Host:
     """Return a copy of ``host`` without what could identify it; ``host`` itself is not changed."""
     names: dict[tuple[str, str], str] = {}
-    found = [
+    kinds_and_names = [
         (kind, name)
         for function in host.functions
         for kind in sorted(function.interfaces)
         for name in function.interfaces[kind]
     ]
     # Names that stay come first: their numbers are not given to other names.
-    names.update({(kind, name): name for kind, name in found if _stays(kind, name)})
-    for kind, name in found:
+    names.update({(kind, name): name for kind, name in kinds_and_names if _stays(kind, name)})
+    for kind, name in kinds_and_names:
         if (kind, name) not in names:
             names[kind, name] = _number(names, kind)
     return replace(
@@ -167,28 +167,28 @@ def _stays(kind: str, name: str) -> bool:
 def _number(names: dict[tuple[str, str], str], kind: str) -> str:
     """Return the first numbered name that nothing of the kind has."""
     number = 1
-    while (taken := f"{kind}-{number}") in names.values():
+    while (new_name := f"{kind}-{number}") in names.values():
         number += 1
-    return taken
+    return new_name
 
 
 def _function(function: Function, names: dict[tuple[str, str], str]) -> Function:
-    interfaces = {kind: [names[kind, name] for name in each] for kind, each in function.interfaces.items()}
+    interfaces = {kind: [names[kind, name] for name in kind_names] for kind, kind_names in function.interfaces.items()}
     reasons = list(dict.fromkeys(_reason(text) for text in function.used_by_host))
     return replace(function, interfaces=interfaces, used_by_host=reasons)
 
 
 def _reason(text: str) -> str:
     """Return the reason why the host uses a function; the object's name stays only if it has one of the kept forms."""
-    for pattern, kept in _REASONS:
+    for pattern, shortened in _REASONS:
         match = re.fullmatch(pattern, text)
         if match is None:
             continue
-        found = match.groupdict()
-        known = any(
-            value in KEPT_MOUNTS if what == "mount" else NAMES[what].fullmatch(value)
-            for what, value in found.items()
+        groups = match.groupdict()
+        is_known = any(
+            value in KEPT_MOUNTS if name_kind == "mount" else NAMES[name_kind].fullmatch(value)
+            for name_kind, value in groups.items()
             if value
         )
-        return text if known or text == kept else kept
-    return text if text == USED or text in {kept for _pattern, kept in _REASONS} else USED
+        return text if is_known or text == shortened else shortened
+    return text if text == USED or text in {shortened for _pattern, shortened in _REASONS} else USED

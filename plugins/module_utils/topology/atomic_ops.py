@@ -22,12 +22,12 @@ def needed(function: Function) -> bool:
 
 def obstacle(host: Host, address: str) -> str | None:
     """Return why a GPU's AtomicOps do not reach memory, "" if they do, None if a function on the way was not read."""
-    way = host.path(address)
-    for function, label in ((way[0], "the root port above"), (way[-1], "the GPU itself")):
+    path = host.path(address)
+    for function, label in ((path[0], "the root port above"), (path[-1], "the GPU itself")):
         if function.atomic_ops and not set(function.atomic_ops.completes_bits) >= SIZES_BITS:
             return f"{label} does not complete those of 32 and 64 bits"
-    for switch in way[1:-1]:
+    for switch in path[1:-1]:
         ops = switch.atomic_ops
         if ops and (not ops.routes or (switch.port_type == "switch_upstream" and ops.blocks_egress)):
             return "a switch above does not pass them"
-    return "" if len(way) > 1 and all(function.atomic_ops for function in way) else None
+    return "" if len(path) > 1 and all(function.atomic_ops for function in path) else None

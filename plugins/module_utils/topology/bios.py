@@ -32,7 +32,7 @@ PORTS_WITH_ACS = ("root_port", "switch_downstream")
 
 @dataclass
 class Subject:
-    """The host that claims are about, and ``where``, its name in their sources.
+    """The host that claims are about, and ``host_name``, its name in their sources.
 
     ``functions``: the devices, virtual functions included; bios_info gives all GPUs and NICs of the host, the proof the
     devices of a virtual machine. ``owners``: the physical functions that must be able to have virtual functions;
@@ -40,7 +40,7 @@ class Subject:
     """
 
     host: Host
-    where: str
+    host_name: str
     functions: list[Function]
     owners: list[Function]
     why_no_owner: str
@@ -65,7 +65,7 @@ def extensions(subject: Subject) -> list[Claim]:
             "vmx or svm",
             seen,
             seen in ("vmx", "svm"),
-            f"{subject.where} /proc/cpuinfo flags",
+            f"{subject.host_name} /proc/cpuinfo flags",
             remedy,
         )
     ]
@@ -84,7 +84,7 @@ def iommu(subject: Subject) -> list[Claim]:
             "intel or amd",
             seen,
             seen is not None,
-            f"{subject.where} /sys/class/iommu and /sys/firmware/acpi/tables",
+            f"{subject.host_name} /sys/class/iommu and /sys/firmware/acpi/tables",
             "turn on VT-d (Intel) or the IOMMU (AMD) in the BIOS",
         )
     ]
@@ -99,7 +99,7 @@ def interrupt_remapping(subject: Subject) -> list[Claim]:
     remedy = "turn on interrupt remapping (x2APIC) in the BIOS"
     if subject.host.iommu.kind is None:
         remedy = "the kernel does not use the IOMMU yet: boot with the IOMMU on, and read the host again"
-    source = f"{subject.where} /sys/kernel/irq/*/chip_name"
+    source = f"{subject.host_name} /sys/kernel/irq/*/chip_name"
     return [_claim("the IOMMU remaps interrupts", True, seen, seen is True, source, remedy)]
 
 
@@ -108,15 +108,15 @@ def acs(subject: Subject) -> list[Claim]:
     ports = ports_above(subject.host, subject.functions)
     if not ports:
         reason = "no GPU or NIC is behind a port"
-        source = f"{subject.where} config space"
+        source = f"{subject.host_name} config space"
         return [not_applicable(LAYER, "ports have the ACS capability", "present", source, reason)]
-    return [_port_acs(port, subject.where) for port in ports]
+    return [_port_acs(port, subject.host_name) for port in ports]
 
 
 def sriov(subject: Subject) -> list[Claim]:
     """Claim that each owner can have virtual functions."""
     if not subject.owners:
-        claim, source = "the NICs have the SR-IOV capability", f"{subject.where} config space"
+        claim, source = "the NICs have the SR-IOV capability", f"{subject.host_name} config space"
         return [not_applicable(LAYER, claim, "present", source, subject.why_no_owner)]
     return [
         _claim(
@@ -124,7 +124,7 @@ def sriov(subject: Subject) -> list[Claim]:
             "present",
             "present" if function.sriov and function.sriov.total else "absent",
             bool(function.sriov and function.sriov.total),
-            f"{subject.where} sriov_totalvfs of {function.address}",
+            f"{subject.host_name} sriov_totalvfs of {function.address}",
             "turn on SR-IOV in the BIOS, and SRIOV_EN and NUM_OF_VFS in the NIC's firmware",
         )
         for function in subject.owners
@@ -146,14 +146,14 @@ def ports_above(host: Host, functions: list[Function]) -> list[Function]:
 
     A bridge whose config space could not be read is included, because it may be such a port.
     """
-    found = {
+    ports = {
         step.address: step
         for function in functions
         for step in host.path(function.address)[:-1]
         if step.port_type in PORTS_WITH_ACS
         or (step.kind == "bridge" and step.port_type is None and step.config_bytes < PCI_CFG_SPACE_SIZE)
     }
-    return [found[address] for address in sorted(found)]
+    return [ports[address] for address in sorted(ports)]
 
 
 def port_name(port: Function) -> str:
@@ -161,9 +161,9 @@ def port_name(port: Function) -> str:
     return f"{'root' if port.port_type == 'root_port' else 'switch'} port {port.address}"
 
 
-def _port_acs(port: Function, where: str) -> Claim:
+def _port_acs(port: Function, host_name: str) -> Claim:
     name = f"{port_name(port)} has the ACS capability"
-    source = f"{where} config space of {port.address}"
+    source = f"{host_name} config space of {port.address}"
     by_design = PORTS_WITHOUT_ACS.get((port.vendor_id, port.device_id))
     if port.acs is None and by_design:
         return not_applicable(LAYER, name, "present", source, by_design)

@@ -28,23 +28,23 @@ MODULES: dict[int, tuple[str, ...]] = {
 ARGUMENT = "module_blacklist="
 
 
-def keep_off(host: Host, given: Collection[str]) -> tuple[list[str], list[str]]:
+def keep_off(host: Host, guest_addresses: Collection[str]) -> tuple[list[str], list[str]]:
     """Return the modules that must not load, sorted, and the reasons why others may load, as text.
 
-    ``given``: the addresses of functions that belong to guests. A vendor's modules stay off if guests have all of its
-    GPUs, NVSwitches and displays.
+    ``guest_addresses``: the addresses of functions that belong to guests. A vendor's modules stay off if guests have
+    all of its GPUs, NVSwitches and displays.
     """
     modules: list[str] = []
     reasons: list[str] = []
-    of_guests = [host.function(address) for address in given]
+    of_guests = [host.function(address) for address in guest_addresses]
     for vendor in sorted({function.vendor_id for function in of_guests if _driven(function)} & set(MODULES)):
-        left = [
+        host_addresses = [
             function.address
             for function in host.functions
-            if function.vendor_id == vendor and _driven(function) and function.address not in given
+            if function.vendor_id == vendor and _driven(function) and function.address not in guest_addresses
         ]
-        if left:
-            reasons.append(f"{', '.join(MODULES[vendor])} may load: {', '.join(left)} stays with the host")
+        if host_addresses:
+            reasons.append(f"{', '.join(MODULES[vendor])} may load: {', '.join(host_addresses)} stays with the host")
         else:
             modules += MODULES[vendor]
     return sorted(modules), reasons
@@ -63,14 +63,14 @@ def kept_off(kernel_arguments: Iterable[str]) -> set[str]:
     return {name.replace("-", "_") for name in values[-1][len(ARGUMENT) :].split(",")} if values else set()
 
 
-def following_switches(host: Host, given: Collection[str]) -> list[Function]:
+def following_switches(host: Host, guest_addresses: Collection[str]) -> list[Function]:
     """Return the NVSwitches of ``host`` if guests have all NVIDIA GPUs: the driver then runs only in guests."""
     gpus = [
         item.address
         for item in host.functions
         if item.kind == "gpu" and item.vendor_id == NVIDIA and not is_virtual(item)
     ]
-    if not gpus or set(gpus) - set(given):
+    if not gpus or set(gpus) - set(guest_addresses):
         return []
     return [item for item in host.functions if item.kind == "nvswitch"]
 

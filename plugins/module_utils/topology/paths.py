@@ -62,26 +62,26 @@ class Paths:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._functions = host.by_address()
-        self._ways: dict[str, tuple[Function, ...]] = {}
+        self._paths_to: dict[str, tuple[Function, ...]] = {}
         self._switches: dict[str, tuple[tuple[str, str | None], ...]] = {}
 
-    def way(self, address: str) -> tuple[Function, ...]:
+    def path_to(self, address: str) -> tuple[Function, ...]:
         """Return the functions from the root bus down to ``address``, both included; raises as ``Host.path`` does."""
-        if address not in self._ways:
+        if address not in self._paths_to:
             steps: list[Function] = []
-            here: str | None = address
-            while here is not None and here not in self._ways:
-                if here not in self._functions:
-                    raise TopologyError(f"no PCI function {here} on this host", "read the host again")
+            next_address: str | None = address
+            while next_address is not None and next_address not in self._paths_to:
+                if next_address not in self._functions:
+                    raise TopologyError(f"no PCI function {next_address} on this host", "read the host again")
                 if len(steps) > len(self._functions):
-                    raise TopologyError(f"PCI function {here} is above itself: the topology has a loop")
-                steps.append(self._functions[here])
-                here = self._functions[here].parent
-            above = self._ways[here] if here is not None else ()
+                    raise TopologyError(f"PCI function {next_address} is above itself: the topology has a loop")
+                steps.append(self._functions[next_address])
+                next_address = self._functions[next_address].parent
+            steps_above = self._paths_to[next_address] if next_address is not None else ()
             for step in reversed(steps):
-                above = (*above, step)
-                self._ways[step.address] = above
-        return self._ways[address]
+                steps_above = (*steps_above, step)
+                self._paths_to[step.address] = steps_above
+        return self._paths_to[address]
 
     def role(self, address: str) -> str | None:
         """Return the ``port_type`` of a bridge, inferred from its place if config space could not be read.
@@ -89,9 +89,9 @@ class Paths:
         Below the root port, switch ports alternate: an upstream port, its downstream ports, and so on. None if the
         function is no bridge.
         """
-        above: str | None = None
+        parent_role: str | None = None
         role: str | None = None
-        for step in self.way(address):
+        for step in self.path_to(address):
             if step.kind != "bridge":
                 role = None
             elif step.port_type is not None:
@@ -99,31 +99,31 @@ class Paths:
             elif step.parent is None:
                 role = "root_port"
             else:
-                role = "switch_downstream" if above == "switch_upstream" else "switch_upstream"
-            above = role
+                role = "switch_downstream" if parent_role == "switch_upstream" else "switch_upstream"
+            parent_role = role
         return role
 
     def switches(self, address: str) -> list[str]:
         """Return the upstream ports of the switches above a function, the one nearest to the root first."""
         return list(dict.fromkeys(switch for _port, switch in self._ports(address) if switch is not None))
 
-    def path_class(self, one: str, other: str) -> str:
+    def path_class(self, first_address: str, second_address: str) -> str:
         """Return the key of ``PATH_CLASSES`` for two functions. Raises TopologyError for an address not on the host."""
-        first, second = self.way(one)[-1], self.way(other)[-1]
-        if one == other:
+        first_function, second_function = self.path_to(first_address)[-1], self.path_to(second_address)[-1]
+        if first_address == second_address:
             return "X"
-        if first.root_complex != second.root_complex:
-            nodes = self._host.node_of(first), self._host.node_of(second)
+        if first_function.root_complex != second_function.root_complex:
+            nodes = self._host.node_of(first_function), self._host.node_of(second_function)
             return "NODE" if nodes[0] is not None and nodes[0] == nodes[1] else "SYS"
-        ports, others = self._ports(one), self._ports(other)
+        ports, second_ports = self._ports(first_address), self._ports(second_address)
         shared = 0
-        for port, twin in zip(ports, others):
+        for port, twin in zip(ports, second_ports):
             if port[0] != twin[0]:
                 break
             shared += 1
         if not shared:
             return "PHB"
-        crossed = {switch for _port, switch in (*ports[shared - 1 :], *others[shared:])} - {None}
+        crossed = {switch for _port, switch in (*ports[shared - 1 :], *second_ports[shared:])} - {None}
         return "PIX" if len(crossed) <= 1 else "PXB"
 
     def _ports(self, address: str) -> tuple[tuple[str, str | None], ...]:
@@ -133,7 +133,7 @@ class Paths:
         """
         if address not in self._switches:
             ports: list[tuple[str, str | None]] = []
-            for step in self.way(address):
+            for step in self.path_to(address):
                 if step.kind == "bridge":
                     role = self.role(step.address)
                     switch = step.parent if role == "switch_downstream" else step.address
@@ -147,16 +147,17 @@ def port_role(host: Host, address: str) -> str | None:
     return Paths(host).role(address)
 
 
-def path_class(host: Host, one: str, other: str) -> str:
+def path_class(host: Host, first_address: str, second_address: str) -> str:
     """Return ``Paths.path_class`` for a single query."""
-    return Paths(host).path_class(one, other)
+    return Paths(host).path_class(first_address, second_address)
 
 
 def pairs(host: Host, devices: dict[str, str]) -> dict[tuple[str, str], str]:
     """Return the path class of each pair of ``devices`` (name -> address), by name, each pair once and sorted."""
     paths = Paths(host)
     return {
-        (one, other): paths.path_class(devices[one], devices[other]) for one, other in combinations(sorted(devices), 2)
+        (first, second): paths.path_class(devices[first], devices[second])
+        for first, second in combinations(sorted(devices), 2)
     }
 
 

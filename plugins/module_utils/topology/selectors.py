@@ -29,23 +29,23 @@ def full_address(text: str) -> str:
     return text if text.count(":") == 2 else "0000:" + text
 
 
-def select(host: Host | None, selectors: list[str], where: str) -> list[Function]:
+def select(host: Host | None, selectors: list[str], option: str) -> list[Function]:
     """Return the functions that any of ``selectors`` names, in the order of the host, each once.
 
     Without a host (an image is for hosts that are not read yet) only the form is checked, and nothing is selected.
     A kind or a whole vendor may match nothing, because the servers of a fleet differ. An address or a vendor:device
-    that matches nothing is an error. Raises SelectorError, whose message begins with ``where``.
+    that matches nothing is an error. Raises SelectorError, whose message begins with ``option``.
     """
     chosen: set[str] = set()
     for selector in selectors:
         text = selector.strip().lower()
-        _check_form(text, where)
+        _check_form(text, option)
         if host is None:
             continue
         matched = {function.address for function in host.functions if _matches(function, text)}
         if not matched and text not in KINDS and not text.endswith(":*"):
             raise SelectorError(
-                f"{where}: no device {selector} on this host", "see the functions that host_topology_info returns"
+                f"{option}: no device {selector} on this host", "see the functions that host_topology_info returns"
             )
         chosen |= matched
     return [function for function in host.functions if function.address in chosen] if host else []
@@ -61,10 +61,10 @@ def is_vendor(selector: str) -> bool:
     return bool(VENDOR.match(selector.strip().lower()))
 
 
-def _check_form(text: str, where: str) -> None:
+def _check_form(text: str, option: str) -> None:
     if text not in KINDS and not ADDRESS.match(text) and not VENDOR.match(text):
         raise SelectorError(
-            f"{where}: {text!r} is not a kind, vendor:device or PCI address",
+            f"{option}: {text!r} is not a kind, vendor:device or PCI address",
             f"use one of {', '.join(KINDS)}, or write it like 15b3:101d, 15b3:* or 0000:3b:00.0",
         )
 

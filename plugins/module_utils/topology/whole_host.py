@@ -91,11 +91,11 @@ def nics_to_divide(host: Host) -> list[Function]:
 
     They can have virtual functions, the host itself does not use them, and no GPU is in their IOMMU group.
     """
-    whole = nics_with_gpus(host)
+    nics_of_gpus = nics_with_gpus(host)
     return [
         nic
         for nic in _free_nics(host)
-        if nic not in whole
+        if nic not in nics_of_gpus
         and nic.sriov is not None
         and nic.sriov.total
         # Without VFs a driver has to make them, and vfio-pci makes none.
@@ -118,9 +118,9 @@ def _group(host: Host, function: Function) -> int | str:
     if function.iommu_group is not None:
         return function.iommu_group
     ports = host.path(function.address)[:-1]
-    for above, port in zip(ports, ports[1:]):
+    for parent, port in zip(ports, ports[1:]):
         if port.port_type == "switch_downstream" and port.acs is None and port.config_bytes > CONVENTIONAL_BYTES:
-            return above.address
+            return parent.address
     return function.address
 
 

@@ -67,10 +67,10 @@ def compare(params: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str], li
     DomainError, TopologyError.
     """
     result = _converge(params, check_mode=True, paths_may_come=False)
-    found = [f"{row['name']}: {', '.join(row['actions'])}" for row in result["domains"] if row["changed"]]
-    found += [f"{row['name']}: a restart is required" for row in result["domains"] if row["restart_required"]]
+    lines = [f"{row['name']}: {', '.join(row['actions'])}" for row in result["domains"] if row["changed"]]
+    lines += [f"{row['name']}: a restart is required" for row in result["domains"] if row["restart_required"]]
     topologies = [{"name": row["name"], "nccl_topology": row.get("nccl_topology")} for row in result["domains"]]
-    return topologies, found + [str(Finding(**item)) for item in result["findings"]], result["pinned_cpus"]
+    return topologies, lines + [str(Finding(**item)) for item in result["findings"]], result["pinned_cpus"]
 
 
 def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -117,8 +117,8 @@ def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) ->
         removed: dict[str, list[str]] = {}
         for spec in specs:
             if state == "absent" and params["remove_disks"]:
-                removed[spec.name], kept = disk_use.removable(spec, specs, hypervisor)
-                findings += kept
+                removed[spec.name], kept_files = disk_use.removable(spec, specs, hypervisor)
+                findings += kept_files
             actions = disk_actions(spec, state, set(hypervisor.missing_paths), removed.get(spec.name, []))
             decisions[spec.name].actions += actions
         if plans:
@@ -174,8 +174,8 @@ def _reserve(host: Host, hypervisor: Hypervisor) -> list[Finding]:
 
 def _pinned_cpus(plans: dict[str, DomainPlan], requested: set[str], hypervisor: Hypervisor) -> list[int]:
     """Return the host's CPUs that are pinned to vCPUs, by ``plans`` and by domains that are not ``requested``."""
-    others = (observed for name, observed in hypervisor.domains.items() if name not in requested)
-    pinned = {cpu for observed in others for cpu in holdings(observed.inactive_xml).cpus}
+    unrequested = (observed for name, observed in hypervisor.domains.items() if name not in requested)
+    pinned = {cpu for observed in unrequested for cpu in holdings(observed.inactive_xml).cpus}
     return sorted(pinned.union(*(cell.cpus for plan in plans.values() for cell in plan.processors.cells)))
 
 
@@ -290,20 +290,20 @@ def _apply(
 
 
 def _row(spec: DomainSpec, decision: Decision, hypervisor: Hypervisor) -> dict[str, Any]:
-    before = hypervisor.domains.get(spec.name)
-    after = before.state if before else "absent"
+    domain = hypervisor.domains.get(spec.name)
+    state = domain.state if domain else "absent"
     for action in decision.actions:
-        after = {
-            "define": "shutoff" if after == "absent" else after,
+        state = {
+            "define": "shutoff" if state == "absent" else state,
             "stop": "shutoff",
             "start": "running",
             "resume": "running",
             "undefine": "absent",
-        }.get(action, after)
+        }.get(action, state)
     return {
         "name": spec.name,
-        "state_before": before.state if before else "absent",
-        "state": after,
+        "state_before": domain.state if domain else "absent",
+        "state": state,
         "changed": decision.changed,
         "actions": [phase for phase in PHASES if phase in decision.actions],
         "differences": [item.to_dict() for item in decision.differences],
@@ -313,17 +313,17 @@ def _row(spec: DomainSpec, decision: Decision, hypervisor: Hypervisor) -> dict[s
 
 
 def _diff(spec: DomainSpec, decision: Decision, wanted_xml: str, hypervisor: Hypervisor) -> dict[str, str]:
-    before = hypervisor.domains.get(spec.name)
+    domain = hypervisor.domains.get(spec.name)
     texts = {"before": "", "after": ""}
-    if before is None:
+    if domain is None:
         texts["after"] = wanted_xml
     elif "undefine" in decision.actions:
-        texts["before"] = before.inactive_xml
+        texts["before"] = domain.inactive_xml
     else:
         texts = side_by_side(decision.differences)
     steps = [action for action in decision.actions if action != "define"]
     return {
-        "before_header": f"domain {spec.name} ({before.state if before else 'absent'})",
+        "before_header": f"domain {spec.name} ({domain.state if domain else 'absent'})",
         "after_header": f"domain {spec.name}" + (f" ({', '.join(steps)})" if steps else ""),
         **texts,
     }
@@ -363,7 +363,7 @@ def drifted(
     have: ObservedDomain | None, host: Host, wanted: Wanted | None, unplanned: str | None
 ) -> list[dict[str, Any]]:
     """Return the drift for gpu_domain_info; ``unplanned`` is the reason why a requested domain has no plan."""
-    found = [no_plan(unplanned)] if unplanned else []
+    items = [no_plan(unplanned)] if unplanned else []
     if have is not None:
-        found += drift(host, have.inactive_xml, have.live_xml, wanted)
-    return [item.to_dict() for item in found]
+        items += drift(host, have.inactive_xml, have.live_xml, wanted)
+    return [item.to_dict() for item in items]

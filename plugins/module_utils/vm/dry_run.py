@@ -57,8 +57,8 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     for plan, row in zip(plans, rows):
         texts = plan_files(plan, host, row) if params["path"] else {}
         wanted.update({os.path.join(params["path"], name): text for name, text in sorted(texts.items())})
-    before = {path: files.read(path) for path in wanted}
-    differing = [path for path, text in wanted.items() if before[path] != text]
+    old_texts = {path: files.read(path) for path in wanted}
+    differing = [path for path, text in wanted.items() if old_texts[path] != text]
     if params["boot_trial"]:
         for plan, row in zip(plans, rows):
             row["boot_trial"] = boot.prove(plan)
@@ -74,7 +74,7 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         "domains": rows,
         "files": list(wanted),
         "diff": [
-            {"before_header": path, "after_header": path, "before": before[path] or "", "after": wanted[path]}
+            {"before_header": path, "after_header": path, "before": old_texts[path] or "", "after": wanted[path]}
             for path in differing
             if path.endswith(".xml")
         ],

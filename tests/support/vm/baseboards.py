@@ -61,7 +61,14 @@ def gpus(host: Host) -> list[str]:
 
 
 def vm(name: str, count: int, **more: Any) -> dict[str, Any]:
-    request = {"name": name, "memory_mib": 4096, "vcpus": 2, "pin_cpus": False, "gpus": {"count": count}}
+    request = {
+        "name": name,
+        "memory_mib": 4096,
+        "huge_page_mib": 1024,
+        "vcpus": 2,
+        "pin_cpus": False,
+        "gpus": {"count": count},
+    }
     return {**request, **more}
 
 

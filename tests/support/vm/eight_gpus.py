@@ -49,7 +49,7 @@ def big() -> Host:
 
 def small(name: str, gpus: int, **more: object) -> dict[str, object]:
     """Return a request for a number of GPUs."""
-    return {"name": name, "memory_mib": 4096, "vcpus": 4, "gpus": {"count": gpus}, **more}
+    return {"name": name, "memory_mib": 4096, "huge_page_mib": 1024, "vcpus": 4, "gpus": {"count": gpus}, **more}
 
 
 def together(host: Host, *requests: dict[str, object], **more: object) -> dict[str, list[str]]:

@@ -30,9 +30,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.pci_tree im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
+    BootCheck,
     Evidence,
     Running,
-    Settings,
     differences_of_domain,
     firmware_of_result,
 )
@@ -155,7 +155,13 @@ def planned(on: Host) -> DomainPlan:
         Cell(node, node, 32 * 1024, [2 * node, 2 * node + 1], [4 * node + 2, 4 * node + 3], {"0": 10, "1": 20})
         for node in (0, 1)
     ]
-    request = {"name": "vm1", "memory_mib": 64 * 1024, "gpus": {"count": 2}, "nics": {"per_gpu": 1}}
+    request = {
+        "name": "vm1",
+        "memory_mib": 64 * 1024,
+        "huge_page_mib": 1024,
+        "gpus": {"count": 2},
+        "nics": {"per_gpu": 1},
+    }
     return DomainPlan(
         spec=parse_specs([request])[0],
         host=on,
@@ -289,8 +295,8 @@ def evidence() -> Evidence:
         running=Running.of_process(process()),
         domain_differences=differences_of_domain(domain()),
         guest=guest(),
-        host_settings=Settings.of_result(on_host()),
-        guest_settings=Settings.of_result(in_guest()),
+        host_settings=BootCheck.of_result(on_host()),
+        guest_settings=BootCheck.of_result(in_guest()),
         nccl={"NCCL_IB_PCI_RELAXED_ORDERING": "2"},
         host_cpus=host_cpus(),
         nic_firmware=firmware_of_result(firmware()),

@@ -65,6 +65,7 @@ def request(**changes: Any) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "name": "gpu-vm",
         "memory_mib": 2048,
+        "huge_page_mib": 1024,
         "vcpus": 4,
         "gpus": {"count": 2},
         "nics": {"per_gpu": 1, "functions": "vf", "addresses": ["0000:14:00.0", "0000:84:00.0"]},

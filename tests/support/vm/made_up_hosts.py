@@ -140,6 +140,7 @@ def whole(host: Host) -> list[dict[str, Any]]:
         {
             "name": "all",
             "memory_mib": 12 * 1024,
+            "huge_page_mib": 1024,
             "gpus": {"addresses": of("gpu")},
             "nics": {"addresses": of("nic")},
             "nvme": {"addresses": of("nvme")},

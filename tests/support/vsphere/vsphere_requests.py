@@ -31,6 +31,7 @@ def vm(name: str = "train", **more: Any) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "name": name,
         "memory_mib": 65536,
+        "huge_page_mib": 1024,
         "vcpus": 4,
         "gpus": {"count": 2},
         "nics": {"per_gpu": 1},

@@ -172,20 +172,20 @@ def test_the_fidelity_of_a_topology_with_itself_is_one(classes):
 
 def test_the_way_to_a_function_begins_at_the_root_bus(two_levels):
     paths = Paths(two_levels)
-    assert [step.address for step in paths.way("0000:03:00.0")] == [
+    assert [step.address for step in paths.path_to("0000:03:00.0")] == [
         *("0000:00:01.0", "0000:01:00.0", "0000:02:00.0", "0000:03:00.0")
     ]
     # This way begins with one that is known already.
-    assert [step.address for step in paths.way("0000:04:01.0")] == [
+    assert [step.address for step in paths.path_to("0000:04:01.0")] == [
         *("0000:00:01.0", "0000:01:00.0", "0000:02:00.0", "0000:03:00.0", "0000:04:01.0")
     ]
-    assert [step.address for step in paths.way("0000:80:00.0")] == ["0000:80:00.0"]
+    assert [step.address for step in paths.path_to("0000:80:00.0")] == ["0000:80:00.0"]
 
 
 def test_a_loop_of_bridges_is_refused(two_levels):
     two_levels.function("0000:00:01.0").parent = "0000:02:00.0"
     with pytest.raises(TopologyError) as error:
-        Paths(two_levels).way("0000:02:00.0")
+        Paths(two_levels).path_to("0000:02:00.0")
     assert str(error.value) == (
         "PCI function 0000:00:01.0 is above itself: the topology has a loop; read or record the host again"
     )
@@ -193,7 +193,7 @@ def test_a_loop_of_bridges_is_refused(two_levels):
 
 def test_a_way_may_have_every_function_of_the_host():
     host = Host([], [], [function("0000:00:01.0", None, "a"), function("0000:01:00.0", "0000:00:01.0", "a")])
-    assert [step.address for step in Paths(host).way("0000:01:00.0")] == ["0000:00:01.0", "0000:01:00.0"]
+    assert [step.address for step in Paths(host).path_to("0000:01:00.0")] == ["0000:00:01.0", "0000:01:00.0"]
 
 
 def test_the_switches_above_a_function_are_listed_from_the_root(two_levels):

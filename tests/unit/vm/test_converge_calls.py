@@ -14,9 +14,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.processes 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import Decision
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import Difference
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import XmlDifference
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import fabric_manager, qemu_process
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager, Partition
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import (
+    FabricManager,
+    PartitionState,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN, Finding, RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
@@ -238,8 +241,8 @@ def test_a_comparison_has_a_line_for_each_reason_to_run(libvirt):
 
 def test_additions_that_nobody_knows_are_a_warning():
     decision = Decision()
-    decision.differences = [Difference("later", None, "x", True), Difference("vcpu", "1", "2")]
-    decision.live_differences = [Difference("later", None, "x", True), Difference("other", None, "x", True)]
+    decision.differences = [XmlDifference("later", None, "x", True), XmlDifference("vcpu", "1", "2")]
+    decision.live_differences = [XmlDifference("later", None, "x", True), XmlDifference("other", None, "x", True)]
     assert list(converge._unknown("a", decision)) == [
         Finding(
             "a",
@@ -263,7 +266,7 @@ def test_the_diff_is_the_whole_xml_of_a_new_or_removed_domain():
     assert converge._diff(spec, Decision(["undefine"]), "", there) == {
         "before_header": "domain a (shutoff)", "after_header": "domain a (undefine)", "before": "<old/>", "after": "",
     }  # fmt: skip
-    changed = Decision(["define"], [Difference("vcpu", "1", "2")])
+    changed = Decision(["define"], [XmlDifference("vcpu", "1", "2")])
     assert converge._diff(spec, changed, "<new/>", there) == {
         "before_header": "domain a (shutoff)", "after_header": "domain a", "before": "vcpu = 2\n",
         "after": "vcpu = 1\n",
@@ -296,7 +299,7 @@ def test_fabric_manager_is_asked_where_nvswitches_are_shared(libvirt, monkeypatc
     host.cpu = lab().cpu
     for function in host.functions:
         function.driver = "nvidia" if function.kind == "nvswitch" else function.driver
-    answer = FabricManager("595.91.07", {1: Partition(active, (1, 2, 3, 4))})
+    answer = FabricManager("595.91.07", {1: PartitionState(active, (1, 2, 3, 4))})
     monkeypatch.setattr(fabric_manager, "read", lambda: answer)
     client = libvirt()
     given = params(vm("a", 4, huge_page_mib=0, interfaces=[USER_NETWORK]), topology=host.to_dict(), accelerators={})

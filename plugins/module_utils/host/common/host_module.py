@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import unsupported
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import unsupported_reason
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Cpu
 
 
@@ -43,7 +43,7 @@ def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome
 
 def refuse_unsupported(module_name: str, system: System) -> None:
     """Raise HostError on a host of an architecture whose settings are not known."""
-    reason = unsupported(Cpu(architecture=system.machine()))
+    reason = unsupported_reason(Cpu(architecture=system.machine()))
     if reason:
         raise HostError(f"{module_name}: {reason}", "nothing was changed; such a host can still be read and recorded")
 

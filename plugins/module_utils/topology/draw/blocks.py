@@ -54,8 +54,8 @@ class Blocks:
         """Return one block for each NUMA node, in their order, and one for the functions without a node."""
         numbers = {item.numa_node for item in self._host.root_complexes}
         blocks = [self._node(node.id, node) for node in self._host.numa_nodes]
-        known = {node.id for node in self._host.numa_nodes}
-        blocks += [self._node(number, None) for number in sorted(numbers - known - {None}, key=str)]
+        listed = {node.id for node in self._host.numa_nodes}
+        blocks += [self._node(number, None) for number in sorted(numbers - listed - {None}, key=str)]
         return blocks + ([self._node(None, None)] if None in numbers else [])
 
     def _node(self, number: int | None, node: NumaNode | None) -> Block:
@@ -70,21 +70,21 @@ class Blocks:
     def _children(self, functions: list[Function]) -> list[Block]:
         """Return the blocks of the functions that get a box, and one note for all others."""
         blocks: list[Block] = []
-        others = empty = 0
+        hidden = empty = 0
         for function in functions:
             if function.kind == "bridge":
                 ends = self._ends(function)
                 if any(self._shown(end) for end in ends):
                     blocks.append(self._bridge(function))
                 elif ends:
-                    others += len(ends)
+                    hidden += len(ends)
                 else:
                     empty += 1
             elif self._shown(function):
                 blocks.append(self._device(function))
             elif function.physical_function is None:
-                others += 1
-        notes = [_count(others, "other function"), _count(empty, "port") + " with nothing below" if empty else ""]
+                hidden += 1
+        notes = [_count(hidden, "other function"), _count(empty, "port") + " with nothing below" if empty else ""]
         text = ", ".join(note for note in notes if note)
         return blocks + ([Block("note", text)] if text else [])
 
@@ -107,32 +107,32 @@ class Blocks:
         """
         chain = [function]
         while True:
-            below = self._below[chain[-1].address]
-            if len(below) == 1 and below[0].kind == "bridge" and self._below.get(below[0].address):
-                chain.append(below[0])
+            children = self._below[chain[-1].address]
+            if len(children) == 1 and children[0].kind == "bridge" and self._below.get(children[0].address):
+                chain.append(children[0])
             else:
                 break
         tooltip = "\n".join(self._tooltip(step) for step in chain)
-        if len(chain) == 1 and all(item.kind != "bridge" for item in below):
+        if len(chain) == 1 and all(item.kind != "bridge" for item in children):
             return Block(
                 style="port",
                 title=self._short(function.address),
                 detail=self._role(function),
                 side=_acs(function),
                 tooltip=tooltip,
-                children=self._children(below),
+                children=self._children(children),
             )
         title = " → ".join(f"{self._short(step.address)} {self._role(step)}" for step in chain)
         acs = [f"{self._short(step.address)} {_acs(step)}" for step in chain if _acs(step)]
-        return Block("bridge", title, " · ".join(acs), tooltip=tooltip, children=self._children(below))
+        return Block("bridge", title, " · ".join(acs), tooltip=tooltip, children=self._children(children))
 
     def _role(self, function: Function) -> str:
         return ROLES.get(port_role(self._host, function.address) or "", "bridge")
 
     def _device(self, function: Function) -> Block:
         name = "VF" if function.physical_function else kinds.BY_NAME[function.kind].short
-        known = function.driver or ("no driver" if self._host.source == "sysfs" else "")
-        details = [known or f"{function.vendor_id:04x}:{function.device_id:04x}"]
+        driver = function.driver or ("no driver" if self._host.source == "sysfs" else "")
+        details = [driver or f"{function.vendor_id:04x}:{function.device_id:04x}"]
         if function.iommu_group is not None:
             details.append(f"group {function.iommu_group}")
         if function.link and function.link.speed_gt_s and function.link.width:
@@ -152,14 +152,14 @@ class Blocks:
         )
 
     def _tooltip(self, function: Function) -> str:
-        known = {
+        facts = {
             "NUMA node": function.numa_node,
             "IOMMU group": function.iommu_group,
             "driver": function.driver,
         }
         lines = [
             f"{function.address} class {function.class_code:06x}, {function.vendor_id:04x}:{function.device_id:04x}",
-            ", ".join(f"{name} {value}" for name, value in known.items() if value is not None),
+            ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None),
             _link(function.link) if function.link else "",
         ]
         if function.max_read_request_bytes:
@@ -174,11 +174,11 @@ class Blocks:
 
 def _link(link: Link) -> str:
     """Return "link 16 GT/s x16, at most 32 GT/s x16", without what is not known."""
-    now, most = (
+    now, maximum = (
         " ".join([*([f"{speed:g} GT/s"] if speed else []), *([f"x{width}"] if width else [])])
         for speed, width in ((link.speed_gt_s, link.width), (link.max_speed_gt_s, link.max_width))
     )
-    parts = [f"link {now}" if now else "", f"at most {most}" if most else ""]
+    parts = [f"link {now}" if now else "", f"at most {maximum}" if maximum else ""]
     return ", ".join(part for part in parts if part)
 
 

@@ -75,18 +75,20 @@ def picture(host: Host, caption: str, pairs: dict[str, str] | None = None, other
 def side_by_side(host: Host, guest: Host, pairs: dict[str, str]) -> str:
     """Return host and guest in one ``<svg>``; ``pairs`` maps host addresses to guest addresses."""
     of_host = Blocks(host, pairs, "guest").build()
-    of_guest = Blocks(guest, {there: here for here, there in pairs.items()}, "host").build()
-    left, left_width, left_height = _drawing(of_host, "Host", columns=1)
+    of_guest = Blocks(
+        guest, {guest_address: host_address for host_address, guest_address in pairs.items()}, "host"
+    ).build()
+    host_shapes, left_width, left_height = _drawing(of_host, "Host", columns=1)
     right, right_width, right_height = _drawing(of_guest, "Guest", columns=1)
     shifted = [f'<g transform="translate({left_width - MARGIN},0)">', *right, "</g>"]
     width = left_width - MARGIN + right_width
-    return _svg(left + shifted, width, max(left_height, right_height), "Host and guest", of_host + of_guest)
+    return _svg(host_shapes + shifted, width, max(left_height, right_height), "Host and guest", of_host + of_guest)
 
 
 def _svg(drawing: list[str], width: int, height: int, caption: str, blocks: list[Block]) -> str:
     """Return the drawing as one ``<svg>``, with the legend of ``blocks`` below it."""
-    legend, more = _legend(blocks, MARGIN, height, width - 2 * MARGIN)
-    height += more
+    legend, legend_height = _legend(blocks, MARGIN, height, width - 2 * MARGIN)
+    height += legend_height
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label={quoteattr(_printable(caption))}'
         f' width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
@@ -110,17 +112,17 @@ def _legend(blocks: list[Block], x: int, y: int, width: int) -> tuple[list[str],
     if any(device.side == "in use" for device in shown):
         keys.append(("", "in use: by the host itself"))
     lines: list[str] = []
-    left, top = x, y
+    item_x, top = x, y
     for style, name in keys:
         sample = {"": 0, "sl-passed": 16}.get(style, 4)
         indent = sample and sample + 6
         wide = indent + round(len(name) * DETAIL_CHARACTER) + 18
-        if left > x and left + wide > x + width:
-            left, top = x, top + LINE + 4
+        if item_x > x and item_x + wide > x + width:
+            item_x, top = x, top + LINE + 4
         if sample:
-            lines.append(f'<rect class="{style}" x="{left}" y="{top - 10}" width="{sample}" height="12" rx="2"/>')
-        lines += _text(left + indent, top, name, "sl-detail sl-soft", width, DETAIL_CHARACTER)
-        left += wide
+            lines.append(f'<rect class="{style}" x="{item_x}" y="{top - 10}" width="{sample}" height="12" rx="2"/>')
+        lines += _text(item_x + indent, top, name, "sl-detail sl-soft", width, DETAIL_CHARACTER)
+        item_x += wide
     return lines, top - y + MARGIN if keys else 0
 
 
@@ -140,16 +142,16 @@ def _drawing(blocks: list[Block], caption: str, columns: int) -> tuple[list[str]
 def _node(block: Block, x: int, y: int, width: int, columns: int) -> tuple[list[str], int]:
     """Draw a NUMA node: its root complexes in columns, each in the column that is shortest so far."""
     heights = [0] * columns
-    inside: list[str] = []
+    inner_shapes: list[str] = []
     header = _header_height(block, width)
     for child in block.children:
         column = heights.index(min(heights))
-        left, top = x + PAD + column * (CARD + GAP), y + header + heights[column]
-        drawn, height = _block(child, left, top, CARD)
-        inside += drawn
+        child_x, top = x + PAD + column * (CARD + GAP), y + header + heights[column]
+        drawn, height = _block(child, child_x, top, CARD)
+        inner_shapes += drawn
         heights[column] += height + GAP
     height = header + max(heights) + (PAD - GAP if block.children else 0)
-    return [*_box(block, x, y, width, height, 10), *_header(block, x, y, width), *inside], height
+    return [*_box(block, x, y, width, height, 10), *_header(block, x, y, width), *inner_shapes], height
 
 
 def _block(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
@@ -160,9 +162,9 @@ def _block(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
     if block.style == "port":
         return _port(block, x, y, width)
     top = _header_height(block, width)
-    inside, height = _stack(block.children, x + PAD, y + top, width - 2 * PAD)
+    inner_shapes, height = _stack(block.children, x + PAD, y + top, width - 2 * PAD)
     height += top + (PAD if block.children else 0)
-    return [*_box(block, x, y, width, height, 8), *_header(block, x, y, width), *inside], height
+    return [*_box(block, x, y, width, height, 8), *_header(block, x, y, width), *inner_shapes], height
 
 
 def _stack(blocks: list[Block], x: int, y: int, width: int) -> tuple[list[str], int]:
@@ -178,8 +180,8 @@ def _stack(blocks: list[Block], x: int, y: int, width: int) -> tuple[list[str], 
 def _port(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
     """Draw a port beside its devices, with a line to each."""
     text = max(PORT, round(len(block.title) * TITLE_CHARACTER))
-    left = x + text + WIRE
-    inside, height = _stack(block.children, left, y, x + width - left)
+    devices_x = x + text + WIRE
+    inner_shapes, height = _stack(block.children, devices_x, y, x + width - devices_x)
     height = max(height, DEVICE)
     lines = [f"<g><title>{_escaped(block.tooltip)}</title>"]
     lines += _text(x, y + 14, block.title, "sl-title sl-ink", text, TITLE_CHARACTER)
@@ -187,15 +189,17 @@ def _port(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
     lines += _text(x, y + 40, block.side, "sl-detail sl-soft", text, DETAIL_CHARACTER)
     lines.append("</g>")
     first = y + (NOTE if block.children[0].style == "note" else DEVICE) // 2
-    lines.append(f'<path class="sl-wire" d="M{left - WIRE},{first}H{left}"/>')
+    lines.append(f'<path class="sl-wire" d="M{devices_x - WIRE},{first}H{devices_x}"/>')
     top = y
     for child in block.children:
-        used = NOTE if child.style == "note" else _device_height(child, x + width - left)
+        used = NOTE if child.style == "note" else _device_height(child, x + width - devices_x)
         middle = top + (used if child.style == "note" else DEVICE) // 2
         if middle != first:
-            lines.append(f'<path class="sl-wire" fill="none" d="M{left - WIRE // 2},{first}V{middle}H{left}"/>')
+            lines.append(
+                f'<path class="sl-wire" fill="none" d="M{devices_x - WIRE // 2},{first}V{middle}H{devices_x}"/>'
+            )
         top += used + GAP
-    return lines + inside, height
+    return lines + inner_shapes, height
 
 
 def _device(block: Block, x: int, y: int, width: int) -> list[str]:
@@ -215,8 +219,8 @@ def _device(block: Block, x: int, y: int, width: int) -> list[str]:
         room -= label + 6
     elif block.side:
         style = "sl-used" if block.side == "in use" else "sl-soft"
-        taken = round(len(block.title) * TITLE_CHARACTER) + 10
-        lines += _text(right, y + 17, block.side, f"sl-detail {style} sl-end", room - taken, DETAIL_CHARACTER)
+        title_width = round(len(block.title) * TITLE_CHARACTER) + 10
+        lines += _text(right, y + 17, block.side, f"sl-detail {style} sl-end", room - title_width, DETAIL_CHARACTER)
     lines += _text(x + 16, y + 17, block.title, "sl-title sl-ink", room, TITLE_CHARACTER)
     return [*lines, *_details(block, x + 16, y + 33, width - 24), "</g>"]
 
@@ -280,11 +284,11 @@ def _text(x: int, y: int, text: str, style: str, room: float, character: float) 
     """Draw one line of text. Text that does not fit into ``room`` pixels is cut and has the whole text as tooltip."""
     if not text:
         return []
-    most = max(int(room / character), 1)
-    whole = _escaped(text)
-    if len(text) > most:
-        whole = f"{_escaped(text[: most - 1])}…<title>{whole}</title>"
-    return [f'<text class="sl-text {style}" x="{x}" y="{y}">{whole}</text>']
+    max_characters = max(int(room / character), 1)
+    content = _escaped(text)
+    if len(text) > max_characters:
+        content = f"{_escaped(text[: max_characters - 1])}…<title>{content}</title>"
+    return [f'<text class="sl-text {style}" x="{x}" y="{y}">{content}</text>']
 
 
 def _escaped(text: str) -> str:

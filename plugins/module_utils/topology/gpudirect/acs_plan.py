@@ -27,7 +27,7 @@ DOWNSTREAM = ("root_port", "switch_downstream")
 
 
 @dataclass(frozen=True)
-class Port:
+class AcsPort:
     """A port with its rule; ``below`` are the passed-through devices that it leads to."""
 
     address: str
@@ -81,7 +81,7 @@ class AcsPlan:
         }
         self._below: dict[str, set[str]] = {}
         for address in (*self.gpus, *self.nics, *self._partners):
-            for step in self._paths.way(address)[:-1]:
+            for step in self._paths.path_to(address)[:-1]:
                 self._below.setdefault(step.address, set()).add(address)
         self._roles: dict[str, tuple[str, str]] = {}
         self._turning_ports()
@@ -100,23 +100,23 @@ class AcsPlan:
         return not self._partners and any(self.turns(nic, gpu) for gpu in self.gpus for nic in self.nics)
 
     @property
-    def ports(self) -> list[Port]:
+    def ports(self) -> list[AcsPort]:
         """Return all ports of the plan, by address."""
-        known = self.host.by_address()
-        found = []
+        functions = self.host.by_address()
+        ports = []
         for address in sorted(self._roles):
             topology, role = self._roles[address]
             rule = rules.BY_ROLE[topology, role]
-            mask, function = rule.mask(self.purpose), known[address]
+            mask, function = rule.mask(self.purpose), functions[address]
             if mask == rules.KERNEL_DEFAULT and (function.vendor_id, function.device_id) in rules.VERA_ROOT_PORTS:
                 mask = rules.VERA_DEFAULT
-            below = tuple(sorted(self._below.get(address, ())))
-            found.append(Port(address, topology, role, mask, rule.why, below, function.acs is not None))
-        return found
+            devices_below = tuple(sorted(self._below.get(address, ())))
+            ports.append(AcsPort(address, topology, role, mask, rule.why, devices_below, function.acs is not None))
+        return ports
 
-    def turns(self, one: str, other: str) -> tuple[str, str] | None:
+    def turns(self, first: str, second: str) -> tuple[str, str] | None:
         """Return the nearest common switch's downstream ports towards each of the two; None if they share no switch."""
-        ways = self._paths.way(one)[:-1], self._paths.way(other)[:-1]
+        ways = self._paths.path_to(first)[:-1], self._paths.path_to(second)[:-1]
         shared = 0
         for step, twin in zip(*ways):
             if step.address != twin.address:
@@ -152,7 +152,7 @@ class AcsPlan:
         if self.purpose == rules.BARE_METAL:
             # GPUs without NVLink reach each other by PCIe (NCCL user guide, "Troubleshooting", PCI Access Control
             # Services). In virtual machines their requests go through the IOMMU: the kernel's default.
-            pairs += [(gpu, other, rules.INLINE, "gpu_port") for gpu in self.gpus for other in self.gpus]
+            pairs += [(gpu, peer_gpu, rules.INLINE, "gpu_port") for gpu in self.gpus for peer_gpu in self.gpus]
         pairs += [(gpu, dma, rules.DMA_DIRECT, "dma_port") for dma, gpu in self._partners.items()]
         for gpu, peer, topology, role in pairs:
             turn = self.turns(peer, gpu)
@@ -167,14 +167,14 @@ class AcsPlan:
         turned = {address: topology for address, (topology, _role) in self._roles.items()}
         roots: dict[str, str] = {}
         for address in sorted(self._below):
-            root = self._paths.way(address)[0].address
+            root = self._paths.path_to(address)[0].address
             roots[root] = max(roots.get(root, rules.NUMA), turned.get(address, rules.NUMA), key=order.index)
         children: dict[str, list[str]] = {}
         for function in self.host.functions:
             if function.kind == "bridge" and function.parent in self._below:
                 children.setdefault(function.parent or "", []).append(function.address)
         for address in sorted(self._below):
-            topology = roots[self._paths.way(address)[0].address]
+            topology = roots[self._paths.path_to(address)[0].address]
             kind = self._paths.role(address)
             if kind == "root_port":
                 self._roles.setdefault(address, (topology, "root_port"))
@@ -187,21 +187,21 @@ class AcsPlan:
     def _ports_elsewhere(self) -> None:
         """Turn ACS off at all ports of ConnectX' and BlueField's switches, wherever they are, as rdma_topo does."""
         for function in self.host.functions:
-            known = self._roles.get(function.address, (rules.NUMA,))[0] != rules.NUMA
-            if function.acs and not known and (function.vendor_id, function.device_id) in NVIDIA_SWITCHES:
+            is_planned = self._roles.get(function.address, (rules.NUMA,))[0] != rules.NUMA
+            if function.acs and not is_planned and (function.vendor_id, function.device_id) in NVIDIA_SWITCHES:
                 self._roles[function.address] = (rules.INLINE, "other_port")
 
     # Requirements of ATS and IOMMU groups ---------------------------------------------------------------------------
 
     def checks(self) -> list[Check]:
         """Return the expectations about each NIC's ATS capability and about the IOMMU groups of NICs and GPUs."""
-        found = [self._groups(dma, [gpu], rules.DMA_DIRECT) for dma, gpu in sorted(self._partners.items())]
+        checks = [self._groups(dma, [gpu], rules.DMA_DIRECT) for dma, gpu in sorted(self._partners.items())]
         for nic in self.nics:
             expected = self.expected_of(nic)
             if expected:
                 beside = [gpu for gpu in self.gpus if self.topology(gpu, nic) == expected]
-                found += [self._ats(nic, expected), self._groups(nic, beside, expected)]
-        return found
+                checks += [self._ats(nic, expected), self._groups(nic, beside, expected)]
+        return checks
 
     def needs_ats(self) -> bool:
         """Return True if a NIC of the plan needs ATS."""
@@ -213,27 +213,30 @@ class AcsPlan:
         function = self.host.function(nic)
         # Without extended config space the capability is unknown.
         seen = None if function.ats is None and function.config_bytes < 4096 else function.ats is not None
-        words = {True: "present", False: "absent"}
+        text_of = {True: "present", False: "absent"}
         return Check(
             f"NIC {nic} has {'an' if wanted else 'no'} ATS capability ({topology})",
-            words[bool(wanted)],
-            None if seen is None else words[seen],
+            text_of[bool(wanted)],
+            None if seen is None else text_of[seen],
             None if seen is None else seen == wanted,
             f"set ATS_ENABLED={wanted} in the NIC's firmware (gpu_host_nic_firmware) and reboot",
         )
 
-    def _groups(self, one: str, gpus: list[str], topology: str) -> Check:
+    def _groups(self, nic: str, gpus: list[str], topology: str) -> Check:
         wanted = rules.EXPECTED[topology, self.purpose].groups
-        own, others = self.host.function(one).iommu_group, [self.host.function(gpu).iommu_group for gpu in gpus]
+        nic_group, gpu_groups = (
+            self.host.function(nic).iommu_group,
+            [self.host.function(gpu).iommu_group for gpu in gpus],
+        )
         if wanted == "none or same":
-            holds = all(own == group for group in others)
-        elif own is None or None in others:
+            holds = all(nic_group == group for group in gpu_groups)
+        elif nic_group is None or None in gpu_groups:
             holds = False
         else:
-            holds = all((own == group) == (wanted == "same") for group in others)
-        shown = ["none" if group is None else str(group) for group in dict.fromkeys([own, *others])]
+            holds = all((nic_group == group) == (wanted == "same") for group in gpu_groups)
+        shown = ["none" if group is None else str(group) for group in dict.fromkeys([nic_group, *gpu_groups])]
         return Check(
-            f"IOMMU groups of {one} and GPU {', '.join(gpus)} are {wanted} ({topology})",
+            f"IOMMU groups of {nic} and GPU {', '.join(gpus)} are {wanted} ({topology})",
             wanted,
             " and ".join(shown),
             holds,

@@ -21,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
     NVIDIA,
     has_nvswitches,
-    unreachable_memory,
+    unreachable_memory_reason,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths
@@ -72,20 +72,22 @@ def find(host: Host, gpus: list[Function], nvswitches: list[Function]) -> Clique
 
     GPUs that NVLink connects need no clique. A GPU that no other can reach is in none: a clique of one has no effect.
     """
-    lost = {item.address: unreachable_memory(item) for item in gpus}
-    own = sorted(item.address for item in gpus if item.vendor_id == NVIDIA and item.address.endswith(".0"))
-    if len(own) < 2:
+    unreachable = {item.address: unreachable_memory_reason(item) for item in gpus}
+    nvidia_gpus = sorted(item.address for item in gpus if item.vendor_id == NVIDIA and item.address.endswith(".0"))
+    if len(nvidia_gpus) < 2:
         return Cliques(())
     if nvswitches or has_nvswitches(host):
         return Cliques((), ("no GPUDirect P2P clique: NVLink joins the GPUs of this host's NVSwitch board",))
-    notes = [f"no GPUDirect P2P of GPU {address}: {lost[address]}" for address in own if lost[address]]
-    own = [address for address in own if not lost[address]]
+    notes = [
+        f"no GPUDirect P2P of GPU {address}: {unreachable[address]}" for address in nvidia_gpus if unreachable[address]
+    ]
+    nvidia_gpus = [address for address in nvidia_gpus if not unreachable[address]]
     reach = _Reach(host, gpus)
     groups: list[list[str]] = []
-    for gpu in own:
+    for gpu in nvidia_gpus:
         reasons = []
         for group in groups:
-            reason = next(filter(None, (reach.forbidden(gpu, other) for other in group)), None)
+            reason = next(filter(None, (reach.forbidden(gpu, member) for member in group)), None)
             if reason is None:
                 group.append(gpu)
                 break
@@ -106,22 +108,22 @@ class _Reach:
         self._plan = AcsPlan(host, gpus, VIRTUAL_MACHINES)
         self._masks = {port.address: port.mask for port in self._plan.ports}
 
-    def forbidden(self, one: str, other: str) -> str | None:
+    def forbidden(self, first: str, second: str) -> str | None:
         """Return why the host does not route requests from one GPU to the other; None if it does."""
-        pair = f"no GPUDirect P2P between GPU {other} and {one}"
-        turn = self._plan.turns(one, other)
-        for port in (step for address in (one, other) for step in self._paths.way(address)[:-1]):
+        pair = f"no GPUDirect P2P between GPU {second} and {first}"
+        turn = self._plan.turns(first, second)
+        for port in (step for address in (first, second) for step in self._paths.path_to(address)[:-1]):
             if port.acs and port.acs.control & PCI_ACS_EC:
                 return f"{pair}: ACS egress control is on at port {port.address}"
         if turn and not any(self._redirects(port) for port in turn):
             return None
-        functions = self._host.function(one), self._host.function(other)
+        functions = self._host.function(first), self._host.function(second)
         nodes = {self._host.node_of(function) for function in functions}
         if None in nodes or len(nodes) > 1:
             return f"{pair}: they are on different NUMA nodes"
-        same = functions[0].root_complex == functions[1].root_complex
+        same_complex = functions[0].root_complex == functions[1].root_complex
         across = self._routes(functions[0]), self._routes(functions[1])
-        if None in across or (not same and False in across):
+        if None in across or (not same_complex and False in across):
             return f"{pair}: the host bridge above is not known to route between its ports"
         return None
 

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
     LARGE_BARS,
-    unreachable_memory,
+    unreachable_memory_reason,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, Link
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import PATH_CLASSES, Paths
@@ -102,7 +102,7 @@ def pairs(
     MaxReadReq as the role gpu_host sets them (of ACS the bits that the ports have), not as they are now.
     """
     plan, paths = AcsPlan(host, devices, purpose), Paths(host)
-    found = []
+    outlooks = []
     for gpu in plan.gpus:
         classes = {nic: paths.path_class(gpu, nic) for nic in plan.nics}
         nearest = min(classes.values(), key=NEAREST_FIRST.index, default="")
@@ -117,42 +117,42 @@ def pairs(
             if not huge_pages:
                 causes.append(SMALL_PAGES)
             rates = [link_rate(host.function(address).link) for address in (gpu, nic)]
-            rate = None if None in rates else min(each for each in rates if each is not None)
+            rate = None if None in rates else min(link_gb_per_s for link_gb_per_s in rates if link_gb_per_s is not None)
             facts = _facts(plan, gpu, nic, tuned, huge_pages)
-            found.append(Pair(gpu, nic, nearest, guest, rate, tuple(causes), facts))
-    return sorted(found, key=lambda pair: (-sum(3**cause.severity for cause in pair.causes), pair.gpu, pair.nic))
+            outlooks.append(Pair(gpu, nic, nearest, guest, rate, tuple(causes), facts))
+    return sorted(outlooks, key=lambda pair: (-sum(3**cause.severity for cause in pair.causes), pair.gpu, pair.nic))
 
 
-def lines(found: list[Pair]) -> list[str]:
+def lines(outlooks: list[Pair]) -> list[str]:
     """Return the outlook as text: a summary, a table of the pairs (worst first), and each cause once with its pairs."""
-    if not found:
+    if not outlooks:
         return ["GPUDirect: no GPU with a NIC"]
-    direct = sum(pair.verdict == "direct" for pair in found)
-    rates = sorted({pair.link_gb_per_s for pair in found if pair.link_gb_per_s is not None})
+    direct = sum(pair.verdict == "direct" for pair in outlooks)
+    rates = sorted({pair.link_gb_per_s for pair in outlooks if pair.link_gb_per_s is not None})
     speed = f", {rates[0]:.2g} GB/s by their links" if rates else ""
-    report = [f"GPUDirect: {direct} of {len(found)} pairs of GPU and NIC are direct{speed}", *_table(found)]
+    report = [f"GPUDirect: {direct} of {len(outlooks)} pairs of GPU and NIC are direct{speed}", *_table(outlooks)]
     by_cause: dict[Cause, list[Pair]] = {}
-    for pair in found:
+    for pair in outlooks:
         for cause in pair.causes:
             by_cause.setdefault(cause, []).append(pair)
     for cause in sorted(by_cause, key=lambda item: (-item.severity, item.what)):
-        own = by_cause[cause]
-        more = f" and {len(own) - 1} more" if len(own) > 1 else ""
-        report.append(f"  {cause.what} (GPU {own[0].gpu} and NIC {own[0].nic}{more})")
+        pairs_of_cause = by_cause[cause]
+        further = f" and {len(pairs_of_cause) - 1} more" if len(pairs_of_cause) > 1 else ""
+        report.append(f"  {cause.what} (GPU {pairs_of_cause[0].gpu} and NIC {pairs_of_cause[0].nic}{further})")
         report.append(f"    costs: {cause.cost}; remedy: {cause.remedy}")
     return report
 
 
-def _table(found: list[Pair]) -> list[str]:
-    values = [_settings(pair) for pair in found]
-    differing = [name for name in SETTINGS if len({each[name] for each in values}) > 1]
+def _table(outlooks: list[Pair]) -> list[str]:
+    values = [_settings(pair) for pair in outlooks]
+    differing = [name for name in SETTINGS if len({settings[name] for settings in values}) > 1]
     equal = ", ".join(f"{name} {values[0][name]}" for name in SETTINGS if name not in differing)
     shared = wrap(f"every pair: {equal}", 80, initial_indent="  ", subsequent_indent="    ") if equal else []
     rows = [(*COLUMNS, *differing)]
-    for pair, each in zip(found, values):
+    for pair, settings in zip(outlooks, values):
         paths = (pair.gpu, pair.nic, pair.host_path, pair.guest_path, pair.verdict)
-        rows.append((*paths, *(each[name] for name in differing)))
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+        rows.append((*paths, *(settings[name] for name in differing)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return shared + ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
@@ -226,11 +226,11 @@ def _nic(host: Host, plan: AcsPlan, gpu: str, nic: str) -> list[Cause]:
     # On bare metal, requests carry physical addresses, which need no translation.
     if plan.purpose == rules.BARE_METAL or plan.topology(gpu, nic) != rules.INLINE or function.ats is not None:
         return []
-    known = function.config_bytes >= PCI_CFG_SPACE_EXP_SIZE
+    functions = function.config_bytes >= PCI_CFG_SPACE_EXP_SIZE
     return [
         Cause(
-            2 if known else 0,
-            "the NIC has no ATS capability" if known else "it is not known whether the NIC has the ATS capability",
+            2 if functions else 0,
+            "the NIC has no ATS capability" if functions else "it is not known whether the NIC has the ATS capability",
             "its requests to the GPU go through the IOMMU: about half (NVIDIA/nccl-tests#156, #256)",
             "ATS_ENABLED in the NIC's firmware and a reboot (gpu_host_nic_firmware_by_family: true)",
         )
@@ -245,18 +245,18 @@ def _ports(plan: AcsPlan, gpu: str, nic: str, as_set: bool) -> list[Cause]:
     acs = plan.host.function(port.address).acs
     cost = "translated requests go to the root complex and back: 27 instead of 50 GB/s (NVIDIA/nccl#949)"
     if acs is None:
-        known = plan.host.function(port.address).config_bytes >= PCI_CFG_SPACE_EXP_SIZE
-        what = "has no ACS: GPU and NIC are in one IOMMU group" if known else "was not read"
-        return [Cause(0, f"port {port.address} {what}", "unknown", "turn ACS on in the BIOS, read the host as root")]
+        was_read = plan.host.function(port.address).config_bytes >= PCI_CFG_SPACE_EXP_SIZE
+        state = "has no ACS: GPU and NIC are in one IOMMU group" if was_read else "was not read"
+        return [Cause(0, f"port {port.address} {state}", "unknown", "turn ACS on in the BIOS, read the host as root")]
     if port.mask.lacking(acs.capability):
         remedy = "none on this switch; use a GPU and NIC below another one"
         return [Cause(2, f"ACS of port {port.address} cannot pass translated requests directly", cost, remedy)]
     control = port.mask.applied(acs.control, acs.capability) if as_set else acs.control
     if port.mask.holds(control, acs.capability):
         return []
-    what = f"ACS of port {port.address} is {control:07b}, wanted {port.mask.text}"
+    state = f"ACS of port {port.address} is {control:07b}, wanted {port.mask.text}"
     remedy = "gpu_host_acs: auto" if plan.purpose == rules.VIRTUAL_MACHINES else "gpu_node_acs: bare_metal"
-    return [Cause(2, what, cost, remedy)]
+    return [Cause(2, state, cost, remedy)]
 
 
 def _registers(host: Host, nic: str, tuned: bool) -> list[Cause]:
@@ -264,25 +264,25 @@ def _registers(host: Host, nic: str, tuned: bool) -> list[Cause]:
     causes = []
     read_bytes = 4096 if tuned else function.max_read_request_bytes
     if read_bytes is None or read_bytes < 4096:
-        known = read_bytes is not None
+        was_read = read_bytes is not None
         causes.append(
             Cause(
-                1 if known else 0,
-                f"MaxReadReq of the NIC is {read_bytes} bytes" if known else "MaxReadReq of the NIC is not known",
+                1 if was_read else 0,
+                f"MaxReadReq of the NIC is {read_bytes} bytes" if was_read else "MaxReadReq of the NIC is not known",
                 "more and smaller reads of GPU memory",
-                "gpu_host_pci, max_read_request_bytes: 4096" if known else READ_AS_ROOT,
+                "gpu_host_pci, max_read_request_bytes: 4096" if was_read else READ_AS_ROOT,
             )
         )
     if not function.relaxed_ordering:
-        known = function.relaxed_ordering is not None
+        was_read = function.relaxed_ordering is not None
         causes.append(
             Cause(
-                1 if known else 0,
+                1 if was_read else 0,
                 "relaxed ordering is off in the NIC"
-                if known
+                if was_read
                 else "it is not known whether the NIC has relaxed ordering on",
                 "its writes wait for each other; it matters most with ACS and ATS (NVIDIA/nccl#1205)",
-                "gpu_host_pci, relaxed_ordering: true" if known else READ_AS_ROOT,
+                "gpu_host_pci, relaxed_ordering: true" if was_read else READ_AS_ROOT,
             )
         )
     return causes
@@ -294,8 +294,8 @@ def _set_in(host: Host, nic: str) -> Function:
     Source: PCI Express Base Specification 9.3.5.4.
     """
     function = host.function(nic)
-    known = host.by_address()
-    return known.get(function.physical_function or "", function)
+    bits = host.by_address()
+    return bits.get(function.physical_function or "", function)
 
 
 def _links(host: Host, gpu: str, nic: str) -> list[Cause]:
@@ -315,7 +315,7 @@ def _links(host: Host, gpu: str, nic: str) -> list[Cause]:
 
 
 def _memory(host: Host, gpu: str) -> list[Cause]:
-    reason = unreachable_memory(host.function(gpu))
+    reason = unreachable_memory_reason(host.function(gpu))
     if not reason:
         return []
     return [Cause(2, f"GPU {gpu}: {reason}", "the NIC reaches the host's memory only, not the GPU's", LARGE_BARS)]
@@ -325,5 +325,5 @@ def link_rate(link: Link | None) -> float | None:
     """Return the highest rate of a link in GB/s (10^9 bytes per second), before the overhead of packets."""
     if link is None or not link.max_speed_gt_s or not link.max_width:
         return None
-    share = next(share for most, share in ENCODINGS if link.max_speed_gt_s <= most)
+    share = next(share for max_speed_gt_s, share in ENCODINGS if link.max_speed_gt_s <= max_speed_gt_s)
     return link.max_speed_gt_s * link.max_width * share / 8

@@ -19,15 +19,15 @@ IDS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4}|\*)")
 WITH_NVLINK_BRIDGES = (0x20B1, 0x20B5, 0x20B7, 0x20F1, 0x2235, 0x2321, 0x2322, 0x2331, 0x233B)
 
 
-def recognise(host: Host, says: dict[str, bool]) -> None:
-    """Set the kind of the functions in ``host`` that ``says`` names ("1002:744c" or "1002:*" -> True if it is a GPU).
+def recognise(host: Host, accelerators: dict[str, bool]) -> None:
+    """Set the kind of functions that ``accelerators`` names ("1002:744c" or "1002:*" -> True if it is a GPU).
 
     An entry for a device takes precedence over an entry for its vendor. A name that matches nothing on this host is no
     error: servers of a fleet differ. Raises TopologyError for a malformed name, and for a named device that cannot be
     a GPU.
     """
     rules: dict[str, bool] = {}
-    for name, is_gpu in says.items():
+    for name, is_gpu in accelerators.items():
         text = str(name).strip().lower()
         if not IDS.fullmatch(text) or not isinstance(is_gpu, bool):
             raise TopologyError(
@@ -52,10 +52,10 @@ def recognise(host: Host, says: dict[str, bool]) -> None:
 
 def models(functions: list[Function]) -> dict[str, list[str]]:
     """Return the addresses of ``functions`` by model ("10de:2330"), both in order."""
-    found: dict[str, list[str]] = {}
+    addresses_of_model: dict[str, list[str]] = {}
     for function in functions:
-        found.setdefault(f"{function.vendor_id:04x}:{function.device_id:04x}", []).append(function.address)
-    return {model: sorted(found[model]) for model in sorted(found)}
+        addresses_of_model.setdefault(f"{function.vendor_id:04x}:{function.device_id:04x}", []).append(function.address)
+    return {model: sorted(addresses_of_model[model]) for model in sorted(addresses_of_model)}
 
 
 def bridged(function: Function) -> bool:

@@ -22,12 +22,12 @@ def architecture(cpu: Cpu) -> str | None:
     return cpu.architecture
 
 
-def unsupported(cpu: Cpu) -> str | None:
+def unsupported_reason(cpu: Cpu) -> str | None:
     """Return why this host cannot run GPU virtual machines; None if it is x86_64 or its architecture is not known.
 
     Code that changes a host must also check ``architecture`` for None.
     """
-    found = architecture(cpu)
-    if found in (None, SUPPORTED):
+    name = architecture(cpu)
+    if name in (None, SUPPORTED):
         return None
-    return f"the processor of this host is {found}, but GPU virtual machines are supported on {SUPPORTED} only"
+    return f"the processor of this host is {name}, but GPU virtual machines are supported on {SUPPORTED} only"

@@ -50,20 +50,20 @@ def check(host: Host) -> None:
         _check_node_of(item.numa_node, f"root complex {item.name}")
         domains[item.name] = item.domain
         buses[item.name] = item.bus
-    known: dict[str, Function] = {}
+    functions: dict[str, Function] = {}
     for function in host.functions:
-        if function.address in known:
+        if function.address in functions:
             raise _wrong(f"PCI function {function.address} is listed twice")
-        known[function.address] = function
-    for function in known.values():
-        _check_function(function, known, domains)
+        functions[function.address] = function
+    for function in functions.values():
+        _check_function(function, functions, domains)
         # NCCL has no root complexes: in the model, one stands for a whole NUMA node (read/nccl.py).
         if host.source != "nccl" and _domain(function) != domains[function.root_complex]:
             raise _wrong(
                 f"PCI function {function.address} has another PCI domain than its root complex {function.root_complex}"
             )
         if function.parent is not None:
-            _check_place(function, function.parent, known)
+            _check_place(function, function.parent, functions)
         elif (
             host.source != "nccl"
             and function.physical_function is None
@@ -74,11 +74,11 @@ def check(host: Host) -> None:
                 f"PCI function {function.address} is not below a bridge, but the root bus of {function.root_complex} "
                 f"is {buses[function.root_complex]:02x}"
             )
-    _check_loops(known)
+    _check_loops(functions)
 
 
-def _wrong(words: str) -> TopologyError:
-    return TopologyError(f"the topology contradicts itself: {words}", "read it again with host_topology_info")
+def _wrong(contradiction: str) -> TopologyError:
+    return TopologyError(f"the topology contradicts itself: {contradiction}", "read it again with host_topology_info")
 
 
 def _check_node_of(node: int | None, owner: str) -> None:
@@ -90,56 +90,56 @@ def _check_nodes(nodes: list[NumaNode]) -> None:
     owner: dict[int, int] = {}
     seen: set[int] = set()
     for node in nodes:
-        where = f"NUMA node {node.id}"
+        label = f"NUMA node {node.id}"
         if node.id in seen or node.id < 0:
-            raise _wrong(f"{where} is listed twice or has a number below 0")
+            raise _wrong(f"{label} is listed twice or has a number below 0")
         seen.add(node.id)
         for cpu in node.cpus:
             if cpu in owner or cpu < 0:
-                raise _wrong(f"CPU {cpu} of {where} is also on node {owner.get(cpu)}, or has a number below 0")
+                raise _wrong(f"CPU {cpu} of {label} is also on node {owner.get(cpu)}, or has a number below 0")
             owner[cpu] = node.id
         threads = [cpu for core in node.siblings for cpu in core]
         if threads and (sorted(threads) != sorted(node.cpus) or not all(node.siblings)):
-            raise _wrong(f"{where}: its siblings do not list each of its CPUs once")
+            raise _wrong(f"{label}: its siblings do not list each of its CPUs once")
         if node.socket is not None and node.socket < 0:
-            raise _wrong(f"{where}: its socket is {node.socket}")
+            raise _wrong(f"{label}: its socket is {node.socket}")
         if node.memory_bytes < 0:
-            raise _wrong(f"{where}: its memory is {node.memory_bytes} bytes")
+            raise _wrong(f"{label}: its memory is {node.memory_bytes} bytes")
         for pages in node.huge_pages:
             if pages.size_bytes <= 0 or pages.total < 0 or pages.free < 0:
-                raise _wrong(f"{where}: {pages.total} huge pages of {pages.size_bytes} bytes, {pages.free} free")
-        for other, distance in node.distances.items():
-            if not NODE_NUMBER.fullmatch(other):
-                raise _wrong(f"{where}: it has a distance to {other!r:.60}, which is not a node")
-            if int(other) == node.id and distance != OWN_DISTANCE:
-                raise _wrong(f"{where}: its distance to itself is {distance}, but ACPI's SLIT has {OWN_DISTANCE} there")
+                raise _wrong(f"{label}: {pages.total} huge pages of {pages.size_bytes} bytes, {pages.free} free")
+        for other_node, distance in node.distances.items():
+            if not NODE_NUMBER.fullmatch(other_node):
+                raise _wrong(f"{label}: it has a distance to {other_node!r:.60}, which is not a node")
+            if int(other_node) == node.id and distance != OWN_DISTANCE:
+                raise _wrong(f"{label}: its distance to itself is {distance}, but ACPI's SLIT has {OWN_DISTANCE} there")
             if not OWN_DISTANCE <= distance <= UNREACHABLE:
                 raise _wrong(
-                    f"{where}: its distance to node {other} is {distance}, but ACPI's SLIT has {OWN_DISTANCE} to "
+                    f"{label}: its distance to node {other_node} is {distance}, but ACPI's SLIT has {OWN_DISTANCE} to "
                     f"{UNREACHABLE}"
                 )
 
 
-def _check_function(function: Function, known: dict[str, Function], domains: dict[str, int]) -> None:
-    where = f"PCI function {function.address}"
+def _check_function(function: Function, functions: dict[str, Function], domains: dict[str, int]) -> None:
+    label = f"PCI function {function.address}"
     if not ADDRESS.fullmatch(function.address):
         raise _wrong(f"PCI function {function.address!r}: not an address like 0000:3b:00.0")
     if function.root_complex not in domains:
-        raise _wrong(f"{where} is below root complex {function.root_complex!r}, which is not listed")
+        raise _wrong(f"{label} is below root complex {function.root_complex!r}, which is not listed")
     if function.kind not in NAMES:
-        raise _wrong(f"{where} is of kind {function.kind!r}; valid values: {', '.join(sorted(NAMES))}")
+        raise _wrong(f"{label} is of kind {function.kind!r}; valid values: {', '.join(sorted(NAMES))}")
     if function.port_type is not None and function.port_type not in PORT_TYPES.values():
-        raise _wrong(f"{where} has port_type {function.port_type!r}; valid values: {', '.join(PORT_TYPES.values())}")
-    _check_fields(function, where)
-    _check_node_of(function.numa_node, where)
-    _check_bars(function.bars, where)
+        raise _wrong(f"{label} has port_type {function.port_type!r}; valid values: {', '.join(PORT_TYPES.values())}")
+    _check_fields(function, label)
+    _check_node_of(function.numa_node, label)
+    _check_bars(function.bars, label)
     if function.sriov is not None:
-        _check_bars(function.sriov.vf_bars, where)
+        _check_bars(function.sriov.vf_bars, label)
         for address in function.sriov.vfs:
-            if address not in known:
-                raise _wrong(f"{where} has the virtual function {address}, which is not listed")
-    if function.physical_function is not None and function.physical_function not in known:
-        raise _wrong(f"{where} is a virtual function of {function.physical_function}, which is not listed")
+            if address not in functions:
+                raise _wrong(f"{label} has the virtual function {address}, which is not listed")
+    if function.physical_function is not None and function.physical_function not in functions:
+        raise _wrong(f"{label} is a virtual function of {function.physical_function}, which is not listed")
     buses = _buses_below(function)
     if buses is not None:
         first, last = buses
@@ -147,18 +147,18 @@ def _check_function(function: Function, known: dict[str, Function], domains: dic
             raise _wrong(f"bridge {function.address} has the buses {first:02x}-{last:02x}, which are not valid")
 
 
-def _check_fields(function: Function, where: str) -> None:
+def _check_fields(function: Function, label: str) -> None:
     for name, bits in ID_BITS.items():
         number = getattr(function, name)
         if number is not None and number >> bits:
-            raise _wrong(f"{where}: {name} is {number}, which does not fit in {bits} bits")
+            raise _wrong(f"{label}: {name} is {number}, which does not fit in {bits} bits")
     for width in (function.link.width, function.link.max_width) if function.link else ():
         if width is not None and width < 0:
-            raise _wrong(f"{where}: its link has {width} lanes")
+            raise _wrong(f"{label}: its link has {width} lanes")
     for name in function.interfaces:
         if name not in INTERFACES.values():
             raise _wrong(
-                f"{where} has interfaces of class {name!r:.60}; valid values: {', '.join(INTERFACES.values())}"
+                f"{label} has interfaces of class {name!r:.60}; valid values: {', '.join(INTERFACES.values())}"
             )
 
 
@@ -170,17 +170,17 @@ def _bus(function: Function) -> int:
     return int(function.address.split(":", 2)[1], 16)
 
 
-def _check_bars(bars: Iterable[Bar], where: str) -> None:
+def _check_bars(bars: Iterable[Bar], label: str) -> None:
     for region in bars:
         good = 0 <= region.index <= ROM_BAR and region.size_bytes > 0 and region.kind in ("memory", "io")
         if not good or region.width_bits not in (32, 64):
             raise _wrong(
-                f"{where}: BAR {region.index} is not valid: {region.size_bytes} bytes, {region.kind!r}, "
+                f"{label}: BAR {region.index} is not valid: {region.size_bytes} bytes, {region.kind!r}, "
                 f"{region.width_bits} bit"
             )
         # PCI Express Base Specification, 7.5.1.2.1: the lowest writable bit of a base address register gives its size.
         if region.size_bytes & (region.size_bytes - 1):
-            raise _wrong(f"{where}: BAR {region.index} has {region.size_bytes} bytes, which is not a power of two")
+            raise _wrong(f"{label}: BAR {region.index} has {region.size_bytes} bytes, which is not a power of two")
 
 
 def _buses_below(bridge: Function) -> tuple[int, int] | None:
@@ -190,16 +190,16 @@ def _buses_below(bridge: Function) -> tuple[int, int] | None:
     return bridge.secondary_bus, bridge.subordinate_bus
 
 
-def _check_place(function: Function, above: str, known: dict[str, Function]) -> None:
-    """Check that a function is on the bus of the bridge ``above``, and that its own buses are within the bridge's."""
-    where = f"PCI function {function.address} is below {above}"
-    parent = known.get(above)
+def _check_place(function: Function, parent_address: str, functions: dict[str, Function]) -> None:
+    """Check that a function is on the bus of its parent, a bridge, and that its own buses are within the bridge's."""
+    label = f"PCI function {function.address} is below {parent_address}"
+    parent = functions.get(parent_address)
     if parent is None:
-        raise _wrong(f"{where}, which is not listed")
+        raise _wrong(f"{label}, which is not listed")
     if parent.kind != "bridge":
-        raise _wrong(f"{where}, which is not a bridge")
+        raise _wrong(f"{label}, which is not a bridge")
     if parent.root_complex != function.root_complex:
-        raise _wrong(f"{where}, which is under another root complex")
+        raise _wrong(f"{label}, which is under another root complex")
     buses = _buses_below(parent)
     if buses is None:
         return
@@ -207,28 +207,29 @@ def _check_place(function: Function, above: str, known: dict[str, Function]) -> 
     bus = _bus(function)
     # A virtual function's bus follows from its PF's address (SR-IOV's First VF Offset and VF Stride).
     if bus != first and not (function.physical_function is not None and first <= bus <= last):
-        raise _wrong(f"{where}, whose bus is {first:02x}")
-    own = _buses_below(function)
-    if own is not None and not first < own[0] <= own[1] <= last:
+        raise _wrong(f"{label}, whose bus is {first:02x}")
+    child_buses = _buses_below(function)
+    if child_buses is not None and not first < child_buses[0] <= child_buses[1] <= last:
         raise _wrong(
-            f"bridge {function.address} has the buses {own[0]:02x}-{own[1]:02x}, but {above} above it has "
+            f"bridge {function.address} has the buses {child_buses[0]:02x}-{child_buses[1]:02x}, but {parent_address} "
+            "above it has "
             f"{first:02x}-{last:02x}"
         )
 
 
-def _check_loops(known: dict[str, Function]) -> None:
+def _check_loops(functions: dict[str, Function]) -> None:
     """Check that every path up ends on a root bus and has no more bridges than a domain can have buses."""
     depths: dict[str, int] = {}
-    for address in known:
-        way: list[str] = []
-        here: str | None = address
-        while here is not None and here not in depths:
-            if here in way:
-                raise _wrong(f"PCI function {here} is above itself: the tree has a loop")
-            way.append(here)
-            here = known[here].parent
-        above = depths[here] if here is not None else 0
-        for depth, step in enumerate(reversed(way), above + 1):
+    for address in functions:
+        addresses: list[str] = []
+        next_address: str | None = address
+        while next_address is not None and next_address not in depths:
+            if next_address in addresses:
+                raise _wrong(f"PCI function {next_address} is above itself: the tree has a loop")
+            addresses.append(next_address)
+            next_address = functions[next_address].parent
+        depth_above = depths[next_address] if next_address is not None else 0
+        for depth, step in enumerate(reversed(addresses), depth_above + 1):
             if depth > LAST_BUS + 1:
                 raise _wrong(
                     f"PCI function {step} is below {LAST_BUS + 1} bridges or more, but a PCI domain has "

@@ -121,18 +121,18 @@ def lacks_open_modules(vendor_id: int, device_id: int) -> bool:
     return vendor_id == NVIDIA and 0 < device_id < FIRST_TURING
 
 
-def unreachable_memory(function: Function) -> str:
-    """Return why other devices cannot reach the memory of a GPU by PCIe; empty if they can or it is not known."""
+def unreachable_memory_reason(function: Function) -> str | None:
+    """Return why other devices cannot reach the memory of a GPU by PCIe; None if they can or it is not known."""
     if function.kind != "gpu" or is_virtual(function) or function.vendor_id not in (NVIDIA, AMD):
-        return ""
+        return None
     if function.unassigned_bars:
         return f"neither firmware nor kernel assigned an address to its BAR {_listed(function.unassigned_bars)}"
     largest = max((item.size_bytes for item in function.bars if item.kind == "memory"), default=0)
     if function.vendor_id == NVIDIA and not any(function.device_id in chip for chip in LARGE_BAR_CHIPS):
-        return ""
+        return None
     if 0 < largest <= SMALL_BAR_BYTES:
         return f"its largest BAR has {largest >> 20} MiB, which cannot hold its memory"
-    return ""
+    return None
 
 
 def _listed(numbers: list[int]) -> str:

@@ -16,10 +16,10 @@ Stable = dict[tuple[int, int], int]
 
 def includes(release: str | None, since: tuple[int, int], in_stable: Stable | None = None) -> bool | None:
     """Return whether the kernel has a change of Linux ``since``, also in these stable releases; None: not known."""
-    found = RELEASE.match(release or "")
-    if not found:
+    match = RELEASE.match(release or "")
+    if not match:
         return None
-    version = (int(found[1]), int(found[2]))
-    if version >= since or int(found[3] or 0) >= (in_stable or {}).get(version, 1 << 30):
+    version = (int(match[1]), int(match[2]))
+    if version >= since or int(match[3] or 0) >= (in_stable or {}).get(version, 1 << 30):
         return True
     return None if WITH_LATER_CHANGES.search(release or "") else False

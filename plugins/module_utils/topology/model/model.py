@@ -249,16 +249,16 @@ class Host:
 
     def path(self, address: str) -> list[Function]:
         """Return the functions from the root bus down to ``address``, both ends included."""
-        known = self.by_address()
+        functions = self.by_address()
         steps: list[Function] = []
-        here: str | None = address
-        while here is not None:
-            if here not in known:
-                raise TopologyError(f"no PCI function {here} on this host", "read the host again")
-            if any(step.address == here for step in steps):
-                raise TopologyError(f"PCI function {here} is above itself: the topology has a loop")
-            steps.append(known[here])
-            here = known[here].parent
+        next_address: str | None = address
+        while next_address is not None:
+            if next_address not in functions:
+                raise TopologyError(f"no PCI function {next_address} on this host", "read the host again")
+            if any(step.address == next_address for step in steps):
+                raise TopologyError(f"PCI function {next_address} is above itself: the topology has a loop")
+            steps.append(functions[next_address])
+            next_address = functions[next_address].parent
         return steps[::-1]
 
     def group_members(self, group: int) -> list[Function]:

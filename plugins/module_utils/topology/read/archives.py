@@ -101,8 +101,8 @@ def _members(path: str, archive: tarfile.TarFile, folder: str) -> int:
             raise TopologyError(f"{path}: {member.name} is a sparse file", "write the tar without --sparse")
         end = member.offset_data + (-(-member.size // BLOCK) * BLOCK if member.isreg() else 0)
         parts = tuple(part for part in member.name.split("/") if part not in ("", "."))
-        above = [parts[:length] for length in range(1, len(parts))]
-        if member.name.startswith("/") or ".." in parts or links.intersection(above):
+        parents = [parts[:length] for length in range(1, len(parts))]
+        if member.name.startswith("/") or ".." in parts or links.intersection(parents):
             raise TopologyError(f"{path}: {member.name} points outside the tree", REMEDY)
         target = os.path.join(folder, *parts)
         if member.isdir():

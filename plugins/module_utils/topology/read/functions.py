@@ -181,7 +181,7 @@ def _bars(files: Files, path: str) -> tuple[list[Bar], list[Bar], list[int]]:
 
     The size of a VF BAR is that of all VFs together. A BAR without an address has its size if the kernel kept it.
     """
-    own: list[Bar] = []
+    physical: list[Bar] = []
     virtual: list[Bar] = []
     unassigned: list[int] = []
     for index, line in enumerate(files.text(path).splitlines()):
@@ -206,8 +206,8 @@ def _bars(files: Files, path: str) -> tuple[list[Bar], list[Bar], list[int]]:
             width_bits=64 if flags & IORESOURCE_MEM_64 else 32,
             prefetchable=bool(flags & IORESOURCE_PREFETCH),
         )
-        (own if index < FIRST_VF_BAR else virtual).append(region)
-    return own, virtual, unassigned
+        (physical if index < FIRST_VF_BAR else virtual).append(region)
+    return physical, virtual, unassigned
 
 
 def _sriov(files: Files, directory: str, names: list[str], vf_bars: list[Bar]) -> Sriov:
@@ -244,8 +244,8 @@ def _read_config(files: Files, path: str, function: Function) -> None:
         raise TopologyError(f"{files.path(path)} disappeared while it was being read", "read again")
     try:
         head = os.pread(descriptor, r.PCI_CFG_SPACE_SIZE, 0)
-        whole = len(head) == r.PCI_CFG_SPACE_SIZE
-        size = os.fstat(descriptor).st_size if whole else len(head)
+        is_complete = len(head) == r.PCI_CFG_SPACE_SIZE
+        size = os.fstat(descriptor).st_size if is_complete else len(head)
         config = ConfigSpace(head, size, lambda offset, count: os.pread(descriptor, count, offset))
         if config.answers:
             _fill(function, config)

@@ -57,8 +57,8 @@ def read_hwloc(text: str) -> Host:
     major = 1 if version is None else int(version.split(".")[0]) if re.match(r"[0-9]{1,3}\.", version) else 0
     machine = _machine(root)
     if root.tag != "topology" or major not in OS_DEVICES or machine is None:
-        found = f"<{root.tag} version={version!r}>"
-        raise TopologyError(f"{found} is not hwloc XML 1.x, 2.x or 3.x of a machine", "write it with lstopo")
+        start_tag = f"<{root.tag} version={version!r}>"
+        raise TopologyError(f"{start_tag} is not hwloc XML 1.x, 2.x or 3.x of a machine", "write it with lstopo")
     addresses = Counter(element.get("pci_busid") for element in machine.iter("object"))
     ambiguous = {address for address, times in addresses.items() if address and times > 1}
     try:
@@ -106,7 +106,7 @@ class _Reader:
         self.notes: list[str] = []
 
     def descend(
-        self, element: ElementTree.Element, node: int | None, root: RootComplex | None, above: Function | None
+        self, element: ElementTree.Element, node: int | None, root: RootComplex | None, parent: Function | None
     ) -> None:
         """Read an object and all below it; ``node`` is the node of the nearest object with memory or CPUs.
 
@@ -118,26 +118,26 @@ class _Reader:
         nodeset = element.get("nodeset")
         if nodeset is not None:
             nodes = bitmap(nodeset)
-            nodes = [one for one in nodes if one in self._nodes_with_cpus] or nodes
+            nodes = [node_id for node_id in nodes if node_id in self._nodes_with_cpus] or nodes
             node = nodes[0] if len(nodes) == 1 else None
         if kind_of_object == "Bridge" and element.get("bridge_type") == HOST_BRIDGE:
             root = self._root_complex(element, node)
-            above = None
+            parent = None
         elif kind_of_object in ("Bridge", "PCIDev"):
             address = element.get("pci_busid") or ""
-            if address in self._ambiguous and above is not None and not _is_below(address, above):
+            if address in self._ambiguous and parent is not None and not _is_below(address, parent):
                 self.notes.append(
-                    f"hwloc XML has several PCI functions {address}: the one below {above.address}, which is not on "
+                    f"hwloc XML has several PCI functions {address}: the one below {parent.address}, which is not on "
                     "its bus, and all below it are left out"
                 )
                 return
-            above = self._function(element, root, above)
-        elif kind_of_object == "OSDev" and above is not None:
+            parent = self._function(element, root, parent)
+        elif kind_of_object == "OSDev" and parent is not None:
             name = self._os_devices.get(number(element, "osdev_type"))
             if name is not None:
-                above.interfaces.setdefault(name, []).append(element.get("name") or "")
+                parent.interfaces.setdefault(name, []).append(element.get("name") or "")
         for child in element.findall("object"):
-            self.descend(child, node, root, above)
+            self.descend(child, node, root, parent)
 
     def _root_complex(self, element: ElementTree.Element, node: int | None) -> RootComplex:
         domain, first, _last = _buses(element)
@@ -145,12 +145,12 @@ class _Reader:
         self.root_complexes.append(root)
         return root
 
-    def _function(self, element: ElementTree.Element, root: RootComplex | None, above: Function | None) -> Function:
+    def _function(self, element: ElementTree.Element, root: RootComplex | None, parent: Function | None) -> Function:
         address = element.get("pci_busid") or ""
         identity = PCI_TYPE.fullmatch(element.get("pci_type") or "")
         if not ADDRESS.fullmatch(address) or identity is None:
-            found = f"pci_busid {address!r} and pci_type {element.get('pci_type')!r}"
-            raise TopologyError(f"PCI object with {found}: not an address and ids")
+            attributes = f"pci_busid {address!r} and pci_type {element.get('pci_type')!r}"
+            raise TopologyError(f"PCI object with {attributes}: not an address and ids")
         if root is None:
             raise TopologyError(f"PCI function {address} is not below a host bridge")
         if any(function.address == address for function in self.functions):
@@ -161,7 +161,7 @@ class _Reader:
         function = Function(
             address=address,
             root_complex=root.name,
-            parent=above.address if above else None,
+            parent=parent.address if parent else None,
             class_code=class_code,
             vendor_id=int(identity[2], 16),
             device_id=int(identity[3], 16),

@@ -35,9 +35,9 @@ def bitmap(text: str) -> list[int]:
     Raises TopologyError if it is none, is infinite or has more than ``BITMAP_WORDS``.
     """
     number = 0
-    words = text.split(",")
-    for word in words:
-        if len(words) > BITMAP_WORDS or not re.fullmatch(r"(0x[0-9a-fA-F]{1,8})?", word):
+    numbers = text.split(",")
+    for word in numbers:
+        if len(numbers) > BITMAP_WORDS or not re.fullmatch(r"(0x[0-9a-fA-F]{1,8})?", word):
             raise TopologyError(f"{text!r:.60} is not a finite hwloc bitmap")
         number = number << 32 | int(word or "0", 16)
     return [bit for bit in range(number.bit_length()) if number >> bit & 1]
@@ -91,11 +91,11 @@ def _owned(elements: list[ElementTree.Element]) -> dict[int, list[int]]:
     def claim(element: ElementTree.Element) -> tuple[int, bool, int]:
         return len(cpus[id(element)]), _kind_of_memory(element) not in ORDINARY, number(element, "os_index")
 
-    taken: set[int] = set()
+    claimed: set[int] = set()
     owned = {}
     for element in sorted(elements, key=claim):
-        owned[id(element)] = [cpu for cpu in cpus[id(element)] if cpu not in taken]
-        taken.update(cpus[id(element)])
+        owned[id(element)] = [cpu for cpu in cpus[id(element)] if cpu not in claimed]
+        claimed.update(cpus[id(element)])
     return owned
 
 
@@ -119,8 +119,8 @@ def _cores(machine: ElementTree.Element) -> dict[int, list[int]]:
 
 
 def _siblings(of_core: dict[int, list[int]], cpus: list[int]) -> list[list[int]]:
-    here = set(cpus)
-    siblings = {tuple(cpu for cpu in of_core.get(cpu, [cpu]) if cpu in here) for cpu in cpus}
+    node_cpus = set(cpus)
+    siblings = {tuple(cpu for cpu in of_core.get(cpu, [cpu]) if cpu in node_cpus) for cpu in cpus}
     return [list(core) for core in sorted(siblings)]
 
 
@@ -165,18 +165,18 @@ def _distances_of_1(machine: ElementTree.Element) -> dict[int, dict[str, int]]:
             if not all(map(DECIMAL.fullmatch, [base, *texts])) or len(texts) != len(nodes) ** 2:
                 continue
             values = [round(float(base) * float(text)) for text in texts]
-            own = values[:: len(nodes) + 1]
-            if set(own) == {10} and element.get("relative_depth") in {str(depth) for _element, depth in nodes}:
+            diagonal = values[:: len(nodes) + 1]
+            if set(diagonal) == {10} and element.get("relative_depth") in {str(depth) for _element, depth in nodes}:
                 return _rows([number(node, "os_index") for node, _depth in nodes], values)
     return {}
 
 
 def _below(element: ElementTree.Element, depth: int) -> list[tuple[ElementTree.Element, int]]:
     """Return all objects below one with their depth, in the order of the document."""
-    found = []
+    descendants = []
     for child in element.findall("object"):
-        found += [(child, depth + 1), *_below(child, depth + 1)]
-    return found
+        descendants += [(child, depth + 1), *_below(child, depth + 1)]
+    return descendants
 
 
 def _rows(indexes: list[int], values: list[int]) -> dict[int, dict[str, int]]:

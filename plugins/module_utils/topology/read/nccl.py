@@ -135,22 +135,22 @@ def read_nccl(text: str) -> Host:
         node = number if number >= 0 else None
         if node is not None:
             cpus = _cpus(cpu.attributes.get("affinity", ""))
-            nodes.append(NumaNode(node, cpus, [[one] for one in cpus], 0))
-        below = cpu.all("pci")
-        if below:
+            nodes.append(NumaNode(node, cpus, [[cpu_number] for cpu_number in cpus], 0))
+        pci_elements = cpu.all("pci")
+        if pci_elements:
             # The file has no root bus: the bus of the first function below stands in for it.
-            domain, bus, _device, _function = address_key(below[0].attributes["busid"])
+            domain, bus, _device, _function = address_key(pci_elements[0].attributes["busid"])
             complexes.append(RootComplex(f"cpu{number}", domain, bus, node))
-            for element in below:
+            for element in pci_elements:
                 tree.read(element, complexes[-1], None)
     first = system.children[0].attributes if system.children else {}
     arch = first.get("arch", "")
-    known = [name for start, name in ARCHITECTURES.items() if arch.startswith(start)]
+    architectures = [name for start, name in ARCHITECTURES.items() if arch.startswith(start)]
     host = Host(
         numa_nodes=sorted(nodes, key=lambda item: item.id),
         root_complexes=complexes,
         functions=sorted(tree.functions.values(), key=lambda item: address_key(item.address)),
-        cpu=Cpu(known[0] if known else None, first.get("vendor")),
+        cpu=Cpu(architectures[0] if architectures else None, first.get("vendor")),
         source="nccl",
         notes=tree.notes,
     )
@@ -166,23 +166,23 @@ class _Tree:
         self.notes: list[str] = []
         self._lines: dict[str, int] = {}
 
-    def read(self, element: Element, root_complex: RootComplex, above: Function | None) -> None:
-        function = _function(element, root_complex, above)
-        known = self.functions.get(function.address)
-        if known is None:
-            self.functions[function.address] = known = function
+    def read(self, element: Element, root_complex: RootComplex, parent: Function | None) -> None:
+        function = _function(element, root_complex, parent)
+        first_function = self.functions.get(function.address)
+        if first_function is None:
+            self.functions[function.address] = first_function = function
             self._lines[function.address] = element.line
-        elif known.kind != "bridge" or function != known:
+        elif first_function.kind != "bridge" or function != first_function:
             self.notes.append(
                 f"NCCL topology, line {element.line}: the {function.kind} {function.address} and all below it are left "
                 f"out, line {self._lines[function.address]} has the address already"
             )
             return
         for child in element.all("pci"):
-            self.read(child, root_complex, known)
+            self.read(child, root_complex, first_function)
 
 
-def _function(element: Element, root_complex: RootComplex, above: Function | None) -> Function:
+def _function(element: Element, root_complex: RootComplex, parent: Function | None) -> Function:
     attributes = element.attributes
     vendor = _id(attributes, "vendor")
     subsystem = [int(attributes[name], 16) if name in attributes else None for name in IDS[2:]]
@@ -190,7 +190,7 @@ def _function(element: Element, root_complex: RootComplex, above: Function | Non
     function = Function(
         address=attributes["busid"],
         root_complex=root_complex.name,
-        parent=above.address if above else None,
+        parent=parent.address if parent else None,
         class_code=class_code,
         vendor_id=vendor,
         device_id=_id(attributes, "device"),
@@ -318,9 +318,9 @@ def _check_pci(pci: Element) -> None:
     # NCCL writes an empty value for a device that is not in /sys, and takes it for 8 GT/s, 16 lanes.
     speed, width = attributes.get("link_speed", ""), attributes.get("link_width", "")
     if speed and _speed(speed) is None:
-        known = ", ".join(LINK_SPEEDS)
+        speeds = ", ".join(LINK_SPEEDS)
         raise _error(
-            pci, f"link_speed {speed!r} is not in NCCL's table and is treated as 8 GT/s; the table has {known}"
+            pci, f"link_speed {speed!r} is not in NCCL's table and is treated as 8 GT/s; the table has {speeds}"
         )
     if width and not re.fullmatch(r"0|[1-9]\d*", width):
         raise _error(pci, f"link_width {width!r} is not a number of lanes")

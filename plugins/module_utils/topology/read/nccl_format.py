@@ -122,24 +122,24 @@ def parse(text: str) -> Element:
             open_elements.pop()
             position = closing.end()
         elif opening:
-            above = open_elements[-1]
+            parent = open_elements[-1]
             attributes = _attributes(opening, line)
-            if above is top:
+            if parent is top:
                 dialect = DIALECTS.get(attributes.get("version", ""), NCCL)
             element = Element(opening[1], attributes, line, dialect)
             name = dialect.name
-            if element.tag not in dialect.children.get(above.tag, ()):
-                place = f"below <{above.tag}>" if above.tag else "as the outermost"
+            if element.tag not in dialect.children.get(parent.tag, ()):
+                place = f"below <{parent.tag}>" if parent.tag else "as the outermost"
                 raise _error(line, f"{name} does not know <{element.tag}> {place} and skips it")
             count += 1
-            above.children.append(element)
+            parent.children.append(element)
             if count > dialect.max_elements:
                 raise _error(
                     line, f"more than {dialect.max_elements} elements: {name} reads no more; leave devices out"
                 )
-            if len(above.children) > dialect.max_children:
+            if len(parent.children) > dialect.max_children:
                 raise _error(
-                    line, f"more than {dialect.max_children} elements below one <{above.tag}>: {name} reads no more"
+                    line, f"more than {dialect.max_children} elements below one <{parent.tag}>: {name} reads no more"
                 )
             if not opening[4]:
                 open_elements.append(element)
@@ -154,32 +154,32 @@ def parse(text: str) -> Element:
 
 
 def _attributes(opening: re.Match[str], line: int) -> dict[str, str]:
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     # NCCL counts each further space as an attribute without a name.
     places = len(opening[3])
     for spaces, name, value in ATTRIBUTE.findall(opening[2]):
         places += len(spaces)
-        if name in found:
+        if name in attributes:
             raise _error(line, f"<{opening[1]}> has {name} twice, and NCCL uses the first")
         if max(len(name), len(value)) > MAX_TEXT:
             raise _error(line, f"<{opening[1]}>: {name} is longer than NCCL's {MAX_TEXT} characters")
         if "&" in value:
             raise _error(line, f"<{opening[1]}>: NCCL reads {name}={value!r} literally, it knows no entities")
-        found[name] = value
+        attributes[name] = value
     if places > MAX_ATTRIBUTES:
         raise _error(line, f"<{opening[1]}> has more than {MAX_ATTRIBUTES} attributes (or spaces between them)")
-    return found
+    return attributes
 
 
-def _why(here: str) -> str:
+def _why(excerpt: str) -> str:
     """Return as text why NCCL cannot continue here."""
-    tag = here.split(">", 1)[0]
-    if here.startswith("<?"):
+    tag = excerpt.split(">", 1)[0]
+    if excerpt.startswith("<?"):
         return "NCCL does not know XML declarations; begin with <system"
-    if here.startswith("<!--"):
+    if excerpt.startswith("<!--"):
         return "a comment that does not end, or whose first word contains a '='"
-    if not here.startswith("<"):
-        return f"{here[0]!r} between elements: NCCL skips only spaces and line ends there"
+    if not excerpt.startswith("<"):
+        return f"{excerpt[0]!r} between elements: NCCL skips only spaces and line ends there"
     if "\t" in tag or "\n" in tag or "\r" in tag:
         return "a tab or a line end within a tag: NCCL wants spaces between attributes"
     if "'" in tag:

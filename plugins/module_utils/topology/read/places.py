@@ -34,8 +34,8 @@ class Place(NamedTuple):
 
 def address_key(address: str) -> tuple[int, int, int, int]:
     """Return the sort key of an address: domain, bus, device and function."""
-    domain, bus, rest = address.split(":")
-    device, function = rest.split(".")
+    domain, bus, slot_and_function = address.split(":")
+    device, function = slot_and_function.split(".")
     return int(domain, 16), int(bus, 16), int(device, 16), int(function, 16)
 
 
@@ -44,7 +44,7 @@ def find_places(files: Files) -> tuple[dict[str, Place], list[str]]:
 
     Raises TopologyError for an entry that is no function, or that leads to no root complex.
     """
-    found: dict[str, Place] = {}
+    places: dict[str, Place] = {}
     folders: list[str] = []
     for name in files.names(TOP):
         target = files.link(f"{TOP}/{name}")
@@ -55,14 +55,14 @@ def find_places(files: Files) -> tuple[dict[str, Place], list[str]]:
             raise TopologyError(f"{files.path(TOP)}/{name} is not a link to a PCI function")
         if not any(ROOT_COMPLEX.fullmatch(step) for step in target.split("/")):
             raise TopologyError(f"{files.path(TOP)}/{name} leads to {target}, which is not below a pciDDDD:BB")
-        _add_way(target, found)
+        _add_way(target, places)
     notes: list[str] = []
     if folders:
         for name in files.names("sys/devices"):
             if ROOT_COMPLEX.fullmatch(name):
-                _add_below(files, f"sys/devices/{name}", found)
-        notes = _add_by_buses(files, [name for name in folders if name not in found], found)
-    return {address: found[address] for address in sorted(found, key=address_key)}, notes
+                _add_below(files, f"sys/devices/{name}", places)
+        notes = _add_by_buses(files, [name for name in folders if name not in places], places)
+    return {address: places[address] for address in sorted(places, key=address_key)}, notes
 
 
 def linked_address(files: Files, path: str) -> str | None:
@@ -74,36 +74,36 @@ def linked_address(files: Files, path: str) -> str | None:
     return match[1] if match else None
 
 
-def _add_way(target: str, found: dict[str, Place]) -> None:
+def _add_way(target: str, places: dict[str, Place]) -> None:
     """Add all functions on the path to ``target``: a bridge may be missing from the listing."""
     steps = target.split("/")
     for depth, step in enumerate(steps):
         if ADDRESS.fullmatch(step):
-            above = steps[depth - 1]
+            parent_step = steps[depth - 1]
             complexes = [name for name in steps[:depth] if ROOT_COMPLEX.fullmatch(name)]
-            parent = above if ADDRESS.fullmatch(above) else None
-            found[step] = Place("/".join(steps[: depth + 1]), parent, complexes[-1])
+            parent = parent_step if ADDRESS.fullmatch(parent_step) else None
+            places[step] = Place("/".join(steps[: depth + 1]), parent, complexes[-1])
 
 
-def _add_below(files: Files, directory: str, found: dict[str, Place]) -> None:
+def _add_below(files: Files, directory: str, places: dict[str, Place]) -> None:
     for name in files.names(directory):
         # Links are skipped: they lead out of the tree, or in circles.
         if ADDRESS.fullmatch(name) and files.link(f"{directory}/{name}") is None:
-            _add_way(f"{directory}/{name}", found)
-            _add_below(files, f"{directory}/{name}", found)
+            _add_way(f"{directory}/{name}", places)
+            _add_below(files, f"{directory}/{name}", places)
 
 
-def _add_by_buses(files: Files, folders: list[str], found: dict[str, Place]) -> list[str]:
+def _add_by_buses(files: Files, folders: list[str], places: dict[str, Place]) -> list[str]:
     """Add functions that have only a directory: each is below the bridge whose secondary bus it is on."""
     bridges = {}
-    for name in (*found, *folders):
-        bus = _secondary_bus(files, f"{found[name].directory if name in found else f'{TOP}/{name}'}/config")
+    for name in (*places, *folders):
+        bus = _secondary_bus(files, f"{places[name].directory if name in places else f'{TOP}/{name}'}/config")
         if bus:
             bridges[name.split(":")[0], bus] = name
     notes = []
     for name in sorted(folders, key=address_key):
-        place = _by_buses(files, name, bridges, found)
-        found[name] = place
+        place = _by_buses(files, name, bridges, places)
+        places[name] = place
         root = ROOT_COMPLEX.fullmatch(place.root_complex)
         if root and place.parent is None and root[2] != "00" and not files.exists(f"sys/devices/{place.root_complex}"):
             text = (
@@ -114,28 +114,28 @@ def _add_by_buses(files: Files, folders: list[str], found: dict[str, Place]) -> 
     return notes
 
 
-def _by_buses(files: Files, name: str, bridges: dict[tuple[str, int], str], found: dict[str, Place]) -> Place:
+def _by_buses(files: Files, name: str, bridges: dict[tuple[str, int], str], places: dict[str, Place]) -> Place:
     """Return the place of one function. Raises TopologyError if bridges are below each other in a circle."""
     directory = f"{TOP}/{name}"
     parent: str | None = None
     step, seen = name, {name}
-    while step not in found:
+    while step not in places:
         domain, bus, _rest = step.split(":")
-        above = bridges.get((domain, int(bus, 16)))
-        if above is None and files.exists(f"{TOP}/{step}/physfn"):
+        parent_bridge = bridges.get((domain, int(bus, 16)))
+        if parent_bridge is None and files.exists(f"{TOP}/{step}/physfn"):
             # A virtual function may be on a bus behind that of its physical function.
             physical = linked_address(files, f"{TOP}/{step}/physfn") or ":"
-            above = (
+            parent_bridge = (
                 bridges.get((domain, int(physical.split(":")[1] or "0", 16))) if ADDRESS.fullmatch(physical) else None
             )
-        parent = above if step == name else parent
-        if above is None:
+        parent = parent_bridge if step == name else parent
+        if parent_bridge is None:
             return Place(directory, parent, f"pci{domain}:{bus}")
-        if above in seen:
-            raise TopologyError(f"{files.path(TOP)}/{above}/config: its buses make it a bridge above itself")
-        seen.add(above)
-        step = above
-    return Place(directory, parent, found[step].root_complex)
+        if parent_bridge in seen:
+            raise TopologyError(f"{files.path(TOP)}/{parent_bridge}/config: its buses make it a bridge above itself")
+        seen.add(parent_bridge)
+        step = parent_bridge
+    return Place(directory, parent, places[step].root_complex)
 
 
 def _secondary_bus(files: Files, path: str) -> int | None:

@@ -131,12 +131,14 @@ def render(value: Any, indent: int = 0) -> str:
 
 def _tree(folder: str, path: str) -> str:
     """Return the directory that holds ``sys``: ``folder``, or the only one in it that does."""
-    inside = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
-    found = [place for place in [folder, *inside] if os.path.isdir(os.path.join(place, "sys"))]
-    if folder in found or len(found) == 1:
-        return found[0]
-    what = "several recordings" if found else "no sys"
-    raise TopologyError(f"{path} holds {what}", "a recording is a directory, or a tar of one, with sys and proc in it")
+    subfolders = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+    trees = [place for place in [folder, *subfolders] if os.path.isdir(os.path.join(place, "sys"))]
+    if folder in trees or len(trees) == 1:
+        return trees[0]
+    contents = "several recordings" if trees else "no sys"
+    raise TopologyError(
+        f"{path} holds {contents}", "a recording is a directory, or a tar of one, with sys and proc in it"
+    )
 
 
 def _text(path: str, content: bytes) -> Host:

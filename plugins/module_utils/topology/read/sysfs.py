@@ -115,12 +115,14 @@ def _numa_node(files: Files, node: int, ids: list[int], siblings: dict[int, list
     cpus = _cpus_of_node(files, top)
     total, free = _memory(files, f"{top}/meminfo", f"Node {node} ")
     distances = (files.text_or_none(f"{top}/distance") or "").split()
-    others = ids
+    distance_ids = ids
     if len(distances) != len(ids):
         # The copy was made while a node was offline.
         path = "sys/devices/system/node/possible"
-        others = parse_list(files.text_or_none(path) or "", files.path(path))
-    if distances and (len(distances) != len(others) or not all(re.fullmatch("[0-9]{1,9}", text) for text in distances)):
+        distance_ids = parse_list(files.text_or_none(path) or "", files.path(path))
+    if distances and (
+        len(distances) != len(distance_ids) or not all(re.fullmatch("[0-9]{1,9}", text) for text in distances)
+    ):
         raise TopologyError(f"{files.path(top)}/distance: {distances} does not give one number for each node of {ids}")
     return NumaNode(
         id=node,
@@ -129,7 +131,7 @@ def _numa_node(files: Files, node: int, ids: list[int], siblings: dict[int, list
         memory_bytes=total,
         memory_free_bytes=free,
         huge_pages=_huge_pages(files, f"{top}/hugepages"),
-        distances={str(other): int(text) for other, text in zip(others, distances) if other in ids},
+        distances={str(other_id): int(text) for other_id, text in zip(distance_ids, distances) if other_id in ids},
         socket=_socket(files, cpus),
     )
 
@@ -141,26 +143,26 @@ def _cpus_of_node(files: Files, top: str) -> list[int]:
     if text is not None or mask is None:
         path = f"{top}/cpulist"
         return parse_list(files.text(path), files.path(path))
-    words = mask.strip().split(",")
-    if len(words) > LIMIT_CPUS // 32 or not all(re.fullmatch("[0-9a-f]{1,8}", word) for word in words):
+    numbers = mask.strip().split(",")
+    if len(numbers) > LIMIT_CPUS // 32 or not all(re.fullmatch("[0-9a-f]{1,8}", word) for word in numbers):
         raise TopologyError(f"{files.path(top)}/cpumap: {mask.strip()!r:.60} is not a mask in words of up to 8 digits")
-    number = int("".join(word.rjust(8, "0") for word in words), 16)
+    number = int("".join(word.rjust(8, "0") for word in numbers), 16)
     return [bit for bit in range(number.bit_length()) if number >> bit & 1]
 
 
-def _siblings(files: Files, cpus: list[int], known: dict[int, list[int]]) -> list[list[int]]:
+def _siblings(files: Files, cpus: list[int], core_of: dict[int, list[int]]) -> list[list[int]]:
     """Return the CPUs grouped by core, each core's file read once; one CPU per core if the files are missing."""
     for cpu in cpus:
-        if cpu in known:
+        if cpu in core_of:
             continue
         path = f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
         text = files.text_or_none(path)
         core = [cpu] if text is None else parse_list(text, files.path(path))
         if cpu not in core:
             raise TopologyError(f"{files.path(path)}: {core} does not include CPU {cpu} itself")
-        known.update((sibling, core) for sibling in core)
-    here = set(cpus)
-    cores = {tuple(cpu for cpu in known[cpu] if cpu in here) for cpu in cpus}
+        core_of.update((sibling, core) for sibling in core)
+    node_cpus = set(cpus)
+    cores = {tuple(cpu for cpu in core_of[cpu] if cpu in node_cpus) for cpu in cpus}
     return [list(core) for core in sorted(cores)]
 
 
@@ -179,13 +181,13 @@ def _socket(files: Files, cpus: list[int]) -> int | None:
 def _memory(files: Files, path: str, prefix: str) -> tuple[int, int | None]:
     """Return total and free bytes. The kernel writes kB and means KiB."""
     text = files.text(path)
-    found = {}
+    sizes = {}
     for name in ("MemTotal", "MemFree"):
         match = re.search(rf"^{prefix}{name}:\s+(\d+) kB$", text, re.MULTILINE)
-        found[name] = int(match[1]) * 1024 if match else None
-    if found["MemTotal"] is None:
+        sizes[name] = int(match[1]) * 1024 if match else None
+    if sizes["MemTotal"] is None:
         raise TopologyError(f"{files.path(path)} has no line MemTotal")
-    return found["MemTotal"], found["MemFree"]
+    return sizes["MemTotal"], sizes["MemFree"]
 
 
 def _huge_pages(files: Files, top: str) -> list[HugePages]:
@@ -254,12 +256,12 @@ def _address_bits(files: Files, names: list[str]) -> int | None:
 
 def _unsafe_interrupts(files: Files) -> bool | None:
     """Return the parameter of VFIO's modules for a group or for iommufd; None if neither module is loaded."""
-    found = [
+    texts = [
         files.text_or_none(f"sys/module/{module}/parameters/allow_unsafe_interrupts")
         for module in ("vfio_iommu_type1", "iommufd")
     ]
-    known = [text.strip() == "Y" for text in found if text is not None]
-    return any(known) if known else None
+    values = [text.strip() == "Y" for text in texts if text is not None]
+    return any(values) if values else None
 
 
 def _interrupt_remapping(files: Files) -> bool | None:
@@ -300,12 +302,12 @@ def read_nvidia(files: Files, switches: bool) -> NvidiaSoftware | None:
     version = re.search(r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", text, re.MULTILINE)
     if not switches:
         return NvidiaSoftware(version[1]) if version else None
-    found = set()
+    running = set()
     for name in files.names("proc"):
         if name.isdecimal():
             try:
-                found.add((files.text_or_none(f"proc/{name}/comm") or "").strip())
+                running.add((files.text_or_none(f"proc/{name}/comm") or "").strip())
             except TopologyError:  # the process has ended
                 continue
-    programs = [program for program in PROGRAMS if program[:15] in found]
+    programs = [program for program in PROGRAMS if program[:15] in running]
     return NvidiaSoftware(version[1] if version else None, programs)

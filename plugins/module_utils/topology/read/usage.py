@@ -51,8 +51,8 @@ def find_usage(files: Files, functions: dict[str, Function]) -> None:
 def _parts(files: Files) -> list[tuple[str, str]]:
     """Return pairs (address, reason) of the functions whose driver has made mediated or vDPA devices for guests."""
     return [
-        (address, f"is the parent of the {words} device {name}")
-        for bus, words in (("mdev", "mediated"), ("vdpa", "vDPA"))
+        (address, f"is the parent of the {label} device {name}")
+        for bus, label in (("mdev", "mediated"), ("vdpa", "vDPA"))
         for name in files.names(f"sys/bus/{bus}/devices")
         for address in _last_address(files.link(f"sys/bus/{bus}/devices/{name}") or "")
     ]
@@ -100,11 +100,15 @@ def _block_reasons(files: Files, owners: dict[str, set[str]]) -> list[tuple[str,
     """Return pairs (block device, reason), down to the disks below device mapper, RAID and similar devices."""
     uses = [(name, f"holds the mounted file system {point}") for name, point in _mounts(files).items()]
     for line in (files.text_or_none("proc/swaps") or "").splitlines()[1:]:
-        words = line.split()
-        if len(words) > 1 and words[1] == "partition":
-            uses.append((_block_name(files, words[0]), f"holds the swap space {words[0]}"))
+        columns = line.split()
+        if len(columns) > 1 and columns[1] == "partition":
+            uses.append((_block_name(files, columns[0]), f"holds the swap space {columns[0]}"))
     reasons = []
-    stacked = {name: files.names(f"sys/class/block/{name}/slaves") for name, below in owners.items() if not below}
+    stacked = {
+        name: files.names(f"sys/class/block/{name}/slaves")
+        for name, lower_devices in owners.items()
+        if not lower_devices
+    }
     for name, reason in uses:
         reasons += [(disk, reason) for disk in _below(name, stacked)]
     covered = {disk for name, _reason in uses for disk in _below(name, stacked)}
@@ -115,10 +119,10 @@ def _block_reasons(files: Files, owners: dict[str, set[str]]) -> list[tuple[str,
 
 def _below(name: str, stacked: dict[str, list[str]]) -> list[str]:
     """Return the device itself and all devices that it is stacked on."""
-    found = [name]
-    for device in found:
-        found += [slave for slave in stacked.get(device, []) if slave not in found]
-    return found
+    devices = [name]
+    for device in devices:
+        devices += [slave for slave in stacked.get(device, []) if slave not in devices]
+    return devices
 
 
 def _mounts(files: Files) -> dict[str, str]:
@@ -126,14 +130,14 @@ def _mounts(files: Files) -> dict[str, str]:
     points: dict[str, str] = {}
     for line in (files.text_or_none("proc/self/mountinfo") or "").splitlines():
         head, divider, tail = line.partition(" - ")
-        words, source = head.split(), tail.split()[1:2]
-        if not divider or len(words) < 5 or not source:
+        columns, source = head.split(), tail.split()[1:2]
+        if not divider or len(columns) < 5 or not source:
             raise TopologyError(f"{files.path('proc/self/mountinfo')}: {line!r} is not a line of mountinfo")
         # Btrfs has a device number of its own (major 0) and names one of its block devices as source.
-        device = (files.link(f"sys/dev/block/{words[2]}") or "").rsplit("/", 1)[-1]
+        device = (files.link(f"sys/dev/block/{columns[2]}") or "").rsplit("/", 1)[-1]
         names = [device] if device else _members(files, source[0])
         for name in names:
-            points[name] = min(points.get(name, words[4]), words[4], key=lambda point: (len(point), point))
+            points[name] = min(points.get(name, columns[4]), columns[4], key=lambda point: (len(point), point))
     return points
 
 
@@ -156,58 +160,58 @@ def _block_name(files: Files, path: str) -> str:
 
 def _network_reasons(files: Files, owners: dict[str, set[str]]) -> list[tuple[str, str]]:
     """Return pairs (interface, reason): its own routes and addresses, and those of interfaces stacked on it."""
-    own = _routes(files)
+    reasons_of = _routes(files)
     reasons = []
     for name, addresses in owners.items():
         if not addresses:
             continue
-        reasons += [(name, reason) for reason in own.get(name, [])]
+        reasons += [(name, reason) for reason in reasons_of.get(name, [])]
         for upper in _above(files, name):
-            through = [f"{reason} through {upper}" for reason in own.get(upper, [])]
+            through = [f"{reason} through {upper}" for reason in reasons_of.get(upper, [])]
             reasons += [(name, reason) for reason in through or [f"is under the interface {upper}"]]
     return reasons
 
 
 def _above(files: Files, name: str) -> list[str]:
     """Return all interfaces stacked on one: bonds, bridges, VLANs, and the interfaces on those."""
-    found = [name]
-    for lower in found:
+    interfaces = [name]
+    for lower in interfaces:
         entries = files.names(f"sys/class/net/{lower}")
         uppers = [entry[len("upper_") :] for entry in entries if entry.startswith("upper_")]
         if "master" in entries:
             uppers.append((files.link(f"sys/class/net/{lower}/master") or "").rsplit("/", 1)[-1])
-        found += [upper for upper in uppers if upper and upper not in found]
-    return found[1:]
+        interfaces += [upper for upper in uppers if upper and upper not in interfaces]
+    return interfaces[1:]
 
 
 def _routes(files: Files) -> dict[str, list[str]]:
     """Return the default routes, networks and addresses of each interface, by its name."""
-    found: dict[str, list[str]] = {}
+    reasons_of: dict[str, list[str]] = {}
 
     def add(name: str, reason: str) -> None:
-        if reason not in found.setdefault(name, []):
-            found[name].append(reason)
+        if reason not in reasons_of.setdefault(name, []):
+            reasons_of[name].append(reason)
 
     path = "proc/net/route"
     for line in (files.text_or_none(path) or "").splitlines()[1:]:
-        words = line.split()
+        columns = line.split()
         try:
             # Hexadecimal, in the byte order of the processor, which is little-endian on all hosts with GPUs.
-            destination, mask = (int.from_bytes(bytes.fromhex(words[column]), "little") for column in (1, 7))
+            destination, mask = (int.from_bytes(bytes.fromhex(columns[column]), "little") for column in (1, 7))
             network = ipaddress.IPv4Network((destination, bin(mask).count("1")), strict=False)
         except (IndexError, ValueError) as error:
             raise TopologyError(f"{files.path(path)}: {line.strip()!r} is not a route: {error}") from error
-        add(words[0], "carries the default route" if network.prefixlen == 0 else f"carries the route to {network}")
+        add(columns[0], "carries the default route" if network.prefixlen == 0 else f"carries the route to {network}")
     for line in (files.text_or_none("proc/net/ipv6_route") or "").splitlines():
-        words = line.split()
-        if words[:2] == ["0" * 32, "00"] and words[-1] != "lo":
-            add(words[-1], "carries the IPv6 default route")
+        columns = line.split()
+        if columns[:2] == ["0" * 32, "00"] and columns[-1] != "lo":
+            add(columns[-1], "carries the IPv6 default route")
     path = "proc/net/if_inet6"
     for line in (files.text_or_none(path) or "").splitlines():
-        words = line.split()
+        columns = line.split()
         try:
-            if words[3] != IPV6_SCOPE_LINK:
-                add(words[5], f"has the address {ipaddress.IPv6Address(int(words[0], 16))}")
+            if columns[3] != IPV6_SCOPE_LINK:
+                add(columns[5], f"has the address {ipaddress.IPv6Address(int(columns[0], 16))}")
         except (IndexError, ValueError) as error:
             raise TopologyError(f"{files.path(path)}: {line.strip()!r} is not an address: {error}") from error
-    return found
+    return reasons_of

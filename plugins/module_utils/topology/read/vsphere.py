@@ -29,7 +29,7 @@ VIRTUALIZATION = {"intel": "vmx", "amd": "svm"}
 # CPUID leaf 80000008h: EAX bits 7:0 are the physical address bits (Intel SDM volume 2, AMD APM volume 3).
 ADDRESS_SIZES_LEAF = 0x80000008
 # The kinds of devices that can be assigned to a virtual machine.
-GIVEN = frozenset(each.name for each in DEVICES)
+PASSED_KINDS = frozenset(kind.name for kind in DEVICES)
 
 
 def read_esxi(properties: dict[str, Any], sriov_of_target: Iterable[Any] = ()) -> Host:
@@ -46,17 +46,22 @@ def read_esxi(properties: dict[str, Any], sriov_of_target: Iterable[Any] = ()) -
     # pyVmomi's numbers are subclasses of int; the model has plain numbers.
     node_of = {address: int(node.typeId) for node in _nodes(hardware) for address in node.pciId or []}
     devices = sorted(hardware.pciDevice or [], key=lambda device: device.id)
-    known = {device.id: device for device in devices}
-    roots = {device.id: _root(device.id, known) for device in devices}
+    device_of = {device.id: device for device in devices}
+    roots = {device.id: _root(device.id, device_of) for device in devices}
     functions = [
         _function(
-            device, known, roots[device.id], node_of.get(device.id), passthrough.get(device.id), owner.get(device.id)
+            device,
+            device_of,
+            roots[device.id],
+            node_of.get(device.id),
+            passthrough.get(device.id),
+            owner.get(device.id),
         )
         for device in devices
     ]
     vfs: dict[str, list[str]] = {}
     for address, physical in sorted(owner.items()):
-        if address in known and physical in known:
+        if address in device_of and physical in device_of:
             vfs.setdefault(physical, []).append(address)
     for function in functions:
         if function.sriov:
@@ -86,15 +91,15 @@ def _numa_nodes(hardware: Any) -> list[NumaNode]:
     # Logical processors of a core have consecutive numbers (vSphere Resource Management, "Hyperthreading and ESXi
     # Hosts").
     width = max(int(info.numCpuThreads) // max(info.numCpuCores, 1), 1)
-    found = []
+    nodes = []
     for node in sorted(_nodes(hardware), key=lambda item: item.typeId):
         memory_bytes = getattr(node, "memorySize", None) or node.memoryRangeLength
         cpus = sorted(int(cpu) for cpu in node.cpuID)
-        found.append(NumaNode(int(node.typeId), cpus, _cores(cpus, width), int(memory_bytes)))
-    if not found:
+        nodes.append(NumaNode(int(node.typeId), cpus, _cores(cpus, width), int(memory_bytes)))
+    if not nodes:
         cpus = list(range(info.numCpuThreads))
-        found = [NumaNode(0, cpus, _cores(cpus, width), int(hardware.memorySize))]
-    return found
+        nodes = [NumaNode(0, cpus, _cores(cpus, width), int(hardware.memorySize))]
+    return nodes
 
 
 def _cores(cpus: list[int], width: int) -> list[list[int]]:
@@ -104,22 +109,24 @@ def _cores(cpus: list[int], width: int) -> list[list[int]]:
     return list(cores.values())
 
 
-def _root(address: str, known: dict[str, Any]) -> str:
+def _root(address: str, device_of: dict[str, Any]) -> str:
     """Return the name of the root complex above a function; the path ends at a bridge that is not listed."""
-    here, seen = address, {address}
-    while (known[here].parentBridge or "") in known and known[here].parentBridge not in seen:
-        here = known[here].parentBridge
-        seen.add(here)
-    return "pci" + ":".join(here.split(":")[:2])
+    root_address, seen = address, {address}
+    while (device_of[root_address].parentBridge or "") in device_of and device_of[
+        root_address
+    ].parentBridge not in seen:
+        root_address = device_of[root_address].parentBridge
+        seen.add(root_address)
+    return "pci" + ":".join(root_address.split(":")[:2])
 
 
 def _function(
-    device: Any, known: dict[str, Any], root: str, node: int | None, info: Any, physical: str | None
+    device: Any, device_of: dict[str, Any], root: str, node: int | None, info: Any, physical: str | None
 ) -> Function:
     vendor, model = device.vendorId & 0xFFFF, device.deviceId & 0xFFFF
     code = (device.classId & 0xFFFF) << 8
     of_kind = kind(code, vendor, model)
-    parent = device.parentBridge if device.parentBridge in known else None
+    parent = device.parentBridge if device.parentBridge in device_of else None
     function = Function(
         address=device.id,
         root_complex=root,
@@ -139,18 +146,18 @@ def _function(
         if getattr(info, "sriovCapable", False):
             now = int(info.numVirtualFunction) if info.sriovActive else 0
             function.sriov = Sriov(total=int(info.maxVirtualFunctionSupported), now=now)
-        if of_kind in GIVEN and not info.passthruCapable and physical is None and not (function.sriov and now):
+        if of_kind in PASSED_KINDS and not info.passthruCapable and physical is None and not (function.sriov and now):
             function.used_by_host = ["ESXi does not offer it for passthrough"]
     return function
 
 
 def _root_complexes(functions: list[Function], names: set[str]) -> list[RootComplex]:
-    found = []
+    complexes = []
     for name in sorted(names):
         domain, bus = (int(part, 16) for part in name[len("pci") :].split(":"))
         nodes = {item.numa_node for item in functions if item.root_complex == name and item.numa_node is not None}
-        found.append(RootComplex(name, domain, bus, nodes.pop() if len(nodes) == 1 else None))
-    return found
+        complexes.append(RootComplex(name, domain, bus, nodes.pop() if len(nodes) == 1 else None))
+    return complexes
 
 
 def _cpu(hardware: Any) -> Cpu:
@@ -182,9 +189,9 @@ def _notes(functions: list[Function], passthrough: dict[str, Any], owner: dict[s
     notes = ["vSphere's API does not report BARs, links, ACS, ATS, MaxReadReq, IOMMU groups and NUMA distances"]
     if not passthrough:
         notes.append("the host reports nothing about passthrough: its IOMMU is off, or the account may not read it")
-    lost = [item.address for item in functions if item.kind in GIVEN and item.numa_node is None]
-    if lost:
-        notes.append(f"the host does not report the NUMA node of {', '.join(lost)}")
+    without_node = [item.address for item in functions if item.kind in PASSED_KINDS and item.numa_node is None]
+    if without_node:
+        notes.append(f"the host does not report the NUMA node of {', '.join(without_node)}")
     wanting = [
         item.address for item in functions if item.sriov and item.sriov.now and len(item.sriov.vfs) < item.sriov.now
     ]

@@ -10,7 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import IS_FUNCTION
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
-    Surroundings,
+    HostDevices,
     obstacle,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import Device, Want, assign
@@ -23,81 +23,92 @@ KINDS = tuple(kind for kind in kinds.SETTINGS if kind != "gpu")
 
 def companions(problem: Problem, gpus: dict[str, list[str]]) -> dict[str, dict[str, list[str]]] | None:
     """Return the devices that go with these GPUs, by kind and virtual machine, or None if there are too few."""
-    found: dict[str, dict[str, list[str]]] = {}
+    by_kind: dict[str, dict[str, list[str]]] = {}
     for kind in KINDS:
-        taken = {
-            spec.name: [address for own in (gpus, *found.values()) for address in own.get(spec.name, [])]
+        chosen_addresses = {
+            spec.name: [address for of_vms in (gpus, *by_kind.values()) for address in of_vms.get(spec.name, [])]
             for spec in problem.specs
         }
-        nearest = nearest_of(problem, problem.specs, taken, gpus, kind)
+        nearest = nearest_of(problem, problem.specs, chosen_addresses, gpus, kind)
         if nearest is None:
             return None
-        found[kind] = nearest
-    return found
+        by_kind[kind] = nearest
+    return by_kind
 
 
 def nearest_of(
-    problem: Problem, specs: list[DomainSpec], taken: dict[str, list[str]], gpus: dict[str, list[str]], kind: str
+    problem: Problem,
+    specs: list[DomainSpec],
+    chosen_addresses: dict[str, list[str]],
+    gpus: dict[str, list[str]],
+    kind: str,
 ) -> dict[str, list[str]] | None:
     """Return the nearest devices of ``kind`` for the ``gpus`` of ``specs``, or None if there are too few.
 
-    Settled devices (``Problem.settled``) and ``taken`` ones are not free.
+    Settled devices (``Problem.settled``) and ``chosen_addresses`` ones are not free.
     """
-    holder = {**problem.settled, **{address: name for name, own in taken.items() for address in own}}
+    holder = {
+        **problem.settled,
+        **{address: name for name, vm_addresses in chosen_addresses.items() for address in vm_addresses},
+    }
     result: dict[str, list[str]] = {}
     functions = ("vf", "pf") if kind == "nic" else ("pf",)
-    for which in functions:
-        wants = [want for spec in specs for want in _wants(problem, spec, gpus, kind, which)]
-        if not wants:
+    for function_type in functions:
+        wanted_devices = [want for spec in specs for want in _wants(problem, spec, gpus, kind, function_type)]
+        if not wanted_devices:
             continue
         devices = _devices(
-            problem, problem.around.held(holder), kind, IS_FUNCTION[which], {want.name for want in wants}
+            problem,
+            problem.host_devices.with_holders(holder),
+            kind,
+            IS_FUNCTION[function_type],
+            {want.name for want in wanted_devices},
         )
-        found = assign(wants, devices)
-        if found is None:
+        addresses = assign(wanted_devices, devices)
+        if addresses is None:
             return None
-        for want, address in zip(wants, found):
+        for want, address in zip(wanted_devices, addresses):
             result.setdefault(want.name, []).append(address)
             holder[address] = want.name
     return result
 
 
-def _wants(problem: Problem, spec: DomainSpec, gpus: dict[str, list[str]], kind: str, which: str) -> list[Want]:
-    own = sorted({*spec.gpus.addresses, *gpus.get(spec.name, [])})
-    asked = getattr(spec, kinds.SETTINGS[kind])
-    if isinstance(asked, Nics):
-        near = [address for address in own for _number in range(asked.per_gpu)]
-        if asked.functions != which:
+def _wants(problem: Problem, spec: DomainSpec, gpus: dict[str, list[str]], kind: str, function_type: str) -> list[Want]:
+    vm_gpus = sorted({*spec.gpus.addresses, *gpus.get(spec.name, [])})
+    setting = getattr(spec, kinds.SETTINGS[kind])
+    if isinstance(setting, Nics):
+        near_gpus = [address for address in vm_gpus for _number in range(setting.per_gpu)]
+        if setting.functions != function_type:
             return []
     else:
-        near = [own[number % len(own)] if own else "" for number in range(asked.count)]
-    wants = []
-    for address in near:
-        function = problem.around.functions.get(address)
-        path = problem.around.place(function) if function else None
-        node = problem.around.host.node_of(function) if function else None
+        near_gpus = [vm_gpus[number % len(vm_gpus)] if vm_gpus else "" for number in range(setting.count)]
+    wanted_devices = []
+    for address in near_gpus:
+        function = problem.host_devices.functions.get(address)
+        path = problem.host_devices.place(function) if function else None
+        node = problem.host_devices.host.node_of(function) if function else None
         distances = problem.distances.get(node, ()) if node is not None else ()
-        wants.append(Want(spec.name, path, distances))
-    return wants
+        wanted_devices.append(Want(spec.name, path, distances))
+    return wanted_devices
 
 
 def _devices(
-    problem: Problem, around: Surroundings, kind: str, fits: Callable[[Function], bool], wanting: set[str]
+    problem: Problem, host_devices: HostDevices, kind: str, fits: Callable[[Function], bool], wanting: set[str]
 ) -> list[Device]:
-    holders = {address: name for name in sorted(wanting) for address in problem.held.get(name, [])}
+    holders = {address: name for name in sorted(wanting) for address in problem.current_devices.get(name, [])}
     devices = []
-    for function in around.host.functions:
-        if function.kind != kind or function.address in around.holder or not fits(function):
+    for function in host_devices.host.functions:
+        if function.kind != kind or function.address in host_devices.holder or not fits(function):
             continue
-        owner = group_owner(around, function.iommu_group)
-        own = [address for address, name in around.holder.items() if name == owner] if owner else []
-        if obstacle(around, function, owner or "", own) is not None:
+        owner = group_owner(host_devices, function.iommu_group)
+        owner_addresses = [address for address, name in host_devices.holder.items() if name == owner] if owner else []
+        if obstacle(host_devices, function, owner or "", owner_addresses) is not None:
             continue
         devices.append(
             Device(
                 function.address,
-                around.place(function),
-                around.host.node_of(function),
+                host_devices.place(function),
+                host_devices.host.node_of(function),
                 function.iommu_group,
                 owner,
                 holders.get(function.address),

@@ -30,13 +30,13 @@ ACS_PORTS = ("root_port", "switch_downstream")
 
 
 @dataclass
-class Surroundings:
+class HostDevices:
     """The limits of a choice: the host, and the holder of each of its devices (address -> virtual machine)."""
 
     host: Host
     holder: dict[str, str] = field(default_factory=dict)
     functions: dict[str, Function] = field(init=False)
-    above: dict[str, tuple[str, ...]] = field(init=False)
+    bridge_paths: dict[str, tuple[str, ...]] = field(init=False)
     groups: dict[int, list[Function]] = field(init=False)
     # True if config space could be read: hwloc does not read it, and some recordings lack it.
     config_read: bool = field(init=False)
@@ -45,7 +45,7 @@ class Surroundings:
 
     def __post_init__(self) -> None:
         self.functions = self.host.by_address()
-        self.above = {}
+        self.bridge_paths = {}
         self.config_read = any(function.config_bytes for function in self.host.functions)
         self.unknown = frozenset(item.address for item in possible_management(self.host))
         self.groups = {}
@@ -53,30 +53,30 @@ class Surroundings:
             if function.iommu_group is not None:
                 self.groups.setdefault(function.iommu_group, []).append(function)
 
-    def held(self, holder: dict[str, str]) -> Surroundings:
+    def with_holders(self, holder: dict[str, str]) -> HostDevices:
         """Return the same host with other holders; the results computed from the host are shared."""
-        other = copy.copy(self)
-        other.holder = holder
-        return other
+        copied = copy.copy(self)
+        copied.holder = holder
+        return copied
 
     def bridges(self, address: str) -> tuple[str, ...]:
         """Return the addresses of the bridges above ``address``, from the root bus down."""
-        if address not in self.above:
+        if address not in self.bridge_paths:
             parent = self.functions[address].parent if address in self.functions else None
-            if parent in self.above:
-                self.above[address] = (*self.above[parent], parent)
+            if parent in self.bridge_paths:
+                self.bridge_paths[address] = (*self.bridge_paths[parent], parent)
             else:
-                self.above[address] = tuple(step.address for step in self.host.path(address)[:-1])
-        return self.above[address]
+                self.bridge_paths[address] = tuple(step.address for step in self.host.path(address)[:-1])
+        return self.bridge_paths[address]
 
     def place(self, function: Function) -> tuple[str, ...]:
         """Return a function's place: NUMA node, root complex, bridges down to its switch (or to its own root port)."""
         bridges = self.bridges(function.address)
         node = self.host.node_of(function)
         # The last bridge is the function's own port; a function directly below an upstream port has none.
-        own = len(bridges) > 1 and self.functions[bridges[-1]].port_type != "switch_upstream"
-        below = bridges[:-1] if own else bridges or (function.address,)
-        return (f"? {function.root_complex}" if node is None else str(node), function.root_complex, *below)
+        has_port = len(bridges) > 1 and self.functions[bridges[-1]].port_type != "switch_upstream"
+        bridges_below = bridges[:-1] if has_port else bridges or (function.address,)
+        return (f"? {function.root_complex}" if node is None else str(node), function.root_complex, *bridges_below)
 
 
 @dataclass
@@ -113,24 +113,24 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """The reason (``why``) that something is not available, and its ``remedy``."""
+    """The reason (``cause``) that something is not available, and its ``remedy``."""
 
-    why: str
+    cause: str
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.why}; {self.remedy}"
+        return f"{self.cause}; {self.remedy}"
 
 
-def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> Obstacle | None:
-    """Return why virtual machine ``name``, with the other devices ``own``, cannot have ``function``; None if it can."""
+def obstacle(host_devices: HostDevices, function: Function, name: str, vm_devices: Iterable[str]) -> Obstacle | None:
+    """Return why virtual machine ``name``, which has ``vm_devices``, cannot have ``function``; None if it can."""
     if function.kind == "bridge":
         return Obstacle("it is a bridge", "assign the devices behind it instead")
-    if not function.config_bytes and around.config_read:
+    if not function.config_bytes and host_devices.config_read:
         return Obstacle(
             "it does not answer (its config space reads as ones): it has fallen off the bus", "reset or reseat it"
         )
-    if function.address in around.unknown:
+    if function.address in host_devices.unknown:
         return Obstacle(
             "it could manage the NVSwitches: its VPD, which says so, was not read",
             "read or record the host as root with this version",
@@ -145,19 +145,19 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
         uses = "; ".join(function.used_by_host)
         return Obstacle(f"it is in use on the host ({uses})", "free it on the host, or choose another device")
 
-    holder = around.holder.get(function.address)
+    holder = host_devices.holder.get(function.address)
     if holder not in (None, name):
         return Obstacle(
             f"virtual machine {holder} has it", "remove it from that virtual machine first, or choose another device"
         )
     for address in function.sriov.vfs if function.sriov else []:
-        other = around.holder.get(address)
-        if other is not None:
+        vf_holder = host_devices.holder.get(address)
+        if vf_holder is not None:
             return Obstacle(
-                f"its virtual function {address} belongs to virtual machine {other}, and would disappear",
+                f"its virtual function {address} belongs to virtual machine {vf_holder}, and would disappear",
                 "remove the virtual function from that virtual machine first, or choose another device",
             )
-        uses = "; ".join(around.functions[address].used_by_host) if address in around.functions else ""
+        uses = "; ".join(host_devices.functions[address].used_by_host) if address in host_devices.functions else ""
         if uses:
             return Obstacle(
                 f"its virtual function {address} is in use ({uses}), and would disappear",
@@ -168,7 +168,7 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
             f"it has virtual functions ({function.sriov.now}), which would disappear",
             "request these (functions: vf), or set their number to 0 first",
         )
-    owner = around.holder.get(function.physical_function or "")
+    owner = host_devices.holder.get(function.physical_function or "")
     if owner is not None:
         return Obstacle(
             f"it is a virtual function of {function.physical_function}, which virtual machine {owner} has",
@@ -180,25 +180,27 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
             "through",
             "request whole GPUs",
         )
-    return foreign_member(around, function, name, own)
+    return foreign_member(host_devices, function, name, vm_devices)
 
 
-def foreign_member(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> Obstacle | None:
+def foreign_member(
+    host_devices: HostDevices, function: Function, name: str, vm_devices: Iterable[str]
+) -> Obstacle | None:
     """Return the obstacle if another member of the function's IOMMU group keeps VFIO from taking the group, or None."""
     group = function.iommu_group
     if group is None:
         return None
-    mine = {function.address, *own}
-    for member in around.groups.get(group, []):
-        if member.address in mine or member.kind == "bridge":
+    allowed = {function.address, *vm_devices}
+    for member in host_devices.groups.get(group, []):
+        if member.address in allowed or member.kind == "bridge":
             continue
-        holder = around.holder.get(member.address)
+        holder = host_devices.holder.get(member.address)
         if holder not in (None, name):
-            together = why_one_group(around, group)
+            group_cause = group_obstacle(host_devices, group)
             return Obstacle(
                 f"its IOMMU group {group} also holds {member.address}, which belongs to virtual machine {holder}, and "
-                f"two virtual machines never share a group; {together.why}",
-                together.remedy,
+                f"two virtual machines never share a group; {group_cause.cause}",
+                group_cause.remedy,
             )
         if member.driver is not None and member.driver not in HARMLESS_DRIVERS:
             return Obstacle(
@@ -209,13 +211,13 @@ def foreign_member(around: Surroundings, function: Function, name: str, own: Ite
     return None
 
 
-def why_one_group(around: Surroundings, group: int) -> Obstacle:
+def group_obstacle(host_devices: HostDevices, group: int) -> Obstacle:
     """Return the members of an IOMMU group, the cause that keeps them together, and the remedy."""
-    members = [member for member in around.groups[group] if member.kind != "bridge"]
-    ports = {address for member in members for address in around.bridges(member.address)}
+    members = [member for member in host_devices.groups[group] if member.kind != "bridge"]
+    ports = {address for member in members for address in host_devices.bridges(member.address)}
     lacking, off = [], []
     for address in sorted(ports):
-        port = around.functions[address]
+        port = host_devices.functions[address]
         if port.port_type not in ACS_PORTS:
             continue
         if port.acs is None:

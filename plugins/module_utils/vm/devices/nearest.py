@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import SYS, apart
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import SYS, path_distance
 
 # One distance of a class costs more than up to 64 distances of nearer classes. Within a class, the number of common
 # bridges and the distance of the nodes (ACPI SLIT, 8 bits) decide.
@@ -49,19 +49,19 @@ class Device:
     holder: str | None = None
 
 
-def reach(path: tuple[str, ...], devices: list[tuple[str, ...]]) -> int:
+def nearest_distance(path: tuple[str, ...], devices: list[tuple[str, ...]]) -> int:
     """Return the distance class, PIX to SYS, of the nearest of ``devices`` (paths); SYS if there is none."""
-    return min((apart(path, other) for other in devices), default=SYS)
+    return min((path_distance(path, device_path) for device_path in devices), default=SYS)
 
 
 def cost(want: Want, device: Device) -> int:
     """Return the distance of ``device`` from ``want``; smaller is nearer."""
     if want.path is None:
         return 0
-    reach = apart(want.path, device.path)
+    reach = path_distance(want.path, device.path)
     common = 0
-    for one, other in zip(want.path, device.path):
-        if one != other:
+    for want_step, device_step in zip(want.path, device.path):
+        if want_step != device_step:
             break
         common += 1
     distance = dict(want.distances).get(device.node, 255) if device.node is not None else 255
@@ -69,115 +69,130 @@ def cost(want: Want, device: Device) -> int:
     return ((1 << CLASS_BITS * reach) << DETAIL_BITS) + detail
 
 
-def assign(wants: list[Want], devices: list[Device]) -> list[str] | None:
-    """Return a device's address for each of ``wants``, or None if there are not enough for all.
+def assign(wanted_devices: list[Want], devices: list[Device]) -> list[str] | None:
+    """Return a device's address for each of ``wanted_devices``, or None if there are not enough for all.
 
     A virtual machine keeps what it holds today. Two virtual machines never have devices of one IOMMU group.
     """
     devices = sorted(devices, key=lambda device: device.address)
-    prices = _prices(wants, devices)
-    found: list[int | None] = [None] * len(wants)
+    prices = _prices(wanted_devices, devices)
+    picks: list[int | None] = [None] * len(wanted_devices)
     # A virtual machine keeps the devices that it has; the nearest pairs are assigned first.
-    kept = sorted(
-        (prices[at][number], number, at)
-        for at, want in enumerate(wants)
+    current_pairs = sorted(
+        (prices[want_number][number], number, want_number)
+        for want_number, want in enumerate(wanted_devices)
         for number, device in enumerate(devices)
-        if device.holder == want.name and prices[at][number] < NEVER
+        if device.holder == want.name and prices[want_number][number] < NEVER
     )
-    for _price, number, at in kept:
-        if found[at] is None and number not in found:
-            found[at] = number
-    owners = {devices[number].group: wants[at].name for at, number in enumerate(found) if number is not None}
+    for _price, number, want_number in current_pairs:
+        if picks[want_number] is None and number not in picks:
+            picks[want_number] = number
+    owners = {
+        devices[number].group: wanted_devices[want_number].name
+        for want_number, number in enumerate(picks)
+        if number is not None
+    }
     owners.pop(None, None)
-    open_wants = [at for at, number in enumerate(found) if number is None]
-    taken = {number for number in found if number is not None}
+    open_wants = [want_number for want_number, number in enumerate(picks) if number is None]
+    taken_devices = {number for number in picks if number is not None}
     tries = [TRIES]
-    result = _within_groups(wants, devices, prices, open_wants, taken, owners, tries)
+    result = _within_groups(wanted_devices, devices, prices, open_wants, taken_devices, owners, tries)
     if result is None:
         return None
-    for at, number in zip(open_wants, result[1]):
-        found[at] = number
-    return [devices[number].address for number in found if number is not None]
+    for want_number, number in zip(open_wants, result[1]):
+        picks[want_number] = number
+    return [devices[number].address for number in picks if number is not None]
 
 
-def _prices(wants: list[Want], devices: list[Device]) -> list[list[int]]:
-    known: dict[tuple[Any, ...], list[int]] = {}
+def _prices(wanted_devices: list[Want], devices: list[Device]) -> list[list[int]]:
+    prices_of_key: dict[tuple[Any, ...], list[int]] = {}
     prices = []
-    for want in wants:
+    for want in wanted_devices:
         key = (want.name, want.path)
-        if key not in known:
-            known[key] = [cost(want, device) if device.owner in (None, want.name) else NEVER for device in devices]
-        prices.append(known[key])
+        if key not in prices_of_key:
+            prices_of_key[key] = [
+                cost(want, device) if device.owner in (None, want.name) else NEVER for device in devices
+            ]
+        prices.append(prices_of_key[key])
     return prices
 
 
 def _within_groups(
-    wants: list[Want],
+    wanted_devices: list[Want],
     devices: list[Device],
     prices: list[list[int]],
     open_wants: list[int],
-    taken: set[int],
+    taken_devices: set[int],
     owners: dict[int | None, str],
     tries: list[int],
 ) -> tuple[int, list[int]] | None:
     """Return (sum, device numbers) of the best assignment without a group of two owners; ``owners`` is fixed."""
     rows = []
-    for at in open_wants:
-        name = wants[at].name
+    for want_number in open_wants:
+        name = wanted_devices[want_number].name
         rows.append(
             [
-                NEVER if number in taken or owners.get(device.group, name) != name else prices[at][number]
+                NEVER
+                if number in taken_devices or owners.get(device.group, name) != name
+                else prices[want_number][number]
                 for number, device in enumerate(devices)
             ]
         )
-    picks = _least(rows)
+    picks = columns_of_lowest_sum(rows)
     if picks is None:
         return None
     holders: dict[int, set[str]] = {}
-    for at, number in zip(open_wants, picks):
+    for want_number, number in zip(open_wants, picks):
         group = devices[number].group
         if group is not None:
-            holders.setdefault(group, set()).add(wants[at].name)
+            holders.setdefault(group, set()).add(wanted_devices[want_number].name)
     shared = sorted(group for group, names in holders.items() if len(names) > 1)
     if not shared:
         return sum(row[number] for row, number in zip(rows, picks)), picks
     best = None
-    for name in sorted({wants[at].name for at in open_wants}):
+    for name in sorted({wanted_devices[want_number].name for want_number in open_wants}):
         if tries[0] <= 0:
             break
         tries[0] -= 1
         settled = {**owners, shared[0]: name}
-        other = _within_groups(wants, devices, prices, open_wants, taken, settled, tries)
-        if other is not None and (best is None or other[0] < best[0]):
-            best = other
+        candidate = _within_groups(wanted_devices, devices, prices, open_wants, taken_devices, settled, tries)
+        if candidate is not None and (best is None or candidate[0] < best[0]):
+            best = candidate
     return best
 
 
-def _least(rows: list[list[int]]) -> list[int] | None:
+def columns_of_lowest_sum(rows: list[list[int]]) -> list[int] | None:
     """Return one column for each row, with the least sum, or None if only NEVER is left for some row."""
-    taken: set[int] = set()
+    taken_columns: set[int] = set()
     picks = []
     for row in rows:
-        least = min(row, default=NEVER)
-        pick = next((at for at, price in enumerate(row) if price == least and at not in taken), None)
-        if least >= NEVER or pick is None:
+        lowest = min(row, default=NEVER)
+        pick = next(
+            (
+                column_number
+                for column_number, price in enumerate(row)
+                if price == lowest and column_number not in taken_columns
+            ),
+            None,
+        )
+        if lowest >= NEVER or pick is None:
             break
-        taken.add(pick)
+        taken_columns.add(pick)
         picks.append(pick)
     if len(picks) == len(rows):
         return picks
     if not rows or len(rows) > len(rows[0]):
         return None
     # Of devices with equal distances (the VFs of one port), only as many as there are wants are considered.
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for at, column in enumerate(zip(*rows)):
-        alike.setdefault(column, []).append(at)
-    columns = sorted(at for same in alike.values() for at in same[: len(rows)])
-    picks = [columns[pick] for pick in _hungarian([[row[at] for at in columns] for row in rows])]
+    columns_of_prices: dict[tuple[int, ...], list[int]] = {}
+    for column_number, column in enumerate(zip(*rows)):
+        columns_of_prices.setdefault(column, []).append(column_number)
+    columns = sorted(column_number for numbers in columns_of_prices.values() for column_number in numbers[: len(rows)])
+    picks = [columns[pick] for pick in hungarian([[row[column_number] for column_number in columns] for row in rows])]
     return None if any(row[pick] >= NEVER for row, pick in zip(rows, picks)) else picks
 
 
-def _hungarian(rows: list[list[int]]) -> list[int]:
+def hungarian(rows: list[list[int]]) -> list[int]:
     """Solve the assignment problem by shortest augmenting paths with potentials; it takes no more rows than columns."""
     count, width = len(rows), len(rows[0])
     of_row, of_column = [0] * (count + 1), [0] * (width + 1)
@@ -185,31 +200,31 @@ def _hungarian(rows: list[list[int]]) -> list[int]:
     for start in range(1, count + 1):
         match[0] = start
         column = 0
-        least = [NEVER * (count + 2)] * (width + 1)
-        way = [0] * (width + 1)
+        lowest_slack = [NEVER * (count + 2)] * (width + 1)
+        previous_column = [0] * (width + 1)
         used = [False] * (width + 1)
         while match[column]:
             used[column] = True
             row = match[column]
             delta, following = NEVER * (count + 2), 0
-            for other in range(1, width + 1):
-                if used[other]:
+            for free_column in range(1, width + 1):
+                if used[free_column]:
                     continue
-                slack = rows[row - 1][other - 1] - of_row[row] - of_column[other]
-                if slack < least[other]:
-                    least[other], way[other] = slack, column
-                if least[other] < delta:
-                    delta, following = least[other], other
-            for other in range(width + 1):
-                if used[other]:
-                    of_row[match[other]] += delta
-                    of_column[other] -= delta
+                slack = rows[row - 1][free_column - 1] - of_row[row] - of_column[free_column]
+                if slack < lowest_slack[free_column]:
+                    lowest_slack[free_column], previous_column[free_column] = slack, column
+                if lowest_slack[free_column] < delta:
+                    delta, following = lowest_slack[free_column], free_column
+            for free_column in range(width + 1):
+                if used[free_column]:
+                    of_row[match[free_column]] += delta
+                    of_column[free_column] -= delta
                 else:
-                    least[other] -= delta
+                    lowest_slack[free_column] -= delta
             column = following
         while column:
-            match[column] = match[way[column]]
-            column = way[column]
+            match[column] = match[previous_column[column]]
+            column = previous_column[column]
     picks = [0] * count
     for column in range(1, width + 1):
         if match[column]:

@@ -252,21 +252,21 @@ def recognise(
             complete = len(gpus) in board.gpu_counts
             ids = {address: number for number, address in enumerate(gpus, 1)} if complete else {}
         return Fabric(board, gpus, switches, ids, not module_ids and bool(ids), _partitions(board, gpus, ids))
-    for name, given in (("gpu_module_ids", module_ids), ("gpu_partitions", partitions)):
-        if given:
+    for name, setting in (("gpu_module_ids", module_ids), ("gpu_partitions", partitions)):
+        if setting:
             raise DomainError(f"{name} is set, but this host has no known NVSwitch board", "leave it out")
     return None
 
 
 def _with(board: Board, partitions: dict[int, tuple[int, ...]]) -> Board:
     """Return the board with other partitions. Raises DomainError for a GPU that it does not have."""
-    known = {number for members in board.partitions.values() for number in members}
+    board_ids = {number for members in board.partitions.values() for number in members}
     for number, members in partitions.items():
-        foreign = sorted(set(members) - known)
+        foreign = sorted(set(members) - board_ids)
         if foreign:
             raise DomainError(
                 f"gpu_partitions: {foreign[0]} of partition {number} is not a GPU physical id of {board.name}",
-                f"valid ids are 1 to {max(known)}",
+                f"valid ids are 1 to {max(board_ids)}",
             )
     return replace(board, partitions=partitions)
 
@@ -274,14 +274,14 @@ def _with(board: Board, partitions: dict[int, tuple[int, ...]]) -> Board:
 def _check(board: Board, gpus: list[str], module_ids: dict[str, int]) -> None:
     wrong = sorted(set(gpus) ^ set(module_ids))
     if wrong:
-        there = "is not a GPU of" if wrong[0] in module_ids else "is missing; it is a GPU of"
-        raise DomainError(f"gpu_module_ids: {wrong[0]} {there} this host's {board.name}", "give the id of each GPU")
-    known = {number for members in board.partitions.values() for number in members}
+        problem = "is not a GPU of" if wrong[0] in module_ids else "is missing; it is a GPU of"
+        raise DomainError(f"gpu_module_ids: {wrong[0]} {problem} this host's {board.name}", "give the id of each GPU")
+    board_ids = {number for members in board.partitions.values() for number in members}
     for address in gpus:
-        if module_ids[address] not in known:
+        if module_ids[address] not in board_ids:
             raise DomainError(
                 f"gpu_module_ids: {module_ids[address]!r} of {address} is not a GPU physical id of {board.name}",
-                f"valid ids are 1 to {max(known)} (nvidia-smi -q, GPU Module ID)",
+                f"valid ids are 1 to {max(board_ids)} (nvidia-smi -q, GPU Module ID)",
             )
     if len(set(module_ids.values())) < len(module_ids):
         raise DomainError("gpu_module_ids: an id is listed twice", "each GPU has its own")
@@ -291,18 +291,18 @@ def _partitions(board: Board, gpus: list[str], ids: dict[str, int]) -> list[Part
     """Return the partitions whose GPUs are all present, by id."""
     if not ids:
         return [Partition(None, frozenset({address})) for address in gpus]
-    at = {number: address for address, number in ids.items()}
+    address_of_id = {number: address for address, number in ids.items()}
     return [
-        Partition(number, frozenset(at[member] for member in members))
+        Partition(number, frozenset(address_of_id[member] for member in members))
         for number, members in sorted(board.partitions.items())
-        if all(member in at for member in members)
+        if all(member in address_of_id for member in members)
     ]
 
 
-def note(fabric: Fabric, own: set[str]) -> str:
+def note(fabric: Fabric, vm_gpus: set[str]) -> str:
     """Return the note on what Fabric Manager must do for a virtual machine with these GPUs of the board."""
-    partition = fabric.partition(own)
-    names = ", ".join(sorted(own))
+    partition = fabric.partition(vm_gpus)
+    names = ", ".join(sorted(vm_gpus))
     if partition is None:
         return (
             f"its GPUs {names} are not a Fabric Manager partition of {fabric.board.name} (valid sizes: "
@@ -313,13 +313,13 @@ def note(fabric: Fabric, own: set[str]) -> str:
             f"{names} is on a {fabric.board.name} of which a GPU is missing: set gpu_module_ids to identify its "
             "Fabric Manager partition"
         )
-    ids = ", ".join(str(number) for number in sorted(fabric.physical_ids[address] for address in own))
+    ids = ", ".join(str(number) for number in sorted(fabric.physical_ids[address] for address in vm_gpus))
     text = (
         f"Fabric Manager in shared mode (FABRIC_MODE=1) must activate partition {partition.id} (GPU physical id "
         f"{ids}) before it starts; the {len(fabric.nvswitches)} {fabric.board.switches} of the {fabric.board.name} "
         f"stay with the host or its service VM{'' if fabric.board.nvswitch_device else ', and so does NVLSM'}"
     )
-    if fabric.assumed and len(own) < len(fabric.gpus):
+    if fabric.assumed and len(vm_gpus) < len(fabric.gpus):
         text += (
             "; physical ids are assumed to be in PCI address order: compare them with GPU Module ID of nvidia-smi -q, "
             "and set gpu_module_ids if they are not"
@@ -329,5 +329,5 @@ def note(fabric: Fabric, own: set[str]) -> str:
 
 def in_words(numbers: list[int]) -> str:
     """Return the numbers as text, such as "1, 2 or 4"."""
-    words = [str(number) for number in numbers]
-    return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+    texts = [str(number) for number in numbers]
+    return " or ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)

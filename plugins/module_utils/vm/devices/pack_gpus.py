@@ -2,18 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The GPUs for all virtual machines of a host at once. Pure; the result does not depend on the order of the input.
 
-The search minimises these costs, and the first that differs decides: memory and CPUs that a NUMA node lacks; pairs of
-GPUs of one virtual machine on different NUMA nodes, on different root complexes, across a host bridge, across several
-switches; the distance of the NICs, for requests with NICs. Among equally good places it chooses the one that leaves the
-largest blocks (whole partitions, nodes, switches) free.
+The virtual machines are placed one after the other, the largest first. Each gets the best place that is left by these
+costs, of which the first that differs decides: memory and CPUs that a NUMA node lacks; pairs of its GPUs on different
+NUMA nodes, on different root complexes, across a host bridge, across several switches; the distance of the NICs, for
+requests with NICs. Among equally good places it is the one that leaves the largest blocks (whole partitions, nodes,
+switches) free. If a later one has no place then, or its node lacks memory or CPUs, the earlier ones try their next
+places. If no assignment has enough of these everywhere, it is repeated without this condition.
 
-The search is branch and bound, with the largest requests first. Equivalent places (the GPUs of one switch, switches
-with the same number of free GPUs, ...) are tried once, and a state of the host that was already reached at no higher
-cost is skipped. With places of equal size that is O(states * places of a request): with 16 GPUs at most 3^8 states, and
-about 230 on a DGX-2, because equivalent states count once. ``STEPS`` and ``PLACES`` limit the cost on a host without
-any symmetry; the result is then good but not always the best, and it is the same every time.
-
-One file because the search uses the costs, ranks and places of the packing at every step.
+Equivalent places (the GPUs of one switch, switches with the same number of free GPUs, ...) are tried once, and a state
+of the host from which nothing was found is not tried again. ``STEPS`` and ``PLACES`` limit the cost on a host without
+any symmetry.
 """
 
 from __future__ import annotations
@@ -24,7 +22,8 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity
 
-STEPS = 4000
+# The most places that are tried in one search, and the most places of one request that are listed.
+STEPS = 40000
 PLACES = 600
 BLOCKS = (16, 8, 4, 2)
 
@@ -33,7 +32,6 @@ PIX, PXB, PHB, NODE, SYS = range(5)
 # All pairs of one class never outweigh one pair of the next: 45 GPUs have C(45, 2) < 2^10 pairs.
 WEIGHTS = (0, 1, 1 << 10, 1 << 20, 1 << 30)
 NEAR_NIC_BITS = 10
-OVERFLOW_BITS = 60
 
 # A rank is equal for equivalent places. It consists of numbers, texts and other ranks.
 Rank = tuple[Any, ...]
@@ -62,14 +60,14 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Request:
+class GpuRequest:
     """The GPUs that one virtual machine needs: ``count`` in all, ``must`` (unit numbers) among them.
 
     ``virtual``: those besides ``must`` are virtual functions; otherwise none of them is.
 
-    ``only`` limits the choice to some units, ``within`` to units on some nodes or on an unknown node. ``near`` is the
-    kind of NIC function that should be near. ``nodes`` are the nodes that it uses with any choice, and ``wants`` is
-    what it requests from nodes (capacity.asked).
+    ``only`` limits the choice to some units, ``within`` to units on some nodes or on an unknown node. ``near_nic`` is
+    the kind of NIC function that should be near. ``nodes`` are the nodes that it uses with any choice, and ``demand``
+    is what it requests from nodes (capacity.demand_of).
     """
 
     name: str
@@ -77,18 +75,18 @@ class Request:
     must: frozenset[int] = frozenset()
     virtual: bool = False
     only: frozenset[int] | None = None
-    near: str | None = None
+    near_nic: str | None = None
     nodes: frozenset[int] = frozenset()
-    wants: tuple[tuple[capacity.Kind, int], ...] = ()
+    demand: tuple[tuple[capacity.Kind, int], ...] = ()
     within: frozenset[int] | None = None
 
 
-def apart(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+def path_distance(first_path: tuple[str, ...], second_path: tuple[str, ...]) -> int:
     """Return the distance of two places, PIX to SYS, by their paths."""
-    if one == other:
+    if first_path == second_path:
         return PIX
     common = 0
-    for first, second in zip(one, other):
+    for first, second in zip(first_path, second_path):
         if first != second:
             break
         common += 1
@@ -106,7 +104,7 @@ class _Place:
 
 
 class Packing:
-    """The units of one host and their partitions (tuples of unit numbers, by size), and the search over them.
+    """The units of one host and their partitions (tuples of unit numbers, by size), and the choice among them.
 
     Units ``on_board`` are chosen by partition only.
     """
@@ -133,34 +131,34 @@ class Packing:
         self.top = self._tree()
         # Each set of units is listed once: the bridges of a chain without branches have the same units.
         self.blocks = sorted({place.mask for place in self.places})
-        self.weights = [[WEIGHTS[apart(one.path, other.path)] for other in units] for one in units]
+        self.weights = [[WEIGHTS[path_distance(first.path, second.path)] for second in units] for first in units]
         for number, unit in enumerate(units):
             self.weights[number] = [
-                weight * len(unit.addresses) * len(units[other].addresses)
-                for other, weight in enumerate(self.weights[number])
+                weight * len(unit.addresses) * len(units[second].addresses)
+                for second, weight in enumerate(self.weights[number])
             ]
         self.tags: dict[int, object] = {}
         self._signatures: dict[tuple[int, int], Rank] = {}
         self._counts: dict[int, int] = {}
-        self._found: dict[Rank, list[Any]] = {}
+        self._candidates: dict[Rank, list[Any]] = {}
 
     def _tree(self) -> _Place:
         top = _Place(0)
         self.places.append(top)
         for number, unit in enumerate(self.units):
-            here = top
-            here.mask |= 1 << number
+            place = top
+            place.mask |= 1 << number
             for step in unit.path:
-                if step not in here.below:
-                    here.below[step] = _Place(len(self.places))
-                    self.places.append(here.below[step])
-                here = here.below[step]
-                here.mask |= 1 << number
-            here.units.append(number)
+                if step not in place.below:
+                    place.below[step] = _Place(len(self.places))
+                    self.places.append(place.below[step])
+                place = place.below[step]
+                place.mask |= 1 << number
+            place.units.append(number)
         return top
 
     def choose(
-        self, requests: list[Request], used: capacity.Capacities, completes: Completes
+        self, requests: list[GpuRequest], used: capacity.Capacities, completes: Completes
     ) -> dict[str, list[str]] | None:
         """Return the PCI addresses of the GPUs by virtual machine, or None if there is no assignment.
 
@@ -183,24 +181,25 @@ class Packing:
         }
         # The equivalence of places depends on the tags.
         self._signatures.clear()
-        self._found.clear()
+        self._candidates.clear()
         # Units that a request must have are never free for the others.
         reserved = 0
         for request in ordered:
             reserved |= _mask(request.must) | (_mask(request.only) if request.only is not None else 0)
-        for memory in (True, False):
-            search = _Search(self, ordered, used, completes, memory)
-            search.descend(0, self.everything & ~reserved, used, 0)
-            if search.best is not None or not search.refused:
-                break
-        return search.best
+        for fitting in (True, False) if any(request.demand for request in ordered) else (False,):
+            assignment = _Search(self, ordered, completes, fitting).place(0, self.everything & ~reserved, used)
+            if assignment is not None:
+                return assignment
+        return None
 
     # Costs
 
     def pairs(self, mask: int) -> int:
         """Return the sum of the weighted distances of all pairs of GPUs in ``mask``."""
-        inside = list(_bits(mask))
-        return sum(self.weights[one][other] for at, one in enumerate(inside) for other in inside[at + 1 :])
+        numbers = list(_bits(mask))
+        return sum(
+            self.weights[first][second] for index, first in enumerate(numbers) for second in numbers[index + 1 :]
+        )
 
     def gpus(self, mask: int) -> int:
         """Return the number of GPUs in ``mask``."""
@@ -213,68 +212,73 @@ class Packing:
         counts = [self.gpus(free & mask) for mask in self.blocks]
         blocks = []
         for size in BLOCKS:
-            whole = sum(mask & free == mask and self.gpus(mask) == size for mask in self.partitions)
-            blocks += [-whole, -sum(count // size for count in counts)]
+            free_partitions = sum(mask & free == mask and self.gpus(mask) == size for mask in self.partitions)
+            blocks += [-free_partitions, -sum(count // size for count in counts)]
         return tuple(blocks)
 
     def signature(self, place: _Place, free: int) -> Rank:
         """Return a value that is equal for equivalent places, whatever the order of their members."""
         key = place.number, free & place.mask
         if key not in self._signatures:
-            below = [
+            places = [
                 # NUMA nodes differ in their used memory, units in the partitions that they belong to.
                 (name if place is self.top else "", self.signature(item, free))
                 for name, item in place.below.items()
                 if free & item.mask
             ]
-            own = [
+            units = [
                 (self.size[number], str(self.tags.get(number)), number if self.board >> number & 1 else -1)
                 for number in place.units
                 if free >> number & 1
             ]
-            self._signatures[key] = (tuple(sorted(below)), tuple(sorted(own)))
+            self._signatures[key] = (tuple(sorted(places)), tuple(sorted(units)))
         return self._signatures[key]
 
     # Where a request can go
 
-    def candidates(self, request: Request, free: int) -> list[tuple[int, Rank, int]]:
+    def candidates(self, request: GpuRequest, free: int) -> list[tuple[int, Rank, int]]:
         """Return (cost, rank among equals, units) of each place for ``request``, best first; memory is not counted."""
         must = _mask(request.must)
         usable = must
         for number in _bits(_mask(request.only) if request.only is not None else free):
             unit = self.units[number]
-            inside = request.within is None or unit.node is None or unit.node in request.within
-            if unit.owner in (None, request.name) and inside and unit.virtual == request.virtual:
+            on_allowed_node = request.within is None or unit.node is None or unit.node in request.within
+            if unit.owner in (None, request.name) and on_allowed_node and unit.virtual == request.virtual:
                 usable |= 1 << number
-        key = (request.count, must, usable, free, request.near)
-        if key not in self._found:
+        key = (request.count, must, usable, free, request.near_nic)
+        if key not in self._candidates:
             masks = self._partitions_for(request, must, usable)
             if not must & self.board:
                 missing = request.count - self.gpus(must)
                 loose = usable & ~must & ~self.board
                 for of_model in self._of_models(must):
                     masks += [must | mask for mask in self._allot(self.top, missing, loose & of_model)]
-            found = []
+            candidates = []
             for mask in set(masks):
                 reach = (
-                    sum(self.size[number] * self.units[number].reach.get(request.near, SYS) for number in _bits(mask))
-                    if request.near
+                    sum(
+                        self.size[number] * self.units[number].reach.get(request.near_nic, SYS)
+                        for number in _bits(mask)
+                    )
+                    if request.near_nic
                     else 0
                 )
                 # A request without NICs takes the GPUs that have none.
-                spare = 0 if request.near else -sum(sum(self.units[number].reach.values()) for number in _bits(mask))
+                spare = (
+                    0 if request.near_nic else -sum(sum(self.units[number].reach.values()) for number in _bits(mask))
+                )
                 rank = (self.leftover(free & ~mask), spare, tuple(_bits(mask)))
-                found.append(((self.pairs(mask) << NEAR_NIC_BITS) + reach, rank, mask))
-            found.sort()
-            self._found[key] = found
-        return self._found[key]
+                candidates.append(((self.pairs(mask) << NEAR_NIC_BITS) + reach, rank, mask))
+            candidates.sort()
+            self._candidates[key] = candidates
+        return self._candidates[key]
 
     def _of_models(self, must: int) -> list[int]:
         """Return the units of each model: one virtual machine has one model, unless it has others in ``must``."""
-        there = [mask for mask in self.models.values() if mask & must]
-        return [sum(there)] if there else list(self.models.values())
+        masks = [mask for mask in self.models.values() if mask & must]
+        return [sum(masks)] if masks else list(self.models.values())
 
-    def _partitions_for(self, request: Request, must: int, usable: int) -> list[int]:
+    def _partitions_for(self, request: GpuRequest, must: int, usable: int) -> list[int]:
         if must and must & self.board and self.gpus(must) == request.count:
             return [must]  # named or held GPUs: a note reports if they are not a partition
         return [
@@ -286,10 +290,10 @@ class Packing:
     def _allot(self, place: _Place, count: int, free: int) -> list[int]:
         """Return the ways to take ``count`` GPUs below ``place``: equivalent ones once, and at most ``PLACES``."""
         free &= place.mask
-        there = self.gpus(free)
-        if count in (0, there):
+        available = self.gpus(free)
+        if count in (0, available):
             return [free if count else 0]
-        if count > there:
+        if count > available:
             return []
         # Equivalent members are grouped: each kind has its members in address order.
         kinds: dict[Rank, list[Any]] = {}
@@ -302,8 +306,8 @@ class Packing:
                 kinds.setdefault((0, self.size[number], str(self.tags.get(number))), []).append(number)
         return self._share(list(kinds.values()), 0, 0, count, count, free)
 
-    def _share(self, kinds: list[list[Any]], kind: int, member: int, count: int, most: int, free: int) -> list[int]:
-        """Spread ``count`` over the members from ``member`` on; each takes at most ``most``, the previous share."""
+    def _share(self, kinds: list[list[Any]], kind: int, member: int, count: int, maximum: int, free: int) -> list[int]:
+        """Spread ``count`` over the members from ``member`` on; each takes at most ``maximum``, the previous share."""
         if count == 0:
             return [0]
         if kind == len(kinds):
@@ -311,106 +315,81 @@ class Packing:
         if member == len(kinds[kind]):
             return self._share(kinds, kind + 1, 0, count, count, free)
         item = kinds[kind][member]
-        found: list[int] = []
+        masks: list[int] = []
         shares: Sequence[int]
         if isinstance(item, _Place):
-            shares = range(min(count, most, self.gpus(free & item.mask)), -1, -1)
+            shares = range(min(count, maximum, self.gpus(free & item.mask)), -1, -1)
         else:
-            shares = [self.size[item], 0] if self.size[item] <= min(count, most) else [0]
+            shares = [self.size[item], 0] if self.size[item] <= min(count, maximum) else [0]
         for share in shares:
             if share == 0:
                 # The others of this kind take none either.
-                rest = self._share(kinds, kind + 1, 0, count, count, free)
-                here = [0]
+                rest_masks = self._share(kinds, kind + 1, 0, count, count, free)
+                member_masks = [0]
             else:
-                rest = self._share(kinds, kind, member + 1, count - share, share, free)
-                here = self._allot(item, share, free) if isinstance(item, _Place) else [1 << item]
-            for one in here:
-                for other in rest:
-                    found.append(one | other)
-                    if len(found) >= PLACES:
-                        return found
-        return found
+                rest_masks = self._share(kinds, kind, member + 1, count - share, share, free)
+                member_masks = self._allot(item, share, free) if isinstance(item, _Place) else [1 << item]
+            for member_mask in member_masks:
+                for rest_mask in rest_masks:
+                    masks.append(member_mask | rest_mask)
+                    if len(masks) >= PLACES:
+                        return masks
+        return masks
 
 
 class _Search:
-    """One run of branch and bound. ``refused`` is True if ``completes`` has refused an assignment."""
+    """The search for the first assignment of ``ordered``; if ``fitting``, the nodes have room for what it requests."""
 
-    def __init__(
-        self, packing: Packing, ordered: list[Request], used: capacity.Capacities, completes: Completes, memory: bool
-    ) -> None:
+    def __init__(self, packing: Packing, ordered: list[GpuRequest], completes: Completes, fitting: bool) -> None:
         self.packing = packing
         self.ordered = ordered
         self.completes = completes
-        self.memory = memory
-        self.best: dict[str, list[str]] | None = None
-        self.best_cost = 0
-        self.refused = False
+        self.fitting = fitting
         self.steps = 0
-        self.taken: list[int] = []
-        self.seen: dict[Rank, int] = {}
-        # The least cost of each request and all requests after it, each placed as if it were alone.
-        self.least = [0] * (len(ordered) + 1)
-        for at in range(len(ordered) - 1, -1, -1):
-            alone = packing.candidates(ordered[at], packing.everything) if len(ordered) > 1 else []
-            self.least[at] = self.least[at + 1] + min((cost for cost, _rank, _mask in alone), default=0)
+        self.refusals = 0
+        self.assignment: dict[str, list[str]] = {}
+        self.dead_ends: set[Rank] = set()
 
-    def descend(self, at: int, free: int, used: capacity.Capacities, cost: int) -> None:
-        """Place request number ``at``, and all requests after it."""
-        if at == len(self.ordered):
-            self._keep(cost)
-            return
-        if self.memory:
-            state = (at, self.packing.signature(self.packing.top, free), frozenset(used.items()))
-            if self.seen.get(state, cost + 1) <= cost:
-                return
-            self.seen[state] = cost
-        for more, mask, after in self._ways(at, free, used):
-            if self._hopeless(cost + more + self.least[at + 1]):
-                return
+    def place(self, index: int, free: int, used: capacity.Capacities) -> dict[str, list[str]] | None:
+        """Return the PCI addresses by virtual machine with request number ``index`` and those after it, or None."""
+        if index == len(self.ordered):
+            if self.completes(self.assignment):
+                return dict(self.assignment)
+            self.refusals += 1
+            return None
+        request, packing = self.ordered[index], self.packing
+        state = (index, packing.signature(packing.top, free), frozenset(used.items()))
+        refusals = self.refusals
+        for mask, used_after in self._places(request, free, used) if state not in self.dead_ends else ():
             self.steps += 1
-            self.taken.append(mask)
+            if self.steps > STEPS:
+                return None
+            units = [packing.units[number] for number in _bits(mask)]
+            self.assignment[request.name] = sorted(address for unit in units for address in unit.addresses)
             # Units reserved for an ``only`` request that it gives up are free for the requests after it.
-            request = self.ordered[at]
             given_up = _mask(request.only) & ~mask if request.only is not None else 0
-            self.descend(at + 1, (free | given_up) & ~mask, after, cost + more)
-            self.taken.pop()
+            assignment = self.place(index + 1, (free | given_up) & ~mask, used_after)
+            if assignment is not None:
+                return assignment
+        # Whether ``completes`` refuses depends on more than the state.
+        if self.refusals == refusals:
+            self.dead_ends.add(state)
+        return None
 
-    def _hopeless(self, cost: int) -> bool:
-        if self.best is not None:
-            return cost >= self.best_cost or self.steps >= STEPS
-        return self.steps >= 10 * STEPS
-
-    def _ways(self, at: int, free: int, used: capacity.Capacities) -> Iterator[tuple[int, int, capacity.Capacities]]:
-        """Yield (cost, units, capacity used afterwards), cheapest first."""
-        request = self.ordered[at]
+    def _places(
+        self, request: GpuRequest, free: int, used: capacity.Capacities
+    ) -> list[tuple[int, capacity.Capacities]]:
+        """Return (units, capacity used afterwards) of each place, best first."""
         packing = self.packing
-        found = packing.candidates(request, free)
-        if not request.wants:
-            return iter([(cost, mask, used) for cost, _rank, mask in found])
-        spread: dict[frozenset[int], tuple[int, capacity.Capacities]] = {}
-        ways = []
-        for cost, _rank, mask in found:
+        places = []
+        for cost, _rank, mask in packing.candidates(request, free):
             units = (packing.units[number] for number in _bits(mask))
             nodes = request.nodes.union(unit.node for unit in units if unit.node is not None)
-            if nodes not in spread:
-                spread[nodes] = capacity.overflow(packing.capacities, used, request.wants, nodes)
-            worse, after = spread[nodes]
-            ways.append(((worse << OVERFLOW_BITS) + cost, mask, after))
-        ways.sort(key=lambda way: way[0])
-        return iter(ways)
-
-    def _keep(self, cost: int) -> None:
-        if self.best is not None and cost >= self.best_cost:
-            return
-        found = {
-            request.name: sorted(address for number in _bits(mask) for address in self.packing.units[number].addresses)
-            for request, mask in zip(self.ordered, self.taken)
-        }
-        if not self.completes(found):
-            self.refused = True
-            return
-        self.best, self.best_cost = found, cost
+            overflow, used_after = capacity.overflow(packing.capacities, used, request.demand, nodes)
+            if not (overflow and self.fitting):
+                places.append(((overflow, cost), mask, used_after))
+        places.sort(key=lambda place: place[0])
+        return [(mask, used_after) for _costs, mask, used_after in places]
 
 
 def _mask(numbers: frozenset[int]) -> int:

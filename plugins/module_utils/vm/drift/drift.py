@@ -27,7 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item impor
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import read_xml
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import (
-    Difference,
+    XmlDifference,
     differences,
     running_differences,
 )
@@ -43,44 +43,48 @@ def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted: pl
     functions = host.by_address()
     sides = [(RUNNING, live_xml)] if live_xml else []
     sides.append((DEFINED, inactive_xml))
-    found: list[Drift] = []
-    unreported: list[Difference] = []
+    items: list[Drift] = []
+    unreported: list[XmlDifference] = []
     for side, xml in sides:
         have = read_xml.read(xml, functions)
-        found += drift_host.against_host(have, host, running=live_xml is not None)
+        items += drift_host.against_host(have, host, running=live_xml is not None)
         if wanted is not None:
             compared = differences(wanted.xml, xml) if side == DEFINED else running_differences(wanted.xml, xml)
-            found += plan.against_plan(compared, have, wanted, side)
+            items += plan.against_plan(compared, have, wanted, side)
             unreported += [item for item in compared if RECORD.fullmatch(item.path)]
         else:
-            found += plan.unbound_memory(have, side)
-        found += paths.pairs_apart(have, wanted, host, side)
-    found += _record(unreported, found)
-    return merge(found)
+            items += plan.unbound_memory(have, side)
+        items += paths.pairs_apart(have, wanted, host, side)
+    items += _record(unreported, items)
+    return merge(items)
 
 
-def _record(unreported: list[Difference], found: list[Drift]) -> list[Drift]:
+def _record(unreported: list[XmlDifference], items: list[Drift]) -> list[Drift]:
     """Assign each difference of the record to the host's item that reports it; return one item for all the others."""
-    left = []
+    unassigned = []
     for item in unreported:
         match = RECORD.fullmatch(item.path)
         address = match[1] if match else None
-        own = [words for words in found if address and words.where == [HOST] and address in words.what]
-        for words in own:
-            words.paths.append(item.path)
-        if not own:
-            left.append(item)
-    if not left:
+        items_of_device = [
+            item_of_device
+            for item_of_device in items
+            if address and item_of_device.where == [HOST] and address in item_of_device.what
+        ]
+        for item_of_device in items_of_device:
+            item_of_device.paths.append(item.path)
+        if not items_of_device:
+            unassigned.append(item)
+    if not unassigned:
         return []
-    what = "the domain's record of the host differs from the plan's"
-    if any(item.path == "metadata" for item in left):
-        what = "the domain has no record of the host that it was planned for"
+    summary = "the domain's record of the host differs from the plan's"
+    if any(item.path == "metadata" for item in unassigned):
+        summary = "the domain has no record of the host that it was planned for"
     return [
         Drift(
-            what,
+            summary,
             [DEFINED],
             "the guest is not affected; changes on the host are reported less precisely",
             plan.REMEDY[DEFINED],
-            [item.path for item in left],
+            [item.path for item in unassigned],
         )
     ]

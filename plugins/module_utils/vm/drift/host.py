@@ -10,7 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import port_role
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label, name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings, foreign_member
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices, foreign_member
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import HOST, Drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.read_xml import Definition
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.nodes import serving_node
@@ -26,16 +26,16 @@ PLAN_AGAIN = "run playbooks/gpu_vms.yml, which plans it again for this host"
 
 def against_host(have: Definition, host: Host, running: bool) -> list[Drift]:
     """Return items for ``have``, the definition or the running domain; ``running`` is True if the domain runs."""
-    known = host.by_address()
-    gone = [address for address in sorted(have.places) if _gone(have, known, address)]
-    found = _missing(have, host, gone, running)
-    around = Surroundings(host)
+    functions = host.by_address()
+    missing = [address for address in sorted(have.places) if _is_missing(have, functions, address)]
+    items = _missing(have, host, missing, running)
+    host_devices = HostDevices(host)
     drivers: dict[str, list[str]] = {}
     groupless = []
-    for address in sorted(set(have.places) - set(gone)):
-        function = known[address]
+    for address in sorted(set(have.places) - set(missing)):
+        function = functions[address]
         if function.config_bytes == 0 and any(item.config_bytes for item in host.functions):
-            found.append(_dead(function))
+            items.append(_dead(function))
             continue
         old = have.recorded.get(address)
         # A stopped domain may leave the device without a driver: libvirt binds it at the start (managed='yes').
@@ -43,16 +43,16 @@ def against_host(have: Definition, host: Host, running: bool) -> list[Drift]:
             drivers.setdefault(function.driver or "no driver", []).append(name(function))
         if function.iommu_group is None:
             groupless.append(name(function))
-        found += _node(have, host, function, old)
-        found += _group(around, have, function, old)
+        items += _node(have, host, function, old)
+        items += _group(host_devices, have, function, old)
         if old:
-            found += _moved(known, function, old)
-        found += _links(host, known, function, old)
-    found += _drivers(drivers, running)
-    found += _no_iommu(groupless)
-    found += _huge_pages(have, host, running)
-    found += _cpus(have, host)
-    return found
+            items += _moved(functions, function, old)
+        items += _links(host, functions, function, old)
+    items += _drivers(drivers, running)
+    items += _no_iommu(groupless)
+    items += _huge_pages(have, host, running)
+    items += _cpus(have, host)
+    return items
 
 
 def no_plan(reason: str) -> Drift:
@@ -65,52 +65,52 @@ def no_plan(reason: str) -> Drift:
     )
 
 
-def _gone(have: Definition, known: dict[str, Function], address: str) -> bool:
+def _is_missing(have: Definition, functions: dict[str, Function], address: str) -> bool:
     """Return True if the address has no function, or another one than recorded."""
-    if address not in known:
+    if address not in functions:
         return True
     old = have.recorded.get(address)
-    return old is not None and record(known, address).model != old.model
+    return old is not None and record(functions, address).model != old.model
 
 
-def _missing(have: Definition, host: Host, gone: list[str], running: bool) -> list[Drift]:
+def _missing(have: Definition, host: Host, missing: list[str], running: bool) -> list[Drift]:
     """Return items for devices that are not at the address that the domain has for them: they moved, or are gone.
 
     Bus numbers are assigned depth first, so devices that moved keep their order. If the host has as many unclaimed
     devices of a model as are missing, these are the missing ones, in the same order.
     """
-    known = host.by_address()
-    kept = set(have.places) - set(gone)
-    there: dict[str, list[str]] = {}
+    functions = host.by_address()
+    unchanged = set(have.places) - set(missing)
+    unclaimed: dict[str, list[str]] = {}
     for function in host.functions:
-        if function.address not in kept:
-            there.setdefault(record(known, function.address).model, []).append(function.address)
-    found = []
-    for address in gone:
+        if function.address not in unchanged:
+            unclaimed.setdefault(record(functions, function.address).model, []).append(function.address)
+    items = []
+    for address in missing:
         old = have.recorded.get(address)
         model = old.model if old else ""
-        lost = [item for item in gone if item in have.recorded and have.recorded[item].model == model]
-        candidates = sorted(there.get(model, []))
-        words = label(old.kind if old else have.guest.function(have.places[address]).kind, address)
+        missing_of_model = [item for item in missing if item in have.recorded and have.recorded[item].model == model]
+        candidates = sorted(unclaimed.get(model, []))
+        device = label(old.kind if old else have.guest.function(have.places[address]).kind, address)
         consequence = "libvirt does not start the virtual machine without it"
         if running:
             consequence = f"the running guest has lost it, and {consequence}"
-        if address in known:
-            consequence = f"the next start gives the guest {name(known[address])} in its place"
-        if old and len(candidates) == len(lost):
-            now = candidates[lost.index(address)]
-            what = f"{words} has another address now: {now}"
+        if address in functions:
+            consequence = f"the next start gives the guest {name(functions[address])} in its place"
+        if old and len(candidates) == len(missing_of_model):
+            now = candidates[missing_of_model.index(address)]
+            summary = f"{device} has another address now: {now}"
             remedy = f"where the inventory names {address}, write {now}; then {PLAN_AGAIN}"
-        elif address in known:
-            what = f"{words} is gone: {name(known[address])} now has its address"
+        elif address in functions:
+            summary = f"{device} is gone: {name(functions[address])} now has its address"
             remedy = f"check the host's log and slot; otherwise remove it from the inventory, and {PLAN_AGAIN}"
         else:
-            what = f"{words} is gone from the host"
+            summary = f"{device} is gone from the host"
             remedy = (
                 f"check the host's log and slot (echo 1 > /sys/bus/pci/rescan); otherwise remove it, and {PLAN_AGAIN}"
             )
-        found.append(Drift(what, [HOST], consequence, remedy))
-    return found
+        items.append(Drift(summary, [HOST], consequence, remedy))
+    return items
 
 
 def _dead(function: Function) -> Drift:
@@ -151,8 +151,8 @@ def _no_iommu(names: list[str]) -> list[Drift]:
 
 
 def _node(have: Definition, host: Host, function: Function, old: Recorded | None) -> list[Drift]:
-    inside = have.guest.function(have.places[function.address]).numa_node
-    cell = have.cell(inside)
+    guest_node = have.guest.function(have.places[function.address]).numa_node
+    cell = have.cell(guest_node)
     now = host.node_of(function)
     if now is None or cell is None or len(cell.nodes) != 1:
         return []
@@ -170,14 +170,14 @@ def _node(have: Definition, host: Host, function: Function, old: Recorded | None
     ]
 
 
-def _group(around: Surroundings, have: Definition, function: Function, old: Recorded | None) -> list[Drift]:
+def _group(host_devices: HostDevices, have: Definition, function: Function, old: Recorded | None) -> list[Drift]:
     if function.iommu_group is None:
         return []
-    reason = foreign_member(around, function, have.name, have.places)
-    now = record(around.functions, function.address).group
+    reason = foreign_member(host_devices, function, have.name, have.places)
+    now = record(host_devices.functions, function.address).group
     if reason is None and (old is None or old.group == now):
         return []
-    before = "" if old is None else f" ({old.group or 'alone'} when it was planned)"
+    planned_group = "" if old is None else f" ({old.group or 'alone'} when it was planned)"
     consequence = "VFIO refuses a group that is not viable: the next start fails"
     if reason is None:
         consequence = (
@@ -185,7 +185,7 @@ def _group(around: Surroundings, have: Definition, function: Function, old: Reco
         )
     return [
         Drift(
-            f"{name(function)} shares its IOMMU group with {now or 'nothing'} now{before}",
+            f"{name(function)} shares its IOMMU group with {now or 'nothing'} now{planned_group}",
             [HOST],
             consequence,
             "assign those to the same virtual machine or unbind them; if ACS is missing, see gpu_host_acs and the BIOS",
@@ -193,14 +193,14 @@ def _group(around: Surroundings, have: Definition, function: Function, old: Reco
     ]
 
 
-def _moved(known: dict[str, Function], function: Function, old: Recorded) -> list[Drift]:
-    now = record(known, function.address)
+def _moved(functions: dict[str, Function], function: Function, old: Recorded) -> list[Drift]:
+    now = record(functions, function.address)
     if now.path == old.path:
         return []
-    here, there = (" > ".join(item.path.split()) for item in (now, old))
+    path_now, path_planned = (" > ".join(item.path.split()) for item in (now, old))
     return [
         Drift(
-            f"{name(function)} is now behind {here}, it was behind {there}",
+            f"{name(function)} is now behind {path_now}, it was behind {path_planned}",
             [HOST],
             "the guest's PCI tree mirrors the former place; ACS and MaxReadReq of the new ports may not be set",
             f"run playbooks/gpu_hosts.yml for the ports, then {PLAN_AGAIN}",
@@ -208,12 +208,12 @@ def _moved(known: dict[str, Function], function: Function, old: Recorded) -> lis
     ]
 
 
-def _links(host: Host, known: dict[str, Function], function: Function, old: Recorded | None) -> list[Drift]:
-    owner = known.get(function.physical_function or "", function)
-    found = []
-    now = record(known, function.address).link
+def _links(host: Host, functions: dict[str, Function], function: Function, old: Recorded | None) -> list[Drift]:
+    owner = functions.get(function.physical_function or "", function)
+    items = []
+    now = record(functions, function.address).link
     if old and old.link and now and now != old.link:
-        found.append(
+        items.append(
             Drift(
                 f"the link of {name(function)} supports {now} now, {old.link} when it was planned",
                 [HOST],
@@ -227,41 +227,41 @@ def _links(host: Host, known: dict[str, Function], function: Function, old: Reco
             continue
         if step.link is None or not step.link.speed_gt_s or not step.link.width:
             continue
-        speed, width = link_limit(known, step)
+        speed, width = link_limit(functions, step)
         narrow = width is not None and step.link.width < width
         slow = speed is not None and step.link.speed_gt_s < speed
         if not narrow and not slow:
             continue
         place = name(step) if step.kind != "bridge" else f"switch {step.address}"
-        rest = "" if narrow else "; an idle device may lower its speed, so check again under load"
-        found.append(
+        advice = "" if narrow else "; an idle device may lower its speed, so check again under load"
+        items.append(
             Drift(
                 f"the link of {place} runs at {link_words(step.link.speed_gt_s, step.link.width)}, "
                 f"both ends support {link_words(speed, width)}",
                 [HOST],
-                f"all traffic through it is limited to that bandwidth{rest}",
+                f"all traffic through it is limited to that bandwidth{advice}",
                 "reseat it or check its riser; setpci can retrain the link, a power cycle does",
             )
         )
-    return found
+    return items
 
 
 def _huge_pages(have: Definition, host: Host, running: bool) -> list[Drift]:
     """Compare the huge pages of each node with its cells' needs: all pages if the domain runs, else the free ones."""
-    asked: dict[tuple[int, int], int] = {}
+    needed_pages: dict[tuple[int, int], int] = {}
     for cell in have.cells:
         if cell.page_mib and len(cell.nodes) == 1:
             key = cell.nodes[0], cell.page_mib
-            asked[key] = asked.get(key, 0) + cell.memory_mib // cell.page_mib
+            needed_pages[key] = needed_pages.get(key, 0) + cell.memory_mib // cell.page_mib
     nodes = {node.id: node for node in host.numa_nodes}
-    found = []
-    for (node, size), pages in sorted(asked.items()):
+    items = []
+    for (node, size), pages in sorted(needed_pages.items()):
         pool = nodes[node].huge_pages if node in nodes else []
-        there = next((item for item in pool if item.size_bytes == size * MIB), None)
-        count = 0 if there is None else there.total if running else there.free
+        pages_of_size = next((item for item in pool if item.size_bytes == size * MIB), None)
+        count = 0 if pages_of_size is None else pages_of_size.total if running else pages_of_size.free
         if count < pages:
             free = "" if running else "free "
-            found.append(
+            items.append(
                 Drift(
                     f"NUMA node {node} has {count} {free}huge pages of {size} MiB, the virtual machine needs {pages}",
                     [HOST],
@@ -269,13 +269,13 @@ def _huge_pages(have: Definition, host: Host, running: bool) -> list[Drift]:
                     "run playbooks/gpu_hosts.yml (gpu_host_hugepages); after long uptime reserve them at boot",
                 )
             )
-    return found
+    return items
 
 
 def _cpus(have: Definition, host: Host) -> list[Drift]:
     node_of = {cpu: node.id for node in host.numa_nodes for cpu in node.cpus}
     offline: dict[int, list[str]] = {}
-    away = []
+    remote_threads = []
     for thread, cpus in have.pins.items():
         for cpu in cpus:
             if cpu not in node_of:
@@ -284,11 +284,11 @@ def _cpus(have: Definition, host: Host) -> list[Drift]:
         cell = have.vcpu_cell(int(number)) if word == "vCPU" else None
         nodes = {node_of[cpu] for cpu in cpus if cpu in node_of}
         if cell and cell.nodes and nodes - set(cell.nodes):
-            away.append(f"{thread} on node {format_ranges(nodes)}, memory on {format_ranges(cell.nodes)}")
-    found = []
+            remote_threads.append(f"{thread} on node {format_ranges(nodes)}, memory on {format_ranges(cell.nodes)}")
+    drifts = []
     if offline:
         threads = some(sorted({thread for items in offline.values() for thread in items}))
-        found.append(
+        drifts.append(
             Drift(
                 f"CPU {format_ranges(offline)} of the host is offline or gone; {threads} is pinned to it",
                 [HOST],
@@ -296,13 +296,13 @@ def _cpus(have: Definition, host: Host) -> list[Drift]:
                 "bring it back (echo 1 > /sys/devices/system/cpu/cpuN/online), or " + PLAN_AGAIN,
             )
         )
-    if away:
-        found.append(
+    if remote_threads:
+        drifts.append(
             Drift(
-                f"vCPUs are not on the node of their memory: {some(away)}",
+                f"vCPUs are not on the node of their memory: {some(remote_threads)}",
                 [HOST],
                 "each access to that memory crosses the socket link",
                 PLAN_AGAIN,
             )
         )
-    return found
+    return drifts

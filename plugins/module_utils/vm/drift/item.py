@@ -29,14 +29,14 @@ class Drift:
         return asdict(self)
 
 
-def merge(found: Iterable[Drift]) -> list[Drift]:
+def merge(items: Iterable[Drift]) -> list[Drift]:
     """Merge equal items of several sides into one; return the host's first, the others in order."""
-    known: dict[tuple[str, str], Drift] = {}
-    for item in found:
-        twin = known.setdefault((item.what, item.consequence), item)
+    by_meaning: dict[tuple[str, str], Drift] = {}
+    for item in items:
+        twin = by_meaning.setdefault((item.what, item.consequence), item)
         if twin is not item:
             twin.where = [place for place in (DEFINED, RUNNING, HOST) if place in {*twin.where, *item.where}]
             # The item of the running domain comes first and is kept, because its remedy says more.
             twin.paths += item.paths
         twin.paths = sorted(set(twin.paths))
-    return sorted(known.values(), key=lambda item: item.where != [HOST])
+    return sorted(by_meaning.values(), key=lambda item: item.where != [HOST])

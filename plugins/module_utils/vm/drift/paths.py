@@ -28,15 +28,20 @@ def pairs_apart(have: Definition, wanted: Wanted | None, host: Host, side: str) 
     A pair that is as planned is not drift, even if its class differs on the host: the plan's notes say why. Without a
     record of the host, a difference is assigned to ``side``.
     """
-    known = host.by_address()
-    devices = [known[address] for address in sorted(have.places) if address in known and known[address].kind in KINDS]
+    functions = host.by_address()
+    devices = [
+        functions[address]
+        for address in sorted(have.places)
+        if address in functions and functions[address].kind in KINDS
+    ]
     old = have.recorded
     moved = {
         item.address
         for item in devices
-        if item.address in old and _place(record(known, item.address, host.node_of(item))) != _place(old[item.address])
+        if item.address in old
+        and _place(record(functions, item.address, host.node_of(item))) != _place(old[item.address])
     }
-    apart = []
+    ordered_items = []
     for first, second in combinations(sorted(devices, key=lambda item: (KINDS.index(item.kind), item.address)), 2):
         on_host = path_class(host, first.address, second.address)
         in_guest = path_class(have.guest, have.places[first.address], have.places[second.address])
@@ -47,19 +52,19 @@ def pairs_apart(have: Definition, wanted: Wanted | None, host: Host, side: str) 
         since = bool({first.address, second.address} & moved)
         # The largest differences of class come first, then pairs of a GPU and a NIC, which matter most to NCCL.
         order = (-abs(fall), not mixed, first.address, second.address)
-        apart.append((order, _item(name(first), name(second), on_host, in_guest, since, side)))
-    apart.sort(key=lambda pair: pair[0])
-    found = [item for _order, item in apart]
-    if len(found) <= AT_MOST:
-        return found
-    rest = found[AT_MOST:]
-    count = f"{len(rest)} more pairs are" if len(rest) > 1 else "1 more pair is"
-    where = [HOST] if all(item.where == [HOST] for item in rest) else [side]
+        ordered_items.append((order, _item(name(first), name(second), on_host, in_guest, since, side)))
+    ordered_items.sort(key=lambda pair: pair[0])
+    items = [item for _order, item in ordered_items]
+    if len(items) <= AT_MOST:
+        return items
+    omitted = items[AT_MOST:]
+    count = f"{len(omitted)} more pairs are" if len(omitted) > 1 else "1 more pair is"
+    places = [HOST] if all(item.where == [HOST] for item in omitted) else [side]
     return [
-        *found[:AT_MOST],
+        *items[:AT_MOST],
         Drift(
             f"{count} at a different distance in the guest than on the host",
-            where,
+            places,
             "as above: NCCL plans with wrong distances",
             REMEDY[side],
         ),
@@ -80,19 +85,19 @@ def _item(first: str, second: str, on_host: str, in_guest: str, moved: bool, sid
     near_there, near_here = RANK[in_guest] <= NEAR, RANK[on_host] <= NEAR
     farther = RANK[on_host] > RANK[in_guest]
     if moved:
-        lost = f"{first} now shares no switch with {second}: GPUDirect falls from {in_guest} to {on_host}"
-        what = (
-            lost
+        lost_switch = f"{first} now shares no switch with {second}: GPUDirect falls from {in_guest} to {on_host}"
+        summary = (
+            lost_switch
             if farther and near_there and not near_here
             else f"{first} and {second}: {in_guest} in the guest, now {on_host} on the host"
         )
-        says = "nearer" if farther else "farther"
-        consequence = f"the guest still sees {in_guest}, so NCCL considers them {says} than they are"
-        return Drift(what, [HOST], consequence, REMEDY[side])
-    what = f"{first} and {second}: {on_host} on the host, {in_guest} in the guest"
+        direction = "nearer" if farther else "farther"
+        consequence = f"the guest still sees {in_guest}, so NCCL considers them {direction} than they are"
+        return Drift(summary, [HOST], consequence, REMEDY[side])
+    summary = f"{first} and {second}: {on_host} on the host, {in_guest} in the guest"
     consequence = "NCCL considers them nearer than they are and sends their traffic over a slow path"
     if not farther:
         consequence = "NCCL considers them farther apart than they are"
         if near_here and not near_there:
             consequence = "NCCL sees no switch between them, and sends their traffic through the CPU"
-    return Drift(what, [side], consequence, REMEDY[side])
+    return Drift(summary, [side], consequence, REMEDY[side])

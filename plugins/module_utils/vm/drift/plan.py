@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import DEFINED, RUNNING, Drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.read_xml import Definition
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import Difference
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import XmlDifference
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import predict
 
@@ -39,19 +39,19 @@ class Wanted:
 
 
 @dataclass
-class Row:
+class DriftRule:
     """Paths with one meaning: their pattern, the drift in words, its consequence, and the words for one path.
 
     ``detail`` is called with the text of the pattern's group and the difference.
     """
 
     pattern: str
-    what: str
+    summary: str
     consequence: str
-    detail: Callable[[str, Difference], str]
+    detail: Callable[[str, XmlDifference], str]
 
 
-def _numbers(word: str, item: Difference) -> str:
+def _numbers(word: str, item: XmlDifference) -> str:
     if item.have is None:
         return f"{word} is not pinned"
     if item.wanted is None:
@@ -59,11 +59,11 @@ def _numbers(word: str, item: Difference) -> str:
     return f"{word} on CPU {item.have}, planned {item.wanted}"
 
 
-def _vcpu(word: str, item: Difference) -> str:
+def _vcpu(word: str, item: XmlDifference) -> str:
     return f"vCPU {_numbers(word, item)}"
 
 
-def _sides(word: str, item: Difference) -> str:
+def _sides(word: str, item: XmlDifference) -> str:
     if item.wanted is None:
         return f"{word} exists but is not planned"
     if item.have is None:
@@ -73,44 +73,44 @@ def _sides(word: str, item: Difference) -> str:
 
 # The first matching row applies. A difference without a row (disks, interfaces, the console) is reported by its path.
 ROWS = (
-    Row(
+    DriftRule(
         r"cputune/vcpupin\[(\d+)\](?:/@cpuset)?",
         "vCPUs are not pinned as planned",
         "a vCPU may share its core or be far from its memory: ranks wait for the slowest one",
         _vcpu,
     ),
-    Row(
+    DriftRule(
         r"cputune/(emulator|iothread)pin.*",
         "QEMU's own threads are not pinned as planned",
         "they may take time from a vCPU",
         _numbers,
     ),
-    Row(
+    DriftRule(
         r"(?:numatune/)(memory|memnode\[\d+\])(?:/@(?:mode|nodeset|cellid))?|(numatune)",
         "memory is not bound strictly to the planned nodes",
         "pages may lie on another node, and DMA of GPUs and NICs then crosses the socket link",
         _sides,
     ),
-    Row(
+    DriftRule(
         r"memoryBacking/(hugepages).*|(memoryBacking)",
         "memory is not in the planned huge pages",
         "misses in the TLB and the IOMMU, and longer mapping of device memory",
         _sides,
     ),
-    Row(r"memoryBacking/(locked)", "memory is not locked as planned", "pauses when the host swaps", _sides),
-    Row(
+    DriftRule(r"memoryBacking/(locked)", "memory is not locked as planned", "pauses when the host swaps", _sides),
+    DriftRule(
         r"cpu/(maxphysaddr)(?:/.*)?|devices/controller\[pci,0\]/(pcihole64).*|(qemu:commandline).*",
         "the window for large BARs is not the planned one",
         "GPUs may be missing in the guest, or their drivers fail to load",
         _sides,
     ),
-    Row(
+    DriftRule(
         r"(qemu:override).*|devices/hostdev\[[0-9a-f:.]+\]/(alias)(?:/.*)?",
         "peer-to-peer of GPUs is not approved as planned (GPUDirect P2P cliques)",
         "GPUs without NVLink reach each other through memory",
         _sides,
     ),
-    Row(
+    DriftRule(
         r"(vcpu|memory)|cpu/(topology|numa)(?:/.*)?",
         "the guest's NUMA cells differ from the plan",
         "CPUs, memory and devices are on other guest nodes than the plan's: threads run far from their GPU",
@@ -121,27 +121,27 @@ HOSTDEV = re.compile(r"devices/hostdev\[([0-9a-f:.]+)\](/.*)?")
 TREE = re.compile(r"devices/(?:controller\[pci,\d+\]|hostdev\[[0-9a-f:.]+\])(?:/.*)?")
 
 
-def against_plan(compared: list[Difference], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
+def against_plan(compared: list[XmlDifference], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
     """Return items for the differences in ``compared``, in the order of the rows; ``side`` is DEFINED or RUNNING."""
-    left = list(compared)
-    found = _devices(left, have, wanted, side)
+    unreported = list(compared)
+    items = _devices(unreported, have, wanted, side)
     for row in ROWS:
-        matched = [(re.fullmatch(row.pattern, item.path), item) for item in left]
+        matched = [(re.fullmatch(row.pattern, item.path), item) for item in unreported]
         hits = [(next(filter(None, match.groups())), item) for match, item in matched if match]
         if hits:
             details = dict.fromkeys(row.detail(word, item) for word, item in hits)
-            found.append(
+            items.append(
                 Drift(
-                    f"{row.what}: {some(list(details))}",
+                    f"{row.summary}: {some(list(details))}",
                     [side],
                     row.consequence,
                     REMEDY[side],
                     [item.path for _word, item in hits],
                 )
             )
-            left = [item for item in left if not re.fullmatch(row.pattern, item.path)]
-    paths = [item.path for item in left if TREE.fullmatch(item.path)]
-    return found + _places(paths, have, wanted, side)
+            unreported = [item for item in unreported if not re.fullmatch(row.pattern, item.path)]
+    paths = [item.path for item in unreported if TREE.fullmatch(item.path)]
+    return items + _places(paths, have, wanted, side)
 
 
 def _label(have: Definition, wanted: Wanted, address: str) -> str:
@@ -151,10 +151,10 @@ def _label(have: Definition, wanted: Wanted, address: str) -> str:
     return label("other", address)
 
 
-def _devices(left: list[Difference], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
-    """Return items for devices that only one side has; remove their differences from ``left``."""
-    found = []
-    for addresses, what, consequence in (
+def _devices(unreported: list[XmlDifference], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
+    """Return items for devices that only one side has; remove their differences from ``unreported``."""
+    items = []
+    for addresses, phrase, consequence in (
         (set(wanted.places) - set(have.places), "lacks {}, which the plan gives it", "the guest does not see it"),
         (
             set(have.places) - set(wanted.places),
@@ -164,19 +164,21 @@ def _devices(left: list[Difference], have: Definition, wanted: Wanted, side: str
     ):
         if not addresses:
             continue
-        paths = [item for item in left if (match := HOSTDEV.fullmatch(item.path)) and match[1] in addresses]
-        left[:] = [item for item in left if item not in paths]
+        paths = [item for item in unreported if (match := HOSTDEV.fullmatch(item.path)) and match[1] in addresses]
+        unreported[:] = [item for item in unreported if item not in paths]
         names = some([_label(have, wanted, address) for address in sorted(addresses)])
-        found.append(
-            Drift(f"the domain {what.format(names)}", [side], consequence, REMEDY[side], [item.path for item in paths])
+        items.append(
+            Drift(
+                f"the domain {phrase.format(names)}", [side], consequence, REMEDY[side], [item.path for item in paths]
+            )
         )
-    return found
+    return items
 
 
 def _places(paths: list[str], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
     """Return an item for the PCI tree: devices that only the plan has below a switch, else any other difference."""
-    both = [address for address in sorted(wanted.places) if address in have.places]
-    flat = [address for address in both if _below_switch(wanted, address) and not _below_switch(have, address)]
+    common = [address for address in sorted(wanted.places) if address in have.places]
+    flat = [address for address in common if _below_switch(wanted, address) and not _below_switch(have, address)]
     if flat:
         names = some([_label(have, wanted, address) for address in flat])
         verb = "stands" if len(flat) == 1 else "stand"
@@ -191,8 +193,12 @@ def _places(paths: list[str], have: Definition, wanted: Wanted, side: str) -> li
         ]
     if not paths:
         return []
-    other = [address for address in both if have.places[address] != wanted.places[address]]
-    names = f": {some([_label(have, wanted, address) for address in other])} at another guest address" if other else ""
+    displaced = [address for address in common if have.places[address] != wanted.places[address]]
+    names = (
+        f": {some([_label(have, wanted, address) for address in displaced])} at another guest address"
+        if displaced
+        else ""
+    )
     return [
         Drift(
             f"the guest's PCI tree is not the planned one{names}",

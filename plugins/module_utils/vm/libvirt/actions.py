@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import (
-    Difference,
+    XmlDifference,
     acted_on,
     differences,
     running_differences,
@@ -27,8 +27,8 @@ class Decision:
     """
 
     actions: list[str] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)
-    live_differences: list[Difference] = field(default_factory=list)
+    differences: list[XmlDifference] = field(default_factory=list)
+    live_differences: list[XmlDifference] = field(default_factory=list)
     restart_required: bool = False
 
     @property

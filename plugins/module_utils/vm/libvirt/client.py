@@ -75,9 +75,9 @@ class Client:
             machines = q35_machines(self._connection.getCapabilities())
             accelerators = {}
             for kind in ("kvm", "qemu"):
-                found = self._accelerator(kind, machines)
-                if found:
-                    accelerators[kind] = found
+                offered = self._accelerator(kind, machines)
+                if offered:
+                    accelerators[kind] = offered
             networks = self._networks()
             return Hypervisor(
                 accelerators=accelerators,
@@ -165,7 +165,7 @@ class Client:
             (libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT, "agent"),
         ):
             try:
-                found = domain.interfaceAddresses(source, 0)
+                interfaces = domain.interfaceAddresses(source, 0)
             except libvirt.libvirtError as error:
                 # The guest has no agent, or the network is not libvirt's: the addresses are not known.
                 if error.get_error_code() in (
@@ -178,18 +178,18 @@ class Client:
                 raise DomainError(f"libvirt cannot report its addresses: {error}", domain=name) from error
             rows = [
                 {"mac": part["hwaddr"], "addresses": [item["addr"] for item in part["addrs"] or []], "source": label}
-                for _device, part in sorted(found.items())
+                for _device, part in sorted(interfaces.items())
                 if part["hwaddr"] != "00:00:00:00:00:00"
             ]
             if rows:
                 return rows
         return []
 
-    def _do(self, call: Any, words: str, name: str | None) -> Any:
+    def _do(self, call: Any, verb: str, name: str | None) -> Any:
         try:
             return call()
         except libvirt.libvirtError as error:
-            raise DomainError(f"libvirt cannot {words} it: {error}", _hint(str(error)), domain=name or "") from error
+            raise DomainError(f"libvirt cannot {verb} it: {error}", _hint(str(error)), domain=name or "") from error
 
 
 # Errors of libvirt and their remedies.
@@ -202,7 +202,7 @@ HINTS = (
 
 def _hint(message: str) -> str:
     return next(
-        (hint for words, hint in HINTS if words in message and (words != "group" or "not viable" in message)), ""
+        (hint for pattern, hint in HINTS if pattern in message and (pattern != "group" or "not viable" in message)), ""
     )
 
 
@@ -245,13 +245,13 @@ def _observed(domain: Any) -> ObservedDomain:
 
 def q35_machines(capabilities: str) -> dict[str, int]:
     """Read the q35 versions of the host's QEMU, with the vCPUs of each (0: unknown), from libvirt's capabilities."""
-    found: dict[str, int] = {}
+    vcpus_of_machine: dict[str, int] = {}
     for architecture in ET.fromstring(capabilities).iterfind(f"guest/arch[@name='{ARCHITECTURE}']"):
         for machine in architecture.iter("machine"):
             name = machine.text or ""
             if machine_type.is_version(name):
-                found[name] = int(machine.get("maxCpus", "0"))
-    return found
+                vcpus_of_machine[name] = int(machine.get("maxCpus", "0"))
+    return vcpus_of_machine
 
 
 def accelerator(capabilities: str, machines: dict[str, int]) -> Accelerator:

@@ -24,9 +24,9 @@ def make(spec: DomainSpec) -> None:
         base_images.download(disk, spec.name)
         unfinished = partial(disk.path)
         try:
-            done = subprocess.run(command(disk, unfinished), capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise DomainError(f"disk {disk.path} cannot be created: {done.stderr.strip()}", domain=spec.name)
+            process = subprocess.run(command(disk, unfinished), capture_output=True, text=True, check=False)
+            if process.returncode:
+                raise DomainError(f"disk {disk.path} cannot be created: {process.stderr.strip()}", domain=spec.name)
             os.replace(unfinished, disk.path)
         except OSError as error:
             raise DomainError(

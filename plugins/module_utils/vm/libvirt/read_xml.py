@@ -70,14 +70,14 @@ def read(xml: str, functions: dict[str, Function]) -> Definition:
         name = root.findtext("name", "")
         recorded = host_record.read(root)
         bus, endpoints = _tree(root)
-        known = {
+        host_functions = {
             item.key: functions.get(item.key) or _gone(recorded.get(item.key), item.key) for _bus, item in endpoints
         }
         cells = _cells(root)
         nodes = [
             NumaNode(cell.id, cell.vcpus, [[vcpu] for vcpu in cell.vcpus], cell.memory_mib << 20) for cell in cells
         ]
-        guest = machine(bus, known, nodes, "libvirt")
+        guest = machine(bus, host_functions, nodes, "libvirt")
         places = {item.key: pci_tree.address(port.bus, item.slot, item.function) for port, item in endpoints}
         return Definition(name, guest, places, cells, _pins(root), recorded)
     except (ET.ParseError, SailloftError, ValueError, KeyError) as error:
@@ -108,10 +108,10 @@ def _tree(root: ET.Element) -> tuple[pci_tree.Port, list[tuple[pci_tree.Port, pc
             places[index] = place
     top = ports.setdefault(0, pci_tree.Port(pci_tree.ROOT))
     for index, place in sorted(places.items()):
-        above = ports.get(_number(place, "bus"))
-        if index and above is not None:
+        parent = ports.get(_number(place, "bus"))
+        if index and parent is not None:
             ports[index].slot, ports[index].function = _number(place, "slot"), _number(place, "function")
-            above.ports.append(ports[index])
+            parent.ports.append(ports[index])
     endpoints = []
     # An interface of type hostdev is a network function that is passed through as well.
     passed = [*root.iterfind("devices/hostdev[@type='pci']"), *root.iterfind("devices/interface[@type='hostdev']")]
@@ -145,10 +145,10 @@ def _cells(root: ET.Element) -> list[DefinedCell]:
         memory = root.find("memory")
         vcpus = list(range(int(root.findtext("vcpu", "0"))))
         cells = [DefinedCell(0, vcpus, 0 if memory is None else _mib(memory, memory.text or "0"))]
-    together = root.find("numatune/memory")
+    memory_of_all = root.find("numatune/memory")
     for cell in cells:
         bound = root.find(f"numatune/memnode[@cellid='{cell.id}']")
-        tune = together if bound is None else bound
+        tune = memory_of_all if bound is None else bound
         if tune is not None:
             cell.nodes = parse_ranges(tune.get("nodeset", ""))
             cell.strict = tune.get("mode", "strict") == "strict" and bool(cell.nodes)

@@ -55,7 +55,7 @@ def make(spec: DomainSpec, disk: Disk) -> None:
             with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
                 file.write(text)
         command = [program, "-quiet", "-output", partial(disk.path), "-volid", "CIDATA", "-joliet", "-rock", directory]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise DomainError(f"disk {disk.path} cannot be made: {done.stderr.strip()}", domain=spec.name)
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise DomainError(f"disk {disk.path} cannot be made: {process.stderr.strip()}", domain=spec.name)
     os.replace(partial(disk.path), disk.path)

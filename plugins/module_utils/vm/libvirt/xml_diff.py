@@ -166,7 +166,7 @@ OWNED_PATHS = re.compile("|".join(_pattern(path) for path in OWNED))
 
 
 @dataclass
-class Difference:
+class XmlDifference:
     """One difference. ``wanted`` or ``have`` is None if that side does not have the path.
 
     ``unknown`` is True for an addition that was not requested, and that is known neither to change the machine nor to
@@ -183,31 +183,31 @@ class Difference:
         return asdict(self)
 
 
-def differences(wanted_xml: str, have_xml: str) -> list[Difference]:
+def differences(wanted_xml: str, have_xml: str) -> list[XmlDifference]:
     """Return every difference in meaning, by path."""
     wanted, have = statements(wanted_xml), statements(have_xml)
     _firmware_of_image(wanted, have)
-    found = []
+    differing = []
     # An element that only one side has gets one line, not one for each of its parts.
-    whole: set[str] = set()
+    subtrees: set[str] = set()
     for path, value in wanted.items():
         if path not in have:
-            if not _below(path, whole):
-                found.append(Difference(path, value or "present", None))
-            whole.add(path)
+            if not _below(path, subtrees):
+                differing.append(XmlDifference(path, value or "present", None))
+            subtrees.add(path)
         elif not _same(path, value, have[path]):
-            found.append(Difference(path, value, have[path]))
-    whole.clear()
+            differing.append(XmlDifference(path, value, have[path]))
+    subtrees.clear()
     for path, value in have.items():
         if path in wanted or _added(path, value):
             continue
-        if not _below(path, whole):
-            found.append(Difference(path, None, value or "present", unknown=not OWNED_PATHS.fullmatch(path)))
-        whole.add(path)
-    return sorted(found, key=lambda item: item.path)
+        if not _below(path, subtrees):
+            differing.append(XmlDifference(path, None, value or "present", unknown=not OWNED_PATHS.fullmatch(path)))
+        subtrees.add(path)
+    return sorted(differing, key=lambda item: item.path)
 
 
-def running_differences(wanted_xml: str, live_xml: str) -> list[Difference]:
+def running_differences(wanted_xml: str, live_xml: str) -> list[XmlDifference]:
     """Return the differences of the running domain, without those in its metadata.
 
     The metadata record the host at the time when the domain started, and need no restart.
@@ -215,9 +215,9 @@ def running_differences(wanted_xml: str, live_xml: str) -> list[Difference]:
     return [item for item in differences(wanted_xml, live_xml) if not item.path.startswith("metadata")]
 
 
-def acted_on(found: list[Difference]) -> list[Difference]:
+def acted_on(differing: list[XmlDifference]) -> list[XmlDifference]:
     """Return the differences that defining the domain again, or restarting it, removes."""
-    return [item for item in found if not item.unknown]
+    return [item for item in differing if not item.unknown]
 
 
 def statements(xml: str) -> dict[str, str]:
@@ -228,23 +228,23 @@ def statements(xml: str) -> dict[str, str]:
     return flat
 
 
-def side_by_side(found: list[Difference]) -> dict[str, str]:
+def side_by_side(differing: list[XmlDifference]) -> dict[str, str]:
     """Return a line for each difference, before and after, for Ansible's diff."""
 
     def lines(side: str) -> str:
         return "".join(
-            f"{item.path} = {getattr(item, side)}\n" for item in acted_on(found) if getattr(item, side) is not None
+            f"{item.path} = {getattr(item, side)}\n" for item in acted_on(differing) if getattr(item, side) is not None
         )
 
     return {"before": lines("have"), "after": lines("wanted")}
 
 
-def _flatten(element: ET.Element, above: str) -> Iterator[tuple[str, str]]:
+def _flatten(element: ET.Element, prefix: str) -> Iterator[tuple[str, str]]:
     seen: dict[str, int] = {}
     for child in element:
         space, brace, plain = child.tag.rpartition("}")
         tag = PREFIXES.get(space + brace, space + brace) + plain
-        path = f"{above}{tag}{_identity(child, tag)}"
+        path = f"{prefix}{tag}{_identity(child, tag)}"
         seen[path] = seen.get(path, 0) + 1
         if seen[path] > 1:
             path += f"[{seen[path]}]"
@@ -287,15 +287,15 @@ def _same(path: str, wanted: str, have: str) -> bool:
     return path == "os/type/@machine" and wanted == machine_type.ALIAS and machine_type.is_version(have)
 
 
-def _below(path: str, whole: set[str]) -> bool:
-    """Return True if a path above ``path`` is in ``whole``. A "/" in brackets gives a false path, which is harmless."""
-    at = path.rfind("/")
-    while at > 0:
-        if path[:at] in whole:
+def _below(path: str, subtrees: set[str]) -> bool:
+    """Return True if ``subtrees`` has one above ``path``. A "/" in brackets gives a false path, which does no harm."""
+    end = path.rfind("/")
+    while end > 0:
+        if path[:end] in subtrees:
             return True
-        at = path.rfind("/", 0, at)
+        end = path.rfind("/", 0, end)
     return False
 
 
 def _added(path: str, value: str) -> bool:
-    return any(pattern.fullmatch(path) and known in (None, value) for pattern, known in ADDED_BY_LIBVIRT)
+    return any(pattern.fullmatch(path) and expected in (None, value) for pattern, expected in ADDED_BY_LIBVIRT)

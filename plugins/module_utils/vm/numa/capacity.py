@@ -24,10 +24,10 @@ Kind = Union[str, int]
 Capacities = dict[tuple[Kind, int], int]
 
 
-def of_nodes(host: Host, specs: list[DomainSpec], others: list[Holdings], taken_cpus: set[int]) -> Capacities:
-    """Return the capacity by (kind, NUMA node), in MiB or CPUs. ``others`` are the domains that are not planned."""
+def of_nodes(host: Host, specs: list[DomainSpec], unplanned: list[Holdings], taken_cpus: set[int]) -> Capacities:
+    """Return the capacity by (kind, NUMA node), in MiB or CPUs. ``unplanned`` are the domains that are not planned."""
     capacities: Capacities = {}
-    kept = host_cores.kept(host, max((spec.host_cores_per_socket for spec in specs), default=0))
+    host_cores_of_node = host_cores.kept(host, max((spec.host_cores_per_socket for spec in specs), default=0))
     for size in sorted({spec.huge_page_mib for spec in specs if spec.huge_page_mib or spec.strict_memory}):
         reserved = {
             node.id: pages.total * size
@@ -37,45 +37,51 @@ def of_nodes(host: Host, specs: list[DomainSpec], others: list[Holdings], taken_
         }
         for node in host.numa_nodes:
             if size and any(reserved.values()):
-                there = reserved.get(node.id, 0)
+                capacity_mib = reserved.get(node.id, 0)
             else:
                 # Ordinary memory, or the memory that could be reserved if there are no huge pages of this size yet.
-                there = (node.memory_bytes - sum(pages.total * pages.size_bytes for pages in node.huge_pages)) // MIB
-            taken = sum(held.memory_mib.get(node.id, 0) for held in others if held.page_mib in (size, None))
-            capacities[size, node.id] = there - taken
+                capacity_mib = (
+                    node.memory_bytes - sum(pages.total * pages.size_bytes for pages in node.huge_pages)
+                ) // MIB
+            taken_mib = sum(
+                holdings.memory_mib.get(node.id, 0) for holdings in unplanned if holdings.page_mib in (size, None)
+            )
+            capacities[size, node.id] = capacity_mib - taken_mib
     for node in host.numa_nodes:
-        cores = [core for core in host_cores.of_node(node) if core not in kept[node.id]]
+        cores = [core for core in host_cores.of_node(node) if core not in host_cores_of_node[node.id]]
         capacities[CPUS, node.id] = sum(len(core) for core in cores if not taken_cpus.intersection(core))
     return capacities
 
 
-def asked(spec: DomainSpec, capacities: Capacities) -> list[tuple[Kind, int]]:
+def demand_of(spec: DomainSpec, capacities: Capacities) -> list[tuple[Kind, int]]:
     """Return the total that ``spec`` requests, by kind."""
-    wants: list[tuple[Kind, int]] = []
+    demand: list[tuple[Kind, int]] = []
     if spec.huge_page_mib or spec.strict_memory:
-        wants.append((spec.huge_page_mib, spec.memory_mib))
+        demand.append((spec.huge_page_mib, spec.memory_mib))
     if spec.pin_cpus:
         # A spec without a number takes the remaining CPUs, so two such specs should not share a node.
-        most = max((number for (kind, _node), number in capacities.items() if kind == CPUS), default=0)
-        wants.append((CPUS, spec.vcpus if spec.vcpus is not None else most // 2 + 1))
-    return wants
+        max_cpus = max((number for (kind, _node), number in capacities.items() if kind == CPUS), default=0)
+        demand.append((CPUS, spec.vcpus if spec.vcpus is not None else max_cpus // 2 + 1))
+    return demand
 
 
 def overflow(
-    capacities: Capacities, used: Capacities, wants: Iterable[tuple[Kind, int]], nodes: Iterable[int]
+    capacities: Capacities, used: Capacities, demand: Iterable[tuple[Kind, int]], nodes: Iterable[int]
 ) -> tuple[int, Capacities]:
-    """Return how much ``wants`` adds to the overflow of the nodes, in 1/1000 of their capacity, and the use afterwards.
+    """Return what ``demand`` adds to the overflow of the nodes, in 1/1000 of their capacity, and the use afterwards.
 
-    The amounts in ``wants`` are spread evenly over ``nodes``.
+    The amounts in ``demand`` are spread evenly over ``nodes``.
     """
     spread = sorted(nodes)
-    after = dict(used)
-    worse = 0
-    for kind, amount in wants:
+    used_after = dict(used)
+    excess = 0
+    for kind, amount in demand:
         for node in spread:
             share = -(-amount // len(spread))
-            there = max(capacities.get((kind, node), 0), 0)
-            before = after.get((kind, node), 0)
-            after[kind, node] = before + share
-            worse += (max(before + share - there, 0) - max(before - there, 0)) * 1000 // max(there, 1)
-    return worse, after
+            capacity = max(capacities.get((kind, node), 0), 0)
+            used_before = used_after.get((kind, node), 0)
+            used_after[kind, node] = used_before + share
+            excess += (
+                (max(used_before + share - capacity, 0) - max(used_before - capacity, 0)) * 1000 // max(capacity, 1)
+            )
+    return excess, used_after

@@ -22,39 +22,39 @@ CHAIN_MAX = 64
 class ImageFile:
     """A file or block device. ``identity`` is the same for every path that leads to it, through any links.
 
-    ``own`` is False for a symbolic link, whose target was made by somebody else. ``base`` is the path that a qcow2
+    ``is_own`` is False for a symbolic link, whose target was made by somebody else. ``base`` is the path that a qcow2
     image names as its base, or None.
     """
 
     identity: str
     exists: bool
-    own: bool = True
+    is_own: bool = True
     base: str | None = None
 
 
 def observe(paths: Iterable[str]) -> dict[str, ImageFile]:
     """Return the files at ``paths`` and all of their bases, by path."""
-    found: dict[str, ImageFile] = {}
+    image_files: dict[str, ImageFile] = {}
     for path in paths:
-        here: str | None = path
+        next_path: str | None = path
         for _step in range(CHAIN_MAX):
-            if here is None or here in found:
+            if next_path is None or next_path in image_files:
                 break
-            found[here] = _file(here)
-            here = found[here].base
-    return found
+            image_files[next_path] = _file(next_path)
+            next_path = image_files[next_path].base
+    return image_files
 
 
 def _file(path: str) -> ImageFile:
-    own = not os.path.islink(path)
+    is_own = not os.path.islink(path)
     try:
-        seen = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
-        return ImageFile(f"path {os.path.realpath(path)}", False, own)
-    if stat.S_ISBLK(seen.st_mode):
-        return ImageFile(f"device {os.major(seen.st_rdev)}:{os.minor(seen.st_rdev)}", True, own, _base(path))
-    regular = stat.S_ISREG(seen.st_mode)
-    return ImageFile(f"file {seen.st_dev}:{seen.st_ino}", True, own, _base(path) if regular else None)
+        return ImageFile(f"path {os.path.realpath(path)}", False, is_own)
+    if stat.S_ISBLK(status.st_mode):
+        return ImageFile(f"device {os.major(status.st_rdev)}:{os.minor(status.st_rdev)}", True, is_own, _base(path))
+    regular = stat.S_ISREG(status.st_mode)
+    return ImageFile(f"file {status.st_dev}:{status.st_ino}", True, is_own, _base(path) if regular else None)
 
 
 def _base(path: str) -> str | None:

@@ -21,7 +21,7 @@ TIMEOUT_S = 30
 
 
 @dataclass(frozen=True)
-class Partition:
+class PartitionState:
     """A partition as Fabric Manager lists it; ``gpus`` are physical ids, ascending."""
 
     active: bool
@@ -33,7 +33,7 @@ class FabricManager:
     """``partitions`` by id, None if they could not be read, for ``cause``; ``version`` is None if it is not known."""
 
     version: str | None = None
-    partitions: dict[int, Partition] | None = None
+    partitions: dict[int, PartitionState] | None = None
     cause: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,29 +47,29 @@ class FabricManager:
         listed = data["partitions"]
         partitions = None
         if listed is not None:
-            partitions = {int(number): Partition(active, tuple(gpus)) for number, (active, gpus) in listed.items()}
+            partitions = {int(number): PartitionState(active, tuple(gpus)) for number, (active, gpus) in listed.items()}
         return cls(data["version"], partitions, data["cause"])
 
 
 def read(run: Callable[[Sequence[str]], str] | None = None) -> FabricManager:
     """Ask the host's Fabric Manager. ``run`` returns the output of a command, or raises OSError or ValueError."""
     run = run or _run
-    found = FabricManager()
+    manager = FabricManager()
     try:
         match = re.search(r"\d+(\.\d+)+", run(VERSION))
-        found.version = match[0] if match else None
+        manager.version = match[0] if match else None
     except (OSError, ValueError) as error:
-        found.cause = f"{VERSION[0]}: {error}"
+        manager.cause = f"{VERSION[0]}: {error}"
     try:
-        found.partitions = _partitions(json.loads(run(LIST)))
+        manager.partitions = _partitions(json.loads(run(LIST)))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        found.cause = f"{' '.join(LIST)}: {error}"
-    return found
+        manager.cause = f"{' '.join(LIST)}: {error}"
+    return manager
 
 
-def _partitions(data: Any) -> dict[int, Partition]:
+def _partitions(data: Any) -> dict[int, PartitionState]:
     return {
-        int(item["partitionId"]): Partition(
+        int(item["partitionId"]): PartitionState(
             bool(item["isActive"]), tuple(sorted(int(gpu["physicalId"]) for gpu in item["gpuInfo"]))
         )
         for item in data["partitionInfo"]
@@ -78,9 +78,9 @@ def _partitions(data: Any) -> dict[int, Partition]:
 
 def _run(argv: Sequence[str]) -> str:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        process = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise ValueError(f"no answer within {TIMEOUT_S} s") from error
-    if done.returncode:
-        raise ValueError((done.stderr or done.stdout).strip()[:200] or f"exit status {done.returncode}")
-    return done.stdout
+    if process.returncode:
+        raise ValueError((process.stderr or process.stdout).strip()[:200] or f"exit status {process.returncode}")
+    return process.stdout

@@ -85,19 +85,19 @@ class Holdings:
 def holdings(xml: str) -> Holdings:
     """Read what the domain of this libvirt XML holds. Memory that is not bound to one node is not counted."""
     root = ET.fromstring(xml)
-    held = Holdings(devices=libvirt_devices.devices(root), interfaces=libvirt_devices.interfaces(root))
+    used = Holdings(devices=libvirt_devices.devices(root), interfaces=libvirt_devices.interfaces(root))
     for pin in root.iterfind("cputune/vcpupin"):
         cpus = parse_ranges(pin.get("cpuset", ""))
         # A vCPU that is pinned to several CPUs is limited to them, and does not hold all of them.
         if len(cpus) == 1:
-            held.cpus.append(cpus[0])
+            used.cpus.append(cpus[0])
     page = root.find("memoryBacking/hugepages/page")
     if page is not None:
-        held.page_mib = int(page.get("size", "0")) * BYTES_OF_UNIT[page.get("unit", "KiB")] // MIB
+        used.page_mib = int(page.get("size", "0")) * BYTES_OF_UNIT[page.get("unit", "KiB")] // MIB
     nodes = {node.get("cellid"): parse_ranges(node.get("nodeset", "")) for node in root.iterfind("numatune/memnode")}
     for cell in root.iterfind("cpu/numa/cell"):
         bound = nodes.get(cell.get("id"), [])
         if len(bound) == 1:
             memory_mib = int(cell.get("memory", "0")) * BYTES_OF_UNIT[cell.get("unit", "KiB")] // MIB
-            held.memory_mib[bound[0]] = held.memory_mib.get(bound[0], 0) + memory_mib
-    return held
+            used.memory_mib[bound[0]] = used.memory_mib.get(bound[0], 0) + memory_mib
+    return used

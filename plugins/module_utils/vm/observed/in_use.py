@@ -17,24 +17,24 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervi
 )
 
 
-def held(observed: ObservedDomain, listed: bool) -> Holdings:
+def holdings_of(observed: ObservedDomain, listed: bool) -> Holdings:
     """Return what a domain holds by its definition and, if it is not ``listed`` among the requests, while it runs."""
-    own = holdings(observed.inactive_xml)
+    used = holdings(observed.inactive_xml)
     if observed.live_xml is not None and not listed:
-        own.devices += [address for address in holdings(observed.live_xml).devices if address not in own.devices]
-    return own
+        used.devices += [address for address in holdings(observed.live_xml).devices if address not in used.devices]
+    return used
 
 
 def reserve(host: Host, hypervisor: Hypervisor, opened: list[OpenFile]) -> None:
     """Add to ``used_by_host`` of each function what holds it besides a domain that passes it through."""
-    known = host.by_address()
+    functions = host.by_address()
     for address, reason in [
         *_of_networks(host, hypervisor),
         *_of_domains(host, hypervisor),
         *_opened(hypervisor, opened),
     ]:
-        if address in known and reason not in known[address].used_by_host:
-            known[address].used_by_host.append(reason)
+        if address in functions and reason not in functions[address].used_by_host:
+            functions[address].used_by_host.append(reason)
 
 
 def _of_networks(host: Host, hypervisor: Hypervisor) -> Iterator[tuple[str, str]]:
@@ -42,8 +42,8 @@ def _of_networks(host: Host, hypervisor: Hypervisor) -> Iterator[tuple[str, str]
     for network, lent in sorted(hypervisor.lent.items()):
         owners = [owner for name in lent.owners for owner in _with_interface(host, name)]
         vfs = [address for owner in owners if owner.sriov for address in owner.sriov.vfs]
-        own = [function.address for name in lent.interfaces for function in _with_interface(host, name)]
-        for address in [*lent.devices, *own, *vfs]:
+        lent_addresses = [function.address for name in lent.interfaces for function in _with_interface(host, name)]
+        for address in [*lent.devices, *lent_addresses, *vfs]:
             yield address, f"libvirt's network {network} lends it to virtual machines"
         for owner in owners:
             yield owner.address, f"libvirt's network {network} lends its virtual functions to virtual machines"

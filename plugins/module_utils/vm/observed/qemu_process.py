@@ -66,11 +66,11 @@ def memory_map(numa_maps: str) -> list[dict[str, Any]]:
     """
     rows: dict[tuple[int, str], dict[str, int]] = {}
     for line in numa_maps.splitlines():
-        words = line.split()
-        if "huge" not in words[2:]:
+        columns = line.split()
+        if "huge" not in columns[2:]:
             continue
-        values = dict(word.partition("=")[::2] for word in words[2:])
-        pages = rows.setdefault((int(values.get("kernelpagesize_kB", "0")) * 1024, words[1]), {})
+        values = dict(word.partition("=")[::2] for word in columns[2:])
+        pages = rows.setdefault((int(values.get("kernelpagesize_kB", "0")) * 1024, columns[1]), {})
         for key, value in values.items():
             if re.fullmatch(r"N\d+", key):
                 pages[key[1:]] = pages.get(key[1:], 0) + int(value)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import atomic_ops
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 COST_OF_SWITCHES = (
@@ -21,12 +21,14 @@ COST_OF_SWITCHES = (
 COST_OF_ROOT_PORTS = "in guests on Intel's processors without peer-to-peer DMA within the host's switch"
 
 
-def root_ports(spec: DomainSpec, around: Surroundings, devices: list[Function]) -> tuple[frozenset[str], list[str]]:
+def root_ports(
+    spec: DomainSpec, host_devices: HostDevices, devices: list[Function]
+) -> tuple[frozenset[str], list[str]]:
     """Return the GPUs that get a root port of the guest instead of their place on the host, and notes on the cost."""
     if spec.mirror_topology == "false":
         return frozenset(), []
     out_of_reach = [
-        gpu for gpu in devices if atomic_ops.needed(gpu) and not _alone_below_root_port(around, gpu, devices)
+        gpu for gpu in devices if atomic_ops.needed(gpu) and not _alone_below_root_port(host_devices, gpu, devices)
     ]
     if spec.mirror_topology == "true":
         names = some([gpu.address for gpu in out_of_reach])
@@ -35,12 +37,12 @@ def root_ports(spec: DomainSpec, around: Surroundings, devices: list[Function]) 
     moved, notes = [], []
     stays: dict[str, list[str]] = {}
     for gpu in out_of_reach:
-        why = atomic_ops.obstacle(around.host, gpu.address)
-        if why:
-            stays.setdefault(why, []).append(gpu.address)
+        reason = atomic_ops.obstacle(host_devices.host, gpu.address)
+        if reason:
+            stays.setdefault(reason, []).append(gpu.address)
         else:
-            moved.append((gpu.address, why))
-    unknown = [address for address, why in moved if why is None]
+            moved.append((gpu.address, reason))
+    unknown = [address for address, reason in moved if reason is None]
     if moved:
         names = some([address for address, _why in moved])
         notes.append(
@@ -49,11 +51,14 @@ def root_ports(spec: DomainSpec, around: Surroundings, devices: list[Function]) 
         )
     if unknown:
         notes.append(f"whether the host's ports above {some(unknown)} pass AtomicOps is not known: read it as root")
-    notes += [f"GPU {some(own)}: no AtomicOps on this host ({why}), so none in the guest" for why, own in stays.items()]
+    notes += [
+        f"GPU {some(addresses)}: no AtomicOps on this host ({reason}), so none in the guest"
+        for reason, addresses in stays.items()
+    ]
     return frozenset(address for address, _why in moved), notes
 
 
-def _alone_below_root_port(around: Surroundings, gpu: Function, devices: list[Function]) -> bool:
-    above = around.bridges(gpu.address)
-    beside = [device for device in devices if device.parent == gpu.parent and device is not gpu]
-    return len(above) == 1 and around.functions[above[0]].port_type in ("root_port", None) and not beside
+def _alone_below_root_port(host_devices: HostDevices, gpu: Function, devices: list[Function]) -> bool:
+    bridges = host_devices.bridges(gpu.address)
+    siblings = [device for device in devices if device.parent == gpu.parent and device is not gpu]
+    return len(bridges) == 1 and host_devices.functions[bridges[0]].port_type in ("root_port", None) and not siblings

@@ -23,7 +23,7 @@ def needed(port: Port) -> int:
     Expander buses below the root are counted separately. An expander bus with one switch of L leaves needs L + 3:
     itself, the root port's, the upstream port's, and L.
     """
-    return 1 + sum(needed(below) for below in port.ports if below.model != EXPANDER)
+    return 1 + sum(needed(child) for child in port.ports if child.model != EXPANDER)
 
 
 def assign(name: str, root: Port) -> None:
@@ -38,7 +38,7 @@ def assign(name: str, root: Port) -> None:
             domain=name,
         )
     attempts = (_starts(root, spacing) for spacing in SPACINGS)
-    starts = next(found for found in attempts if found is not None)
+    starts = next(starts_or_none for starts_or_none in attempts if starts_or_none is not None)
     number(root, 0)
     for expander, start in zip(root.expanders, starts):
         number(expander, start)
@@ -59,9 +59,9 @@ def number(port: Port, bus: int) -> int:
     """Number the buses as firmware does, from a root bus whose number is ``bus``; return the next free number."""
     port.bus = bus
     free = bus + 1
-    for below in sorted(port.ports, key=lambda item: (item.slot, item.function)):
-        if below.model != EXPANDER:
-            free = number(below, free)
+    for child in sorted(port.ports, key=lambda item: (item.slot, item.function)):
+        if child.model != EXPANDER:
+            free = number(child, free)
     port.last_bus = free - 1
     return free
 

@@ -103,12 +103,12 @@ def size_up(
             limit = min(limit, AMD_HYPERTRANSPORT_START_BYTES)
         if start + window > limit:
             culprit = _largest(root, functions, high=True)
-            more = most_bits is not None and most_bits > address_bits and start + window <= 2**most_bits
+            more_bits_fit = most_bits is not None and most_bits > address_bits and start + window <= 2**most_bits
             raise DomainError(
                 f"{memory_mib} MiB of memory and a 64-bit MMIO window of {window // GIB} GiB do not fit into "
                 f"{address_bits} physical address bits ({limit // GIB} GiB)",
                 f"{culprit} has the largest BARs: assign fewer devices to it"
-                + (f", or set physical_address_bits: {most_bits}" if more else ""),
+                + (f", or set physical_address_bits: {most_bits}" if more_bits_fit else ""),
                 domain=name,
             )
     return Window(low, high, window, address_bits)
@@ -172,7 +172,7 @@ def _span(port: Port, functions: dict[str, Function], high: bool, reserve: int) 
         else:
             parts.append((VIRTIO_BAR_BYTES, VIRTIO_BAR_BYTES))
     # Expander buses are counted separately.
-    parts += [_span(below, functions, high, reserve) for below in port.ports if below.model != EXPANDER]
+    parts += [_span(child, functions, high, reserve) for child in port.ports if child.model != EXPANDER]
     end = 0
     for size, alignment in sorted(parts, key=lambda part: part[1], reverse=True):
         end = _round_up(end, alignment) + size

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices
 
 ROOT = "pcie-root"
 EXPANDER = "pcie-expander-bus"
@@ -86,7 +86,7 @@ def address(bus: int, slot: int, function: int) -> str:
 
 def build(
     name: str,
-    around: Surroundings,
+    host_devices: HostDevices,
     devices: list[Function],
     cells: dict[str, int | None],
     virtio: list[Endpoint],
@@ -128,7 +128,7 @@ def build(
                     port = _add(name, expander, ROOT_PORT, f"{complex_name}/{device.address}")
                     port.endpoints.append(Endpoint("hostdev", device.address))
                 else:
-                    _plug(name, expander, around, device, notes)
+                    _plug(name, expander, host_devices, device, notes)
             _divide(name, expander, notes)
             root.ports.append(expander)
     for index, port in enumerate(root.walk()):
@@ -136,15 +136,15 @@ def build(
     return root, notes
 
 
-def _plug(name: str, expander: Port, around: Surroundings, device: Function, notes: list[str]) -> None:
+def _plug(name: str, expander: Port, host_devices: HostDevices, device: Function, notes: list[str]) -> None:
     """Put a device below ``expander`` as it is below its root complex."""
-    here = expander
-    for address in around.bridges(device.address):
-        bridge = around.functions[address]
-        wanted = BELOW[None if here is expander else here.model]
+    port = expander
+    for address in host_devices.bridges(device.address):
+        bridge = host_devices.functions[address]
+        wanted = BELOW[None if port is expander else port.model]
         if bridge.port_type == "switch_upstream" and wanted != UPSTREAM:
             # The switch represents itself and the port above it, as in NCCL's files (topology/read/nccl.py).
-            here = _below(name, here, wanted, f"{here.host}/{address}")
+            port = _below(name, port, wanted, f"{port.host}/{address}")
             wanted = UPSTREAM
         model = MODEL_OF_TYPE.get(bridge.port_type or "", wanted if bridge.port_type is None else None)
         if model != wanted:
@@ -152,47 +152,47 @@ def _plug(name: str, expander: Port, around: Surroundings, device: Function, not
             if note not in notes:
                 notes.append(note)
             continue
-        here = _below(name, here, model, address)
-    if here.model in (EXPANDER, UPSTREAM):
+        port = _below(name, port, model, address)
+    if port.model in (EXPANDER, UPSTREAM):
         # An integrated endpoint, or a function on a switch's own bus: the guest needs a port where the host has none.
-        model = BELOW[None if here is expander else here.model]
-        here = _below(name, here, model, f"{here.host}/{device.address}")
+        model = BELOW[None if port is expander else port.model]
+        port = _below(name, port, model, f"{port.host}/{device.address}")
         notes.append(f"{device.address} has no port of its own on the host; in the guest it is below a {model}")
-    here.endpoints.append(Endpoint("hostdev", device.address))
+    port.endpoints.append(Endpoint("hostdev", device.address))
 
 
-def _below(name: str, here: Port, model: str, host: str) -> Port:
-    """Return the port that mirrors ``host`` directly below ``here``; make it if there is none."""
-    for port in here.ports:
+def _below(name: str, parent: Port, model: str, host: str) -> Port:
+    """Return the port that mirrors ``host`` directly below ``parent``; make it if there is none."""
+    for port in parent.ports:
         if port.host == host:
             return port
-    return _add(name, here, model, host)
+    return _add(name, parent, model, host)
 
 
-def _add(name: str, here: Port, model: str, host: str | None) -> Port:
-    """Return a new port directly below ``here``; root and downstream ports are side by side, one per slot."""
-    if len(here.ports) >= SLOTS:
-        raise DomainError(f"more than {SLOTS} ports below {here.host}", "assign fewer devices to it", domain=name)
-    port = Port(model, host=host, slot=len(here.ports))
-    here.ports.append(port)
+def _add(name: str, parent: Port, model: str, host: str | None) -> Port:
+    """Return a new port directly below ``parent``; root and downstream ports are side by side, one per slot."""
+    if len(parent.ports) >= SLOTS:
+        raise DomainError(f"more than {SLOTS} ports below {parent.host}", "assign fewer devices to it", domain=name)
+    port = Port(model, host=host, slot=len(parent.ports))
+    parent.ports.append(port)
     return port
 
 
-def _divide(name: str, above: Port, notes: list[str]) -> None:
-    """Split each port below ``above`` with more than a guest's port can have: one switch, or (without ARI) 8 functions.
+def _divide(name: str, parent: Port, notes: list[str]) -> None:
+    """Split ports below ``parent`` with more than a guest's port can have: one switch, or (without ARI) 8 functions.
 
     The others get ports of their own at the same distance. For a port of a switch, these are other ports of the same
     switch. For a root port, these are ports of an additional switch below it, because another root port would be
     farther away.
     """
-    for port in list(above.ports):
+    for port in list(parent.ports):
         if port.model in (ROOT_PORT, DOWNSTREAM):
-            _divide_port(name, above, port, notes)
-    for port in above.ports:
+            _divide_port(name, parent, port, notes)
+    for port in parent.ports:
         _divide(name, port, notes)
 
 
-def _divide_port(name: str, above: Port, port: Port, notes: list[str]) -> None:
+def _divide_port(name: str, parent: Port, port: Port, notes: list[str]) -> None:
     if port.model == ROOT_PORT and len(port.ports) == 1 and port.endpoints:
         # These are functions of the switch's upstream device, such as a management endpoint: a port of it is as near.
         switch = port.ports[0]
@@ -203,7 +203,7 @@ def _divide_port(name: str, above: Port, port: Port, notes: list[str]) -> None:
         _add(name, switch, DOWNSTREAM, None).endpoints = port.endpoints
         port.endpoints = []
         return
-    chunks = [port.endpoints[at : at + FUNCTIONS] for at in range(0, len(port.endpoints), FUNCTIONS)]
+    chunks = [port.endpoints[start : start + FUNCTIONS] for start in range(0, len(port.endpoints), FUNCTIONS)]
     for chunk in chunks:
         for number, endpoint in enumerate(chunk):
             endpoint.function = number
@@ -211,19 +211,19 @@ def _divide_port(name: str, above: Port, port: Port, notes: list[str]) -> None:
     parts += [([], chunk) for chunk in chunks]
     if len(parts) <= 1:
         return
-    where = "beside it"
+    place = "beside it"
     targets = [port]
     if port.model == ROOT_PORT:
-        where = "of a switch below it, which the host has not"
+        place = "of a switch below it, which the host has not"
         switch = Port(UPSTREAM)
         port.ports, port.endpoints = [switch], []
-        above, targets = switch, []
-    targets += [_add(name, above, DOWNSTREAM, None) for _part in parts[len(targets) :]]
+        parent, targets = switch, []
+    targets += [_add(name, parent, DOWNSTREAM, None) for _part in parts[len(targets) :]]
     notes.append(
         f"{port.host} carries more than one switch or {FUNCTIONS} functions, and a port of the guest does not: they "
-        f"are behind ports {where}"
+        f"are behind ports {place}"
     )
     for target, (ports, endpoints) in zip(targets, parts):
         target.ports, target.endpoints = ports, endpoints
-        for below in ports:
-            below.slot = 0
+        for child in ports:
+            child.slot = 0

@@ -96,7 +96,7 @@ class DomainPlan:
 
     def passed(self) -> list[Passed]:
         """Return the passed-through functions, in the order in which firmware finds them."""
-        return [self._passed(way, endpoint) for way, endpoint in _ways(self.root, ()) if endpoint.role == "hostdev"]
+        return [self._passed(path, endpoint) for path, endpoint in _ways(self.root, ()) if endpoint.role == "hostdev"]
 
     def guest_addresses(self) -> dict[str, str]:
         """Return the guest address of each passed-through function, by host address."""
@@ -115,7 +115,9 @@ class DomainPlan:
         values.
         """
         spec = self.spec
-        setting_of = {function.address: key for key, own in self.chosen.by_setting.items() for function in own}
+        setting_of = {
+            function.address: key for key, functions in self.chosen.by_setting.items() for function in functions
+        }
         emulator_cpus = self.processors.kept_cpus
         return {
             "name": spec.name,
@@ -151,7 +153,7 @@ class DomainPlan:
                 }
                 for expander, end in _expanders(self.root)
             ],
-            "devices": [_device(self.host, each, setting_of[each.address]) for each in self.passed()],
+            "devices": [_device(self.host, passed, setting_of[passed.address]) for passed in self.passed()],
             "virtio": [
                 {
                     "role": endpoint.role,
@@ -194,7 +196,7 @@ class DomainPlan:
             processors = Processors(
                 cells, data["sockets"], data["threads_per_core"], data["emulator_cpus"], Share(**data["share"])
             )
-            found = data["fidelity"]
+            stored_fidelity = data["fidelity"]
             shared = data["nvswitch_partition"]
             if shared is not None:
                 shared = Shared.of_dict(shared)
@@ -209,7 +211,9 @@ class DomainPlan:
                 "address_bits": bits["bits"],
                 "machine": data["machine"],
                 "notes": data["notes"],
-                "fidelity": Fidelity(found["total"], found["equal"], found["differences"]),
+                "fidelity": Fidelity(
+                    stored_fidelity["total"], stored_fidelity["equal"], stored_fidelity["differences"]
+                ),
             }
         except DomainError:
             raise
@@ -223,14 +227,15 @@ class DomainPlan:
             by_setting.setdefault(setting_of[address], []).append(host.function(address))
         return cls(**arguments, chosen=Chosen(by_setting, shared=shared))
 
-    def _passed(self, way: tuple[pci_tree.Port, ...], endpoint: pci_tree.Endpoint) -> Passed:
+    def _passed(self, path: tuple[pci_tree.Port, ...], endpoint: pci_tree.Endpoint) -> Passed:
         function = self.functions[endpoint.key]
-        port = way[-1]
-        expander = next((step for step in way if step.model == pci_tree.EXPANDER), None)
-        ports = [step for step in way if step.model not in (pci_tree.ROOT, pci_tree.EXPANDER)]
+        port = path[-1]
+        expander = next((step for step in path if step.model == pci_tree.EXPANDER), None)
+        ports = [step for step in path if step.model not in (pci_tree.ROOT, pci_tree.EXPANDER)]
         # Each port is on the bus of the port before it.
         guest_path = [
-            pci_tree.address(above.bus, step.slot, step.function) for above, step in zip(way[-len(ports) - 1 :], ports)
+            pci_tree.address(parent.bus, step.slot, step.function)
+            for parent, step in zip(path[-len(ports) - 1 :], ports)
         ]
         guest_path.append(pci_tree.address(port.bus, endpoint.slot, endpoint.function))
         host_path = [function.address]
@@ -240,14 +245,14 @@ class DomainPlan:
 
 
 def _ways(
-    here: pci_tree.Port, above: tuple[pci_tree.Port, ...]
+    port: pci_tree.Port, path_above: tuple[pci_tree.Port, ...]
 ) -> Iterator[tuple[tuple[pci_tree.Port, ...], pci_tree.Endpoint]]:
     """Yield every endpoint with the ports from the root bus down to its own, in the order of ``Port.walk``."""
-    way = (*above, here)
-    for endpoint in here.endpoints:
-        yield way, endpoint
-    for below in here.ports:
-        yield from _ways(below, way)
+    path = (*path_above, port)
+    for endpoint in port.endpoints:
+        yield path, endpoint
+    for child in port.ports:
+        yield from _ways(child, path)
 
 
 def _expanders(root: pci_tree.Port) -> Iterator[tuple[pci_tree.Port, int]]:

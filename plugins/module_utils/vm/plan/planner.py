@@ -9,7 +9,7 @@ from dataclasses import replace
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import (
     architecture,
-    unsupported,
+    unsupported_reason,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Chosen
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import cells, nodes
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import held
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import holdings_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import (
     atomic_ops,
     bus_numbers,
@@ -56,7 +56,7 @@ def plan_domains(
     require_x86(host)
     domains = hypervisor.domains.values() if hypervisor else []
     listed = {spec.name for spec in specs}
-    of_domains = {observed.name: held(observed, observed.name in listed) for observed in domains}
+    of_domains = {observed.name: holdings_of(observed, observed.name in listed) for observed in domains}
 
     def max_vcpus(spec: DomainSpec) -> int:
         accelerator = _accelerator(spec, hypervisor)
@@ -69,14 +69,19 @@ def plan_domains(
 
 def require_x86(host: Host) -> None:
     """Raise DomainError if the host is known to have another architecture than the guests."""
-    reason = unsupported(host.cpu)
+    reason = unsupported_reason(host.cpu)
     if reason:
         raise DomainError(f"{reason}; it can be read and recorded", "plan on another host")
 
 
 def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
-    spec, around, chosen, processors = placement.spec, placement.around, placement.chosen, placement.processors
-    host = around.host
+    spec, host_devices, chosen, processors = (
+        placement.spec,
+        placement.host_devices,
+        placement.chosen,
+        placement.processors,
+    )
+    host = host_devices.host
     accelerator = _accelerator(spec, hypervisor)
     _check_emulation(spec, accelerator, chosen)
     machine, machine_notes = _machine(spec, accelerator, hypervisor)
@@ -88,9 +93,9 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
     virtio += [pci_tree.Endpoint("disk", str(number)) for number in range(len(spec.disks))]
     virtio += [pci_tree.Endpoint("interface", str(number)) for number in range(len(spec.interfaces))]
     virtio += [pci_tree.Endpoint("rng", "0")] * spec.rng
-    on_root_ports, atomic_notes = atomic_ops.root_ports(spec, around, devices)
+    on_root_ports, atomic_notes = atomic_ops.root_ports(spec, host_devices, devices)
     root, tree_notes = pci_tree.build(
-        spec.name, around, devices, cell_of_complex, virtio, spec.mirror_topology != "false", on_root_ports
+        spec.name, host_devices, devices, cell_of_complex, virtio, spec.mirror_topology != "false", on_root_ports
     )
     bus_numbers.assign(spec.name, root)
 
@@ -99,7 +104,7 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
     window = mmio.size_up(
         spec.name,
         root,
-        around.functions,
+        host_devices.functions,
         spec.memory_mib,
         bits,
         host.cpu.vendor,
@@ -140,25 +145,26 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
 def _share_notes(spec: DomainSpec, host: Host, chosen: Chosen, processors: cells.Processors) -> list[str]:
     """Return notes on parts of the host that the virtual machine could use and does not, and on interrupt remapping."""
     share, notes = processors.share, []
-    each = share.vcpus // processors.sockets
+    vcpus_per_socket = share.vcpus // processors.sockets
     if spec.vcpus is None and share.free:
         part = "cell" if processors.sockets == len(processors.cells) else "socket"
-        why = f"every {part} has as many vCPUs as the one with the fewest CPUs left, {each}"
-        if share.vcpu_limit // processors.sockets - each < processors.threads:
-            why = f"a guest can have at most {share.vcpu_limit} vCPUs here"
+        cause = f"every {part} has as many vCPUs as the one with the fewest CPUs left, {vcpus_per_socket}"
+        if share.vcpu_limit // processors.sockets - vcpus_per_socket < processors.threads:
+            cause = f"a guest can have at most {share.vcpu_limit} vCPUs here"
             if not spec.remaps_interrupts and share.vcpu_limit == cells.VCPUS_WITHOUT_REMAPPING:
-                why = (
+                cause = (
                     f"without interrupt remapping a guest can have at most {share.vcpu_limit} vCPUs; "
                     "interrupt_remapping: true lifts that"
                 )
-        notes.append(f"{share.free} hardware threads of its nodes are unused: {why}")
+        notes.append(f"{share.free} hardware threads of its nodes are unused: {cause}")
     gpus = {function.address for function in host.functions if function.kind == "gpu"}
     if share.nodes_without_cell and gpus and gpus <= {function.address for function in chosen.gpus}:
-        lost = [node for node in host.numa_nodes if node.id in share.nodes_without_cell]
-        memory_mib = sum(node.memory_bytes for node in lost) // MIB
+        unused_nodes = [node for node in host.numa_nodes if node.id in share.nodes_without_cell]
+        memory_mib = sum(node.memory_bytes for node in unused_nodes) // MIB
         notes.append(
-            f"it has all GPUs of the host but no cell on NUMA node {', '.join(str(node.id) for node in lost)}: "
-            f"{sum(len(node.cpus) for node in lost)} hardware threads and {memory_mib} MiB are out of its reach; "
+            f"it has all GPUs of the host but no cell on NUMA node {', '.join(str(node.id) for node in unused_nodes)}: "
+            f"{sum(len(node.cpus) for node in unused_nodes)} hardware threads and {memory_mib} MiB are out of its "
+            "reach; "
             "numa_nodes: [all] adds them"
         )
     far = [node for node in host.numa_nodes if not node.cpus and node.memory_bytes]
@@ -195,30 +201,31 @@ def _cells_of(
             )
         serving.setdefault(device.root_complex, {})[device.address] = server
     cell_of_node = {cell.host_node: cell.id for cell in processors.cells}
-    found: dict[str, int | None] = {}
+    cell_of_complex: dict[str, int | None] = {}
     for root_complex, served in serving.items():
-        known = [node for node in served.values() if node is not None]
-        if not known:
-            found[root_complex] = None
+        known_nodes = [node for node in served.values() if node is not None]
+        if not known_nodes:
+            cell_of_complex[root_complex] = None
             notes += [
                 f"the host does not report which NUMA node {address} is on; the guest will not know either"
                 for address in served
             ]
             continue
-        most = min(set(known), key=lambda node: (-known.count(node), node))
-        found[root_complex] = cell_of_node[most]
+        main_node = min(set(known_nodes), key=lambda node: (-known_nodes.count(node), node))
+        cell_of_complex[root_complex] = cell_of_node[main_node]
         for address, node in served.items():
-            if node != most:
-                own = (
+            if node != main_node:
+                cause = (
                     f"the host does not report which NUMA node {address} is on"
                     if node is None
                     else f"{address} is on NUMA node {node} of the host"
                 )
                 notes.append(
-                    f"{own}; in the guest it is on the cell of node {most}, with the others of {root_complex}: an "
+                    f"{cause}; in the guest it is on the cell of node {main_node}, with the others of {root_complex}: "
+                    "an "
                     "expander bus has one node"
                 )
-    return found, notes
+    return cell_of_complex, notes
 
 
 def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
@@ -229,9 +236,9 @@ def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
     for name in wanted:
         if name in hypervisor.accelerators:
             return name
-    there = ", ".join(sorted(hypervisor.accelerators)) or "none"
+    offered = ", ".join(sorted(hypervisor.accelerators)) or "none"
     raise DomainError(
-        f"accelerator {spec.accelerator} is not available: libvirt on this host offers {there}",
+        f"accelerator {spec.accelerator} is not available: libvirt on this host offers {offered}",
         "kvm needs virtualization enabled in the BIOS and /dev/kvm (virt-host-validate shows what is missing)",
         domain=spec.name,
     )

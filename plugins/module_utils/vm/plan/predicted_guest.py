@@ -35,8 +35,8 @@ def predict(plan: DomainPlan) -> Host:
             id=cell.id,
             cpus=list(cell.vcpus),
             siblings=[
-                cell.vcpus[at : at + plan.processors.threads]
-                for at in range(0, len(cell.vcpus), plan.processors.threads)
+                cell.vcpus[start : start + plan.processors.threads]
+                for start in range(0, len(cell.vcpus), plan.processors.threads)
             ],
             memory_bytes=cell.memory_mib * MIB,
             distances=dict(cell.distances),
@@ -70,17 +70,17 @@ def kept(plan: DomainPlan, host: Host) -> Fidelity:
 
 def _below(
     host_functions: dict[str, Function],
-    here: pci_tree.Port,
+    parent_port: pci_tree.Port,
     parent: str | None,
     root_complex: RootComplex,
     functions: list[Function],
 ) -> None:
-    for endpoint in here.endpoints:
+    for endpoint in parent_port.endpoints:
         if endpoint.role == "hostdev":
             host = host_functions[endpoint.key]
             functions.append(
                 Function(
-                    address=pci_tree.address(here.bus, endpoint.slot, endpoint.function),
+                    address=pci_tree.address(parent_port.bus, endpoint.slot, endpoint.function),
                     root_complex=root_complex.name,
                     parent=parent,
                     class_code=host.class_code,
@@ -91,11 +91,11 @@ def _below(
                     numa_node=root_complex.numa_node,
                 )
             )
-    for port in here.ports:
+    for port in parent_port.ports:
         if port.model == pci_tree.EXPANDER:
             continue
         vendor, device = PORT_IDS.get(port.model, PCI_BRIDGE)
-        place = pci_tree.address(here.bus, port.slot, port.function)
+        place = pci_tree.address(parent_port.bus, port.slot, port.function)
         functions.append(
             Function(
                 address=place,

@@ -22,8 +22,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.func
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
+    HostDevices,
     Obstacle,
-    Surroundings,
     obstacle,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request import settings
@@ -48,9 +48,9 @@ def requests(params: dict[str, Any], host: Host | None = None, early: bool = Fal
     """
     if params["domains"] or not params.get("whole_host"):
         return list(params["domains"] or [])
-    given = DomainSettings("", "whole_host", params["whole_host"])
-    explicit = {name: value for name, value in given.data.items() if name not in SHORT}
-    derived = {"name": NAME, **_files(given)}
+    reader = DomainSettings("", "whole_host", params["whole_host"])
+    explicit = {name: value for name, value in reader.data.items() if name not in SHORT}
+    derived = {"name": NAME, **_files(reader)}
     if host is None:
         return [{**derived, **explicit}]
     gpus = [gpu.address for gpu in share.whole_gpus(host)]
@@ -60,7 +60,7 @@ def requests(params: dict[str, Any], host: Host | None = None, early: bool = Fal
             "leave whole_host out on it, or name the device in accelerators (gpu_vm_accelerators)",
             domain=str(explicit.get("name", NAME)),
         )
-    divided = divided_nics(host, given.data)
+    divided = divided_nics(host, reader.data)
     missing = [nic.address for nic in divided if nic.sriov and not nic.sriov.now]
     if missing and not early:
         raise DomainError(
@@ -68,7 +68,7 @@ def requests(params: dict[str, Any], host: Host | None = None, early: bool = Fal
             "run playbooks/gpu_hosts.yml, which makes it; nics: {per_gpu: 1, functions: pf} requests whole NICs",
             domain=str(explicit.get("name", NAME)),
         )
-    memory = memory_of(host, given.data)
+    memory = memory_of(host, reader.data)
     return [
         {
             **derived,
@@ -85,9 +85,9 @@ def requests(params: dict[str, Any], host: Host | None = None, early: bool = Fal
 
 def memory_of(host: Host, data: dict[str, Any]) -> share.Memory:
     """Return the memory of the guest from ``memory_mib`` and ``huge_page_mib`` of the settings. Raises DomainError."""
-    given = DomainSettings("", "whole_host", data)
-    memory_mib = given.value("memory_mib", values.within(1, settings.MEMORY_MIB_MAX, "MiB"))
-    page_mib = given.value("huge_page_mib", settings.check_page_size, share.PAGE_SIZES_MIB[0])
+    reader = DomainSettings("", "whole_host", data)
+    memory_mib = reader.value("memory_mib", values.within(1, settings.MEMORY_MIB_MAX, "MiB"))
+    page_mib = reader.value("huge_page_mib", settings.check_page_size, share.PAGE_SIZES_MIB[0])
     try:
         return share.memory(host, memory_mib, page_mib)
     except TopologyError as error:
@@ -106,8 +106,12 @@ def host_settings(host: Host, data: dict[str, Any]) -> list[str]:
     nics = [nic.address for nic in divided_nics(host, data)]
     lines += [f"virtual functions: 1 of NIC {', '.join(nics)}"] if nics else []
     lines.append(f"vfio-pci: GPU {', '.join(gpu.address for gpu in share.whole_gpus(host))}")
-    together = [nic.address for nic in share.nics_with_gpus(host)]
-    return [*lines, f"vfio-pci: NIC {', '.join(together)} (in a GPU's IOMMU group)"] if together else lines
+    nics_in_gpu_groups = [nic.address for nic in share.nics_with_gpus(host)]
+    return (
+        [*lines, f"vfio-pci: NIC {', '.join(nics_in_gpu_groups)} (in a GPU's IOMMU group)"]
+        if nics_in_gpu_groups
+        else lines
+    )
 
 
 def whole_host(host: Host) -> dict[str, Any]:
@@ -120,9 +124,9 @@ def whole_host(host: Host) -> dict[str, Any]:
     wanted, obstacles = _assignable(host)
     if not any(function.kind == "gpu" for function in wanted):
         reasons = [f"{gpu.address}: {obstacles[gpu.address]}" for gpu in share.whole_gpus(host)]
-        why = "; ".join(reasons) or "it has none"
+        cause = "; ".join(reasons) or "it has none"
         raise DomainError(
-            f"no GPU of this host can be assigned to a virtual machine ({why})", "specify the domains to plan"
+            f"no GPU of this host can be assigned to a virtual machine ({cause})", "specify the domains to plan"
         )
     memory = memory_of(host, {})
     devices = {
@@ -140,13 +144,13 @@ def whole_host(host: Host) -> dict[str, Any]:
 
 def _assignable(host: Host) -> tuple[list[Function], dict[str, Obstacle]]:
     """Return the devices that one guest can have together, and why it cannot have the others, by address."""
-    around = Surroundings(host)
-    wanted = [function for function in host.functions if _wanted(around, function)]
+    host_devices = HostDevices(host)
+    wanted = [function for function in host.functions if _wanted(host_devices, function)]
     obstacles: dict[str, Obstacle] = {}
     # If a device is refused, others of its IOMMU group may have to be refused as well.
     while True:
         addresses = [function.address for function in wanted]
-        reasons = {function.address: obstacle(around, function, NAME, addresses) for function in wanted}
+        reasons = {function.address: obstacle(host_devices, function, NAME, addresses) for function in wanted}
         refused = {address: reason for address, reason in reasons.items() if reason}
         if not refused:
             return wanted, obstacles
@@ -154,42 +158,42 @@ def _assignable(host: Host) -> tuple[list[Function], dict[str, Obstacle]]:
         wanted = [function for function in wanted if function.address not in refused]
 
 
-def _wanted(around: Surroundings, function: Function) -> bool:
+def _wanted(host_devices: HostDevices, function: Function) -> bool:
     if function.kind == "gpu":
         # One with virtual functions stays in the list, so that its obstacle is reported.
         return not is_virtual(function)
     if function.kind not in kinds.SETTINGS:
         return False
-    above = around.functions.get(function.physical_function or "")
-    if above is not None and above.sriov is not None:
-        return above.sriov.vfs[:1] == [function.address]
+    physical_function = host_devices.functions.get(function.physical_function or "")
+    if physical_function is not None and physical_function.sriov is not None:
+        return physical_function.sriov.vfs[:1] == [function.address]
     return is_physical(function)
 
 
-def _files(given: DomainSettings) -> dict[str, Any]:
+def _files(reader: DomainSettings) -> dict[str, Any]:
     """Return the disks and interfaces that the settings of ``SHORT`` stand for. Raises DomainError."""
-    name = given.value("name", settings.check_name, NAME)
-    made: dict[str, Any] = {}
+    name = reader.value("name", settings.check_name, NAME)
+    derived: dict[str, Any] = {}
     for short, long in (("image", "disks"), ("bridge", "interfaces")):
-        if (short in given.data) == (long in given.data):
-            both = short in given.data
-            raise given.refuse(
-                f"{short} and {long} contradict each other" if both else f"{short} is missing",
-                f"leave one out: {long} replaces {short}" if both else f"set it, or {long}",
+        if (short in reader.data) == (long in reader.data):
+            contradicts = short in reader.data
+            raise reader.refuse(
+                f"{short} and {long} contradict each other" if contradicts else f"{short} is missing",
+                f"leave one out: {long} replaces {short}" if contradicts else f"set it, or {long}",
             )
-    if "bridge" in given.data:
-        made["interfaces"] = [{"type": "bridge", "source": given.data["bridge"]}]
-    if "image" not in given.data:
+    if "bridge" in reader.data:
+        derived["interfaces"] = [{"type": "bridge", "source": reader.data["bridge"]}]
+    if "image" not in reader.data:
         for short in ("ssh_keys", "disk_mib"):
-            if short in given.data:
-                raise given.refuse(f"{short} needs image", "leave it out where disks are given")
-        return made
-    size_mib = given.value("disk_mib", values.within(1, settings.DISK_MIB_MAX, "MiB"), DISK_MIB)
-    made["disks"] = [{"path": f"{IMAGES}/{name}.qcow2", "size_mib": size_mib, **_base(given.data["image"])}]
-    if "ssh_keys" in given.data:
+            if short in reader.data:
+                raise reader.refuse(f"{short} needs image", "leave it out where disks are given")
+        return derived
+    size_mib = reader.value("disk_mib", values.within(1, settings.DISK_MIB_MAX, "MiB"), DISK_MIB)
+    derived["disks"] = [{"path": f"{IMAGES}/{name}.qcow2", "size_mib": size_mib, **_base(reader.data["image"])}]
+    if "ssh_keys" in reader.data:
         seed = {"path": f"{IMAGES}/{name}-seed.iso", "format": "raw", "read_only": True}
-        made["disks"].append({**seed, "ssh_keys": given.data["ssh_keys"]})
-    return made
+        derived["disks"].append({**seed, "ssh_keys": reader.data["ssh_keys"]})
+    return derived
 
 
 def _base(image: Any) -> dict[str, Any]:
@@ -199,9 +203,9 @@ def _base(image: Any) -> dict[str, Any]:
     """
     if isinstance(image, str):
         return {"base": image}
-    given = DomainSettings("", "whole_host.image", image)
-    given.only("url", "checksum")
-    given.need("url", "checksum")
-    url, checksum = given.value("url", settings.check_url), given.value("checksum", settings.check_checksum)
+    reader = DomainSettings("", "whole_host.image", image)
+    reader.only("url", "checksum")
+    reader.need("url", "checksum")
+    url, checksum = reader.value("url", settings.check_url), reader.value("checksum", settings.check_checksum)
     digest = checksum.partition(":")[2][:12]
     return {"base": f"{IMAGES}/{digest}-{os.path.basename(url)}", "base_url": url, "base_checksum": checksum}

@@ -11,11 +11,11 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import SUPPORTED, architecture
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
-    Surroundings,
+    HostDevices,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import held
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import holdings_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import (
     devices,
@@ -50,17 +50,17 @@ def check(
 
     Returns the warnings. Raises RefusedError, with all findings, if one of them refuses.
     """
-    around = Surroundings(host)
+    host_devices = HostDevices(host)
     listed = {plan.name for plan in plans}
     for observed in hypervisor.domains.values():
         if observed.name not in listed:
-            around.holder.update(dict.fromkeys(held(observed, listed=False).devices, observed.name))
+            host_devices.holder.update(dict.fromkeys(holdings_of(observed, listed=False).devices, observed.name))
     for plan in plans:
-        around.holder.update({function.address: plan.name for function in plan.chosen.all()})
+        host_devices.holder.update({function.address: plan.name for function in plan.chosen.all()})
 
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if architecture(host.cpu) is None:
-        found.append(
+        findings.append(
             Finding(
                 "",
                 "the topology does not contain the processor's architecture",
@@ -69,29 +69,29 @@ def check(
             )
         )
     for plan in plans:
-        found += programs.versions(plan, hypervisor)
-        found += programs.atomic_operations(plan, hypervisor)
-        found += programs.machine(plan, hypervisor)
-        found += programs.firmware(plan, hypervisor)
-        found += devices.in_use(plan, around)
-        found += devices.host_drivers(plan, around)
-        found += devices.isolation(plan, around)
-        found += devices.losses(plan, around)
-        found += shared_nvswitches.findings(plan, around, manager, plan.name in starting)
-        found += platform.of_host(plan, host, hypervisor)
-    found += memory.of_host(plans, host)
+        findings += programs.versions(plan, hypervisor)
+        findings += programs.atomic_operations(plan, hypervisor)
+        findings += programs.machine(plan, hypervisor)
+        findings += programs.firmware(plan, hypervisor)
+        findings += devices.in_use(plan, host_devices)
+        findings += devices.host_drivers(plan, host_devices)
+        findings += devices.isolation(plan, host_devices)
+        findings += devices.losses(plan, host_devices)
+        findings += shared_nvswitches.findings(plan, host_devices, manager, plan.name in starting)
+        findings += platform.of_host(plan, host, hypervisor)
+    findings += memory.of_host(plans, host)
     specs = [plan.spec for plan in plans]
-    found += disk_use.conflicts_on_host(specs, hypervisor, stopping)
-    found += of_requests(specs, hypervisor, paths_may_come)
+    findings += disk_use.conflicts_on_host(specs, hypervisor, stopping)
+    findings += of_requests(specs, hypervisor, paths_may_come)
     to_start = [plan for plan in plans if plan.name in starting]
-    found += programs.still_running(to_start, hypervisor, stopping)
+    findings += programs.still_running(to_start, hypervisor, stopping)
     for plan in to_start:
-        found += memory.hugetlbfs(plan.spec, hypervisor)
+        findings += memory.hugetlbfs(plan.spec, hypervisor)
     # A domain that only restarts releases its memory first.
-    found += memory.free([plan for plan in to_start if plan.name not in stopping], host)
-    if any(item.severity == REFUSE for item in found):
-        raise RefusedError(found)
-    return found
+    findings += memory.free([plan for plan in to_start if plan.name not in stopping], host)
+    if any(item.severity == REFUSE for item in findings):
+        raise RefusedError(findings)
+    return findings
 
 
 def without_libvirt(plans: list[DomainPlan], host: Host) -> list[Finding]:
@@ -99,22 +99,22 @@ def without_libvirt(plans: list[DomainPlan], host: Host) -> list[Finding]:
 
     Returns the warnings. Raises RefusedError, with all findings, if one of them refuses.
     """
-    around = Surroundings(host)
-    found = [item for plan in plans for item in devices.losses(plan, around)]
+    host_devices = HostDevices(host)
+    findings = [item for plan in plans for item in devices.losses(plan, host_devices)]
     for plan in plans:
-        found += platform.of_facts(plan, host)
-    found += memory.of_host(plans, host)
-    if any(item.severity == REFUSE for item in found):
-        raise RefusedError(found)
-    return found
+        findings += platform.of_facts(plan, host)
+    findings += memory.of_host(plans, host)
+    if any(item.severity == REFUSE for item in findings):
+        raise RefusedError(findings)
+    return findings
 
 
 def of_requests(specs: list[DomainSpec], hypervisor: Hypervisor, paths_may_come: bool) -> list[Finding]:
     """Return the findings on requests that need no plan: networks and files."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for spec in specs:
-        found += programs.networks(spec, hypervisor)
-        found += programs.boot_source(spec)
+        findings += programs.networks(spec, hypervisor)
+        findings += programs.boot_source(spec)
         if not paths_may_come:
-            found += programs.paths(spec, hypervisor)
-    return found
+            findings += programs.paths(spec, hypervisor)
+    return findings

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.acce
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
     LARGE_BARS,
     is_virtual,
-    unreachable_memory,
+    unreachable_memory_reason,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import MAX_ELEMENTS
@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
     ACS_PORTS,
     ISOLATING_ACS,
-    Surroundings,
+    HostDevices,
     foreign_member,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
@@ -36,9 +36,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import nc
 EXTENDED_CONFIG_BYTES = 4096
 
 
-def in_use(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
+def in_use(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
     """Find devices that the host uses, that have no IOMMU group, or whose group holds something else."""
-    own = [function.address for function in plan.chosen.all()]
+    vm_devices = [function.address for function in plan.chosen.all()]
     without_group = [function.address for function in plan.chosen.all() if function.iommu_group is None]
     if without_group:
         yield Finding(
@@ -56,19 +56,19 @@ def in_use(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
                 "; ".join(function.used_by_host),
                 "free it on the host, or choose another device",
             )
-        reason = foreign_member(around, function, plan.name, own)
+        reason = foreign_member(host_devices, function, plan.name, vm_devices)
         if reason:
-            without = [port.address for port in _ports(around, function) if _lacks_acs(port)]
-            why = "VFIO takes a group only as a whole, and QEMU reports that it is not viable"
+            without = [port.address for port in _ports(host_devices, function) if _lacks_acs(port)]
+            reason_text = "VFIO takes a group only as a whole, and QEMU reports that it is not viable"
             if without:
-                why += f" (no ACS, which would split the group: port {some(without)})"
-            yield Finding(plan.name, f"{device}: {reason.why}", why, reason.remedy)
+                reason_text += f" (no ACS, which would split the group: port {some(without)})"
+            yield Finding(plan.name, f"{device}: {reason.cause}", reason_text, reason.remedy)
 
 
-def host_drivers(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
+def host_drivers(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
     """Find virtual functions of GPUs without the host driver that makes them and serves them while guests run."""
     for function in plan.chosen.gpus:
-        owner = around.functions.get(function.physical_function or "")
+        owner = host_devices.functions.get(function.physical_function or "")
         if is_virtual(function) and owner is not None and owner.driver in (None, "vfio-pci"):
             yield Finding(
                 plan.name,
@@ -79,8 +79,8 @@ def host_drivers(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
             )
 
 
-def _ports(around: Surroundings, function: Function) -> list[Function]:
-    steps = (around.functions[address] for address in around.bridges(function.address))
+def _ports(host_devices: HostDevices, function: Function) -> list[Function]:
+    steps = (host_devices.functions[address] for address in host_devices.bridges(function.address))
     return [step for step in steps if step.port_type in ACS_PORTS]
 
 
@@ -88,19 +88,21 @@ def _lacks_acs(port: Function) -> bool:
     return port.acs is None and port.config_bytes >= EXTENDED_CONFIG_BYTES
 
 
-def isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
+def isolation(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
     """Find ACS that was turned off after the kernel made the groups: the groups look separate, the devices are not."""
     reported = set()
     for function in plan.chosen.all():
-        above = set(around.bridges(function.address))
+        bridges = set(host_devices.bridges(function.address))
         neighbours = sorted(
             {
                 holder
-                for address, holder in around.holder.items()
-                if holder != plan.name and address in around.functions and above & set(around.bridges(address))
+                for address, holder in host_devices.holder.items()
+                if holder != plan.name
+                and address in host_devices.functions
+                and bridges & set(host_devices.bridges(address))
             }
         )
-        for port in _ports(around, function):
+        for port in _ports(host_devices, function):
             if port.acs is None:
                 continue
             off = port.acs.capability & ISOLATING_ACS & ~port.acs.control
@@ -116,16 +118,16 @@ def isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
                 )
 
 
-def losses(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
+def losses(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
     """Find what the virtual machine loses without an error."""
     yield from _address_bits(plan)
-    yield from _models(plan, around.host)
+    yield from _models(plan, host_devices.host)
     yield from _unreachable(plan)
     yield from _nodes(plan)
-    yield from _nccl(plan, around.host)
+    yield from _nccl(plan, host_devices.host)
     # Without the host's config space, nothing is known of ATS and ACS.
-    if around.config_read:
-        yield from _ats(plan, around)
+    if host_devices.config_read:
+        yield from _ats(plan, host_devices)
 
 
 def _address_bits(plan: DomainPlan) -> Iterator[Finding]:
@@ -152,12 +154,13 @@ def _nccl(plan: DomainPlan, host: Host) -> Iterator[Finding]:
 
 
 def _nodes(plan: DomainPlan) -> Iterator[Finding]:
-    lost = [function.address for function in plan.chosen.all() if plan.host.node_of(function) is None]
-    if lost:
+    without_node = [function.address for function in plan.chosen.all() if plan.host.node_of(function) is None]
+    if without_node:
         cells = ", ".join(str(cell.host_node) for cell in plan.processors.cells)
         yield Finding(
             plan.name,
-            f"the host does not report which NUMA node {some(lost)} {'is' if len(lost) == 1 else 'are'} on",
+            f"the host does not report which NUMA node {some(without_node)} "
+            f"{'is' if len(without_node) == 1 else 'are'} on",
             f"its cells are on node {cells}, and it is not known which of them is near a device",
             "look for a BIOS setting or update that gives root bridges their node (_PXM), or choose with numa_nodes",
             WARN,
@@ -166,14 +169,14 @@ def _nodes(plan: DomainPlan) -> Iterator[Finding]:
 
 def _models(plan: DomainPlan, host: Host) -> Iterator[Finding]:
     """Find GPUs of several models, where a number is chosen among them or one virtual machine has several models."""
-    there = models([function for function in host.functions if function.kind == "gpu"])
-    if len(there) > 1 and (plan.spec.gpus.count or len(models(plan.chosen.gpus)) > 1):
-        listed = [f"{len(addresses)} of {model} ({some(addresses)})" for model, addresses in there.items()]
-        own = ", ".join(f"{len(addresses)} of {model}" for model, addresses in models(plan.chosen.gpus).items())
+    host_models = models([function for function in host.functions if function.kind == "gpu"])
+    if len(host_models) > 1 and (plan.spec.gpus.count or len(models(plan.chosen.gpus)) > 1):
+        listed = [f"{len(addresses)} of {model} ({some(addresses)})" for model, addresses in host_models.items()]
+        vm_gpus = ", ".join(f"{len(addresses)} of {model}" for model, addresses in models(plan.chosen.gpus).items())
         yield Finding(
             plan.name,
             f"the GPUs of this host are of several models: {', '.join(listed)}",
-            f"gpus.count takes those of one model; it gets {own or 'none'}",
+            f"gpus.count takes those of one model; it gets {vm_gpus or 'none'}",
             "list those that are not GPUs under accelerators, or choose them with gpus.addresses, which can mix models",
             WARN,
         )
@@ -183,7 +186,7 @@ def _unreachable(plan: DomainPlan) -> Iterator[Finding]:
     """Find GPUs whose memory other devices cannot reach."""
     reasons: dict[str, list[str]] = {}
     for function in plan.chosen.gpus:
-        reason = unreachable_memory(function)
+        reason = unreachable_memory_reason(function)
         if reason:
             reasons.setdefault(reason, []).append(function.address)
     for reason, addresses in reasons.items():
@@ -196,7 +199,7 @@ def _unreachable(plan: DomainPlan) -> Iterator[Finding]:
         )
 
 
-def _ats(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
+def _ats(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
     """Find ATS that is requested and works nowhere, or is on in a device and blocked by a port."""
     if not plan.spec.ats:
         return
@@ -204,7 +207,7 @@ def _ats(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
     # Without a NIC there is no ATS to turn on, and the default is no request.
     if not plan.chosen.nics and not able:
         return
-    if any("noats" in item[4:].split(",") for item in around.host.kernel_arguments if item.startswith("pci=")):
+    if any("noats" in item[4:].split(",") for item in host_devices.host.kernel_arguments if item.startswith("pci=")):
         yield Finding(
             plan.name,
             "ats has no effect",
@@ -221,9 +224,9 @@ def _ats(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
             "turn ATS on in the NIC's firmware (gpu_host_nic_firmware), or set ats: false",
             WARN,
         )
-    acs_plan = AcsPlan(around.host, plan.chosen.all(), VIRTUAL_MACHINES)
+    acs_plan = AcsPlan(host_devices.host, plan.chosen.all(), VIRTUAL_MACHINES)
     for port in acs_plan.ports:
-        acs = around.host.function(port.address).acs
+        acs = host_devices.host.function(port.address).acs
         nics = [function for function in able if function.address in port.below and function.kind == "nic"]
         if acs and nics and port.mask.on & acs.capability & ~acs.control & PCI_ACS_DT:
             yield Finding(

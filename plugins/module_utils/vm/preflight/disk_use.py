@@ -62,14 +62,14 @@ def uses_of_domain(name: str, *descriptions: str | None) -> Iterator[Use]:
     reported = set()
     for xml in filter(None, descriptions):
         root = ET.fromstring(xml)
-        found = [(item.get("file"), "the console's log", True) for item in root.iterfind("devices/*/log")]
+        files = [(item.get("file"), "the console's log", True) for item in root.iterfind("devices/*/log")]
         for tag, role in (("kernel", "the kernel"), ("initrd", "the initrd")):
-            found.append((root.findtext(f"os/{tag}"), role, False))
+            files.append((root.findtext(f"os/{tag}"), role, False))
         for disk in root.iterfind("devices/disk"):
             source = disk.find("source")
             path = None if source is None else source.get("file") or source.get("dev")
-            found.append((path, DISK, disk.find("readonly") is None))
-        for path, role, writes in found:
+            files.append((path, DISK, disk.find("readonly") is None))
+        for path, role, writes in files:
             if path and (path, role, writes) not in reported:
                 reported.add((path, role, writes))
                 yield Use(name, path, role, writes)
@@ -77,25 +77,27 @@ def uses_of_domain(name: str, *descriptions: str | None) -> Iterator[Use]:
 
 def paths(specs: list[DomainSpec], hypervisor: Hypervisor) -> list[str]:
     """Return the paths to observe for ``conflicts_on_host`` and ``removable``."""
-    own = [use.path for spec in specs for use in uses(spec)]
-    return [*own, *(use.path for domain in hypervisor.domains.values() for use in _all_uses(domain))]
+    paths_of_specs = [use.path for spec in specs for use in uses(spec)]
+    return [*paths_of_specs, *(use.path for domain in hypervisor.domains.values() for use in _all_uses(domain))]
 
 
 def _all_uses(domain: ObservedDomain) -> Iterator[Use]:
     return uses_of_domain(domain.name, domain.inactive_xml, domain.live_xml)
 
 
-def conflicts(own: Iterable[Use], others: Iterable[Use], identity: Callable[[str], str]) -> Iterator[Finding]:
-    """Yield a finding for each use in ``own`` that conflicts with another one in ``own`` or ``others``."""
+def conflicts(
+    new_uses: Iterable[Use], foreign_uses: Iterable[Use], identity: Callable[[str], str]
+) -> Iterator[Finding]:
+    """Yield a finding for each of ``new_uses`` that conflicts with another of them or of ``foreign_uses``."""
     first: dict[str, list[Use]] = {}
-    for use in others:
+    for use in foreign_uses:
         first.setdefault(identity(use.path), []).append(use)
-    for use in own:
-        there = first.setdefault(identity(use.path), [])
-        other = next((item for item in there if _collide(use, item)), None)
-        there.append(use)
-        if other is not None:
-            yield _finding(use, other)
+    for use in new_uses:
+        uses_of_file = first.setdefault(identity(use.path), [])
+        conflicting = next((item for item in uses_of_file if _collide(use, item)), None)
+        uses_of_file.append(use)
+        if conflicting is not None:
+            yield _finding(use, conflicting)
 
 
 def conflicts_on_host(specs: list[DomainSpec], hypervisor: Hypervisor, stopping: set[str]) -> list[Finding]:
@@ -105,13 +107,13 @@ def conflicts_on_host(specs: list[DomainSpec], hypervisor: Hypervisor, stopping:
     files that it was started with.
     """
     listed = {spec.name for spec in specs}
-    others = []
+    foreign_uses = []
     for domain in hypervisor.domains.values():
         if domain.name not in listed:
-            others += list(_all_uses(domain))
-    own = [item for spec in specs for use in uses(spec) for item in _with_bases(use, hypervisor)]
-    others = [item for use in others for item in _with_bases(use, hypervisor)]
-    found = list(conflicts(own, others, lambda path: identity(hypervisor, path)))
+            foreign_uses += list(_all_uses(domain))
+    new_uses = [item for spec in specs for use in uses(spec) for item in _with_bases(use, hypervisor)]
+    foreign_uses = [item for use in foreign_uses for item in _with_bases(use, hypervisor)]
+    findings = list(conflicts(new_uses, foreign_uses, lambda path: identity(hypervisor, path)))
     for spec in specs:
         running = [
             use
@@ -122,52 +124,52 @@ def conflicts_on_host(specs: list[DomainSpec], hypervisor: Hypervisor, stopping:
         for use in uses(spec):
             if use.role != DISK:
                 continue
-            other = next((item for item in running if _same(hypervisor, use, item) and _collide(use, item)), None)
-            if other is not None:
-                found.append(
+            conflicting = next((item for item in running if _same(hypervisor, use, item) and _collide(use, item)), None)
+            if conflicting is not None:
+                findings.append(
                     Finding(
                         spec.name,
-                        f"disk {use.path} is still in the running virtual machine {other.domain}",
+                        f"disk {use.path} is still in the running virtual machine {conflicting.domain}",
                         "its definition no longer has the disk, but its QEMU does",
                         "restart or stop that virtual machine first",
                     )
                 )
-        found += _dangling(spec, hypervisor)
-    return list({(item.domain, item.what): item for item in found}.values())
+        findings += _dangling(spec, hypervisor)
+    return list({(item.domain, item.what): item for item in findings}.values())
 
 
 def removable(spec: DomainSpec, specs: list[DomainSpec], hypervisor: Hypervisor) -> tuple[list[str], list[Finding]]:
     """Return the disks of ``spec`` that were made here and have no other user, and why others stay."""
-    others: list[Use] = []
-    for each in specs:
-        if each.name != spec.name:
-            others += [item for use in uses(each) for item in _with_bases(use, hypervisor)]
+    other_uses: list[Use] = []
+    for listed_spec in specs:
+        if listed_spec.name != spec.name:
+            other_uses += [item for use in uses(listed_spec) for item in _with_bases(use, hypervisor)]
     for domain in hypervisor.domains.values():
         if domain.name != spec.name:
-            others += [item for use in _all_uses(domain) for item in _with_bases(use, hypervisor)]
+            other_uses += [item for use in _all_uses(domain) for item in _with_bases(use, hypervisor)]
     # A disk of ``spec`` that it also uses as a base, kernel or log stays, too.
-    others += [item for use in uses(spec) for item in _with_bases(use, hypervisor) if item.role != DISK]
-    users = {identity(hypervisor, use.path): use for use in others}
-    gone: dict[str, None] = {}
-    kept: list[Finding] = []
+    other_uses += [item for use in uses(spec) for item in _with_bases(use, hypervisor) if item.role != DISK]
+    users = {identity(hypervisor, use.path): use for use in other_uses}
+    removed: dict[str, None] = {}
+    findings: list[Finding] = []
     for disk in spec.disks:
         file = hypervisor.files.get(disk.path)
         if not disk.is_made or file is None or not file.exists:
             continue
         user = users.get(file.identity)
         if user is not None:
-            why = f"it is {user.role} of virtual machine {user.domain}"
-        elif not file.own:
-            why = "it is a symbolic link, so it was not created here"
+            reason = f"it is {user.role} of virtual machine {user.domain}"
+        elif not file.is_own:
+            reason = "it is a symbolic link, so it was not created here"
         elif disk.base and (file.base is None or identity(hypervisor, file.base) != identity(hypervisor, disk.base)):
-            why = f"it is not an overlay of {disk.base}, so it was not created here"
+            reason = f"it is not an overlay of {disk.base}, so it was not created here"
         else:
-            gone[disk.path] = None
+            removed[disk.path] = None
             continue
-        kept.append(
-            Finding(spec.name, f"disk {disk.path} is kept", why, "remove it manually if it is not needed", WARN)
+        findings.append(
+            Finding(spec.name, f"disk {disk.path} is kept", reason, "remove it manually if it is not needed", WARN)
         )
-    return list(gone), kept
+    return list(removed), findings
 
 
 def identity(hypervisor: Hypervisor, path: str) -> str:
@@ -189,32 +191,32 @@ def _with_bases(use: Use, hypervisor: Hypervisor) -> Iterator[Use]:
         file = hypervisor.files.get(file.base)
 
 
-def _same(hypervisor: Hypervisor, one: Use, other: Use) -> bool:
-    return identity(hypervisor, one.path) == identity(hypervisor, other.path)
+def _same(hypervisor: Hypervisor, first: Use, second: Use) -> bool:
+    return identity(hypervisor, first.path) == identity(hypervisor, second.path)
 
 
-def _collide(one: Use, other: Use) -> bool:
-    twice = one.domain == other.domain and one.role == other.role == DISK
-    return one.writes or other.writes or twice
+def _collide(first: Use, second: Use) -> bool:
+    twice = first.domain == second.domain and first.role == second.role == DISK
+    return first.writes or second.writes or twice
 
 
-def _finding(use: Use, other: Use) -> Finding:
-    spelling = "" if use.path == other.path else f" ({other.path})"
-    if use.domain == other.domain and use.role == other.role:
-        what, why = f"{use.role} {use.path} is listed twice{spelling}", WRITTEN_TWICE
+def _finding(use: Use, conflicting: Use) -> Finding:
+    spelling = "" if use.path == conflicting.path else f" ({conflicting.path})"
+    if use.domain == conflicting.domain and use.role == conflicting.role:
+        problem, reason = f"{use.role} {use.path} is listed twice{spelling}", WRITTEN_TWICE
     else:
-        whose = "its own" if use.domain == other.domain else f"virtual machine {other.domain}'s"
-        what = f"{use.role} {use.path} is also {whose} {other.role.removeprefix('the ')}{spelling}"
-        why = WRITTEN_TWICE if use.writes and other.writes else READ_AND_WRITTEN
-        if BASE in (use.role, other.role):
-            why = WRITTEN_BASE
-    return Finding(use.domain, what, why, "use a separate file for each")
+        whose = "its own" if use.domain == conflicting.domain else f"virtual machine {conflicting.domain}'s"
+        problem = f"{use.role} {use.path} is also {whose} {conflicting.role.removeprefix('the ')}{spelling}"
+        reason = WRITTEN_TWICE if use.writes and conflicting.writes else READ_AND_WRITTEN
+        if BASE in (use.role, conflicting.role):
+            reason = WRITTEN_BASE
+    return Finding(use.domain, problem, reason, "use a separate file for each")
 
 
 def _dangling(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
     for disk in spec.disks:
         file = hypervisor.files.get(disk.path)
-        if disk.is_made and file is not None and not file.own and not file.exists:
+        if disk.is_made and file is not None and not file.is_own and not file.exists:
             yield Finding(
                 spec.name,
                 f"disk {disk.path} is a symbolic link to {file.identity.removeprefix('path ')}, which does not exist",

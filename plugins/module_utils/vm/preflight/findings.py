@@ -34,9 +34,9 @@ class Finding:
         return f"{subject}{self.what}: {self.why}; {self.remedy}"
 
 
-def warnings(found: list[dict[str, Any]], host_name: str) -> list[str]:
+def warnings(findings: list[dict[str, Any]], host_name: str) -> list[str]:
     """Return the findings (JSON-ready) that only warn, each as a sentence that names the host."""
-    messages = (f"{host_name}: {Finding(**item)}" for item in found if item["severity"] == WARN)
+    messages = (f"{host_name}: {Finding(**item)}" for item in findings if item["severity"] == WARN)
     return list(dict.fromkeys(messages))
 
 
@@ -48,7 +48,9 @@ class RefusedError(DomainError):
         lines = [str(item) for item in findings if item.severity == REFUSE]
         problems = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
         super().__init__(
-            "\n".join([f"nothing was touched: {problems}", *(f"{at}. {line}" for at, line in enumerate(lines, 1))])
+            "\n".join(
+                [f"nothing was touched: {problems}", *(f"{number}. {line}" for number, line in enumerate(lines, 1))]
+            )
         )
 
     def result(self) -> dict[str, Any]:

@@ -34,67 +34,69 @@ def of_host(plans: list[DomainPlan], host: Host) -> Iterator[Finding]:
     Memory that is bound to a node counts for that node. Memory of a guest with devices, locked memory and huge pages
     are never swapped, and count in the total.
     """
-    whole = {plan.name: plan.spec.memory_mib for plan in plans if plan.chosen.all() or plan.spec.locked}
+    unswappable_mib = {plan.name: plan.spec.memory_mib for plan in plans if plan.chosen.all() or plan.spec.locked}
     bound: dict[int, dict[str, int]] = {}
     for plan in plans:
         for cell in plan.processors.cells if plan.spec.strict_memory else []:
             bound.setdefault(cell.host_node, {})[plan.name] = cell.memory_mib
     narrow = False
     for node in sorted(host.numa_nodes, key=lambda node: node.id):
-        asked = bound.get(node.id, {})
-        if sum(asked.values()) > node.memory_bytes // MIB:
+        demand_mib = bound.get(node.id, {})
+        if sum(demand_mib.values()) > node.memory_bytes // MIB:
             narrow = True
             yield Finding(
-                min(asked) if len(asked) == 1 else "",
-                f"strict_memory binds {_sum(asked)} to NUMA node {node.id}, which has {node.memory_bytes // MIB} MiB",
+                min(demand_mib) if len(demand_mib) == 1 else "",
+                f"strict_memory binds {_sum(demand_mib)} to NUMA node {node.id}, which has {node.memory_bytes // MIB} "
+                "MiB",
                 "the kernel kills QEMU when it uses memory that does not exist",
-                "give it less memory, or turn strict_memory off" if len(asked) == 1 else "give them less memory",
+                "give it less memory, or turn strict_memory off" if len(demand_mib) == 1 else "give them less memory",
             )
-    there = sum(node.memory_bytes for node in host.numa_nodes) // MIB
-    if sum(whole.values()) > there and not narrow:
+    total_mib = sum(node.memory_bytes for node in host.numa_nodes) // MIB
+    if sum(unswappable_mib.values()) > total_mib and not narrow:
         yield Finding(
-            min(whole) if len(whole) == 1 else "",
-            f"the virtual machines need {_sum(whole)} that is never swapped, but this host has {there} MiB",
+            min(unswappable_mib) if len(unswappable_mib) == 1 else "",
+            f"the virtual machines need {_sum(unswappable_mib)} that is never swapped, but this host has {total_mib} "
+            "MiB",
             "QEMU does not start, or the kernel kills it",
             "give them less memory",
         )
 
 
-def _sum(asked: dict[str, int]) -> str:
+def _sum(demand_mib: dict[str, int]) -> str:
     """Return the sum with its parts: "3072 MiB (a 1024, b 2048)"."""
-    each = ", ".join(f"{name} {memory_mib}" for name, memory_mib in sorted(asked.items()))
-    return f"{sum(asked.values())} MiB" + (f" ({each})" if len(asked) > 1 else "")
+    parts = ", ".join(f"{name} {memory_mib}" for name, memory_mib in sorted(demand_mib.items()))
+    return f"{sum(demand_mib.values())} MiB" + (f" ({parts})" if len(demand_mib) > 1 else "")
 
 
 def free(starting: list[DomainPlan], host: Host) -> Iterator[Finding]:
     """Compare the free memory of each node with the domains about to start, in the order of their start."""
     nodes = {node.id: node for node in host.numa_nodes}
-    asked: dict[tuple[int, int], int] = {}
+    demand_mib: dict[tuple[int, int], int] = {}
     for plan in starting:
         if not plan.spec.strict_memory and not plan.spec.huge_page_mib:
             continue
         size = plan.spec.huge_page_mib
         for cell in plan.processors.cells:
             node = nodes[cell.host_node]
-            before = asked.get((node.id, size), 0)
-            asked[node.id, size] = before + cell.memory_mib
-            others = f", {before} MiB of which go to virtual machines before it" if before else ""
+            demand_before_mib = demand_mib.get((node.id, size), 0)
+            demand_mib[node.id, size] = demand_before_mib + cell.memory_mib
+            note = f", {demand_before_mib} MiB of which go to virtual machines before it" if demand_before_mib else ""
             if size:
                 pages = next((item for item in node.huge_pages if item.size_bytes == size * MIB), None)
                 free = pages.free if pages else 0
-                if asked[node.id, size] > free * size:
+                if demand_mib[node.id, size] > free * size:
                     yield Finding(
                         plan.name,
                         f"needs {cell.memory_mib // size} huge pages of {size} MiB on NUMA node {node.id}, which "
-                        f"has {free} free{others}",
+                        f"has {free} free{note}",
                         "QEMU takes them all at its start",
                         "reserve more (role gpu_host, module hugepages) or give it less memory",
                     )
-            elif node.memory_free_bytes is not None and asked[node.id, size] * MIB > node.memory_free_bytes:
+            elif node.memory_free_bytes is not None and demand_mib[node.id, size] * MIB > node.memory_free_bytes:
                 yield Finding(
                     plan.name,
                     f"needs {cell.memory_mib} MiB on NUMA node {node.id}, which has "
-                    f"{node.memory_free_bytes // MIB} MiB free{others}",
+                    f"{node.memory_free_bytes // MIB} MiB free{note}",
                     "strict memory comes only from that node",
                     "give it less memory, or turn strict_memory off",
                 )

@@ -19,7 +19,7 @@ Version = tuple[int, int, int]
 
 
 @dataclass
-class Element:
+class VersionedElement:
     """``name`` is the setting of the request, with the XML in brackets. A version None: any version is enough."""
 
     name: str
@@ -30,38 +30,44 @@ class Element:
 
 ELEMENTS = (
     # QEMU: "available since QEMU 2.7.0", libvirt commit 1c1a7cdd4096.
-    Element("physical_address_bits (maxphysaddr)", (8, 7, 0), (2, 7, 0), lambda plan: plan.address_bits_mode != "off"),
-    Element(
+    VersionedElement(
+        "physical_address_bits (maxphysaddr)", (8, 7, 0), (2, 7, 0), lambda plan: plan.address_bits_mode != "off"
+    ),
+    VersionedElement(
         "firmware efi without secure boot (os/firmware/feature)",
         (7, 2, 0),
         None,
         lambda plan: plan.spec.firmware == "efi",
     ),
-    Element("accelerator qemu (cpu mode maximum)", (7, 1, 0), None, lambda plan: plan.accelerator == "qemu"),
-    Element(
+    VersionedElement("accelerator qemu (cpu mode maximum)", (7, 1, 0), None, lambda plan: plan.accelerator == "qemu"),
+    VersionedElement(
         "accelerator kvm (cpu mode host-passthrough, migratable)",
         (6, 5, 0),
         None,
         lambda plan: plan.accelerator == "kvm",
     ),
     # QEMU qapi/machine.json, CpuInstanceProperties, die-id: "since 4.1".
-    Element("a PCI Express guest (cpu topology with dies)", None, (4, 1, 0), lambda plan: True),
+    VersionedElement("a PCI Express guest (cpu topology with dies)", None, (4, 1, 0), lambda plan: True),
     # QEMU: the first version for which libvirt's tests list device-iotlb (qemucapabilitiesdata/caps_2.9.0).
-    Element("guest_iommu (aw_bits, device IOTLB)", (6, 5, 0), (2, 9, 0), lambda plan: plan.spec.guest_iommu),
+    VersionedElement("guest_iommu (aw_bits, device IOTLB)", (6, 5, 0), (2, 9, 0), lambda plan: plan.spec.guest_iommu),
     # QEMU qapi/machine.json, NumaDistOptions: "Since: 2.10".
-    Element("several NUMA nodes (cell distances)", (3, 10, 0), (2, 10, 0), lambda plan: len(plan.processors.cells) > 1),
+    VersionedElement(
+        "several NUMA nodes (cell distances)", (3, 10, 0), (2, 10, 0), lambda plan: len(plan.processors.cells) > 1
+    ),
     # libvirt: "hotplug" of a PCI controller's target. QEMU: property "hotplug" of PCI Express ports, since 5.0.
-    Element(
+    VersionedElement(
         "mirror_topology (switch ports without hot plug)", (6, 3, 0), (5, 0, 0), lambda plan: bool(plan.root.expanders)
     ),
     # libvirt: "threads" of memoryBacking/allocation. QEMU qapi/qom.json, prealloc-threads: "since 5.0".
-    Element("memory_threads (allocation)", (8, 2, 0), (5, 0, 0), lambda plan: bool(plan.spec.memory_threads)),
+    VersionedElement("memory_threads (allocation)", (8, 2, 0), (5, 0, 0), lambda plan: bool(plan.spec.memory_threads)),
     # QEMU qapi/block-core.json, BlockdevAioOptions: io_uring since 5.0; QEMU has it only if built with liburing.
-    Element(
+    VersionedElement(
         "disks[].io (io_uring)", None, (5, 0, 0), lambda plan: any(disk.io == "io_uring" for disk in plan.spec.disks)
     ),
     # libvirt: qemu:override of https://libvirt.org/drvqemu.html. QEMU: ChangeLog/2.11.
-    Element("gpudirect_cliques (qemu:override)", (8, 2, 0), (2, 11, 0), lambda plan: bool(plan.cliques.cliques)),
+    VersionedElement(
+        "gpudirect_cliques (qemu:override)", (8, 2, 0), (2, 11, 0), lambda plan: bool(plan.cliques.cliques)
+    ),
 )
 
 

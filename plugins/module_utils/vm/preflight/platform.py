@@ -39,18 +39,18 @@ def interrupt_remapping(plan: DomainPlan, iommu: Iommu) -> Iterator[Finding]:
     """Find an IOMMU that remaps no interrupts: VFIO then gives QEMU no device (Linux drivers/vfio, EPERM)."""
     if not plan.chosen.all() or iommu.interrupt_remapping:
         return
-    what = "the IOMMU of this host does not remap interrupts"
-    why = "VFIO refuses passed-through devices (EPERM), because a guest could send any interrupt to the host"
+    problem = "the IOMMU of this host does not remap interrupts"
+    reason = "VFIO refuses passed-through devices (EPERM), because a guest could send any interrupt to the host"
     remedy = "turn on interrupt remapping (x2APIC) in the BIOS, and remove intremap=off from the kernel arguments"
     if iommu.interrupt_remapping is None:
         yield Finding(
-            plan.name, "it is not known whether the IOMMU remaps interrupts", f"without it {why}", remedy, WARN
+            plan.name, "it is not known whether the IOMMU remaps interrupts", f"without it {reason}", remedy, WARN
         )
     elif iommu.unsafe_interrupts:
-        why = "allow_unsafe_interrupts is on, so a guest can send any interrupt to the host"
-        yield Finding(plan.name, what, why, f"{remedy}; then turn allow_unsafe_interrupts off", WARN)
+        reason = "allow_unsafe_interrupts is on, so a guest can send any interrupt to the host"
+        yield Finding(plan.name, problem, reason, f"{remedy}; then turn allow_unsafe_interrupts off", WARN)
     else:
-        yield Finding(plan.name, what, why, remedy)
+        yield Finding(plan.name, problem, reason, remedy)
 
 
 def iommu_width(plan: DomainPlan, iommu: Iommu) -> Iterator[Finding]:
@@ -135,13 +135,13 @@ def split_pages(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
 
 def of_facts(plan: DomainPlan, host: Host) -> Iterator[Finding]:
     """Return as warnings what the facts of a host show, also without its libvirt; what they lack is not reported."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if host.iommu.interrupt_remapping is not None:
-        found += interrupt_remapping(plan, host.iommu)
+        findings += interrupt_remapping(plan, host.iommu)
     if host.iommu.address_bits is not None:
-        found += iommu_width(plan, host.iommu)
+        findings += iommu_width(plan, host.iommu)
     if plan.accelerator == "kvm" and host.source == "sysfs" and host.cpu.vendor and host.cpu.virtualization is None:
-        found.append(
+        findings.append(
             Finding(
                 plan.name,
                 "the host's processors offer no virtualization (vmx or svm)",
@@ -149,7 +149,7 @@ def of_facts(plan: DomainPlan, host: Host) -> Iterator[Finding]:
                 "turn virtualization on in the BIOS",
             )
         )
-    yield from (replace(item, severity=WARN) for item in found)
+    yield from (replace(item, severity=WARN) for item in findings)
 
 
 def of_host(plan: DomainPlan, host: Host, hypervisor: Hypervisor) -> Iterator[Finding]:

@@ -54,27 +54,27 @@ def atomic_operations(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Find
 
 def machine(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
     """Find a machine type that this host's QEMU lacks."""
-    there = hypervisor.accelerators[plan.accelerator].machines
-    if plan.machine not in (machine_type.ALIAS, *there):
-        kept = plan.spec.machine == machine_type.ALIAS
+    machines = hypervisor.accelerators[plan.accelerator].machines
+    if plan.machine not in (machine_type.ALIAS, *machines):
+        is_kept = plan.spec.machine == machine_type.ALIAS
         yield Finding(
             plan.name,
             f"QEMU on this host has no machine {plan.machine}",
             "it was defined with that machine type, and QEMU cannot start it"
-            if kept
+            if is_kept
             else "its setting machine requests it",
-            f"set machine to one of {', '.join(machine_type.in_order(list(there))) or 'those of another QEMU'}",
+            f"set machine to one of {', '.join(machine_type.in_order(list(machines))) or 'those of another QEMU'}",
         )
 
 
 def firmware(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
     """Find firmware that is not installed."""
-    there = hypervisor.accelerators[plan.accelerator].firmwares
-    if plan.spec.firmware not in there:
+    firmwares = hypervisor.accelerators[plan.accelerator].firmwares
+    if plan.spec.firmware not in firmwares:
         yield Finding(
             plan.name,
             f"firmware {plan.spec.firmware} is not available on this host",
-            f"libvirt finds no descriptor of it, only {', '.join(there)}",
+            f"libvirt finds no descriptor of it, only {', '.join(firmwares)}",
             "install OVMF (package ovmf or edk2-ovmf)",
         )
 
@@ -92,11 +92,11 @@ def networks(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
         if interface.type != "network":
             continue
         if interface.source not in hypervisor.networks:
-            there = ", ".join(sorted(hypervisor.networks)) or "none"
+            existing = ", ".join(sorted(hypervisor.networks)) or "none"
             yield Finding(
                 spec.name,
                 f"libvirt has no network {interface.source}",
-                f"existing networks: {there}",
+                f"existing networks: {existing}",
                 "define it with virsh net-define, or choose another",
             )
         elif not hypervisor.networks[interface.source]:
@@ -110,9 +110,9 @@ def networks(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
 
 def paths(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
     """Find files of disks and kernels that are missing and that nothing makes."""
-    made = {disk.path for disk in spec.disks if disk.is_made} | {disk.base for disk in spec.disks if disk.base_url}
+    created = {disk.path for disk in spec.disks if disk.is_made} | {disk.base for disk in spec.disks if disk.base_url}
     for path in wanted_paths([spec]):
-        if path in hypervisor.missing_paths and path not in made:
+        if path in hypervisor.missing_paths and path not in created:
             yield Finding(
                 spec.name,
                 f"{path} does not exist on this host",

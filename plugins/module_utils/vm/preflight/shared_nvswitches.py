@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import Shared
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
@@ -21,7 +21,7 @@ MATCHING = (
 
 
 def findings(
-    plan: DomainPlan, around: Surroundings, manager: FabricManager | None, starting: bool
+    plan: DomainPlan, host_devices: HostDevices, manager: FabricManager | None, starting: bool
 ) -> Iterator[Finding]:
     """Find what keeps the partition of a virtual machine from being active.
 
@@ -32,13 +32,13 @@ def findings(
     if shared is None:
         return
     severity = WARN if len(shared.physical_ids) == 1 else REFUSE
-    problem = _problem(shared, around, manager if starting else None, starting)
+    problem = _problem(shared, host_devices, manager if starting else None, starting)
     if problem is None:
         return
-    what, remedy, unknown = problem
+    statement, remedy, unknown = problem
     yield Finding(
         plan.name,
-        f"its GPUs are partition {shared.partition} of Fabric Manager in shared mode, and {what}",
+        f"its GPUs are partition {shared.partition} of Fabric Manager in shared mode, and {statement}",
         WHY,
         remedy + (WITHOUT_NVLINK if severity == WARN else ""),
         WARN if unknown else severity,
@@ -46,17 +46,17 @@ def findings(
 
 
 def _problem(
-    shared: Shared, around: Surroundings, manager: FabricManager | None, starting: bool
+    shared: Shared, host_devices: HostDevices, manager: FabricManager | None, starting: bool
 ) -> tuple[str, str, bool] | None:
     """Return (what is wrong, remedy, whether it is only not known); None if nothing is."""
     if not shared.switches:
         return "the host has no function that manages its NVSwitches", "read the host as root", False
-    serving = sorted({around.holder[address] for address in shared.switches if address in around.holder})
+    serving = sorted({host_devices.holder[address] for address in shared.switches if address in host_devices.holder})
     if serving:
         return f"whether it is active in service VM {some(serving)} was not checked", "see fmpm -l there", True
-    wrong = [address for address in shared.switches if around.functions[address].driver != shared.driver]
+    wrong = [address for address in shared.switches if host_devices.functions[address].driver != shared.driver]
     if wrong:
-        driver = around.functions[wrong[0]].driver
+        driver = host_devices.functions[wrong[0]].driver
         return (
             f"{some(wrong)} has {f'driver {driver}' if driver else 'no driver'} on the host, where Fabric Manager "
             f"needs {shared.driver}",

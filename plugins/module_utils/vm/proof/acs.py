@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers impor
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import bios
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan, Port
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan, AcsPort
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import NUMA, VIRTUAL_MACHINES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name as _name
@@ -49,14 +49,14 @@ def ports_and_groups(evidence: Evidence) -> list[Claim]:
     ]
 
 
-def _port(evidence: Evidence, port: Port) -> Claim:
+def _port(evidence: Evidence, port: AcsPort) -> Claim:
     function = evidence.host.function(port.address)
     acs = function.acs or Acs(0, 0)
     claim = f"{bios.port_name(function)}: {port.why} (ACSCtl, {port.topology}, {port.role.replace('_', ' ')})"
     shown = f"{acs.control & PCI_ACS_BITS:07b}"
     source = f"{evidence.host_name} config space of {port.address}, ACSCtl {acs.control:#04x}"
-    asked = evidence.host_settings.acs_ports if evidence.host_settings else None
-    if asked is not None and port.address not in asked:
+    requested_ports = evidence.host_settings.acs_ports if evidence.host_settings else None
+    if requested_ports is not None and port.address not in requested_ports:
         reason = "the inventory leaves ACS as it is on this port"
         return not_applicable(LAYER, claim, port.mask.text, source, reason, shown)
     lacking = port.mask.lacking(acs.capability)

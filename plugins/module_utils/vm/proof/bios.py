@@ -26,4 +26,4 @@ def of_bios(evidence: Evidence) -> Iterable[Claim]:
     return [claim for claims in bios.claims(subject).values() for claim in claims]
 
 
-CLAIMS: tuple[Row, ...] = (of_bios,)
+CLAIMS: tuple[Row[Evidence], ...] = (of_bios,)

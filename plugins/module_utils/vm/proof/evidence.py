@@ -9,8 +9,9 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.cells import Cell
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, Passed
 
 # The paper's maximum read request.
 MAX_READ_REQUEST_BYTES = 4096
@@ -62,11 +63,13 @@ def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
     try:
         lines = []
         for kind, key in (("defined", "differences"), ("running", "live_differences")):
-            words = [item for item in domain.get("drift", []) if kind in item["where"] or item["where"] == ["host"]]
+            drift_items = [
+                item for item in domain.get("drift", []) if kind in item["where"] or item["where"] == ["host"]
+            ]
             if domain[key] is None and (kind == "defined" or domain.get("process")):
                 lines.append(f"{kind}: it was not compared with its plan")
             for item in domain[key] or []:
-                drift = next((each for each in words if item["path"] in each["paths"]), None)
+                drift = next((drift_item for drift_item in drift_items if item["path"] in drift_item["paths"]), None)
                 line = f"{kind}: {item['path']}: wanted {item['wanted']}, have {item['have']}"
                 if drift is not None:
                     line = f"{' and '.join(drift['where'])}: {drift['what']}; {drift['consequence']}"
@@ -78,7 +81,7 @@ def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
 
 
 @dataclass
-class Settings:
+class BootCheck:
     """The result of a call of gpu_host_boot in check mode: on the hypervisor, or in the guest."""
 
     # The names of the settings that it would have changed, and the failures; empty: everything is as requested, and
@@ -100,7 +103,7 @@ class Settings:
     kernel_settings: dict[str, dict[str, Any]] | None = field(default_factory=dict)
 
     @classmethod
-    def of_result(cls, result: dict[str, Any] | None) -> Settings | None:
+    def of_result(cls, result: dict[str, Any] | None) -> BootCheck | None:
         """Read the module's result; None stays None. Raises ProofError if the result is another module's."""
         if result is None:
             return None
@@ -109,17 +112,17 @@ class Settings:
             tuning = outcomes.get("pci_tuning", {"devices": {}})
             tuned = tuning.get("devices", {})
             binding = outcomes.get("vfio_binding", {})
-            asked = {address: {**device, **device.get("refused", {})} for address, device in tuned.items()}
+            requested = {address: {**device, **device.get("refused", {})} for address, device in tuned.items()}
             return cls(
                 differences=[*sorted(result["diff"]["after"]), *result.get("failures", [])],
                 virtual_functions=outcomes.get("sriov", {"functions": {}}).get("functions"),
                 huge_pages=outcomes.get("hugepages", {}).get("hugepages", []),
-                acs_ports=sorted(address for address, device in asked.items() if "acs" in device)
+                acs_ports=sorted(address for address, device in requested.items() if "acs" in device)
                 if "devices" in tuning
                 else None,
                 max_read_request_bytes={
                     address: device["max_read_request_bytes"]
-                    for address, device in asked.items()
+                    for address, device in requested.items()
                     if "max_read_request_bytes" in set(device) - set(device.get("not_writable", []))
                 }
                 if "devices" in tuning
@@ -147,10 +150,10 @@ def firmware_of_result(result: dict[str, Any] | None) -> dict[str, dict[str, dic
     if result is None:
         return {}
     try:
-        after = result["diff"]["after"]
+        written = result["diff"]["after"]
         return {
             nic: {
-                name: {"wanted": after.get(f"{nic} {name}", setting["next_boot"]), "seen": setting["current"]}
+                name: {"wanted": written.get(f"{nic} {name}", setting["next_boot"]), "seen": setting["current"]}
                 for name, setting in settings.items()
             }
             for nic, settings in result["devices"].items()
@@ -178,8 +181,8 @@ class Evidence:
     # The differences of libvirt's domain from the plan, a line each; None: there is no such domain.
     domain_differences: list[str] | None = None
     guest: Host | None = None  # the guest's own topology, read in the guest
-    host_settings: Settings | None = None
-    guest_settings: Settings | None = None
+    host_settings: BootCheck | None = None
+    guest_settings: BootCheck | None = None
     host_cpus: dict[str, Any] | None = None  # the facts of host/kernel/pinned_cpus.py; None: not read
     nic_firmware: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # see firmware_of_result
     fabric_manager: FabricManager | None = None  # of the host; None: its answer was not read
@@ -192,3 +195,11 @@ class Evidence:
     def host(self) -> Host:
         """Return the hypervisor's topology, read while the guest ran."""
         return self.planned.host
+
+    def devices(self) -> list[Passed]:
+        """Return the passed-through devices of the plan."""
+        return self.planned.passed()
+
+    def cells(self) -> list[Cell]:
+        """Return the guest's NUMA nodes in the plan."""
+        return self.planned.processors.cells

@@ -21,16 +21,16 @@ def pairs(evidence: Evidence) -> list[Claim]:
     """Claim that each pair is direct, from what was read on the host and in the guest."""
     plan, host = evidence.planned, evidence.host
     passed = [host.function(device.address) for device in plan.chosen.all()]
-    found = outlook.pairs(host, passed, _guest_paths(evidence), huge_pages=bool(plan.spec.huge_page_mib))
-    return [_pair(evidence, pair) for pair in found]
+    pair_outlooks = outlook.pairs(host, passed, _guest_paths(evidence), huge_pages=bool(plan.spec.huge_page_mib))
+    return [_pair(evidence, pair) for pair in pair_outlooks]
 
 
 def _guest_paths(evidence: Evidence) -> dict[tuple[str, str], str]:
     """Return the path classes that the guest sees, by GPU and NIC of the host, without devices that it does not see."""
     if evidence.guest is None:
         return {}
-    paths, inside = Paths(evidence.guest), evidence.guest.by_address()
-    places = {host: guest for host, guest in evidence.planned.guest_addresses().items() if guest in inside}
+    paths, guest_functions = Paths(evidence.guest), evidence.guest.by_address()
+    places = {host: guest for host, guest in evidence.planned.guest_addresses().items() if guest in guest_functions}
     chosen = evidence.planned.chosen
     return {
         (gpu.address, nic.address): paths.path_class(places[gpu.address], places[nic.address])
@@ -54,4 +54,4 @@ def _pair(evidence: Evidence, pair: outlook.Pair) -> Claim:
     return not_applicable(LAYER, claim, "direct", source, reason, seen)
 
 
-CLAIMS: tuple[Row, ...] = (pairs,)
+CLAIMS: tuple[Row[Evidence], ...] = (pairs,)

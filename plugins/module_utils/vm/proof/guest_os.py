@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence i
     MAX_READ_REQUEST_BYTES,
     Evidence,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_devices, once
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 
 LAYER = "guest_os"
 FILE_CLAIM = "the guest's NCCL topology file is the plan's"
@@ -32,15 +32,15 @@ VFIO_COPY = (
 
 def max_read_request(evidence: Evidence, device: Passed) -> Claim:
     """Claim MaxReadReq of a device as the guest sees it."""
-    inside = evidence.guest.by_address().get(device.guest_address) if evidence.guest else None
+    guest_function = evidence.guest.by_address().get(device.guest_address) if evidence.guest else None
     claim = f"MaxReadReq of {name(device.function)} in the guest"
     source = f"guest config space of {device.guest_address}, DevCtl bits 14:12"
     owner = device.function.physical_function or device.address
-    if inside and evidence.host_settings and owner in evidence.host_settings.read_only:
-        seen = words.bytes_text(inside.max_read_request_bytes)
+    if guest_function and evidence.host_settings and owner in evidence.host_settings.read_only:
+        seen = words.bytes_text(guest_function.max_read_request_bytes)
         wanted = words.bytes_text(MAX_READ_REQUEST_BYTES)
         return not_applicable(LAYER, claim, wanted, source, VFIO_COPY, seen)
-    return words.read_request(LAYER, claim, device.guest_address, inside, evidence.guest_settings, source)
+    return words.read_request(LAYER, claim, device.guest_address, guest_function, evidence.guest_settings, source)
 
 
 def atomic_operations(evidence: Evidence) -> Iterator[Claim]:
@@ -51,11 +51,14 @@ def atomic_operations(evidence: Evidence) -> Iterator[Claim]:
             continue
         claim = f"{name(function)} has PCIe AtomicOps in the guest"
         wanted = _atomic_ops(True, sorted(atomic_ops.SIZES_BITS))
-        place, above = device.guest_address, device.guest_path[0]
-        source = f"guest config space of {place} (DevCtl2 bit 6) and {above} (DevCap2 bits 7 and 8)"
+        place, root_port = device.guest_address, device.guest_path[0]
+        source = f"guest config space of {place} (DevCtl2 bit 6) and {root_port} (DevCap2 bits 7 and 8)"
         seen, reason = None, ""
-        inside = evidence.guest.by_address() if evidence.guest else {}
-        port, gpu = (inside[address].atomic_ops if address in inside else None for address in (above, place))
+        guest_functions = evidence.guest.by_address() if evidence.guest else {}
+        port, gpu = (
+            guest_functions[address].atomic_ops if address in guest_functions else None
+            for address in (root_port, place)
+        )
         if port and gpu:
             seen = _atomic_ops(gpu.requests, [bits for bits in port.completes_bits if bits in atomic_ops.SIZES_BITS])
         if not atomic_ops.needed(function):
@@ -90,29 +93,35 @@ def distances(evidence: Evidence) -> Iterator[Claim]:
         reason = f"{evidence.planned.name} has fewer than two devices, so no pair of them"
         yield not_applicable(LAYER, claim, "all", source, reason)
         return
-    apart = _pairs_apart(evidence)
-    equal = {pair: near for pair, near in wanted.items() if frozenset(on_host[label] for label in pair) not in apart}
+    pairs_apart = _pairs_apart(evidence)
+    equal = {
+        pair: path_class
+        for pair, path_class in wanted.items()
+        if frozenset(on_host[label] for label in pair) not in pairs_apart
+    }
     seen: object = None
     far: object = None
     if evidence.guest:
-        inside = set(evidence.guest.by_address())
+        guest_addresses = set(evidence.guest.by_address())
         places = {
-            label: device.guest_address for label, device in zip(on_host, devices) if device.guest_address in inside
+            label: device.guest_address
+            for label, device in zip(on_host, devices)
+            if device.guest_address in guest_addresses
         }
-        there = pairs(evidence.guest, places)
-        found = fidelity(wanted, {pair: there.get(pair, "not there") for pair in wanted})
+        guest_pairs = pairs(evidence.guest, places)
+        compared = fidelity(wanted, {pair: guest_pairs.get(pair, "not there") for pair in wanted})
         lines = {
             tuple(
                 item["pair"]
             ): f"{' and '.join(item['pair'])}: {item['host']} on the host, {item['guest']} in the guest"
-            for item in found.differences
+            for item in compared.differences
         }
         differing = [line for pair, line in lines.items() if pair in equal]
         counted = f"{len(equal) - len(differing)} of {len(equal)}"
         seen = [counted, *differing] if differing else counted
         far = [line for pair, line in lines.items() if pair not in equal]
     yield compare(LAYER, claim, f"{len(equal)} of {len(equal)}", seen, source)
-    if apart:
+    if pairs_apart:
         claim = "pairs of devices that are farther apart in the guest, so that GPUs have PCIe AtomicOps"
         yield not_applicable(LAYER, claim, [], source, f"a GPU of each is {COST_OF_ROOT_PORTS}", far)
 
@@ -121,34 +130,34 @@ def _pairs_apart(evidence: Evidence) -> set[frozenset[str]]:
     """Return the pairs, as host addresses, that the plan puts farther apart because of a GPU that needs AtomicOps."""
     plan = evidence.planned
     gpus = {gpu.address for gpu in plan.chosen.gpus if atomic_ops.needed(gpu) and plan.spec.mirror_topology == "auto"}
-    apart = (frozenset(label.split()[-1] for label in item["pair"]) for item in plan.fidelity.differences)
-    return {pair for pair in apart if pair & gpus}
+    differing_pairs = (frozenset(label.split()[-1] for label in item["pair"]) for item in plan.fidelity.differences)
+    return {pair for pair in differing_pairs if pair & gpus}
 
 
-def settings_of_nccl(asked: dict[str, str], found: str | None) -> Claim:
-    """Claim the content of the guest's /etc/nccl.conf: the settings that are ``asked`` for, and no others."""
+def settings_of_nccl(requested: dict[str, str], text: str | None) -> Claim:
+    """Claim the content of the guest's /etc/nccl.conf: the settings that are ``requested`` for, and no others."""
     claim, source = "NCCL has its settings", "guest /etc/nccl.conf"
-    if not asked:
+    if not requested:
         return not_applicable(LAYER, claim, "none", source, "the inventory sets none (gpu_guest_nccl)")
     seen = None
-    if found is not None:
-        lines = (line.strip() for line in found.splitlines())
+    if text is not None:
+        lines = (line.strip() for line in text.splitlines())
         seen = dict(sorted(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")))
-    return compare(LAYER, claim, dict(sorted(asked.items())), seen, source)
+    return compare(LAYER, claim, dict(sorted(requested.items())), seen, source)
 
 
-def file_of_nccl(planned: str, found: str | None) -> Claim:
+def file_of_nccl(planned: str, text: str | None) -> Claim:
     """Claim that the guest's NCCL topology file is the ``planned`` one; empty: none is requested."""
     source = "guest /etc/nccl-topology.xml"
     if not planned:
         reason = "the guest has no GPU, or the inventory does not ask for it (gpu_guest_nccl_topology, gpu_guest_nccl)"
         return not_applicable(LAYER, FILE_CLAIM, words.SAME, source, reason)
     lines = None
-    if found is not None:
+    if text is not None:
         lines = [
             line
             for line in unified_diff(
-                planned.splitlines(), found.splitlines(), "the plan's", "the guest's", n=0, lineterm=""
+                planned.splitlines(), text.splitlines(), "the plan's", "the guest's", n=0, lineterm=""
             )
             if not line.startswith("@@")
         ]
@@ -176,8 +185,8 @@ def fabric_programs(evidence: Evidence) -> Iterator[Claim]:
     yield compare(LAYER, "the programs run that manage its NVSwitches", wanted, seen, "guest /proc/*/comm")
 
 
-CLAIMS: tuple[Row, ...] = (
-    of_devices(max_read_request),
+CLAIMS: tuple[Row[Evidence], ...] = (
+    of_each(Evidence.devices, max_read_request),
     atomic_operations,
     once(nccl_settings),
     once(nccl_topology),

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import wor
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
     Evidence,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_cells, of_devices, once
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import CLIQUE
 
 LAYER = "guest_xml"
@@ -87,7 +87,7 @@ def huge_page_backing(evidence: Evidence, cell: Cell) -> Claim:
     pages = _mapped(evidence, page_mib * MIB)
     seen = None
     if pages is not None:
-        elsewhere = sum(number for there, number in pages.items() if there not in planned_nodes)
+        elsewhere = sum(number for page_node, number in pages.items() if page_node not in planned_nodes)
         seen = shown(pages.get(node, 0), elsewhere)
     return compare(LAYER, claim, shown(needed, 0), seen, source)
 
@@ -128,12 +128,12 @@ def pinning(evidence: Evidence) -> list[Claim]:
         return [not_applicable(LAYER, "virtual CPUs run on their own host CPUs", "pinned", source, reason)]
     seen = evidence.running.pinning or {}
     claims = [
-        compare(LAYER, f"virtual CPU {vcpu} runs on its own host CPUs", own, seen.get(vcpu), source)
-        for vcpu, own in sorted(planned.items())
+        compare(LAYER, f"virtual CPU {vcpu} runs on its own host CPUs", host_cpus, seen.get(vcpu), source)
+        for vcpu, host_cpus in sorted(planned.items())
     ]
-    claim, kept = "QEMU's other threads run on the CPUs kept for the host", processors.kept_cpus
-    if kept:
-        claims.append(compare(LAYER, claim, kept, evidence.running.emulator_cpus, source))
+    claim, emulator_cpus = "QEMU's other threads run on the CPUs kept for the host", processors.kept_cpus
+    if emulator_cpus:
+        claims.append(compare(LAYER, claim, emulator_cpus, evidence.running.emulator_cpus, source))
     else:
         reason = "the plan keeps no CPUs for the host (host_cores_per_socket: 0)"
         claims.append(not_applicable(LAYER, claim, "pinned", source, reason))
@@ -172,45 +172,49 @@ def in_qemu(evidence: Evidence, device: Passed) -> Claim:
 
 def guest_address(evidence: Evidence, device: Passed) -> Claim:
     """Claim that a device is at its address in the guest."""
-    inside = _inside(evidence, device)
+    guest_function = _inside(evidence, device)
     return compare(
         LAYER,
         f"{name(device.function)} is at {device.guest_address} in the guest",
         words.model(device.function),
-        words.model(inside) if inside else None,
+        words.model(guest_function) if guest_function else None,
         f"{_place(device)}/vendor and device",
     )
 
 
 def guest_path(evidence: Evidence, device: Passed) -> Claim:
     """Claim the bridges above a device in the guest."""
-    inside = _inside(evidence, device)
-    path = [step.address for step in evidence.guest.path(inside.address)] if evidence.guest and inside else None
+    guest_function = _inside(evidence, device)
+    path = (
+        [step.address for step in evidence.guest.path(guest_function.address)]
+        if evidence.guest and guest_function
+        else None
+    )
     claim = f"{name(device.function)} has its planned PCI path in the guest"
     return compare(LAYER, claim, device.guest_path, path, _place(device))
 
 
 def numa_node(evidence: Evidence, device: Passed) -> Claim:
     """Claim the guest NUMA node of a device."""
-    inside = _inside(evidence, device)
+    guest_function = _inside(evidence, device)
     return compare(
         LAYER,
         f"{name(device.function)} is on guest NUMA node {device.cell}",
         device.cell,
-        inside.numa_node if inside else None,
+        guest_function.numa_node if guest_function else None,
         f"{_place(device)}/numa_node",
     )
 
 
 def memory_windows(evidence: Evidence, device: Passed) -> Claim:
     """Claim that a device has all its BARs in the guest."""
-    inside = _inside(evidence, device)
+    guest_function = _inside(evidence, device)
     return compare(
         LAYER,
         f"{name(device.function)} has all its memory windows in the guest (BAR sizes)",
         _bars(device.function),
         # Every passed-through device has memory: if there is none, it was not read.
-        (_bars(inside) or None) if inside else None,
+        (_bars(guest_function) or None) if guest_function else None,
         f"{_place(device)}/resource",
     )
 
@@ -228,7 +232,7 @@ def cliques(evidence: Evidence) -> Iterator[Claim]:
                 if option == "cpu" and fields.get("kvm") == "off":
                     seen = "ignored: KVM is hidden from the guest (kvm=off)"
                     break
-            claim = f"GPU {address} may reach {some([other for other in clique.gpus if other != address])} by PCIe"
+            claim = f"GPU {address} may reach {some([peer for peer in clique.gpus if peer != address])} by PCIe"
             yield compare(LAYER, f"{claim} ({CLIQUE})", str(clique.number), seen, source)
 
 
@@ -240,11 +244,11 @@ def speed_settings(evidence: Evidence) -> Iterator[Claim]:
         source = f"{evidence.host_name} /proc/PID/cmdline of QEMU, -{option}"
         return compare(LAYER, text, wanted, None if options is None else seen, source)
 
-    def fields_of(option: str, **known: str) -> list[dict[str, str]]:
+    def fields_of(option: str, **required: str) -> list[dict[str, str]]:
         return [
             fields
             for name_of, fields in options or []
-            if name_of == option and all(fields.get(key) == value for key, value in known.items())
+            if name_of == option and all(fields.get(key) == value for key, value in required.items())
         ]
 
     if spec.memory_threads:
@@ -261,9 +265,9 @@ def speed_settings(evidence: Evidence) -> Iterator[Claim]:
             "the guest knows that its CPUs are its own (kvm-hint-dedicated)", "cpu", "on", "on" if hint else "off"
         )
     if spec.rng:
-        there = fields_of("device", driver="virtio-rng-pci")
+        devices = fields_of("device", driver="virtio-rng-pci")
         yield claim(
-            "the guest has the host's random numbers (virtio-rng)", "device", "there", "there" if there else "none"
+            "the guest has the host's random numbers (virtio-rng)", "device", "there", "there" if devices else "none"
         )
     for number, interface in enumerate(spec.interfaces):
         if interface.queues > 1:
@@ -325,14 +329,14 @@ def _place(device: Passed) -> str:
     return f"guest /sys/bus/pci/devices/{device.guest_address}"
 
 
-CLAIMS: tuple[Row, ...] = (
+CLAIMS: tuple[Row[Evidence], ...] = (
     once(domain),
     cliques,
-    of_cells(binding, huge_page_backing, cpus),
+    of_each(Evidence.cells, binding, huge_page_backing, cpus),
     once(memory_locked),
     pinning,
     once(physical_address_bits),
-    of_devices(in_qemu, guest_address, guest_path, numa_node, memory_windows),
+    of_each(Evidence.devices, in_qemu, guest_address, guest_path, numa_node, memory_windows),
     speed_settings,
     once(guest_iommu),
 )

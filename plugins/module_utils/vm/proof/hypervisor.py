@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import Passed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import acs, words
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Evidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_devices, once
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 
 LAYER = "hypervisor"
 
@@ -46,14 +46,14 @@ def host_settings(evidence: Evidence) -> Claim:
 
 def virtual_functions(evidence: Evidence) -> Iterator[Claim]:
     """Claim the number of virtual functions of each NIC, and the mode of its embedded switch."""
-    known = evidence.host.by_address()
-    asked = evidence.host_settings.virtual_functions if evidence.host_settings else {}
-    if asked is None:
+    functions = evidence.host.by_address()
+    facts_by_nic = evidence.host_settings.virtual_functions if evidence.host_settings else {}
+    if facts_by_nic is None:
         claim = "the host's NICs have their virtual functions"
         yield compare(LAYER, claim, "as in the inventory", None, f"{evidence.host_name} gpu_host_boot in check mode")
         return
-    for address, facts in sorted(asked.items()):
-        function = known.get(address)
+    for address, facts in sorted(facts_by_nic.items()):
+        function = functions.get(address)
         yield compare(
             LAYER,
             f"NIC {address} has its virtual functions",
@@ -69,15 +69,15 @@ def virtual_functions(evidence: Evidence) -> Iterator[Claim]:
 
 def virtual_function_settings(evidence: Evidence) -> Iterator[Claim]:
     """Claim the requested settings of each virtual function of the virtual machine, as its NIC reports them."""
-    asked = (evidence.host_settings.virtual_functions if evidence.host_settings else None) or {}
-    known = evidence.host.by_address()
+    facts_by_nic = (evidence.host_settings.virtual_functions if evidence.host_settings else None) or {}
+    functions = evidence.host.by_address()
     for device in evidence.planned.passed():
-        physical = known.get(device.function.physical_function or "")
-        if physical is None or physical.address not in asked:
+        physical = functions.get(device.function.physical_function or "")
+        if physical is None or physical.address not in facts_by_nic:
             continue
         of_nic = physical.sriov.vfs if physical.sriov else []
         index = of_nic.index(device.address) if device.address in of_nic else None
-        rows = [row for row in asked[physical.address].get("settings", []) if row["vf"] == index]
+        rows = [row for row in facts_by_nic[physical.address].get("settings", []) if row["vf"] == index]
         if rows:
             yield compare(
                 LAYER,
@@ -112,9 +112,9 @@ def binding(evidence: Evidence, device: Passed) -> Claim:
 def group_not_used(evidence: Evidence, device: Passed) -> Claim:
     """Claim that no driver of the host has another function of a device's IOMMU group."""
     group = device.function.iommu_group
-    others = None
+    used_members = None
     if group is not None:
-        others = [
+        used_members = [
             member.address
             for member in evidence.host.group_members(group)
             if member.kind != "bridge" and member.driver not in ("vfio-pci", None)
@@ -123,7 +123,7 @@ def group_not_used(evidence: Evidence, device: Passed) -> Claim:
         LAYER,
         f"no other function of {name(device.function)}'s IOMMU group is used by the host",
         [],
-        others,
+        used_members,
         f"{evidence.host_name} /sys/kernel/iommu_groups/{group}/devices",
     )
 
@@ -174,16 +174,16 @@ def kernel_settings(evidence: Evidence) -> Iterator[Claim]:
         if read is None:
             yield compare(LAYER, claim, "as in the inventory", None, source)
             continue
-        found = read.get(setting)
-        if found is None:
+        facts = read.get(setting)
+        if facts is None:
             reason = f"the inventory leaves it as it is (gpu_host_kernel_settings.{setting})"
             yield not_applicable(LAYER, claim, "unchanged", source, reason)
             continue
-        wanted = str(int(found["wanted"]) if isinstance(found["wanted"], bool) else found["wanted"])
-        if "not_applicable" in found:
-            yield not_applicable(LAYER, claim, wanted, source, found["not_applicable"])
+        wanted = str(int(facts["wanted"]) if isinstance(facts["wanted"], bool) else facts["wanted"])
+        if "not_applicable" in facts:
+            yield not_applicable(LAYER, claim, wanted, source, facts["not_applicable"])
         else:
-            yield compare(LAYER, claim, wanted, found.get("seen"), source)
+            yield compare(LAYER, claim, wanted, facts.get("seen"), source)
 
 
 def shared_nvswitches(evidence: Evidence) -> Iterator[Claim]:
@@ -271,7 +271,7 @@ def _huge_pages(host: Host, node_id: int, size_bytes: int) -> int | None:
     return None
 
 
-CLAIMS: tuple[Row, ...] = (
+CLAIMS: tuple[Row[Evidence], ...] = (
     once(iommu_passthrough),
     once(host_settings),
     virtual_functions,
@@ -280,7 +280,7 @@ CLAIMS: tuple[Row, ...] = (
     kernel_settings,
     pinned_cpus,
     acs.ports_and_groups,
-    of_devices(binding, group_not_used, acs.ats, max_read_request),
+    of_each(Evidence.devices, binding, group_not_used, acs.ats, max_read_request),
     drivers_kept_off,
     shared_nvswitches,
     known_reset_failures,

@@ -67,9 +67,9 @@ def of_firmware(evidence: Evidence) -> list[Claim]:
 
 def _firmware_owner(host: Host, function: Function) -> str:
     """Return the address under which a NIC's firmware is listed: that of its first function."""
-    own = function.physical_function or function.address
-    first = f"{own[:-1]}0"
-    return first if first in host.by_address() else own
+    address = function.physical_function or function.address
+    first = f"{address[:-1]}0"
+    return first if first in host.by_address() else address
 
 
-CLAIMS: tuple[Row, ...] = (of_firmware,)
+CLAIMS: tuple[Row[Evidence], ...] = (of_firmware,)

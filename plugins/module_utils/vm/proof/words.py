@@ -9,7 +9,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB, KIB, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
     MAX_READ_REQUEST_BYTES,
-    Settings,
+    BootCheck,
 )
 
 SAME = "no difference"
@@ -18,7 +18,7 @@ READ_ONLY = "MaxReadReq is read-only on this device: it was written, and kept it
 
 
 def read_request(
-    layer: str, claim: str, address: str, function: Function | None, settings: Settings | None, source: str
+    layer: str, claim: str, address: str, function: Function | None, settings: BootCheck | None, source: str
 ) -> Claim:
     """Claim that MaxReadReq of the function at ``address`` is as requested, by default the paper's maximum."""
     seen = bytes_text(function.max_read_request_bytes if function else None)
@@ -27,12 +27,12 @@ def read_request(
         # A register is in ``read_only`` because it was written and kept its value, not because it is emulated.
         if address in settings.read_only:
             return not_applicable(layer, claim, bytes_text(wanted), source, READ_ONLY, seen)
-        asked = settings.max_read_request_bytes
-        if asked is not None and address not in asked:
+        requested = settings.max_read_request_bytes
+        if requested is not None and address not in requested:
             return not_applicable(
                 layer, claim, bytes_text(wanted), source, "the inventory leaves MaxReadReq as it is", seen
             )
-        wanted = asked[address] if asked else wanted
+        wanted = requested[address] if requested else wanted
     return compare(layer, claim, bytes_text(wanted), seen, source)
 
 

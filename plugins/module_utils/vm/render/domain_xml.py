@@ -81,7 +81,7 @@ def _add(parent: ET.Element | None, tag: str, text: Any = None, **attributes: An
 
 
 def _address(parent: ET.Element, bus: int, slot: int, function: int, multifunction: bool = False) -> None:
-    more = {"multifunction": "on"} if multifunction else {}
+    attributes = {"multifunction": "on"} if multifunction else {}
     _add(
         parent,
         "address",
@@ -90,7 +90,7 @@ def _address(parent: ET.Element, bus: int, slot: int, function: int, multifuncti
         bus=f"0x{bus:02x}",
         slot=f"0x{slot:02x}",
         function=f"0x{function:x}",
-        **more,
+        **attributes,
     )
 
 
@@ -132,10 +132,10 @@ def _processors(root: ET.Element, plan: DomainPlan) -> None:
         for vcpu, cpu in zip(cell.vcpus, cell.cpus):
             _add(tune, "vcpupin", vcpu=vcpu, cpuset=cpu)
     if processors.kept_cpus:
-        kept = format_ranges(processors.kept_cpus)
-        _add(tune, "emulatorpin", cpuset=kept)
+        emulator_cpus = format_ranges(processors.kept_cpus)
+        _add(tune, "emulatorpin", cpuset=emulator_cpus)
         for number in range(1, spec.iothreads + 1):
-            _add(tune, "iothreadpin", iothread=number, cpuset=kept)
+            _add(tune, "iothreadpin", iothread=number, cpuset=emulator_cpus)
 
 
 def _os(root: ET.Element, plan: DomainPlan) -> None:
@@ -211,8 +211,8 @@ def _cpu(root: ET.Element, plan: DomainPlan) -> None:
         item = _add(numa, "cell", id=cell.id, cpus=format_ranges(cell.vcpus), memory=cell.memory_mib * KIB, unit="KiB")
         if len(cells) > 1:
             distances = _add(item, "distances")
-            for other, distance in cell.distances.items():
-                _add(distances, "sibling", id=other, value=distance)
+            for other_cell, distance in cell.distances.items():
+                _add(distances, "sibling", id=other_cell, value=distance)
 
 
 def _controllers(devices: ET.Element, plan: DomainPlan) -> None:
@@ -220,10 +220,10 @@ def _controllers(devices: ET.Element, plan: DomainPlan) -> None:
     root = plan.root
     controller = _add(devices, "controller", type="pci", index=0, model=root.model)
     _add(controller, "pcihole64", plan.window.window_bytes // KIB, unit="KiB")
-    for above in root.walk():
-        slots = [port.slot for port in above.ports]
-        for port in above.ports:
-            _port(devices, above, port, multifunction=port.function == 0 and slots.count(port.slot) > 1)
+    for parent in root.walk():
+        slots = [port.slot for port in parent.ports]
+        for port in parent.ports:
+            _port(devices, parent, port, multifunction=port.function == 0 and slots.count(port.slot) > 1)
     for port, endpoint in plan.endpoints():
         if endpoint.role == "serial":
             serial = _add(devices, "controller", type="virtio-serial", index=0)
@@ -231,15 +231,15 @@ def _controllers(devices: ET.Element, plan: DomainPlan) -> None:
             _address(serial, port.index, endpoint.slot, endpoint.function)
 
 
-def _port(devices: ET.Element, above: pci_tree.Port, port: pci_tree.Port, multifunction: bool) -> None:
+def _port(devices: ET.Element, parent: pci_tree.Port, port: pci_tree.Port, multifunction: bool) -> None:
     controller = _add(devices, "controller", type="pci", index=port.index, model=port.model)
     if port.model == pci_tree.EXPANDER:
         target = _add(controller, "target", busNr=port.bus)
         if port.cell is not None:
             _add(target, "node", port.cell)
-    elif port.model != pci_tree.UPSTREAM and not above.hot_plug(port):
+    elif port.model != pci_tree.UPSTREAM and not parent.hot_plug(port):
         _add(controller, "target", hotplug="off")
-    _address(controller, above.index, port.slot, port.function, multifunction)
+    _address(controller, parent.index, port.slot, port.function, multifunction)
 
 
 def _virtio_driver(parent: ET.Element, plan: DomainPlan, **attributes: str) -> None:
@@ -315,8 +315,8 @@ def _console(devices: ET.Element, plan: DomainPlan) -> None:
 
 def _hostdev(devices: ET.Element, device: Passed, aliased: bool, rom_bar: bool) -> None:
     """Write one passed-through device; ``aliased``: with an alias, by which a QEMU property is set."""
-    domain, bus, rest = device.address.split(":")
-    slot, function = rest.split(".")
+    domain, bus, slot_and_function = device.address.split(":")
+    slot, function = slot_and_function.split(".")
     element = _add(devices, "hostdev", mode="subsystem", type="pci", managed="yes")
     _add(element, "driver", name="vfio")
     source = {"domain": f"0x{domain}", "bus": f"0x{bus}", "slot": f"0x{slot}", "function": f"0x{function}"}

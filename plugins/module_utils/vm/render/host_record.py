@@ -45,10 +45,10 @@ def record(functions: dict[str, Function], address: str, node: int | None = None
     """
     function = functions[address]
     path: list[str] = []
-    here = function.parent
-    while here in functions and here not in path:
-        path.insert(0, here)
-        here = functions[here].parent
+    parent = function.parent
+    while parent in functions and parent not in path:
+        path.insert(0, parent)
+        parent = functions[parent].parent
     group = [
         item.address
         for item in functions.values()
@@ -76,10 +76,10 @@ def link_limit(functions: dict[str, Function], function: Function) -> tuple[floa
     """
     owner = functions.get(function.physical_function or function.address, function)
     ends = [owner.link]
-    above = functions.get(owner.parent or "")
+    port = functions.get(owner.parent or "")
     # Without root privileges, a port's type is not readable, but its link is in /sys.
-    if above is not None and above.port_type in (*LINK_PORTS, None):
-        ends.append(above.link)
+    if port is not None and port.port_type in (*LINK_PORTS, None):
+        ends.append(port.link)
     speeds = [end.max_speed_gt_s for end in ends if end and end.max_speed_gt_s]
     widths = [end.max_width for end in ends if end and end.max_width]
     return min(speeds, default=None), min(widths, default=None)

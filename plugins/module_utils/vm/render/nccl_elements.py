@@ -41,14 +41,14 @@ class Pci:
         return [f"{start}>", *inner, " " * indent + "</pci>"]
 
 
-def device(known: dict[str, Function], function: Function, guest_address: str) -> Pci:
-    """Return the element of a passed-through function of the host whose functions are ``known``."""
-    return Pci({"busid": guest_address, "class": f"0x{function.class_code:06x}", **link(known, function)})
+def device(functions: dict[str, Function], function: Function, guest_address: str) -> Pci:
+    """Return the element of a passed-through function of the host whose functions are ``functions``."""
+    return Pci({"busid": guest_address, "class": f"0x{function.class_code:06x}", **link(functions, function)})
 
 
-def switch(known: dict[str, Function], function: Function, busid: str, inner: list[Pci]) -> Pci:
+def switch(functions: dict[str, Function], function: Function, busid: str, inner: list[Pci]) -> Pci:
     """Return the element of a switch of the host, by its upstream port, with the host's ids."""
-    attributes = {"busid": busid, "class": f"0x{BRIDGE:06x}", **_ids(function), **link(known, function)}
+    attributes = {"busid": busid, "class": f"0x{BRIDGE:06x}", **_ids(function), **link(functions, function)}
     return Pci(attributes, inner)
 
 
@@ -70,9 +70,9 @@ def needed(text: str, functions: Iterable[Function]) -> int:
     return sum(line.lstrip()[:2] != "</" for line in text[len(HEADER) :].splitlines()) + added
 
 
-def link(known: dict[str, Function], function: Function) -> dict[str, str]:
+def link(functions: dict[str, Function], function: Function) -> dict[str, str]:
     """Return speed and width of the host's link; empty if the host does not report them."""
-    speed, width = link_limit(known, function)
+    speed, width = link_limit(functions, function)
     # A speed that NCCL does not know yet is written as the highest known one below it.
     texts = [text for known_speed, text in SPEED_TEXTS if speed is not None and known_speed <= speed]
     return {"link_speed": texts[-1] if texts else "", "link_width": str(width) if width is not None else ""}
@@ -93,8 +93,8 @@ def processor(cpu: Cpu) -> dict[str, str]:
 def mask(cpus: list[int], count: int) -> str:
     """Return the mask as the kernel writes node*/cpumap: words of 32 bits for ``count`` CPUs, the highest first."""
     number = sum(1 << cpu for cpu in cpus)
-    words = [number >> shift & 0xFFFFFFFF for shift in range(0, count, 32)]
-    return ",".join(f"{word:08x}" for word in reversed(words))
+    numbers = [number >> shift & 0xFFFFFFFF for shift in range(0, count, 32)]
+    return ",".join(f"{word:08x}" for word in reversed(numbers))
 
 
 def _ids(function: Function) -> dict[str, str]:

@@ -58,12 +58,12 @@ def elements(plan: DomainPlan, host: Host) -> int:
     """Count the elements (of ``MAX_ELEMENTS``) that NCCL needs for the plan's smallest file and its own additions."""
     text = _text(plan, host, frozenset())
     needed = _needed(plan, text, frozenset())
-    out = _without_rdma(plan)
-    return needed if needed <= MAX_ELEMENTS else _needed(plan, _text(plan, host, out), out)
+    omitted = _without_rdma(plan)
+    return needed if needed <= MAX_ELEMENTS else _needed(plan, _text(plan, host, omitted), omitted)
 
 
-def _needed(plan: DomainPlan, text: str, out: frozenset[str]) -> int:
-    return nccl_elements.needed(text, [item for item in plan.chosen.all() if item.address not in out])
+def _needed(plan: DomainPlan, text: str, omitted: frozenset[str]) -> int:
+    return nccl_elements.needed(text, [item for item in plan.chosen.all() if item.address not in omitted])
 
 
 def _without_rdma(plan: DomainPlan) -> frozenset[str]:
@@ -71,64 +71,68 @@ def _without_rdma(plan: DomainPlan) -> frozenset[str]:
 
     NCCL may use some of them through a plugin (Slingshot's). Nothing is known about a NIC that is bound to VFIO.
     """
-    found = set()
+    addresses = set()
     for function in plan.chosen.nics:
         owner = plan.functions.get(function.physical_function or "", function)
         names = {*function.interfaces, *owner.interfaces}
         if "net" in names and "rdma" not in names:
-            found.add(function.address)
-    return frozenset(found)
+            addresses.add(function.address)
+    return frozenset(addresses)
 
 
-def _text(plan: DomainPlan, host: Host, out: frozenset[str]) -> str:
-    """Return the file without the NICs ``out``."""
-    known = host.by_address()
+def _text(plan: DomainPlan, host: Host, omitted: frozenset[str]) -> str:
+    """Return the file without the NICs ``omitted``."""
+    functions = host.by_address()
     cells: dict[int, list[Pci]] = {}
     only = plan.processors.cells[0].id if len(plan.processors.cells) == 1 else -1
     for bus in [plan.root, *plan.root.expanders]:
         switches: dict[str, Pci] = {}
-        found = _as_on_host(plan, host, _below(plan, known, bus, out, switches), switches)
-        if found:
-            cells.setdefault(only if bus.cell is None else bus.cell, []).extend(found)
+        bus_elements = _as_on_host(plan, host, _below(plan, functions, bus, omitted, switches), switches)
+        if bus_elements:
+            cells.setdefault(only if bus.cell is None else bus.cell, []).extend(bus_elements)
     return nccl_elements.document((_cpu(plan, host, number), cells[number]) for number in sorted(cells))
 
 
-def _as_on_host(plan: DomainPlan, host: Host, found: list[Pci], switches: dict[str, Pci]) -> list[Pci]:
-    """Put each device of ``found`` that has left its host's switch (plan/atomic_ops.py) below that switch again."""
+def _as_on_host(plan: DomainPlan, host: Host, elements: list[Pci], switches: dict[str, Pci]) -> list[Pci]:
+    """Put each device of ``elements`` that has left its host's switch (plan/atomic_ops.py) below that switch again."""
     paths = Paths(host)
-    left: list[Pci] = []
+    unplaced: list[Pci] = []
     host_address = {guest: address for address, guest in plan.guest_addresses().items()}
-    for element in found:
+    for element in elements:
         address = host_address.get(element.attributes["busid"])
-        above = [switch for switch in (paths.switches(address) if address else []) if switch in switches]
-        (switches[above[-1]].children if above else left).append(element)
-    return left
+        switches_above = [switch for switch in (paths.switches(address) if address else []) if switch in switches]
+        (switches[switches_above[-1]].children if switches_above else unplaced).append(element)
+    return unplaced
 
 
 def _below(
-    plan: DomainPlan, known: dict[str, Function], here: pci_tree.Port, out: frozenset[str], switches: dict[str, Pci]
+    plan: DomainPlan,
+    functions: dict[str, Function],
+    bus_port: pci_tree.Port,
+    omitted: frozenset[str],
+    switches: dict[str, Pci],
 ) -> list[Pci]:
     """Return the elements that NCCL sees below a bus, in the order of the addresses; note the host's ``switches``."""
-    found = []
-    for endpoint in here.endpoints:
-        function = known[endpoint.key] if endpoint.role == "hostdev" else None
-        if function is not None and function.kind in KINDS and function.address not in out:
-            address = pci_tree.address(here.bus, endpoint.slot, endpoint.function)
-            found.append(nccl_elements.device(known, function, address))
-    for port in here.ports:
+    elements = []
+    for endpoint in bus_port.endpoints:
+        function = functions[endpoint.key] if endpoint.role == "hostdev" else None
+        if function is not None and function.kind in KINDS and function.address not in omitted:
+            address = pci_tree.address(bus_port.bus, endpoint.slot, endpoint.function)
+            elements.append(nccl_elements.device(functions, function, address))
+    for port in bus_port.ports:
         if port.model == pci_tree.EXPANDER:
             continue
-        inner = _below(plan, known, port, out, switches)
-        address = pci_tree.address(here.bus, port.slot, port.function)
-        if port.model == pci_tree.UPSTREAM and inner and port.host in known:
-            switches[port.host] = nccl_elements.switch(known, known[port.host], address, inner)
-            found.append(switches[port.host])
+        inner = _below(plan, functions, port, omitted, switches)
+        address = pci_tree.address(bus_port.bus, port.slot, port.function)
+        if port.model == pci_tree.UPSTREAM and inner and port.host in functions:
+            switches[port.host] = nccl_elements.switch(functions, functions[port.host], address, inner)
+            elements.append(switches[port.host])
         elif port.model == pci_tree.ROOT_PORT and len(inner) > 1:
             first = {name: inner[0].attributes[name] for name in ("link_speed", "link_width")}
-            found.append(Pci({"busid": address, "class": f"0x{BRIDGE:06x}", **first}, inner))
+            elements.append(Pci({"busid": address, "class": f"0x{BRIDGE:06x}", **first}, inner))
         else:
-            found += inner
-    return found
+            elements += inner
+    return elements
 
 
 def _cpu(plan: DomainPlan, host: Host, number: int) -> dict[str, str]:

@@ -26,7 +26,7 @@ class Line:
     """One line of a tree and those below it."""
 
     text: str
-    below: list[Line] = field(default_factory=list)
+    children: list[Line] = field(default_factory=list)
 
 
 def show(name: str, plans: list[DomainPlan], host: Host) -> list[str]:
@@ -49,25 +49,27 @@ def fidelity_line(fidelity: Fidelity) -> str:
 
 
 def _machine(plan: DomainPlan, host: Host) -> list[str]:
-    spec, words = plan.spec, _Words(host)
+    spec, labels = plan.spec, _Labels(host)
     vcpus = sum(len(cell.vcpus) for cell in plan.processors.cells)
     pages = f" in pages of {_mib(spec.huge_page_mib)}" if spec.huge_page_mib else ""
     window = f"64-bit MMIO window {_mib(plan.window.window_bytes // MIB)}"
     top = Line(f"virtual machine {plan.name}: {_count(vcpus, 'vCPU')}, {_mib(spec.memory_mib)}{pages}, {window}")
     for cell in plan.processors.cells:
-        complexes = [words.root_complex(plan, port) for port in plan.root.expanders if port.cell == cell.id]
-        top.below.append(Line(_cell(cell), complexes))
+        complexes = [labels.root_complex(plan, port) for port in plan.root.expanders if port.cell == cell.id]
+        top.children.append(Line(_cell(cell), complexes))
     # Devices whose node the host does not report, and those of a guest that is flat on purpose.
-    top.below += [words.root_complex(plan, port) for port in plan.root.expanders if port.cell is None]
-    flat = Line("root complex pci0000:00, the guest's own", words.below(plan, pci_tree.Port(pci_tree.ROOT), plan.root))
-    top.below += [flat] if flat.below else []
-    lines = [top.text, *_draw(top.below, "")]
+    top.children += [labels.root_complex(plan, port) for port in plan.root.expanders if port.cell is None]
+    flat = Line(
+        "root complex pci0000:00, the guest's own", labels.lines_below(plan, pci_tree.Port(pci_tree.ROOT), plan.root)
+    )
+    top.children += [flat] if flat.children else []
+    lines = [top.text, *_draw(top.children, "")]
     lines.append(_share(plan))
     fidelity = plan.fidelity
     lines.append(fidelity_line(fidelity))
     for item in fidelity.differences[:MANY]:
-        one, other = item["pair"]
-        lines.append(f"  {one} and {other}: {item['host']} on the host, {item['guest']} in the guest")
+        first, second = item["pair"]
+        lines.append(f"  {first} and {second}: {item['host']} on the host, {item['guest']} in the guest")
     if len(fidelity.differences) > MANY:
         lines.append(f"  and {len(fidelity.differences) - MANY} more")
     return [*lines, *(f"note: {note}" for note in plan.notes), *_gpudirect(plan, host)]
@@ -86,27 +88,29 @@ def _gpudirect(plan: DomainPlan, host: Host) -> list[str]:
         for gpu in plan.chosen.gpus
         for nic in plan.chosen.nics
     }
-    found = outlook.pairs(host, plan.chosen.all(), guest_paths, huge_pages=bool(plan.spec.huge_page_mib), tuned=True)
-    return outlook.lines(found)
+    pair_outlooks = outlook.pairs(
+        host, plan.chosen.all(), guest_paths, huge_pages=bool(plan.spec.huge_page_mib), tuned=True
+    )
+    return outlook.lines(pair_outlooks)
 
 
 def _share(plan: DomainPlan) -> str:
     """Return the plan's share of the host's threads and memory, and the use of the other threads, as text."""
     share = plan.processors.share
-    rest = {
+    threads_by_use = {
         "kept for the host": share.kept,
         "with other virtual machines": share.taken,
         "unused": share.free,
         "on nodes without a cell": share.elsewhere,
     }
-    others = ", ".join(f"{number} {where}" for where, number in rest.items() if number)
+    unused = ", ".join(f"{number} {use}" for use, number in threads_by_use.items() if number)
     return (
-        f"share: {share.vcpus} vCPUs for {share.threads} threads of the host{f' ({others})' if others else ''}, "
+        f"share: {share.vcpus} vCPUs for {share.threads} threads of the host{f' ({unused})' if unused else ''}, "
         f"{_mib(plan.spec.memory_mib)} of {share.memory_mib / 1024:.1f} GiB"
     )
 
 
-class _Words:
+class _Labels:
     """The names of one thing of a plan and of the things below it."""
 
     def __init__(self, host: Host) -> None:
@@ -114,29 +118,29 @@ class _Words:
 
     def root_complex(self, plan: DomainPlan, port: pci_tree.Port) -> Line:
         """Return the line of an expander bus, with everything below."""
-        return Line(f"root complex pci0000:{port.bus:02x}, host {port.host}", self.below(plan, port, port))
+        return Line(f"root complex pci0000:{port.bus:02x}, host {port.host}", self.lines_below(plan, port, port))
 
-    def below(self, plan: DomainPlan, above: pci_tree.Port, here: pci_tree.Port) -> list[Line]:
+    def lines_below(self, plan: DomainPlan, parent: pci_tree.Port, bus_port: pci_tree.Port) -> list[Line]:
         """Return devices and switches below a port, without root and downstream ports, which a device's bus shows."""
         lines = [
-            self._device(plan.functions[endpoint.key], pci_tree.address(here.bus, endpoint.slot, endpoint.function))
-            for endpoint in here.endpoints
+            self._device(plan.functions[endpoint.key], pci_tree.address(bus_port.bus, endpoint.slot, endpoint.function))
+            for endpoint in bus_port.endpoints
             if endpoint.role == "hostdev"
         ]
-        for port in here.ports:
+        for port in bus_port.ports:
             if port.model == pci_tree.EXPANDER:
                 continue
-            inside = self.below(plan, here, port)
+            child_lines = self.lines_below(plan, bus_port, port)
             if port.model == pci_tree.UPSTREAM:
-                there = self._short(pci_tree.address(here.bus, port.slot, port.function))
+                guest_address = self._short(pci_tree.address(bus_port.bus, port.slot, port.function))
                 mirrors = f"host {self._short(port.host)}" if port.host in plan.functions else "none on the host"
-                lines.append(Line(f"switch {there}, {mirrors}", inside))
+                lines.append(Line(f"switch {guest_address}, {mirrors}", child_lines))
             else:
-                lines += inside
+                lines += child_lines
         return lines
 
-    def _device(self, function: Function, there: str) -> Line:
-        parts = [f"{_kind(function)} {self._short(there)}", f"host {self._short(function.address)}"]
+    def _device(self, function: Function, guest_address: str) -> Line:
+        parts = [f"{_kind(function)} {self._short(guest_address)}", f"host {self._short(function.address)}"]
         if function.physical_function:
             parts[-1] += f" of {self._short(function.physical_function)}"
         link = function.link
@@ -160,15 +164,19 @@ class _Words:
 
 def _left(plans: list[DomainPlan], host: Host) -> list[str]:
     """Return lines about the devices, CPUs and memory that no virtual machine has."""
-    given = {function.address for plan in plans for function in plan.chosen.all()}
-    rest = [function for function in host.functions if function.kind in KINDS and function.address not in given]
+    assigned = {function.address for plan in plans for function in plan.chosen.all()}
+    unassigned = [
+        function for function in host.functions if function.kind in KINDS and function.address not in assigned
+    ]
     # A port whose VFs exist stays with the host and serves them.
-    own = [function for function in rest if function.used_by_host or (function.sriov and function.sriov.now)]
-    words = _Words(host)
-    free = words.listed([function for function in rest if function not in own])
+    kept_by_host = [
+        function for function in unassigned if function.used_by_host or (function.sriov and function.sriov.now)
+    ]
+    labels = _Labels(host)
+    free = labels.listed([function for function in unassigned if function not in kept_by_host])
     lines = [f"stays free: {free or 'no device'}"]
-    if own:
-        lines.append(f"stays with the host: {words.listed(own)}")
+    if kept_by_host:
+        lines.append(f"stays with the host: {labels.listed(kept_by_host)}")
     for node in host.numa_nodes:
         cells = [cell for plan in plans for cell in plan.processors.cells if cell.host_node == node.id]
         cpus = set(node.cpus) - {cpu for cell in cells for cpu in cell.cpus}
@@ -186,7 +194,7 @@ def _unknown(host: Host) -> list[str]:
         "IOMMU groups": any(function.iommu_group is not None for function in gpus),
         "what the host itself uses": host.source == "sysfs",
     }
-    return [what for what, known in checks.items() if not known]
+    return [fact for fact, is_known in checks.items() if not is_known]
 
 
 def _draw(lines: list[Line], prefix: str) -> list[str]:
@@ -194,7 +202,7 @@ def _draw(lines: list[Line], prefix: str) -> list[str]:
     for number, line in enumerate(lines):
         last = number == len(lines) - 1
         drawn.append(f"{prefix}{'└─' if last else '├─'} {line.text}")
-        drawn += _draw(line.below, prefix + ("   " if last else "│  "))
+        drawn += _draw(line.children, prefix + ("   " if last else "│  "))
     return drawn
 
 

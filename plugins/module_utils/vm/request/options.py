@@ -17,23 +17,23 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 )
 
 
-def module_of(make: Any, validator: Callable[..., Any], **given: Any) -> Any:
+def module_of(make: Any, validator: Callable[..., Any], **arguments: Any) -> Any:
     """Return the AnsibleModule that ``make`` makes from ``given``, even if a nested option is no dictionary.
 
     For such an option (``gpus: 8``), Ansible raises a TypeError (ansible.module_utils.common.parameters,
     _validate_sub_spec). Then the module gets no nested options, and ``parse_specs`` checks and refuses them. Ansible's
     own error of another wrong value names no virtual machine, so ``validator`` (ArgumentSpecValidator) looks for it.
     """
-    options = given["argument_spec"]["domains"]["options"]
+    options = arguments["argument_spec"]["domains"]["options"]
 
     def fail_json(self: Any, msg: str, **result: Any) -> None:
         make.fail_json(self, msg=_invalid(self.params.get("domains"), validator(options)) or msg, **result)
 
     try:
-        return type("Module", (make,), {"fail_json": fail_json})(**given)
+        return type("Module", (make,), {"fail_json": fail_json})(**arguments)
     except TypeError:
-        domains = {key: value for key, value in given["argument_spec"]["domains"].items() if key != "options"}
-        return make(**{**given, "argument_spec": {**given["argument_spec"], "domains": domains}})
+        domains = {key: value for key, value in arguments["argument_spec"]["domains"].items() if key != "options"}
+        return make(**{**arguments, "argument_spec": {**arguments["argument_spec"], "domains": domains}})
 
 
 def _invalid(domains: Any, validator: Any) -> str:

@@ -25,10 +25,10 @@ class DomainSettings(Settings):
 
     refusal = DomainError
 
-    def __init__(self, domain: str, where: str, data: Any) -> None:
+    def __init__(self, domain: str, subject: str, data: Any) -> None:
         """Raise DomainError if ``data`` is not a dictionary."""
         self.domain = domain
-        super().__init__(where, data)
+        super().__init__(subject, data)
 
     def refuse(self, cause: str, remedy: str) -> DomainError:
         """Return the error to raise."""
@@ -38,8 +38,8 @@ class DomainSettings(Settings):
         """Return the error to raise for a setting."""
         if not self.subject and setting == "name":  # the error begins with the name
             return DomainError(cause, remedy, domain=self.domain)
-        where = f"{self.subject}.{setting}" if self.subject else setting
-        return DomainError(f"{where} {cause}", remedy, domain=self.domain)
+        path = f"{self.subject}.{setting}" if self.subject else setting
+        return DomainError(f"{path} {cause}", remedy, domain=self.domain)
 
 
 def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
@@ -54,9 +54,11 @@ def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
     for spec in specs:
         for address in explicit_addresses(spec):
             if address in owners:
-                other = owners[address]
-                where = "twice" if other == spec.name else f"and to virtual machine {other}"
-                raise DomainError(f"PCI device {address} is assigned to it {where}", "assign it once", domain=spec.name)
+                owner = owners[address]
+                assignment = "twice" if owner == spec.name else f"and to virtual machine {owner}"
+                raise DomainError(
+                    f"PCI device {address} is assigned to it {assignment}", "assign it once", domain=spec.name
+                )
             owners[address] = spec.name
         for index in range(len(spec.interfaces)):
             mac = spec.mac(index)
@@ -116,8 +118,12 @@ def _unique(names: Any) -> None:
 def _spec(data: dict[str, Any]) -> DomainSpec:
     if not isinstance(data, dict):
         raise DomainError(f"{data!r:.80} is not a virtual machine", "write a dictionary of settings for each")
-    given = data.get("name")
-    name = given if isinstance(given, str) and settings.NAME_PATTERN.fullmatch(given) else repr(given)
+    requested_name = data.get("name")
+    name = (
+        requested_name
+        if isinstance(requested_name, str) and settings.NAME_PATTERN.fullmatch(requested_name)
+        else repr(requested_name)
+    )
     parts: dict[str, Any] = {}
     for item in fields(DomainSpec):
         annotation, value = str(item.type), data.get(item.name)
@@ -129,31 +135,31 @@ def _spec(data: dict[str, Any]) -> DomainSpec:
             continue
         build = _each if annotation.startswith("list") else _build
         parts[item.name] = build(INNER[annotation], value, name, item.name)
-    spec = _build(DomainSpec, {**data, "name": given}, name, "", parts)
+    spec = _build(DomainSpec, {**data, "name": requested_name}, name, "", parts)
     for check in TOGETHER:
         check(spec)
     return spec
 
 
-def _each(kind: type, data: Any, name: str, where: str) -> list[Any]:
+def _each(kind: type, data: Any, name: str, path: str) -> list[Any]:
     if not isinstance(data, list):
-        raise DomainError(f"{where}: {data!r:.80} is not a list", "begin each element with '-'", domain=name)
-    return [_build(kind, item, name, f"{where}[{at}]") for at, item in enumerate(data)]
+        raise DomainError(f"{path}: {data!r:.80} is not a list", "begin each element with '-'", domain=name)
+    return [_build(kind, item, name, f"{path}[{index}]") for index, item in enumerate(data)]
 
 
-def _build(kind: type, data: Any, name: str, where: str, parts: dict[str, Any] | None = None) -> Any:
+def _build(kind: type, data: Any, name: str, path: str, parts: dict[str, Any] | None = None) -> Any:
     """Build a ``kind`` from plain data, each setting by its own type; ``parts`` are already built."""
-    known = {item.name: item for item in fields(kind)}
-    given = DomainSettings(name, where, data)
-    given.only(*known)
-    made: dict[str, Any] = dict(parts or {})
-    for key in given.data:
-        if key not in made:
-            made[key] = given.value(key, known[key].metadata[SETTING].check)
-    for key, item in known.items():
-        if key not in made and item.default is MISSING and item.default_factory is MISSING:
-            given.need(key)
-    return kind(**made)
+    fields_by_name = {item.name: item for item in fields(kind)}
+    reader = DomainSettings(name, path, data)
+    reader.only(*fields_by_name)
+    arguments: dict[str, Any] = dict(parts or {})
+    for key in reader.data:
+        if key not in arguments:
+            arguments[key] = reader.value(key, fields_by_name[key].metadata[SETTING].check)
+    for key, item in fields_by_name.items():
+        if key not in arguments and item.default is MISSING and item.default_factory is MISSING:
+            reader.need(key)
+    return kind(**arguments)
 
 
 # The rules for combinations of settings, on any host.

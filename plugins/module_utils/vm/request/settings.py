@@ -56,14 +56,14 @@ class Setting:
     choices: tuple[str, ...] | None = None
 
 
-def number(least: int, most: int, unit: str = "") -> Setting:
+def number(minimum: int, maximum: int, unit: str = "") -> Setting:
     """Return the setting of a whole number of ``unit``."""
-    return Setting(values.within(least, most, unit), "int")
+    return Setting(values.within(minimum, maximum, unit), "int")
 
 
-def choice(*known: str) -> Setting:
+def choice(*choices: str) -> Setting:
     """Return the setting of one of ``known``."""
-    return Setting(values.among(*known), "str", choices=known)
+    return Setting(values.among(*choices), "str", choices=choices)
 
 
 def check_power_of_two(value: Any) -> int:
@@ -84,14 +84,14 @@ def check_page_size(value: Any) -> int:
 
 def check_address_bits(value: Any) -> str:
     """Check a mode of physical address bits, or their number as text."""
-    words = values.text(value)
-    if words not in ("auto", "passthrough", "off") and not (
-        BITS.fullmatch(words) and 32 <= int(words) <= ADDRESS_BITS_MAX
+    names = values.text(value)
+    if names not in ("auto", "passthrough", "off") and not (
+        BITS.fullmatch(names) and 32 <= int(names) <= ADDRESS_BITS_MAX
     ):
         raise InvalidValueError(
             f"{value!r} is unknown", f"use auto, passthrough, off, or a number from 32 to {ADDRESS_BITS_MAX}"
         )
-    return words
+    return names
 
 
 def check_machine(value: Any) -> str:

@@ -105,8 +105,8 @@ class Disk:
     def tuning(self) -> dict[str, str]:
         """Return cache and io for libvirt, without those that are "auto" and so left to libvirt."""
         of_kind = {"cache": "none", "io": "native"} if self.is_block_device else {}
-        given = {name: value for name, value in (("cache", self.cache), ("io", self.io)) if value != "auto"}
-        return {**of_kind, **given}
+        requested = {name: value for name, value in (("cache", self.cache), ("io", self.io)) if value != "auto"}
+        return {**of_kind, **requested}
 
 
 @dataclass
@@ -194,9 +194,9 @@ class DomainSpec:
 
     def mac(self, index: int) -> str:
         """Return the given MAC of an interface, or one derived from the name (52:54:00 is QEMU's and KVM's prefix)."""
-        given = self.interfaces[index].mac
-        if given:
-            return given
+        requested = self.interfaces[index].mac
+        if requested:
+            return requested
         digest = hashlib.sha256(f"{self.name}/{index}".encode()).digest()
         return "52:54:00:" + ":".join(f"{byte:02x}" for byte in digest[:3])
 

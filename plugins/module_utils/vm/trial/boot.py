@@ -34,7 +34,7 @@ def run(
 ) -> dict[str, Any]:
     """Boot ``plan`` with ``firmware`` ("efi", "bios"; None: the plan's) and compare what it enumerates with the plan.
 
-    Returns firmware, as_planned, seconds, findings (``Finding.to_dict``) and left_out (sentences). Everything that is
+    Returns firmware, as_planned, seconds, findings (``Mismatch.to_dict``) and left_out (sentences). Everything that is
     not as planned after ``timeout_s`` is a finding. QEMU is terminated in every case. Raises DomainError if QEMU or
     the firmware is missing, or if QEMU refuses the arguments.
     """
@@ -96,7 +96,7 @@ def _image(plan: DomainPlan, firmware: str) -> str:
     )
 
 
-def _watch(plan: DomainPlan, process: subprocess.Popen[bytes], path: str, end: float) -> list[stand_ins.Finding]:
+def _watch(plan: DomainPlan, process: subprocess.Popen[bytes], path: str, end: float) -> list[stand_ins.Mismatch]:
     """Poll QEMU until everything is as planned, or until ``end``. Raises OSError if QEMU ends."""
     with socket.socket(socket.AF_UNIX) as connection:
         while True:

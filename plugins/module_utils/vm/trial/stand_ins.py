@@ -37,7 +37,7 @@ FEWEST_ADDRESS_BITS = 40
 
 
 @dataclass(frozen=True)
-class Finding:
+class Mismatch:
     """One thing that is not as planned. ``what`` names the device with its address on the host, or the guest's port."""
 
     what: str
@@ -68,11 +68,11 @@ class StandIn:
 
 
 @dataclass
-class Found:
-    """QEMU's facts on one function; ``way`` are the bridges above as (identity, prefetchable window or None)."""
+class EnumeratedDevice:
+    """QEMU's facts on a function; ``ports_above`` are its bridges as (identity, prefetchable window or None)."""
 
     place: str
-    way: list[tuple[str, tuple[int, int] | None]]
+    ports_above: list[tuple[str, tuple[int, int] | None]]
     buses: tuple[int, int] | None = None  # of a bridge: secondary and subordinate
     bars: dict[int, int | None] = field(default_factory=dict)  # bytes of a 64-bit prefetchable BAR: address or None
 
@@ -87,33 +87,33 @@ def arguments(plan: DomainPlan, firmware: str, image: str) -> list[str]:
     cells = plan.processors.cells
     # QEMU lays out the memory of an AMD guest around the HyperTransport range.
     vendor = f",vendor={plan.host.cpu.vendor}" if plan.host.cpu.vendor in ("GenuineIntel", "AuthenticAMD") else ""
-    words = ["-machine", "q35", "-accel", "tcg", "-nodefaults", "-no-user-config", "-display", "none"]
-    words += ["-cpu", f"max,phys-bits={address_bits(plan)}{vendor}", "-smp", "1"]
+    argv = ["-machine", "q35", "-accel", "tcg", "-nodefaults", "-no-user-config", "-display", "none"]
+    argv += ["-cpu", f"max,phys-bits={address_bits(plan)}{vendor}", "-smp", "1"]
     each_mib = MEMORY_MIB // len(cells)
-    words += ["-m", f"{each_mib * len(cells)}M"]
+    argv += ["-m", f"{each_mib * len(cells)}M"]
     for number, cell in enumerate(cells):
-        words += ["-object", f"memory-backend-ram,id=ram{number},size={each_mib}M"]
-        words += ["-numa", f"node,nodeid={cell.id},memdev=ram{number}" + ("" if number else ",cpus=0")]
-    words += ["-global", f"q35-pcihost.pci-hole64-size={plan.window.window_bytes}"]
+        argv += ["-object", f"memory-backend-ram,id=ram{number},size={each_mib}M"]
+        argv += ["-numa", f"node,nodeid={cell.id},memdev=ram{number}" + ("" if number else ",cpus=0")]
+    argv += ["-global", f"q35-pcihost.pci-hole64-size={plan.window.window_bytes}"]
     if firmware == "efi":
-        words += ["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={image.replace(',', ',,')}"]
+        argv += ["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={image.replace(',', ',,')}"]
         window_mib = mmio.ovmf_window_mib(plan.window)
         if window_mib:
-            words += ["-fw_cfg", f"name=opt/ovmf/X-PciMmio64Mb,string={window_mib}"]
+            argv += ["-fw_cfg", f"name=opt/ovmf/X-PciMmio64Mb,string={window_mib}"]
     else:
-        words += ["-bios", image]
-    for above in plan.root.walk():
-        slots = [port.slot for port in above.ports]
-        for port in above.ports:
-            words += ["-device", _port(plan, above, port, port.function == 0 and slots.count(port.slot) > 1)]
+        argv += ["-bios", image]
+    for parent in plan.root.walk():
+        slots = [port.slot for port in parent.ports]
+        for port in parent.ports:
+            argv += ["-device", _port(plan, parent, port, port.function == 0 and slots.count(port.slot) > 1)]
     for port in plan.root.walk():
         for endpoint in port.endpoints:
             if endpoint.role != "hostdev":
-                words += _virtio(plan, port, endpoint)
-        there = stand_ins(plan, port)
-        for stand_in in there:
-            words += _stand_in(plan, port, stand_in, stand_in.function == 0 and len(there) > 1)
-    return words
+                argv += _virtio(plan, port, endpoint)
+        stand_ins_of_port = stand_ins(plan, port)
+        for stand_in in stand_ins_of_port:
+            argv += _stand_in(plan, port, stand_in, stand_in.function == 0 and len(stand_ins_of_port) > 1)
+    return argv
 
 
 def address_bits(plan: DomainPlan) -> int:
@@ -132,15 +132,15 @@ def stand_ins(plan: DomainPlan, port: pci_tree.Port) -> list[StandIn]:
     """
     planned = [endpoint for endpoint in port.endpoints if endpoint.role == "hostdev"]
     places: list[StandIn] = []
-    rest: list[tuple[int, str]] = []
+    further_bars: list[tuple[int, str]] = []
     for endpoint in planned:
         sizes = _high_bars(plan, endpoint.key)
         has_io = any(region.kind == "io" for region in plan.functions[endpoint.key].bars)
         identity = _identity(endpoint)
         places.append(StandIn(identity, endpoint.key, endpoint.function, sizes[0] if sizes else 0, has_io))
-        rest += [(size, endpoint.key) for size in sizes[1:]]
+        further_bars += [(size, endpoint.key) for size in sizes[1:]]
     free = range(len(planned), pci_tree.FUNCTIONS)
-    for function, (size, key) in zip(free, sorted(rest, reverse=True)):
+    for function, (size, key) in zip(free, sorted(further_bars, reverse=True)):
         places.append(StandIn(f"bar{function}-{_name(key)}", key, function, size, False))
     return places
 
@@ -149,145 +149,157 @@ def left_out(plan: DomainPlan) -> list[str]:
     """Return sentences on what the trial does not show."""
     sentences = []
     for port in plan.root.walk():
-        there = stand_ins(plan, port)
+        stand_ins_of_port = stand_ins(plan, port)
         for endpoint in port.endpoints:
             if endpoint.role != "hostdev":
                 continue
             function = plan.functions[endpoint.key]
-            what = f"{function.kind} {function.address}"
+            device = f"{function.kind} {function.address}"
             low = sum(region.kind == "memory" and not mmio.is_high(region) for region in function.bars)
-            shown = sum(item.host_address == endpoint.key and item.bar_bytes > 0 for item in there)
+            shown = sum(item.host_address == endpoint.key and item.bar_bytes > 0 for item in stand_ins_of_port)
             high = len(_high_bars(plan, endpoint.key))
             if not function.bars:
-                sentences.append(f"{what}: its BARs are not known")
+                sentences.append(f"{device}: its BARs are not known")
             if low:
-                sentences.append(f"{what}: {low} BARs below 4 GiB, for which QEMU has no stand-in")
+                sentences.append(f"{device}: {low} BARs below 4 GiB, for which QEMU has no stand-in")
             if shown < high:
-                sentences.append(f"{what}: {high - shown} BARs, its slot has no functions free to stand in for them")
+                sentences.append(f"{device}: {high - shown} BARs, its slot has no functions free to stand in for them")
     return sentences
 
 
-def compare(plan: DomainPlan, query_pci: list[dict[str, Any]]) -> list[Finding]:
+def compare(plan: DomainPlan, query_pci: list[dict[str, Any]]) -> list[Mismatch]:
     """Compare QEMU's answer to ``query-pci`` with the plan, port by port and device by device.
 
     Returns a finding for each thing that is not as planned. A missing device is one finding. A present device is
     checked for its place, the way to it, and the address of each 64-bit prefetchable BAR, which must lie in the windows
     of all bridges above and in no other BAR.
     """
-    there = dict(_found(query_pci))
-    findings: list[Finding] = []
+    enumerated = dict(_enumerated(query_pci))
+    findings: list[Mismatch] = []
     spans: list[tuple[int, int, str]] = []
-    _compare_below(plan, plan.root, [], there, findings, spans)
+    _compare_below(plan, plan.root, [], enumerated, findings, spans)
     for (_start, end, first), (start, _end, second) in zip(sorted(spans), sorted(spans)[1:]):
         if start < end:
-            findings.append(Finding(second, "a BAR of its own", f"one at {start:#x} inside that of {first}"))
+            findings.append(Mismatch(second, "a BAR of its own", f"one at {start:#x} inside that of {first}"))
     return findings
 
 
 def _compare_below(
     plan: DomainPlan,
-    here: pci_tree.Port,
-    way: list[str],
-    there: dict[str, Found],
-    findings: list[Finding],
+    bus_port: pci_tree.Port,
+    ports_above: list[str],
+    enumerated: dict[str, EnumeratedDevice],
+    findings: list[Mismatch],
     spans: list[tuple[int, int, str]],
 ) -> None:
-    for endpoint in here.endpoints:
+    for endpoint in bus_port.endpoints:
         if endpoint.role != "hostdev":
-            what = f"virtio {endpoint.role} {endpoint.key}"
-            _compare_place(what, here, endpoint.slot, endpoint.function, way, there.get(_identity(endpoint)), findings)
-    for item in stand_ins(plan, here):
-        what = f"{plan.functions[item.host_address].kind} {item.host_address}"
-        found = there.get(item.identity)
-        if _compare_place(what, here, 0, item.function, way, found, findings) and item.bar_bytes and found:
-            _compare_bar(what, item.bar_bytes, found, findings, spans)
-    for port in here.ports:
+            label = f"virtio {endpoint.role} {endpoint.key}"
+            _compare_place(
+                label,
+                bus_port,
+                endpoint.slot,
+                endpoint.function,
+                ports_above,
+                enumerated.get(_identity(endpoint)),
+                findings,
+            )
+    for item in stand_ins(plan, bus_port):
+        label = f"{plan.functions[item.host_address].kind} {item.host_address}"
+        device = enumerated.get(item.identity)
+        if (
+            _compare_place(label, bus_port, 0, item.function, ports_above, device, findings)
+            and item.bar_bytes
+            and device
+        ):
+            _compare_bar(label, item.bar_bytes, device, findings, spans)
+    for port in bus_port.ports:
         if port.model == pci_tree.EXPANDER:
-            _compare_below(plan, port, [], there, findings, spans)
+            _compare_below(plan, port, [], enumerated, findings, spans)
             continue
-        what = f"{port.model} {port.index}" + (f" (the host's {port.host})" if port.host else "")
-        found = there.get(f"port{port.index}")
-        if _compare_place(what, here, port.slot, port.function, way, found, findings) and found:
+        label = f"{port.model} {port.index}" + (f" (the host's {port.host})" if port.host else "")
+        device = enumerated.get(f"port{port.index}")
+        if _compare_place(label, bus_port, port.slot, port.function, ports_above, device, findings) and device:
             buses = (port.bus, port.last_bus)
-            if found.buses != buses:
-                findings.append(Finding(what, _range(buses), _range(found.buses)))
-            _compare_below(plan, port, [*way, f"port{port.index}"], there, findings, spans)
+            if device.buses != buses:
+                findings.append(Mismatch(label, _range(buses), _range(device.buses)))
+            _compare_below(plan, port, [*ports_above, f"port{port.index}"], enumerated, findings, spans)
         else:
             # Everything below a missing port is wrong, too, and each device is reported.
-            _compare_below(plan, port, [*way, f"port{port.index}"], there, findings, spans)
+            _compare_below(plan, port, [*ports_above, f"port{port.index}"], enumerated, findings, spans)
 
 
 def _compare_place(
-    what: str,
-    here: pci_tree.Port,
+    label: str,
+    bus_port: pci_tree.Port,
     slot: int,
     function: int,
-    way: list[str],
-    found: Found | None,
-    findings: list[Finding],
+    ports_above: list[str],
+    device: EnumeratedDevice | None,
+    findings: list[Mismatch],
 ) -> bool:
     """Return True if the function was found; add findings where it is missing or at another place."""
-    planned = pci_tree.address(here.bus, slot, function)
-    if found is None:
-        findings.append(Finding(what, f"at {planned}", "nowhere: the firmware did not reach it"))
+    planned = pci_tree.address(bus_port.bus, slot, function)
+    if device is None:
+        findings.append(Mismatch(label, f"at {planned}", "nowhere: the firmware did not reach it"))
         return False
-    if found.place != planned:
-        findings.append(Finding(what, f"at {planned}", f"at {found.place}"))
-    above = [identity for identity, _window in found.way]
-    if above != way:
-        findings.append(Finding(what, f"below {_chain(way)}", f"below {_chain(above)}"))
+    if device.place != planned:
+        findings.append(Mismatch(label, f"at {planned}", f"at {device.place}"))
+    found_above = [identity for identity, _window in device.ports_above]
+    if found_above != ports_above:
+        findings.append(Mismatch(label, f"below {_chain(ports_above)}", f"below {_chain(found_above)}"))
     return True
 
 
 def _compare_bar(
-    what: str, size: int, found: Found, findings: list[Finding], spans: list[tuple[int, int, str]]
+    label: str, size: int, device: EnumeratedDevice, findings: list[Mismatch], spans: list[tuple[int, int, str]]
 ) -> None:
     planned = f"a BAR of {size} bytes"
-    if size not in found.bars:
-        findings.append(Finding(what, planned, f"BARs of {sorted(found.bars)} bytes"))
+    if size not in device.bars:
+        findings.append(Mismatch(label, planned, f"BARs of {sorted(device.bars)} bytes"))
         return
-    start = found.bars[size]
+    start = device.bars[size]
     if start is None:
-        findings.append(Finding(what, planned, "one without an address"))
+        findings.append(Mismatch(label, planned, "one without an address"))
         return
-    for identity, window in found.way:
+    for identity, window in device.ports_above:
         if window is None or start < window[0] or start + size - 1 > window[1]:
             text = f"{window[0]:#x}-{window[1]:#x}" if window else "none"
             findings.append(
-                Finding(what, f"{planned} in the window of {identity}", f"{start:#x}, the window is {text}")
+                Mismatch(label, f"{planned} in the window of {identity}", f"{start:#x}, the window is {text}")
             )
-    spans.append((start, start + size, what))
+    spans.append((start, start + size, label))
 
 
-def _found(query_pci: list[dict[str, Any]]) -> Iterator[tuple[str, Found]]:
+def _enumerated(query_pci: list[dict[str, Any]]) -> Iterator[tuple[str, EnumeratedDevice]]:
     """Yield each function that QEMU reports, with its identity (``qdev_id``, "" for those of the chipset)."""
     for root in query_pci:
-        yield from _found_below(root["devices"], [])
+        yield from _enumerated_below(root["devices"], [])
 
 
-def _found_below(
-    devices: list[dict[str, Any]], way: list[tuple[str, tuple[int, int] | None]]
-) -> Iterator[tuple[str, Found]]:
+def _enumerated_below(
+    devices: list[dict[str, Any]], ports_above: list[tuple[str, tuple[int, int] | None]]
+) -> Iterator[tuple[str, EnumeratedDevice]]:
     for device in devices:
-        found = Found(pci_tree.address(device["bus"], device["slot"], device["function"]), way)
+        enumerated = EnumeratedDevice(pci_tree.address(device["bus"], device["slot"], device["function"]), ports_above)
         for region in device["regions"]:
             if region["type"] == "memory" and region.get("mem_type_64") and region.get("prefetch"):
                 address = region["address"]
                 # QEMU writes "no address" as all ones.
-                found.bars[region["size"]] = None if address in (-1, 2**64 - 1) else address
+                enumerated.bars[region["size"]] = None if address in (-1, 2**64 - 1) else address
         bridge = device.get("pci_bridge")
         window = None
         if bridge:
-            found.buses = (bridge["bus"]["secondary"], bridge["bus"]["subordinate"])
+            enumerated.buses = (bridge["bus"]["secondary"], bridge["bus"]["subordinate"])
             span = bridge["bus"]["prefetchable_range"]
             window = (span["base"], span["limit"]) if span["base"] <= span["limit"] else None
-        yield device["qdev_id"], found
+        yield device["qdev_id"], enumerated
         if bridge:
-            yield from _found_below(bridge.get("devices", []), [*way, (device["qdev_id"], window)])
+            yield from _enumerated_below(bridge.get("devices", []), [*ports_above, (device["qdev_id"], window)])
 
 
-def _chain(way: list[str]) -> str:
-    return " > ".join(way) or "a root bus"
+def _chain(ports_above: list[str]) -> str:
+    return " > ".join(ports_above) or "a root bus"
 
 
 def _range(buses: tuple[int, int] | None) -> str:
@@ -316,12 +328,12 @@ def _at(plan: DomainPlan, port: pci_tree.Port, slot: int, function: int, multifu
     return f"bus={_bus(plan, port)},addr={slot:#x}.{function:#x}" + (",multifunction=on" if multifunction else "")
 
 
-def _port(plan: DomainPlan, above: pci_tree.Port, port: pci_tree.Port, multifunction: bool) -> str:
-    text = f"{DRIVERS[port.model]},id=port{port.index},{_at(plan, above, port.slot, port.function, multifunction)}"
+def _port(plan: DomainPlan, parent: pci_tree.Port, port: pci_tree.Port, multifunction: bool) -> str:
+    text = f"{DRIVERS[port.model]},id=port{port.index},{_at(plan, parent, port.slot, port.function, multifunction)}"
     if port.model == pci_tree.EXPANDER:
         text += f",bus_nr={port.bus}" + (f",numa_node={port.cell}" if port.cell is not None else "")
     elif port.model != pci_tree.UPSTREAM:
-        text += f",chassis={port.index}" + ("" if above.hot_plug(port) else ",hotplug=off")
+        text += f",chassis={port.index}" + ("" if parent.hot_plug(port) else ",hotplug=off")
     return text
 
 

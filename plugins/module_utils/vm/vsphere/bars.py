@@ -53,8 +53,8 @@ def mmio_gib(functions: Iterable[Function]) -> int:
     total = 0
     for item in functions:
         if item.kind == "gpu":
-            known = sum(each.size_bytes for each in item.bars if each.kind == "memory" and each.width_bits == 64)
-            total += known or LARGE_BAR_GIB.get((item.vendor_id, item.device_id), 0) * GIB
+            bar_bytes = sum(bar.size_bytes for bar in item.bars if bar.kind == "memory" and bar.width_bits == 64)
+            total += bar_bytes or LARGE_BAR_GIB.get((item.vendor_id, item.device_id), 0) * GIB
     size = DEFAULT_GIB
     while size * GIB <= total:
         size *= 2

@@ -86,8 +86,8 @@ class Builder:
                 # An empty value removes the key (VirtualMachineConfigSpec.extraConfig).
                 yield vim.option.OptionValue(key=key, value=wanted.get(key, ""))
 
-    def _change(self, operation: str, device: Any, **more: Any) -> None:
-        self.changes.append(vim.vm.device.VirtualDeviceSpec(operation=operation, device=device, **more))
+    def _change(self, operation: str, device: Any, **attributes: Any) -> None:
+        self.changes.append(vim.vm.device.VirtualDeviceSpec(operation=operation, device=device, **attributes))
 
     def _next(self) -> int:
         self.key -= 1
@@ -176,8 +176,8 @@ class Builder:
 
     def _network_backing(self, name: str) -> Any:
         if name not in self.networks:
-            there = ", ".join(sorted(self.networks)) or "none"
-            raise DomainError(f"there is no network {name!r}", f"choose one of {there}", domain=self.name)
+            existing = ", ".join(sorted(self.networks)) or "none"
+            raise DomainError(f"there is no network {name!r}", f"choose one of {existing}", domain=self.name)
         reference, key, switch = self.networks[name]
         card = vim.vm.device.VirtualEthernetCard
         if key is None:

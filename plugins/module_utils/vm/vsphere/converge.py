@@ -29,7 +29,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import (
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.config_spec import Builder
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.choose import choose
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results import Row
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results import MachineRow
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.wanted import configure, differences
@@ -78,27 +78,27 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
         findings = _plan(rows, site, session.api_version, params["accelerators"], module_ids)
         for row in rows:
             _decide(row, "present", False)
-        asked = {row.name for row in rows}
+        requested = {row.name for row in rows}
         names = params["names"] or ([] if rows else sorted(site.machines))
-        others = [site.machines[name] for name in names if name in site.machines and name not in asked]
+        unrequested = [site.machines[name] for name in names if name in site.machines and name not in requested]
     return {
         "changed": False,
         "hosts": results.topologies(rows),
         "findings": [item.to_dict() for item in findings],
         "domains": [
             *(results.described(row.machine, row, site) for row in rows),
-            *(results.described(machine, None, site) for machine in others),
+            *(results.described(machine, None, site) for machine in unrequested),
         ],
     }
 
 
 def _rows(
-    requests: list[request.Request],
+    requests: list[request.VsphereRequest],
     site: Site,
     state: str,
     accelerators: dict[str, bool],
     module_ids: dict[str, int],
-) -> list[Row]:
+) -> list[MachineRow]:
     """Return a row for each request, with the host that it is on, that it names, or that is chosen for it."""
     if state == "absent":
         anywhere = next(iter(site.hosts.values()))
@@ -111,16 +111,16 @@ def _rows(
     return [_row(item, site, state, hosts[item.name]) for item in requests]
 
 
-def _row(item: request.Request, site: Site, state: str, host: Esxi) -> Row:
+def _row(item: request.VsphereRequest, site: Site, state: str, host: Esxi) -> MachineRow:
     machine = site.machines.get(item.name)
-    asked = item.vsphere.host
-    if machine is not None and state != "absent" and asked and asked != machine.host:
+    requested_host = item.vsphere.host
+    if machine is not None and state != "absent" and requested_host and requested_host != machine.host:
         raise DomainError(
-            f"it is on host {machine.host}, but vsphere.host is {asked}",
+            f"it is on host {machine.host}, but vsphere.host is {requested_host}",
             "move it with vCenter (powered off), or set vsphere.host to its current host",
             domain=item.name,
         )
-    row = Row(item, host, machine=machine)
+    row = MachineRow(item, host, machine=machine)
     if machine is not None:
         row.have, row.ways = read_back.read(machine.config, site.network_names), read_back.ways(machine.config)
     return row
@@ -131,48 +131,52 @@ def _place(
 ) -> list[Placement]:
     """Plan virtual machines on a host together. Raises DomainError where they have no place."""
     model = site.model(host, accelerators)
-    held = read_back.holdings({name: machine.config for name, machine in host.machines.items()}, model)
+    current = read_back.holdings({name: machine.config for name, machine in host.machines.items()}, model)
     capability = host.properties.get("capability")
-    most = (capability.maxSupportedVcpus if capability else None) or MAX_VCPUS
+    max_vcpus = (capability.maxSupportedVcpus if capability else None) or MAX_VCPUS
 
     def limit(_spec: DomainSpec) -> int:
-        return most
+        return max_vcpus
 
-    return place(model, specs, held, limit, module_ids)
+    return place(model, specs, current, limit, module_ids)
 
 
 def _plan(
-    rows: list[Row], site: Site, api: tuple[int, ...], accelerators: dict[str, bool], module_ids: dict[str, int]
+    rows: list[MachineRow], site: Site, api: tuple[int, ...], accelerators: dict[str, bool], module_ids: dict[str, int]
 ) -> list[Finding]:
     """Plan the virtual machines of each host together; return the findings about each of them."""
     findings: list[Finding] = []
     for host in {row.host.name: row.host for row in rows}.values():
-        mine = [row for row in rows if row.host is host]
+        rows_of_host = [row for row in rows if row.host is host]
         if host.unusable:
-            why = f"host {host.name} {host.unusable}"
-            for row in mine:
-                row.unplanned = Finding(row.name, why, "nothing can be changed on it", "wait or choose another")
+            cause = f"host {host.name} {host.unusable}"
+            for row in rows_of_host:
+                row.unplanned = Finding(row.name, cause, "nothing can be changed on it", "wait or choose another")
                 findings.append(row.unplanned)
             continue
         model = site.model(host, accelerators)
         try:
-            placements = _place(host, [row.request.spec for row in mine], site, accelerators, module_ids)
+            placements = _place(host, [row.request.spec for row in rows_of_host], site, accelerators, module_ids)
         except DomainError as error:
             findings.append(unplannable(error))
-            for row in mine:
+            for row in rows_of_host:
                 row.unplanned = findings[-1]
             continue
-        for row, placement in zip(mine, placements):
-            own = row.request.vsphere
-            kept = row.have["hardware_version"] if row.have and not own.hardware_version else own.hardware_version
+        for row, placement in zip(rows_of_host, placements):
+            settings = row.request.vsphere
+            hardware = (
+                row.have["hardware_version"]
+                if row.have and not settings.hardware_version
+                else settings.hardware_version
+            )
             row.model, row.placement = model, placement
-            row.wanted = configure(row.request, placement, host.release, host.cpu_mhz, api, kept)
+            row.wanted = configure(row.request, placement, host.release, host.cpu_mhz, api, hardware)
             findings += versions.missing(row.name, row.wanted, api)
             findings += preflight.of_request(row.request, placement, row.wanted, host.release, model)
     return findings
 
 
-def _decide(row: Row, state: str, allow_restart: bool) -> None:
+def _decide(row: MachineRow, state: str, allow_restart: bool) -> None:
     """Set the actions of one virtual machine."""
     machine = row.machine
     if state == "absent":
@@ -204,28 +208,30 @@ def _decide(row: Row, state: str, allow_restart: bool) -> None:
         row.actions = ["power_on"]
 
 
-def _reservations(rows: list[Row], site: Site) -> list[Finding]:
+def _reservations(rows: list[MachineRow], site: Site) -> list[Finding]:
     """Return findings on reservations that hosts or datastores cannot meet; on an unchanged host they only warn."""
     findings: list[Finding] = []
     disks_mib: dict[str, int] = {}
     for host in {row.host.name: row.host for row in rows if row.wanted}.values():
-        mine = {row.name: row.wanted for row in rows if row.host is host and row.wanted}
-        others = {name: machine for name, machine in host.machines.items() if name not in mine}
+        wanted_of_host = {row.name: row.wanted for row in rows if row.host is host and row.wanted}
+        other_machines = {name: machine for name, machine in host.machines.items() if name not in wanted_of_host}
         model = site.model(host)
         of_nodes: dict[int, int] = {}
-        for own in read_back.holdings({name: machine.config for name, machine in others.items()}, model).values():
-            for node, memory_mib in own.memory_mib.items():
+        for holdings in read_back.holdings(
+            {name: machine.config for name, machine in other_machines.items()}, model
+        ).values():
+            for node, memory_mib in holdings.memory_mib.items():
                 of_nodes[node] = of_nodes.get(node, 0) + memory_mib
         running = {
             name: read_back.read(machine.config, site.network_names)
-            for name, machine in others.items()
+            for name, machine in other_machines.items()
             if machine.running
         }
-        over = list(preflight.of_host(host.name, model, host.cpu_mhz, mine, running, of_nodes))
+        overcommitted = list(preflight.of_host(host.name, model, host.cpu_mhz, wanted_of_host, running, of_nodes))
         if not any(row.actions for row in rows if row.host is host):
             # These exist already: reservations of others are no reason to fail a run that changes nothing.
-            over = [replace(item, severity=WARN) for item in over]
-        findings += over
+            overcommitted = [replace(item, severity=WARN) for item in overcommitted]
+        findings += overcommitted
     for row in rows:
         if "create" in row.actions and row.wanted:
             store = site.datastore(row.request.vsphere.datastore, row.name)
@@ -233,106 +239,108 @@ def _reservations(rows: list[Row], site: Site) -> list[Finding]:
     return findings + list(preflight.of_datastores(disks_mib, site.free_bytes))
 
 
-def _apply(rows: list[Row], site: Site, session: Session, params: dict[str, Any]) -> None:
+def _apply(rows: list[MachineRow], site: Site, session: Session, params: dict[str, Any]) -> None:
     limit_s = params["task_timeout_s"]
     specs = {row.name: _spec(row, site) for row in rows if {"create", "reconfigure"} & set(row.actions)}
     for phase in results.PHASES:
-        mine = [row for row in rows if phase in row.actions]
+        rows_of_phase = [row for row in rows if phase in row.actions]
         if phase == "power_off":
-            _shut_down(mine, session, params["shutdown_timeout_s"], limit_s)
+            _shut_down(rows_of_phase, session, params["shutdown_timeout_s"], limit_s)
             continue
         tasks = {}
-        for row in mine:
-            what = f"{row.name}: {phase.replace('_', ' ')}"
+        for row in rows_of_phase:
+            label = f"{row.name}: {phase.replace('_', ' ')}"
             tasks[row.name] = (
-                what,
-                session.call(what, _request(phase, row, site, session, specs.get(row.name)), row.name),
+                label,
+                session.call(label, _request(phase, row, site, session, specs.get(row.name)), row.name),
             )
-        made = session.wait(tasks, limit_s)
+        references = session.wait(tasks, limit_s)
         if phase == "create":
-            for row in mine:
-                row.machine = Machine(row.name, made[row.name], None, False, "stopped", row.host.name, False)
+            for row in rows_of_phase:
+                row.machine = Machine(row.name, references[row.name], None, False, "stopped", row.host.name, False)
     _verify(rows, site, session)
 
 
-def _spec(row: Row, site: Site) -> Any:
-    own = row.request.vsphere
+def _spec(row: MachineRow, site: Site) -> Any:
+    settings = row.request.vsphere
     builder = Builder(
         row.name,
         site.model(row.host),
         lambda: site.target(row.host),
         site.networks,
-        own.sriov_network,
+        settings.sriov_network,
         row.machine.config if row.machine else None,
     )
-    return builder.build(row.wanted or {}, row.have, site.datastore(own.datastore, row.name))
+    return builder.build(row.wanted or {}, row.have, site.datastore(settings.datastore, row.name))
 
 
-def _request(phase: str, row: Row, site: Site, session: Session, spec: Any) -> Callable[[], Any]:
+def _request(phase: str, row: MachineRow, site: Site, session: Session, spec: Any) -> Callable[[], Any]:
     """Return the request that starts the task of a phase."""
 
     def machine() -> Any:
-        return session.own(row.machine.reference) if row.machine else None
+        return session.bound(row.machine.reference) if row.machine else None
 
     wanted = row.wanted or {}
     return {
         "destroy": lambda: machine().Destroy_Task(),
         "create": lambda: site.folder(row.host).CreateVM_Task(
-            spec, site.pool(row.host), session.own(row.host.reference)
+            spec, site.pool(row.host), session.bound(row.host.reference)
         ),
         "upgrade": lambda: machine().UpgradeVM_Task(wanted["hardware_version"]),
         "reconfigure": lambda: machine().ReconfigVM_Task(spec),
-        "power_on": lambda: machine().PowerOnVM_Task(session.own(row.host.reference)),
+        "power_on": lambda: machine().PowerOnVM_Task(session.bound(row.host.reference)),
     }[phase]
 
 
-def _shut_down(rows: list[Row], session: Session, timeout_s: int, limit_s: int) -> None:
+def _shut_down(rows: list[MachineRow], session: Session, timeout_s: int, limit_s: int) -> None:
     """Ask the guests with VMware Tools to shut down, and power off those that have not done so in ``timeout_s``."""
-    waiting = [row for row in rows if row.machine and row.machine.tools and timeout_s]
-    for row in waiting:
+    shutting_down = [row for row in rows if row.machine and row.machine.tools and timeout_s]
+    for row in shutting_down:
         session.call(f"{row.name}: shut down", _power(row, session, "ShutdownGuest"), row.name)
     end = time.monotonic() + timeout_s
     off: set[str] = set()
-    while waiting and len(off) < len(waiting) and time.monotonic() < end:
+    while shutting_down and len(off) < len(shutting_down) and time.monotonic() < end:
         time.sleep(POLL_S)
-        found = session.read({"VirtualMachine": ["name", "runtime.powerState"]})["VirtualMachine"]
-        names = {row.name for row in waiting}
-        off = {item["name"] for _reference, item in found if str(item["runtime.powerState"]) == "poweredOff"} & names
+        machines = session.read({"VirtualMachine": ["name", "runtime.powerState"]})["VirtualMachine"]
+        names = {row.name for row in shutting_down}
+        off = {item["name"] for _reference, item in machines if str(item["runtime.powerState"]) == "poweredOff"} & names
     tasks = {}
     for row in rows:
         if row.name not in off and row.machine:
-            what = f"{row.name}: power off"
-            tasks[row.name] = (what, session.call(what, _power(row, session, "PowerOffVM_Task"), row.name))
+            label = f"{row.name}: power off"
+            tasks[row.name] = (label, session.call(label, _power(row, session, "PowerOffVM_Task"), row.name))
     session.wait(tasks, limit_s)
 
 
-def _power(row: Row, session: Session, method: str) -> Callable[[], Any]:
+def _power(row: MachineRow, session: Session, method: str) -> Callable[[], Any]:
     """Return the request that calls a method of the virtual machine without arguments."""
-    return lambda: getattr(session.own(row.machine.reference), method)() if row.machine else None
+    return lambda: getattr(session.bound(row.machine.reference), method)() if row.machine else None
 
 
-def _verify(rows: list[Row], site: Site, session: Session) -> None:
+def _verify(rows: list[MachineRow], site: Site, session: Session) -> None:
     """Read back changed virtual machines, and slots of started ones. Raises DomainError for settings that were lost."""
     changed = [row for row in rows if {"create", "reconfigure", "upgrade"} & set(row.actions)]
     started = [row for row in rows if "power_on" in row.actions]
     if not changed and not started:
         return
-    found = session.read({"VirtualMachine": ["name", "config"]})["VirtualMachine"]
-    configs = {item["name"]: item["config"] for _reference, item in found if "config" in item}
+    machines = session.read({"VirtualMachine": ["name", "config"]})["VirtualMachine"]
+    configs = {item["name"]: item["config"] for _reference, item in machines if "config" in item}
     for row in started:
         if row.name in configs:
             row.ways = read_back.ways(configs[row.name])
-    lost = []
+    unapplied = []
     for row in changed:
         have = read_back.read(configs[row.name], site.network_names) if row.name in configs else None
-        left = (
+        remaining = (
             differences(row.wanted or {}, have)
             if have
             else [{"path": "", "wanted": "the virtual machine", "have": None}]
         )
-        lost += [f"{row.name}: {item['path']} is {item['have']!r}, wanted {item['wanted']!r}" for item in left]
-    if lost:
+        unapplied += [
+            f"{row.name}: {item['path']} is {item['have']!r}, wanted {item['wanted']!r}" for item in remaining
+        ]
+    if unapplied:
         raise DomainError(
-            "vCenter accepted the change but has other values:\n" + "\n".join(lost),
+            "vCenter accepted the change but has other values:\n" + "\n".join(unapplied),
             "check the limits of the host and of the virtual hardware; report it with the versions of ESXi and vCenter",
         )

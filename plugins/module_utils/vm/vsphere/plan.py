@@ -34,7 +34,7 @@ class PlannedDevice:
 
 
 @dataclass
-class Plan:
+class VspherePlan:
     """The host, cells and devices of a virtual machine, and its ``configuration`` in the form of wanted.py."""
 
     name: str
@@ -49,10 +49,10 @@ class Plan:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Any) -> Plan:
+    def from_dict(cls, data: Any) -> VspherePlan:
         """Return the plan of ``to_dict``'s data. Raises DomainError if something is missing or of another type."""
         try:
-            plan: Plan = stored.build(cls, data)
+            plan: VspherePlan = stored.build(cls, data)
         except StoredError as error:
             raise DomainError(
                 f"not a complete plan: {error.cause}", "pass the domains that vsphere_gpu_vm_info was asked to compare"

@@ -17,14 +17,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement i
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN, Finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import NOT_ON_VSPHERE, DomainSpec
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, versions
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import Request
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import VsphereRequest
 
 
 def of_request(
-    request: Request, placement: Placement, wanted: dict[str, Any], esxi: str, host: Host
+    request: VsphereRequest, placement: Placement, wanted: dict[str, Any], esxi: str, host: Host
 ) -> Iterator[Finding]:
     """Yield the findings on one virtual machine on a host with ESXi release ``esxi``."""
-    name, spec, own = request.name, request.spec, request.vsphere
+    name, spec, settings = request.name, request.spec, request.vsphere
     for option in fields(DomainSpec):
         reason = option.metadata.get(NOT_ON_VSPHERE)
         if reason and getattr(spec, option.name) != option.default:
@@ -37,11 +37,11 @@ def of_request(
             f"its newest is {newest}",
             f"set vsphere.hardware_version: {newest} or older",
         )
-    lost = bars.unknown(placement.chosen.gpus)
-    if lost and not spec.mmio_window_mib:
+    unknown_bars = bars.unknown(placement.chosen.gpus)
+    if unknown_bars and not spec.mmio_window_mib:
         yield Finding(
             name,
-            f"the BARs of {', '.join(lost)} are not known",
+            f"the BARs of {', '.join(unknown_bars)} are not known",
             "vSphere's API does not report them, and the collection's table has no such GPU: the MMIO space cannot be "
             "sized",
             "set mmio_window_mib: the power of two above the sum of their memory",
@@ -56,14 +56,14 @@ def of_request(
     for item in placement.chosen.all():
         state = item.passthrough
         if item.physical_function is None and state is not None and not state.active:
-            why = "it becomes active with the host's next boot" if state.enabled else "it is not enabled"
+            activation = "it becomes active with the host's next boot" if state.enabled else "it is not enabled"
             yield Finding(
                 name,
                 f"{item.kind} {item.address} is not active for passthrough",
-                why,
+                activation,
                 "enable it (vsphere_host_passthrough)",
             )
-    if any(device["type"] == "sriov" for device in wanted["devices"]) and not own.sriov_network:
+    if any(device["type"] == "sriov" for device in wanted["devices"]) and not settings.sriov_network:
         yield Finding(
             name,
             "virtual functions without vsphere.sriov_network",
@@ -92,21 +92,21 @@ def of_host(
     host: Host,
     cpu_mhz: int,
     wanted: dict[str, dict[str, Any]],
-    others: dict[str, dict[str, Any]],
+    other_machines: dict[str, dict[str, Any]],
     of_nodes: dict[int, int],
 ) -> Iterator[Finding]:
     """Yield findings on reservations that the host cannot meet.
 
-    ``wanted`` are the configurations of its virtual machines in the request, ``others`` those of running ones that are
-    not in the request (read_back.read), ``of_nodes`` is the memory that others hold by NUMA node, in MiB.
+    ``wanted`` are the configurations of its virtual machines in the request, ``other_machines`` those of running ones
+    that are not in the request (read_back.read), ``of_nodes`` is the memory that others hold by NUMA node, in MiB.
     """
-    every = {**others, **wanted}
+    every = {**other_machines, **wanted}
     memory_mib = sum(node.memory_bytes for node in host.numa_nodes) // MIB
-    asked = sum(row["memory_reservation_mib"] for row in every.values())
-    if asked > memory_mib:
+    reserved_mib = sum(row["memory_reservation_mib"] for row in every.values())
+    if reserved_mib > memory_mib:
         yield Finding(
             ", ".join(sorted(wanted)),
-            f"{asked} MiB of memory are reserved on {name}, which has {memory_mib} MiB",
+            f"{reserved_mib} MiB of memory are reserved on {name}, which has {memory_mib} MiB",
             "ESXi does not start a virtual machine whose reservation it cannot keep",
             "give them less memory, or another host",
         )
@@ -125,11 +125,11 @@ def of_host(
         for number in affinity:
             used[number] = used.get(number, 0) + row["memory_reservation_mib"] // len(affinity)
     for node in host.numa_nodes:
-        there = node.memory_bytes // MIB
-        if used.get(node.id, 0) > there:
+        node_mib = node.memory_bytes // MIB
+        if used.get(node.id, 0) > node_mib:
             yield Finding(
                 ", ".join(sorted(wanted)),
-                f"{used[node.id]} MiB are planned on NUMA node {node.id} of {name}, which has {there} MiB",
+                f"{used[node.id]} MiB are planned on NUMA node {node.id} of {name}, which has {node_mib} MiB",
                 "memory beyond it comes from another node",
                 "give them less memory, or other nodes (numa_nodes)",
             )

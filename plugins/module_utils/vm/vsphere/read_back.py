@@ -19,9 +19,9 @@ SUFFIX = ".pciSlotNumber"
 SLOT = re.compile(r"(pciBridge|pciPassthru|ethernet)[0-9]+\.pciSlotNumber")
 
 
-def type_of(thing: Any) -> str:
+def type_of(device: Any) -> str:
     """Return the name of an API object's type without its package: "VirtualPCIPassthrough"."""
-    return type(thing).__name__.rpartition(".")[2]
+    return type(device).__name__.rpartition(".")[2]
 
 
 def is_passed(device: Any) -> bool:
@@ -134,15 +134,15 @@ def ways(config: Any) -> dict[str, list[str]]:
     every = sorted(config.hardware.device, key=lambda device: device.key)
     passed = [device for device in every if type_of(device) == "VirtualPCIPassthrough"]
     cards = [device for device in every if hasattr(device, "macAddress")]
-    found = {}
+    steps_by_address = {}
     for kind, devices in (("pciPassthru", passed), ("ethernet", cards)):
         for number, device in enumerate(devices):
             address, slot = address_of(device), numbers.get(f"{kind}{number}{SUFFIX}")
             if is_passed(device) and address and slot is not None:
                 steps = way(slot, bridges)
                 if steps is not None:
-                    found[address] = steps
-    return found
+                    steps_by_address[address] = steps
+    return steps_by_address
 
 
 def holdings(configs: dict[str, Any], host: Host) -> dict[str, Holdings]:
@@ -151,20 +151,20 @@ def holdings(configs: dict[str, Any], host: Host) -> dict[str, Holdings]:
     ESXi does not report which CPUs run a virtual machine. One with high latency sensitivity has as many CPUs of its
     nodes to itself as it has vCPUs: here they are taken from the end of each node, one virtual machine after the other.
     """
-    found: dict[str, Holdings] = {}
+    holdings_of: dict[str, Holdings] = {}
     free = {node.id: sorted(node.cpus) for node in host.numa_nodes}
     for name, config in sorted(configs.items()):
         passed = [item for item in config.hardware.device if is_passed(item)]
-        own = Holdings(devices=sorted(filter(None, map(address_of, passed))), page_mib=None)
+        machine_holdings = Holdings(devices=sorted(filter(None, map(address_of, passed))), page_mib=None)
         affinity = extra_of(config).get(NODE_AFFINITY, "").replace(" ", "").split(",")
         nodes = [node.id for node in host.numa_nodes if str(node.id) in affinity]
-        own.memory_mib = {node: config.hardware.memoryMB // len(nodes) for node in nodes}
+        machine_holdings.memory_mib = {node: config.hardware.memoryMB // len(nodes) for node in nodes}
         if nodes and config.latencySensitivity and str(config.latencySensitivity.level) == "high":
             share = config.hardware.numCPU // len(nodes)
             for node in nodes:
-                rest = max(len(free[node]) - share, 0)
-                own.cpus += free[node][rest:]
-                free[node] = free[node][:rest]
-            own.cpus.sort()
-        found[name] = own
-    return found
+                remaining = max(len(free[node]) - share, 0)
+                machine_holdings.cpus += free[node][remaining:]
+                free[node] = free[node][:remaining]
+            machine_holdings.cpus.sort()
+        holdings_of[name] = machine_holdings
+    return holdings_of

@@ -38,10 +38,10 @@ class VsphereSettings:
 
 
 def _hardware(value: Any) -> str:
-    given = values.text(value)
-    if not HARDWARE.fullmatch(given):
-        raise values.InvalidValueError(f"{given!r} is not a hardware version", "write it like vmx-21")
-    return given
+    text = values.text(value)
+    if not HARDWARE.fullmatch(text):
+        raise values.InvalidValueError(f"{text!r} is not a hardware version", "write it like vmx-21")
+    return text
 
 
 CHECKS: dict[str, values.Check] = {
@@ -53,7 +53,7 @@ CHECKS: dict[str, values.Check] = {
 
 
 @dataclass
-class Request:
+class VsphereRequest:
     """One requested virtual machine. ``networks`` are port groups, ``disks_mib`` the sizes of its disks."""
 
     spec: DomainSpec
@@ -67,7 +67,7 @@ class Request:
         return self.spec.name
 
 
-def parse(data: list[dict[str, Any]], sizes: bool = True) -> list[Request]:
+def parse(data: list[dict[str, Any]], sizes: bool = True) -> list[VsphereRequest]:
     """Return checked requests from plain data. With ``sizes`` False nothing is made, so disks need no size.
 
     Raises DomainError on the first error.
@@ -80,15 +80,17 @@ def parse(data: list[dict[str, Any]], sizes: bool = True) -> list[Request]:
     return [_request(spec, item, sizes) for spec, item in zip(specs, data)]
 
 
-def _request(spec: DomainSpec, data: dict[str, Any], sizes: bool) -> Request:
-    given = DomainSettings(spec.name, "vsphere", data.get("vsphere") or {})
-    given.only(*CHECKS)
-    own = VsphereSettings(**{key: given.value(key, CHECKS[key]) for key, text in given.data.items() if text != ""})
+def _request(spec: DomainSpec, data: dict[str, Any], sizes: bool) -> VsphereRequest:
+    reader = DomainSettings(spec.name, "vsphere", data.get("vsphere") or {})
+    reader.only(*CHECKS)
+    vsphere_settings = VsphereSettings(
+        **{key: reader.value(key, CHECKS[key]) for key, text in reader.data.items() if text != ""}
+    )
     disks_mib = [_size(disk, number, spec.name) for number, disk in enumerate(data.get("disks") or [])] if sizes else []
     for number, interface in enumerate(spec.interfaces):
         if not interface.source:
             raise DomainError(f"interfaces[{number}]: no source", "name a port group as source", domain=spec.name)
-    return Request(spec, own, [str(item.source) for item in spec.interfaces], disks_mib)
+    return VsphereRequest(spec, vsphere_settings, [str(item.source) for item in spec.interfaces], disks_mib)
 
 
 def _size(disk: Any, number: int, name: str) -> int:

@@ -11,7 +11,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import Finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back, request
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan, PlannedCell, PlannedDevice
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import (
+    PlannedCell,
+    PlannedDevice,
+    VspherePlan,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
 
 # The order of the actions over all virtual machines: devices and reservations are released before anything starts.
@@ -19,10 +23,10 @@ PHASES = ("power_off", "destroy", "create", "upgrade", "reconfigure", "power_on"
 
 
 @dataclass
-class Row:
+class MachineRow:
     """One virtual machine: its wanted and its current configuration, and the actions from one to the other."""
 
-    request: request.Request
+    request: request.VsphereRequest
     host: Esxi
     model: Host | None = None
     placement: Placement | None = None
@@ -41,15 +45,15 @@ class Row:
         return self.request.name
 
 
-def topologies(rows: list[Row]) -> list[dict[str, Any]]:
+def topologies(rows: list[MachineRow]) -> list[dict[str, Any]]:
     """Return the hosts of planned virtual machines, by name, each with its topology."""
     models = {row.host.name: row.model for row in rows if row.model is not None}
     return [{"name": name, "topology": models[name].to_dict()} for name in sorted(models)]
 
 
-def described(machine: Machine | None, row: Row | None, site: Site) -> dict[str, Any]:
+def described(machine: Machine | None, row: MachineRow | None, site: Site) -> dict[str, Any]:
     """Return one virtual machine as vsphere_gpu_vm_info returns it."""
-    found: dict[str, Any] = {
+    row_data: dict[str, Any] = {
         "name": row.name if row else machine.name if machine else "",
         "exists": machine is not None,
         "state": machine.state if machine else "absent",
@@ -58,17 +62,17 @@ def described(machine: Machine | None, row: Row | None, site: Site) -> dict[str,
         "ways": read_back.ways(machine.config) if machine else {},
     }
     if row is not None:
-        found.update(plan=plan_of(row), differences=row.differences)
-        found["unplanned"] = str(row.unplanned) if row.unplanned else None
-    return found
+        row_data.update(plan=plan_of(row), differences=row.differences)
+        row_data["unplanned"] = str(row.unplanned) if row.unplanned else None
+    return row_data
 
 
-def plan_of(row: Row) -> dict[str, Any] | None:
+def plan_of(row: MachineRow) -> dict[str, Any] | None:
     """Return the plan of one virtual machine as the modules return it."""
     if row.placement is None or row.wanted is None or row.model is None:
         return None
     model = row.model
-    return Plan(
+    return VspherePlan(
         row.name,
         row.host.name,
         [PlannedCell(cell.id, cell.host_node, cell.memory_mib, cell.vcpus) for cell in row.placement.processors.cells],
@@ -87,19 +91,19 @@ def plan_of(row: Row) -> dict[str, Any] | None:
     ).to_dict()
 
 
-def returned(row: Row) -> dict[str, Any]:
+def returned(row: MachineRow) -> dict[str, Any]:
     """Return one virtual machine as vsphere_gpu_vm returns it."""
-    before = row.machine.state if row.have is not None and row.machine else "absent"
-    after = before
+    state_before = row.machine.state if row.have is not None and row.machine else "absent"
+    state = state_before
     for action in row.actions:
-        after = {"create": "stopped", "power_off": "stopped", "power_on": "running", "destroy": "absent"}.get(
-            action, after
+        state = {"create": "stopped", "power_off": "stopped", "power_on": "running", "destroy": "absent"}.get(
+            action, state
         )
     return {
         "name": row.name,
         "host": row.host.name,
-        "state_before": before,
-        "state": after,
+        "state_before": state_before,
+        "state": state,
         "changed": bool(row.actions),
         "actions": [phase for phase in PHASES if phase in row.actions],
         "differences": row.differences,
@@ -109,10 +113,10 @@ def returned(row: Row) -> dict[str, Any]:
     }
 
 
-def diff(row: Row) -> dict[str, str]:
+def diff(row: MachineRow) -> dict[str, str]:
     """Return the --diff output for one virtual machine."""
     name = f"virtual machine {row.name}"
-    before, after = row.have or {}, row.wanted or {}
+    present, wanted = row.have or {}, row.wanted or {}
     if row.machine is not None and row.have is not None and "destroy" not in row.actions:
         return {
             "before_header": name,
@@ -121,10 +125,10 @@ def diff(row: Row) -> dict[str, str]:
             "after": "".join(f"{item['path']}: {item['wanted']}\n" for item in row.differences),
         }
     if "destroy" in row.actions:
-        after = {}
+        wanted = {}
     return {
         "before_header": name,
         "after_header": name,
-        "before": "".join(f"{key}: {value}\n" for key, value in before.items()),
-        "after": "".join(f"{key}: {value}\n" for key, value in after.items()),
+        "before": "".join(f"{key}: {value}\n" for key, value in present.items()),
+        "after": "".join(f"{key}: {value}\n" for key, value in wanted.items()),
     }

@@ -139,18 +139,20 @@ class Session:
 
     def _again(self, read: Callable[[], Any]) -> Any:
         """Return the result of ``read``; retry it after a lost connection or an expired session."""
-        why: Exception = ConnectionError()
+        last_error: Exception = ConnectionError()
         for pause in (0, *RETRY_S):
             time.sleep(pause)
             try:
-                if isinstance(why, vim.fault.NotAuthenticated):
+                if isinstance(last_error, vim.fault.NotAuthenticated):
                     self.tell(f"the session with {self.login.name} has expired; logging in again")
                     self._connect()
                 return read()
             except (vim.fault.NotAuthenticated, *LOST) as error:
-                why = error
+                last_error = error
                 self.tell(f"{self.login.name}: {words(error)}; reading again")
-        raise DomainError(f"{self.login.name} is no longer reachable ({words(why)})", "run the play again") from why
+        raise DomainError(
+            f"{self.login.name} is no longer reachable ({words(last_error)})", "run the play again"
+        ) from last_error
 
     def read(self, kinds: dict[str, list[str]], root: Any = None) -> dict[str, list[tuple[Any, dict[str, Any]]]]:
         """Return every object of the ``kinds`` (type name -> properties) below ``root`` with these properties.
@@ -180,11 +182,17 @@ class Session:
             return self._pages([spec])
 
         rows: dict[str, list[tuple[Any, dict[str, Any]]]] = {name: [] for name in kinds}
-        for found in self._again(request):
-            name = found.obj.__class__.__name__.rpartition(".")[2]
+        for item_with_properties in self._again(request):
+            name = item_with_properties.obj.__class__.__name__.rpartition(".")[2]
             # A kind can be a base class of the found object, as Network is of DistributedVirtualPortgroup.
-            name = name if name in rows else next(item for item in kinds if isinstance(found.obj, _kind(item)))
-            rows[name].append((found.obj, {item.name: item.val for item in found.propSet}))
+            name = (
+                name
+                if name in rows
+                else next(item for item in kinds if isinstance(item_with_properties.obj, _kind(item)))
+            )
+            rows[name].append(
+                (item_with_properties.obj, {item.name: item.val for item in item_with_properties.propSet})
+            )
         for items in rows.values():
             items.sort(key=lambda row: (len(row[0]._moId), row[0]._moId))
         return rows
@@ -194,17 +202,17 @@ class Session:
         page = collector.RetrievePropertiesEx(
             specs, vmodl.query.PropertyCollector.RetrieveOptions(maxObjects=PAGE_OBJECTS)
         )
-        found: list[Any] = []
+        objects: list[Any] = []
         while page is not None:
-            found += page.objects
+            objects += page.objects
             page = collector.ContinueRetrievePropertiesEx(page.token) if page.token else None
-        return found
+        return objects
 
-    def call(self, what: str, request: Callable[[], Any], domain: str = "") -> Any:
+    def call(self, label: str, request: Callable[[], Any], domain: str = "") -> Any:
         """Send a request that changes something, and return its result. vCenter never executes it twice.
 
-        ``request`` gets its objects from ``own``. Raises DomainError with vCenter's message. After a lost connection it
-        is unknown whether vCenter executed the request, and the error says so.
+        ``request`` gets its objects from ``bound``. Raises DomainError with vCenter's message. After a lost connection
+        it is unknown whether vCenter executed the request, and the error says so.
         """
         try:
             try:
@@ -215,10 +223,10 @@ class Session:
                 self._connect()
                 return request()
         except vmodl.MethodFault as error:
-            raise DomainError(f"{what}: {words(error)}", hint(error), domain=domain) from error
+            raise DomainError(f"{label}: {words(error)}", hint(error), domain=domain) from error
         except LOST as error:
             raise DomainError(
-                f"{what}: the connection to {self.login.name} was lost ({error}); it is not known whether "
+                f"{label}: the connection to {self.login.name} was lost ({error}); it is not known whether "
                 "vCenter did it",
                 "run the play again: it compares the current state",
                 domain=domain,
@@ -234,12 +242,12 @@ class Session:
         ended: dict[str, Any] = {}
         faults: list[DomainError] = []
         shown: dict[str, Any] = {}
-        start, at = time.monotonic(), 0
+        start, polls = time.monotonic(), 0
         reported_at_s = start
         while len(ended) < len(tasks):
             open_tasks = {key: row for key, row in tasks.items() if key not in ended}
             infos = self._infos([task for _what, task in open_tasks.values()])
-            for key, (what, task) in open_tasks.items():
+            for key, (label, task) in open_tasks.items():
                 info = infos.get(task._moId)
                 if info is None:
                     continue
@@ -247,24 +255,27 @@ class Session:
                     ended[key] = info.result
                 elif info.state == vim.TaskInfo.State.error:
                     ended[key] = None
-                    faults.append(DomainError(f"{what}: {words(info.error)}", hint(info.error), domain=key))
+                    faults.append(DomainError(f"{label}: {words(info.error)}", hint(info.error), domain=key))
                 elif info.progress is not None and info.progress != shown.get(key):
                     shown[key] = info.progress
-                    self.tell(f"{what}: {info.progress} %")
+                    self.tell(f"{label}: {info.progress} %")
                     reported_at_s = time.monotonic()
             if len(ended) < len(tasks):
                 if time.monotonic() - reported_at_s > TELL_S:
                     reported_at_s = time.monotonic()
-                    left = [what for key, (what, _task) in tasks.items() if key not in ended]
-                    self.tell(f"{left[0]}{f' and {len(left) - 1} more' if left[1:] else ''}: vCenter is working on it")
+                    unfinished = [label for key, (label, _task) in tasks.items() if key not in ended]
+                    self.tell(
+                        f"{unfinished[0]}{f' and {len(unfinished) - 1} more' if unfinished[1:] else ''}: vCenter is "
+                        "working on it"
+                    )
                 if time.monotonic() - start > limit_s:
-                    names = ", ".join(what for key, (what, _task) in tasks.items() if key not in ended)
+                    names = ", ".join(label for key, (label, _task) in tasks.items() if key not in ended)
                     raise DomainError(
                         f"{names}: vCenter is still working on it after {limit_s} s",
                         "check its tasks, then run the play again",
                     )
-                time.sleep(POLL_S[min(at, len(POLL_S) - 1)])
-                at += 1
+                time.sleep(POLL_S[min(polls, len(POLL_S) - 1)])
+                polls += 1
         if len(faults) == 1:
             raise faults[0]
         if faults:
@@ -282,9 +293,9 @@ class Session:
             objectSet=[collector.ObjectSpec(obj=task) for task in current],
             propSet=[collector.PropertySpec(type=vim.Task, pathSet=["info"])],
         )
-        return {found.obj._moId: found.propSet[0].val for found in self._pages([spec])}
+        return {task_row.obj._moId: task_row.propSet[0].val for task_row in self._pages([spec])}
 
-    def own(self, reference: Any) -> Any:
+    def bound(self, reference: Any) -> Any:
         """Return a managed object on the current connection, which is a new one after another login."""
         return type(reference)(reference._moId, self._instance._stub)
 

@@ -92,7 +92,9 @@ class Site:
         self.session = session
         rows = session.read(PROPERTIES)
         self._rows = rows
-        self.clusters = {found["name"]: (reference, found) for reference, found in rows["ClusterComputeResource"]}
+        self.clusters = {
+            properties["name"]: (reference, properties) for reference, properties in rows["ClusterComputeResource"]
+        }
         if cluster and cluster not in self.clusters:
             raise DomainError(
                 f"{session.login.name} has no cluster {cluster!r}",
@@ -102,35 +104,37 @@ class Site:
         names = {item._moId: name for name, (item, _found) in self.clusters.items()}
         self.hosts: dict[str, Esxi] = {}
         by_reference: dict[str, Esxi] = {}
-        for reference, found in rows["HostSystem"]:
-            parent = found["parent"]._moId
+        for reference, properties in rows["HostSystem"]:
+            parent = properties["parent"]._moId
             if parent in chosen or (not cluster and parent not in names):
-                host = Esxi(found["name"], reference, names.get(parent, ""), found)
+                host = Esxi(properties["name"], reference, names.get(parent, ""), properties)
                 self.hosts[host.name] = by_reference[reference._moId] = host
         self.machines: dict[str, Machine] = {}
-        for reference, found in rows["VirtualMachine"]:
-            on = by_reference.get(found["runtime.host"]._moId) if found.get("runtime.host") else None
-            if on is None or found.get("config") is None:
+        for reference, properties in rows["VirtualMachine"]:
+            on = by_reference.get(properties["runtime.host"]._moId) if properties.get("runtime.host") else None
+            if on is None or properties.get("config") is None:
                 continue
-            power = str(found["runtime.powerState"])
+            power = str(properties["runtime.powerState"])
             state = {"poweredOn": "running", "poweredOff": "stopped"}.get(power, "suspended")
-            tools = found.get("guest.toolsRunningStatus") == "guestToolsRunning"
-            machine = Machine(found["name"], reference, found["config"], state == "running", state, on.name, tools)
+            tools = properties.get("guest.toolsRunningStatus") == "guestToolsRunning"
+            machine = Machine(
+                properties["name"], reference, properties["config"], state == "running", state, on.name, tools
+            )
             self.machines[machine.name] = on.machines[machine.name] = machine
         self.free_bytes = {
-            found["name"]: found["summary.freeSpace"]
-            for _item, found in rows["Datastore"]
-            if found["summary.accessible"]
+            properties["name"]: properties["summary.freeSpace"]
+            for _item, properties in rows["Datastore"]
+            if properties["summary.accessible"]
         }
-        switches = {item._moId: found["uuid"] for item, found in rows["DistributedVirtualSwitch"]}
+        switches = {item._moId: properties["uuid"] for item, properties in rows["DistributedVirtualSwitch"]}
         # Name -> (reference, key, uuid of the switch); key None for the network of a standard switch.
         self.networks: dict[str, tuple[Any, str | None, str | None]] = {}
-        for reference, found in rows["Network"]:
-            self.networks[found["name"]] = (reference, None, None)
-        for reference, found in rows["DistributedVirtualPortgroup"]:
-            switch = found["config.distributedVirtualSwitch"]
+        for reference, properties in rows["Network"]:
+            self.networks[properties["name"]] = (reference, None, None)
+        for reference, properties in rows["DistributedVirtualPortgroup"]:
+            switch = properties["config.distributedVirtualSwitch"]
             uuid = switches.get(switch._moId) if switch else None
-            self.networks[found["name"]] = (reference, found["key"], uuid)
+            self.networks[properties["name"]] = (reference, properties["key"], uuid)
         self._targets: dict[str, Any] = {}
         self._models: dict[str, Host] = {}
 
@@ -144,9 +148,9 @@ class Site:
         if not name and len(self.hosts) == 1:
             return next(iter(self.hosts.values()))
         if name not in self.hosts:
-            there = ", ".join(sorted(self.hosts)) or "none"
-            what = f"there is no host {name!r}" if name else "vsphere.host is missing, and there are several hosts"
-            raise DomainError(what, f"choose one of {there}", domain=domain)
+            existing = ", ".join(sorted(self.hosts)) or "none"
+            cause = f"there is no host {name!r}" if name else "vsphere.host is missing, and there are several hosts"
+            raise DomainError(cause, f"choose one of {existing}", domain=domain)
         return self.hosts[name]
 
     def chosen(self, names: list[str]) -> list[Esxi]:
@@ -162,18 +166,18 @@ class Site:
         if not name and len(self.free_bytes) == 1:
             return next(iter(self.free_bytes))
         if name not in self.free_bytes:
-            there = ", ".join(sorted(self.free_bytes)) or "none"
-            what = f"there is no datastore {name!r}" if name else "vsphere.datastore is missing, and there are several"
-            raise DomainError(what, f"choose one of {there}", domain=domain)
+            existing = ", ".join(sorted(self.free_bytes)) or "none"
+            cause = f"there is no datastore {name!r}" if name else "vsphere.datastore is missing, and there are several"
+            raise DomainError(cause, f"choose one of {existing}", domain=domain)
         return name
 
     def target(self, host: Esxi) -> Any:
         """Return the host's ConfigTarget, which is requested once, and only from hosts for which it is needed."""
         if host.name not in self._targets:
-            reference = self.session.own(self.clusters[host.cluster][1]["environmentBrowser"])
-            own = self.session.own(host.reference)
+            reference = self.session.bound(self.clusters[host.cluster][1]["environmentBrowser"])
+            host_reference = self.session.bound(host.reference)
             self._targets[host.name] = self.session.call(
-                f"{host.name}: the devices that it offers", lambda: reference.QueryConfigTarget(own)
+                f"{host.name}: the devices that it offers", lambda: reference.QueryConfigTarget(host_reference)
             )
         return self._targets[host.name]
 
@@ -186,22 +190,28 @@ class Site:
         if host.name not in self._models:
             infos = host.properties.get("config.pciPassthruInfo") or []
             has = bool(host.cluster) and any(getattr(info, "sriovActive", False) for info in infos)
-            found = read_esxi(host.properties, self.target(host).sriov if has and functions else [])
-            recognise(found, accelerators or {})
+            model = read_esxi(host.properties, self.target(host).sriov if has and functions else [])
+            recognise(model, accelerators or {})
             if has and not functions:
-                return found
-            self._models[host.name] = found
+                return model
+            self._models[host.name] = model
         return self._models[host.name]
 
     def pool(self, host: Esxi) -> Any:
         """Return the resource pool of the host's cluster."""
-        return self.session.own(self.clusters[host.cluster][1]["resourcePool"])
+        return self.session.bound(self.clusters[host.cluster][1]["resourcePool"])
 
     def folder(self, host: Esxi) -> Any:
         """Return the folder for new virtual machines: that of the datacenter of the host's cluster."""
-        parents = {item._moId: found["parent"]._moId for item, found in self._rows["Folder"] if found.get("parent")}
-        folders = {found["hostFolder"]._moId: found["vmFolder"] for _item, found in self._rows["Datacenter"]}
-        at = self.clusters[host.cluster][1]["parent"]._moId
-        while at not in folders:
-            at = parents[at]
-        return self.session.own(folders[at])
+        parents = {
+            item._moId: properties["parent"]._moId
+            for item, properties in self._rows["Folder"]
+            if properties.get("parent")
+        }
+        folders = {
+            properties["hostFolder"]._moId: properties["vmFolder"] for _item, properties in self._rows["Datacenter"]
+        }
+        parent = self.clusters[host.cluster][1]["parent"]._moId
+        while parent not in folders:
+            parent = parents[parent]
+        return self.session.bound(folders[parent])

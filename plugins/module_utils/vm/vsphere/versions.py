@@ -52,27 +52,27 @@ def hardware(version: str) -> int:
 def newest_hardware(esxi: str) -> str:
     """Return the newest virtual hardware of an ESXi release ("8.0.3"); for a release before the table, the oldest."""
     release = tuple(int(part) for part in esxi.split(".") if part.isdigit())
-    for least, number in HARDWARE_OF_ESXI:
-        if release >= least:
+    for min_release, number in HARDWARE_OF_ESXI:
+        if release >= min_release:
             return f"vmx-{number}"
     return f"vmx-{HARDWARE_OF_ESXI[-1][1]}"
 
 
 def used(wanted: dict[str, Any]) -> set[str]:
     """Return the settings of ``NEEDS`` that a wanted configuration uses."""
-    found = set()
+    settings = set()
     if wanted["threads_per_core"] > 1:
-        found.add("threads_per_core")
+        settings.add("threads_per_core")
     if wanted["cores_per_numa_node"]:
-        found.add("cores_per_numa_node")
+        settings.add("cores_per_numa_node")
     if wanted["device_group"]:
-        found.add("device_group")
+        settings.add("device_group")
     for device in wanted["devices"]:
         if device["numa_node"] is not None:
-            found.add("numa_node")
+            settings.add("numa_node")
         if device["type"] == "dynamic":
-            found.add("dynamic")
-    return found
+            settings.add("dynamic")
+    return settings
 
 
 def missing(name: str, wanted: dict[str, Any], api: tuple[int, ...]) -> list[Finding]:
@@ -81,10 +81,10 @@ def missing(name: str, wanted: dict[str, Any], api: tuple[int, ...]) -> list[Fin
     A setting that was requested by name refuses. Virtual NUMA and similar settings, which every plan uses where it can,
     only warn.
     """
-    found = []
+    findings = []
     if not wanted["cores_per_numa_node"]:
         least_api, least_hardware = NEEDS["cores_per_numa_node"]
-        found.append(
+        findings.append(
             Finding(
                 name,
                 "virtual NUMA, virtual hyperthreads and the devices' virtual NUMA nodes are left out",
@@ -97,7 +97,7 @@ def missing(name: str, wanted: dict[str, Any], api: tuple[int, ...]) -> list[Fin
     for setting in sorted(used(wanted)):
         least_api, least_hardware = NEEDS[setting]
         if api < least_api:
-            found.append(
+            findings.append(
                 Finding(
                     name,
                     f"{WORDS[setting]} needs API {_text(least_api)}, this vCenter and pyVmomi support {_text(api)}",
@@ -106,7 +106,7 @@ def missing(name: str, wanted: dict[str, Any], api: tuple[int, ...]) -> list[Fin
                 )
             )
         elif hardware(wanted["hardware_version"]) < least_hardware:
-            found.append(
+            findings.append(
                 Finding(
                     name,
                     f"{WORDS[setting]} needs vmx-{least_hardware}, its version is {wanted['hardware_version']}",
@@ -114,7 +114,7 @@ def missing(name: str, wanted: dict[str, Any], api: tuple[int, ...]) -> list[Fin
                     f"set hardware_version: vmx-{least_hardware} or newer",
                 )
             )
-    return found
+    return findings
 
 
 def _text(version: tuple[int, ...]) -> str:

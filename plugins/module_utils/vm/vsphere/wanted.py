@@ -18,7 +18,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, versions
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import Request
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import VsphereRequest
 
 USE_64BIT = "pciPassthru.use64bitMMIO"
 MMIO_SIZE = "pciPassthru.64bitMMIOSizeGB"
@@ -31,7 +31,7 @@ OWNED = (USE_64BIT, MMIO_SIZE, ALLOW_P2P, RELAX_ACS, LARGE_PAGES, NODE_AFFINITY)
 
 
 def configure(
-    request: Request, placement: Placement, esxi: str, cpu_mhz: int, api: tuple[int, ...], hardware: str = ""
+    request: VsphereRequest, placement: Placement, esxi: str, cpu_mhz: int, api: tuple[int, ...], hardware: str = ""
 ) -> dict[str, Any]:
     """Return the wanted configuration on a host with ESXi release ``esxi`` and processors of ``cpu_mhz``.
 
@@ -40,40 +40,40 @@ def configure(
     Virtual NUMA, virtual hyperthreads and a device's virtual node are left out if the API or the virtual hardware is
     too old for them; settings that the user requested by name are not left out.
     """
-    spec, own, processors = request.spec, request.vsphere, placement.processors
+    spec, settings, processors = request.spec, request.vsphere, placement.processors
     hardware = hardware or versions.newest_hardware(esxi)
-    able = api >= versions.API_8 and versions.hardware(hardware) >= versions.NEEDS["numa_node"][1]
+    has_virtual_numa = api >= versions.API_8 and versions.hardware(hardware) >= versions.NEEDS["numa_node"][1]
     cells = processors.cells
     vcpus = sum(len(cell.vcpus) for cell in cells)
-    threads = processors.threads if able else 1
+    threads = processors.threads if has_virtual_numa else 1
     cores = vcpus // threads // len(cells)
     passed = placement.chosen.all()
     reserved = bool(passed) or spec.lock_memory
-    high = own.latency_sensitivity == "high" and spec.pin_cpus
+    high = settings.latency_sensitivity == "high" and spec.pin_cpus
     cell_of = {cell.host_node: cell.id for cell in cells}
     return {
-        "guest_id": own.guest_id,
+        "guest_id": settings.guest_id,
         "hardware_version": hardware,
         "firmware": spec.firmware,
         "memory_mib": spec.memory_mib,
         "vcpus": vcpus,
         "cores_per_socket": cores,
         "threads_per_core": threads,
-        "cores_per_numa_node": cores if able else 0,
+        "cores_per_numa_node": cores if has_virtual_numa else 0,
         "iommu": spec.remaps_interrupts,
         "memory_reservation_mib": spec.memory_mib if reserved else 0,
         "memory_locked": reserved,
         # Admission control counts cores, so the two threads of a core are reserved once.
         "cpu_reservation_mhz": vcpus // processors.threads * cpu_mhz if high else 0,
         "latency_sensitivity": "high" if high else "normal",
-        "device_group": own.device_group,
+        "device_group": settings.device_group,
         "extra": _extra(request, placement),
         "devices": sorted(
             # A device group is one setting; the vendor defines its devices.
             (
-                _device(item, own.passthrough, cell_of, placement, able)
+                _device(item, settings.passthrough, cell_of, placement, has_virtual_numa)
                 for item in passed
-                if item.physical_function or not own.device_group
+                if item.physical_function or not settings.device_group
             ),
             key=lambda device: (
                 device["type"],
@@ -86,7 +86,7 @@ def configure(
     }
 
 
-def _extra(request: Request, placement: Placement) -> dict[str, str]:
+def _extra(request: VsphereRequest, placement: Placement) -> dict[str, str]:
     spec = request.spec
     extra = {}
     passed = placement.chosen.all()
@@ -102,9 +102,15 @@ def _extra(request: Request, placement: Placement) -> dict[str, str]:
     return extra
 
 
-def _device(item: Any, passthrough: str, cell_of: dict[int, int], placement: Placement, able: bool) -> dict[str, Any]:
-    node = placement.around.host.node_of(item)
-    row = {"type": "fixed", "id": item.address, "numa_node": cell_of.get(node) if able and node is not None else None}
+def _device(
+    item: Any, passthrough: str, cell_of: dict[int, int], placement: Placement, has_virtual_numa: bool
+) -> dict[str, Any]:
+    node = placement.host_devices.host.node_of(item)
+    row = {
+        "type": "fixed",
+        "id": item.address,
+        "numa_node": cell_of.get(node) if has_virtual_numa and node is not None else None,
+    }
     if item.physical_function:
         row["type"] = "sriov"
     elif passthrough == "dynamic":
@@ -114,19 +120,21 @@ def _device(item: Any, passthrough: str, cell_of: dict[int, int], placement: Pla
 
 def differences(wanted: dict[str, Any], have: dict[str, Any]) -> list[dict[str, Any]]:
     """Return each key that differs, with path, wanted and have; keys of ``extra`` one by one."""
-    found = []
+    differing = []
     for key in wanted:
         if key == "extra":
             for name in OWNED:
                 if wanted["extra"].get(name) != have["extra"].get(name):
-                    found.append(
+                    differing.append(
                         {"path": f"extra.{name}", "wanted": wanted["extra"].get(name), "have": have["extra"].get(name)}
                     )
         elif key == "disks_mib":
             # Larger disks, and disks that are not in the request, stay as they are.
             have_mib = have[key][: len(wanted[key])]
-            if len(have_mib) < len(wanted[key]) or any(size < least for size, least in zip(have_mib, wanted[key])):
-                found.append({"path": key, "wanted": wanted[key], "have": have[key]})
+            if len(have_mib) < len(wanted[key]) or any(
+                size < wanted_mib for size, wanted_mib in zip(have_mib, wanted[key])
+            ):
+                differing.append({"path": key, "wanted": wanted[key], "have": have[key]})
         elif wanted[key] != have[key]:
-            found.append({"path": key, "wanted": wanted[key], "have": have[key]})
-    return found
+            differing.append({"path": key, "wanted": wanted[key], "have": have[key]})
+    return differing

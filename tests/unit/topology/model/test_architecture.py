@@ -6,7 +6,7 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import (
     architecture,
-    unsupported,
+    unsupported_reason,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Cpu
 
@@ -30,11 +30,11 @@ def test_the_architecture_is_as_read_or_inferred_from_an_x86_vendor(cpu: Cpu, wa
 
 @pytest.mark.parametrize("name", ["ppc64le", "ppc64", "aarch64", "i686", "riscv64"])
 def test_an_unsupported_architecture_is_refused_by_name(name: str) -> None:
-    assert unsupported(Cpu(name)) == (
+    assert unsupported_reason(Cpu(name)) == (
         f"the processor of this host is {name}, but GPU virtual machines are supported on x86_64 only"
     )
 
 
 def test_x86_64_and_unknown_architectures_are_not_refused() -> None:
-    assert unsupported(Cpu("x86_64")) is None
-    assert unsupported(Cpu()) is None
+    assert unsupported_reason(Cpu("x86_64")) is None
+    assert unsupported_reason(Cpu()) is None

@@ -95,7 +95,7 @@ def test_devices_and_cpus_of_another_domain_are_not_assigned() -> None:
         plan(hypervisor=there)
     assert "requests 2 GPUs, but only 1 of this host's 2 are free" in str(caught.value)
     assert "0000:13:00.0: virtual machine other has it" in str(caught.value)
-    with pytest.raises(DomainError, match=r"0000:13:00.0 cannot be assigned: virtual machine other has it"):
+    with pytest.raises(DomainError, match=r"0000:13:00.0.* other "):
         plan(hypervisor=there, gpus={"addresses": ["0000:13:00.0"]})
     beside = plan(hypervisor=there, gpus={"count": 1}, nics={"addresses": ["0000:15:10.0"]}, vcpus=2)
     assert addresses(beside) == ["0000:15:10.0", "0000:83:00.0"]
@@ -113,14 +113,12 @@ def test_more_gpus_than_the_host_has_are_refused() -> None:
 
 
 def test_a_device_that_the_host_uses_is_refused() -> None:
-    with pytest.raises(
-        DomainError, match=r"0000:00:02.0 cannot be assigned: it is in use on the host .holds the mounted"
-    ):
+    with pytest.raises(DomainError, match=r"0000:00:02.0.* mounted file system"):
         plan(nvme={"addresses": ["00:02.0"]})
 
 
 def test_a_bridge_is_refused_as_a_device() -> None:
-    with pytest.raises(DomainError, match=r"0000:12:00.0 cannot be assigned: it is a bridge"):
+    with pytest.raises(DomainError, match=r"0000:12:00.0.* bridge"):
         plan(nvme={"addresses": ["12:00.0"]})
 
 

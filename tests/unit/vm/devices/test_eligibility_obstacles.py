@@ -22,10 +22,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
     Chosen,
+    HostDevices,
     Obstacle,
-    Surroundings,
+    group_obstacle,
     obstacle,
-    why_one_group,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
@@ -34,13 +34,13 @@ GPU, NIC, VF, PF = "0000:13:00.0", "0000:14:00.0", "0000:15:10.0", "0000:15:00.0
 
 
 def why(host: Host, address: str = GPU, own: tuple[str, ...] = (), **holder: str) -> Obstacle | None:
-    around = Surroundings(host, {f"0000:{key}": name for key, name in holder.items()})
-    return obstacle(around, host.function(address), "a", own)
+    host_devices = HostDevices(host, {f"0000:{key}": name for key, name in holder.items()})
+    return obstacle(host_devices, host.function(address), "a", own)
 
 
 def held(host: Host, address: str, own: tuple[str, ...] = (), **holder: str) -> Obstacle | None:
-    around = Surroundings(host, dict(pair.split("=") for pair in holder.values()))
-    return obstacle(around, host.function(address), "a", own)
+    host_devices = HostDevices(host, dict(pair.split("=") for pair in holder.values()))
+    return obstacle(host_devices, host.function(address), "a", own)
 
 
 def test_each_obstacle_has_its_reason_and_remedy():
@@ -119,12 +119,12 @@ def test_the_cause_of_a_group_is_acs_of_a_port_above(acs, cause, remedy):
     devices = [endpoint(f"0000:11:00.{number}", port.address, root, iommu_group=5) for number in (1, 0)]
     port.iommu_group = 5
     host = Host([NumaNode(0, [0], [], 1)], [RootComplex(root, 0, 0x10, 0)], [port, *devices])
-    assert why_one_group(Surroundings(host), 5) == Obstacle(
+    assert group_obstacle(HostDevices(host), 5) == Obstacle(
         f"group 5 contains 0000:11:00.0, 0000:11:00.1; {cause}", remedy
     )
     # A port of another kind has no ACS in any case.
     port.port_type = "switch_upstream"
-    assert "nothing isolates them" in why_one_group(Surroundings(host), 5).why
+    assert "nothing isolates them" in group_obstacle(HostDevices(host), 5).cause
 
 
 def test_places_end_at_the_switch_of_a_device():
@@ -136,16 +136,16 @@ def test_places_end_at_the_switch_of_a_device():
     beside, below = endpoint("0000:12:1f.0", up.address, root), endpoint("0000:13:00.0", down.address, root)
     nodes = [NumaNode(number, [number], [], 1) for number in (0, 1)]
     host = Host(nodes, [RootComplex(root, 0, 0x10, 0)], [port, up, down, alone, on_port, beside, below])
-    around = Surroundings(host)
-    assert [around.place(item)[2:] for item in (alone, on_port, beside, below)] == [
+    host_devices = HostDevices(host)
+    assert [host_devices.place(item)[2:] for item in (alone, on_port, beside, below)] == [
         ("0000:10:05.0",), ("0000:10:00.0",), ("0000:10:00.0", "0000:11:00.0"), ("0000:10:00.0", "0000:11:00.0"),
     ]  # fmt: skip
-    assert around.place(below)[:2] == ("0", root)
+    assert host_devices.place(below)[:2] == ("0", root)
     host.root_complexes[0].numa_node = None
-    assert Surroundings(host).place(below)[0] == f"? {root}"
-    assert around.bridges(below.address) == ("0000:10:00.0", "0000:11:00.0", "0000:12:00.0")
+    assert HostDevices(host).place(below)[0] == f"? {root}"
+    assert host_devices.bridges(below.address) == ("0000:10:00.0", "0000:11:00.0", "0000:12:00.0")
     # The same, if those of the parent are known.
-    fresh = Surroundings(host)
+    fresh = HostDevices(host)
     assert (fresh.bridges(down.address), fresh.bridges(below.address)) == (
         ("0000:10:00.0", "0000:11:00.0"), ("0000:10:00.0", "0000:11:00.0", "0000:12:00.0"),
     )  # fmt: skip

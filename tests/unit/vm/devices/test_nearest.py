@@ -14,9 +14,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices import n
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import (
     Device,
     Want,
-    _hungarian,
     assign,
     cost,
+    hungarian,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import NODE, PHB, PIX, PXB, SYS
 
@@ -66,8 +66,8 @@ def test_a_want_without_a_place_costs_nothing():
 
 
 def test_the_reach_of_several_paths_is_that_of_the_nearest():
-    assert nearest.reach(HERE, [PATHS[SYS], PATHS[PXB], PATHS[NODE]]) == PXB
-    assert nearest.reach(HERE, []) == SYS
+    assert nearest.nearest_distance(HERE, [PATHS[SYS], PATHS[PXB], PATHS[NODE]]) == PXB
+    assert nearest.nearest_distance(HERE, []) == SYS
 
 
 def devices_of(*paths, **more):
@@ -123,16 +123,9 @@ def test_the_assignment_has_the_least_total_cost(wants, paths):
         assert sum(cost(want, known[address]) for want, address in zip(asked, found)) == min(sums)
 
 
-def test_a_table_without_a_column_for_each_row_has_no_solution():
-    assert nearest._least([[1], [2]]) is None
-    assert nearest._least([[nearest.NEVER, 1], [nearest.NEVER, 1]]) is None
-    assert nearest._least([[1, 5], [1, 9]]) == [1, 0]
-    assert nearest._least([]) == []
-
-
 @pytest.mark.parametrize("reach", PATHS)
 def test_the_class_of_each_path_is_found(reach):
-    assert nearest.reach(HERE, [PATHS[reach]]) == reach
+    assert nearest.nearest_distance(HERE, [PATHS[reach]]) == reach
 
 
 @pytest.mark.parametrize(("reach", "common"), [(PIX, 4), (PXB, 3), (PHB, 2), (NODE, 1), (SYS, 0)])
@@ -185,14 +178,22 @@ def test_the_cheaper_owner_gets_a_group_that_two_machines_want():
     assert assign([b, WANT], [one, two, six]) == [six.address, one.address]
 
 
-def test_equal_columns_are_considered_as_often_as_there_are_rows():
-    assert nearest._least([[1, 1, 1, 9], [1, 1, 1, 9]]) == [0, 1]
+def test_each_row_gets_its_own_column_with_the_lowest_sum():
     never = nearest.NEVER
-    assert nearest._least([[5, never, never], [4, 4, 9]]) == [0, 1]
-    assert nearest._least([[never, 5, never], [never, 4, 9]]) == [1, 2]
-    assert nearest._least([[5, never, never], [4, never, never]]) is None
-    assert nearest._least([[never], [1]]) is None
-    assert nearest._least([[], []]) is None
+    for rows, columns in (
+        ([[1, 5], [1, 9]], [1, 0]),
+        ([[1, 1, 1, 9], [1, 1, 1, 9]], [0, 1]),
+        ([[5, never, never], [4, 4, 9]], [0, 1]),
+        ([[never, 5, never], [never, 4, 9]], [1, 2]),
+        ([], []),
+        # Rows without a column of their own.
+        ([[1], [2]], None),
+        ([[never, 1], [never, 1]], None),
+        ([[5, never, never], [4, never, never]], None),
+        ([[never], [1]], None),
+        ([[], []], None),
+    ):
+        assert nearest.columns_of_lowest_sum(rows) == columns, rows
 
 
 @pytest.mark.parametrize(
@@ -208,15 +209,15 @@ def test_equal_columns_are_considered_as_often_as_there_are_rows():
     ],
 )
 def test_the_hungarian_method_picks_the_least_sum(table, picks):
-    assert _hungarian(table) == picks
+    assert hungarian(table) == picks
 
 
 def test_nothing_else_is_computed_if_every_want_can_have_its_nearest_device(monkeypatch):
     def computed(_rows):
         raise AssertionError("the assignment problem is not needed")
 
-    monkeypatch.setattr(nearest, "_hungarian", computed)
-    assert nearest._least([[1, 5, 9], [1, 1, 9], [9, 9, 1]]) == [0, 1, 2]
+    monkeypatch.setattr(nearest, "hungarian", computed)
+    assert nearest.columns_of_lowest_sum([[1, 5, 9], [1, 1, 9], [9, 9, 1]]) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("tries", "first"), [(200, 0), (2, 0), (1, 1)])

@@ -17,10 +17,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpu
     PXB,
     SYS,
     WEIGHTS,
+    GpuRequest,
     Packing,
-    Request,
     Unit,
-    apart,
+    path_distance,
 )
 
 Gpus = dict[str, list[str]]
@@ -36,7 +36,9 @@ def everywhere(_gpus: Gpus) -> bool:
     return True
 
 
-def chosen(units: list[Unit], *requests: Request, capacities: Any = None, completes: Any = everywhere) -> Gpus | None:
+def chosen(
+    units: list[Unit], *requests: GpuRequest, capacities: Any = None, completes: Any = everywhere
+) -> Gpus | None:
     return Packing(units, [], capacities or {}).choose(list(requests), {}, completes)
 
 
@@ -59,7 +61,7 @@ PATH = ("0", "root 0", "port", "switch 1", "leaf 1")
     ],
 )
 def test_the_distance_of_two_places_is_where_their_paths_part(other: tuple[str, ...], distance: int) -> None:
-    assert apart(PATH, other) == apart(other, PATH) == distance
+    assert path_distance(PATH, other) == path_distance(other, PATH) == distance
 
 
 def test_the_classes_have_the_order_and_weights_of_the_documentation() -> None:
@@ -114,33 +116,36 @@ def test_each_place_is_a_set_of_units_once() -> None:
 
 
 def test_the_nearest_gpus_are_chosen() -> None:
-    assert chosen(FIVE, Request("a", 2)) == {"a": ["gpu0", "gpu1"]}
-    assert chosen(FIVE, Request("a", 3)) == {"a": ["gpu0", "gpu1", "gpu2"]}
-    assert chosen(FIVE, Request("a", 4)) == {"a": ["gpu0", "gpu1", "gpu2", "gpu3"]}
-    assert chosen(FIVE, Request("a", 6)) is None
+    assert chosen(FIVE, GpuRequest("a", 2)) == {"a": ["gpu0", "gpu1"]}
+    assert chosen(FIVE, GpuRequest("a", 3)) == {"a": ["gpu0", "gpu1", "gpu2"]}
+    assert chosen(FIVE, GpuRequest("a", 4)) == {"a": ["gpu0", "gpu1", "gpu2", "gpu3"]}
+    assert chosen(FIVE, GpuRequest("a", 6)) is None
     # A single one is taken where it breaks no block.
-    assert chosen(FIVE, Request("a", 1)) == {"a": ["gpu4"]}
+    assert chosen(FIVE, GpuRequest("a", 1)) == {"a": ["gpu4"]}
 
 
 def test_a_request_is_limited_to_its_units_and_nodes() -> None:
-    assert chosen(FIVE, Request("a", 2, must=frozenset({4}))) == {"a": ["gpu2", "gpu4"]}
-    assert chosen(FIVE, Request("a", 2, must=frozenset({2, 3}))) == {"a": ["gpu2", "gpu3"]}
-    assert chosen(FIVE, Request("a", 1, only=frozenset({1, 3}))) == {"a": ["gpu1"]}
-    assert chosen(FIVE, Request("a", 3, only=frozenset({1, 3}))) is None
-    assert chosen(FIVE, Request("a", 1, within=frozenset({0}))) == {"a": ["gpu2"]}
-    assert chosen(FIVE, Request("a", 2, within=frozenset({1}))) is None
+    assert chosen(FIVE, GpuRequest("a", 2, must=frozenset({4}))) == {"a": ["gpu2", "gpu4"]}
+    assert chosen(FIVE, GpuRequest("a", 2, must=frozenset({2, 3}))) == {"a": ["gpu2", "gpu3"]}
+    assert chosen(FIVE, GpuRequest("a", 1, only=frozenset({1, 3}))) == {"a": ["gpu1"]}
+    assert chosen(FIVE, GpuRequest("a", 3, only=frozenset({1, 3}))) is None
+    assert chosen(FIVE, GpuRequest("a", 1, within=frozenset({0}))) == {"a": ["gpu2"]}
+    assert chosen(FIVE, GpuRequest("a", 2, within=frozenset({1}))) is None
     unknown = Unit(("x",), ("?", "root"), None)
-    assert chosen([*FIVE, unknown], Request("a", 2, within=frozenset({1}))) == {"a": ["gpu4", "x"]}
+    assert chosen([*FIVE, unknown], GpuRequest("a", 2, within=frozenset({1}))) == {"a": ["gpu4", "x"]}
     owned = [unit(0, owner="a"), unit(1, owner="b")]
-    assert chosen(owned, Request("b", 1)) == {"b": ["gpu1"]}
-    assert chosen(owned, Request("c", 1)) is None
+    assert chosen(owned, GpuRequest("b", 1)) == {"b": ["gpu1"]}
+    assert chosen(owned, GpuRequest("c", 1)) is None
 
 
 def test_units_that_one_must_have_are_not_for_others() -> None:
     four = [unit(number, switch=number // 2) for number in range(4)]
-    assert chosen(four, Request("a", 1, must=frozenset({0})), Request("b", 2)) == {"a": ["gpu0"], "b": ["gpu2", "gpu3"]}
+    assert chosen(four, GpuRequest("a", 1, must=frozenset({0})), GpuRequest("b", 2)) == {
+        "a": ["gpu0"],
+        "b": ["gpu2", "gpu3"],
+    }
     # A machine that gives up one of three leaves it to another one.
-    got = chosen(four, Request("a", 2, only=frozenset({0, 1, 2})), Request("b", 2))
+    got = chosen(four, GpuRequest("a", 2, only=frozenset({0, 1, 2})), GpuRequest("b", 2))
     assert got == {"a": ["gpu0", "gpu1"], "b": ["gpu2", "gpu3"]}
 
 
@@ -150,13 +155,13 @@ def test_a_request_with_nics_is_near_them_and_one_without_leaves_them() -> None:
         unit(1, switch=1, reach={"pf": PIX}),
         unit(2, switch=2, reach={"pf": PXB}),
     ]
-    assert chosen(beside, Request("a", 1, near="pf")) == {"a": ["gpu1"]}
-    assert chosen(beside, Request("a", 2, near="pf")) == {"a": ["gpu1", "gpu2"]}
-    assert chosen(beside, Request("a", 1)) == {"a": ["gpu0"]}
-    assert chosen(beside, Request("a", 2)) == {"a": ["gpu0", "gpu2"]}
+    assert chosen(beside, GpuRequest("a", 1, near_nic="pf")) == {"a": ["gpu1"]}
+    assert chosen(beside, GpuRequest("a", 2, near_nic="pf")) == {"a": ["gpu1", "gpu2"]}
+    assert chosen(beside, GpuRequest("a", 1)) == {"a": ["gpu0"]}
+    assert chosen(beside, GpuRequest("a", 2)) == {"a": ["gpu0", "gpu2"]}
 
 
-def found(packing: Packing, request: Request, free: int | None = None) -> list[tuple[int, int]]:
+def found(packing: Packing, request: GpuRequest, free: int | None = None) -> list[tuple[int, int]]:
     """Return the cost and units of each place, best first; places are compared as in a choice for the request."""
     packing.choose([request], {}, everywhere)
     return [
@@ -167,46 +172,46 @@ def found(packing: Packing, request: Request, free: int | None = None) -> list[t
 def test_the_distance_of_nics_is_added_below_that_of_gpus() -> None:
     beside = [unit(0, reach={"pf": PXB}), unit(1, switch=1, reach={"pf": PHB}), unit(2, switch=2, reach={})]
     packing = Packing(beside, [], {})
-    assert found(packing, Request("a", 1, near="pf")) == [(PXB, 0b001), (PHB, 0b010), (SYS, 0b100)]
-    assert found(packing, Request("a", 2, near="pf")) == [
+    assert found(packing, GpuRequest("a", 1, near_nic="pf")) == [(PXB, 0b001), (PHB, 0b010), (SYS, 0b100)]
+    assert found(packing, GpuRequest("a", 2, near_nic="pf")) == [
         ((1 << 10) + 3, 0b011), ((1 << 10) + 5, 0b101), ((1 << 10) + 6, 0b110),
     ]  # fmt: skip
-    assert [cost for cost, _mask in found(packing, Request("a", 2))] == [1 << 10] * 3
+    assert [cost for cost, _mask in found(packing, GpuRequest("a", 2))] == [1 << 10] * 3
     pair = Packing([unit(0, addresses=("a", "b"), reach={"pf": PHB})], [], {})
-    assert found(pair, Request("a", 2, near="pf")) == [(4, 0b1)]
+    assert found(pair, GpuRequest("a", 2, near_nic="pf")) == [(4, 0b1)]
 
 
 def test_equivalent_places_are_tried_once() -> None:
     """Four switches with two GPUs each: alone, all switches are equal, and so are the GPUs of one."""
     units = [unit(number, switch=number // 2) for number in range(8)]
     packing = Packing(units, [], {})
-    assert found(packing, Request("a", 1)) == [(0, 0b00000001)]
-    assert found(packing, Request("a", 2)) == [(0, 0b00000011), (1 << 10, 0b00000101)]
-    assert found(packing, Request("a", 8)) == [(24 << 10, 0b11111111)]
-    assert found(packing, Request("a", 9)) == []
-    assert found(packing, Request("a", 1), free=0b00010010) == [(0, 0b00000010)]
+    assert found(packing, GpuRequest("a", 1)) == [(0, 0b00000001)]
+    assert found(packing, GpuRequest("a", 2)) == [(0, 0b00000011), (1 << 10, 0b00000101)]
+    assert found(packing, GpuRequest("a", 8)) == [(24 << 10, 0b11111111)]
+    assert found(packing, GpuRequest("a", 9)) == []
+    assert found(packing, GpuRequest("a", 1), free=0b00010010) == [(0, 0b00000010)]
     # Nodes are never equivalent.
     units = [unit(number, node=number // 2) for number in range(4)]
-    assert found(Packing(units, [], {}), Request("a", 1)) == [(0, 0b0001), (0, 0b0100)]
+    assert found(Packing(units, [], {}), GpuRequest("a", 1)) == [(0, 0b0001), (0, 0b0100)]
 
 
 def test_only_partitions_have_gpus_of_a_board() -> None:
     """Units 0-3 are a board of two pairs, 4 and 5 are beside it."""
     units = [unit(number) for number in range(6)]
     packing = Packing(units, [frozenset({0, 2}), frozenset({1, 3}), frozenset(range(4))], {})
-    assert sorted(mask for _cost, mask in found(packing, Request("a", 2))) == [0b000101, 0b001010, 0b110000]
-    assert [mask for _cost, mask in found(packing, Request("a", 4))] == [0b001111]
-    assert found(packing, Request("a", 3)) == []
-    assert sorted(mask for _cost, mask in found(packing, Request("a", 2), free=0b110111)) == [0b000101, 0b110000]
+    assert sorted(mask for _cost, mask in found(packing, GpuRequest("a", 2))) == [0b000101, 0b001010, 0b110000]
+    assert [mask for _cost, mask in found(packing, GpuRequest("a", 4))] == [0b001111]
+    assert found(packing, GpuRequest("a", 3)) == []
+    assert sorted(mask for _cost, mask in found(packing, GpuRequest("a", 2), free=0b110111)) == [0b000101, 0b110000]
     # Its own GPUs are kept even if they are no partition.
-    own = Request("a", 2, must=frozenset({0, 1}))
+    own = GpuRequest("a", 2, must=frozenset({0, 1}))
     assert [mask for _cost, mask in found(packing, own)] == [0b000011]
-    assert [mask for _cost, mask in found(packing, Request("a", 2, must=frozenset({2})))] == [0b000101]
+    assert [mask for _cost, mask in found(packing, GpuRequest("a", 2, must=frozenset({2})))] == [0b000101]
     # Its own GPUs beside the board are one place.
-    beside = Request("a", 2, must=frozenset({4, 5}))
+    beside = GpuRequest("a", 2, must=frozenset({4, 5}))
     assert [mask for _cost, mask in found(packing, beside)] == [0b110000]
     # A GPU beside the board goes with others beside it.
-    assert [mask for _cost, mask in found(packing, Request("a", 2, must=frozenset({4})))] == [0b110000]
+    assert [mask for _cost, mask in found(packing, GpuRequest("a", 2, must=frozenset({4})))] == [0b110000]
 
 
 def test_the_number_of_places_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,23 +219,23 @@ def test_the_number_of_places_is_limited(monkeypatch: pytest.MonkeyPatch) -> Non
     assert pack_gpus.PLACES == 600
     packing = Packing(units, [], {})
     packing.tags = {number: (None, None, number, ()) for number in range(6)}
-    assert len(packing.candidates(Request("a", 3), 0b111111)) == 20
+    assert len(packing.candidates(GpuRequest("a", 3), 0b111111)) == 20
     monkeypatch.setattr(pack_gpus, "PLACES", 5)
     limited = Packing(units, [], {})
     limited.tags = packing.tags
-    assert len(limited.candidates(Request("a", 3), 0b111111)) == 5
+    assert len(limited.candidates(GpuRequest("a", 3), 0b111111)) == 5
 
 
 def test_nodes_without_room_are_avoided_even_if_the_gpus_are_farther_apart() -> None:
     units = [unit(0), unit(1), unit(2, node=1), unit(3, node=1, switch=1)]
     wants = (("cpus", 4),)
-    request = Request("a", 2, wants=wants)
+    request = GpuRequest("a", 2, demand=wants)
     assert chosen(units, request, capacities={("cpus", 0): 4, ("cpus", 1): 4}) == {"a": ["gpu0", "gpu1"]}
     assert chosen(units, request, capacities={("cpus", 0): 3, ("cpus", 1): 4}) == {"a": ["gpu2", "gpu3"]}
     # What a request uses on other nodes in any case counts, too.
-    both = Request("a", 1, wants=wants, nodes=frozenset({1}))
+    both = GpuRequest("a", 1, demand=wants, nodes=frozenset({1}))
     assert chosen(units, both, capacities={("cpus", 0): 4, ("cpus", 1): 3}) == {"a": ["gpu0"]}
-    assert chosen(units, request, Request("b", 2, wants=wants), capacities={("cpus", 0): 4, ("cpus", 1): 4}) == {
+    assert chosen(units, request, GpuRequest("b", 2, demand=wants), capacities={("cpus", 0): 4, ("cpus", 1): 4}) == {
         "a": ["gpu0", "gpu1"],
         "b": ["gpu2", "gpu3"],
     }
@@ -239,33 +244,29 @@ def test_nodes_without_room_are_avoided_even_if_the_gpus_are_farther_apart() -> 
 def test_places_are_tried_in_the_order_of_the_room_on_their_nodes() -> None:
     units = [unit(number, node=number // 2) for number in range(6)]
     capacities = {("cpus", 0): 3, ("cpus", 1): 3, ("cpus", 2): 4}
-    assert chosen(units, Request("a", 2, wants=(("cpus", 4),)), capacities=capacities) == {"a": ["gpu4", "gpu5"]}
+    assert chosen(units, GpuRequest("a", 2, demand=(("cpus", 4),)), capacities=capacities) == {"a": ["gpu4", "gpu5"]}
 
 
 def test_an_assignment_that_is_refused_is_not_kept() -> None:
-    asked: list[Gpus] = []
+    refused: list[Gpus] = []
 
     def completes(gpus: Gpus) -> bool:
-        asked.append(gpus)
+        refused.append(dict(gpus))
         return gpus["a"] == ["gpu2"]
 
     three = [unit(number, switch=number, reach={"pf": number}) for number in range(3)]
-    request = Request("a", 1, near="pf")
+    request = GpuRequest("a", 1, near_nic="pf")
     assert chosen(three, request, completes=completes) == {"a": ["gpu2"]}
-    assert asked == [{"a": ["gpu0"]}, {"a": ["gpu1"]}, {"a": ["gpu2"]}]
-    asked.clear()
-    # Without a result, the search is repeated without the memory of states.
-    assert chosen(three, request, completes=lambda gpus: bool(asked.append(gpus))) is None
-    assert len(asked) == 6
+    assert refused == [{"a": ["gpu0"]}, {"a": ["gpu1"]}, {"a": ["gpu2"]}]
 
 
 def test_only_free_units_of_a_switch_are_taken() -> None:
     units = [unit(number, reach={"pf": number}) for number in range(3)]
-    assert found(Packing(units, [], {}), Request("a", 1), free=0b110) == [(0, 0b100), (0, 0b010)]
-    assert found(Packing(units, [], {}), Request("a", 1), free=0b101) == [(0, 0b100), (0, 0b001)]
+    assert found(Packing(units, [], {}), GpuRequest("a", 1), free=0b110) == [(0, 0b100), (0, 0b010)]
+    assert found(Packing(units, [], {}), GpuRequest("a", 1), free=0b101) == [(0, 0b100), (0, 0b001)]
 
 
-def refusals(count: int, *requests: Request) -> int:
+def refusals(count: int, *requests: GpuRequest) -> int:
     """Return how many assignments of ``count`` different GPUs are tried if each is refused."""
     asked: list[Gpus] = []
     units = [unit(number, switch=number, reach={"pf": number}) for number in range(count)]
@@ -273,60 +274,36 @@ def refusals(count: int, *requests: Request) -> int:
     return len(asked)
 
 
-def test_a_state_is_searched_once_and_then_all_again_without_the_memory_of_states() -> None:
-    # The order in which the first two GPUs are taken makes no difference for the third: 3 of 6 orders, and then all.
-    assert refusals(3, Request("a", 1), Request("b", 1), Request("c", 1)) == 3 + 6
-
-
-def test_a_search_without_a_result_ends_after_ten_times_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack_gpus, "STEPS", 1)
-    assert refusals(12, Request("a", 1)) == 10 + 10
+def test_each_assignment_is_tried_until_the_steps_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusals(3, GpuRequest("a", 1), GpuRequest("b", 1), GpuRequest("c", 1)) == 6
+    monkeypatch.setattr(pack_gpus, "STEPS", 10)
+    assert refusals(12, GpuRequest("a", 1)) == 10
     monkeypatch.setattr(pack_gpus, "STEPS", 0)
-    assert chosen(FIVE, Request("a", 1)) is None
+    assert chosen(FIVE, GpuRequest("a", 1)) is None
 
 
-def search(steps: int, best_cost: int | None = None) -> pack_gpus._Search:
-    one = pack_gpus._Search(Packing(FIVE, [], {}), [Request("a", 1)], {}, everywhere, True)
-    one.steps = steps
-    if best_cost is not None:
-        one.best, one.best_cost = {"a": ["gpu0"]}, best_cost
-    return one
+def test_earlier_requests_move_for_one_that_has_no_other_place() -> None:
+    """The GPU nearest to a NIC is the only one on node 1. Without the memory of dead ends, the steps do not suffice."""
+    units = [unit(number, switch=number, reach={"pf": 1 + number}) for number in range(9)]
+    units.append(unit(9, node=1, reach={"pf": PIX}))
+    singles = [GpuRequest(name, 1, near_nic="pf") for name in "abcdefgh"]
+    assert chosen(units, *singles[:1])["a"] == ["gpu9"]
+    got = chosen(units, *singles, GpuRequest("z", 1, within=frozenset({1})))
+    assert got is not None
+    assert got["z"] == ["gpu9"]
 
 
-@pytest.mark.parametrize(
-    ("steps", "best_cost", "cost", "ends"),
-    [
-        (3999, 5, 4, False),
-        (4000, 5, 4, True),
-        (0, 5, 5, True),
-        (0, 5, 6, True),
-        (39999, None, 1 << 90, False),
-        (40000, None, 0, True),
-    ],
-)
-def test_the_search_ends_at_its_limits_or_at_the_best_cost(
-    steps: int, best_cost: int | None, cost: int, ends: bool
-) -> None:
-    assert search(steps, best_cost)._hopeless(cost) is ends
-
-
-def test_a_result_of_equal_cost_does_not_replace_the_first() -> None:
-    one = search(0)
-    for taken, cost, best in ((1, 7, "gpu0"), (2, 7, "gpu0"), (4, 6, "gpu2"), (8, 8, "gpu2")):
-        one.taken = [taken]
-        one._keep(cost)
-        assert one.best == {"a": [best]}
-    assert (one.best_cost, one.refused) == (6, False)
-
-
-def test_the_least_cost_of_later_requests_is_known_before_the_search() -> None:
-    requests = [Request("a", 3), Request("b", 2), Request("c", 1)]
-    packing = Packing(FIVE, [], {})
-    assert pack_gpus._Search(packing, requests, {}, everywhere, True).least == [2 << 10, 0, 0, 0]
-    two = [Request("a", 4), Request("b", 3)]
-    assert pack_gpus._Search(packing, two, {}, everywhere, True).least == [4 + (3 << 20) << 10, 2 << 10, 0]
-    # A single request needs no bound.
-    assert pack_gpus._Search(packing, two[:1], {}, everywhere, True).least == [0, 0]
+def test_the_largest_has_the_best_place_unless_a_node_lacks_room() -> None:
+    """Two pairs of GPUs, each on a switch, of which only one node has the CPUs that the later request needs."""
+    units = [unit(0), unit(1), unit(2, node=1), unit(3, node=1, switch=1)]
+    large, small = GpuRequest("a", 2, demand=(("cpus", 2),)), GpuRequest("b", 1, demand=(("cpus", 6),))
+    assert chosen(units, large, small, capacities={("cpus", 0): 8, ("cpus", 1): 8})["a"] == ["gpu0", "gpu1"]
+    assert chosen(units, large, small, capacities={("cpus", 0): 6, ("cpus", 1): 2}) == {
+        "a": ["gpu2", "gpu3"],
+        "b": ["gpu0"],
+    }
+    # Where no assignment has room everywhere, the best places remain.
+    assert chosen(units, large, small, capacities={("cpus", 0): 2, ("cpus", 1): 2})["a"] == ["gpu0", "gpu1"]
 
 
 def test_a_number_of_gpus_is_of_one_model_unless_the_machine_has_others():
@@ -337,9 +314,12 @@ def test_a_number_of_gpus_is_of_one_model_unless_the_machine_has_others():
         unit(2, switch=1, model="b"),
         unit(3, node=1, model="a"),
     ]
-    assert chosen(units, Request("vm", 2)) == {"vm": ["gpu1", "gpu2"]}
-    assert chosen(units, Request("one", 2), Request("two", 2)) == {"one": ["gpu1", "gpu2"], "two": ["gpu0", "gpu3"]}
-    assert chosen(units, Request("vm", 3)) is None
+    assert chosen(units, GpuRequest("vm", 2)) == {"vm": ["gpu1", "gpu2"]}
+    assert chosen(units, GpuRequest("one", 2), GpuRequest("two", 2)) == {
+        "one": ["gpu1", "gpu2"],
+        "two": ["gpu0", "gpu3"],
+    }
+    assert chosen(units, GpuRequest("vm", 3)) is None
     # GPUs that it names or has today are of the models that it may have.
-    assert chosen(units, Request("vm", 3, must=frozenset({3}))) is None
-    assert chosen(units, Request("vm", 3, must=frozenset({0, 1}))) == {"vm": ["gpu0", "gpu1", "gpu2"]}
+    assert chosen(units, GpuRequest("vm", 3, must=frozenset({3}))) is None
+    assert chosen(units, GpuRequest("vm", 3, must=frozenset({0, 1}))) == {"vm": ["gpu0", "gpu1", "gpu2"]}

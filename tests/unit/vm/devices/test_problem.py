@@ -11,9 +11,9 @@ from baseboards import hgx
 from eight_gpus import big, small
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, Sriov
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import recognise
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import PHB, PIX, SYS, Request, Unit
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import PHB, PIX, SYS, GpuRequest, Unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.problem import Problem, group_owner
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
@@ -33,8 +33,8 @@ def problem(
     specs = parse_specs(list(requests))
     named = {address: spec.name for spec in specs for address in spec.gpus.addresses + spec.nics.addresses}
     owned = {address: name for name, own in (held or {}).items() for address in own}
-    around = Surroundings(host or big(), {**owned, **(holder or {}), **named})
-    return Problem(specs, around, held or {}, None, capacities or {})
+    host_devices = HostDevices(host or big(), {**owned, **(holder or {}), **named})
+    return Problem(specs, host_devices, held or {}, None, capacities or {})
 
 
 def named(name: str, *gpus: str, count: int = 0, **more: Any) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def test_each_free_gpu_is_a_unit_at_its_place():
     assert one.units[0] == Unit((ALL[0],), SWITCH, 0, model=one.units[0].model)
     assert [unit.node for unit in one.units] == [0] * 4 + [1] * 4
     assert one.number == {address: number for number, address in enumerate(ALL)}
-    assert one.requests == [Request("a", 1)]
+    assert one.requests == [GpuRequest("a", 1)]
     assert one.distances == {0: ((0, 10), (1, 21)), 1: ((0, 21), (1, 10))}
 
 
@@ -71,8 +71,8 @@ def test_gpus_that_are_named_are_units_of_their_machine_only():
     assert [unit.owner for unit in one.units] == ["a", "b", None, None, "a", None, None, None]
     assert one.settled == {ALL[0]: "a", ALL[4]: "a", ALL[1]: "b"}
     assert one.requests == [
-        Request("b", 2, must=frozenset({1}), nodes=frozenset({0})),
-        Request("c", 2),
+        GpuRequest("b", 2, must=frozenset({1}), nodes=frozenset({0})),
+        GpuRequest("c", 2),
     ]
     # A NIC that is named as a NIC is no unit.
     assert len(problem({**small("a", 1), "nics": {"addresses": ["0000:15:00.0"]}}).units) == 8
@@ -80,15 +80,15 @@ def test_gpus_that_are_named_are_units_of_their_machine_only():
 
 def test_a_machine_keeps_its_gpus_or_gives_some_up():
     keeps = problem(small("a", 2), held={"a": [ALL[2], "0000:15:00.0"]})
-    assert keeps.requests == [Request("a", 2, must=frozenset({2}))]
+    assert keeps.requests == [GpuRequest("a", 2, must=frozenset({2}))]
     assert [unit.owner for unit in keeps.units] == [None, None, "a", *[None] * 5]
     exact = problem(small("a", 2), held={"a": ALL[2:4]})
-    assert exact.requests == [Request("a", 2, must=frozenset({2, 3}))]
+    assert exact.requests == [GpuRequest("a", 2, must=frozenset({2, 3}))]
     assert [unit.owner for unit in exact.units[2:4]] == ["a", "a"]
     # A device that the host lost is not kept.
-    assert problem(small("a", 2), held={"a": ["0000:99:00.0"]}).requests == [Request("a", 2)]
+    assert problem(small("a", 2), held={"a": ["0000:99:00.0"]}).requests == [GpuRequest("a", 2)]
     gives = problem(small("a", 1), held={"a": ALL[2:4]})
-    assert gives.requests == [Request("a", 1, only=frozenset({2, 3}))]
+    assert gives.requests == [GpuRequest("a", 1, only=frozenset({2, 3}))]
     # Any machine can have what it gives up.
     assert {unit.owner for unit in gives.units} == {None}
     # A machine that wants no GPU any more is not asked.
@@ -98,7 +98,7 @@ def test_a_machine_keeps_its_gpus_or_gives_some_up():
 
 def test_a_named_gpu_is_counted_beside_those_that_are_given_up():
     one = problem(named("a", ALL[0], count=1), held={"a": ALL[2:4]})
-    assert one.requests == [Request("a", 2, must=frozenset({0}), only=frozenset({0, 2, 3}), nodes=frozenset({0}))]
+    assert one.requests == [GpuRequest("a", 2, must=frozenset({0}), only=frozenset({0, 2, 3}), nodes=frozenset({0}))]
 
 
 def test_a_gpu_of_a_group_with_others_is_not_given_up_alone():
@@ -144,11 +144,11 @@ def test_a_group_with_a_device_of_a_machine_belongs_to_it():
 
 
 def test_the_owner_of_a_group_is_the_first_by_name():
-    around = Surroundings(grouped(ALL[0], ALL[1], ALL[2]), {ALL[1]: "b", ALL[2]: "a"})
-    assert group_owner(around, 99) == "a"
-    around.holder.clear()
-    assert group_owner(around, 99) is None
-    assert group_owner(around, None) is None
+    host_devices = HostDevices(grouped(ALL[0], ALL[1], ALL[2]), {ALL[1]: "b", ALL[2]: "a"})
+    assert group_owner(host_devices, 99) == "a"
+    host_devices.holder.clear()
+    assert group_owner(host_devices, 99) is None
+    assert group_owner(host_devices, None) is None
 
 
 def nics(**more: Any) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def test_the_reach_is_the_nearest_nic_that_can_be_had():
     host.function("0000:15:00.0").used_by_host = ["carries a route"]
     one = problem(small("a", 1) | nics(), small("b", 1) | nics(functions="vf"), host=host)
     assert [unit.reach for unit in one.units] == [{"pf": PHB, "vf": SYS}] * 2 + [{"pf": PIX, "vf": SYS}] * 6
-    assert [request.near for request in one.requests] == ["pf", "vf"]
+    assert [request.near_nic for request in one.requests] == ["pf", "vf"]
     # NICs that are named, or that another domain has, are not to be had; those of a listed machine are.
     host = big()
     more = {"nics": {"addresses": ["0000:25:00.0"]}}
@@ -181,15 +181,15 @@ def test_a_request_has_the_nodes_and_the_capacity_that_it_wants():
         named("a", ALL[7], count=1, numa_nodes=["0"]), small("b", 1) | {"memory_mib": 2048}, capacities=CAPACITIES
     )
     assert one.requests == [
-        Request(
+        GpuRequest(
             "a",
             2,
             must=frozenset({7}),
             nodes=frozenset({0, 1}),
-            wants=((1024, 4096), ("cpus", 4)),
+            demand=((1024, 4096), ("cpus", 4)),
             within=frozenset({0}),
         ),
-        Request("b", 1, wants=((1024, 2048), ("cpus", 4))),
+        GpuRequest("b", 1, demand=((1024, 2048), ("cpus", 4))),
     ]
 
 
@@ -233,7 +233,7 @@ def test_a_device_of_another_kind_is_a_unit_only_if_it_is_named_as_a_gpu():
     assert len(problem(small("a", 1), host=host).units) == 8
     one = problem(named("a", "0000:15:00.0", count=1), host=host)
     assert [unit.addresses[0] for unit in one.units] == [*ALL[:2], "0000:15:00.0", *ALL[2:]]
-    assert one.requests == [Request("a", 2, must=frozenset({2}), nodes=frozenset({0}))]
+    assert one.requests == [GpuRequest("a", 2, must=frozenset({2}), nodes=frozenset({0}))]
 
 
 def test_partitions_of_a_board_are_those_whose_gpus_can_be_had_and_whose_groups_are_whole():
@@ -241,14 +241,14 @@ def test_partitions_of_a_board_are_those_whose_gpus_can_be_had_and_whose_groups_
     gpus = sorted(item.address for item in host.functions if item.kind == "gpu")
     specs = parse_specs([small("a", 1)])
 
-    def masks(around: Surroundings) -> list[int]:
-        return Problem(specs, around, {}, recognise(host), {}).packing.partitions
+    def masks(host_devices: HostDevices) -> list[int]:
+        return Problem(specs, host_devices, {}, recognise(host), {}).packing.partitions
 
-    assert len(masks(Surroundings(host))) == 8 + 4 + 2 + 1
+    assert len(masks(HostDevices(host))) == 8 + 4 + 2 + 1
     # Without the first GPU: six single ones and their pairs, the second half, and no whole board.
-    held = masks(Surroundings(host, {gpus[0]: "other"}))
+    held = masks(HostDevices(host, {gpus[0]: "other"}))
     assert len(held) == 7 + 3 + 1
     # Two GPUs of one group are no partition by themselves, and split others.
     for address in gpus[:2]:
         host.function(address).iommu_group = 99
-    assert len(masks(Surroundings(host))) == 6 + 2 + 2 + 1
+    assert len(masks(HostDevices(host))) == 6 + 2 + 2 + 1

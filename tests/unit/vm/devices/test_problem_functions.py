@@ -75,10 +75,10 @@ def test_without_virtual_functions_the_error_names_the_driver_that_makes_them() 
 def test_a_gpu_with_virtual_functions_is_refused_by_address_too(others: int) -> None:
     host = amd(1, of_each=others)
     (owner,) = {item.physical_function for item in host.functions if item.physical_function}
-    with pytest.raises(DomainError, match=f"{owner} cannot be assigned: it has virtual functions"):
+    with pytest.raises(DomainError, match=f"{owner}.* virtual functions"):
         plans(host, vm("a", 0, gpus={"addresses": [owner]}))
     child = f"{owner[:-1]}1"
-    with pytest.raises(DomainError, match=f"{child} (belongs|cannot)"):
+    with pytest.raises(DomainError, match=child):
         plans(host, vm("a", 0, gpus={"addresses": [owner]}), vm("b", 0, gpus={"addresses": [child]}))
     assert chosen(plans(host, vm("b", 0, gpus={"addresses": [child]}))["b"]) == [child]
 

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift import pla
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.drift import drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import Drift, merge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import read_xml
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import Difference, differences
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import XmlDifference, differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
 
 GPU, NIC, VF, GPU2 = "0000:13:00.0", "0000:14:00.0", "0000:15:10.0", "0000:83:00.0"
@@ -24,7 +24,7 @@ AGAIN = "run playbooks/gpu_vms.yml, which defines it again"
 RESTART = "run playbooks/gpu_vms.yml with gpu_vm_allow_restart: true, or restart it yourself"
 
 
-def drifts(*changes: Difference, side: str = "defined") -> list[Drift]:
+def drifts(*changes: XmlDifference, side: str = "defined") -> list[Drift]:
     """Return the items for these differences of a domain that is otherwise as planned."""
     have = read_xml.read(DEFINED, host().by_address())
     return drift_plan.against_plan(list(changes), have, wanted_of(WANTED), side)
@@ -83,14 +83,14 @@ GUEST = "the guest's NUMA cells differ from the plan"
 )
 @pytest.mark.parametrize(("side", "remedy"), [("defined", AGAIN), ("running", RESTART)])
 def test_each_path_has_its_item(path, what, consequence, side, remedy):
-    assert drifts(Difference(path, "W", "H"), side=side) == [Drift(what, [side], consequence, remedy, [path])]
+    assert drifts(XmlDifference(path, "W", "H"), side=side) == [Drift(what, [side], consequence, remedy, [path])]
 
 
 @pytest.mark.parametrize(
     "path", ["devices/disk[vda]", "devices/serial[0]/log/@file", "os/kernel", "memoryBacking/access", "vcpu/@cpuset"]
 )
 def test_other_paths_have_no_item(path):
-    assert drifts(Difference(path, "W", "H")) == []
+    assert drifts(XmlDifference(path, "W", "H")) == []
 
 
 @pytest.mark.parametrize(
@@ -104,17 +104,17 @@ def test_other_paths_have_no_item(path):
     ],
 )
 def test_what_only_one_side_has_is_said(path, wanted, have, words):
-    (item,) = drifts(Difference(path, wanted, have))
+    (item,) = drifts(XmlDifference(path, wanted, have))
     assert item.what.endswith(f": {words}")
 
 
 def test_differences_of_one_row_are_one_item_in_the_order_of_the_rows():
     found = drifts(
-        Difference("vcpu", "2", "3"),
-        Difference("cputune/vcpupin[1]/@cpuset", "5", "6"),
-        Difference("cputune/vcpupin[0]/@cpuset", "1", "2"),
-        Difference("cpu/numa/cell[0]/@id", "a", "b"),
-        Difference("cpu/numa/cell[1]/@id", "a", "b"),
+        XmlDifference("vcpu", "2", "3"),
+        XmlDifference("cputune/vcpupin[1]/@cpuset", "5", "6"),
+        XmlDifference("cputune/vcpupin[0]/@cpuset", "1", "2"),
+        XmlDifference("cpu/numa/cell[0]/@id", "a", "b"),
+        XmlDifference("cpu/numa/cell[1]/@id", "a", "b"),
     )
     assert [(item.what, item.paths) for item in found] == [
         (
@@ -136,10 +136,10 @@ TREE = "files with guest addresses (NCCL_TOPO_FILE, a proof) describe another tr
     ["devices/controller[pci,3]/target/node", "devices/controller[pci,12]", f"devices/hostdev[{GPU}]/address/@slot"],
 )
 def test_another_place_in_the_tree_is_an_item(path):
-    assert drifts(Difference(path, "W", "H")) == [
+    assert drifts(XmlDifference(path, "W", "H")) == [
         Drift("the guest's PCI tree is not the planned one", ["defined"], TREE, AGAIN, [path])
     ]
-    assert drifts(Difference("devices/controller[usb,0]", "W", "H")) == []
+    assert drifts(XmlDifference("devices/controller[usb,0]", "W", "H")) == []
 
 
 def test_devices_at_another_guest_address_are_named():

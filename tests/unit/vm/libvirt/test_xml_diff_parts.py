@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import xml_diff
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import (
-    Difference,
+    XmlDifference,
     acted_on,
     differences,
     running_differences,
@@ -85,7 +85,7 @@ def test_an_interface_on_a_network_is_one_of_a_network(kind, source, told):
     assert found["interface[m]/@type"] == told
 
 
-def compared(wanted: str, have: str) -> list[Difference]:
+def compared(wanted: str, have: str) -> list[XmlDifference]:
     return differences(f"<domain>{wanted}</domain>", f"<domain>{have}</domain>")
 
 
@@ -93,11 +93,11 @@ def test_both_sides_have_their_values_and_a_missing_element_is_one():
     wanted = "<vcpu a='1'>4</vcpu><iothreads>1</iothreads><cputune><vcpupin vcpu='0' cpuset='1'/></cputune>"
     have = "<vcpu a='2'>2</vcpu><memtune><hard_limit unit='KiB'>1</hard_limit></memtune>"
     assert compared(wanted, have) == [
-        Difference("cputune", "present", None),
-        Difference("iothreads", "1", None),
-        Difference("memtune", None, "present"),
-        Difference("vcpu", "4", "2"),
-        Difference("vcpu/@a", "1", "2"),
+        XmlDifference("cputune", "present", None),
+        XmlDifference("iothreads", "1", None),
+        XmlDifference("memtune", None, "present"),
+        XmlDifference("vcpu", "4", "2"),
+        XmlDifference("vcpu/@a", "1", "2"),
     ]
     assert compared(wanted, wanted) == []
 
@@ -106,10 +106,13 @@ def test_an_addition_that_is_neither_libvirts_nor_ours_is_unknown():
     found = compared(
         "<devices/>", "<devices><emulator>/q</emulator><tpm/></devices><later><x/></later><title>t</title>"
     )
-    assert found == [Difference("devices/tpm", None, "present"), Difference("later", None, "present", unknown=True)]
+    assert found == [
+        XmlDifference("devices/tpm", None, "present"),
+        XmlDifference("later", None, "present", unknown=True),
+    ]
     assert acted_on(found) == found[:1]
     assert side_by_side(found) == {"before": "devices/tpm = present\n", "after": ""}
-    assert side_by_side([Difference("a", "1", "2"), Difference("b", "3", None)]) == {
+    assert side_by_side([XmlDifference("a", "1", "2"), XmlDifference("b", "3", None)]) == {
         "before": "a = 2\n", "after": "a = 1\nb = 3\n",
     }  # fmt: skip
     assert found[1].to_dict() == {"path": "later", "wanted": None, "have": "present", "unknown": True}

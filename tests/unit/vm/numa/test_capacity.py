@@ -8,7 +8,7 @@ import pytest
 from machines import GIB, MIB
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, HugePages, NumaNode
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.capacity import CPUS, asked, of_nodes, overflow
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.capacity import CPUS, demand_of, of_nodes, overflow
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
@@ -16,7 +16,7 @@ HOST = Host([NumaNode(0, [0, 1, 2, 3], [[0, 2], [1, 3]], 64 * GIB)], [], [])
 
 
 def spec(**given):
-    [found] = parse_specs([{"name": "vm", "memory_mib": 4096, **given}])
+    [found] = parse_specs([{"name": "vm", "memory_mib": 4096, "huge_page_mib": 1024, **given}])
     return found
 
 
@@ -42,12 +42,12 @@ def test_memory_counts_if_it_is_in_huge_pages_or_bound_to_nodes(given, kinds):
     wanted = spec(vcpus=2, **given)
     capacities = of_nodes(HOST, [wanted], [], set())
     assert {kind for kind, _node in capacities if kind != CPUS} == kinds
-    assert {kind for kind, _amount in asked(wanted, capacities) if kind != CPUS} == kinds
+    assert {kind for kind, _amount in demand_of(wanted, capacities) if kind != CPUS} == kinds
 
 
 @pytest.mark.parametrize(("free", "wants"), [(8, 5), (9, 5), (2, 2), (0, 1)])
 def test_a_machine_without_a_vcpu_number_needs_over_half_of_the_largest_node(free, wants):
-    assert (CPUS, wants) in asked(spec(), {(CPUS, 0): free, (CPUS, 1): 0})
+    assert (CPUS, wants) in demand_of(spec(), {(CPUS, 0): free, (CPUS, 1): 0})
 
 
 def host_of(*nodes: NumaNode) -> Host:
@@ -110,7 +110,7 @@ def test_the_largest_reserve_of_the_requests_is_kept_and_the_lowest_cores_are():
     ],
 )
 def test_a_request_wants_its_memory_and_its_cpus(given, wants):
-    assert asked(spec(**given), {}) == wants
+    assert demand_of(spec(**given), {}) == wants
 
 
 def test_amounts_are_spread_over_the_nodes_and_their_excess_is_in_thousandths():

@@ -35,7 +35,7 @@ def host(nodes: int = 2, cores: int = 4, threads: int = 1, gib: int = 4) -> Host
 def arranged(
     of: Host, *ids: int, taken: tuple[int, ...] = (), held: tuple[int, ...] = (), most: int = 288, **spec: Any
 ) -> Processors:
-    (one,) = parse_specs([{"name": "vm", "memory_mib": 2048, **spec}])
+    (one,) = parse_specs([{"name": "vm", "memory_mib": 2048, "huge_page_mib": 1024, **spec}])
     return arrange(one, of, list(ids), {*taken}, {*held}, most)
 
 

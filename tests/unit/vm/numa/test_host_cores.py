@@ -31,7 +31,7 @@ def host(*sockets: int | None, cores: int = 4) -> Host:
 
 
 def arranged(of: Host, *ids: int, taken: tuple[int, ...] = (), held: tuple[int, ...] = (), **spec: Any) -> Processors:
-    (one,) = parse_specs([{"name": "vm", "memory_mib": 4096 * len(ids), **spec}])
+    (one,) = parse_specs([{"name": "vm", "memory_mib": 4096 * len(ids), "huge_page_mib": 1024, **spec}])
     return arrange(one, of, list(ids), {*taken}, {*held}, 288)
 
 
@@ -110,7 +110,7 @@ def test_a_machine_on_another_node_of_the_socket_has_its_threads_on_the_kept_cor
 
 def plan_of(name: str) -> DomainPlan:
     of = recording(name)
-    request = {"name": "vm", "numa_nodes": ["all"], "memory_mib": len(of.numa_nodes) * 4096}
+    request = {"name": "vm", "numa_nodes": ["all"], "memory_mib": len(of.numa_nodes) * 4096, "huge_page_mib": 1024}
     return plan_domains(of, parse_specs([request]))[0]
 
 

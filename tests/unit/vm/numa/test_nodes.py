@@ -54,7 +54,7 @@ def server(nodes: int = 2, gpus: tuple[int | None, ...] = (None,) * 8, cores: in
 
 
 def wanted(number: int = 0, **changes: object) -> dict[str, object]:
-    spec = {"name": f"vm-{number}", "gpus": {"count": 1}, "memory_mib": 65536, "vcpus": 20}
+    spec = {"name": f"vm-{number}", "gpus": {"count": 1}, "memory_mib": 65536, "huge_page_mib": 1024, "vcpus": 20}
     return {**spec, **changes}
 
 

@@ -33,7 +33,10 @@ def capacities(cpus: int = 4, memory_mib: int = 8192, count: int = 2) -> Capacit
 
 def specs(*requests: dict[str, Any]) -> Any:
     return parse_specs(
-        [{"name": f"vm{at}", "memory_mib": 2048, "vcpus": 2, **each} for at, each in enumerate(requests)]
+        [
+            {"name": f"vm{at}", "memory_mib": 2048, "huge_page_mib": 1024, "vcpus": 2, **each}
+            for at, each in enumerate(requests)
+        ]
     )
 
 
@@ -85,11 +88,13 @@ def test_a_node_that_serves_no_cell_is_served_by_the_nearest():
 def test_requested_nodes_are_all_or_those_of_the_list():
     one = host(3)
     one.numa_nodes[1].memory_bytes = 0
-    asked = [nodes.asked(one, specs({"numa_nodes": given})[0]) for given in ([], ["all"], ["2", "0", "2"], [0])]
+    asked = [
+        nodes.requested_nodes(one, specs({"numa_nodes": given})[0]) for given in ([], ["all"], ["2", "0", "2"], [0])
+    ]
     assert asked == [[], [0, 2], [0, 2], [0]]
     for given in (["1"], ["0", "7"]):
         with pytest.raises(DomainError) as caught:
-            nodes.asked(one, specs({"numa_nodes": given})[0])
+            nodes.requested_nodes(one, specs({"numa_nodes": given})[0])
         assert str(caught.value) == (
             f"virtual machine vm0: numa_nodes: node {given[-1]} is not on this host, or has no CPUs or no memory; "
             "choose one of 0, 2"

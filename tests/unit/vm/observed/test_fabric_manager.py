@@ -7,7 +7,10 @@ import json
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import fabric_manager
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager, Partition
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import (
+    FabricManager,
+    PartitionState,
+)
 
 
 def gpu(physical_id):
@@ -42,7 +45,7 @@ def answering(listed=None, version=VERSION):
 
 def test_version_and_partitions_are_read():
     found = fabric_manager.read(answering())
-    assert found == FabricManager("580.95.05", {4: Partition(True, (1, 2)), 8: Partition(False, (1,))})
+    assert found == FabricManager("580.95.05", {4: PartitionState(True, (1, 2)), 8: PartitionState(False, (1,))})
     assert FabricManager.of_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 

@@ -42,7 +42,7 @@ def test_a_vf_that_another_domain_has_as_an_interface_is_not_chosen(running):
     assert [item.address for item in plan(**own).chosen.nics] == [VF]
     there = hypervisor(domains={"web": web(interface(VF), running)})
     assert [item.address for item in plan(None, there, **own).chosen.nics] == [OTHER_VF]
-    with pytest.raises(DomainError, match=f"{VF} cannot be assigned: virtual machine web has it"):
+    with pytest.raises(DomainError, match=f"{VF}.* web "):
         plan(None, there, **{**own, "nics": {"addresses": [VF]}})
 
 
@@ -80,9 +80,7 @@ def test_a_network_keeps_what_it_lends_although_no_domain_runs(lent, vfs, pf):
 def test_a_physical_function_whose_vf_is_lent_is_not_given_away():
     host = lab()
     reserve(host, hypervisor(lent={"pool": Lent(devices=[VF])}), [])
-    with pytest.raises(
-        DomainError, match=f"{PF} cannot be assigned: its virtual function {VF} is in use .*network pool"
-    ):
+    with pytest.raises(DomainError, match=f"{PF}.* {VF}.* network pool "):
         plan(host, gpus={}, nics={"addresses": [PF]}, **ONE)
 
 
@@ -108,7 +106,7 @@ def test_a_device_that_a_guest_outside_libvirt_has_open_is_not_given_away():
     assert uses(GPU, hypervisor(), kata) == ["guest kata (process 4711) has /dev/vfio/devices/vfio0 open"]
     host = lab()
     reserve(host, hypervisor(), [kata])
-    with pytest.raises(DomainError, match=f"{GPU} cannot be assigned: it is in use on the host .*guest kata"):
+    with pytest.raises(DomainError, match=f"{GPU}.*guest kata "):
         plan(host, gpus={"addresses": [GPU]}, nics={}, **ONE)
     with pytest.raises(DomainError, match="2"):
         plan(host, gpus={"count": 2}, nics={})

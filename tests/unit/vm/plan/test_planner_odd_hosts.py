@@ -22,7 +22,7 @@ def test_a_device_that_does_not_answer_is_not_assigned() -> None:
     host = lab()
     # The reader reports this for a listed function whose config space cannot be read.
     host.function("0000:13:00.0").config_bytes = 0
-    with pytest.raises(DomainError, match=r"0000:13:00\.0 cannot be assigned: it does not answer .*reset or reseat it"):
+    with pytest.raises(DomainError, match=r"0000:13:00\.0.* does not answer"):
         plan(host, gpus=GPUS, **NOTHING)
     with pytest.raises(
         DomainError, match=r"requests 2 GPUs, but only 1 of this host's 2 are free \(0000:13:00\.0: it does not answer"

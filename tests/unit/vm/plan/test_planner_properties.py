@@ -43,7 +43,10 @@ def shared(host: Host) -> list[dict[str, Any]]:
     """Return requests for virtual machines with one GPU each, as many as there are GPUs, but at most three."""
     gpus = sum(function.kind == "gpu" for function in host.functions)
     count = min(gpus, 3)
-    return [{"name": f"vm-{number}", "memory_mib": 1024, "vcpus": 1, "gpus": {"count": 1}} for number in range(count)]
+    return [
+        {"name": f"vm-{number}", "memory_mib": 1024, "huge_page_mib": 1024, "vcpus": 1, "gpus": {"count": 1}}
+        for number in range(count)
+    ]
 
 
 def invariants(plans: list[DomainPlan], host: Host) -> None:

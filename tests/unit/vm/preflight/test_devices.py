@@ -11,7 +11,7 @@ import pytest
 from machines import lab, plan
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs, Ats, Bar, Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings, obstacle
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices, obstacle
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import devices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import REFUSE, WARN, Finding
 
@@ -31,25 +31,25 @@ def warning(what: str, why: str, remedy: str) -> Finding:
 
 
 def used(host: Host, made: Any, holder: dict[str, str] | None = None) -> list[Finding]:
-    return list(devices.in_use(made, Surroundings(host, holder or {})))
+    return list(devices.in_use(made, HostDevices(host, holder or {})))
 
 
 def test_a_gpu_whose_bar_is_small_or_has_no_address_is_a_warning():
     host = lab()
     made = one_gpu(host, gpus={"addresses": [GPU, GPU2]}, memory_mib=2048)
-    assert not any("BAR" in item.what for item in devices.losses(made, Surroundings(host)))
+    assert not any("BAR" in item.what for item in devices.losses(made, HostDevices(host)))
     for address, region in ((GPU, 1), (GPU2, 1)):
         function = host.function(address)
         function.vendor_id, function.device_id = 0x10DE, 0x26B9
         function.bars = [Bar(region, 256 << 20, "memory", 64, True)]
-    (found,) = [item for item in devices.losses(made, Surroundings(host)) if "BAR" in item.what]
+    (found,) = [item for item in devices.losses(made, HostDevices(host)) if "BAR" in item.what]
     assert (found.severity, GPU in found.what, GPU2 in found.what) == (WARN, True, True)
     assert "256 MiB" in found.what
     host.function(GPU).unassigned_bars = [1]
-    assert "cannot enable it" in str(obstacle(Surroundings(host), host.function(GPU), "a", []))
+    assert "cannot enable it" in str(obstacle(HostDevices(host), host.function(GPU), "a", []))
     # A copy that lacks all addresses says nothing.
     host.function(GPU).bars = []
-    assert obstacle(Surroundings(host), host.function(GPU), "a", []) is None
+    assert obstacle(HostDevices(host), host.function(GPU), "a", []) is None
 
 
 @pytest.mark.parametrize(("driver", "severity"), [("gim", None), (None, REFUSE), ("vfio-pci", REFUSE)])
@@ -59,7 +59,7 @@ def test_a_virtual_function_of_a_gpu_needs_the_driver_that_made_it(driver, sever
     virtual.vendor_id, virtual.device_id, virtual.physical_function = 0x1002, 0x74B5, GPU2
     host.function(GPU2).driver = driver
     made = one_gpu(host)
-    found = list(devices.host_drivers(made, Surroundings(host)))
+    found = list(devices.host_drivers(made, HostDevices(host)))
     assert [item.severity for item in found] == [severity] * bool(severity)
     assert all(GPU2 in item.what and "gim" in item.remedy for item in found)
 
@@ -121,8 +121,8 @@ def test_a_group_with_a_foreign_driver_is_refused_with_the_ports_without_acs():
 
 
 def isolated(host: Host, made: Any, **holder: str) -> list[Finding]:
-    around = {address: name for name, address in holder.items()}
-    return list(devices.isolation(made, Surroundings(host, {GPU: "gpu-vm", **around})))
+    host_devices = {address: name for name, address in holder.items()}
+    return list(devices.isolation(made, HostDevices(host, {GPU: "gpu-vm", **host_devices})))
 
 
 def weakened(control: int, off: str, neighbours: str) -> Finding:
@@ -173,7 +173,7 @@ def test_a_port_is_named_once_and_all_neighbours_with_it():
 
 
 def lost(host: Host, made: Any) -> list[Finding]:
-    return [item for item in devices.losses(made, Surroundings(host)) if "ats has no effect:" not in str(item)]
+    return [item for item in devices.losses(made, HostDevices(host)) if "ats has no effect:" not in str(item)]
 
 
 def test_a_correct_plan_loses_nothing():
@@ -240,7 +240,7 @@ def test_gpus_of_several_models_are_a_warning_if_any_may_be_chosen_or_both_are()
 
 
 def ats(host: Host, made: Any) -> list[Finding]:
-    return [item for item in devices.losses(made, Surroundings(host)) if item.what.startswith("ats")]
+    return [item for item in devices.losses(made, HostDevices(host)) if item.what.startswith("ats")]
 
 
 WITHOUT = warning(
@@ -313,6 +313,6 @@ def test_ats_that_the_kernel_turns_off_is_a_warning():
     host = lab()
     host.kernel_arguments.append("pci=realloc,noats")
     made = one_gpu(host)
-    (found,) = [item for item in devices.losses(made, Surroundings(host)) if "ats" in item.what]
+    (found,) = [item for item in devices.losses(made, HostDevices(host)) if "ats" in item.what]
     assert (found.severity, "pci=noats" in found.why) == (WARN, True)
-    assert [item for item in devices.losses(one_gpu(host, ats=False), Surroundings(host)) if "ats" in item.what] == []
+    assert [item for item in devices.losses(one_gpu(host, ats=False), HostDevices(host)) if "ats" in item.what] == []

@@ -28,7 +28,9 @@ def host(*nodes_mib: int, free_bytes: int | None = None, pages: HugePages | None
 
 def plan(name: str, *cells: tuple[int, int], devices: int = 0, **spec: Any) -> Any:
     """Return a plan with cells of (node, MiB) each."""
-    (made,) = parse_specs([{"name": name, "memory_mib": sum(mib for _node, mib in cells), **spec}])
+    (made,) = parse_specs(
+        [{"name": name, "memory_mib": sum(mib for _node, mib in cells), "huge_page_mib": 1024, **spec}]
+    )
     return SimpleNamespace(
         name=name,
         spec=made,

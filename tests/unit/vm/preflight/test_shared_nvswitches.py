@@ -11,8 +11,11 @@ from baseboards import hgx, hgx_nvlink5, vm
 from machines import hypervisor, observed
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, NvidiaSoftware
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager, Partition
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import (
+    FabricManager,
+    PartitionState,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import checks, shared_nvswitches
@@ -27,7 +30,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import hyp
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Evidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
-ACTIVE = FabricManager("580.95.05", {1: Partition(True, (1, 2, 3, 4)), 2: Partition(True, (1, 2, 3, 4))})
+ACTIVE = FabricManager("580.95.05", {1: PartitionState(True, (1, 2, 3, 4)), 2: PartitionState(True, (1, 2, 3, 4))})
 
 
 def served(host: Host) -> Host:
@@ -50,8 +53,8 @@ def planned(host: Host, count: int = 4) -> DomainPlan:
 def found(
     host: Host, manager: FabricManager | None, count: int = 4, starting: bool = True, **holder: str
 ) -> list[Finding]:
-    around = Surroundings(host, dict(pair.split("=") for pair in holder.values()))
-    return list(shared_nvswitches.findings(planned(host, count), around, manager, starting))
+    host_devices = HostDevices(host, dict(pair.split("=") for pair in holder.values()))
+    return list(shared_nvswitches.findings(planned(host, count), host_devices, manager, starting))
 
 
 @pytest.mark.parametrize("board", BOARDS)
@@ -77,9 +80,12 @@ def test_switches_without_their_driver_on_the_host_are_refused_even_before_it_st
     [
         (None, "not asked"),
         (FabricManager(None, None, "fmpm -l: No such file"), "No such file"),
-        (FabricManager("1", {9: Partition(True, (1, 2, 3, 4))}), "with no GPU"),
-        (FabricManager("1", {1: Partition(True, (1, 2, 3, 5))}), "with 1, 2, 3, 5, not with physical id 1, 2, 3, 4"),
-        (FabricManager("1", {1: Partition(False, (1, 2, 3, 4))}), "not active"),
+        (FabricManager("1", {9: PartitionState(True, (1, 2, 3, 4))}), "with no GPU"),
+        (
+            FabricManager("1", {1: PartitionState(True, (1, 2, 3, 5))}),
+            "with 1, 2, 3, 5, not with physical id 1, 2, 3, 4",
+        ),
+        (FabricManager("1", {1: PartitionState(False, (1, 2, 3, 4))}), "not active"),
     ],
 )
 def test_a_partition_that_is_not_active_is_refused_at_the_start(manager, words) -> None:
@@ -141,9 +147,9 @@ def test_partition_and_driver_version_are_claims() -> None:
     guest = Host([], [], [], nvidia=NvidiaSoftware("580.95.05"))
     evidence = Evidence("hv", planned(host), guest=guest, fabric_manager=ACTIVE)
     assert states(evidence) == [True, True]
-    other = FabricManager("580.95.05", {1: Partition(False, (1, 2, 3, 4))})
+    other = FabricManager("580.95.05", {1: PartitionState(False, (1, 2, 3, 4))})
     assert states(replace(evidence, fabric_manager=other)) == [False, True]
-    other = FabricManager("580.95.05", {1: Partition(True, (1, 2, 3, 5))})
+    other = FabricManager("580.95.05", {1: PartitionState(True, (1, 2, 3, 5))})
     assert states(replace(evidence, fabric_manager=other)) == [False, True]
     newer = Host([], [], [], nvidia=NvidiaSoftware("595.91.07"))
     assert states(replace(evidence, guest=newer)) == [True, False]

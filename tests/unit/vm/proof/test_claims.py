@@ -14,8 +14,8 @@ from gpu_vm import evidence
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.claims import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
+    BootCheck,
     Running,
-    Settings,
     differences_of_domain,
 )
 
@@ -196,7 +196,7 @@ def test_a_read_only_register_is_not_applicable_only_if_pci_tuning_reports_it():
         "max_read_request_bytes": 128,
         "not_writable": ["max_read_request_bytes"],
     }
-    one.host_settings = Settings.of_result(result)
+    one.host_settings = BootCheck.of_result(result)
     claim = found(prove(one), "MaxReadReq of GPU 0000:13:00.0")[0]
     assert (claim.holds, claim.wanted, claim.seen) == (None, "4096 B", "128 B")
     assert "read-only" in claim.reason

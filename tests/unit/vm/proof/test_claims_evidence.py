@@ -17,8 +17,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.claims import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
+    BootCheck,
     Running,
-    Settings,
     differences_of_domain,
     firmware_of_result,
 )
@@ -53,7 +53,7 @@ def test_a_firmware_setting_that_the_module_would_change_fails_its_claim():
     assert failed(claims) == ["NIC 0000:84:00.0: more outstanding read bytes (MAX_ACC_OUT_READ)"]
 
 
-@pytest.mark.parametrize("read", [Settings.of_result, firmware_of_result])
+@pytest.mark.parametrize("read", [BootCheck.of_result, firmware_of_result])
 @pytest.mark.parametrize(
     "result", [{}, {"outcomes": 1}, {"diff": {"after": {}}}, {"devices": [], "diff": {"after": {}}}]
 )
@@ -94,17 +94,17 @@ def test_prove_does_not_change_the_evidence():
 
 def test_results_that_are_not_there_give_no_facts():
     assert Running.of_process(None) == Running()
-    assert Settings.of_result(None) is None
+    assert BootCheck.of_result(None) is None
     assert firmware_of_result(None) == {}
 
 
 def test_tuning_that_did_not_choose_devices_has_none():
     empty = {"outcomes": {}, "diff": {"after": {"b": 1, "a": 2}}, "failures": ["x: failed"]}
-    found = Settings.of_result(empty)
-    assert found == Settings(["a", "b", "x: failed"])
+    found = BootCheck.of_result(empty)
+    assert found == BootCheck(["a", "b", "x: failed"])
     assert (found.acs_ports, found.max_read_request_bytes, found.kernel_settings) == ([], {}, {})
     failed_early = {**empty, "outcomes": {"pci_tuning": {}, "sriov": {}, "kernel_settings": {}}}
-    found = Settings.of_result(failed_early)
+    found = BootCheck.of_result(failed_early)
     assert (found.acs_ports, found.max_read_request_bytes, found.virtual_functions) == (None, None, None)
     assert (found.kernel_settings, found.read_only) == (None, [])
 
@@ -118,7 +118,7 @@ def test_requested_and_refused_settings_of_a_device_are_joined():
     }
     binding = {"drivers_off": {"modules": ["nvidia"], "reasons": ["r"]}, "reset_failures": {"a": "flr"}}
     outcomes = {"pci_tuning": {"devices": devices}, "vfio_binding": binding}
-    found = Settings.of_result({"outcomes": outcomes, "diff": {"after": {}}})
+    found = BootCheck.of_result({"outcomes": outcomes, "diff": {"after": {}}})
     assert found.acs_ports == ["a", "b"]
     assert found.max_read_request_bytes == {"b": 4096, "c": 2048}
     assert (found.read_only, found.modules_off, found.modules_that_may_load) == (["d"], ["nvidia"], ["r"])

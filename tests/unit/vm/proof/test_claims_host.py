@@ -13,7 +13,7 @@ from gpu_vm import evidence
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Bar
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.claims import prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import BootCheck
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import Interface
 
 
@@ -191,7 +191,7 @@ def test_settings_that_lockdown_refused_fail_their_claims():
     devices = result["outcomes"]["pci_tuning"]["devices"]
     devices[port] = {"acs": ["source_validation"], "refused": {"acs": ["direct_translated"]}}
     devices[gpu] = {"max_read_request_bytes": 512, "refused": {"max_read_request_bytes": 4096}}
-    one = replace(evidence(), host_settings=Settings.of_result(result))
+    one = replace(evidence(), host_settings=BootCheck.of_result(result))
     function(one.host, port).acs.control = 0x1D
     function(one.host, gpu).max_read_request_bytes = 512
     claims = prove(one)
@@ -211,7 +211,7 @@ def test_claims_fail_if_tuning_failed_before_it_chose_devices():
     result = gpu_vm.on_host()
     result["failures"] = ["pci_tuning: 0000:13:00.0 is gone; read the host again"]
     result["outcomes"]["pci_tuning"] = {}
-    one = replace(evidence(), host_settings=Settings.of_result(result))
+    one = replace(evidence(), host_settings=BootCheck.of_result(result))
     function(one.host, "0000:12:01.0").acs.control = 0x1D
     function(one.host, "0000:13:00.0").max_read_request_bytes = 512
     claims = prove(one)

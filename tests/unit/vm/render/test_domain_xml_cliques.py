@@ -28,7 +28,15 @@ def planned(host, count=4, **more):
     for function in host.functions:
         if function.kind == "gpu":
             function.bars = [Bar(0, 1 << 36, "memory", 64, True)]
-    spec = {"name": "vm", "memory_mib": 4096, "vcpus": 2, "gpus": {"count": count}, "host_cores_per_socket": 0, **more}
+    spec = {
+        "name": "vm",
+        "memory_mib": 4096,
+        "huge_page_mib": 1024,
+        "vcpus": 2,
+        "gpus": {"count": count},
+        "host_cores_per_socket": 0,
+        **more,
+    }
     return plan_domains(host, parse_specs([spec]))[0]
 
 

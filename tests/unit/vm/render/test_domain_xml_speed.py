@@ -18,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse im
 PLAIN = {
     "name": "vm",
     "memory_mib": 2048,
+    "huge_page_mib": 1024,
     "gpus": {"count": 2},
     "disks": [{"path": "/a.qcow2"}, {"path": "/dev/vg/b", "format": "raw"}],
     "interfaces": [{"source": "default"}],

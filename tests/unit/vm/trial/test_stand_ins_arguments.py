@@ -18,7 +18,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.trial import stand_ins
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.trial.stand_ins import Finding, Found, StandIn
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.trial.stand_ins import (
+    EnumeratedDevice,
+    Mismatch,
+    StandIn,
+)
 
 NAME = "pci0000:10"
 
@@ -154,7 +158,7 @@ def test_what_a_trial_does_not_show_is_told():
 
 
 def test_a_finding_is_a_sentence_and_plain_data():
-    one = Finding("gpu x", "at a", "at b")
+    one = Mismatch("gpu x", "at a", "at b")
     assert str(one) == "gpu x: planned at a, found at b"
     assert one.to_dict() == {
         "what": "gpu x", "planned": "at a", "found": "at b", "message": "gpu x: planned at a, found at b",
@@ -181,7 +185,9 @@ def region(address: int, **more: Any) -> dict[str, Any]:
 )
 def test_only_high_bars_with_their_address_are_read(one, bars):
     device = {"bus": 1, "slot": 2, "function": 3, "qdev_id": "x", "regions": [one]}
-    assert list(stand_ins._found([{"devices": [device]}])) == [("x", Found("0000:01:02.3", [], None, bars))]
+    assert list(stand_ins._enumerated([{"devices": [device]}])) == [
+        ("x", EnumeratedDevice("0000:01:02.3", [], None, bars))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -192,9 +198,9 @@ def test_a_bridge_has_its_buses_and_window(base, limit, window):
     bus = {"secondary": 2, "subordinate": 5, "prefetchable_range": {"base": base, "limit": limit}}
     above = {"bus": 1, "slot": 0, "function": 0, "qdev_id": "x", "regions": []}
     answer = [{"devices": [{**above, "pci_bridge": {"bus": bus, "devices": [below]}}]}]
-    assert list(stand_ins._found(answer)) == [
-        ("x", Found("0000:01:00.0", [], (2, 5), {})),
-        ("y", Found("0000:02:00.0", [("x", window)], None, {})),
+    assert list(stand_ins._enumerated(answer)) == [
+        ("x", EnumeratedDevice("0000:01:00.0", [], (2, 5), {})),
+        ("y", EnumeratedDevice("0000:02:00.0", [("x", window)], None, {})),
     ]
 
 
@@ -210,12 +216,12 @@ def test_a_bridge_has_its_buses_and_window(base, limit, window):
     ],
 )
 def test_a_bar_must_lie_in_the_window_of_each_bridge_above(start, window, fits):
-    findings: list[Finding] = []
+    findings: list[Mismatch] = []
     spans: list[Any] = []
-    found = Found("p", [("port1", (0, 1 << 20)), ("port2", window)], None, {4: start})
+    found = EnumeratedDevice("p", [("port1", (0, 1 << 20)), ("port2", window)], None, {4: start})
     stand_ins._compare_bar("gpu x", 4, found, findings, spans)
     text = f"{window[0]:#x}-{window[1]:#x}" if window else "none"
-    expected = Finding("gpu x", "a BAR of 4 bytes in the window of port2", f"{start:#x}, the window is {text}")
+    expected = Mismatch("gpu x", "a BAR of 4 bytes in the window of port2", f"{start:#x}, the window is {text}")
     assert findings == ([] if fits else [expected])
     assert spans == [(start, start + 4, "gpu x")]
 
@@ -251,7 +257,7 @@ def answer_of(of: DomainPlan, *bars: tuple[int, int]) -> list[dict[str, Any]]:
         (2 * MIB, []),
         (
             MIB - 1,
-            [Finding("nic 0000:20:00.1", "a BAR of its own", "one at 0xfffff inside that of nic 0000:20:00.0")],
+            [Mismatch("nic 0000:20:00.1", "a BAR of its own", "one at 0xfffff inside that of nic 0000:20:00.0")],
         ),
     ],
 )

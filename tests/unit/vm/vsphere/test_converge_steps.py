@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervi
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import REFUSE, WARN, Finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import converge, read_back
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import parse
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results import Row
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results import MachineRow
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine
 
 CONNECTED = {
@@ -71,7 +71,7 @@ class Session:
         self.calls: list[Any] = []
         self.rows = list(rows)
 
-    def own(self, reference: str) -> Any:
+    def bound(self, reference: str) -> Any:
         return Recorded(reference)
 
     def call(self, what: str, request: Any, name: str) -> Any:
@@ -87,12 +87,12 @@ class Session:
         return dict.fromkeys(kinds, self.rows)
 
 
-def row(name: str = "train", host: Esxi | None = None, state: str | None = None, **more: Any) -> Row:
+def row(name: str = "train", host: Esxi | None = None, state: str | None = None, **more: Any) -> MachineRow:
     (request,) = parse([vm(name, **more)])
     machine = (
         None if state is None else Machine(name, f"ref-{name}", "config", state == "running", state, "esx01", False)
     )
-    return Row(request, host or esxi(), machine=machine)
+    return MachineRow(request, host or esxi(), machine=machine)
 
 
 def test_machines_of_an_unusable_host_are_not_planned():
@@ -152,7 +152,7 @@ def test_a_machine_that_is_gone_needs_no_host():
     assert (one.name, one.host.name, one.machine) == ("gone", "esx01", None)
 
 
-def reserving(name: str, host: Esxi, memory_mib: int, **more: Any) -> Row:
+def reserving(name: str, host: Esxi, memory_mib: int, **more: Any) -> MachineRow:
     one = row(name, host, **more)
     one.wanted = {
         "memory_reservation_mib": memory_mib,

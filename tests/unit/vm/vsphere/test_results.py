@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement i
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import Finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import converge, results
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import parse
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results import Row
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results import MachineRow
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine
 
 (REQUEST,) = parse([vm()])
@@ -24,10 +24,12 @@ OTHER = {"vcpus": 2}
 OLDER = {"hardware_version": "vmx-19"}
 
 
-def row(state: str | None = None, have: dict[str, Any] | None = SAME, wanted: dict[str, Any] | None = WANTED) -> Row:
+def row(
+    state: str | None = None, have: dict[str, Any] | None = SAME, wanted: dict[str, Any] | None = WANTED
+) -> MachineRow:
     """Return a virtual machine in a state (None: there is none) that differs from the wanted one by ``have``."""
     machine = None if state is None else Machine("train", "ref", None, state == "running", state, "esx01", False)
-    return Row(
+    return MachineRow(
         REQUEST,
         Esxi("esx02", None, "gpu", {}),
         machine=machine,
@@ -138,7 +140,7 @@ def test_the_result_of_a_machine_without_a_plan():
     assert results.returned(row("running", have=None))["state_before"] == "absent"
 
 
-def planned(**more: Any) -> Row:
+def planned(**more: Any) -> MachineRow:
     one = row(**more)
     host = server()
     (one.placement,) = place(host, [REQUEST.spec], {}, lambda _spec: 768)

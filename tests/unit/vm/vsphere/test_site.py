@@ -29,7 +29,7 @@ class Session:
         self.calls.append("read")
         return {kind: self.rows.get(kind, []) for kind in kinds}
 
-    def own(self, reference: Any) -> Any:
+    def bound(self, reference: Any) -> Any:
         return reference
 
     def call(self, what: str, request: Any) -> Any:

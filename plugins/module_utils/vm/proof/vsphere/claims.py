@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere import guest, host, machine
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
 
 FILES = (host.CLAIMS, machine.CLAIMS, guest.CLAIMS)
 
 
-def prove(evidence: Evidence) -> list[Claim]:
+def prove(evidence: VsphereEvidence) -> list[Claim]:
     """Return all claims, by layer. Raises TopologyError where the plan names a device that the host lacks."""
     return [claim for rows in FILES for row in rows for claim in row(evidence)]

@@ -10,42 +10,44 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import BootCheck
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import addresses
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import PlannedCell, VspherePlan
 
 
 @dataclass
-class Evidence:
+class VsphereEvidence:
     """Everything read for one proof. ``configuration`` is None if there is no such virtual machine."""
 
     host_name: str
     host: Host  # as vsphere_gpu_vm_info read it, together with the virtual machine
-    plan: Plan
+    plan: VspherePlan
     configuration: dict[str, Any] | None  # read_back.read
     differences: list[str] | None  # from the plan, a line each; None: there is no such virtual machine
     ways: dict[str, list[str]] = field(default_factory=dict)  # addresses.way by host address
     guest: Host | None = None
-    guest_settings: Settings | None = None
+    guest_settings: BootCheck | None = None
     nccl_settings: str | None = None  # the guest's /etc/nccl.conf
     nccl: dict[str, str] = field(default_factory=dict)  # empty: the file stays as it is
     nccl_topology_asked: bool = False
     nccl_topology_file: str | None = None  # the guest's /etc/nccl-topology.xml
 
     @classmethod
-    def of_domain(cls, host_name: str, host_topology: dict[str, Any], domain: dict[str, Any], **guest: Any) -> Evidence:
+    def of_domain(
+        cls, host_name: str, host_topology: dict[str, Any], domain: dict[str, Any], **guest: Any
+    ) -> VsphereEvidence:
         """Return the evidence of an item of vsphere_gpu_vm_info's ``domains``; ``guest`` are the fields of the guest.
 
         Raises ProofError if it was read without its plan.
         """
         if not domain.get("plan"):
-            why = domain.get("unplanned") or "read it with vsphere_gpu_vm_info and its request"
-            raise ProofError(f"it has no plan to compare it with: {why}")
+            reason = domain.get("unplanned") or "read it with vsphere_gpu_vm_info and its request"
+            raise ProofError(f"it has no plan to compare it with: {reason}")
         try:
             return cls(
                 host_name=host_name,
                 host=read_saved(host_topology),
-                plan=Plan.from_dict(domain["plan"]),
+                plan=VspherePlan.from_dict(domain["plan"]),
                 configuration=domain["configuration"],
                 differences=_differences(domain),
                 ways=domain["ways"],
@@ -58,11 +60,15 @@ class Evidence:
         """Return the host's functions in the plan. Raises TopologyError if the host lacks one."""
         return [self.host.function(device.host_address) for device in self.plan.devices]
 
+    def cells(self) -> list[PlannedCell]:
+        """Return the guest's NUMA nodes in the plan."""
+        return self.plan.cells
+
     def places(self) -> dict[str, str]:
         """Return the guest address of each function by its host address, without those that are unknown."""
         return addresses.locate(self.functions(), self.ways, self.guest) if self.guest else {}
 
-    def inside(self, address: str) -> Function | None:
+    def in_guest(self, address: str) -> Function | None:
         """Return the guest's function for a host address, or None if it is missing or unknown."""
         place = self.places().get(address)
         return self.guest.function(place) if self.guest and place else None

@@ -13,13 +13,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import read_nccl
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import guest_os, words
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.registry import (
-    NotExpressed,
-    Row,
-    of_devices,
-    once,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import nccl_topology
 
 LAYER, GPUDIRECT = "guest_os", "gpudirect"
@@ -35,21 +31,21 @@ NOT_ASKED = "the guest has no GPU, or the inventory does not ask for it (gpu_gue
 FILE = "guest /etc/nccl-topology.xml"
 
 
-def max_read_request(evidence: Evidence, function: Function) -> Claim:
+def max_read_request(evidence: VsphereEvidence, function: Function) -> Claim:
     """Claim MaxReadReq of a device as the guest sees it."""
-    inside = evidence.inside(function.address)
-    place = inside.address if inside else ""
+    guest_function = evidence.in_guest(function.address)
+    place = guest_function.address if guest_function else ""
     claim = f"MaxReadReq of {name(function)} in the guest"
     source = f"guest config space of {place or 'a device whose address is not known'}, DevCtl bits 14:12"
-    return words.read_request(LAYER, claim, place, inside, evidence.guest_settings, source)
+    return words.read_request(LAYER, claim, place, guest_function, evidence.guest_settings, source)
 
 
-def nccl_settings(evidence: Evidence) -> Claim:
+def nccl_settings(evidence: VsphereEvidence) -> Claim:
     """Claim the content of the guest's /etc/nccl.conf."""
     return guest_os.settings_of_nccl(evidence.nccl, evidence.nccl_settings)
 
 
-def nccl_file(evidence: Evidence) -> Claim:
+def nccl_file(evidence: VsphereEvidence) -> Claim:
     """Claim that the guest's NCCL topology file matches the plan and the guest's addresses."""
     if not (evidence.nccl_topology_asked and nccl_topology.asked(evidence.plan)):
         return guest_os.file_of_nccl("", evidence.nccl_topology_file)
@@ -64,7 +60,7 @@ def nccl_file(evidence: Evidence) -> Claim:
     return guest_os.file_of_nccl(text, evidence.nccl_topology_file)
 
 
-def distances(evidence: Evidence) -> Claim:
+def distances(evidence: VsphereEvidence) -> Claim:
     """Claim that NCCL has the host's distances: the pairs of GPUs and NICs in its file, as read in the guest."""
     addresses = nccl_topology.asked(evidence.plan)
     claim = "pairs of GPUs and NICs that are as near in NCCL's topology file as on the host"
@@ -72,33 +68,38 @@ def distances(evidence: Evidence) -> Claim:
         return not_applicable(LAYER, claim, "all", FILE, NOT_ASKED)
     on_host = {name(evidence.host.function(address)): address for address in addresses}
     wanted = _as_nccl(pairs(evidence.host, on_host))
-    found = fidelity(wanted, {pair: _in_file(evidence, on_host).get(pair, "not there") for pair in wanted})
-    seen: object = f"{found.equal} of {found.total}"
-    if found.differences:
+    compared = fidelity(wanted, {pair: _in_file(evidence, on_host).get(pair, "not there") for pair in wanted})
+    seen: object = f"{compared.equal} of {compared.total}"
+    if compared.differences:
         seen = [
             seen,
-            *(f"{' and '.join(row['pair'])}: {row['host']} on the host, {row['guest']}" for row in found.differences),
+            *(
+                f"{' and '.join(row['pair'])}: {row['host']} on the host, {row['guest']}"
+                for row in compared.differences
+            ),
         ]
-    return compare(LAYER, claim, f"{found.total} of {found.total}", seen if evidence.nccl_topology_file else None, FILE)
+    return compare(
+        LAYER, claim, f"{compared.total} of {compared.total}", seen if evidence.nccl_topology_file else None, FILE
+    )
 
 
-def _in_file(evidence: Evidence, on_host: dict[str, str]) -> dict[tuple[str, str], str]:
+def _in_file(evidence: VsphereEvidence, on_host: dict[str, str]) -> dict[tuple[str, str], str]:
     """Return the path classes of NCCL's file by pair of names; empty if the file is missing or invalid."""
     try:
         of_nccl = read_nccl(evidence.nccl_topology_file or "")
     except TopologyError:
         return {}
-    places, there = evidence.places(), of_nccl.by_address()
-    known = {label: places[address] for label, address in on_host.items() if places.get(address) in there}
-    return _as_nccl(pairs(of_nccl, known))
+    places, listed = evidence.places(), of_nccl.by_address()
+    labelled = {label: places[address] for label, address in on_host.items() if places.get(address) in listed}
+    return _as_nccl(pairs(of_nccl, labelled))
 
 
-def _as_nccl(found: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:
+def _as_nccl(path_classes: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:
     """Return path classes as NCCL has them: without NODE (topology/paths.py)."""
-    return {pair: "PHB" if path == "NODE" else path for pair, path in found.items()}
+    return {pair: "PHB" if path == "NODE" else path for pair, path in path_classes.items()}
 
 
-def gpudirect(evidence: Evidence) -> Iterator[Claim]:
+def gpudirect(evidence: VsphereEvidence) -> Iterator[Claim]:
     """Name each GPU with its nearest NICs; vSphere does not show whether they reach each other directly."""
     functions, paths = evidence.functions(), Paths(evidence.host)
     nics = [item.address for item in functions if item.kind == "nic"]
@@ -117,8 +118,8 @@ def gpudirect(evidence: Evidence) -> Iterator[Claim]:
             )
 
 
-CLAIMS: tuple[Row, ...] = (
-    of_devices(max_read_request),
+CLAIMS: tuple[Row[VsphereEvidence], ...] = (
+    of_each(VsphereEvidence.functions, max_read_request),
     once(nccl_settings),
     once(nccl_file),
     FLAT.row(),

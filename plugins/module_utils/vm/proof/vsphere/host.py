@@ -10,12 +10,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.nic_firmware import NIC_FIRMWARE
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.registry import (
-    NotExpressed,
-    Row,
-    of_devices,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
 
 BIOS, FIRMWARE, HYPERVISOR = "bios", "nic_firmware", "hypervisor"
 NO_CONFIG_SPACE = "the API does not show config space"
@@ -107,7 +104,7 @@ OF_HYPERVISOR = (
 )
 
 
-def sriov(evidence: Evidence) -> Iterator[Claim]:
+def sriov(evidence: VsphereEvidence) -> Iterator[Claim]:
     """Claim SR-IOV of the physical functions of the virtual machine's virtual functions."""
     owners = {function.physical_function for function in evidence.functions()} - {None}
     claim, source = "has the SR-IOV capability", "HostSystem.config.pciPassthruInfo, sriovCapable"
@@ -115,17 +112,17 @@ def sriov(evidence: Evidence) -> Iterator[Claim]:
         reason = f"{evidence.plan.name} has no virtual function"
         yield not_applicable(BIOS, f"the NIC {claim}", True, source, reason)
     for owner in sorted(filter(None, owners)):
-        found = evidence.host.by_address().get(owner)
-        seen = found.sriov is not None if found else None
+        nic = evidence.host.by_address().get(owner)
+        seen = nic.sriov is not None if nic else None
         yield compare(BIOS, f"NIC {owner} {claim}", True, seen, f"{evidence.host_name} {source}")
 
 
-def offered(evidence: Evidence, function: Function) -> Claim:
+def offered(evidence: VsphereEvidence, function: Function) -> Claim:
     """Claim that ESXi gives a function to guests: DirectPath I/O is active, or it is a virtual function of its NIC."""
     owner = function.physical_function
     if owner:
-        found = evidence.host.by_address().get(owner)
-        seen = owner if found and found.sriov and function.address in found.sriov.vfs else None
+        nic = evidence.host.by_address().get(owner)
+        seen = owner if nic and nic.sriov and function.address in nic.sriov.vfs else None
         source = f"{evidence.host_name} EnvironmentBrowser.QueryConfigTarget, sriov"
         return compare(HYPERVISOR, f"{name(function)} is a virtual function of its NIC now", owner, seen, source)
     return compare(
@@ -137,10 +134,10 @@ def offered(evidence: Evidence, function: Function) -> Claim:
     )
 
 
-CLAIMS: tuple[Row, ...] = (
+CLAIMS: tuple[Row[VsphereEvidence], ...] = (
     *(item.row() for item in OF_BIOS),
     sriov,
     *(item.row() for item in OF_FIRMWARE),
-    of_devices(offered),
+    of_each(VsphereEvidence.functions, offered),
     *(item.row() for item in OF_HYPERVISOR),
 )

@@ -16,14 +16,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import words
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.registry import (
-    NotExpressed,
-    Row,
-    of_cells,
-    of_devices,
-    once,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, wanted
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import PlannedCell
 
@@ -34,7 +29,7 @@ TOO_OLD = "the API, ESXi or the virtual hardware is older than vSphere 8 (vmx-20
 
 
 @dataclass(frozen=True)
-class Setting:
+class SettingClaim:
     """One setting of wanted.py: its key (below ``extra`` for one of extraConfig), and why a plan may lack it."""
 
     claim: str
@@ -42,7 +37,7 @@ class Setting:
     source: str
     unset: str  # the reason if the plan does not set it
 
-    def row(self) -> Row:
+    def row(self) -> Row[VsphereEvidence]:
         """Return the row of the claim that vCenter has the planned value."""
         return lambda evidence: [self._claim(evidence)]
 
@@ -50,7 +45,7 @@ class Setting:
         extra = self.key in wanted.OWNED
         return configuration["extra"].get(self.key) if extra else configuration[self.key]
 
-    def _claim(self, evidence: Evidence) -> Claim:
+    def _claim(self, evidence: VsphereEvidence) -> Claim:
         planned = self._value(evidence.plan.configuration)
         seen = self._value(evidence.configuration) if evidence.configuration else None
         source = f"vCenter VirtualMachine.config.{self.source}"
@@ -61,61 +56,63 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("the firmware is EFI, which maps BARs above 4 GiB", "firmware", "firmware", "not requested"),
-    Setting("BARs are mapped above 4 GiB", wanted.USE_64BIT, f"extraConfig {wanted.USE_64BIT}", NO_GPU),
-    Setting("the space for BARs above 4 GiB, in GiB", wanted.MMIO_SIZE, f"extraConfig {wanted.MMIO_SIZE}", NO_GPU),
-    Setting("devices may reach each other", wanted.ALLOW_P2P, f"extraConfig {wanted.ALLOW_P2P}", ONE_DEVICE),
-    Setting("ACS is relaxed between devices", wanted.RELAX_ACS, f"extraConfig {wanted.RELAX_ACS}", ONE_DEVICE),
-    Setting(
+    SettingClaim("the firmware is EFI, which maps BARs above 4 GiB", "firmware", "firmware", "not requested"),
+    SettingClaim("BARs are mapped above 4 GiB", wanted.USE_64BIT, f"extraConfig {wanted.USE_64BIT}", NO_GPU),
+    SettingClaim("the space for BARs above 4 GiB, in GiB", wanted.MMIO_SIZE, f"extraConfig {wanted.MMIO_SIZE}", NO_GPU),
+    SettingClaim("devices may reach each other", wanted.ALLOW_P2P, f"extraConfig {wanted.ALLOW_P2P}", ONE_DEVICE),
+    SettingClaim("ACS is relaxed between devices", wanted.RELAX_ACS, f"extraConfig {wanted.RELAX_ACS}", ONE_DEVICE),
+    SettingClaim(
         "all memory is reserved, in MiB",
         "memory_reservation_mib",
         "memoryAllocation.reservation",
         "the plan reserves none (no devices, and lock_memory: false)",
     ),
-    Setting(
+    SettingClaim(
         "the reservation follows the memory",
         "memory_locked",
         "memoryReservationLockedToMax",
         "the plan locks no memory (lock_memory: false)",
     ),
-    Setting(
+    SettingClaim(
         "memory may be in pages of 1 GiB",
         wanted.LARGE_PAGES,
         f"extraConfig {wanted.LARGE_PAGES}",
         "not requested (huge_page_mib)",
     ),
-    Setting(
+    SettingClaim(
         "memory and CPUs are on the planned host nodes",
         wanted.NODE_AFFINITY,
         f"extraConfig {wanted.NODE_AFFINITY}",
         "the plan binds no memory (strict_memory: false)",
     ),
-    Setting(
+    SettingClaim(
         "latency sensitivity gives exclusive CPUs",
         "latency_sensitivity",
         "latencySensitivity.level",
         "not requested (vsphere.latency_sensitivity, pin_cpus)",
     ),
-    Setting(
+    SettingClaim(
         "all CPU time is reserved, in MHz",
         "cpu_reservation_mhz",
         "cpuAllocation.reservation",
         "not requested (vsphere.latency_sensitivity, pin_cpus)",
     ),
-    Setting(
+    SettingClaim(
         "virtual CPUs are hardware threads of shared cores",
         "threads_per_core",
         "hardware.simultaneousThreads",
         f"the plan has one thread a core, or {TOO_OLD}; cost: the guest's scheduler takes two threads for two cores",
     ),
-    Setting(
+    SettingClaim(
         "virtual NUMA nodes have their cores",
         "cores_per_numa_node",
         "numaInfo.coresPerNumaNode",
         f"{TOO_OLD}; cost: ESXi chooses the virtual nodes",
     ),
-    Setting("the guest has an IOMMU", "iommu", "flags.vvtdEnabled", "the plan has none (guest_iommu)"),
-    Setting("the devices are a device group", "device_group", "deviceGroups", "not requested (vsphere.device_group)"),
+    SettingClaim("the guest has an IOMMU", "iommu", "flags.vvtdEnabled", "the plan has none (guest_iommu)"),
+    SettingClaim(
+        "the devices are a device group", "device_group", "deviceGroups", "not requested (vsphere.device_group)"
+    ),
 )
 NOT_EXPRESSED = (
     NotExpressed(
@@ -142,7 +139,7 @@ NOT_EXPRESSED = (
 )
 
 
-def as_planned(evidence: Evidence) -> Claim:
+def as_planned(evidence: VsphereEvidence) -> Claim:
     """Claim that vCenter has the virtual machine as it is planned, and that it runs."""
     return compare(
         LAYER,
@@ -153,42 +150,42 @@ def as_planned(evidence: Evidence) -> Claim:
     )
 
 
-def devices(evidence: Evidence) -> Iterator[Claim]:
+def devices(evidence: VsphereEvidence) -> Iterator[Claim]:
     """Claim each passed-through device of the configuration; dynamic ones by their model and number."""
     planned = evidence.plan.configuration["devices"]
     seen = evidence.configuration["devices"] if evidence.configuration else []
     source = "vCenter VirtualMachine.config.hardware.device"
     for kind, of_id in sorted({(row["type"], row["id"]) for row in planned}):
-        rows, found = (
+        rows, read_nodes = (
             [row["numa_node"] for row in every if (row["type"], row["id"]) == (kind, of_id)]
             for every in (planned, seen)
         )
         claim = f"the virtual machine has {kind} device {of_id}, with its virtual NUMA node"
-        yield compare(LAYER, claim, rows, found or None, source)
+        yield compare(LAYER, claim, rows, read_nodes or None, source)
 
 
-def in_guest(evidence: Evidence, function: Function) -> Claim:
+def in_guest(evidence: VsphereEvidence, function: Function) -> Claim:
     """Claim that a device is in the guest, at an address that is known."""
-    inside = evidence.inside(function.address)
+    guest_function = evidence.in_guest(function.address)
     claim = f"{name(function)} is in the guest"
-    if inside is None:
+    if guest_function is None:
         source = "guest /sys/bus/pci/devices, vCenter extraConfig pciSlotNumber"
         reason = "the guest was not read"
         if evidence.guest:
             reason = "no device of the guest is at its slot, and more than one, or none, has its vendor and model"
         return Claim(LAYER, claim, words.model(function), None, False, source, reason)
-    source = f"guest /sys/bus/pci/devices/{inside.address}/vendor and device"
-    return compare(LAYER, claim, words.model(function), words.model(inside), source)
+    source = f"guest /sys/bus/pci/devices/{guest_function.address}/vendor and device"
+    return compare(LAYER, claim, words.model(function), words.model(guest_function), source)
 
 
-def numa_node(evidence: Evidence, function: Function) -> Claim:
+def numa_node(evidence: VsphereEvidence, function: Function) -> Claim:
     """Claim the guest's NUMA node of a device."""
-    inside, plan = evidence.inside(function.address), evidence.plan
+    guest_function, plan = evidence.in_guest(function.address), evidence.plan
     device = next(item for item in plan.devices if item.host_address == function.address)
     cell = next((cell.id for cell in plan.cells if cell.host_node == device.host_node), None)
     claim = f"{name(function)} is on guest NUMA node {cell}"
-    source = f"guest /sys/bus/pci/devices/{inside.address if inside else '?'}/numa_node"
-    seen = inside.numa_node if inside else None
+    source = f"guest /sys/bus/pci/devices/{guest_function.address if guest_function else '?'}/numa_node"
+    seen = guest_function.numa_node if guest_function else None
     if not plan.configuration["cores_per_numa_node"]:
         reason = f"{TOO_OLD}; cost: the guest does not know which of its nodes is near the device"
         return not_applicable(LAYER, claim, cell, source, reason, seen)
@@ -198,21 +195,25 @@ def numa_node(evidence: Evidence, function: Function) -> Claim:
     return compare(LAYER, claim, cell, seen, source)
 
 
-def memory_window(evidence: Evidence, function: Function) -> Claim:
+def memory_window(evidence: VsphereEvidence, function: Function) -> Claim:
     """Claim that a GPU has its large BAR in the guest; the size is from the table of GPUs."""
-    inside = evidence.inside(function.address)
+    guest_function = evidence.in_guest(function.address)
     claim = f"{name(function)} has its large memory window in the guest"
-    source = f"guest /sys/bus/pci/devices/{inside.address if inside else '?'}/resource"
+    source = f"guest /sys/bus/pci/devices/{guest_function.address if guest_function else '?'}/resource"
     gib = bars.LARGE_BAR_GIB.get((function.vendor_id, function.device_id))
     if function.kind != "gpu" or gib is None:
         reason = "the API does not report BARs, and the collection's table has no such device; cost: none by itself"
         return not_applicable(LAYER, claim, "its BARs", source, reason)
-    largest = max((each.size_bytes for each in inside.bars if each.kind == "memory"), default=None) if inside else None
+    largest = (
+        max((bar.size_bytes for bar in guest_function.bars if bar.kind == "memory"), default=None)
+        if guest_function
+        else None
+    )
     seen = words.size_text(largest) if largest else None
     return compare(LAYER, claim, words.size_text(gib * GIB), seen, source)
 
 
-def cpus(evidence: Evidence, cell: PlannedCell) -> Claim:
+def cpus(evidence: VsphereEvidence, cell: PlannedCell) -> Claim:
     """Claim the CPUs of a guest NUMA node."""
     nodes = evidence.guest.numa_nodes if evidence.guest else []
     seen = next((node.cpus for node in nodes if node.id == cell.id), None)
@@ -223,11 +224,11 @@ def cpus(evidence: Evidence, cell: PlannedCell) -> Claim:
     return compare(LAYER, claim, cell.vcpus, seen, source)
 
 
-CLAIMS: tuple[Row, ...] = (
+CLAIMS: tuple[Row[VsphereEvidence], ...] = (
     once(as_planned),
     *(setting.row() for setting in SETTINGS),
     devices,
-    of_cells(cpus),
-    of_devices(in_guest, numa_node, memory_window),
+    of_each(VsphereEvidence.cells, cpus),
+    of_each(VsphereEvidence.functions, in_guest, numa_node, memory_window),
     *(item.row() for item in NOT_EXPRESSED),
 )

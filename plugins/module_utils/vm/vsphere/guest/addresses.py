@@ -31,14 +31,14 @@ def way(slot: int, bridges: Mapping[int, int]) -> list[str] | None:
     ``bridges`` are the slot numbers of pciBridgeN by N. Return None if one of them is missing, or if they form a loop.
     """
     steps: list[str] = []
-    below = 0  # the function of the bridge that the step below is on
+    function_below = 0  # the function of the bridge that the step below is on
     seen: set[int] = set()
     while True:
-        steps.insert(0, f"{slot & FIVE_BITS:02x}.{below}")
+        steps.insert(0, f"{slot & FIVE_BITS:02x}.{function_below}")
         bridge = (slot >> BRIDGE_SHIFT) & FIVE_BITS
         if not bridge:
             return steps
-        below = (slot >> FUNCTION_SHIFT) & THREE_BITS
+        function_below = (slot >> FUNCTION_SHIFT) & THREE_BITS
         if bridge - 1 not in bridges or bridge in seen:
             return None
         seen.add(bridge)
@@ -50,22 +50,22 @@ def locate(devices: list[Function], ways: Mapping[str, list[str]], guest: Host) 
 
     ``ways`` are those of ``way`` by host address.
     """
-    found: dict[str, str] = {}
+    guest_address_of: dict[str, str] = {}
     for function in devices:
         end = _end(ways.get(function.address, []), guest)
         if end is not None and _model(end) == _model(function):
-            found[function.address] = end.address
-    if len(set(found.values())) < len(found):
+            guest_address_of[function.address] = end.address
+    if len(set(guest_address_of.values())) < len(guest_address_of):
         # Two devices cannot have one address, so the ways are those of another tree.
-        found = {}
+        guest_address_of = {}
     planned = Counter(map(_model, devices))
-    inside = Counter(map(_model, guest.functions))
+    guest_models = Counter(map(_model, guest.functions))
     by_model = {_model(function): function.address for function in guest.functions}
     for function in devices:
         model = _model(function)
-        if function.address not in found and planned[model] == inside[model] == 1:
-            found[function.address] = by_model[model]
-    return found
+        if function.address not in guest_address_of and planned[model] == guest_models[model] == 1:
+            guest_address_of[function.address] = by_model[model]
+    return guest_address_of
 
 
 def _model(function: Function) -> tuple[int, int]:
@@ -74,19 +74,19 @@ def _model(function: Function) -> tuple[int, int]:
 
 def _end(steps: list[str], guest: Host) -> Function | None:
     """Return the function at the end of a way in the guest, or None."""
-    here: Function | None = None
+    function: Function | None = None
     for number, step in enumerate(steps):
-        above = here.address if here else None
-        here = next(
+        parent = function.address if function else None
+        function = next(
             (
                 item
                 for item in guest.functions
-                if item.parent == above
+                if item.parent == parent
                 and item.address.endswith(f":{step}")
                 and (number or item.address.startswith("0000:00:"))
             ),
             None,
         )
-        if here is None:
+        if function is None:
             return None
-    return here
+    return function

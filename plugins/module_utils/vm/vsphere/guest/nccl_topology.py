@@ -17,20 +17,20 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import MAX_ELEMENTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import nccl_elements
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import VspherePlan
 
 # Addresses that no device of a guest has: domain ffff, bus ff, 32 devices of 8 functions; 00.0 is left free.
 SWITCH = "ffff:ff:{:02x}.{}"
 UNKNOWN_NODE = -1  # "not known" in the kernel and in NCCL
 
 
-def asked(plan: Plan) -> list[str]:
+def asked(plan: VspherePlan) -> list[str]:
     """Return the host addresses of the plan's GPUs and NICs; none without a GPU, because NCCL is then not used."""
     kinds = [device.kind for device in plan.devices]
     return [device.host_address for device in plan.devices if device.kind in nccl_elements.KINDS and "gpu" in kinds]
 
 
-def render(plan: Plan, host: Host, guest: Host, places: dict[str, str]) -> str | None:
+def render(plan: VspherePlan, host: Host, guest: Host, places: dict[str, str]) -> str | None:
     """Return the file's text, always the same for the same plan and guest.
 
     ``places`` are guest addresses by host address (addresses.locate). Return None if the guest has no GPU, the address
@@ -39,20 +39,20 @@ def render(plan: Plan, host: Host, guest: Host, places: dict[str, str]) -> str |
     wanted = asked(plan)
     if not wanted or set(wanted) - set(places):
         return None
-    known = host.by_address()
+    functions = host.by_address()
     nodes: dict[int, list[str]] = {}
     for address in sorted(wanted, key=lambda item: places[item]):
         nodes.setdefault(_node(plan, guest, address, places[address]), []).append(address)
     switches: dict[str, str] = {}
     cells = [
-        (_cpu(host, guest, node), _below(Paths(host), known, nodes[node], 0, places, switches))
+        (_cpu(host, guest, node), _below(Paths(host), functions, nodes[node], 0, places, switches))
         for node in sorted(nodes)
     ]
     text = nccl_elements.document(cells)
-    return text if nccl_elements.needed(text, [known[address] for address in wanted]) <= MAX_ELEMENTS else None
+    return text if nccl_elements.needed(text, [functions[address] for address in wanted]) <= MAX_ELEMENTS else None
 
 
-def _node(plan: Plan, guest: Host, address: str, place: str) -> int:
+def _node(plan: VspherePlan, guest: Host, address: str, place: str) -> int:
     """Return a device's guest NUMA node: the one that the guest sees, else the planned cell if the guest has it."""
     seen = guest.node_of(guest.function(place))
     if seen is not None:
@@ -73,7 +73,7 @@ def _cpu(host: Host, guest: Host, number: int) -> dict[str, str]:
 
 def _below(
     paths: Paths,
-    known: dict[str, Function],
+    functions: dict[str, Function],
     devices: list[str],
     depth: int,
     places: dict[str, str],
@@ -84,16 +84,16 @@ def _below(
     for address in devices:
         switches_above = paths.switches(address)
         groups.setdefault(switches_above[depth] if depth < len(switches_above) else address, []).append(address)
-    found = []
-    for above, members in groups.items():
-        if above in members:
-            found.append(nccl_elements.device(known, known[above], places[above]))
+    elements = []
+    for switch_or_device, members in groups.items():
+        if switch_or_device in members:
+            elements.append(nccl_elements.device(functions, functions[switch_or_device], places[switch_or_device]))
             continue
         if len(members) == 1:
-            found += _below(paths, known, members, len(paths.switches(members[0])), places, switches)
+            elements += _below(paths, functions, members, len(paths.switches(members[0])), places, switches)
             continue
         number = len(switches) + 8
-        switches[above] = SWITCH.format(number // 8, number % 8)
-        inner = _below(paths, known, members, depth + 1, places, switches)
-        found.append(nccl_elements.switch(known, known[above], switches[above], inner))
-    return found
+        switches[switch_or_device] = SWITCH.format(number // 8, number % 8)
+        inner = _below(paths, functions, members, depth + 1, places, switches)
+        elements.append(nccl_elements.switch(functions, functions[switch_or_device], switches[switch_or_device], inner))
+    return elements

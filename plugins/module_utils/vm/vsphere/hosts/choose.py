@@ -19,12 +19,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import Request
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import VsphereRequest
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Site
 
 
 def choose(
-    requests: list[Request],
+    requests: list[VsphereRequest],
     site: Site,
     plan: Callable[[Esxi, list[DomainSpec]], Any],
     accelerators: dict[str, bool],
@@ -33,36 +33,39 @@ def choose(
 
     Raises DomainError if a named host is missing, or if no host has a place.
     """
-    found: dict[str, Esxi] = {}
-    rest: list[Request] = []
+    host_of: dict[str, Esxi] = {}
+    unplaced: list[VsphereRequest] = []
     for item in requests:
-        machine, named = site.machines.get(item.name), item.vsphere.host
+        machine, requested_host = site.machines.get(item.name), item.vsphere.host
         if machine is not None:
-            found[item.name] = site.hosts[machine.host]
-        elif named or len(site.hosts) <= 1:
-            found[item.name] = site.host(named, item.name)
+            host_of[item.name] = site.hosts[machine.host]
+        elif requested_host or len(site.hosts) <= 1:
+            host_of[item.name] = site.host(requested_host, item.name)
         else:
-            rest.append(item)
-    if not rest:
-        return found
+            unplaced.append(item)
+    if not unplaced:
+        return host_of
     usable = {name: host for name, host in site.hosts.items() if not host.unusable}
     on: dict[str, list[DomainSpec]] = {name: [] for name in usable}
     free = {name: _free_gpus(host, site.model(host, accelerators)) for name, host in usable.items()}
     for item in requests:
-        name = found[item.name].name if item.name in found else ""
+        name = host_of[item.name].name if item.name in host_of else ""
         if name in usable:
             on[name].append(item.spec)
             free[name] -= 0 if item.name in site.machines else _gpus(item.spec)
-    for item in sorted(rest, key=lambda each: (-_gpus(each.spec), -each.spec.memory_mib, each.name)):
+    for item in sorted(unplaced, key=lambda request: (-_gpus(request.spec), -request.spec.memory_mib, request.name)):
         name = _first(item, on, free, lambda name, specs: plan(usable[name], specs))
-        found[item.name] = usable[name]
+        host_of[item.name] = usable[name]
         on[name].append(item.spec)
         free[name] -= _gpus(item.spec)
-    return found
+    return host_of
 
 
 def _first(
-    item: Request, on: dict[str, list[DomainSpec]], free: dict[str, int], plan: Callable[[str, list[DomainSpec]], Any]
+    item: VsphereRequest,
+    on: dict[str, list[DomainSpec]],
+    free: dict[str, int],
+    plan: Callable[[str, list[DomainSpec]], Any],
 ) -> str:
     """Return the first host on which a virtual machine can be planned."""
     reasons = []
@@ -75,10 +78,10 @@ def _first(
             reasons.append(f"{name}: {error.cause}")
         else:
             return name
-    most = max(free.values(), default=0)
-    why = some(reasons) or f"the host with the most free GPUs has {most}, but it needs {_gpus(item.spec)}"
+    most_free = max(free.values(), default=0)
+    reason = some(reasons) or f"the host with the most free GPUs has {most_free}, but it needs {_gpus(item.spec)}"
     raise DomainError(
-        f"no host of the cluster has room for it ({why})",
+        f"no host of the cluster has room for it ({reason})",
         "request less, enable passthrough on more hosts, or name a host (vsphere.host) to see all of its reasons",
         domain=item.name,
     )
@@ -91,6 +94,8 @@ def _gpus(spec: DomainSpec) -> int:
 def _free_gpus(host: Esxi, model: Host) -> int:
     """Return the number of GPUs that are active for passthrough and held by no virtual machine."""
     configs = {name: machine.config for name, machine in host.machines.items()}
-    held = {address for own in read_back.holdings(configs, model).values() for address in own.devices}
+    held_addresses = {
+        address for holdings in read_back.holdings(configs, model).values() for address in holdings.devices
+    }
     gpus = [item for item in model.functions if item.kind == "gpu" and item.passthrough and item.passthrough.active]
-    return sum(item.address not in held for item in gpus)
+    return sum(item.address not in held_addresses for item in gpus)

@@ -107,18 +107,19 @@ def _chosen(model: Host, entries: list[dict[str, Any]], name: str) -> dict[str, 
 
     A kind or vendor selects the devices that are capable of the request; the address of another device is an error.
     """
-    found: dict[str, tuple[bool, int | None]] = {}
+    setting_of: dict[str, tuple[bool, int | None]] = {}
     for number, entry in enumerate(entries):
         for selector in entry["devices"]:
             for function in selectors.select(model, [selector], f"host {name}: settings[{number}].devices"):
                 if _capable(function, entry):
-                    found[function.address] = (bool(entry["passthrough"]), entry["virtual_functions"])
+                    setting_of[function.address] = (bool(entry["passthrough"]), entry["virtual_functions"])
                 elif selectors.is_address(selector):
-                    what = "SR-IOV" if entry["virtual_functions"] is not None else "passthrough"
+                    capability = "SR-IOV" if entry["virtual_functions"] is not None else "passthrough"
                     raise DomainError(
-                        f"host {name}: {function.kind} {function.address} is not capable of {what}", "leave it out"
+                        f"host {name}: {function.kind} {function.address} is not capable of {capability}",
+                        "leave it out",
                     )
-    return found
+    return setting_of
 
 
 def _capable(function: Function, entry: dict[str, Any]) -> bool:
@@ -140,25 +141,27 @@ def _work(host: Esxi, site: Site, params: dict[str, Any]) -> Work:
         if machine.running
         for address in read_back.holdings({machine.name: machine.config}, model)[machine.name].devices
     }
-    known = model.by_address()
+    functions = model.by_address()
     for info in _infos(host.properties):
         if info.id not in work.wanted:
             continue
         passthrough, count = work.wanted[info.id]
-        before = _state(info)
-        after: dict[str, Any] = {"passthrough": passthrough}
+        old_state = _state(info)
+        new_state: dict[str, Any] = {"passthrough": passthrough}
         if count is not None:
-            after = {"passthrough": passthrough, "virtual_functions": count}
-        if {key: before[key] for key in after} == after:
+            new_state = {"passthrough": passthrough, "virtual_functions": count}
+        if {key: old_state[key] for key in new_state} == new_state:
             work.reboot = work.reboot or _waits(info, work.wanted)
             continue
-        sriov = known[info.id].sriov
+        sriov = functions[info.id].sriov
         for address in [info.id, *(sriov.vfs if sriov else [])]:
             if address in holders:
                 raise DomainError(
                     f"host {host.name}: running virtual machine {holders[address]} has {address}", "stop it first"
                 )
-        work.changes.append({"address": info.id, "before": {key: before[key] for key in after}, "after": after})
+        work.changes.append(
+            {"address": info.id, "before": {key: old_state[key] for key in new_state}, "after": new_state}
+        )
         work.reboot = work.reboot or not _rebinds(host, site)
     return work
 
@@ -169,9 +172,9 @@ def _concerns_functions(addresses: Iterable[str], model: Host) -> bool:
     vCenter reports which functions are virtual only in another request for each host. A virtual function has the vendor
     of its physical function (Linux, pci_iov_add_virtfn), so GPUs of one vendor and NICs of another do not need it.
     """
-    known = model.by_address()
+    functions = model.by_address()
     vendors = {function.vendor_id for function in model.functions if function.sriov and function.sriov.now}
-    return any(known[address].vendor_id in vendors for address in addresses)
+    return any(functions[address].vendor_id in vendors for address in addresses)
 
 
 def _state(info: Any) -> dict[str, Any]:
@@ -188,15 +191,15 @@ def _apply(work: Work, site: Site, session: Session) -> None:
     now = True if _rebinds(work.host, site) else None
     configs: list[Any] = []
     for change in work.changes:
-        after = change["after"]
-        common = {"id": change["address"], "passthruEnabled": after["passthrough"], "applyNow": now}
-        if "virtual_functions" in after:
-            count = after["virtual_functions"]
+        new_state = change["after"]
+        common = {"id": change["address"], "passthruEnabled": new_state["passthrough"], "applyNow": now}
+        if "virtual_functions" in new_state:
+            count = new_state["virtual_functions"]
             configs.append(vim.host.SriovConfig(sriovEnabled=count > 0, numVirtualFunction=count, **common))
         else:
             configs.append(vim.host.PciPassthruConfig(**common))
     system = work.host.properties["configManager.pciPassthruSystem"]
-    session.call(f"host {work.host.name}: passthrough", lambda: session.own(system).UpdatePassthruConfig(configs))
+    session.call(f"host {work.host.name}: passthrough", lambda: session.bound(system).UpdatePassthruConfig(configs))
 
 
 def _read_again(changed: list[Work], session: Session) -> None:
@@ -204,20 +207,20 @@ def _read_again(changed: list[Work], session: Session) -> None:
     if not changed:
         return
     rows = session.read({"HostSystem": [PASSTHROUGH]})["HostSystem"]
-    after = {reference._moId: _infos(found) for reference, found in rows}
+    infos_of_host = {reference._moId: _infos(properties) for reference, properties in rows}
     for work in changed:
-        work.reboot = any(_waits(info, work.wanted) for info in after[work.host.reference._moId])
+        work.reboot = any(_waits(info, work.wanted) for info in infos_of_host[work.host.reference._moId])
 
 
 def _running(work: Work, session: Session) -> list[str]:
     """Return the names of the virtual machines that run, or are suspended, on a host now."""
     rows = session.read({"VirtualMachine": ["name", "runtime.host", "runtime.powerState"]})["VirtualMachine"]
     return [
-        found["name"]
-        for _reference, found in rows
-        if "runtime.host" in found
-        and found["runtime.host"]._moId == work.host.reference._moId
-        and str(found["runtime.powerState"]) != "poweredOff"
+        properties["name"]
+        for _reference, properties in rows
+        if "runtime.host" in properties
+        and properties["runtime.host"]._moId == work.host.reference._moId
+        and str(properties["runtime.powerState"]) != "poweredOff"
     ]
 
 
@@ -233,32 +236,32 @@ def _reboot(work: Work, session: Session, limit_s: int) -> None:
     """Reboot a host in maintenance mode, and wait until it is connected again with a later boot time."""
     name = work.host.name
 
-    def own() -> Any:
-        return session.own(work.host.reference)
+    def current_host() -> Any:
+        return session.bound(work.host.reference)
 
-    def task(what: str, request: Callable[[], Any]) -> None:
-        session.wait({name: (what, session.call(what, request))}, limit_s)
+    def task(label: str, request: Callable[[], Any]) -> None:
+        session.wait({name: (label, session.call(label, request))}, limit_s)
 
-    before = _boot(name, session)[0]
+    boot_time = _boot(name, session)[0]
     entered = not work.host.properties.get("runtime.inMaintenanceMode")
     if entered:
-        task(f"host {name}: enter maintenance mode", lambda: own().EnterMaintenanceMode_Task(limit_s, False))
-    task(f"host {name}: reboot", lambda: own().RebootHost_Task(False))
+        task(f"host {name}: enter maintenance mode", lambda: current_host().EnterMaintenanceMode_Task(limit_s, False))
+    task(f"host {name}: reboot", lambda: current_host().RebootHost_Task(False))
     end = time.monotonic() + limit_s
     session.tell(f"host {name}: it reboots")
     while True:
         booted, state = _boot(name, session)
-        if booted != before and state == "connected":
+        if booted != boot_time and state == "connected":
             break
         session.tell(f"host {name}: it is not back yet, its state is {state}")
         if time.monotonic() > end:
             raise DomainError(f"host {name} is not back {limit_s} s after its reboot", "look at its console")
         time.sleep(POLL_S)
     if entered:
-        task(f"host {name}: exit maintenance mode", lambda: own().ExitMaintenanceMode_Task(limit_s))
+        task(f"host {name}: exit maintenance mode", lambda: current_host().ExitMaintenanceMode_Task(limit_s))
 
 
 def _boot(name: str, session: Session) -> tuple[Any, str]:
     rows = session.read({"HostSystem": ["name", "runtime.bootTime", "runtime.connectionState"]})["HostSystem"]
-    found = next(item for _reference, item in rows if item["name"] == name)
-    return found.get("runtime.bootTime"), str(found["runtime.connectionState"])
+    properties = next(item for _reference, item in rows if item["name"] == name)
+    return properties.get("runtime.bootTime"), str(properties["runtime.connectionState"])

@@ -19,7 +19,7 @@ def read(params: dict[str, Any]) -> dict[str, Any]:
         rows = []
         for host in site.chosen(params["hosts"]):
             model = site.model(host, params["accelerators"])
-            held = read_back.holdings({item.name: item.config for item in host.machines.values()}, model)
+            holdings = read_back.holdings({item.name: item.config for item in host.machines.values()}, model)
             row: dict[str, Any] = {
                 "name": host.name,
                 "cluster": host.cluster,
@@ -30,7 +30,7 @@ def read(params: dict[str, Any]) -> dict[str, Any]:
                         "state": item.state,
                         "memory_mib": item.config.hardware.memoryMB,
                         "vcpus": item.config.hardware.numCPU,
-                        "devices": held[item.name].devices,
+                        "devices": holdings[item.name].devices,
                     }
                     for _name, item in sorted(host.machines.items())
                 ],

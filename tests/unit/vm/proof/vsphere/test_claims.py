@@ -13,9 +13,9 @@ from vsphere_requests import server
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import BootCheck
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.claims import prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import nccl_topology
 
 NCCL = {"NCCL_IB_TIMEOUT": "22"}
@@ -29,15 +29,15 @@ def read():
 
 
 @pytest.fixture
-def whole(read) -> Evidence:
+def whole(read) -> VsphereEvidence:
     topology, domain = read["hosts"][0]["topology"], copy.deepcopy(read["domains"][0])
     host = read_saved(topology)
-    evidence = Evidence.of_domain(
+    evidence = VsphereEvidence.of_domain(
         "esx01",
         topology,
         domain,
         guest=guest(host, domain["ways"]),
-        guest_settings=Settings([]),
+        guest_settings=BootCheck([]),
         nccl=dict(NCCL),
         nccl_settings="NCCL_IB_TIMEOUT=22\n",
         nccl_topology_asked=True,
@@ -161,7 +161,7 @@ def test_devices_with_unknown_slots_fail_their_claims(whole):
 
 def test_a_missing_virtual_machine_fails_its_claims(read, whole):
     domain = {**read["domains"][0], "exists": False, "configuration": None, "ways": {}, "state": "absent"}
-    evidence = Evidence.of_domain("esx01", whole.host.to_dict(), domain)
+    evidence = VsphereEvidence.of_domain("esx01", whole.host.to_dict(), domain)
     claims = prove(evidence)
     assert not any(claim.holds for claim in claims if claim.layer == "guest_xml")
     assert "all memory is reserved, in MiB" in failed(claims)
@@ -171,4 +171,4 @@ def test_a_virtual_machine_without_a_plan_is_refused_with_the_reason(read):
     domain = {**read["domains"][0], "plan": None, "unplanned": "requests 9 GPUs, and 2 are there; request fewer"}
     with pytest.raises(ProofError, match="no plan to compare it with: requests 9 GPUs"):
         # The host of the machine was not read.
-        Evidence.of_domain("esx01", {}, domain)
+        VsphereEvidence.of_domain("esx01", {}, domain)

@@ -17,7 +17,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import nccl_topology
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest.addresses import locate
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest.nccl_topology import render
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan, PlannedCell, PlannedDevice
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import (
+    PlannedCell,
+    PlannedDevice,
+    VspherePlan,
+)
 
 WAYS = {
     "0000:13:00.0": ["15.0", "00.0"],
@@ -43,10 +47,10 @@ SWITCHES = """\
 """
 
 
-def plan(host, *addresses) -> Plan:
+def plan(host, *addresses) -> VspherePlan:
     functions = [host.function(address) for address in addresses]
     devices = [PlannedDevice(item.address, item.kind, item.numa_node, item.physical_function, []) for item in functions]
-    return Plan("vm", "esx01", [PlannedCell(0, 0, 1, [0, 1]), PlannedCell(1, 1, 1, [2, 3])], devices, {}, [])
+    return VspherePlan("vm", "esx01", [PlannedCell(0, 0, 1, [0, 1]), PlannedCell(1, 1, 1, [2, 3])], devices, {}, [])
 
 
 def text(host, inside, *addresses) -> str | None:
@@ -133,9 +137,9 @@ def shape(text: str) -> list[str]:
     return [line.strip().split('"')[1] for line in text.splitlines() if "<pci " in line]
 
 
-def made(host: Host, *addresses: str) -> Plan:
+def made(host: Host, *addresses: str) -> VspherePlan:
     devices = [PlannedDevice(address, host.function(address).kind, 0, None, []) for address in addresses]
-    return Plan("vm", "esx01", [PlannedCell(0, 0, 1, [0, 1])], devices, {}, [])
+    return VspherePlan("vm", "esx01", [PlannedCell(0, 0, 1, [0, 1])], devices, {}, [])
 
 
 def test_switches_below_a_switch_are_kept_and_numbered_from_1_on():

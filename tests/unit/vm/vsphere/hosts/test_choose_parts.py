@@ -14,7 +14,7 @@ from vsphere_requests import server, vm
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Passthrough
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts import choose
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import Request, parse
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import VsphereRequest, parse
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi
 
 GPUS = ("0000:13:00.0", "0000:83:00.0")
@@ -38,11 +38,11 @@ class Site:
         return self.hosts[name] if name else next(iter(self.hosts.values()))
 
 
-def asked(name: str, gpus: int = 1, host: str = "", memory_mib: int = 65536, **more: Any) -> Request:
+def asked(name: str, gpus: int = 1, host: str = "", memory_mib: int = 65536, **more: Any) -> VsphereRequest:
     return parse([vm(name, gpus={"count": gpus}, vsphere={"host": host}, memory_mib=memory_mib, **more)])[0]
 
 
-def chosen(site: Site, *requests: Request, plan: Any = None) -> dict[str, str]:
+def chosen(site: Site, *requests: VsphereRequest, plan: Any = None) -> dict[str, str]:
     tried: list[Any] = []
     found = choose.choose(list(requests), site, plan or (lambda host, specs: tried.append(host)), {})
     return {name: host.name for name, host in found.items()}

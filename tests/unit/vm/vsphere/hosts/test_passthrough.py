@@ -96,7 +96,7 @@ def test_a_host_is_not_rebooted_if_a_machine_started_on_it_during_the_run():
 def test_a_host_in_maintenance_mode_stays_in_it(vcenter):
     with Session(Login.of({**vcenter.login, "validate_certs": True})) as session:
         [host] = Site(session).chosen(["esx02"])
-        session.wait({"": ("", session.own(host.reference).EnterMaintenanceMode_Task(0, False))}, 10)
+        session.wait({"": ("", session.bound(host.reference).EnterMaintenanceMode_Task(0, False))}, 10)
     assert enable(vcenter, hosts=["esx02"], allow_reboot=True)["hosts"][0]["rebooted"]
     requests = vcenter.requests()
     assert requests["EnterMaintenanceMode_Task"] == 1

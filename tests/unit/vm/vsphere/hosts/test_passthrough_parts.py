@@ -220,7 +220,7 @@ class Session:
     def __init__(self, *rows: Any) -> None:
         self.rows, self.calls, self.told = list(rows), [], []
 
-    def own(self, reference: Any) -> Any:
+    def bound(self, reference: Any) -> Any:
         def method(name: str) -> Any:
             return lambda *arguments: (name, *arguments)
 
