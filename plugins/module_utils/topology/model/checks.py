@@ -212,8 +212,7 @@ def _check_place(function: Function, parent_address: str, functions: dict[str, F
     if child_buses is not None and not first < child_buses[0] <= child_buses[1] <= last:
         raise _wrong(
             f"bridge {function.address} has the buses {child_buses[0]:02x}-{child_buses[1]:02x}, but {parent_address} "
-            "above it has "
-            f"{first:02x}-{last:02x}"
+            f"above it has {first:02x}-{last:02x}"
         )
 
 

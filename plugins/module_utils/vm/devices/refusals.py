@@ -158,8 +158,7 @@ def _no_place(problem: Problem, spec: DomainSpec, request: GpuRequest) -> Domain
     ]
     return DomainError(
         f"{requested}, but the {available} free ones are assigned by whole IOMMU groups, which two virtual machines "
-        "never "
-        f"share: {'; '.join(groups)}",
+        f"never share: {'; '.join(groups)}",
         "request as many as whole groups contain, or list one in gpus.addresses and leave the rest of its group unused",
         domain=spec.name,
     )

@@ -164,8 +164,7 @@ def _share_notes(spec: DomainSpec, host: Host, chosen: Chosen, processors: cells
         notes.append(
             f"it has all GPUs of the host but no cell on NUMA node {', '.join(str(node.id) for node in unused_nodes)}: "
             f"{sum(len(node.cpus) for node in unused_nodes)} hardware threads and {memory_mib} MiB are out of its "
-            "reach; "
-            "numa_nodes: [all] adds them"
+            "reach; numa_nodes: [all] adds them"
         )
     far = [node for node in host.numa_nodes if not node.cpus and node.memory_bytes]
     if gpus and far and gpus <= {function.address for function in chosen.gpus}:
@@ -222,8 +221,7 @@ def _cells_of(
                 )
                 notes.append(
                     f"{cause}; in the guest it is on the cell of node {main_node}, with the others of {root_complex}: "
-                    "an "
-                    "expander bus has one node"
+                    "an expander bus has one node"
                 )
     return cell_of_complex, notes
 

@@ -71,7 +71,7 @@ def test_later_reservations_of_others_do_not_fail_a_run_without_changes(vcenter)
         spec = vim.vm.ConfigSpec(name="foreign", files=files, memoryMB=524288, numCPUs=2, extraConfig=[option])
         found = Site(opened, "")
         host = found.hosts["esx01"]
-        task = found.folder(host).CreateVM_Task(spec, found.pool(host), opened.own(host.reference))
+        task = found.folder(host).CreateVM_Task(spec, found.pool(host), opened.bound(host.reference))
         opened.wait({"foreign": ("create", task)}, 10)
     again = run(vcenter, mine, state="running")
     assert not again["changed"]
@@ -185,7 +185,7 @@ def test_a_suspended_virtual_machine_is_resumed_or_powered_off(vcenter):
         run(vcenter, vm(), state="running")
         with Session(Login.of(params(vcenter))) as opened:
             reference = Site(opened).machines["train"].reference
-            opened.wait({"": ("", opened.own(reference).SuspendVM_Task())}, 10)
+            opened.wait({"": ("", opened.bound(reference).SuspendVM_Task())}, 10)
         row = run(vcenter, vm(), state=state)["domains"][0]
         assert (row["state_before"], row["actions"], row["state"]) == ("suspended", [action], state)
         assert seen(vcenter)["train"]["state"] == state
@@ -205,7 +205,7 @@ def test_virtual_hardware_is_upgraded_only_on_request(vcenter):
 def test_a_host_in_maintenance_mode_is_refused(vcenter):
     with Session(Login.of(params(vcenter))) as opened:
         [host] = Site(opened).chosen(["esx01"])
-        opened.wait({"": ("", opened.own(host.reference).EnterMaintenanceMode_Task(0, False))}, 10)
+        opened.wait({"": ("", opened.bound(host.reference).EnterMaintenanceMode_Task(0, False))}, 10)
     with pytest.raises(RefusedError, match="host esx01 is in maintenance mode"):
         run(vcenter, vm())
     assert "CreateVM_Task" not in vcenter.requests()

@@ -188,7 +188,7 @@ def test_the_devices_that_a_host_offers_are_requested_once():
 
 def test_a_virtual_machine_is_created_in_the_datacenter_of_its_cluster():
     site = object.__new__(Site)
-    site.session = SimpleNamespace(own=lambda item: item)
+    site.session = SimpleNamespace(bound=lambda item: item)
     site._rows = {
         "Datacenter": [
             (ref("datacenter-1"), {"hostFolder": ref("group-h1"), "vmFolder": "first"}),
