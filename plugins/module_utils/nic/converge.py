@@ -70,9 +70,9 @@ def restored(
 def _nccl(options: dict[str, Any]) -> dict[str, Any]:
     """Return NCCL's settings by name. Raises HostError where they contradict the policy, or cannot be written."""
     nccl = options["nccl"]
-    choices = {name: value for name, value in nccl.items() if name != "settings"}
+    unset_by_policy = {name: value for name, value in nccl.items() if name != "settings"}
     try:
-        choices = nccl_conf.read_choices({**choices, "rdma_class": options["rdma_class"]})
+        choices = nccl_conf.read_choices({**unset_by_policy, "rdma_class": options["rdma_class"]})
         settings = nccl_conf.merged(nccl["settings"], nccl_conf.of_policy(read_policy(options["policy"]), choices))
         nccl_conf.text(settings)
     except FabricError as error:
