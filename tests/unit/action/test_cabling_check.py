@@ -9,6 +9,7 @@ import json
 import pytest
 import sites
 from ansible.errors import AnsibleActionFail, AnsibleError
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.action import cabling_check
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.names import neighbours_file
@@ -30,7 +31,7 @@ def test_correct_cables_have_no_faults(make, seen, check_mode):
     assert (found["changed"], found["faults"], found["right"]) == (False, [], 9)
     assert found["silent"] == [
         {"device": "leaf1", "cause": "no route to host"},
-        {"device": "leaf2", "cause": "it did not answer"},
+        {"device": "leaf2", "cause": Mentions("answer")},
     ]
     assert "leaf1 was not read: no route to host" in "\n".join(found["report"])
 
@@ -59,7 +60,7 @@ def test_swapped_cables_are_one_fault(make, seen):
 def test_wrong_arguments_are_refused(make, arguments, why):
     with pytest.raises(AnsibleError) as refused:
         make(cabling_check, **arguments).run(task_vars={})
-    assert why in str(refused.value)
+    assert str(refused.value) == why
 
 
 def test_a_blueprint_that_does_not_exist_is_named(make):

