@@ -10,7 +10,7 @@ import pytest
 from followed_path import FABRIC, GOAL, POLICY, QOS, SEEN, START, app, checked, host, port, site
 from hypothesis import given, settings
 from plain_system import PLAIN
-from roce_path import number
+from roce_path import at
 from switches import policies as any_policy
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, buffer_cycle
@@ -152,7 +152,7 @@ def test_a_switch_that_classifies_at_egress_is_checked_at_its_egress_ports():
     seen = replace(SEEN, switches={**SEEN.switches, "leaf1": leaf})
     assert first_fault(checked(POLICY, FABRIC, seen)) is None
     for dscp, egress, fact in ((26, "u2", "DSCP 26 is traffic class 3"), (48, "h1", "DSCP 48 of CNPs")):
-        dscp_to_class = number(QOS.dscp_to_class, dscp, 0)
+        dscp_to_class = at(QOS.dscp_to_class, dscp, 0)
         (fault,) = (
             port_fault
             for part in checked(POLICY, FABRIC, port(seen, "leaf1", egress, dscp_to_class=dscp_to_class))
@@ -161,7 +161,7 @@ def test_a_switch_that_classifies_at_egress_is_checked_at_its_egress_ports():
         assert (fault.where, fault.wanted, fault.seen) == (f"leaf1 {egress}, out", QOS.dscp_to_class[dscp], 0)
         assert fact in fault.what
     # Packets that enter by h1 leave by the other ports.
-    unheeded = port(seen, "leaf1", "h1", dscp_to_class=number(QOS.dscp_to_class, 26, 0))
+    unheeded = port(seen, "leaf1", "h1", dscp_to_class=at(QOS.dscp_to_class, 26, 0))
     assert first_fault(checked(POLICY, FABRIC, unheeded)) is None
     surveyed = survey(FABRIC, Checker(POLICY, POLICY.classes[0], unheeded))
     assert first_fault(surveyed).where == "leaf1 h1, out"
