@@ -18,7 +18,7 @@ UNKNOWN = {"leaf1": {"system": "abacus"}}
 
 @pytest.mark.parametrize("switches", [FINE, UNKNOWN, "no switches"])
 @pytest.mark.parametrize(
-    ("module", "given"),
+    ("module", "arguments"),
     [
         (roce_switch_config, {"state": "parsed", **RUNNING}),
         (roce_switch_config, {"state": "restored", **RUNNING}),
@@ -26,16 +26,16 @@ UNKNOWN = {"leaf1": {"system": "abacus"}}
         (roce_path_info, {"running": RUNNING["running"], "nics": {}}),
     ],
 )
-def test_configurations_are_neither_logged_nor_returned(module, given, switches, capsys, monkeypatch, tmp_path):
+def test_configurations_are_neither_logged_nor_returned(module, arguments, switches, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     logged = []
     monkeypatch.setattr(
         basic.AnsibleModule, "log", lambda _self, msg, log_args=None: logged.append(f"{msg} {log_args}")
     )
-    with patch_module_args({**given, "switches": switches}), pytest.raises(SystemExit):
+    with patch_module_args({**arguments, "switches": switches}), pytest.raises(SystemExit):
         module.main()
-    out = capsys.readouterr().out
-    assert '"invocation"' in out
-    assert SECRET not in out
+    output = capsys.readouterr().out
+    assert '"invocation"' in output
+    assert SECRET not in output
     assert SECRET not in "".join(logged)
     assert switches == "no switches" or logged

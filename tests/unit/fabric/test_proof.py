@@ -24,32 +24,32 @@ def test_the_proof_of_a_fabric_with_the_policy_holds(system):
     assert told(proof, False) == []
     assert first == ""
     assert proof.holds
-    held = [claim.claim for claim in proof.claims if claim.holds]
-    assert [f"{name}: its configuration" for name in ("leaf1", "leaf2", "spine1")] == held[:3]
+    claims_held = [claim.claim for claim in proof.claims if claim.holds]
+    assert [f"{name}: its configuration" for name in ("leaf1", "leaf2", "spine1")] == claims_held[:3]
     # Settings that the system does not show have no result.
     reasons = {claim.reason for claim in proof.claims if claim.holds is None}
     # If headroom is compared in bytes, the cable that it is for is not compared.
     not_asked = set() if "headroom" in SYSTEMS[system].not_held else {"cable_m"}
-    assert reasons == {why for field, why in SYSTEMS[system].not_held.items() if field not in not_asked}
+    assert reasons == {reason for field, reason in SYSTEMS[system].not_held.items() if field not in not_asked}
     assert all(claim.seen is None for claim in proof.claims if claim.holds is None)
 
 
 def test_pfc_of_linux_is_not_claimed():
     proof, _first = prove(params("linux"))
-    why = "the kernel's bridge and router send and obey no PFC"
-    what = "priority of pauses of traffic class, queue of paused priority"
+    reason = "the kernel's bridge and router send and obey no PFC"
+    setting = "priority of pauses of traffic class, queue of paused priority"
     assert told(proof, None) == [
-        (f"{name}: its configuration: {what}", None, why) for name in ("leaf1", "leaf2", "spine1")
+        (f"{name}: its configuration: {setting}", None, reason) for name in ("leaf1", "leaf2", "spine1")
     ]
 
 
 def test_changes_that_the_policy_would_still_make_are_named():
     """The lossy buffer of RoCE's queue is such a change: no field that all systems share shows it."""
-    given = params("sonic")
-    config = json.loads(given["running"]["spine1"])
+    request = params("sonic")
+    config = json.loads(request["running"]["spine1"])
     config["BUFFER_QUEUE"]["Ethernet0|3-4"] = {"profile": "egress_lossy_profile"}
-    given["running"]["spine1"] = json.dumps(config)
-    proof, first = prove(given)
+    request["running"]["spine1"] = json.dumps(config)
+    proof, first = prove(request)
     ((claim, seen, _reason),) = told(proof, False)
     assert claim == "spine1: its configuration: the switch: what the policy would still change"
     assert "BUFFER_QUEUE" in seen
@@ -57,20 +57,20 @@ def test_changes_that_the_policy_would_still_make_are_named():
 
 
 def test_an_ambiguous_configuration_is_named():
-    given = params("sonic")
-    config = json.loads(given["running"]["spine1"])
+    request = params("sonic")
+    config = json.loads(request["running"]["spine1"])
     config["BUFFER_QUEUE"]["Ethernet0|3"] = {"profile": "egress_lossy_profile"}
-    given["running"]["spine1"] = json.dumps(config)
-    _proof, first = prove(given)
+    request["running"]["spine1"] = json.dumps(config)
+    _proof, first = prove(request)
     assert first.startswith("spine1: ")
     assert all(entry in first for entry in ("BUFFER_QUEUE|Ethernet0|3: ", "BUFFER_QUEUE|Ethernet0|3-4"))
 
 
 def test_a_device_that_was_not_read_neither_holds_nor_fails():
-    given = params("sonic")
-    del given["running"]["leaf2"]
-    del given["nics"]["gpu2"]
-    proof, first = prove(given)
+    request = params("sonic")
+    del request["running"]["leaf2"]
+    del request["nics"]["gpu2"]
+    proof, first = prove(request)
     assert first == ""
     assert told(proof, None) == [
         (f"{name}: RoCE's settings", None, f"{name} was not read") for name in ("gpu2", "leaf2")
@@ -79,15 +79,15 @@ def test_a_device_that_was_not_read_neither_holds_nor_fails():
 
 
 def test_a_failure_of_a_configuration_is_named_before_one_of_a_path():
-    given = params("sonic")
-    given["nics"]["gpu1"]["mlx5_0"] = {**given["nics"]["gpu1"]["mlx5_0"], "notification": None}
-    _proof, first = prove(given)
+    request = params("sonic")
+    request["nics"]["gpu1"]["mlx5_0"] = {**request["nics"]["gpu1"]["mlx5_0"], "notification": None}
+    _proof, first = prove(request)
     assert first == (
         "gpu1 mlx5_0: the notification point of priority 3 is on: wanted 3, seen None: "
         "marked packets are answered with no CNP, and the sender never slows down"
     )
-    config = json.loads(given["running"]["leaf1"])
+    config = json.loads(request["running"]["leaf1"])
     config["PORT"]["Ethernet0"]["mtu"] = "1500"
-    given["running"]["leaf1"] = json.dumps(config)
-    _proof, first = prove(given)
+    request["running"]["leaf1"] = json.dumps(config)
+    _proof, first = prove(request)
     assert first == "leaf1: Ethernet0: largest IP packet, in bytes: wanted 9100, seen 1500"

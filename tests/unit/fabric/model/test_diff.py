@@ -28,9 +28,9 @@ def seen(**changes):
     return replace(WANTED, ports=dict.fromkeys(PORTS, replace(QOS, **changes)))
 
 
-def put(field, at, value):
+def put(field, index, value):
     values = list(getattr(QOS, field))
-    values[at] = value
+    values[index] = value
     return {field: tuple(values)}
 
 
@@ -88,11 +88,11 @@ DIFFERENT = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "words"), DIFFERENT, ids=[words[:50] for _rest, words in DIFFERENT])
-def test_a_difference_names_ports_setting_wanted_and_seen_value(changes, words):
-    found = differences(WANTED, seen(**changes), ())
-    assert words in [str(replace(each, ports=())) for each in found]
-    assert all(each.ports == tuple(PORTS) for each in found)
+@pytest.mark.parametrize(("changes", "expected"), DIFFERENT, ids=[expected[:50] for _rest, expected in DIFFERENT])
+def test_a_difference_names_ports_setting_wanted_and_seen_value(changes, expected):
+    differences_found = differences(WANTED, seen(**changes), ())
+    assert expected in [str(replace(difference, ports=())) for difference in differences_found]
+    assert all(difference.ports == tuple(PORTS) for difference in differences_found)
     (field,) = changes
     assert differences(WANTED, seen(**changes), {field}) == []
 
@@ -100,23 +100,25 @@ def test_a_difference_names_ports_setting_wanted_and_seen_value(changes, words):
 def test_cable_length_is_compared_only_if_it_is_wanted():
     five, nine = (replace(WANTED, ports={"swp1": replace(QOS, cable_m=metres)}) for metres in (5, 9))
     none = replace(WANTED, ports={"swp1": QOS})
-    (found,) = differences(five, nine, ())
-    assert str(found) == "swp1: longest cable, in metres: wanted 5, seen 9"
+    (difference,) = differences(five, nine, ())
+    assert str(difference) == "swp1: longest cable, in metres: wanted 5, seen 9"
     assert differences(none, five, ()) == differences(five, nine, {"cable_m"}) == []
 
 
 def test_a_wanted_cable_length_that_was_not_read_differs():
     five, none = (replace(WANTED, ports={"swp1": replace(QOS, cable_m=metres)}) for metres in (5, None))
-    (found,) = differences(five, none, ())
-    assert str(found) == "swp1: longest cable, in metres: wanted 5, seen none"
+    (difference,) = differences(five, none, ())
+    assert str(difference) == "swp1: longest cable, in metres: wanted 5, seen none"
 
 
 def test_a_missing_strict_queue_is_named_before_differences_in_shares():
     shares = {0: Queue(False, 44), 3: Queue(False, 44, QOS.queues[3].ecn), 6: Queue(False, 12)}
-    queues = tuple(shares.get(at) for at in range(8))
-    found = differences(WANTED, replace(WANTED, ports=dict.fromkeys(WANTED.ports, replace(QOS, queues=queues))), ())
-    assert [each.what for each in found] == ["queue 6", "queue 0", "queue 3"]
-    assert (found[0].wanted, found[0].seen) == ("strict, no ECN", "12%, no ECN")
+    queues = tuple(shares.get(number) for number in range(8))
+    differences_found = differences(
+        WANTED, replace(WANTED, ports=dict.fromkeys(WANTED.ports, replace(QOS, queues=queues))), ()
+    )
+    assert [difference.what for difference in differences_found] == ["queue 6", "queue 0", "queue 3"]
+    assert (differences_found[0].wanted, differences_found[0].seen) == ("strict, no ECN", "12%, no ECN")
 
 
 @pytest.mark.parametrize(
@@ -129,34 +131,34 @@ def test_a_missing_strict_queue_is_named_before_differences_in_shares():
     ],
 )
 def test_an_absent_queue_counts_as_weighted(seen_queues, order):
-    queues = tuple(seen_queues.get(at) for at in range(8))
-    assert [each.what for each in differences(WANTED, seen(queues=queues), ())] == order
+    queues = tuple(seen_queues.get(number) for number in range(8))
+    assert [difference.what for difference in differences(WANTED, seen(queues=queues), ())] == order
 
 
 @pytest.mark.parametrize(
-    ("count", "where"),
+    ("count", "ports_shown"),
     [(1, "swp1"), (2, "swp1, swp2"), (3, "swp1, swp2, swp3"), (4, "swp1, swp2, swp3 and 1 more")],
 )
-def test_a_difference_names_at_most_three_ports(count, where):
-    one = dict.fromkeys(PORTS[:count], QOS)
-    other = dict.fromkeys(PORTS[:count], replace(QOS, rewrites_dscp=True))
-    (found,) = differences(replace(WANTED, ports=one), replace(WANTED, ports=other), ())
-    assert str(found) == f"{where}: rewrites dscp: wanted no, seen yes"
+def test_a_difference_names_at_most_three_ports(count, ports_shown):
+    before_change = dict.fromkeys(PORTS[:count], QOS)
+    after_change = dict.fromkeys(PORTS[:count], replace(QOS, rewrites_dscp=True))
+    (difference,) = differences(replace(WANTED, ports=before_change), replace(WANTED, ports=after_change), ())
+    assert str(difference) == f"{ports_shown}: rewrites dscp: wanted no, seen yes"
 
 
 def test_differences_name_a_single_port_and_a_missing_port():
     ports = {**WANTED.ports, "swp2": replace(QOS, pfc=())}
     del ports["swp4"]
-    found = [str(each) for each in differences(WANTED, replace(WANTED, ports=ports), ())]
-    assert found == [
+    texts = [str(difference) for difference in differences(WANTED, replace(WANTED, ports=ports), ())]
+    assert texts == [
         "swp2: priorities with PFC: wanted 3, seen none",
         "swp4: the port: wanted configured, seen not there",
     ]
 
 
-@pytest.mark.parametrize(("fields", "words"), [(None, "not set"), ((), "none"), (("source_ip",), "source_ip")])
-def test_ecmp_fields_are_compared_per_switch(fields, words):
-    (found,) = differences(WANTED, replace(WANTED, ecmp_fields=fields), ())
-    assert str(found).endswith(f"source_ip, source_port, seen {words}")
-    assert str(found).startswith("what ECMP hashes: wanted ")
+@pytest.mark.parametrize(("fields", "expected"), [(None, "not set"), ((), "none"), (("source_ip",), "source_ip")])
+def test_ecmp_fields_are_compared_per_switch(fields, expected):
+    (difference,) = differences(WANTED, replace(WANTED, ecmp_fields=fields), ())
+    assert str(difference).endswith(f"source_ip, source_port, seen {expected}")
+    assert str(difference).startswith("what ECMP hashes: wanted ")
     assert differences(WANTED, replace(WANTED, ecmp_fields=fields), {"ecmp_fields": ""}) == []

@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links 
 START, GOAL = End("gpu1", "mlx5_0"), End("gpu2", "mlx5_0")
 
 
-@pytest.mark.parametrize("links", [LINKS, LINKS[::-1], [(other, one) for one, other in LINKS], LINKS + LINKS])
+@pytest.mark.parametrize("links", [LINKS, LINKS[::-1], [(peer, end) for end, peer in LINKS], LINKS + LINKS])
 def test_the_hops_are_the_same_in_whatever_order_the_cables_are_given(links):
     fabric = Fabric(links, [*LEAVES, *SPINES])
     assert fabric.shortest_hops(START, GOAL) == [
@@ -36,10 +36,10 @@ def test_the_hops_are_the_same_in_whatever_order_the_cables_are_given(links):
 
 
 def test_a_path_within_a_switch_has_one_hop():
-    near = End("gpu3", "mlx5_0")
-    fabric = Fabric([*LINKS, (near, End("leaf1", "h2"))], [*LEAVES, *SPINES])
-    assert fabric.shortest_hops(START, near) == [Hop("leaf1", "h1", "h2")]
-    assert fabric.shortest_hops(near, START) == [Hop("leaf1", "h2", "h1")]
+    neighbour = End("gpu3", "mlx5_0")
+    fabric = Fabric([*LINKS, (neighbour, End("leaf1", "h2"))], [*LEAVES, *SPINES])
+    assert fabric.shortest_hops(START, neighbour) == [Hop("leaf1", "h1", "h2")]
+    assert fabric.shortest_hops(neighbour, START) == [Hop("leaf1", "h2", "h1")]
 
 
 def test_parallel_cables_and_longer_ways():
@@ -107,10 +107,13 @@ def ring(size, hosted=None):
     """Return a ring of switches; those in ``hosted`` (all by default) have a host."""
     return Fabric(
         [
-            *((End(f"s{at}", "right"), End(f"s{(at + 1) % size}", "left")) for at in range(size)),
-            *((End(f"h{at}", "0"), End(f"s{at}", "host")) for at in (range(size) if hosted is None else hosted)),
+            *((End(f"s{number}", "right"), End(f"s{(number + 1) % size}", "left")) for number in range(size)),
+            *(
+                (End(f"h{number}", "0"), End(f"s{number}", "host"))
+                for number in (range(size) if hosted is None else hosted)
+            ),
         ],
-        [f"s{at}" for at in range(size)],
+        [f"s{number}" for number in range(size)],
     )
 
 
@@ -125,12 +128,12 @@ def test_the_cycle_of_a_ring_begins_at_its_first_link():
 
 
 def test_only_lossless_links_wait():
-    every = {**dict.fromkeys(CLOCKWISE, True), **{(to, here): True for here, to in CLOCKWISE}}
+    every = {**dict.fromkeys(CLOCKWISE, True), **{(to, start): True for start, to in CLOCKWISE}}
     assert buffer_cycle(ring(5), every) == CLOCKWISE
     assert buffer_cycle(ring(5), {}) == []
     for link in CLOCKWISE:
         back = buffer_cycle(ring(5), {**every, link: False})
-        assert set(back) == {(to, here) for here, to in CLOCKWISE}
+        assert set(back) == {(to, start) for start, to in CLOCKWISE}
         assert back[0] == ("s0", "s4")
         assert buffer_cycle(ring(5), {**every, link: False, link[::-1]: False}) == []
 
@@ -155,12 +158,12 @@ def test_a_cycle_is_found_beside_other_links():
     """The links that lead into a ring wait for it, but are not in the cycle."""
     fabric = Fabric(
         [
-            *((End(f"s{at}", "right"), End(f"s{(at + 1) % 5}", "left")) for at in range(5)),
-            *((End(f"h{at}", "0"), End(f"s{at}", "host")) for at in range(5)),
+            *((End(f"s{number}", "right"), End(f"s{(number + 1) % 5}", "left")) for number in range(5)),
+            *((End(f"h{number}", "0"), End(f"s{number}", "host")) for number in range(5)),
             (End("a", "1"), End("s0", "a")),
             (End("a0", "1"), End("a", "2")),
             (End("h8", "0"), End("a0", "host")),
         ],
-        [*(f"s{at}" for at in range(5)), "a", "a0"],
+        [*(f"s{number}" for number in range(5)), "a", "a0"],
     )
     assert buffer_cycle(fabric) == CLOCKWISE

@@ -67,7 +67,7 @@ def test_each_lossless_priority_has_its_own_buffer():
 
 
 @pytest.mark.parametrize(
-    ("now", "total", "rest"),
+    ("now", "total", "expected"),
     [
         (262_144, 1 << 20, 262_144),
         (262_144, 262_144 + LOSSLESS_BYTES, 262_144),
@@ -77,8 +77,8 @@ def test_each_lossless_priority_has_its_own_buffer():
         (18_432, 1 << 20, 18_432),
     ],
 )
-def test_the_shared_buffer_keeps_its_size_or_gets_what_is_left(now, total, rest):
-    assert buffered(dcb(now, total))[1][0] == rest
+def test_the_shared_buffer_keeps_its_size_or_gets_what_is_left(now, total, expected):
+    assert buffered(dcb(now, total))[1][0] == expected
 
 
 def test_the_buffers_of_all_lossless_priorities_are_taken_from_the_ports_bytes():
@@ -86,7 +86,7 @@ def test_the_buffers_of_all_lossless_priorities_are_taken_from_the_ports_bytes()
 
 
 @pytest.mark.parametrize(
-    ("now", "total", "left", "of"),
+    ("now", "total", "remaining", "of"),
     [
         (18_431, None, 18_431, 18_431),
         (262_144, LOSSLESS_BYTES + 20_479, 16_384, LOSSLESS_BYTES + 20_479),
@@ -94,12 +94,12 @@ def test_the_buffers_of_all_lossless_priorities_are_taken_from_the_ports_bytes()
         (0, None, 0, 0),
     ],
 )
-def test_a_shared_buffer_of_less_than_two_frames_is_refused(now, total, left, of):
+def test_a_shared_buffer_of_less_than_two_frames_is_refused(now, total, remaining, of):
     with pytest.raises(FabricError) as refused:
         buffered(dcb(now, total))
     assert str(refused.value) == (
         f"mlx5_0 (eth0): a lossless priority at 400 Gbit/s over 5 m needs a buffer of {LOSSLESS_BYTES} bytes, which "
-        f"leaves {left} of the port's {of} bytes for all others; "
+        f"leaves {remaining} of the port's {of} bytes for all others; "
         "leave cable_m out (the driver then keeps its own buffers), or have fewer lossless classes"
     )
 

@@ -31,15 +31,20 @@ def shown(**changes):
 
 
 def test_the_output_of_dcb_is_read():
-    found = shown()
-    assert (found.tool, found.trust, found.by_host, found.willing) == ("dcb", "dscp", True, False)
-    assert found.dscp_priorities == {26: (3, 4), 63: (7,)}
-    assert found.dscp_to_priority()[26] is None
-    assert found.dscp_to_priority()[63] == 7
-    assert found.priority_to_class == (0, 1, 2, 3, 4, 5, 6, 7)
-    assert found.queues[:4] == (Queue(False, 100), Queue(True), None, Queue(False, 0))
-    assert (found.classes_at_most, found.lossless_at_most, found.delay, found.pfc) == (8, 255, 65535, (3, 4))
-    assert found.buffer_bytes[0] == found.buffer_total_bytes == (1 << 32) - 1
+    dcb_read = shown()
+    assert (dcb_read.tool, dcb_read.trust, dcb_read.by_host, dcb_read.willing) == ("dcb", "dscp", True, False)
+    assert dcb_read.dscp_priorities == {26: (3, 4), 63: (7,)}
+    assert dcb_read.dscp_to_priority()[26] is None
+    assert dcb_read.dscp_to_priority()[63] == 7
+    assert dcb_read.priority_to_class == (0, 1, 2, 3, 4, 5, 6, 7)
+    assert dcb_read.queues[:4] == (Queue(False, 100), Queue(True), None, Queue(False, 0))
+    assert (dcb_read.classes_at_most, dcb_read.lossless_at_most, dcb_read.delay, dcb_read.pfc) == (
+        8,
+        255,
+        65535,
+        (3, 4),
+    )
+    assert dcb_read.buffer_bytes[0] == dcb_read.buffer_total_bytes == (1 << 32) - 1
     assert shown(ets={**SHOWN["ets"], "ets_cap": 4}).classes_at_most == 4
     assert shown(dcbx={"host": True, "lld_managed": True}).by_host is False
     assert shown(app={}).trust == "pcp"
@@ -73,7 +78,7 @@ def test_invalid_output_of_dcb_is_refused(part, values):
 
 
 @pytest.mark.parametrize(
-    ("part", "name", "least", "most"),
+    ("part", "name", "minimum", "maximum"),
     [
         ("ets", "ets_cap", 0, 255),
         ("pfc", "pfc_cap", 0, 255),
@@ -81,12 +86,12 @@ def test_invalid_output_of_dcb_is_refused(part, values):
         ("buffer", "total_size", 0, (1 << 32) - 1),
     ],
 )
-def test_numbers_of_dcb_are_read_up_to_their_limits(part, name, least, most):
+def test_numbers_of_dcb_are_read_up_to_their_limits(part, name, minimum, maximum):
     field = {"ets_cap": "classes_at_most", "pfc_cap": "lossless_at_most", "total_size": "buffer_total_bytes"}
-    for number in (least, most):
-        found = getattr(shown(**{part: {**SHOWN[part], name: number}}), field.get(name, name))
-        assert found == (8 if (name, number) == ("ets_cap", 0) else number)
-    for wrong in (least - 1, most + 1, True, None, str(least), float(least)):
+    for number in (minimum, maximum):
+        value_read = getattr(shown(**{part: {**SHOWN[part], name: number}}), field.get(name, name))
+        assert value_read == (8 if (name, number) == ("ets_cap", 0) else number)
+    for wrong in (minimum - 1, maximum + 1, True, None, str(minimum), float(minimum)):
         with pytest.raises(FabricError, match=rf"it printed {name} {wrong!r}: "):
             shown(**{part: {**SHOWN[part], name: wrong}})
 

@@ -71,7 +71,7 @@ def test_each_setting_of_the_output_is_read(old, new, field, value):
     ["DCBX mode:", "Priority trust state:", "Cable len:", "\tenabled ", "\t priority:  0", "tc: 6 "],
 )
 def test_output_without_one_of_the_needed_lines_is_refused(line):
-    text = "".join(each for each in TEXT.splitlines(keepends=True) if not each.startswith(line))
+    text = "".join(row for row in TEXT.splitlines(keepends=True) if not row.startswith(line))
     if line == "tc: 6 ":  # its priority would be of the class before
         text = re.sub(r"(?m)^\t priority:  7\n", "", text)
     assert text != TEXT
@@ -100,14 +100,14 @@ def test_commands_set_all_eight_entries():
         ["mlnx_qos", "-i", "eth0", "--trust", "dscp"],
         ["mlnx_qos", "-i", "eth0", "--dscp2prio", "set,26,3", "--dscp2prio", "set,48,6"],
     ]
-    assert [" ".join(each) for each in mlnx_qos.set_queues("eth0", NIC)] == [
+    assert [" ".join(command) for command in mlnx_qos.set_queues("eth0", NIC)] == [
         "mlnx_qos -i eth0 -p 0,1,2,3,4,5,6,7 -s ets,strict,ets,ets,strict,strict,strict,strict -t 40,0,0,60,0,0,0,0"
     ]
-    assert [" ".join(each) for each in mlnx_qos.set_pfc("eth0", (0, 7), 5)] == [
+    assert [" ".join(command) for command in mlnx_qos.set_pfc("eth0", (0, 7), 5)] == [
         "mlnx_qos -i eth0 -f 1,0,0,0,0,0,0,1 --cable_len 5"
     ]
     assert mlnx_qos.set_delay("eth0", (0, 7), 5) == mlnx_qos.set_pfc("eth0", (0, 7), 5)
-    assert [" ".join(each) for each in mlnx_qos.set_buffers("eth0", (9, 8, 7, 6, 5, 4, 3, 2), (0, 1) * 4)] == [
+    assert [" ".join(command) for command in mlnx_qos.set_buffers("eth0", (9, 8, 7, 6, 5, 4, 3, 2), (0, 1) * 4)] == [
         "mlnx_qos -i eth0 --buffer_size 9,8,7,6,5,4,3,2",
         "mlnx_qos -i eth0 --prio2buffer 0,1,0,1,0,1,0,1",
     ]

@@ -44,7 +44,7 @@ def test_the_fifo_traffic_class_is_set_only_if_it_differs():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("variables", "message"),
     [
         ({"rdma_class": "storage"}, "there is no class 'storage'; valid names: roce"),
         ({"fifo_class": "control"}, "there is no class 'control'"),
@@ -55,23 +55,23 @@ def test_the_fifo_traffic_class_is_set_only_if_it_differs():
         ({"gid": 3}, "unknown choices gid; use rdma_class, fifo_class, gid_index, queue_pairs"),
     ],
 )
-def test_invalid_choices_are_refused(given, message):
+def test_invalid_choices_are_refused(variables, message):
     with pytest.raises(FabricError, match=message):
-        of(**given)
+        of(**variables)
 
 
 @pytest.mark.parametrize(
-    ("setting", "least", "most", "name"),
+    ("setting", "minimum", "maximum", "name"),
     [("gid_index", -1, 255, "NCCL_IB_GID_INDEX"), ("queue_pairs", 0, 128, "NCCL_IB_QPS_PER_CONNECTION")],
 )
-def test_numbers_are_accepted_up_to_their_limits(setting, least, most, name):
-    for number in (least, most, str(most)):
+def test_numbers_are_accepted_up_to_their_limits(setting, minimum, maximum, name):
+    for number in (minimum, maximum, str(maximum)):
         assert getattr(nccl_conf.read_choices({setting: number}), setting) == int(number)
-    for number in (least - 1, most + 1, str(most + 1), 1.5, "00001", "1\n", None):
+    for number in (minimum - 1, maximum + 1, str(maximum + 1), 1.5, "00001", "1\n", None):
         with pytest.raises(FabricError) as refused:
             nccl_conf.read_choices({setting: number})
         assert str(refused.value) == (
-            f"/etc/nccl.conf: {name} {number!r} is not a whole number from {least} to {most}; give one"
+            f"/etc/nccl.conf: {name} {number!r} is not a whole number from {minimum} to {maximum}; give one"
         )
 
 

@@ -26,24 +26,24 @@ def test_a_nic_is_read_as_it_was_returned():
 
 
 def test_equal_nics_share_one_object():
-    known = {}
-    first = nic_of("gpu1", DATA, known)
-    assert nic_of("gpu2", dict(DATA), known) is first
-    other = nic_of("gpu3", {**DATA, "ip_mtu_bytes": 1500}, known)
-    assert other == replace(NIC, ip_mtu_bytes=1500)
-    assert len(known) == 2
+    nics = {}
+    first = nic_of("gpu1", DATA, nics)
+    assert nic_of("gpu2", dict(DATA), nics) is first
+    third = nic_of("gpu3", {**DATA, "ip_mtu_bytes": 1500}, nics)
+    assert third == replace(NIC, ip_mtu_bytes=1500)
+    assert len(nics) == 2
     assert nic_of("gpu1", DATA) is not nic_of("gpu1", DATA)
 
 
 def test_the_reasons_for_missing_settings_are_read():
-    known = {}
-    first = seen_of("gpu1", {**DATA, "cannot": {"pfc": "no such part"}}, known)
+    nics = {}
+    first = seen_of("gpu1", {**DATA, "cannot": {"pfc": "no such part"}}, nics)
     assert first == Seen(NIC, cannot={"pfc": "no such part"})
-    assert seen_of("gpu2", {**DATA, "cannot": {"pfc": "no such part"}}, known) is first
-    assert seen_of("gpu2", DATA, known) == Seen(NIC)
-    shared = seen_of("gpu2", {**DATA, "cannot": {"pfc": "no such part"}}, known, "it has no cable_m")
+    assert seen_of("gpu2", {**DATA, "cannot": {"pfc": "no such part"}}, nics) is first
+    assert seen_of("gpu2", DATA, nics) == Seen(NIC)
+    shared = seen_of("gpu2", {**DATA, "cannot": {"pfc": "no such part"}}, nics, "it has no cable_m")
     assert shared.cannot == {"pfc": "no such part", "own_buffer": "it has no cable_m"}
-    assert len(known) == 3
+    assert len(nics) == 3
 
 
 NO_NIC = "not a NIC as roce_nic_info returns it"

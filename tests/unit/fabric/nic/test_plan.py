@@ -39,7 +39,7 @@ def test_settings_are_read_up_to_their_limits():
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("variable", "fact"),
     [
         ({}, "roce_host_nics: "),
         (["mlx5_0"], "roce_host_nics: "),
@@ -57,10 +57,10 @@ def test_settings_are_read_up_to_their_limits():
         ({"a": {"cable_m": 5}}, "cable_m without speed_gbit_s"),
     ],
 )
-def test_invalid_nic_settings_are_refused(given, why):
+def test_invalid_nic_settings_are_refused(variable, fact):
     with pytest.raises(FabricError) as refused:
-        plan.read_nics(given)
-    assert why in str(refused.value)
+        plan.read_nics(variable)
+    assert fact in str(refused.value)
 
 
 def test_a_class_is_found_by_name_and_defaults_to_the_first():
@@ -90,7 +90,7 @@ def test_a_function_that_supports_all_settings_gets_the_complete_policy():
 def test_the_lossless_priority_has_a_separate_buffer_if_a_cable_is_given():
     wanted, _cannot = planned(request=NicRequest(400, 5))
     assert wanted.cable_m == 5
-    assert wanted.priority_to_buffer == tuple(int(at in wanted.pfc) for at in range(8))
+    assert wanted.priority_to_buffer == tuple(int(priority in wanted.pfc) for priority in range(8))
     assert wanted.buffer_bytes[0] == 262_016
     assert wanted.buffer_bytes[1] > 0
     assert planned(replace(SEEN, cannot={"buffer_bytes": "old dcb"}), NicRequest(400, 5))[0].cable_m is None
@@ -105,20 +105,20 @@ def test_a_class_without_priority_is_strict_and_absent_beyond_the_nics_classes()
     wanted = planned(policy=TWO)[0]
     assert wanted.queues[:5] == (Queue(False, 45), Queue(True), Queue(True), Queue(False, 50), Queue(False, 5))
     assert wanted.priority_to_class == (0, 0, 0, 3, 4, 0, 6, 0)
-    assert wanted.dscp_to_priority == tuple({26: 3, 32: 4, 48: 6}.get(at, 0) for at in range(64))
+    assert wanted.dscp_to_priority == tuple({26: 3, 32: 4, 48: 6}.get(dscp, 0) for dscp in range(64))
     assert (wanted.pfc, wanted.notification, wanted.reaction) == ((3,), (3, 4), (3, 4))
 
 
 def test_buffers_are_left_to_the_driver_without_cable_pauses_or_dcb():
     five = NicRequest(400, 5)
     lossy = read_policy({"classes": {"roce": {"mode": "lossy"}}})
-    left = [
+    remaining = [
         planned()[0],
         planned(request=five, policy=lossy)[0],
         planned(replace(SEEN, dcb=None), five)[0],
         planned(replace(SEEN, cannot={"buffer_bytes": "old dcb"}), five)[0],
     ]
-    for wanted in left:
+    for wanted in remaining:
         assert (wanted.cable_m, wanted.priority_to_buffer, wanted.buffer_bytes) == (None, (None,) * 8, (None,) * 8)
     assert planned(request=five)[0].buffer_bytes == (262_016, 159_744, 0, 0, 0, 0, 0, 0)
 
@@ -134,7 +134,7 @@ def test_settings_that_a_driver_lacks_are_reported_or_refused():
     for name in ("trust", "queues", "pfc"):
         with refuses("mlx5_0 (eth0)", name, "no such part"):
             planned(replace(SEEN, cannot={name: "no such part"}))
-    few = max(each.traffic_class for each in POLICY.all_classes)
+    few = max(traffic.traffic_class for traffic in POLICY.all_classes)
     planned(replace(SEEN, dcb=replace(SEEN.dcb, classes_at_most=few + 1, lossless_at_most=1)))
     with refuses("mlx5_0 (eth0)", f"{few} traffic classes", f"0 to {few - 1}"):
         planned(replace(SEEN, dcb=replace(SEEN.dcb, classes_at_most=few)))
@@ -194,18 +194,18 @@ def test_a_vf_may_mark_only_if_its_port_trusts_dscp():
 
 def test_differences_are_listed_by_priority_and_index():
     wanted, _cannot = planned()
-    found = plan.differences(wanted, SEEN)
+    changes = plan.differences(wanted, SEEN)
     roce, cnp = POLICY.classes[0], POLICY.cnp
-    assert found["pfc"] == ([], [roce.priority])
-    assert found["trust"] == (None, "dscp")
-    assert found["queues"][1][str(roce.traffic_class)] == f"{roce.bandwidth_percent}%"
-    assert found["queues"][1][str(cnp.traffic_class)] == "strict"
-    before, after = found["dscp_to_priority"]
-    assert before == {"no priority": "DSCP 0-63"}
-    assert after[f"priority {roce.priority}"] == f"DSCP {roce.dscp}"
+    assert changes["pfc"] == ([], [roce.priority])
+    assert changes["trust"] == (None, "dscp")
+    assert changes["queues"][1][str(roce.traffic_class)] == f"{roce.bandwidth_percent}%"
+    assert changes["queues"][1][str(cnp.traffic_class)] == "strict"
+    old_value, new_value = changes["dscp_to_priority"]
+    assert old_value == {"no priority": "DSCP 0-63"}
+    assert new_value[f"priority {roce.priority}"] == f"DSCP {roce.dscp}"
     several = replace(SEEN, dcb=replace(SEEN.dcb, dscp_priorities={roce.dscp: (0, 3)}))
     assert plan.differences(wanted, several)["dscp_to_priority"][0]["priority 0 and 3"] == f"DSCP {roce.dscp}"
-    assert not {"name", "interface", "is_vf", "may_mark", "buffer_bytes"} & set(found)
+    assert not {"name", "interface", "is_vf", "may_mark", "buffer_bytes"} & set(changes)
     assert plan.differences(wanted, Seen(wanted)) == {}
 
 

@@ -49,9 +49,11 @@ NEW = replace(
 ECN = "/sys/class/net/eth0/ecn"
 
 
-def written(now, wanted, tool="dcb", **more):
-    seen = Seen(now, Dcb(tool, by_host=now.dcbx_by_host, **more), ecn_path=ECN, cnp_path=f"{ECN}/roce_np/cnp_dscp")
-    return [(each.setting, " ".join(each.argv) or f"{each.path} {each.text}".strip()) for each in steps(seen, wanted)]
+def written(now, wanted, tool="dcb", **seen_settings):
+    seen = Seen(
+        now, Dcb(tool, by_host=now.dcbx_by_host, **seen_settings), ecn_path=ECN, cnp_path=f"{ECN}/roce_np/cnp_dscp"
+    )
+    return [(step.setting, " ".join(step.argv) or f"{step.path} {step.text}".strip()) for step in steps(seen, wanted)]
 
 
 def test_dcb_sets_differing_settings_in_a_safe_order():
@@ -114,8 +116,8 @@ def test_a_change_of_trust_maps_every_dscp():
     [("dcb", "dcb app flush dev eth0 dscp-prio"), ("mlnx_qos", "mlnx_qos -i eth0 --trust pcp")],
 )
 def test_a_nic_without_mappings_is_restored_by_removing_them(tool, command):
-    before = replace(NEW, trust="pcp", dscp_to_priority=(None,) * 64)
-    assert written(NEW, before, tool) == [("trust", command)]
+    old = replace(NEW, trust="pcp", dscp_to_priority=(None,) * 64)
+    assert written(NEW, old, tool) == [("trust", command)]
 
 
 @pytest.mark.parametrize(
@@ -153,12 +155,12 @@ def test_points_differ_by_priority():
 
 
 def test_pfc_keeps_the_wanted_cable_or_else_the_current_one():
-    before = replace(NEW, pfc=(4,), cable_m=7)
-    assert written(before, replace(NEW, cable_m=None), "mlnx_qos") == [
+    old = replace(NEW, pfc=(4,), cable_m=7)
+    assert written(old, replace(NEW, cable_m=None), "mlnx_qos") == [
         ("pfc", "mlnx_qos -i eth0 -f 0,0,0,0,0,0,0,0 --cable_len 7"),
         ("pfc", "mlnx_qos -i eth0 -f 0,0,0,1,0,0,0,0 --cable_len 7"),
     ]
-    assert written(before, NEW, "mlnx_qos") == [
+    assert written(old, NEW, "mlnx_qos") == [
         ("pfc", "mlnx_qos -i eth0 -f 0,0,0,0,0,0,0,0 --cable_len 7"),
         ("cable_m", "mlnx_qos -i eth0 -f 0,0,0,0,0,0,0,0 --cable_len 5"),
         ("pfc", "mlnx_qos -i eth0 -f 0,0,0,1,0,0,0,0 --cable_len 5"),
@@ -176,9 +178,9 @@ def test_buffers_are_set_if_either_their_sizes_or_their_priorities_differ(settin
 
 @pytest.mark.parametrize("setting", ["queues", "priority_to_class"])
 def test_the_scheduler_is_set_if_either_its_queues_or_its_priorities_differ(setting):
-    other = {"queues": (Queue(True),) * 8, "priority_to_class": (1,) * 8}[setting]
-    ((what, command),) = written(replace(NEW, **{setting: other}), NEW)
-    assert (what, command) == (
+    old_value = {"queues": (Queue(True),) * 8, "priority_to_class": (1,) * 8}[setting]
+    ((step_name, command),) = written(replace(NEW, **{setting: old_value}), NEW)
+    assert (step_name, command) == (
         "queues",
         "dcb ets set dev eth0 willing off tc-tsa 0:ets 1:strict 2:strict 3:ets 4:strict 5:strict 6:strict "
         "tc-bw 0:50 1:0 2:0 3:50 4:0 5:0 6:0 prio-tc 0:0 1:0 2:0 3:3 4:0 5:0 6:6 7:0",
@@ -196,7 +198,7 @@ def test_only_differing_dscps_are_mapped():
     assert written(now, NEW) == [("dscp_to_priority", "dcb app replace dev eth0 dscp-prio 0:0 1:0")]
     partly = replace(NEW, dscp_to_priority=(None, None, *NEW.dscp_to_priority[2:]))
     ((_setting, command),) = written(replace(NEW, trust="pcp"), partly)
-    assert command.split()[6:] == [f"{at}:{3 if at == 26 else 0}" for at in range(2, 64)]
+    assert command.split()[6:] == [f"{dscp}:{3 if dscp == 26 else 0}" for dscp in range(2, 64)]
 
 
 def test_setting_dcb_without_a_tool_is_refused():

@@ -32,23 +32,23 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.regis
 def test_a_path_that_matches_the_policy_has_no_fault():
     parts = checked(POLICY, FABRIC, SEEN)
     assert first_fault(parts) is None
-    made = claims(parts, "test")
-    assert all(claim.holds for claim in made)
+    claims_made = claims(parts, "test")
+    assert all(claim.holds for claim in claims_made)
     places = [part.where for part in parts]
     # The parts are in the order of the packets' path over both spines, and then of the CNP's path back.
     order = [
         *("gpu1 NCCL", "gpu1 mlx5_0", "leaf1 h1, in", "leaf1 u1, out", "leaf1 u2, out", "spine1 leaf1, in"),
         *("spine2 leaf2, out", "leaf2 u1, in", "leaf2 h1, out", "gpu2 mlx5_0", "leaf2 h1, in", "leaf1 h1, out"),
     ]
-    assert [places.index(each) for each in order] == sorted(places.index(each) for each in order)
+    assert [places.index(place) for place in order] == sorted(places.index(place) for place in order)
     assert len({(part.layer, part.where) for part in parts}) == len(parts)
 
 
 @pytest.mark.parametrize(("planned", "seen", "short"), [(5, 0, True), (41, 40, True), (5, 40, False), (5, None, True)])
 def test_a_configured_cable_shorter_than_planned_is_a_headroom_fault(planned, seen, short):
     def found(reasons):
-        here, wanted = replace(QOS, cable_m=seen), replace(QOS, cable_m=planned)
-        return [each.what for each in switch_checks.ingress(here, POLICY.classes[0], POLICY, reasons, wanted)]
+        port_qos, wanted = replace(QOS, cable_m=seen), replace(QOS, cable_m=planned)
+        return [finding.what for finding in switch_checks.ingress(port_qos, POLICY.classes[0], POLICY, reasons, wanted)]
 
     assert found({}) == [f"headroom is for a cable of {planned} m"] * short
     # If the switch's configuration has no cable length, its headroom cannot be read.
@@ -76,14 +76,14 @@ NOT_TO_BE_READ = {
 
 @pytest.mark.parametrize("name", NOT_TO_BE_READ)
 def test_settings_that_a_nic_cannot_show_neither_hold_nor_fail(name):
-    change, setting, what = NOT_TO_BE_READ[name]
-    for each in ("gpu1", "gpu2"):
-        seen = host(SEEN, each, {setting: "its driver has none"}, **change)
+    change, setting, claim_text = NOT_TO_BE_READ[name]
+    for name in ("gpu1", "gpu2"):
+        seen = host(SEEN, name, {setting: "its driver has none"}, **change)
         surveyed = list(survey(FABRIC, Checker(POLICY, POLICY.classes[0], seen)))
         assert first_fault(surveyed) is None
-        apart = [claim for claim in claims(surveyed, "test") if claim.holds is None]
-        assert {(claim.claim, claim.seen, claim.reason) for claim in apart} == {
-            (f"{each} mlx5_0: {what}", None, "its driver has none")
+        unseen_claims = [claim for claim in claims(surveyed, "test") if claim.holds is None]
+        assert {(claim.claim, claim.seen, claim.reason) for claim in unseen_claims} == {
+            (f"{name} mlx5_0: {claim_text}", None, "its driver has none")
         }
 
 
@@ -97,20 +97,23 @@ def test_a_physical_function_without_required_settings_fails_for_any_reason(sett
 
 
 def test_port_settings_of_a_vf_are_reported_as_unseen():
-    why = "it is a VF, and the port is its physical function's"
-    cannot = dict.fromkeys(("trust", "notification", "reaction", "cnp_dscp", "dcbx_by_host"), why)
+    reason = "it is a VF, and the port is its physical function's"
+    cannot = dict.fromkeys(("trust", "notification", "reaction", "cnp_dscp", "dcbx_by_host"), reason)
     bare = Nic("mlx5_0", "eth0", is_vf=True, cm_tos=106, ip_mtu_bytes=9000)
-    changes = {each: getattr(bare, each) for each in ("trust", "notification", "reaction", "cnp_dscp", "may_mark")}
+    changes = {
+        nic_field: getattr(bare, nic_field)
+        for nic_field in ("trust", "notification", "reaction", "cnp_dscp", "may_mark")
+    }
     seen = host(SEEN, "gpu1", cannot, is_vf=True, dcbx_by_host=None, pfc=(), **changes)
     parts = checked(POLICY, FABRIC, seen)
     assert first_fault(parts) is None
-    assert [(each.what, each.reason) for part in parts for each in part.unseen] == [
+    assert [(unseen.what, unseen.reason) for part in parts for unseen in part.unseen] == [
         (
             "this function's packets keep the DSCP that is set",
             "a guest does not see what the physical function of its VF trusts",
         ),
-        ("its port has the policy", why),
-        ("the reaction point of priority 3 is on", why),
+        ("its port has the policy", reason),
+        ("the reaction point of priority 3 is on", reason),
     ]
 
 
@@ -121,7 +124,7 @@ def test_settings_that_a_switch_system_does_not_show_neither_hold_nor_fail(monke
     leaf = replace(SEEN.switches["leaf1"], ports=dict.fromkeys(SEEN.switches["leaf1"].ports, bare), ecmp_fields=None)
     parts = checked(POLICY, FABRIC, replace(SEEN, switches={**SEEN.switches, "leaf1": leaf}))
     assert first_fault(parts) is None
-    assert [(each.where, each.what, each.reason) for part in parts for each in part.unseen] == [
+    assert [(unseen.where, unseen.what, unseen.reason) for part in parts for unseen in part.unseen] == [
         ("leaf1", "ECMP's hash takes the UDP source port", "fixed"),
         ("leaf1 h1, in", "priority 3 has headroom", "sized by itself"),
         ("leaf1 h1, in", "IP packets of 9000 bytes pass", "fixed"),
@@ -135,28 +138,28 @@ def test_settings_that_a_switch_system_does_not_show_neither_hold_nor_fail(monke
 def test_a_missing_number_of_queue_pairs_is_reported_as_unseen():
     parts = checked(POLICY, FABRIC, app(SEEN, queue_pairs=None))
     assert first_fault(parts) is None
-    assert [each.reason for each in parts[0].unseen] == ["how many queue pairs NCCL uses was not given"]
+    assert [unseen.reason for unseen in parts[0].unseen] == ["how many queue pairs NCCL uses was not given"]
 
 
 def test_a_cable_with_an_unread_end_is_not_checked():
-    unread = replace(SEEN, switches={name: each for name, each in SEEN.switches.items() if name != "spine2"})
+    unread = replace(SEEN, switches={name: leaf for name, leaf in SEEN.switches.items() if name != "spine2"})
     cables = [[part.where for part in checked(POLICY, FABRIC, seen) if " - " in part.where] for seen in (SEEN, unread)]
-    assert [where for where in cables[0] if "spine2" not in where] == cables[1] != cables[0]
+    assert [place for place in cables[0] if "spine2" not in place] == cables[1] != cables[0]
 
 
 def test_a_switch_that_classifies_at_egress_is_checked_at_its_egress_ports():
     leaf = replace(SEEN.switches["leaf1"], system="linux")
     seen = replace(SEEN, switches={**SEEN.switches, "leaf1": leaf})
     assert first_fault(checked(POLICY, FABRIC, seen)) is None
-    for dscp, egress, what in ((26, "u2", "DSCP 26 is traffic class 3"), (48, "h1", "DSCP 48 of CNPs")):
-        other = at(QOS.dscp_to_class, dscp, 0)
+    for dscp, egress, fact in ((26, "u2", "DSCP 26 is traffic class 3"), (48, "h1", "DSCP 48 of CNPs")):
+        dscp_to_class = at(QOS.dscp_to_class, dscp, 0)
         (fault,) = (
-            each
-            for part in checked(POLICY, FABRIC, port(seen, "leaf1", egress, dscp_to_class=other))
-            for each in part.faults
+            port_fault
+            for part in checked(POLICY, FABRIC, port(seen, "leaf1", egress, dscp_to_class=dscp_to_class))
+            for port_fault in part.faults
         )
         assert (fault.where, fault.wanted, fault.seen) == (f"leaf1 {egress}, out", QOS.dscp_to_class[dscp], 0)
-        assert what in fault.what
+        assert fact in fault.what
     # Packets that enter by h1 leave by the other ports.
     unheeded = port(seen, "leaf1", "h1", dscp_to_class=at(QOS.dscp_to_class, 26, 0))
     assert first_fault(checked(POLICY, FABRIC, unheeded)) is None
@@ -189,10 +192,10 @@ def test_pfc_for_a_lossy_class_is_a_fault():
 def ring(size):
     return Fabric(
         [
-            *((End(f"s{at}", "right"), End(f"s{(at + 1) % size}", "left")) for at in range(size)),
-            *((End(f"h{at}", "mlx5_0"), End(f"s{at}", "host")) for at in range(size)),
+            *((End(f"s{number}", "right"), End(f"s{(number + 1) % size}", "left")) for number in range(size)),
+            *((End(f"h{number}", "mlx5_0"), End(f"s{number}", "host")) for number in range(size)),
         ],
-        [f"s{at}" for at in range(size)],
+        [f"s{number}" for number in range(size)],
     )
 
 
@@ -202,7 +205,7 @@ def test_a_cycle_of_buffers_is_found_in_a_ring_of_five():
     assert buffer_cycle(ring(3)) == []
     cycle = buffer_cycle(ring(5))
     assert len(cycle) == 5
-    assert all(one[1] == other[0] for one, other in zip(cycle, [*cycle[1:], cycle[0]]))
+    assert all(waiting_link[1] == following[0] for waiting_link, following in zip(cycle, [*cycle[1:], cycle[0]]))
     broken = {link: link != cycle[0] for link in cycle}
     assert buffer_cycle(ring(5), broken) == []
 
@@ -218,8 +221,8 @@ def test_a_ring_is_a_fault_only_with_pfc():
         or part.faults[0].seen.split(" -> ")[0] == part.faults[0].seen.split(" -> ")[-1]
     )
     lossy = {
-        name: replace(each, ports={port: replace(qos, pfc=()) for port, qos in each.ports.items()})
-        for name, each in switches.items()
+        name: replace(switch, ports={port: replace(qos, pfc=()) for port, qos in switch.ports.items()})
+        for name, switch in switches.items()
     }
     assert deadlock(fabric, Checker(POLICY, POLICY.classes[0], replace(seen, switches=lossy))).faults == ()
 
@@ -227,7 +230,7 @@ def test_a_ring_is_a_fault_only_with_pfc():
 def test_the_path_is_checked_for_each_class_of_a_policy():
     two = {"classes": {"roce": {}, "storage": {"dscp": 10, "traffic_class": 4, "bandwidth_percent": 20}}}
     policy, fabric, seen = site(two)
-    assert [each.mode for each in policy.classes] == [LOSSLESS, LOSSLESS]
+    assert [rdma_class.mode for rdma_class in policy.classes] == [LOSSLESS, LOSSLESS]
     second = app(seen, tos=policy.classes[1].tos)
     for at_class in (0, 1):
         parts = checked(policy, fabric, second, at_class)

@@ -237,7 +237,7 @@ BROKEN = {
         "UDP source port",
     ),
     "a switch that was not read": (
-        replace(SEEN, switches={name: each for name, each in SEEN.switches.items() if name != "spine2"}),
+        replace(SEEN, switches={name: switch for name, switch in SEEN.switches.items() if name != "spine2"}),
         "spine2 leaf1, in",
         "was read back",
     ),
@@ -252,15 +252,15 @@ def test_a_buffer_of_0_bytes_is_a_fault():
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_first_broken_hop_is_named(name):
-    seen, where, what = BROKEN[name]
+    seen, place, expected = BROKEN[name]
     fault = first_fault(checked(POLICY, FABRIC, seen))
     assert fault is not None
-    assert fault.where == where
-    assert what in fault.what
+    assert fault.where == place
+    assert expected in fault.what
     assert fault.consequence
     assert fault.wanted != fault.seen
     # The survey of the whole fabric finds the fault, too, although it may also appear at other places.
     surveyed = list(survey(FABRIC, Checker(POLICY, POLICY.classes[0], seen)))
-    assert where in [each.where for part in surveyed for each in part.faults]
+    assert place in [fault.where for part in surveyed for fault in part.faults]
     failed = [claim for claim in claims(surveyed, "test") if claim.holds is False]
     assert any(claim.claim == f"{fault.where}: {fault.what}" and claim.reason == fault.consequence for claim in failed)

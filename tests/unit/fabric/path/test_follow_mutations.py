@@ -29,8 +29,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.regis
 
 
 def _headroom(qos, **changes):
-    here = qos.headroom[3]
-    return {"headroom": at(qos.headroom, 3, here and replace(here, **changes))}
+    headroom = qos.headroom[3]
+    return {"headroom": at(qos.headroom, 3, headroom and replace(headroom, **changes))}
 
 
 # The change of the port, and True if it is a fault only under a lossless policy.
@@ -84,20 +84,20 @@ def test_a_wrong_port_is_named_by_the_path_and_the_proof(system, name):
     change, lossless = MUTATIONS[name]
     if system == "linux" and lossless:
         return  # a policy with a lossless class is refused earlier
-    given = params(system)
-    wanted = plan(read_policy(given["policy"]), read_switches(given["switches"], asics=given["asics"]))["spine1"]
+    request = params(system)
+    wanted = plan(read_policy(request["policy"]), read_switches(request["switches"], asics=request["asics"]))["spine1"]
     ports = {port: replace(qos, **change(qos)) for port, qos in wanted.ports.items()}
     text = written(system, replace(wanted, ports=ports))
     seen = text and SYSTEMS[system].parse(text, "spine1")
-    right = SYSTEMS[system].parse(given["running"]["spine1"], "spine1")
+    right = SYSTEMS[system].parse(request["running"]["spine1"], "spine1")
     detected = bool(text) and {port: seen.ports[port] for port in ports} != {port: right.ports[port] for port in ports}
     assert detected == (name not in OF_HEADROOM or not no_headroom(system))
     if not detected:
         return
-    given["running"]["spine1"] = text
-    path = report.checked({**given, "paths": [], "rdma_class": None, "thresholds": True})
+    request["running"]["spine1"] = text
+    path = report.checked({**request, "paths": [], "rdma_class": None, "thresholds": True})
     assert path["faults"], "the path names it"
     assert all("spine1" in fault["where"] for fault in path["faults"])  # or on the cables to it
-    proof, first = prove(given)
+    proof, first = prove(request)
     assert not proof.holds
     assert first.startswith(f"spine1: {next(iter(PORTS[system]))}")

@@ -91,11 +91,11 @@ def looked_at_one_by_one(fabric, seen, rdma):
     """Return what ``survey`` must return, without a cache: check each part of each device in order."""
     parts = []
 
-    def found(layer, where, findings):
-        placed = [replace(each, where=where) for each in findings]
-        kinds = (tuple(each for each in placed if isinstance(each, kind)) for kind in (Fault, Unseen))
-        if (layer, where) not in [part[:2] for part in parts]:
-            parts.append(Part(layer, where, *kinds))
+    def found(layer, place, findings):
+        placed = [replace(finding, where=place) for finding in findings]
+        kinds = (tuple(finding for finding in placed if isinstance(finding, kind)) for kind in (Fault, Unseen))
+        if (layer, place) not in [part[:2] for part in parts]:
+            parts.append(Part(layer, place, *kinds))
 
     def thing(end):
         if end.device in fabric.switches:
@@ -109,36 +109,36 @@ def looked_at_one_by_one(fabric, seen, rdma):
     def plan(end):
         return seen.planned.get(end.device, Switch("", "")).ports.get(end.port)
 
-    def look(layer, where, end, check):
+    def look(layer, place, end, check):
         unread = Fault("it was read back", "its settings", None, "nothing is known of it")
-        found(layer, where, [unread] if thing(end) is None else check(thing(end)))
+        found(layer, place, [unread] if thing(end) is None else check(thing(end)))
 
     def marked_where_it_leaves(end):
         return seen.switches.get(end.device, Switch("", "")).system == "linux"
 
     def entering(port, end):
-        own = [] if marked_where_it_leaves(end) else switch_checks.classification(port, rdma)
-        return [*own, *switch_checks.ingress(port, rdma, POLICY, reasons(end), plan(end))]
+        classified = [] if marked_where_it_leaves(end) else switch_checks.classification(port, rdma)
+        return [*classified, *switch_checks.ingress(port, rdma, POLICY, reasons(end), plan(end))]
 
     def leaving(port, end):
-        own = switch_checks.classification(port, rdma) if marked_where_it_leaves(end) else []
-        return [*own, *switch_checks.egress(port, rdma, POLICY, reasons(end), plan(end))]
+        classified = switch_checks.classification(port, rdma) if marked_where_it_leaves(end) else []
+        return [*classified, *switch_checks.egress(port, rdma, POLICY, reasons(end), plan(end))]
 
     ends = sorted(fabric.peer)
     nics = [end for end in ends if end.device not in fabric.switches]
     ports = [end for end in ends if end.device in fabric.switches]
     for host in sorted({end.device for end in nics}):
         for app in seen.hosts.get(host, PathHost()).applications:
-            if dscp_of(app.tos) not in [each.dscp for each in POLICY.classes if each != rdma]:
+            if dscp_of(app.tos) not in [rdma_class.dscp for rdma_class in POLICY.classes if rdma_class != rdma]:
                 found("application", f"{host} {app.name}", nic_checks.application(app, rdma))
     for end in nics:
         look("sender", str(end), end, lambda nic: nic_checks.sender(nic, rdma, POLICY))
-    for one in ends:
-        if one < fabric.peer[one]:
-            for ends_of in ((one, fabric.peer[one]), (fabric.peer[one], one)):
+    for end_a in ends:
+        if end_a < fabric.peer[end_a]:
+            for ends_of in ((end_a, fabric.peer[end_a]), (fabric.peer[end_a], end_a)):
                 up, down = (thing(end) for end in ends_of)
                 if up and down:
-                    ends_there = (getattr(each, "nic", each) for each in (up, down))
+                    ends_there = (getattr(device, "nic", device) for device in (up, down))
                     found("switch", " - ".join(map(str, ends_of)), switch_checks.link(*ends_there))
     for name in sorted(fabric.switches):
         switch = seen.switches.get(name)
@@ -149,12 +149,17 @@ def looked_at_one_by_one(fabric, seen, rdma):
         look("switch", f"{end}, out", end, lambda port, end=end: leaving(port, end))
     for end in nics:
         look("receiver", str(end), end, lambda nic: nic_checks.receiver(nic, rdma, POLICY))
-    own = switch_checks.cnp_classification
+    check_cnp = switch_checks.cnp_classification
     for end in ports:
         if marked_where_it_leaves(end):
-            look("cnp", f"{end}, out", end, lambda port: [*own(port, POLICY), *switch_checks.cnp_egress(port, POLICY)])
+            look(
+                "cnp",
+                f"{end}, out",
+                end,
+                lambda port: [*check_cnp(port, POLICY), *switch_checks.cnp_egress(port, POLICY)],
+            )
         else:
-            look("cnp", f"{end}, in", end, lambda port: own(port, POLICY))
+            look("cnp", f"{end}, in", end, lambda port: check_cnp(port, POLICY))
             look("cnp", f"{end}, out", end, lambda port: switch_checks.cnp_egress(port, POLICY))
     for end in nics:
         look("cnp", str(end), end, lambda nic: nic_checks.reactor(nic, rdma))
@@ -182,7 +187,7 @@ def test_equal_parts_are_checked_once(monkeypatch):
     monkeypatch.setattr(switch_checks, "egress", lambda port, *_more: looked.append(port) or ())
     fabric = Fabric(LINKS, ["leaf1", "leaf2", "spine1", "spine2"])
     ports = {name: {end.port: QOS for end in fabric.peer if end.device == name} for name in fabric.switches}
-    seen = ReadBack({}, {name: Switch(name, "told", each) for name, each in ports.items()})
+    seen = ReadBack({}, {name: Switch(name, "told", qos_by_port) for name, qos_by_port in ports.items()})
     parts = list(survey(fabric, Checker(POLICY, POLICY.classes[0], seen)))
     assert len([part for part in parts if part.where.endswith(", out") and part.layer == "switch"]) == 10
     assert looked == [QOS]
@@ -196,7 +201,10 @@ def test_findings_are_stored_by_every_argument_of_their_check():
         yield len(calls)
 
     verdicts = Verdicts()
-    findings = [verdicts.findings(check, QOS, *others) for others in ((), (PORTS[1],), (PORTS[2],), (), (PORTS[2],))]
+    findings = [
+        verdicts.findings(check, QOS, *more_arguments)
+        for more_arguments in ((), (PORTS[1],), (PORTS[2],), (), (PORTS[2],))
+    ]
     assert findings == [(1,), (2,), (3,), (1,), (3,)]
     # Each of these objects is new, and may not have the identity of one that was deleted.
     assert len({verdicts.findings(check, object()) for _number in range(100)}) == 100
@@ -206,7 +214,7 @@ def told(parts):
     """Return the module's result for ``parts``, each with its own claims."""
     parts = list(parts)
     faults = [fault for part in parts for fault in part.faults]
-    unseen = [each for part in parts for each in part.unseen]
+    unseen = [unseen_part for part in parts for unseen_part in part.unseen]
     proof = Proof("fabric", "The path of RoCE traffic", "fabric", claims(parts, "as read back"))
     return {
         "changed": False,
@@ -215,7 +223,7 @@ def told(parts):
         "faults": [asdict(fault) for fault in faults],
         "parts": len(parts),
         "table": table(proof),
-        "unseen": [asdict(each) for each in unseen],
+        "unseen": [asdict(unseen_part) for unseen_part in unseen],
     }
 
 
@@ -224,15 +232,15 @@ def told(parts):
 def test_the_module_returns_the_result_of_the_survey(data):
     """The module's result is the same, although it represents equal ports and NICs of all devices by one object."""
     switches = {}
-    for one, other in LINKS:
-        for end, far in ((one, other), (other, one)):
+    for end_a, end_b in LINKS:
+        for end, far in ((end_a, end_b), (end_b, end_a)):
             if not end.device.startswith("gpu"):
                 kind = "host" if far.device.startswith("gpu") else "switch"
                 peer = {kind: far.device, "port": far.port}
-                each = switches.setdefault(end.device, {"system": "told", "asic": "spectrum3", "ports": {}})
-                each["ports"][end.port] = {"speed_gbit_s": 400, "cable_m": 5, "peer": peer}
+                switch_data = switches.setdefault(end.device, {"system": "told", "asic": "spectrum3", "ports": {}})
+                switch_data["ports"][end.port] = {"speed_gbit_s": 400, "cable_m": 5, "peer": peer}
     seen = read_back(data.draw, LINKS)
-    given_policy = {"classes": {each.name: {"dscp": each.dscp} for each in POLICY.classes[:1]}}
+    given_policy = {"classes": {switch_data.name: {"dscp": switch_data.dscp} for switch_data in POLICY.classes[:1]}}
     policy = read_policy(given_policy)
     texts = {name: json.dumps(name) for name in seen.switches}
     system = replace(
@@ -248,8 +256,8 @@ def test_the_module_returns_the_result_of_the_survey(data):
                 "running": texts,
                 "nics": {
                     name: {
-                        port: json.loads(json.dumps({**asdict(each.nic), "cannot": each.cannot}))
-                        for port, each in host.nics.items()
+                        port: json.loads(json.dumps({**asdict(seen_nic.nic), "cannot": seen_nic.cannot}))
+                        for port, seen_nic in host.nics.items()
                     }
                     for name, host in seen.hosts.items()
                 },

@@ -143,14 +143,14 @@ def test_missing_settings_of_the_sender_are_unseen_for_a_reason():
     assert sent({"trust": "of the port"}, is_vf=True, trust=None, pfc=()) == [
         Unseen("its port has the policy", "the policy's settings", "of the port")
     ]
-    assert [each.what for each in sent(is_vf=True, trust=None)] == ["the NIC trusts the DSCP"]
-    assert [each.what for each in sent({"trust": "no tool"}, trust=None)] == ["the NIC trusts the DSCP"]
+    assert [finding.what for finding in sent(is_vf=True, trust=None)] == ["the NIC trusts the DSCP"]
+    assert [finding.what for finding in sent({"trust": "no tool"}, trust=None)] == ["the NIC trusts the DSCP"]
 
 
 def test_rdma_cm_may_use_any_class_of_the_policy():
     assert sent(policy=BOTH, cm_tos=BOTH.classes[1].tos) == []
     assert sent(policy=BOTH, cm_tos=BOTH.classes[0].tos, at_class=1) == []
-    assert [each.what for each in sent(policy=BOTH, cm_tos=104)] == [CM]
+    assert [finding.what for finding in sent(policy=BOTH, cm_tos=104)] == [CM]
 
 
 BUFFER = "priority 3 has an ingress buffer of its own"
@@ -211,19 +211,19 @@ def test_buffers_are_checked_only_for_lossless_classes_of_physical_functions():
     # Lossless priorities may share a buffer, because pauses hold both.
     shared = {"priority_to_buffer": (0, 0, 0, 1, 1, 0, 0, 0)}
     assert received(policy=BOTH, **shared) == []
-    assert [each.seen for each in received(**shared)] == ["buffer 1, with priority 4"]
+    assert [finding.seen for finding in received(**shared)] == ["buffer 1, with priority 4"]
 
 
 def test_a_reaction_point_is_on_for_the_classs_priority():
-    what, consequence = "the reaction point of priority 3 is on", "CNPs arrive and the sender does not slow down"
+    claim, consequence = "the reaction point of priority 3 is on", "CNPs arrive and the sender does not slow down"
 
     def found(on, cannot=None):
         return list(nic_checks.reactor(Seen(replace(NIC, reaction=on), cannot=cannot or {}), ROCE))
 
     assert found((3,)) == found((0, 3)) == []
-    assert found((0,)) == [Fault(what, 3, [0], consequence)]
-    assert found(None) == [Fault(what, 3, None, consequence)]
-    assert found(None, {"reaction": "its driver has none"}) == [Unseen(what, 3, "its driver has none")]
+    assert found((0,)) == [Fault(claim, 3, [0], consequence)]
+    assert found(None) == [Fault(claim, 3, None, consequence)]
+    assert found(None, {"reaction": "its driver has none"}) == [Unseen(claim, 3, "its driver has none")]
 
 
 MTU = "the MTU carries RoCE packets of 4096 bytes"
@@ -308,7 +308,7 @@ def test_an_mtu_of_exactly_the_packets_length_is_enough():
     ],
 )
 def test_a_needed_setting_that_cannot_be_had_is_a_fault_with_its_reason(setting, value, consequence):
-    assert [each.consequence for each in sent({setting: "no tool"}, **{setting: value})] == [consequence]
+    assert [finding.consequence for finding in sent({setting: "no tool"}, **{setting: value})] == [consequence]
 
 
 def test_dcbx_that_cannot_be_read_is_unseen():

@@ -26,16 +26,16 @@ PATHS = [{"source": {"host": "gpu1", "nic": "mlx5_0"}, "destination": {"host": "
 
 def params(system, **changes):
     """Return the module's parameters; all devices match the policy, which is lossy if the system has no PFC."""
-    given = {"classes": {"roce": {"mode": "lossy"}}} if system == "linux" else {}
-    policy = read_policy(given)
+    policy_settings = {"classes": {"roce": {"mode": "lossy"}}} if system == "linux" else {}
+    policy = read_policy(policy_settings)
     switches = inventory(system, PORTS[system])
     wanted = plan(policy, read_switches(switches, asics=OWN_ASICS))
     data = json.loads(json.dumps(asdict(nic(policy))))
     return {
-        "policy": given,
+        "policy": policy_settings,
         "switches": switches,
         "asics": OWN_ASICS,
-        "running": {name: SYSTEMS[system].render(each) for name, each in wanted.items()},
+        "running": {name: SYSTEMS[system].render(switch) for name, switch in wanted.items()},
         "nics": {"gpu1": {"mlx5_0": {**data, "driver": "mlx5_core"}}, "gpu2": {"mlx5_0": data}},
         "hosts": None,
         "applications": {"gpu1": [{"name": "NCCL", "tos": 106, "queue_pairs": 4}]},
@@ -54,7 +54,7 @@ def test_the_path_holds_with_the_rendered_configuration_of_each_system(system, p
     assert result["faults"] == []
     assert result["holds"] is True
     reason = no_headroom(system)
-    assert {(each["what"], each["reason"]) for each in result["unseen"]} == (
+    assert {(finding["what"], finding["reason"]) for finding in result["unseen"]} == (
         {("priority 3 has headroom", reason)} if reason else set()
     )
     # Once for each port where RoCE enters: three on the path, six in the fabric.
@@ -66,36 +66,36 @@ def test_the_path_holds_with_the_rendered_configuration_of_each_system(system, p
 
 
 def test_buffers_left_to_the_driver_are_reported_as_unseen():
-    given = params("sonic")
-    shared = {**given["nics"]["gpu2"]["mlx5_0"], "priority_to_buffer": [0] * 8}
-    given["nics"]["gpu2"] = {"mlx5_0": shared}
-    what = "priority 3 has an ingress buffer of its own"
+    request = params("sonic")
+    shared = {**request["nics"]["gpu2"]["mlx5_0"], "priority_to_buffer": [0] * 8}
+    request["nics"]["gpu2"] = {"mlx5_0": shared}
+    claim = "priority 3 has an ingress buffer of its own"
     for hosts, unseen in (
         (None, []),
         ({"gpu2": None}, []),
         ({"gpu2": {"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}}, []),
-        ({"gpu2": {"mlx5_0": {}}}, [what]),
-        ({"gpu2": {"mlx5_0": None}}, [what]),
+        ({"gpu2": {"mlx5_0": {}}}, [claim]),
+        ({"gpu2": {"mlx5_0": None}}, [claim]),
     ):
-        result = report.checked({**given, "hosts": hosts})
-        assert [each["what"] for each in result["unseen"]] == unseen
-        assert [each["what"] for each in result["faults"]] == ([] if unseen else [what])
+        result = report.checked({**request, "hosts": hosts})
+        assert [finding["what"] for finding in result["unseen"]] == unseen
+        assert [finding["what"] for finding in result["faults"]] == ([] if unseen else [claim])
 
 
 @pytest.mark.parametrize("system", sorted(SYSTEMS))
 def test_a_switch_without_a_reading_is_the_first_broken_hop(system):
-    given = params(system)
-    del given["running"]["spine1"]
-    result = report.checked(given)
+    request = params(system)
+    del request["running"]["spine1"]
+    result = report.checked(request)
     assert result["holds"] is False
     assert result["first_fault"]["where"].startswith("spine1 ")
     assert "nothing is known of it" in result["message"]
 
 
 def test_the_message_describes_the_first_broken_hop(fake_system):
-    given = params(fake_system)
-    given["applications"]["gpu1"][0]["tos"] = 104
-    result = report.checked(given)
+    request = params(fake_system)
+    request["applications"]["gpu1"][0]["tos"] = 104
+    result = report.checked(request)
     assert result["message"] == (
         "gpu1 NCCL: NCCL asks for an ECN-capable transport (ToS 106): wanted 106, seen 104: "
         "a congested queue drops its packets instead of marking them"
@@ -119,7 +119,7 @@ def fake_system(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "fact"),
     [
         ({"rdma_class": "storage"}, "class storage: the policy has no such RoCE class; name one of roce"),
         ({"paths": [{"source": {"host": "gpu1", "nic": "x"}}]}, r"paths\[0\]: destination is missing"),
@@ -147,12 +147,12 @@ def fake_system(monkeypatch):
         ({"applications": {"gpu1": [{"name": "NCCL", "tos": 300}]}}, "tos 300 is not a whole number from 0 to 255"),
     ],
 )
-def test_invalid_input_is_refused(fake_system, change, why):
-    with pytest.raises(FabricError, match=why):
+def test_invalid_input_is_refused(fake_system, change, fact):
+    with pytest.raises(FabricError, match=fact):
         report.checked({**params(fake_system), **change})
 
 
-@pytest.mark.parametrize(("count", "others"), [(1, ""), (2, "; 1 more"), (3, "; 2 more")])
-def test_the_message_counts_the_other_faults(count, others):
-    faults = [Fault("the MTU", 9000, 1500, "packets are lost", f"leaf{at}") for at in range(1, count + 1)]
-    assert report.message(5, faults) == f"leaf1: the MTU: wanted 9000, seen 1500: packets are lost{others}"
+@pytest.mark.parametrize(("count", "more_faults"), [(1, ""), (2, "; 1 more"), (3, "; 2 more")])
+def test_the_message_counts_the_other_faults(count, more_faults):
+    faults = [Fault("the MTU", 9000, 1500, "packets are lost", f"leaf{number}") for number in range(1, count + 1)]
+    assert report.message(5, faults) == f"leaf1: the MTU: wanted 9000, seen 1500: packets are lost{more_faults}"

@@ -26,13 +26,13 @@ DROPPED = "what arrives between a pause and its effect is dropped"
 
 
 def ingress(planned=QOS, policy=POLICY, reasons=None, **changes):
-    here = replace(port_qos(policy), **changes)
-    return list(switch_checks.ingress(here, policy.classes[0], policy, reasons or {}, planned))
+    qos = replace(port_qos(policy), **changes)
+    return list(switch_checks.ingress(qos, policy.classes[0], policy, reasons or {}, planned))
 
 
 def egress(planned=QOS, policy=POLICY, reasons=None, **changes):
-    here = replace(port_qos(policy), **changes)
-    return list(switch_checks.egress(here, policy.classes[0], policy, reasons or {}, planned))
+    qos = replace(port_qos(policy), **changes)
+    return list(switch_checks.egress(qos, policy.classes[0], policy, reasons or {}, planned))
 
 
 def headroom(**changes):
@@ -59,8 +59,8 @@ def test_the_first_of_several_dscps_in_roces_class_is_named():
     ],
 )
 def test_a_dscp_in_another_class_is_a_fault(seen, consequence):
-    other = replace(QOS, dscp_to_class=at(QOS.dscp_to_class, 26, seen))
-    assert list(switch_checks.classification(other, ROCE)) == [
+    wrong = replace(QOS, dscp_to_class=at(QOS.dscp_to_class, 26, seen))
+    assert list(switch_checks.classification(wrong, ROCE)) == [
         Fault("DSCP 26 is traffic class 3", 3, seen, consequence)
     ]
 
@@ -144,8 +144,8 @@ def test_numbers_are_compared_only_with_a_plan():
     assert ingress(bare, headroom=(None,) * 8, reasons={"headroom": "it sizes it"}) == [
         Unseen("priority 3 has headroom", "more than 0 bytes", "it sizes it")
     ]
-    other = Watchdog(1, 2, "forward")
-    assert egress(None, watchdog=other) == []
+    seen_watchdog = Watchdog(1, 2, "forward")
+    assert egress(None, watchdog=seen_watchdog) == []
     assert egress(None, watchdog=None) == [
         Fault(
             "the PFC watchdog is on",
@@ -154,12 +154,12 @@ def test_numbers_are_compared_only_with_a_plan():
             "a storm of pauses stops the queue for ever, and those before it",
         )
     ]
-    assert egress(replace(QOS, watchdog=None), watchdog=other) == []
+    assert egress(replace(QOS, watchdog=None), watchdog=seen_watchdog) == []
     assert egress(None, **queue(3, Queue(False, 50, Ecn(1, 2, 3)))) == []
 
 
 @pytest.mark.parametrize(
-    ("planned", "seen", "reasons", "found"),
+    ("planned", "seen", "reasons", "expected"),
     [
         (None, None, {}, False),
         (None, 1, {}, False),
@@ -171,10 +171,10 @@ def test_numbers_are_compared_only_with_a_plan():
         (5, None, {"cable_m": "not held"}, False),
     ],
 )
-def test_a_cable_is_compared_with_the_plan(planned, seen, reasons, found):
+def test_a_cable_is_compared_with_the_plan(planned, seen, reasons, expected):
     wanted = replace(QOS, cable_m=planned)
     fault = Fault(f"headroom is for a cable of {planned} m", planned, seen, f"at full speed, {DROPPED}")
-    assert ingress(wanted, reasons=reasons, cable_m=seen) == [fault] * found
+    assert ingress(wanted, reasons=reasons, cable_m=seen) == [fault] * expected
 
 
 def test_a_lossy_class_needs_neither_headroom_nor_watchdog():
@@ -266,7 +266,7 @@ def test_a_setting_of_an_egress_port_is_a_fault(changes, findings):
 
 def test_a_lossy_queue_without_marking_drops():
     bare = {"queues": at(port_qos(LOSSY).queues, 3, Queue(False, 50))}
-    assert [each.consequence for each in egress(None, LOSSY, **bare)] == [
+    assert [finding.consequence for finding in egress(None, LOSSY, **bare)] == [
         "senders never learn of congestion: packets are dropped"
     ]
 
@@ -302,8 +302,8 @@ def test_other_thresholds_are_a_fault_with_their_effect(minimum, maximum, percen
 
 
 def test_thresholds_of_the_policy_precede_those_of_the_plan():
-    given = {"ecn": {"minimum_bytes": 200_000, "maximum_bytes": 2_000_000}}
-    policy = read_policy({"classes": {"roce": given}})
+    class_settings = {"ecn": {"minimum_bytes": 200_000, "maximum_bytes": 2_000_000}}
+    policy = read_policy({"classes": {"roce": class_settings}})
     assert egress(QOS, policy) == []
     (fault,) = egress(QOS, policy, **queue(3, Queue(False, 50, ECN)))
     assert (fault.what, fault.wanted) == (
@@ -367,9 +367,9 @@ def test_pfc_of_a_lossless_class_is_on_for_its_priority_alone(pfc, findings):
     ],
 )
 def test_pfc_of_a_lossy_class_is_off(pfc, whats):
-    found = ingress(port_qos(LOSSY), LOSSY, pfc=pfc)
-    assert [each.what for each in found] == whats
-    assert [each.seen for each in found] == [list(pfc)] * len(whats)
+    findings_made = ingress(port_qos(LOSSY), LOSSY, pfc=pfc)
+    assert [finding.what for finding in findings_made] == whats
+    assert [finding.seen for finding in findings_made] == [list(pfc)] * len(whats)
 
 
 def cnp(**changes):
@@ -400,9 +400,9 @@ def test_a_setting_of_the_cnps_egress_port_is_a_fault(changes, findings):
 
 
 def test_cnps_in_another_class_are_a_fault():
-    other = replace(QOS, dscp_to_class=at(QOS.dscp_to_class, 48, None))
+    unclassified = replace(QOS, dscp_to_class=at(QOS.dscp_to_class, 48, None))
     assert list(switch_checks.cnp_classification(QOS, POLICY)) == []
-    assert list(switch_checks.cnp_classification(other, POLICY)) == [
+    assert list(switch_checks.cnp_classification(unclassified, POLICY)) == [
         Fault(
             "DSCP 48 of CNPs is traffic class 6",
             6,
@@ -413,27 +413,27 @@ def test_cnps_in_another_class_are_a_fault():
 
 
 @pytest.mark.parametrize(
-    ("large", "takes", "found"),
+    ("large", "takes", "expected"),
     [(9100, 9100, False), (9100, 9101, False), (9101, 9100, True), (None, 9100, False), (9100, None, False)],
 )
-def test_a_link_carries_what_its_sender_sends(large, takes, found):
-    ends = [replace(QOS, ip_mtu_bytes=each) for each in (large, takes)]
+def test_a_link_carries_what_its_sender_sends(large, takes, expected):
+    ends = [replace(QOS, ip_mtu_bytes=mtu_bytes) for mtu_bytes in (large, takes)]
     fault = Fault(
         "what one end sends, the other accepts",
         f"an MTU of at least {large}",
         takes,
         "packets of full size are dropped at the link",
     )
-    assert list(switch_checks.link(*ends)) == [fault] * found
+    assert list(switch_checks.link(*ends)) == [fault] * expected
     assert list(switch_checks.link(ends[0], replace(nic(POLICY), ip_mtu_bytes=takes))) == []
 
 
 def test_a_hash_without_the_source_port_is_a_fault():
-    what, consequence = (
+    claim, consequence = (
         "ECMP's hash takes the UDP source port",
         "all connections of two hosts share one path, whatever their queue pairs",
     )
     assert list(switch_checks.ecmp(("source_port",), {})) == []
-    assert list(switch_checks.ecmp((), {})) == [Fault(what, "source_port", [], consequence)]
-    assert list(switch_checks.ecmp(None, {})) == [Fault(what, "source_port", None, consequence)]
-    assert list(switch_checks.ecmp(None, {"ecmp_fields": "not shown"})) == [Unseen(what, "source_port", "not shown")]
+    assert list(switch_checks.ecmp((), {})) == [Fault(claim, "source_port", [], consequence)]
+    assert list(switch_checks.ecmp(None, {})) == [Fault(claim, "source_port", None, consequence)]
+    assert list(switch_checks.ecmp(None, {"ecmp_fields": "not shown"})) == [Unseen(claim, "source_port", "not shown")]

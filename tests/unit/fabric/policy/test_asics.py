@@ -73,25 +73,25 @@ def test_the_documentation_lists_each_asic(asic):
     cells = [f"`{asic.name}`", asic.title, f"{asic.buffer_bytes:,}", f"{asic.shared_bytes:,}"]
     cells += [f"{asic.headroom_pool_bytes:,}" if asic.headroom_pool_bytes else "-", str(asic.cell_bytes)]
     cells += [listed(speed for speed, _rest in asic.headroom), listed(cable for _rest, cable in asic.headroom)]
-    cells += [listed(each.alpha_exponent for each in asic.headroom.values())]
+    cells += [listed(row.alpha_exponent for row in asic.headroom.values())]
     assert f"\n| {' | '.join(cells)} | `" in DOCS.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", BROADCOM)
 def test_profile_sizes_are_multiples_of_the_cell_size(name):
     asic = ASICS[name]
-    others = {("tomahawk5", 833_536), ("jericho2", 181_753), ("jericho2", 363_506), ("jericho2", 1_454_025)}
+    exceptions = {("tomahawk5", 833_536), ("jericho2", 181_753), ("jericho2", 363_506), ("jericho2", 1_454_025)}
     for headroom in asic.headroom.values():
         for number in (headroom.reserved_bytes, headroom.xoff_bytes, headroom.xon_offset_bytes, headroom.xon_bytes):
-            assert number % asic.cell_bytes == 0 or (name, number) in others
+            assert number % asic.cell_bytes == 0 or (name, number) in exceptions
 
 
 @pytest.mark.parametrize("asic", ASICS.values(), ids=list(ASICS))
 def test_headroom_grows_with_speed_and_cable(asic):
     for (speed, cable), headroom in asic.headroom.items():
-        for (other_speed, other_cable), other in asic.headroom.items():
+        for (other_speed, other_cable), other_headroom in asic.headroom.items():
             if other_speed >= speed and other_cable >= cable:
-                assert other.xoff_bytes >= headroom.xoff_bytes
+                assert other_headroom.xoff_bytes >= headroom.xoff_bytes
 
 
 ROWS = [(asic, speed, cable) for asic in ASICS.values() for speed, cable in asic.headroom]
@@ -117,14 +117,14 @@ def test_planned_headroom_is_the_vendors(asic, speed, cable):
 
 
 def test_only_rows_of_older_spectrum_asics_are_below_the_headroom_floor():
-    below = [
+    wrong_rows = [
         (asic.name, speed, cable)
         for asic, speed, cable in ROWS
         if asic.headroom[speed, cable].xoff_bytes < thresholds.floor_bytes(speed, cable, 9100)
     ]
-    assert {name for name, _speed, _cable in below} == {"spectrum", "spectrum2", "spectrum3"}
-    assert ("spectrum3", 400, 40) in below
-    assert len(below) == 12
+    assert {name for name, _speed, _cable in wrong_rows} == {"spectrum", "spectrum2", "spectrum3"}
+    assert ("spectrum3", 400, 40) in wrong_rows
+    assert len(wrong_rows) == 12
 
 
 def test_vendor_profiles_are_converted_to_headroom():
@@ -156,26 +156,26 @@ LIKE = {"like": "spectrum3", "source": "show buffer configuration, 2026-02-03"}
 
 
 def test_a_user_row_may_copy_an_asic_and_change_its_pools():
-    found = read_asics({"sn4700": {**LIKE, "pool_bytes": 20_000_000, "lossy_pool_bytes": 9_000_000}})["sn4700"]
+    asic = read_asics({"sn4700": {**LIKE, "pool_bytes": 20_000_000, "lossy_pool_bytes": 9_000_000}})["sn4700"]
     base = ASICS["spectrum3"]
-    assert (found.pool_bytes, found.lossy_pool_bytes, found.sizes_pools) == (20_000_000, 9_000_000, False)
-    assert (found.name, found.title, found.source) == ("sn4700", base.title, LIKE["source"])
-    assert (found.headroom, found.formula, found.buffer_bytes) == (base.headroom, base.formula, base.buffer_bytes)
+    assert (asic.pool_bytes, asic.lossy_pool_bytes, asic.sizes_pools) == (20_000_000, 9_000_000, False)
+    assert (asic.name, asic.title, asic.source) == ("sn4700", base.title, LIKE["source"])
+    assert (asic.headroom, asic.formula, asic.buffer_bytes) == (base.headroom, base.formula, base.buffer_bytes)
     assert read_asics({"sn4700": LIKE})["sn4700"].sizes_pools
     assert read_asics({"sn4700": {**LIKE, "headroom": OWN["headroom"]}})["sn4700"].formula is None
 
 
 def test_a_user_row_may_omit_headroom():
-    own = {"source": "a test", "buffer_bytes": 9_000_000, "pool_bytes": 4_000_000, "cell_bytes": 208}
-    found = read_asics({"nexus": {**own, "lossless_classes": 1, "alpha_exponent": -1}})["nexus"]
-    assert (found.headroom, found.alpha_exponent) == ({}, -1)
+    asic_settings = {"source": "a test", "buffer_bytes": 9_000_000, "pool_bytes": 4_000_000, "cell_bytes": 208}
+    asic = read_asics({"nexus": {**asic_settings, "lossless_classes": 1, "alpha_exponent": -1}})["nexus"]
+    assert (asic.headroom, asic.alpha_exponent) == ({}, -1)
 
 
 def changed(row=None, **settings):
-    own = {**OWN, **settings}
+    asic_settings = {**OWN, **settings}
     if row is not None:
-        own["headroom"] = [{**OWN["headroom"][0], **row}]
-    return {"nexus": {name: value for name, value in own.items() if value is not None}}
+        asic_settings["headroom"] = [{**OWN["headroom"][0], **row}]
+    return {"nexus": {name: value for name, value in asic_settings.items() if value is not None}}
 
 
 @pytest.mark.parametrize("speed", [1, 2, 5, 10, 25, 40, 50, 100, 200, 400, 800, 1600])
@@ -184,7 +184,7 @@ def test_a_user_row_may_have_any_ethernet_speed(speed):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("variable", "message"),
     [
         ([OWN], "roce_asics: not a dictionary"),
         ({"nexus": 5}, "roce_asics: nexus: not a dictionary"),
@@ -217,19 +217,19 @@ def test_a_user_row_may_have_any_ethernet_speed(speed):
         (changed({"size": 9}), "row 1: unknown setting 'size'"),
     ],
 )
-def test_an_invalid_user_row_is_refused(given, message):
+def test_an_invalid_user_row_is_refused(variable, message):
     with pytest.raises(FabricError) as refused:
-        read_asics(given)
+        read_asics(variable)
     assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("trident9", "'trident9' is unknown"), (None, "is missing"), ([], "unknown")]
+    ("name", "fact"), [("trident9", "'trident9' is unknown"), (None, "is missing"), ([], "unknown")]
 )
-def test_an_unknown_asic_is_refused_and_the_known_asics_are_listed(name, why):
+def test_an_unknown_asic_is_refused_and_the_known_asics_are_listed(name, fact):
     with pytest.raises(FabricError) as refused:
         find_asic(ASICS, name, "switch leaf1")
     assert str(refused.value).startswith("switch leaf1: ")
-    assert why in refused.value.cause
+    assert fact in refused.value.cause
     assert "jericho2, spectrum, spectrum2" in refused.value.remedy
     assert "roce_asics" in refused.value.remedy

@@ -34,7 +34,7 @@ def test_an_empty_policy_has_the_default_settings(nothing):
 
 def test_two_classes_are_read():
     policy = read_policy({"classes": TWO, "default": {"bandwidth_percent": 30}})
-    assert [each.name for each in policy.classes] == ["roce", "storage"]
+    assert [rdma_class.name for rdma_class in policy.classes] == ["roce", "storage"]
     assert (policy.classes[1].priority, policy.classes[1].queue, policy.default.bandwidth_percent) == (4, 4, 30)
 
 
@@ -87,7 +87,7 @@ def roce(**settings):
 
 
 @pytest.mark.parametrize(
-    ("setting", "least", "most"),
+    ("setting", "minimum", "maximum"),
     [
         ("dscp", 0, 63),
         ("ect", 1, 2),
@@ -97,8 +97,8 @@ def roce(**settings):
         ("bandwidth_percent", 1, 99),
     ],
 )
-def test_a_class_may_have_the_least_and_the_most_of_each_setting(setting, least, most):
-    for number in (least, most):
+def test_a_class_may_have_the_least_and_the_most_of_each_setting(setting, minimum, maximum):
+    for number in (minimum, maximum):
         (only,) = read_policy(roce(**{setting: number})).classes
         assert getattr(only, setting) == number
 
@@ -106,9 +106,11 @@ def test_a_class_may_have_the_least_and_the_most_of_each_setting(setting, least,
 @pytest.mark.parametrize("setting", ["traffic_class", "priority", "queue"])
 @pytest.mark.parametrize("of", ["cnp", "default"])
 def test_cnp_and_other_traffic_may_have_the_first_and_the_last_class(setting, of):
-    other = {"cnp": "default", "default": "cnp"}[of]
+    other_class = {"cnp": "default", "default": "cnp"}[of]
     for number in (0, 7):
-        policy = read_policy({of: {setting: number}, other: dict.fromkeys(("traffic_class", "priority", "queue"), 5)})
+        policy = read_policy(
+            {of: {setting: number}, other_class: dict.fromkeys(("traffic_class", "priority", "queue"), 5)}
+        )
         assert getattr(getattr(policy, of), setting) == number
 
 
@@ -122,13 +124,13 @@ def test_the_limits_of_other_settings_are_accepted():
         read_policy({**roce(bandwidth_percent=1), "default": {"bandwidth_percent": 99}}).classes[0].bandwidth_percent
         == 1
     )
-    for path_mtu, least in ((256, 352), (512, 608), (1024, 1120), (2048, 2144), (4096, 4192)):
-        policy = read_policy({"path_mtu_bytes": path_mtu, "mtu_bytes": least, "switch_mtu_bytes": least})
-        assert (policy.path_mtu_bytes, policy.ip_mtu_bytes, policy.switch_ip_mtu_bytes) == (path_mtu, least, least)
-    least = {"minimum_bytes": 1000, "maximum_bytes": 1000, "probability_percent": 1}
-    assert read_policy(roce(ecn=least)).classes[0].ecn == Ecn(1000, 1000, 1)
-    most = {"minimum_bytes": 7 * 10**9, "maximum_bytes": 7 * 10**9}
-    assert read_policy(roce(ecn=most)).classes[0].ecn == Ecn(7 * 10**9, 7 * 10**9, 100)
+    for path_mtu, lowest in ((256, 352), (512, 608), (1024, 1120), (2048, 2144), (4096, 4192)):
+        policy = read_policy({"path_mtu_bytes": path_mtu, "mtu_bytes": lowest, "switch_mtu_bytes": lowest})
+        assert (policy.path_mtu_bytes, policy.ip_mtu_bytes, policy.switch_ip_mtu_bytes) == (path_mtu, lowest, lowest)
+    lowest = {"minimum_bytes": 1000, "maximum_bytes": 1000, "probability_percent": 1}
+    assert read_policy(roce(ecn=lowest)).classes[0].ecn == Ecn(1000, 1000, 1)
+    highest = {"minimum_bytes": 7 * 10**9, "maximum_bytes": 7 * 10**9}
+    assert read_policy(roce(ecn=highest)).classes[0].ecn == Ecn(7 * 10**9, 7 * 10**9, 100)
     for detection, restoration in ((100, 100), (5000, 60000)):
         given_ms = {"detection_ms": detection, "restoration_ms": restoration}
         assert read_policy({"pfc_watchdog": given_ms}).watchdog == Watchdog(detection, restoration, "drop")
@@ -225,28 +227,28 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("given", "message"), REFUSED, ids=[message for _rest, message in REFUSED])
-def test_an_invalid_policy_is_refused_with_a_remedy(given, message):
+@pytest.mark.parametrize(("variable", "message"), REFUSED, ids=[message for _rest, message in REFUSED])
+def test_an_invalid_policy_is_refused_with_a_remedy(variable, message):
     with pytest.raises(FabricError) as refused:
-        read_policy(given)
+        read_policy(variable)
     assert message in str(refused.value)
     assert refused.value.remedy
 
 
 @settings(deadline=None)
 @given(policies())
-def test_accepted_classes_have_unique_queues_priorities_and_dscps(given):
-    policy = read_policy(given)
+def test_accepted_classes_have_unique_queues_priorities_and_dscps(variable):
+    policy = read_policy(variable)
     assert isinstance(policy, Policy)
     everyone = [*policy.classes, policy.cnp, policy.default]
     for setting in ("traffic_class", "priority", "queue"):
-        numbers = [getattr(each, setting) for each in everyone]
+        numbers = [getattr(traffic, setting) for traffic in everyone]
         assert len(set(numbers)) == len(numbers)
         assert set(numbers) <= set(range(CLASSES))
     table = policy.dscp_to_class()
-    assert [table[each.dscp] for each in everyone[:-1]] == [each.traffic_class for each in everyone[:-1]]
+    assert [table[traffic.dscp] for traffic in everyone[:-1]] == [traffic.traffic_class for traffic in everyone[:-1]]
     assert table.count(policy.default.traffic_class) == 64 - len(everyone) + 1
-    assert sum(each.bandwidth_percent for each in policy.classes) + policy.default.bandwidth_percent == 100
+    assert sum(traffic.bandwidth_percent for traffic in policy.classes) + policy.default.bandwidth_percent == 100
     assert (policy.watchdog is None) == (not policy.lossless)
 
 
@@ -267,11 +269,11 @@ ANYTHING = st.recursive(
 
 @settings(deadline=None)
 @given(ANYTHING)
-def test_any_input_is_accepted_or_refused(given):
+def test_any_input_is_accepted_or_refused(variable):
     try:
-        read_policy(given)
+        read_policy(variable)
     except FabricError as refused:
-        words = str(refused)
+        text = str(refused)
     else:
         return
-    assert words.startswith("roce_policy: ")
+    assert text.startswith("roce_policy: ")

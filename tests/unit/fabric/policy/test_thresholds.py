@@ -24,8 +24,8 @@ MTUS = st.integers(1500, 9216)
 ANY_ASIC = st.sampled_from(list(ASICS.values()))
 
 
-def headroom(asic: Asic, speed: int, cable: int, mtu: int = 9100, own=None) -> Headroom:
-    return thresholds.headroom_of(asic, speed, cable, mtu, own or {}, "switch leaf1: port swp1")
+def headroom(asic: Asic, speed: int, cable: int, mtu: int = 9100, own_xoff=None) -> Headroom:
+    return thresholds.headroom_of(asic, speed, cable, mtu, own_xoff or {}, "switch leaf1: port swp1")
 
 
 def test_a_fabric_without_lossless_ports_needs_no_headroom():
@@ -59,9 +59,9 @@ def test_the_floor_is_the_bytes_that_may_arrive_after_a_pause():
 def test_spectrum_xoff_matches_the_nvidia_formula():
     # Cells have 144 bytes: 144 / 64, rounded up to 3. 905 quanta. Spectrum-4 keeps 15 bytes per Gbit/s on its tiles.
     exact = 1024 + 3 * (9216 + 2 * 5 * 4e11 / (8 * 1.98e8) + 819.2 + 905 * 64)
-    found = thresholds.spectrum_xoff_bytes(SPECTRUM3, 400, 5, 9216)
-    assert found == 212_992
-    assert exact <= found < exact + 1024
+    xoff_bytes = thresholds.spectrum_xoff_bytes(SPECTRUM3, 400, 5, 9216)
+    assert xoff_bytes == 212_992
+    assert exact <= xoff_bytes < exact + 1024
     assert thresholds.spectrum_xoff_bytes(ASICS["spectrum4"], 800, 300, 9216) == 1_150_976
     # The bytes in MAC and PHY (819.2) decide to which KiB these are rounded up: they are 1 byte from a limit.
     assert thresholds.spectrum_xoff_bytes(SPECTRUM3, 40, 37, 9216) == 59_392
@@ -82,9 +82,9 @@ def test_a_peer_obeys_within_the_quanta_of_its_speed(speed, quanta):
 )
 def test_the_worst_packets_take_several_bytes_of_cells_for_each_byte(cell, bytes_per_byte):
     exact = 1024 + bytes_per_byte * (9216 + 2 * 5 * 1e11 / (8 * 1.98e8) + 819.2 + 394 * 64)
-    found = thresholds.spectrum_xoff_bytes(replace(SPECTRUM3, cell_bytes=cell), 100, 5, 9216)
-    assert exact <= found < exact + 1024
-    assert found % 1024 == 0
+    xoff_bytes = thresholds.spectrum_xoff_bytes(replace(SPECTRUM3, cell_bytes=cell), 100, 5, 9216)
+    assert exact <= xoff_bytes < exact + 1024
+    assert xoff_bytes % 1024 == 0
 
 
 @pytest.mark.parametrize(
@@ -130,28 +130,28 @@ def test_an_asic_without_profiles_is_refused():
 
 
 def test_headroom_given_by_the_user_replaces_the_profile():
-    own = {(400, 100): 160_000, (400, 10): 90_000}
-    assert headroom(SPECTRUM3, 400, 5, own=own) == Headroom(47_104, 90_000, 9_216, 0, 37_888)
-    assert headroom(SPECTRUM3, 400, 50, own=own).xoff_bytes == 160_000
-    assert headroom(SPECTRUM3, 400, 200, own=own).xoff_bytes == 508_928  # longer than the user's cables
-    assert headroom(SPECTRUM3, 200, 5, own=own).xoff_bytes == 122_880
-    assert headroom(SPECTRUM3, 400, 600, own={(400, 600): 800_000}).xoff_bytes == 800_000
+    own_xoff = {(400, 100): 160_000, (400, 10): 90_000}
+    assert headroom(SPECTRUM3, 400, 5, own_xoff=own_xoff) == Headroom(47_104, 90_000, 9_216, 0, 37_888)
+    assert headroom(SPECTRUM3, 400, 50, own_xoff=own_xoff).xoff_bytes == 160_000
+    assert headroom(SPECTRUM3, 400, 200, own_xoff=own_xoff).xoff_bytes == 508_928  # longer than the user's cables
+    assert headroom(SPECTRUM3, 200, 5, own_xoff=own_xoff).xoff_bytes == 122_880
+    assert headroom(SPECTRUM3, 400, 600, own_xoff={(400, 600): 800_000}).xoff_bytes == 800_000
 
 
 def test_user_headroom_below_the_floor_is_refused():
     facts = ("headroom_bytes", 102000, "400 Gbit/s, 300 m", 9100, 227680, 9122, 151516, 57920)
     with refuses("switch leaf1: port swp1", *facts):
-        headroom(SPECTRUM3, 400, 250, own={(400, 300): 102_000})
-    assert headroom(SPECTRUM3, 400, 250, own={(400, 300): 227_680}).xoff_bytes == 227_680
+        headroom(SPECTRUM3, 400, 250, own_xoff={(400, 300): 102_000})
+    assert headroom(SPECTRUM3, 400, 250, own_xoff={(400, 300): 227_680}).xoff_bytes == 227_680
     with refuses("switch leaf1: port swp1", 227679, 227680):
-        headroom(SPECTRUM3, 400, 250, own={(400, 300): 227_679})
+        headroom(SPECTRUM3, 400, 250, own_xoff={(400, 300): 227_679})
 
 
 def test_user_headroom_above_12_times_the_floor_is_refused():
-    least = thresholds.floor_bytes(400, 10, 9100)
-    assert headroom(SPECTRUM3, 400, 5, own={(400, 10): 12 * least}).xoff_bytes == 12 * least
-    with refuses("switch leaf1: port swp1", "12 times", least, 12 * least + 1):
-        headroom(SPECTRUM3, 400, 5, own={(400, 10): 12 * least + 1})
+    minimum = thresholds.floor_bytes(400, 10, 9100)
+    assert headroom(SPECTRUM3, 400, 5, own_xoff={(400, 10): 12 * minimum}).xoff_bytes == 12 * minimum
+    with refuses("switch leaf1: port swp1", "12 times", minimum, 12 * minimum + 1):
+        headroom(SPECTRUM3, 400, 5, own_xoff={(400, 10): 12 * minimum + 1})
 
 
 def test_a_profile_below_the_floor_is_refused():
@@ -169,8 +169,8 @@ def test_formula_and_floor_grow_with_speed_cable_and_mtu(asic, speed, faster, ca
         sorted([cable, longer]),
         sorted([mtu, larger]),
     )
-    for found in (lambda *of: thresholds.spectrum_xoff_bytes(asic, *of), thresholds.floor_bytes):
-        assert 0 < found(speed, cable, mtu) <= found(faster, longer, larger)
+    for computed in (lambda *of: thresholds.spectrum_xoff_bytes(asic, *of), thresholds.floor_bytes):
+        assert 0 < computed(speed, cable, mtu) <= computed(faster, longer, larger)
 
 
 @settings(deadline=None)
@@ -178,7 +178,9 @@ def test_formula_and_floor_grow_with_speed_cable_and_mtu(asic, speed, faster, ca
 def test_headroom_grows_with_speed_cable_and_mtu_and_is_never_below_the_floor(data, asic, mtu, larger):
     speeds = sorted({speed for speed, _rest in asic.headroom})
     speed, faster = sorted([data.draw(st.sampled_from(speeds)), data.draw(st.sampled_from(speeds))])
-    longest = min(max(cable for each, cable in asic.headroom if each == some) for some in (speed, faster))
+    longest = min(
+        max(cable for row_speed, cable in asic.headroom if row_speed == asic_speed) for asic_speed in (speed, faster)
+    )
     cable, longer = sorted([data.draw(st.integers(1, longest)), data.draw(st.integers(1, longest))])
     mtu, larger = sorted([mtu, larger])
     small, great = headroom(asic, speed, cable, mtu), headroom(asic, speed, longer, larger)
@@ -278,7 +280,7 @@ REMEDY = "make a class lossy, use shorter cables or fewer ports, or describe the
 
 
 @pytest.mark.parametrize(
-    ("asic", "shares", "why"),
+    ("asic", "shares", "cause"),
     [
         (
             replace(PLAIN, buffer_bytes=8_000_000),
@@ -318,25 +320,25 @@ REMEDY = "make a class lossy, use shorter cables or fewer ports, or describe the
         ),
     ],
 )
-def test_headroom_that_does_not_fit_into_buffer_or_pool_is_refused(asic, shares, why):
+def test_headroom_that_does_not_fit_into_buffer_or_pool_is_refused(asic, shares, cause):
     with pytest.raises(FabricError) as refused:
         thresholds.free_bytes(asic, NEED, shares, "switch leaf1")
-    assert str(refused.value) == f"switch leaf1: {why}; {REMEDY}"
+    assert str(refused.value) == f"switch leaf1: {cause}; {REMEDY}"
 
 
 def test_headroom_for_longer_packets_is_rounded_up_to_cells():
     # 2.72 * 116 bytes = 315.52 bytes, slightly more than three cells of 105 bytes.
     asic = replace(ASICS["tomahawk3"], cell_bytes=105, formula=None)
     speed, cable = min(asic.headroom)
-    more = headroom(asic, speed, cable, 9216).xoff_bytes - headroom(asic, speed, cable, 9100).xoff_bytes
-    assert more == 4 * 105
+    added_bytes = headroom(asic, speed, cable, 9216).xoff_bytes - headroom(asic, speed, cable, 9100).xoff_bytes
+    assert added_bytes == 4 * 105
 
 
 def test_the_lossless_share_is_taken_of_the_buffer_without_headroom():
     need = thresholds.HeadroomSum(SPECTRUM3.buffer_bytes // 8, SPECTRUM3.buffer_bytes // 8, "the ports")
-    rest = SPECTRUM3.buffer_bytes - need.bytes
+    remaining_bytes = SPECTRUM3.buffer_bytes - need.bytes
     shares = BufferShares(lossless_percent=60, headroom_percent=None)
-    assert thresholds.free_bytes(SPECTRUM3, need, shares, "here") == Fraction(rest * 60, 100)
+    assert thresholds.free_bytes(SPECTRUM3, need, shares, "here") == Fraction(remaining_bytes * 60, 100)
 
 
 def test_a_signal_travels_198_000_km_in_a_second_on_a_cable():

@@ -21,14 +21,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 ALL = "default-global"
 
 
-def port(own: dict[str, Any] | None = None, **sections: Any) -> PortQos:
+def port(sections_of_port: dict[str, Any] | None = None, **sections: Any) -> PortQos:
     """Return swp1 with its own QoS, on a switch with these sections (``_`` for ``-``)."""
-    return read(of(own, **sections)).ports["swp1"]
+    return read(of(sections_of_port, **sections)).ports["swp1"]
 
 
-def of(own: dict[str, Any] | None = None, **sections: Any) -> dict[str, Any]:
+def of(sections_of_port: dict[str, Any] | None = None, **sections: Any) -> dict[str, Any]:
     qos = {section.replace("_", "-"): value for section, value in sections.items()}
-    return {"interface": {"swp1": {"qos": own or {}}}, "qos": qos}
+    return {"interface": {"swp1": {"qos": sections_of_port or {}}}, "qos": qos}
 
 
 SHOW = "compare it with the switch's `nv config show`"
@@ -41,14 +41,14 @@ def test_a_port_without_qos_trusts_no_dscp():
 
 
 def test_a_port_that_trusts_dscps_has_the_defaults_of_the_switch():
-    found = port(**L3)
-    assert found.dscp_to_class == tuple(dscp // 8 for dscp in range(64))
-    assert found.class_to_queue == found.priority_to_queue == found.class_to_priority == tuple(range(8))
+    qos = port(**L3)
+    assert qos.dscp_to_class == tuple(dscp // 8 for dscp in range(64))
+    assert qos.class_to_queue == qos.priority_to_queue == qos.class_to_priority == tuple(range(8))
     percents = (12, 13, 12, 13, 12, 13, 12, 13)
-    assert found.queues == tuple(
-        Queue(False, percent, MARKED if at == 0 else None) for at, percent in enumerate(percents)
+    assert qos.queues == tuple(
+        Queue(False, percent, MARKED if number == 0 else None) for number, percent in enumerate(percents)
     )
-    assert (found.pfc, found.headroom, found.watchdog, found.rewrites_dscp) == ((), (None,) * 8, None, False)
+    assert (qos.pfc, qos.headroom, qos.watchdog, qos.rewrites_dscp) == ((), (None,) * 8, None, False)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_indexes_are_below_the_number_of_their_kind():
 
 def served(**classes: Any) -> tuple[Queue | None, ...]:
     profile = {"traffic-class": {key[1:]: value for key, value in classes.items()}}
-    found = port({"egress-scheduler": {"profile": "p"}}, egress_scheduler={"p": profile})
-    return found.queues
+    qos = port({"egress-scheduler": {"profile": "p"}}, egress_scheduler={"p": profile})
+    return qos.queues
 
 
 @pytest.mark.parametrize(
@@ -160,12 +160,12 @@ def test_a_profile_without_queues_serves_none():
     ],
 )
 def test_a_queue_marks_between_its_thresholds(settings, ecn):
-    found = port(congestion_control={ALL: {"traffic-class": {"5": settings}}}).queues
-    assert found == (None,) * 5 + (Queue(False, 13, ecn),) + (None,) * 2
+    queues = port(congestion_control={ALL: {"traffic-class": {"5": settings}}}).queues
+    assert queues == (None,) * 5 + (Queue(False, 13, ecn),) + (None,) * 2
 
 
 @pytest.mark.parametrize(
-    ("key", "number", "most"),
+    ("key", "number", "maximum"),
     [
         ("min-threshold", (1 << 40) + 1, 1 << 40),
         ("max-threshold", (1 << 40) + 1, 1 << 40),
@@ -173,19 +173,19 @@ def test_a_queue_marks_between_its_thresholds(settings, ecn):
         ("min-threshold", -1, 1 << 40),
     ],
 )
-def test_an_invalid_threshold_is_refused(key, number, most):
+def test_an_invalid_threshold_is_refused(key, number, maximum):
     assert refused(of(congestion_control={ALL: {"traffic-class": {"5": {key: number}}}})) == (
-        f"qos congestion-control {ALL} traffic-class 5: {key} {number} is not a number from 0 to {most}; {SHOW}"
+        f"qos congestion-control {ALL} traffic-class 5: {key} {number} is not a number from 0 to {maximum}; {SHOW}"
     )
 
 
 def test_queues_that_are_only_served_or_only_marked_are_seen():
-    found = port(
+    qos = port(
         {"egress-scheduler": {"profile": "p"}, "congestion-control": {"profile": "p"}},
         egress_scheduler={"p": {"traffic-class": {"1": {"mode": "strict"}}}},
         congestion_control={"p": {"traffic-class": {"2": {}}}},
     )
-    assert found.queues == (None, Queue(True), Queue(False, 0, MARKED), None, None, None, None, None)
+    assert qos.queues == (None, Queue(True), Queue(False, 0, MARKED), None, None, None, None, None)
 
 
 PAUSES = {"switch-priority": {"3": {}}, "port-buffer": 500, "xoff-threshold": 200, "xon-threshold": 50}
@@ -207,8 +207,8 @@ def pausing(pfc: dict[str, Any], alpha: str = "alpha_1", pool: dict[str, Any] | 
     ],
 )
 def test_headroom_is_what_arrives_after_a_pause(changes, headroom):
-    found = pausing({**PAUSES, **changes})
-    assert (found.pfc, found.headroom) == ((3,), (None,) * 3 + (headroom,) + (None,) * 4)
+    qos = pausing({**PAUSES, **changes})
+    assert (qos.pfc, qos.headroom) == ((3,), (None,) * 3 + (headroom,) + (None,) * 4)
 
 
 @pytest.mark.parametrize("size", ["port-buffer", "xoff-threshold", "xon-threshold"])
@@ -236,10 +236,10 @@ def test_invalid_pauses_are_refused(changes, message):
     assert str(error.value).endswith(f"qos pfc {ALL}{' ' if 'rx' in changes else ': '}{message}")
 
 
-@pytest.mark.parametrize("way", ["rx", "tx"])
-def test_a_profile_that_is_off_in_one_way_pauses_nothing(way):
-    found = pausing({**PAUSES, way: "disable"})
-    assert (found.pfc, found.headroom) == ((), (None,) * 8)
+@pytest.mark.parametrize("direction", ["rx", "tx"])
+def test_a_profile_that_is_off_in_one_way_pauses_nothing(direction):
+    qos = pausing({**PAUSES, direction: "disable"})
+    assert (qos.pfc, qos.headroom) == ((), (None,) * 8)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_unknown_alphas_are_refused(name):
 
 
 @pytest.mark.parametrize(
-    ("given", "own", "watchdog"),
+    ("times", "sections_of_port", "watchdog"),
     [
         ({}, {}, Watchdog(300, 100, "drop")),
         ({"polling-interval": 5000, "robustness": 1000}, {"state": "enable"}, Watchdog(5_000_000, 5000, "drop")),
@@ -296,8 +296,8 @@ def test_unknown_alphas_are_refused(name):
         ({}, None, None),
     ],
 )
-def test_the_watchdog_of_a_port_has_the_times_of_the_switch(given, own, watchdog):
-    assert port({"pfc-watchdog": own}, pfc_watchdog=given).watchdog == watchdog
+def test_the_watchdog_of_a_port_has_the_times_of_the_switch(times, sections_of_port, watchdog):
+    assert port({"pfc-watchdog": sections_of_port}, pfc_watchdog=times).watchdog == watchdog
 
 
 @pytest.mark.parametrize(("rewrite", "rewrites"), [("l2", False), ("l3", True), ("both", True), (None, False)])
@@ -324,24 +324,24 @@ ROCE_QUEUES = {0: Queue(False, 50, MARKED), 3: Queue(False, 50, MARKED), 6: Queu
     ],
 )
 def test_the_mode_roce_sets_queues_and_pauses(roce, pfc):
-    found = port(roce=roce)
-    assert found.dscp_to_class == tuple(dscp // 8 for dscp in range(64))
-    assert found.class_to_queue == (0, 0, 0, 3, 0, 0, 6, 0)
-    assert found.queues == tuple(ROCE_QUEUES.get(at) for at in range(8))
-    assert found.pfc == pfc
+    qos = port(roce=roce)
+    assert qos.dscp_to_class == tuple(dscp // 8 for dscp in range(64))
+    assert qos.class_to_queue == (0, 0, 0, 3, 0, 0, 6, 0)
+    assert qos.queues == tuple(ROCE_QUEUES.get(number) for number in range(8))
+    assert qos.pfc == pfc
 
 
 def test_settings_replace_those_of_the_mode_roce():
-    found = port(
+    qos = port(
         roce={},
         egress_scheduler={ALL: {"traffic-class": {"0": {"bw-percent": 40}, "3": {}, "6": {}}}},
         congestion_control={ALL: {"traffic-class": {"3": {"min-threshold": 7}}}},
         pfc={ALL: {"switch-priority": {"4": {}}}},
     )
-    assert found.queues[0] == Queue(False, 40, MARKED)
-    assert found.queues[3] == Queue(False, 50, Ecn(7, 1_500_000, 100))
-    assert found.queues[6] == Queue(True)
-    assert found.pfc == (4,)
+    assert qos.queues[0] == Queue(False, 40, MARKED)
+    assert qos.queues[3] == Queue(False, 50, Ecn(7, 1_500_000, 100))
+    assert qos.queues[6] == Queue(True)
+    assert qos.pfc == (4,)
 
 
 def with_profile(section: str) -> PortQos:
@@ -360,8 +360,8 @@ def test_a_port_with_its_own_profile_has_nothing_of_the_mode_roce():
 def test_the_mode_roce_has_a_lossless_pool():
     buffers = {ALL: {"ingress-lossless-buffer": {"shared-alpha": "alpha_1"}}}
     for mode, holds in (("lossless", True), ("lossless-single-ipool", True), ("lossy", False)):
-        found = port(roce={"mode": mode}, pfc={ALL: PAUSES}, advance_buffer_config=buffers)
-        assert (found.headroom[3] is not None) is holds
+        qos = port(roce={"mode": mode}, pfc={ALL: PAUSES}, advance_buffer_config=buffers)
+        assert (qos.headroom[3] is not None) is holds
 
 
 def test_an_unknown_mode_is_refused():

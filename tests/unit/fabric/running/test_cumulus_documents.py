@@ -62,10 +62,10 @@ def test_settings_of_a_port_and_of_ranges_are_merged():
         },
         "qos": {"pfc": {"a": {"switch-priority": {"3": {}}}}},
     }
-    found = read(tree).ports
-    assert list(found) == ["swp1", "swp2", "bond1"]
-    assert (found["swp1"].ip_mtu_bytes, found["swp1"].pfc, found["swp1"].watchdog is None) == (1500, (3,), False)
-    assert (found["swp2"].ip_mtu_bytes, found["swp2"].pfc, found["swp2"].watchdog) == (9100, (3,), None)
+    ports = read(tree).ports
+    assert list(ports) == ["swp1", "swp2", "bond1"]
+    assert (ports["swp1"].ip_mtu_bytes, ports["swp1"].pfc, ports["swp1"].watchdog is None) == (1500, (3,), False)
+    assert (ports["swp2"].ip_mtu_bytes, ports["swp2"].pfc, ports["swp2"].watchdog) == (9100, (3,), None)
 
 
 def test_words_and_lists_mean_keys_without_settings():
@@ -90,7 +90,7 @@ def test_a_refusal_has_the_first_60_characters_of_a_value():
 
 
 @pytest.mark.parametrize(
-    ("given", "fields"),
+    ("hash_settings", "fields"),
     [
         ({}, None),
         ({"gtp-teid": "on"}, None),
@@ -98,8 +98,8 @@ def test_a_refusal_has_the_first_60_characters_of_a_value():
         ({"source-ip": "off", "source-port": "off"}, ("destination_ip", "destination_port", "protocol")),
     ],
 )
-def test_fields_of_the_hash_are_on_unless_they_are_off(given, fields):
-    tree = {"interface": {}, "system": {"forwarding": {"ecmp-hash": given}}}
+def test_fields_of_the_hash_are_on_unless_they_are_off(hash_settings, fields):
+    tree = {"interface": {}, "system": {"forwarding": {"ecmp-hash": hash_settings}}}
     assert read(tree).ecmp_fields == fields
 
 

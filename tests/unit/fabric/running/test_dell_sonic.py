@@ -32,11 +32,11 @@ NO_TERM = {
 
 
 def leaves(value, path=()):
-    for at, each in value.items() if isinstance(value, dict) else enumerate(value):
-        if isinstance(each, (dict, list)):
-            yield from leaves(each, (*path, at))
+    for index, element in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(element, (dict, list)):
+            yield from leaves(element, (*path, index))
         else:
-            yield (*path, at), each
+            yield (*path, index), element
 
 
 def outcome(config):
@@ -48,18 +48,18 @@ def outcome(config):
 
 def test_each_removed_setting_is_detected():
     arguments = rendered(dell({"classes": {"roce": {"bandwidth_percent": 60}}}, ports=["Eth1/1"]))
-    before = read(arguments)
+    original = read(arguments)
     count = 0
     for path, value in leaves(arguments):
         if path[1] == "state":
             continue
         broken = copy.deepcopy(arguments)
         holder = broken
-        for each in path[:-1]:
-            holder = holder[each]
+        for key in path[:-1]:
+            holder = holder[key]
         del holder[path[-1]]
         no_term = {(path[0], path[-1]), (path[0], value)} & NO_TERM
-        assert (outcome(broken) == before) is bool(no_term), path
+        assert (outcome(broken) == original) is bool(no_term), path
         count += not no_term
     assert count > 150
 
@@ -109,10 +109,10 @@ def test_gathered_facts_in_the_documented_forms_are_read():
             {"name": "CPU", "scheduler_policy": "policy1"},
         ],
     }
-    found = read(config)
-    assert found.ecmp_fields is None
-    assert list(found.ports) == ["Eth1/5"]
-    qos = found.ports["Eth1/5"]
+    switch = read(config)
+    assert switch.ecmp_fields is None
+    assert list(switch.ports) == ["Eth1/5"]
+    qos = switch.ports["Eth1/5"]
     assert qos.dscp_to_class[3] == 3
     assert qos.class_to_priority[3] == 3
     assert qos.pfc == (3,)
@@ -132,8 +132,8 @@ def put(module, *path_and_value):
 
     def change(arguments):
         holder = arguments.setdefault(module, {})
-        for each in path:
-            holder = holder[each]
+        for key in path:
+            holder = holder[key]
         holder[last] = value
 
     return change

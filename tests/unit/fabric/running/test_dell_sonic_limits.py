@@ -19,9 +19,9 @@ ARGUMENTS = rendered(dell(ports=["Eth1/1"]))
 def changed(module, path, value):
     arguments = copy.deepcopy(ARGUMENTS)
     holder = arguments[module]["config"]
-    *way, last = path
-    for each in way:
-        holder = holder[each]
+    *parents, last = path
+    for key in parents:
+        holder = holder[key]
     holder[last] = value
     return arguments
 
@@ -32,7 +32,7 @@ PORT = ("sonic_qos_interfaces", (0,))
 
 
 @pytest.mark.parametrize(
-    ("place", "option", "least", "most"),
+    ("place", "option", "minimum", "maximum"),
     [
         (GREEN, "min_threshold", 0, 1_500_000),
         (GREEN, "max_threshold", 150_000, 12_480_000),
@@ -46,11 +46,11 @@ PORT = ("sonic_qos_interfaces", (0,))
         (("sonic_qos_maps", ("dscp_maps", 0, "entries", 0)), "fwd_group", 0, 7),
     ],
 )
-def test_numbers_have_limits(place, option, least, most):
+def test_numbers_have_limits(place, option, minimum, maximum):
     module, path = place
-    for number in (least, most, str(most)):
+    for number in (minimum, maximum, str(maximum)):
         read(changed(module, (*path, option), number))
-    for number in (least - 1, most + 1, str(most + 1), 1.5, True):
+    for number in (minimum - 1, maximum + 1, str(maximum + 1), 1.5, True):
         with pytest.raises(FabricError, match=r"^leaf1: sonic_"):
             read(changed(module, (*path, option), number))
 
@@ -66,13 +66,13 @@ PROFILE = ARGUMENTS["sonic_qos_wred"]["config"][0]["name"]
 
 
 @pytest.mark.parametrize(
-    ("marked", "others"),
+    ("marked", "expected"),
     [([], {}), ([8], {}), ([47], {}), ([7], {7: Queue(False, None, MARKED)}), ([0], {0: Queue(False, 50, MARKED)})],
 )
-def test_only_the_first_eight_queues_count(marked, others):
-    found = queues(queues=[{"id": number, "wred_profile": PROFILE} for number in marked])
-    served = {0: Queue(False, 50), 3: Queue(False, 50), 6: Queue(True), **others}
-    assert {at: queue for at, queue in enumerate(found) if queue} == served
+def test_only_the_first_eight_queues_count(marked, expected):
+    queues_read = queues(queues=[{"id": number, "wred_profile": PROFILE} for number in marked])
+    served = {0: Queue(False, 50), 3: Queue(False, 50), 6: Queue(True), **expected}
+    assert {queue_number: queue for queue_number, queue in enumerate(queues_read) if queue} == served
 
 
 def test_the_shaper_and_queues_above_7_are_not_served():

@@ -100,13 +100,13 @@ def test_a_line_of_a_port_overrides_its_profile():
 
 def test_ports_share_one_object_only_if_all_their_lines_are_equal():
     ports = "".join(
-        f"interface Ethernet{at}\n   qos trust dscp\n   uc-tx-queue 3\n      no priority\n"
+        f"interface Ethernet{number}\n   qos trust dscp\n   uc-tx-queue 3\n      no priority\n"
         f"      bandwidth percent {percent}\n"
-        for at, percent in ((1, 50), (2, 50), (3, 60))
+        for number, percent in ((1, 50), (2, 50), (3, 60))
     )
-    found = eos.parse(ports, "leaf1").ports
-    assert found["Ethernet1"] is found["Ethernet2"]
-    assert [qos.queues[3].bandwidth_percent for qos in found.values()] == [50, 50, 60]
+    ports_read = eos.parse(ports, "leaf1").ports
+    assert ports_read["Ethernet1"] is ports_read["Ethernet2"]
+    assert [qos.queues[3].bandwidth_percent for qos in ports_read.values()] == [50, 50, 60]
 
 
 def test_a_switch_without_qos_is_read_with_its_default_settings():
@@ -174,10 +174,10 @@ def test_invalid_text_is_refused_with_its_line(text, error):
 @given(st.sampled_from([eos.render(REFERENCE), BY_HAND]), st.data())
 def test_a_damaged_text_is_read_or_refused(text, data):
     """Any text results in a Switch or a FabricError."""
-    at = data.draw(st.integers(0, len(text)))
-    broken = text[:at] + data.draw(st.sampled_from(["", "x", " ", "\n", "-", "9", "!", "\t\t"])) + text[at:]
-    for each in (broken, text[:at], text[at:]):
+    position = data.draw(st.integers(0, len(text)))
+    broken = text[:position] + data.draw(st.sampled_from(["", "x", " ", "\n", "-", "9", "!", "\t\t"])) + text[position:]
+    for part in (broken, text[:position], text[position:]):
         with suppress(FabricError):
-            eos.parse(each, "leaf1")
+            eos.parse(part, "leaf1")
         with suppress(FabricError):
-            eos.remediation(each, REFERENCE)
+            eos.remediation(part, REFERENCE)

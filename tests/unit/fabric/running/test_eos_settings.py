@@ -11,22 +11,22 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import eos
 
 
-def read(*lines, whole=()):
+def read(*lines, global_lines=()):
     """Return Ethernet1 with ``lines`` of its own, on a switch with ``whole``, lines at the margin."""
-    text = ["hostname leaf1", *whole, "interface Ethernet1", *(f"   {line}" for line in lines)]
+    text = ["hostname leaf1", *global_lines, "interface Ethernet1", *(f"   {line}" for line in lines)]
     return eos.parse("\n".join(text) + "\n", "leaf1").ports["Ethernet1"]
 
 
-def routed(*lines, whole=()):
-    return read("no switchport", *lines, whole=whole)
+def routed(*lines, global_lines=()):
+    return read("no switchport", *lines, global_lines=global_lines)
 
 
-def refuse(subject, *facts, lines=(), whole=()):
+def refuse(subject, *facts, lines=(), global_lines=()):
     with refuses(f"leaf1: {subject}", *facts):
-        routed(*lines, whole=whole)
+        routed(*lines, global_lines=global_lines)
 
 
-DEFAULT = (*(1,) * 8, *(0,) * 8, *(at // 8 for at in range(16, 64)))
+DEFAULT = (*(1,) * 8, *(0,) * 8, *(dscp // 8 for dscp in range(16, 64)))
 
 
 def test_a_routed_port_trusts_the_dscp_and_a_switched_port_does_not():
@@ -74,7 +74,7 @@ def test_a_setting_of_a_queue_beyond_its_limits_is_refused(line, facts):
 
 
 @pytest.mark.parametrize(
-    ("line", "word", "most"),
+    ("line", "word", "maximum"),
     [
         ("qos map dscp 5 to traffic-class {}", "8", 7),
         ("qos map traffic-class {} to tx-queue 0", "8", 7),
@@ -83,22 +83,22 @@ def test_a_setting_of_a_queue_beyond_its_limits_is_refused(line, facts):
         ("qos map dscp {} to traffic-class 0", "64", 63),
     ],
 )
-def test_a_map_beyond_its_limits_is_refused(line, word, most):
-    routed(whole=(line.format(most),))
-    refuse(f"line 2 {line.format(word)!r}", f"'{word}'", f"0 to {most}", whole=(line.format(word),))
+def test_a_map_beyond_its_limits_is_refused(line, word, maximum):
+    routed(global_lines=(line.format(maximum),))
+    refuse(f"line 2 {line.format(word)!r}", f"'{word}'", f"0 to {maximum}", global_lines=(line.format(word),))
 
 
 def test_maps_of_ranges_and_lists_are_read():
     lines = ("qos map dscp 0-63 to traffic-class 7", "qos map dscp 0,63 to traffic-class 0")
-    assert routed(whole=lines).dscp_to_class == (0, *(7,) * 62, 0)
+    assert routed(global_lines=lines).dscp_to_class == (0, *(7,) * 62, 0)
     queues = ("qos map traffic-class 0-2,4 7 to tx-queue 7", "qos map traffic-class 6 to uc-tx-queue 0")
-    assert routed(whole=queues).class_to_queue == (7, 7, 7, 3, 7, 5, 0, 7)
+    assert routed(global_lines=queues).class_to_queue == (7, 7, 7, 3, 7, 5, 0, 7)
     descending = "qos map traffic-class 3-2 to tx-queue 7"
-    refuse(f"line 2 {descending!r}", "'2'", "3 to 7", whole=(descending,))
+    refuse(f"line 2 {descending!r}", "'2'", "3 to 7", global_lines=(descending,))
 
 
 def test_the_first_and_the_last_queue_and_priority_are_read():
-    found = routed(
+    qos = routed(
         "priority-flow-control on",
         "priority-flow-control priority 0 no-drop",
         "priority-flow-control priority 7 no-drop",
@@ -109,19 +109,19 @@ def test_the_first_and_the_last_queue_and_priority_are_read():
         "   no priority",
         "   bandwidth percent 100",
     )
-    assert found.pfc == (0, 7)
-    assert (found.queues[0], found.queues[7]) == (Queue(False, 1), Queue(False, 100))
-    assert found.queues[1:7] == (Queue(False),) * 6
+    assert qos.pfc == (0, 7)
+    assert (qos.queues[0], qos.queues[7]) == (Queue(False, 1), Queue(False, 100))
+    assert qos.queues[1:7] == (Queue(False),) * 6
 
 
 WEIGHTED = ("uc-tx-queue 3", "   no priority", "   bandwidth percent 50")
 
 
 def test_a_queue_is_strict_above_all_weighted_ones_only():
-    whole = ("qos map dscp 0-62 to traffic-class 0", "qos map dscp 63 to traffic-class 5")
+    global_lines = ("qos map dscp 0-62 to traffic-class 0", "qos map dscp 63 to traffic-class 5")
 
     def kinds(*lines):
-        return [each and each.strict for each in routed(*lines, whole=whole).queues]
+        return [queue and queue.strict for queue in routed(*lines, global_lines=global_lines).queues]
 
     none = [None] * 8
     assert kinds() == [True, *none[:4], True, None, None]
@@ -130,7 +130,7 @@ def test_a_queue_is_strict_above_all_weighted_ones_only():
     assert kinds("uc-tx-queue 5", "   no priority") == [False, *none[:4], False, None, None]
     assert kinds("uc-tx-queue 3", "   priority strict") == [True, None, None, True, None, True, None, None]
     assert kinds("uc-tx-queue 0", "   bandwidth percent 5") == [True, *none[:4], True, None, None]
-    assert routed("uc-tx-queue 0", "   bandwidth percent 5", whole=whole).queues[0] == Queue(True)
+    assert routed("uc-tx-queue 0", "   bandwidth percent 5", global_lines=global_lines).queues[0] == Queue(True)
 
 
 def test_thresholds_are_read_in_their_units():
@@ -147,14 +147,14 @@ def test_thresholds_are_read_in_their_units():
 
 
 def test_pfc_needs_the_port_and_the_switch():
-    own = "priority-flow-control priority 3 no-drop"
-    assert routed("priority-flow-control mode on", own).pfc == (3,)
-    assert routed("priority-flow-control on", own).pfc == (3,)
-    assert routed(own).pfc == ()
+    paused = "priority-flow-control priority 3 no-drop"
+    assert routed("priority-flow-control mode on", paused).pfc == (3,)
+    assert routed("priority-flow-control on", paused).pfc == (3,)
+    assert routed(paused).pfc == ()
     for no in ("no priority-flow-control", "no priority-flow-control on", "no priority-flow-control mode on"):
-        assert routed("priority-flow-control on", own, no).pfc == ()
-    assert routed("priority-flow-control on", own, whole=("priority-flow-control all off",)).pfc == ()
-    assert routed(own, whole=("priority-flow-control all off",)).pfc == ()
+        assert routed("priority-flow-control on", paused, no).pfc == ()
+    assert routed("priority-flow-control on", paused, global_lines=("priority-flow-control all off",)).pfc == ()
+    assert routed(paused, global_lines=("priority-flow-control all off",)).pfc == ()
     assert routed("priority-flow-control on", "priority-flow-control priority 3 drop").pfc == ()
 
 
@@ -163,7 +163,7 @@ TIMER = f"{DOG} port timer timeout 0.2 polling-interval 0.1 recovery-time 0.3"
 
 
 @pytest.mark.parametrize(
-    ("lines", "whole", "watchdog"),
+    ("lines", "global_lines", "watchdog"),
     [
         ((), (), None),
         ((DOG,), (), None),
@@ -185,8 +185,8 @@ TIMER = f"{DOG} port timer timeout 0.2 polling-interval 0.1 recovery-time 0.3"
         ((TIMER,), (f"{DOG} default timeout 9",), Watchdog(200, 300, "errdisable")),
     ],
 )
-def test_the_watchdog_acts_with_a_timeout_where_it_is_on(lines, whole, watchdog):
-    assert routed(*lines, whole=whole).watchdog == watchdog
+def test_the_watchdog_acts_with_a_timeout_where_it_is_on(lines, global_lines, watchdog):
+    assert routed(*lines, global_lines=global_lines).watchdog == watchdog
 
 
 POLICY = (
@@ -206,12 +206,12 @@ INPUT = "service-policy type qos input P"
 
 
 def test_a_policy_map_overrides_the_switchs_map_with_the_first_class_that_matches():
-    found = routed(INPUT, whole=POLICY)
-    assert found.dscp_to_class == (7, *DEFAULT[1:8], 0, *DEFAULT[9:63], 7)
-    assert found.rewrites_dscp is False
-    rest = (*POLICY, "   class class-default", "      set traffic-class 5")
-    assert routed(INPUT, whole=rest).dscp_to_class == (7, *(5,) * 7, 0, *(5,) * 54, 7)
-    assert routed(INPUT, whole=[line.replace("quality-of-service", "qos") for line in POLICY]) == found
+    qos = routed(INPUT, global_lines=POLICY)
+    assert qos.dscp_to_class == (7, *DEFAULT[1:8], 0, *DEFAULT[9:63], 7)
+    assert qos.rewrites_dscp is False
+    with_default = (*POLICY, "   class class-default", "      set traffic-class 5")
+    assert routed(INPUT, global_lines=with_default).dscp_to_class == (7, *(5,) * 7, 0, *(5,) * 54, 7)
+    assert routed(INPUT, global_lines=[line.replace("quality-of-service", "qos") for line in POLICY]) == qos
 
 
 @pytest.mark.parametrize(
@@ -224,15 +224,15 @@ def test_a_policy_map_overrides_the_switchs_map_with_the_first_class_that_matche
     ],
 )
 def test_a_policy_map_that_cannot_be_understood_is_refused(old, new, subject, facts):
-    refuse(subject, *facts, lines=[INPUT], whole=[line.replace(old, new) for line in POLICY])
+    refuse(subject, *facts, lines=[INPUT], global_lines=[line.replace(old, new) for line in POLICY])
 
 
 def test_rewriting_is_read_from_the_switch_or_a_policy_map():
-    assert routed(whole=("qos rewrite dscp",)).rewrites_dscp is True
+    assert routed(global_lines=("qos rewrite dscp",)).rewrites_dscp is True
     marks = [line.replace("set cos 3", "set dscp 5") for line in POLICY]
-    assert routed(INPUT, whole=marks).rewrites_dscp is True
-    assert routed(whole=marks).rewrites_dscp is False
-    assert routed(INPUT, whole=(*POLICY, "qos rewrite dscp")).rewrites_dscp is True
+    assert routed(INPUT, global_lines=marks).rewrites_dscp is True
+    assert routed(global_lines=marks).rewrites_dscp is False
+    assert routed(INPUT, global_lines=(*POLICY, "qos rewrite dscp")).rewrites_dscp is True
 
 
 def test_a_ports_own_map_is_refused():
@@ -247,18 +247,19 @@ def test_a_ports_lines_override_its_profiles():
         "      no priority",
         "      bandwidth percent 9",
     )
-    found = read("service-profile x", "uc-tx-queue 3", "   bandwidth percent 8", whole=profile)
-    assert (found.queues[3], found.dscp_to_class) == (Queue(False, 8), DEFAULT)
-    assert read("service-profile x", "qos trust cos", whole=profile).queues[3] == Queue(False, 9)
+    qos = read("service-profile x", "uc-tx-queue 3", "   bandwidth percent 8", global_lines=profile)
+    assert (qos.queues[3], qos.dscp_to_class) == (Queue(False, 8), DEFAULT)
+    assert read("service-profile x", "qos trust cos", global_lines=profile).queues[3] == Queue(False, 9)
     refuse("line 4 'service-profile y'", "qos profile y", lines=["service-profile y"])
 
 
 def test_ports_with_the_same_queues_but_other_shares_differ():
     text = "\n".join(
-        f"interface Ethernet{at}\n   uc-tx-queue 3\n      no priority\n      bandwidth percent {at}" for at in (1, 2)
+        f"interface Ethernet{number}\n   uc-tx-queue 3\n      no priority\n      bandwidth percent {number}"
+        for number in (1, 2)
     )
     ports = eos.parse(f"hostname leaf1\n{text}\n", "leaf1").ports
-    assert [ports[f"Ethernet{at}"].queues[3] for at in (1, 2)] == [Queue(False, 1), Queue(False, 2)]
+    assert [ports[f"Ethernet{number}"].queues[3] for number in (1, 2)] == [Queue(False, 1), Queue(False, 2)]
 
 
 @pytest.mark.parametrize(

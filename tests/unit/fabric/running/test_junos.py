@@ -22,7 +22,9 @@ def test_a_manual_configuration_is_read():
     assert seen.queue_buffer_bytes == 20_000_000
     assert seen.ecmp_fields is None
     port = seen.ports["et-0/0/0"]
-    assert {dscp: at for dscp, at in enumerate(port.dscp_to_class) if at is not None} == {26: 4, 28: 4, 48: 3}
+    assert {
+        dscp: traffic_class for dscp, traffic_class in enumerate(port.dscp_to_class) if traffic_class is not None
+    } == {26: 4, 28: 4, 48: 3}
     assert port.class_to_queue == (None, None, None, 3, 4, None, None, None)
     assert port.class_to_priority == (None, None, None, None, 3, None, None, None)
     assert port.priority_to_queue == (None, None, None, 4, None, None, None, None)
@@ -76,14 +78,14 @@ def test_the_largest_mru_is_read():
 
 def test_thresholds_are_not_read_if_the_profile_is_not_used():
     profile = "drop-profile-map loss-priority any protocol any drop-profile dp1"
-    for what in ("explicit-congestion-notification", profile):
-        line = f"set class-of-service schedulers s1 {what}\n"
+    for statement in ("explicit-congestion-notification", profile):
+        line = f"set class-of-service schedulers s1 {statement}\n"
         assert line in BY_HAND
         assert junos.parse(BY_HAND.replace(line, ""), "leaf1").ports["et-0/0/0"].queues[4] == Queue(False, 0)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "named"),
+    ("old", "new", "fact"),
     [
         ("scheduler-map sm1", "scheduler-map sm2", "et-0/0/0: scheduler-maps sm2 is not defined"),
         ("classifiers dscp mydscp\n", "classifiers dscp other\n", "classifiers dscp other is not defined"),
@@ -115,12 +117,12 @@ def test_thresholds_are_not_read_if_the_profile_is_not_used():
         ("mtu 9216", "mtu 255", "et-0/0/0: mtu '255'"),
     ],
 )
-def test_invalid_settings_are_refused_with_their_place(old, new, named):
+def test_invalid_settings_are_refused_with_their_place(old, new, fact):
     assert old in BY_HAND
     with pytest.raises(FabricError) as caught:
         junos.parse(BY_HAND.replace(old, new), "leaf1")
     assert str(caught.value).startswith("leaf1: Junos configuration: ")
-    assert named in str(caught.value)
+    assert fact in str(caught.value)
 
 
 @pytest.mark.parametrize("buffer", [0, 1, 1 << 40, (1 << 40) + 1])
@@ -240,7 +242,7 @@ def test_a_pause_may_stop_each_of_12_queues(number):
     assert read("flow-control-queue 4", f"flow-control-queue {number}").priority_to_queue[3] == number
 
 
-@pytest.mark.parametrize(("given", "metres"), [(0, 100), (1, 1), (1_048_576, 1_048_576)])
-def test_the_length_of_a_cable_is_read(given, metres):
-    text = BY_HAND.replace("mtu 9000", "mtu 2000").replace(SHORT, f"{SHORT}{CNP} input cable-length {given}\n")
+@pytest.mark.parametrize(("length", "metres"), [(0, 100), (1, 1), (1_048_576, 1_048_576)])
+def test_the_length_of_a_cable_is_read(length, metres):
+    text = BY_HAND.replace("mtu 9000", "mtu 2000").replace(SHORT, f"{SHORT}{CNP} input cable-length {length}\n")
     assert junos.parse(text, "leaf1").ports["et-0/0/0"].cable_m == metres

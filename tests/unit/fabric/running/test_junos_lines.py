@@ -38,7 +38,7 @@ def test_text_without_a_set_line_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("words", "lines"),
+    ("text", "lines"),
     [
         ("a b", ["a b"]),
         ("a [ b ]", ["a b"]),
@@ -52,12 +52,12 @@ def test_text_without_a_set_line_is_refused(text):
         ("a [ b [ c ] ]", None),
     ],
 )
-def test_a_list_is_a_line_for_each_element(words, lines):
+def test_a_list_is_a_line_for_each_element(text, lines):
     if lines is None:
         with pytest.raises(FabricError) as refused:
-            expand_list(words.split(), PLACE)
+            expand_list(text.split(), PLACE)
         assert str(refused.value) == (
             f"{PLACE}: a list that does not end, or is empty; give the line as the switch shows it"
         )
         return
-    assert expand_list(words.split(), PLACE) == [tuple(line.split()) for line in lines]
+    assert expand_list(text.split(), PLACE) == [tuple(line.split()) for line in lines]

@@ -42,8 +42,8 @@ def refuse(subject, *facts, lines, base=BASE):
         read(*lines, base=base)
 
 
-def place(at, value, size=8):
-    return tuple(value if each == at else None for each in range(size))
+def place(index, value, size=8):
+    return tuple(value if position == index else None for position in range(size))
 
 
 def test_a_port_has_the_classes_of_its_classifier_alone():
@@ -55,15 +55,21 @@ def test_lines_without_content_are_passed_over():
     assert read(*bare, f"{COS} code-point-aliases dscp x").ports == {"et-0/0/0": ALONE}
     assert list(read(f"{COS} interfaces et-0/0/1").ports) == ["et-0/0/0", "et-0/0/1"]
     assert read(f"{COS} interfaces et-0/0/1").ports["et-0/0/1"] == PortQos()
-    words = ("scheduler-map", "congestion-notification-profile", "classifiers dscp", "unit 1 classifiers dscp", "unit")
-    assert port(*(f"{PORT} {each}" for each in words)) == ALONE
+    statements = (
+        "scheduler-map",
+        "congestion-notification-profile",
+        "classifiers dscp",
+        "unit 1 classifiers dscp",
+        "unit",
+    )
+    assert port(*(f"{PORT} {statement}" for statement in statements)) == ALONE
     assert port(f"{CLASSES} queue 5", f"{CLASSES} class X", f"{CLASSES} other X queue-num 1") == ALONE
 
 
 def test_only_ports_and_what_has_class_of_service_are_listed():
     listed = ["et-0/0/1", "xe-1/2/3", "ge-0/0/0", "mge-0/0/0", "et-0/0/1:3"]
-    others = ["et-0/0", "fxp0", "ae0", "xet-0/0/1", "et-0/0/1:x"]
-    lines = [f"interfaces {name} mtu 9000" for name in (*listed, *others)]
+    other_names = ["et-0/0", "fxp0", "ae0", "xet-0/0/1", "et-0/0/1:x"]
+    lines = [f"interfaces {name} mtu 9000" for name in (*listed, *other_names)]
     assert list(read(*lines).ports) == ["et-0/0/0", *listed]
     assert list(read(*lines, f"{COS} interfaces ae0 scheduler-map m", f"{COS} scheduler-maps m").ports) == [
         "et-0/0/0",
@@ -81,8 +87,8 @@ def test_only_ports_and_what_has_class_of_service_are_listed():
 )  # fmt: skip
 def test_code_points_are_bits_or_aliases(bits, dscp):
     line = BASE[0].replace("af31", bits)
-    found = port(line, f"{COS} code-point-aliases dscp own 000101", base=BASE[1:])
-    assert found.dscp_to_class == place(dscp, 3, 64)
+    qos = port(line, f"{COS} code-point-aliases dscp own 000101", base=BASE[1:])
+    assert qos.dscp_to_class == place(dscp, 3, 64)
 
 
 @pytest.mark.parametrize("bits", ["0000000", "00000", "000002", "cs0", "cs8", "af10", "af14", "af51", "26"])
@@ -110,13 +116,11 @@ def numbers(*classes):
     names = [line.split()[1] if line.startswith("class") else line.split()[2] for line in classes]
     names = list(dict.fromkeys(names))
     points = [
-        f"{COS} classifiers dscp c forwarding-class {name} loss-priority low code-points {at:06b}"
-        for at, name in enumerate(names)
+        f"{COS} classifiers dscp c forwarding-class {name} loss-priority low code-points {number:06b}"
+        for number, name in enumerate(names)
     ]
-    found = port(*points, *(f"{CLASSES} {line}" for line in classes), base=BASE[2:])
-    return [
-        (each, found.class_to_queue[each], found.class_to_priority[each]) for each in found.dscp_to_class[: len(names)]
-    ]
+    qos = port(*points, *(f"{CLASSES} {line}" for line in classes), base=BASE[2:])
+    return [(each, qos.class_to_queue[each], qos.class_to_priority[each]) for each in qos.dscp_to_class[: len(names)]]
 
 
 def test_classes_have_the_number_of_their_queue_or_of_their_name():
@@ -138,8 +142,8 @@ def test_classes_of_one_queue_get_the_least_free_numbers_and_ours_come_first():
         (2, 0, None),
     ]
     assert numbers("class a queue-num 3", "class sailloft-tc3-pri1 queue-num 0") == [(0, 3, None), (3, 0, 1)]
-    many = [f"class c{at} queue-num 0" for at in range(9)]
-    assert [number for number, _queue, _priority in numbers(*many)] == [0, 1, 2, 3, 4, 5, 6, 7, 0]
+    many_classes = [f"class c{class_number} queue-num 0" for class_number in range(9)]
+    assert [number for number, _queue, _priority in numbers(*many_classes)] == [0, 1, 2, 3, 4, 5, 6, 7, 0]
 
 
 def test_queues_of_multicast_have_no_class():
@@ -181,9 +185,11 @@ def test_the_hash_is_read_where_it_is_the_same_for_both_ip_versions():
     assert fields() is None
     assert fields("hash-mode layer2-payload") == ALL
     assert fields("hash-mode layer2-header") is None
-    for words, field in NOT.items():
-        four, six = words.split()
-        assert fields(f"inet {four}", f"inet6 {six}") == tuple(each for each in ALL if each != field)
+    for statements, field in NOT.items():
+        four, six = statements.split()
+        assert fields(f"inet {four}", f"inet6 {six}") == tuple(
+            packet_field for packet_field in ALL if packet_field != field
+        )
         assert fields(f"inet {four}") is None
         assert fields(f"inet6 {six}") is None
         assert fields(f"inet {four}", f"inet6 {six}", "hash-mode layer2-header") is None
@@ -191,7 +197,9 @@ def test_the_hash_is_read_where_it_is_the_same_for_both_ip_versions():
 
 def test_settings_of_a_port_precede_those_of_wildcards():
     maps = [f"{COS} scheduler-maps {name} forwarding-class RDMA scheduler {name}" for name in ("a", "b", "d")]
-    rates = [f"{COS} schedulers {name} transmit-rate percent {at}" for at, name in enumerate(("a", "b", "d"), 1)]
+    rates = [
+        f"{COS} schedulers {name} transmit-rate percent {number}" for number, name in enumerate(("a", "b", "d"), 1)
+    ]
 
     def percent(*lines):
         return port(*maps, *rates, *lines).queues[3].bandwidth_percent
@@ -205,22 +213,24 @@ def test_settings_of_a_port_precede_those_of_wildcards():
 
 
 def test_a_port_has_the_entries_that_all_its_units_have():
-    other = f"{COS} classifiers dscp d forwarding-class RDMA loss-priority low code-points"
-    both = [f"{other} af31", f"{other} cs1", f"{PORT} unit 1 classifiers dscp d"]
-    assert port(*both).dscp_to_class == ALONE.dscp_to_class
-    assert port(f"{other} cs1", f"{PORT} unit 0 classifiers dscp d").dscp_to_class == place(8, 3, 64)
-    assert port(f"{other} cs1", f"{PORT} unit 1 classifiers dscp d").dscp_to_class == (None,) * 64
+    second_classifier = f"{COS} classifiers dscp d forwarding-class RDMA loss-priority low code-points"
+    both_classifiers = [f"{second_classifier} af31", f"{second_classifier} cs1", f"{PORT} unit 1 classifiers dscp d"]
+    assert port(*both_classifiers).dscp_to_class == ALONE.dscp_to_class
+    assert port(f"{second_classifier} cs1", f"{PORT} unit 0 classifiers dscp d").dscp_to_class == place(8, 3, 64)
+    assert port(f"{second_classifier} cs1", f"{PORT} unit 1 classifiers dscp d").dscp_to_class == (None,) * 64
     plain = [BASE[0], BASE[1], f"{PORT} classifiers dscp c"]
     assert port(*plain, base=()) == ALONE
-    assert port(*plain, f"{other} cs1", f"{PORT} unit * classifiers dscp d", base=()).dscp_to_class == place(8, 3, 64)
+    assert port(
+        *plain, f"{second_classifier} cs1", f"{PORT} unit * classifiers dscp d", base=()
+    ).dscp_to_class == place(8, 3, 64)
     assert port(f"{PORT} unit 0 classifiers ieee-802.1 x", f"{PORT} unit 0 x dscp x") == ALONE
 
 
 def test_a_classifiers_own_entries_precede_those_of_its_imports():
     two = f"{CLASSES} class OTHER queue-num 5"
     imported = f"{COS} classifiers dscp d forwarding-class OTHER loss-priority low code-points [ af31 cs1 ]"
-    found = port(two, f"{COS} classifiers dscp c import d", imported).dscp_to_class
-    assert (found[26], found[8]) == (3, 5)
+    classes = port(two, f"{COS} classifiers dscp c import d", imported).dscp_to_class
+    assert (classes[26], classes[8]) == (3, 5)
     assert port(f"{COS} classifiers dscp c import default", f"{COS} classifiers dscp c import") == ALONE
     imports = [f"{COS} classifiers dscp c import d", f"{COS} classifiers dscp d import c"]
     refuse("classifiers dscp d", "classifier c", "itself", lines=imports)
@@ -273,9 +283,9 @@ def test_a_scheduler_is_strict_or_has_a_share(lines, queue):
 
 
 def test_a_scheduler_map_gives_classes_queues_without_dscps():
-    other = [f"{CLASSES} class X queue-num 6", f"{COS} scheduler-maps m forwarding-class X scheduler x"]
-    found = port(*RATE, *other, f"{COS} schedulers s priority strict-high", f"{COS} schedulers x priority low")
-    assert found == replace(
+    other_class = [f"{CLASSES} class X queue-num 6", f"{COS} scheduler-maps m forwarding-class X scheduler x"]
+    qos = port(*RATE, *other_class, f"{COS} schedulers s priority strict-high", f"{COS} schedulers x priority low")
+    assert qos == replace(
         ALONE,
         class_to_queue=(None, None, None, 3, None, None, 6, None),
         queues=(None, None, None, Queue(True), None, None, Queue(False, 0), None),

@@ -29,9 +29,9 @@ def red(band, handle="1034:", **options):
     return {"kind": "red", "handle": handle, "parent": f"1:{band:x}", "options": values}
 
 
-def flower(tos, mask="fc", band=1, **more):
+def flower(tos, mask="fc", band=1, **other_keys):
     keys = {"ip_tos": tos, "ip_tos_mask": mask, "eth_type": "ipv4"}
-    return {"protocol": "all", "kind": "flower", "options": {"keys": keys, "classid": f"1:{band}"}, **more}
+    return {"protocol": "all", "kind": "flower", "options": {"keys": keys, "classid": f"1:{band}"}, **other_keys}
 
 
 def port(*qdiscs, filters=()):
@@ -73,25 +73,25 @@ def test_a_qdisc_without_a_root_is_refused():
 
 
 def test_bands_are_queues_and_their_handles_have_queue_and_class():
-    found = qos(ets(), red(1, "1034:"), red(2, "1061:"), red(3, "1007:"))
+    qos_read = qos(ets(), red(1, "1034:"), red(2, "1061:"), red(3, "1007:"))
     ecn = Ecn(1000, 9000, 25)
     queues = {3: Queue(True, None, ecn), 6: Queue(False, 50, ecn), 0: Queue(False, 50, ecn)}
-    assert found.queues == tuple(queues.get(at) for at in range(8))
-    assert found.class_to_queue == (None, 6, None, None, 3, None, None, 0)
-    assert found.dscp_to_class == (7,) * 64
+    assert qos_read.queues == tuple(queues.get(number) for number in range(8))
+    assert qos_read.class_to_queue == (None, 6, None, None, 3, None, None, 0)
+    assert qos_read.dscp_to_class == (7,) * 64
 
 
 def test_a_band_without_a_handle_gets_the_highest_numbers_that_are_free():
-    found = qos(ets(), red(1, "1076:"), {"kind": "fq", "handle": "8001:", "parent": "1:2"})
-    assert found.queues[7] == Queue(True, None, Ecn(1000, 9000, 25))
-    assert found.class_to_queue == (None, None, None, None, None, 5, 7, 6)
+    qos_read = qos(ets(), red(1, "1076:"), {"kind": "fq", "handle": "8001:", "parent": "1:2"})
+    assert qos_read.queues[7] == Queue(True, None, Ecn(1000, 9000, 25))
+    assert qos_read.class_to_queue == (None, None, None, None, None, 5, 7, 6)
 
 
 @pytest.mark.parametrize(
     ("count", "handles"), [(0, ()), (9, ()), (2, ("1034:", "1035:")), (2, ("1034:", "1024:")), (2, ("1034:", "1034:"))]
 )
 def test_bands_that_are_not_8_different_queues_and_classes_are_refused(count, handles):
-    children = [red(at + 1, handle) for at, handle in enumerate(handles)]
+    children = [red(position + 1, handle) for position, handle in enumerate(handles)]
     assert refused(ets(count, count, ()), *children) == (
         f"{count} bands do not correspond to 1 to 8 queues and classes with different numbers{COMPARE}"
     )
@@ -99,8 +99,8 @@ def test_bands_that_are_not_8_different_queues_and_classes_are_refused(count, ha
 
 @pytest.mark.parametrize("count", [1, 8])
 def test_one_to_eight_bands_are_read(count):
-    found = qos(ets(count, count, (), [count - 1] * 16))
-    assert [queue for queue in found.queues if queue] == [STRICT] * count
+    qos_read = qos(ets(count, count, (), [count - 1] * 16))
+    assert [queue for queue in qos_read.queues if queue] == [STRICT] * count
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,12 @@ def test_one_to_eight_bands_are_read(count):
     ],
 )
 def test_bands_are_strict_or_have_a_share(root, queues):
-    found = qos({"handle": "1:", "root": True, **root})
-    assert [queue for queue in reversed(found.queues) if queue] == queues
+    qos_read = qos({"handle": "1:", "root": True, **root})
+    assert [queue for queue in reversed(qos_read.queues) if queue] == queues
 
 
 @pytest.mark.parametrize(
-    ("root", "why"),
+    ("root", "cause"),
     [
         (ets(3, 1, (1,)), "ets has 3 bands, 1 strict, and quanta [1]"),
         (ets(3, 1, (1, 0)), "ets has 3 bands, 1 strict, and quanta [1, 0]"),
@@ -131,17 +131,17 @@ def test_bands_are_strict_or_have_a_share(root, queues):
         ({**ets(), "options": {"bands": 1, "strict": 1}}, "qdisc ets 1: has no priomap"),
     ],
 )
-def test_incomplete_bands_are_refused(root, why):
-    assert refused(root) == f"{why}{COMPARE}"
+def test_incomplete_bands_are_refused(root, cause):
+    assert refused(root) == f"{cause}{COMPARE}"
 
 
 def test_only_qdiscs_below_the_root_belong_to_bands():
-    others = [
+    other_qdiscs = [
         {"kind": "red", "handle": "1012:", "parent": "2:1", "options": {}},
         {"kind": "ingress", "handle": "ffff:", "parent": "1:1"},
         {"kind": "clsact", "handle": "1013:", "parent": "1:2"},
     ]
-    assert qos(ets(), *others) == qos(ets())
+    assert qos(ets(), *other_qdiscs) == qos(ets())
 
 
 @pytest.mark.parametrize("minor", ["0", "4", "a", "x", ""])
@@ -284,10 +284,10 @@ def test_filters_that_were_not_read_are_refused():
 
 
 def hashing(policy, fields="0", six=None):
-    both = {"ipv4": (policy, fields), "ipv6": six or (policy, fields)}
+    by_family = {"ipv4": (policy, fields), "ipv6": six or (policy, fields)}
     return {
         f"net.{family}.fib_multipath_hash_{key}": value
-        for family, values in both.items()
+        for family, values in by_family.items()
         for key, value in zip(("policy", "fields"), values)
     }
 
@@ -347,7 +347,7 @@ def test_a_script_is_read_as_if_it_had_run():
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "cause"),
     [
         ("{", "not JSON ("),
         *(
@@ -358,10 +358,10 @@ def test_a_script_is_read_as_if_it_had_run():
         (json.dumps({**READ, "filters": {"p1": 7}}), "not in the form that tc and ip print (TypeError("),
     ],
 )
-def test_other_text_is_refused(text, why):
+def test_other_text_is_refused(text, cause):
     with pytest.raises(FabricError) as error:
         read_model(text, "leaf1")
-    assert str(error.value).startswith(f"leaf1: what was read by tc: {why}")
+    assert str(error.value).startswith(f"leaf1: what was read by tc: {cause}")
 
 
 def test_repeated_keys_make_a_filter_unreadable():

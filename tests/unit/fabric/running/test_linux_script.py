@@ -41,7 +41,7 @@ def test_a_script_is_read_as_a_whole():
     read = model(SCRIPT)
     child = read["qdiscs"]["p1"][1]
     # Flags that were not given are false.
-    assert {flag for flag, given in child["options"].items() if given is True} == {"ecn"}
+    assert {flag for flag, value in child["options"].items() if value is True} == {"ecn"}
     assert {key: child["options"][key] for key in RED} == RED
     options = {"bands": 3, "strict": 1, "quanta": [1500, 3000], "priomap": [2, 1, 0, *[2] * 13]}
     assert read == {
@@ -94,7 +94,7 @@ def test_a_cut_script_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "cause"),
     [
         ("tc class add dev p1 parent 1:", "class add"),
         ("tc qdisc change dev p1 root ets", "qdisc change"),
@@ -107,9 +107,9 @@ def test_a_cut_script_is_refused():
         ),
     ],
 )
-def test_a_line_that_is_not_understood_is_refused_with_its_number(line, why):
+def test_a_line_that_is_not_understood_is_refused_with_its_number(line, cause):
     assert refused(f"sysctl a=1\n{line}\n") == (
-        f"leaf1: tc script: line 2: {line!r} is not understood ({why}); see tc(8)"
+        f"leaf1: tc script: line 2: {line!r} is not understood ({cause}); see tc(8)"
     )
 
 
@@ -121,20 +121,20 @@ def test_a_refusal_has_the_first_80_characters_of_the_line():
 def test_a_new_root_removes_what_was_below_the_old_one():
     root = "tc qdisc replace dev p1 root handle 2: fq\n"
     read = model(SCRIPT + root)
-    assert [each["kind"] for each in read["qdiscs"]["p1"]] == ["fq"]
+    assert [qdisc["kind"] for qdisc in read["qdiscs"]["p1"]] == ["fq"]
     assert read["filters"]["p1"] == []
     assert qdiscs(SCRIPT + "tc qdisc del dev p1 root\n") == []
 
 
 def test_a_qdisc_replaces_the_one_with_the_same_parent():
     fq = "tc qdisc replace dev p1 parent 1:2 fq\n"
-    assert [each["kind"] for each in qdiscs(SCRIPT + fq)] == ["ets", "fq"]
-    assert [each["kind"] for each in qdiscs(SCRIPT + fq.replace("1:2", "1:1"))] == ["ets", "red", "fq"]
-    assert [each["kind"] for each in qdiscs(SCRIPT + "tc qdisc del dev p1 parent 1:2\n")] == ["ets"]
+    assert [qdisc["kind"] for qdisc in qdiscs(SCRIPT + fq)] == ["ets", "fq"]
+    assert [qdisc["kind"] for qdisc in qdiscs(SCRIPT + fq.replace("1:2", "1:1"))] == ["ets", "red", "fq"]
+    assert [qdisc["kind"] for qdisc in qdiscs(SCRIPT + "tc qdisc del dev p1 parent 1:2\n")] == ["ets"]
 
 
 @pytest.mark.parametrize(
-    ("words", "options"),
+    ("arguments", "options"),
     [
         ("quanta 1 2", {"bands": 2, "strict": 0, "quanta": [1, 2], "priomap": [1] * 16}),
         ("strict 2", {"bands": 2, "strict": 2, "quanta": [], "priomap": [1] * 16}),
@@ -142,12 +142,12 @@ def test_a_qdisc_replaces_the_one_with_the_same_parent():
         ("bands 4 strict 2 priomap 1 3", {"bands": 4, "strict": 2, "quanta": [], "priomap": [1, 3, *[3] * 14]}),
     ],
 )
-def test_settings_of_ets_that_are_left_out_have_tcs_defaults(words, options):
-    assert qdiscs(f"tc qdisc add dev p1 root ets {words}\n")[0]["options"] == options
+def test_settings_of_ets_that_are_left_out_have_tcs_defaults(arguments, options):
+    assert qdiscs(f"tc qdisc add dev p1 root ets {arguments}\n")[0]["options"] == options
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("arguments", "expected"),
     [
         ("matchall flowid 1:3", {"pref": 0, "kind": "matchall", "options": {"keys": {}, "classid": "1:3"}}),
         (
@@ -160,9 +160,9 @@ def test_settings_of_ets_that_are_left_out_have_tcs_defaults(words, options):
         ),
     ],
 )
-def test_filters_are_read(words, found):
-    (read,) = model(f"tc filter add dev p1 protocol all {words}\n")["filters"]["p1"]
-    assert read == {"protocol": "all", **found}
+def test_filters_are_read(arguments, expected):
+    (read,) = model(f"tc filter add dev p1 protocol all {arguments}\n")["filters"]["p1"]
+    assert read == {"protocol": "all", **expected}
 
 
 @pytest.mark.parametrize(

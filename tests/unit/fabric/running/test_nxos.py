@@ -107,10 +107,10 @@ def test_invalid_text_is_refused_with_its_line(text, error):
 @given(st.sampled_from([nxos.render(REFERENCE), BY_HAND]), st.data())
 def test_a_damaged_text_is_read_or_refused(text, data):
     """Any text results in a Switch or a FabricError."""
-    at = data.draw(st.integers(0, len(text)))
-    broken = text[:at] + data.draw(st.sampled_from(["", "x", " ", "\n", "-", "9", "!", "\t\t"])) + text[at:]
-    for each in (broken, text[:at], text[at:]):
+    position = data.draw(st.integers(0, len(text)))
+    broken = text[:position] + data.draw(st.sampled_from(["", "x", " ", "\n", "-", "9", "!", "\t\t"])) + text[position:]
+    for part in (broken, text[:position], text[position:]):
         with suppress(FabricError):
-            nxos.parse(each, "leaf1")
+            nxos.parse(part, "leaf1")
         with suppress(FabricError):
-            nxos.remediation(each, REFERENCE)
+            nxos.remediation(part, REFERENCE)

@@ -32,48 +32,48 @@ ATTACH = {
 PFC = "priority-flow-control mode on"
 
 
-def read(*lines, whole=(), attach=()):
+def read(*lines, global_lines=(), attach=()):
     """Return Ethernet1/1 with ``lines`` of its own; ``whole``: lines at the margin; ``attach``: system policies."""
-    system = ["system qos", *(ATTACH[each] for each in attach)] if attach else []
-    text = ["hostname leaf1", *whole, *system, "interface Ethernet1/1", *(f"  {line}" for line in lines)]
+    system = ["system qos", *(ATTACH[name] for name in attach)] if attach else []
+    text = ["hostname leaf1", *global_lines, *system, "interface Ethernet1/1", *(f"  {line}" for line in lines)]
     return nxos.parse("\n".join(text) + "\n", "leaf1").ports["Ethernet1/1"]
 
 
-def refusal(*lines, whole=(), attach=()):
+def refusal(*lines, global_lines=(), attach=()):
     with pytest.raises(FabricError) as refused:
-        read(*lines, whole=whole, attach=attach)
+        read(*lines, global_lines=global_lines, attach=attach)
     return str(refused.value)
 
 
 def test_the_first_matching_class_decides_a_dscps_group():
-    found = read(whole=MAPS, attach=["IN"])
-    assert found.dscp_to_class == (7, *(0,) * 7, 2, *(0,) * 54, 7)
-    assert found.class_to_queue == found.class_to_priority == found.priority_to_queue
-    assert found.class_to_queue == (0, None, 2, None, None, None, None, 7)
-    rest = (*MAPS, "  class class-default", "    set qos-group 5")
-    assert read(whole=rest, attach=["IN"]).dscp_to_class == (7, *(5,) * 7, 2, *(5,) * 54, 7)
-    assert read(whole=MAPS).dscp_to_class == (None,) * 64
-    assert read("service-policy type qos input IN", whole=MAPS).dscp_to_class == found.dscp_to_class
-    other = ("policy-map type qos OWN", "  note", "  class B", "    set qos-group 1")
-    own = read("service-policy type qos input OWN", whole=(*MAPS, *other), attach=["IN"])
-    assert own.dscp_to_class == (1, *(0,) * 7, 1, *(0,) * 55)
+    qos = read(global_lines=MAPS, attach=["IN"])
+    assert qos.dscp_to_class == (7, *(0,) * 7, 2, *(0,) * 54, 7)
+    assert qos.class_to_queue == qos.class_to_priority == qos.priority_to_queue
+    assert qos.class_to_queue == (0, None, 2, None, None, None, None, 7)
+    with_default = (*MAPS, "  class class-default", "    set qos-group 5")
+    assert read(global_lines=with_default, attach=["IN"]).dscp_to_class == (7, *(5,) * 7, 2, *(5,) * 54, 7)
+    assert read(global_lines=MAPS).dscp_to_class == (None,) * 64
+    assert read("service-policy type qos input IN", global_lines=MAPS).dscp_to_class == qos.dscp_to_class
+    port_policy = ("policy-map type qos OWN", "  note", "  class B", "    set qos-group 1")
+    port_read = read("service-policy type qos input OWN", global_lines=(*MAPS, *port_policy), attach=["IN"])
+    assert port_read.dscp_to_class == (1, *(0,) * 7, 1, *(0,) * 55)
 
 
 def test_a_default_policy_classifies_nothing():
-    assert read("service-policy type qos input default-in", whole=MAPS).dscp_to_class == (None,) * 64
+    assert read("service-policy type qos input default-in", global_lines=MAPS).dscp_to_class == (None,) * 64
     with refuses("leaf1: line 3 'service-policy type qos input NONE'", "policy-map type qos NONE"):
         read("service-policy type qos input NONE")
 
 
 @pytest.mark.parametrize("action", ["set dscp 5", "set precedence 3"])
 def test_an_action_that_sets_the_dscp_rewrites(action):
-    assert read(whole=(*MAPS, f"    {action}"), attach=["IN"]).rewrites_dscp is True
-    assert read(whole=(*MAPS, f"    {action}")).rewrites_dscp is False
-    assert read(whole=(*MAPS, "    set cos 3"), attach=["IN"]).rewrites_dscp is False
+    assert read(global_lines=(*MAPS, f"    {action}"), attach=["IN"]).rewrites_dscp is True
+    assert read(global_lines=(*MAPS, f"    {action}")).rewrites_dscp is False
+    assert read(global_lines=(*MAPS, "    set cos 3"), attach=["IN"]).rewrites_dscp is False
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "why"),
+    ("old", "new", "fact"),
     [
         ("set qos-group 7", "set qos-group 8", "'8' is not a number from 0 to 7"),
         ("class A", "class C", "class-map type qos C"),
@@ -81,28 +81,28 @@ def test_an_action_that_sets_the_dscp_rewrites(action):
         ("match dscp 0,63", "match dscp 64", "'64' is not a number from 0 to 63"),
     ],
 )
-def test_maps_that_cannot_be_understood_are_refused(old, new, why):
-    assert why in refusal(whole=[line.replace(old, new) for line in MAPS], attach=["IN"])
+def test_maps_that_cannot_be_understood_are_refused(old, new, fact):
+    assert fact in refusal(global_lines=[line.replace(old, new) for line in MAPS], attach=["IN"])
 
 
 def network(*lines, mtu=9000, pfc=PFC):
-    return read(pfc, f"mtu {mtu}", whole=(*MAPS, NET, *(f"  {line}" for line in lines)), attach=["IN", "NET"])
+    return read(pfc, f"mtu {mtu}", global_lines=(*MAPS, NET, *(f"  {line}" for line in lines)), attach=["IN", "NET"])
 
 
 def test_pauses_stop_the_queue_of_their_group():
-    found = network("class type network-qos c-8q-nq7", "  mtu 9216", "  pause pfc-cos 3")
-    assert found.pfc == (3,)
-    assert found.class_to_priority == (0, None, 2, None, None, None, None, 3)
-    assert found.priority_to_queue == (0, None, 2, 7, None, None, None, None)
+    qos = network("class type network-qos c-8q-nq7", "  mtu 9216", "  pause pfc-cos 3")
+    assert qos.pfc == (3,)
+    assert qos.class_to_priority == (0, None, 2, None, None, None, None, 3)
+    assert qos.priority_to_queue == (0, None, 2, 7, None, None, None, None)
     off = network("class type network-qos c-8q-nq7", "  pause pfc-cos 3", pfc="priority-flow-control mode off")
     assert off.pfc == ()
     assert off.priority_to_queue == (0, None, 2, 7, None, None, None, None)
 
 
 def test_a_group_without_packets_or_with_several_priorities_pauses_too():
-    found = network("class type network-qos c-8q-nq4", "  mtu 9216", "  pause pfc-cos 0-1,5")
-    assert found.pfc == (0, 1, 5)
-    assert found.priority_to_queue == (4, 4, 2, None, None, 4, None, 7)
+    qos = network("class type network-qos c-8q-nq4", "  mtu 9216", "  pause pfc-cos 0-1,5")
+    assert qos.pfc == (0, 1, 5)
+    assert qos.priority_to_queue == (4, 4, 2, None, None, 4, None, 7)
     off = network("class type network-qos c-8q-nq4", "  pause pfc-cos 5", pfc="priority-flow-control mode auto")
     assert off.priority_to_queue == (0, None, 2, None, None, None, None, 7)
 
@@ -112,25 +112,25 @@ def test_a_group_without_packets_or_with_several_priorities_pauses_too():
     [("c-nq7", 7), ("c-8q-nq2", 2), ("c-8q-nq-default", 0), ("c-nq-default", 0), ("class-default", 0)],
 )
 def test_built_in_classes_are_those_of_their_group(name, group):
-    found = network(f"class type network-qos {name}", "  mtu 9216", "  pause pfc-cos 5")
-    assert found.class_to_priority[group] == 5
+    qos = network(f"class type network-qos {name}", "  mtu 9216", "  pause pfc-cos 5")
+    assert qos.class_to_priority[group] == 5
 
 
 @pytest.mark.parametrize("group", [0, 7])
 def test_a_class_map_gives_the_group_of_a_queue(group):
-    whole = (
+    global_lines = (
         "class-map type queuing MINE",
         f"  match qos-group {group}",
         OUT,
         "  class type queuing MINE",
         "    bandwidth percent 100",
     )
-    assert read(whole=whole, attach=["OUT"]).queues[group] == Queue(False, 100)
-    over = [line.replace(f"qos-group {group}", "qos-group 8") for line in whole]
-    assert "'8' is not a number from 0 to 7" in refusal(whole=over, attach=["OUT"])
-    none = [line.replace("match qos-group", "match cos") for line in whole]
-    assert "class-map MINE matches no qos-group" in refusal(whole=none, attach=["OUT"])
-    assert "class-map type queuing MINE" in refusal(whole=whole[2:], attach=["OUT"])
+    assert read(global_lines=global_lines, attach=["OUT"]).queues[group] == Queue(False, 100)
+    wrong_group = [line.replace(f"qos-group {group}", "qos-group 8") for line in global_lines]
+    assert "'8' is not a number from 0 to 7" in refusal(global_lines=wrong_group, attach=["OUT"])
+    none = [line.replace("match qos-group", "match cos") for line in global_lines]
+    assert "class-map MINE matches no qos-group" in refusal(global_lines=none, attach=["OUT"])
+    assert "class-map type queuing MINE" in refusal(global_lines=global_lines[2:], attach=["OUT"])
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_port_that_pauses_has_the_smaller_mtu(line, mtu, read_as):
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "fact"),
     [
         ("mtu 575", "'575' is not a number from 576 to 9216"),
         ("mtu 9217", "'9217' is not a number from 576 to 9216"),
@@ -164,10 +164,10 @@ def test_a_port_that_pauses_has_the_smaller_mtu(line, mtu, read_as):
         ("pause", "not a pause command of NX-OS"),
     ],
 )
-def test_a_class_of_a_network_policy_beyond_its_limits_is_refused(line, why):
+def test_a_class_of_a_network_policy_beyond_its_limits_is_refused(line, fact):
     with pytest.raises(FabricError) as refused:
         network("class type network-qos c-8q-nq7", f"  {line}")
-    assert str(refused.value) == f"leaf1: line 13 {line!r}: {why}; correct it on the switch"
+    assert str(refused.value) == f"leaf1: line 13 {line!r}: {fact}; correct it on the switch"
 
 
 def test_pauses_of_the_last_priority_and_with_other_words_are_read():
@@ -175,8 +175,8 @@ def test_pauses_of_the_last_priority_and_with_other_words_are_read():
     assert network("class type network-qos c-8q-nq7", "  pause no-drop pfc-cos 4 receive").pfc == (4,)
 
 
-def queues(*lines, whole=MAPS, attach=("IN", "OUT")):
-    return read(whole=(*whole, OUT, *(f"  {line}" for line in lines)), attach=attach).queues
+def queues(*lines, global_lines=MAPS, attach=("IN", "OUT")):
+    return read(global_lines=(*global_lines, OUT, *(f"  {line}" for line in lines)), attach=attach).queues
 
 
 def test_queues_are_those_that_groups_lead_to_or_a_policy_serves():
@@ -190,12 +190,12 @@ def test_queues_are_those_that_groups_lead_to_or_a_policy_serves():
     marked = "  random-detect minimum-threshold 1 bytes maximum-threshold 2 kbytes drop-probability 3 weight 0 ecn"
     assert queues("class type queuing c-out-8q-q4", marked)[4] == Queue(False, 0, Ecn(1, 2000, 3))
     assert queues("class type queuing c-out-8q-q4", marked.replace(" weight 0 ecn", ""))[4] is None
-    default = read(whole=MAPS, attach=["IN"]).queues
+    default = read(global_lines=MAPS, attach=["IN"]).queues
     assert default == (Queue(False, 100), *(None,) * 7)
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "fact"),
     [
         ("bandwidth percent 101", "'101' is not a number from 0 to 100; correct it on the switch"),
         ("bandwidth 5", "not a setting of NX-OS's queues; correct it on the switch"),
@@ -215,10 +215,10 @@ def test_queues_are_those_that_groups_lead_to_or_a_policy_serves():
         ),
     ],
 )
-def test_a_setting_of_a_queue_beyond_its_limits_is_refused(line, why):
+def test_a_setting_of_a_queue_beyond_its_limits_is_refused(line, fact):
     with pytest.raises(FabricError) as refused:
         queues("class type queuing c-out-8q-q4", f"  {line}")
-    assert str(refused.value) == f"leaf1: line 13 {line!r}: {why}"
+    assert str(refused.value) == f"leaf1: line 13 {line!r}: {fact}"
 
 
 DOG = "priority-flow-control watch-dog-interval"
@@ -228,7 +228,7 @@ RESTORE = "priority-flow-control auto-restore multiplier"
 
 
 @pytest.mark.parametrize(
-    ("own", "whole", "watchdog"),
+    ("port_lines", "global_lines", "watchdog"),
     [
         ((), (), None),
         ((f"{DOG} on",), (), None),
@@ -247,12 +247,12 @@ RESTORE = "priority-flow-control auto-restore multiplier"
         ((f"{DOG} on",), (f"{DOG} on", f"{RESTORE} 0"), Watchdog(100, 0, "drop")),
     ],
 )
-def test_the_watchdog_acts_where_switch_and_port_have_it_on(own, whole, watchdog):
-    assert read(*own, whole=whole).watchdog == watchdog
+def test_the_watchdog_acts_where_switch_and_port_have_it_on(port_lines, global_lines, watchdog):
+    assert read(*port_lines, global_lines=global_lines).watchdog == watchdog
 
 
 @pytest.mark.parametrize(
-    ("own", "whole", "why"),
+    ("port_lines", "global_lines", "fact"),
     [
         ((f"{DOG} on interface-multiplier 0",), (), "'0' is not a number from 1 to 10"),
         ((f"{DOG} on interface-multiplier 11",), (), "'11' is not a number from 1 to 10"),
@@ -265,8 +265,8 @@ def test_the_watchdog_acts_where_switch_and_port_have_it_on(own, whole, watchdog
         ((), ("mtu 9000",), "it is not in a section that it could belong to"),
     ],
 )
-def test_a_setting_beyond_its_limits_is_refused(own, whole, why):
-    assert f": {why}; " in refusal(*own, whole=whole)
+def test_a_setting_beyond_its_limits_is_refused(port_lines, global_lines, fact):
+    assert f": {fact}; " in refusal(*port_lines, global_lines=global_lines)
 
 
 @pytest.mark.parametrize("mtu", [68, 65535])
@@ -275,7 +275,7 @@ def test_an_mtu_is_read_up_to_its_limits(mtu):
 
 
 @pytest.mark.parametrize(
-    ("words", "fields"),
+    ("method", "fields"),
     [
         ("destination", ("destination_ip",)),
         ("source-destination", ("destination_ip", "source_ip")),
@@ -291,6 +291,6 @@ def test_an_mtu_is_read_up_to_its_limits(mtu):
         ("destination port source-destination", ("destination_ip", "destination_port", "protocol", "source_port")),
     ],
 )
-def test_the_hash_is_read(words, fields):
-    text = f"hostname leaf1\nip load-sharing address {words}\ninterface Ethernet1/1\n"
+def test_the_hash_is_read(method, fields):
+    text = f"hostname leaf1\nip load-sharing address {method}\ninterface Ethernet1/1\n"
     assert nxos.parse(text, "leaf1").ecmp_fields == fields

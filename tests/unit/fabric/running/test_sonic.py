@@ -47,7 +47,7 @@ def test_sonics_default_puts_roce_into_class_1_and_its_cnp_is_not_strict():
     assert qos.queues[7] is None
     assert qos.class_to_priority == (0, 0, 0, 3, 4, 0, 0, 7)
     assert qos.headroom[3] == qos.headroom[4] == Headroom(1248, 96928, 2496, -3, 1248)
-    assert [at for at, each in enumerate(qos.headroom) if each] == [3, 4]
+    assert [priority for priority, headroom in enumerate(qos.headroom) if headroom] == [3, 4]
     assert qos.watchdog == Watchdog(200, 200, "drop")
     assert qos.ip_mtu_bytes == 9100
 
@@ -58,8 +58,8 @@ def test_references_in_brackets_and_keys_of_several_ports_are_read():
 
 def test_a_groups_size_includes_headroom_if_the_switch_has_no_headroom_pool():
     """The rendered file has what a patch would write for ACS-MSN4700, the SKU of the example inventory's leaf."""
-    shared, own = Pools(1, 1), Pools(1, 0, 1)
-    for pools, size in ((None, 19_456), (shared, 19_456), (own, 19_456 + 38_912)):
+    shared, own_headroom = Pools(1, 1), Pools(1, 0, 1)
+    for pools, size in ((None, 19_456), (shared, 19_456), (own_headroom, 19_456 + 38_912)):
         wanted = replace(switch("sonic", list(PORTS)), pools=pools)
         tables = json.loads(sonic.render(wanted))
         profile = tables["BUFFER_PROFILE"][tables["BUFFER_PG"]["Ethernet0|3"]["profile"]]
@@ -227,8 +227,8 @@ def put(*path_and_value):
     *path, last, value = path_and_value
 
     def change(config):
-        for each in path:
-            config = config.setdefault(each, {})
+        for key in path:
+            config = config.setdefault(key, {})
         config[last] = value
 
     return change

@@ -21,7 +21,7 @@ ANYTHING = st.recursive(
     | st.floats()
     | st.text(max_size=3)
     | st.sampled_from(["3-4", "[A|b]", "|"]),
-    lambda each: st.lists(each, max_size=2) | st.dictionaries(st.text(max_size=3), each, max_size=2),
+    lambda values: st.lists(values, max_size=2) | st.dictionaries(st.text(max_size=3), values, max_size=2),
     max_leaves=3,
 )
 DELL = json.loads(dell_sonic.render(switch("dell_sonic", ["Eth1/1"])))
@@ -30,18 +30,18 @@ DELL = json.loads(dell_sonic.render(switch("dell_sonic", ["Eth1/1"])))
 def places(value, path=()):
     yield path
     if isinstance(value, (dict, list)):
-        for at, each in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from places(each, (*path, at))
+        for key, element in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(element, (*path, key))
 
 
 def broken(config, data):
     """Return the text of ``config`` with one to three values replaced by anything, or keys by any text."""
     config = copy.deepcopy(config)
     for _time in range(data.draw(st.integers(1, 3))):
-        path = data.draw(st.sampled_from([each for each in places(config) if each]))
+        path = data.draw(st.sampled_from([place for place in places(config) if place]))
         holder = config
-        for each in path[:-1]:
-            holder = holder[each]
+        for key in path[:-1]:
+            holder = holder[key]
         if isinstance(holder, dict) and data.draw(st.booleans()):
             holder[data.draw(st.text(max_size=4) | st.sampled_from(["Ethernet0|9-3", "a|b|c", "|", ","]))] = holder.pop(
                 path[-1]

@@ -23,12 +23,12 @@ def plain(monkeypatch):
     monkeypatch.setitem(SYSTEMS, "plain", PLAIN)
 
 
-def params(**given: Any) -> dict[str, Any]:
-    return {"switches": BOTH, "policy": None, "hosts": None, "asics": None, "path": None, "running": None, **given}
+def params(**arguments: Any) -> dict[str, Any]:
+    return {"switches": BOTH, "policy": None, "hosts": None, "asics": None, "path": None, "running": None, **arguments}
 
 
-def rendered(check_mode: bool = False, diff_mode: bool = False, **given: Any) -> dict[str, Any]:
-    return configs.rendered(params(**given), check_mode, diff_mode)
+def rendered(check_mode: bool = False, diff_mode: bool = False, **arguments: Any) -> dict[str, Any]:
+    return configs.rendered(params(**arguments), check_mode, diff_mode)
 
 
 def test_configurations_are_returned_by_switch_where_no_path_is_given():
@@ -44,17 +44,17 @@ def test_configurations_are_written_under_the_names_of_switch_and_system(tmp_pat
     texts = rendered()["rendered"]
     leaf, spine = (str(tmp_path / "out" / name) for name in ("leaf1.plain", "spine1.plain"))
     path = str(tmp_path / "out")
-    both = {"changed": True, "files": [leaf, spine], "written": [leaf, spine]}
+    both_written = {"changed": True, "files": [leaf, spine], "written": [leaf, spine]}
     planned = rendered(path=path, check_mode=True)
     lines = [len(texts[name].splitlines()) for name in ("leaf1", "spine1")]
     rows = [f"  leaf1.plain   new, {lines[0]} lines", f"  spine1.plain  new, {lines[1]} lines"]
-    assert planned == {**both, "table": [f"{path}: 2 switches, 2 files to write", *rows]}
+    assert planned == {**both_written, "table": [f"{path}: 2 switches, 2 files to write", *rows]}
     assert not (tmp_path / "out").exists()
-    assert rendered(path=path) == {**both, "table": [f"{path}: 2 switches, 2 files written", *rows]}
+    assert rendered(path=path) == {**both_written, "table": [f"{path}: 2 switches, 2 files written", *rows]}
     assert (tmp_path / "out/leaf1.plain").read_text() == texts["leaf1"]
     assert (tmp_path / "out/spine1.plain").read_text() == texts["spine1"]
     again = rendered(path=path)
-    assert again == {**both, "changed": False, "written": [], "table": [f"{path}: 2 switches, 0 files written"]}
+    assert again == {**both_written, "changed": False, "written": [], "table": [f"{path}: 2 switches, 0 files written"]}
 
 
 def test_the_diff_shows_only_files_that_differ(tmp_path):
@@ -98,19 +98,19 @@ def test_a_running_configuration_may_be_data_and_its_name_a_number():
     assert configs.running_texts({5: json.loads(text), "a": [1]}) == {"5": json.dumps(json.loads(text)), "a": "[1]"}
 
 
-@pytest.mark.parametrize("given", [None, {}])
-def test_a_missing_running_configuration_is_refused(given):
+@pytest.mark.parametrize("arguments", [None, {}])
+def test_a_missing_running_configuration_is_refused(arguments):
     with pytest.raises(FabricError) as refused:
-        configs.running_texts(given)
+        configs.running_texts(arguments)
     assert str(refused.value) == ("running: it is empty; give each switch's running configuration as text, by name")
 
 
-@pytest.mark.parametrize("given", [None, 5, True, b"x"])
-def test_a_running_configuration_that_is_not_text_is_refused(given):
+@pytest.mark.parametrize("arguments", [None, 5, True, b"x"])
+def test_a_running_configuration_that_is_not_text_is_refused(arguments):
     message = "switch leaf1: its running configuration is not a string; give it as it was read"
     for call in (configs.running_texts, lambda running: configs.parse_running(running, BOTH)):
         with pytest.raises(FabricError) as refused:
-            call({"leaf1": given})
+            call({"leaf1": arguments})
         assert str(refused.value) == message
 
 
@@ -152,8 +152,12 @@ def test_running_configurations_are_compared_with_the_policy():
         "as_wanted": False,
         "not_held": {name: {"watchdog": "this system has none"} for name in ("leaf1", "spine1")},
     }
-    same = configs.compared(params(running=texts))
-    assert (same["changed"], same["as_wanted"], same["differences"]) == (False, True, {"leaf1": [], "spine1": []})
+    unchanged = configs.compared(params(running=texts))
+    assert (unchanged["changed"], unchanged["as_wanted"], unchanged["differences"]) == (
+        False,
+        True,
+        {"leaf1": [], "spine1": []},
+    )
 
 
 def test_a_running_configuration_of_a_switch_without_a_plan_is_refused():
@@ -186,7 +190,7 @@ def test_the_first_line_that_the_policy_would_still_change_is_named(monkeypatch,
 
 def test_nothing_is_named_where_the_policy_changes_nothing(monkeypatch):
     seen = []
-    monkeypatch.setitem(SYSTEMS, "plain", replace(PLAIN, remediation=lambda *given: seen.append(given) or ""))
+    monkeypatch.setitem(SYSTEMS, "plain", replace(PLAIN, remediation=lambda *arguments: seen.append(arguments) or ""))
     wanted = Switch("a", "plain")
     assert configs.left_to_change({"a": wanted}, {"a": "{}"}, "a") == []
     assert seen == [("{}", wanted)]
@@ -197,8 +201,8 @@ def test_a_refusal_of_the_system_is_what_the_policy_would_still_change(monkeypat
         raise FabricError("a: p1", "it has no such port", "name another")
 
     monkeypatch.setitem(SYSTEMS, "plain", replace(PLAIN, remediation=refuse))
-    (found,) = configs.left_to_change({"a": Switch("a", "plain")}, {"a": "{}"}, "a")
-    assert found["seen"] == "a: p1: it has no such port; name another"
+    (change,) = configs.left_to_change({"a": Switch("a", "plain")}, {"a": "{}"}, "a")
+    assert change["seen"] == "a: p1: it has no such port; name another"
 
 
 def test_the_users_policy_hosts_and_asics_are_used():
@@ -206,6 +210,6 @@ def test_the_users_policy_hosts_and_asics_are_used():
     assert lossy["leaf1"].ports["swp1"].pfc == ()
     with pytest.raises(FabricError, match="its peer, host gpu01, is not in the inventory"):
         configs.wanted_switches(params(hosts={}))
-    own = one("own")
+    host_switches = one("own")
     asics = {"own": {"like": "spectrum3", "source": "a test"}}
-    assert list(configs.wanted_switches(params(switches=own, asics=asics))) == ["leaf1"]
+    assert list(configs.wanted_switches(params(switches=host_switches, asics=asics))) == ["leaf1"]

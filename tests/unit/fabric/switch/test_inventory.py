@@ -152,10 +152,10 @@ def test_other_queue_buffers_are_refused(size):
 def test_any_nic_is_accepted_once_for_a_host_without_given_nics():
     (leaf, *_others) = read(change(("leaf1", "ports", "swp1", "peer", "host"), "gpu03"))
     assert str(leaf.ports["swp1"].peer) == "host gpu03's mlx5_0"
-    both = change(("leaf1", "ports", "swp1", "peer"), {"host": "gpu03", "port": "a"})
-    both["leaf1"]["ports"]["swp2"]["peer"] = {"host": "gpu03", "port": "a"}
+    two_ports = change(("leaf1", "ports", "swp1", "peer"), {"host": "gpu03", "port": "a"})
+    two_ports["leaf1"]["ports"]["swp2"]["peer"] = {"host": "gpu03", "port": "a"}
     with refuses("switch leaf1: port swp2", "host gpu03's a", "switch leaf1: port swp1"):
-        read(both)
+        read(two_ports)
 
 
 def test_peer_hosts_are_not_checked_if_no_hosts_are_given():

@@ -24,8 +24,8 @@ def test_the_reference_policy_is_planned():
     assert (leaf.name, leaf.system, list(leaf.ports)) == ("leaf1", "plain", ["swp1", "swp2", "swp3"])
     assert leaf.ecmp_fields == read_policy(None).ecmp_fields
     policy = read_policy(None)
-    own = Headroom(19_456, 120_832, 0, 0, 19_456)
-    assert leaf.ports["swp1"] == port_qos(policy, Ecn(300_000, 3_000_000, 100), own)
+    own_headroom = Headroom(19_456, 120_832, 0, 0, 19_456)
+    assert leaf.ports["swp1"] == port_qos(policy, Ecn(300_000, 3_000_000, 100), own_headroom)
     fast = Headroom(47_104, 250_880, 9_216, 0, 37_888)
     assert leaf.ports["swp3"] == port_qos(policy, Ecn(600_000, 6_000_000, 100), fast)
     assert spine.ports["Ethernet1"].headroom[3] == Headroom(2_540, 195_326, 2_540, -2, 2_540)
@@ -35,7 +35,7 @@ def test_equal_ports_share_one_object():
     wanted = planned(switches={**BOTH, "leaf2": one(ports=64)["leaf1"]})
     assert wanted["leaf1"].ports["swp1"] is wanted["leaf1"].ports["swp2"]
     assert len({id(qos) for qos in wanted["leaf2"].ports.values()}) == 1
-    full = {f"leaf{at}": one(ports=32)["leaf1"] for at in range(3)}
+    full = {f"leaf{number}": one(ports=32)["leaf1"] for number in range(3)}
     assert len({id(qos) for switch in planned(switches=full).values() for qos in switch.ports.values()}) == 1
 
 
@@ -63,11 +63,11 @@ def test_a_lossy_policy_needs_no_headroom_and_no_cable():
 
 def test_ecn_thresholds_are_lowered_on_a_switch_with_many_ports():
     """The calculation covers the whole switch: 128 ports, and the smallest alpha."""
-    few, many = planned(None, one(ports=2))["leaf1"], planned(None, one(ports=128))["leaf1"]
+    few, large = planned(None, one(ports=2))["leaf1"], planned(None, one(ports=128))["leaf1"]
     assert few.ports["swp0"].queues[3].ecn.minimum_bytes == 600_000
-    taken = 128 * (47_104 + 212_992)
-    q = Fraction(60_817_392 - taken, 2) / (128 * 4)
-    assert many.ports["swp0"].queues[3].ecn == Ecn(10_000, (10_000 + int(q - 10_000) * 5) // 1000 * 1000, 100)
+    headroom_bytes = 128 * (47_104 + 212_992)
+    q = Fraction(60_817_392 - headroom_bytes, 2) / (128 * 4)
+    assert large.ports["swp0"].queues[3].ecn == Ecn(10_000, (10_000 + int(q - 10_000) * 5) // 1000 * 1000, 100)
     asics = {
         "own": {
             "source": "a test",
@@ -89,8 +89,8 @@ def test_ecn_thresholds_are_lowered_on_a_switch_with_many_ports():
 
 
 def test_headroom_given_by_the_user_is_planned():
-    own = [{"speed_gbit_s": 400, "cable_m": 10, "headroom_bytes": 90_000}]
-    assert planned(None, one(headroom=own))["leaf1"].ports["swp0"].headroom[3].xoff_bytes == 90_000
+    headroom_rows = [{"speed_gbit_s": 400, "cable_m": 10, "headroom_bytes": 90_000}]
+    assert planned(None, one(headroom=headroom_rows))["leaf1"].ports["swp0"].headroom[3].xoff_bytes == 90_000
 
 
 @pytest.mark.parametrize("asic", ASICS)
@@ -103,15 +103,15 @@ def test_each_asic_is_planned_with_many_ports_at_its_highest_speed(asic):
 
 @settings(deadline=None)
 @given(policies())
-def test_the_plan_of_any_policy_matches_the_policy(given):
-    policy = read_policy(given)
-    for switch in planned(given, BOTH).values():
+def test_the_plan_of_any_policy_matches_the_policy(policy_settings):
+    policy = read_policy(policy_settings)
+    for switch in planned(policy_settings, BOTH).values():
         for qos in switch.ports.values():
-            assert qos.pfc == tuple(sorted(each.priority for each in policy.lossless))
-            assert tuple(at for at in range(8) if qos.headroom[at]) == qos.pfc
-            for each in policy.classes:
-                assert qos.queues[qos.class_to_queue[qos.dscp_to_class[each.dscp]]].ecn.maximum_bytes
-                assert qos.priority_to_queue[each.priority] == each.queue
+            assert qos.pfc == tuple(sorted(rdma_class.priority for rdma_class in policy.lossless))
+            assert tuple(priority for priority in range(8) if qos.headroom[priority]) == qos.pfc
+            for rdma_class in policy.classes:
+                assert qos.queues[qos.class_to_queue[qos.dscp_to_class[rdma_class.dscp]]].ecn.maximum_bytes
+                assert qos.priority_to_queue[rdma_class.priority] == rdma_class.queue
             assert qos.queues[policy.cnp.queue].strict
 
 

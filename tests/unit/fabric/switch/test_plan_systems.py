@@ -44,44 +44,44 @@ def test_a_system_that_computes_headroom_is_planned_with_the_cable_length():
 
 
 def test_ecn_thresholds_are_rounded_down_on_a_system_that_uses_percentages():
-    given = one(ports=32, queue_buffer_bytes=7_000_000)
-    given["leaf1"]["system"] = "percents"
-    switch = planned(None, given)["leaf1"]
+    switches = one(ports=32, queue_buffer_bytes=7_000_000)
+    switches["leaf1"]["system"] = "percents"
+    switch = planned(None, switches)["leaf1"]
     assert switch.queue_buffer_bytes == 7_000_000
     # 1% and 10% of the buffer are the largest whole percentages that do not exceed 73,000 and 730,000 bytes.
     assert switch.ports["swp0"].queues[3].ecn == Ecn(70_000, 700_000, 100)
-    given["leaf1"]["queue_buffer_bytes"] = 30_000_000
+    switches["leaf1"]["queue_buffer_bytes"] = 30_000_000
     with pytest.raises(FabricError, match=r"ECN of 300000 to 600000 bytes at 100% marks 0\.00% of packets, but"):
-        planned(None, given)
-    other = deepcopy(given["leaf1"])
-    given["leaf1"]["queue_buffer_bytes"] = 7_000_000
+        planned(None, switches)
+    second_leaf = deepcopy(switches["leaf1"])
+    switches["leaf1"]["queue_buffer_bytes"] = 7_000_000
     with pytest.raises(FabricError, match="switch leaf2: port swp0"):  # leaf1's limits do not apply to leaf2
-        planned(None, {**given, "leaf2": other})
-    assert planned(None, {**given, "leaf2": one(ports=32)["leaf1"]})["leaf2"].ports["swp0"].queues[3].ecn == Ecn(
+        planned(None, {**switches, "leaf2": second_leaf})
+    assert planned(None, {**switches, "leaf2": one(ports=32)["leaf1"]})["leaf2"].ports["swp0"].queues[3].ecn == Ecn(
         73_000, 730_000, 100
     )
-    del given["leaf1"]["queue_buffer_bytes"]
+    del switches["leaf1"]["queue_buffer_bytes"]
     with refuses("switch leaf1", "roce_switch_queue_buffer_bytes"):
-        planned(None, given)
-    given["leaf1"]["queue_buffer_bytes"] = 7_000
+        planned(None, switches)
+    switches["leaf1"]["queue_buffer_bytes"] = 7_000
     with pytest.raises(FabricError, match="queue_buffer_bytes 7000 is not a whole number from 100000 to 64000000000"):
-        planned(None, given)
+        planned(None, switches)
 
 
 def test_a_system_is_planned_with_its_buffer_partitions():
-    taken = 32 * (47_104 + 212_992)
-    (whole,), (parts,) = (planned(None, one(ports=32, system=each)).values() for each in ("plain", "parts"))
-    assert whole.ports["swp0"].queues[3].ecn == Ecn(73_000, 730_000, 100)
-    part = thresholds.pfc_queue_bytes(Fraction((60_817_392 - taken) * 30, 100), 32, 3, 0)
+    headroom_bytes = 32 * (47_104 + 212_992)
+    (pools_plan,), (parts,) = (planned(None, one(ports=32, system=name)).values() for name in ("plain", "parts"))
+    assert pools_plan.ports["swp0"].queues[3].ecn == Ecn(73_000, 730_000, 100)
+    part = thresholds.pfc_queue_bytes(Fraction((60_817_392 - headroom_bytes) * 30, 100), 32, 3, 0)
     assert int(part / Fraction(28, 10)) // 1000 * 1000 == 43_000
     assert parts.ports["swp0"].queues[3].ecn == Ecn(43_000, 430_000, 100)
-    assert (whole.shares, parts.shares) == (None, None)
+    assert (pools_plan.shares, parts.shares) == (None, None)
 
 
 def test_the_plan_of_a_system_with_pools_contains_the_pools():
-    taken = 32 * (47_104 + 212_992)
-    own = planned(None, one(ports=32, system="pools"))["leaf1"].pools
-    assert own == Pools((60_817_392 - taken) // 2, 0, 60_817_392 - taken)
+    headroom_bytes = 32 * (47_104 + 212_992)
+    pools = planned(None, one(ports=32, system="pools"))["leaf1"].pools
+    assert pools == Pools((60_817_392 - headroom_bytes) // 2, 0, 60_817_392 - headroom_bytes)
     shared = planned(None, one("tomahawk3", ports=32, system="pools"))["leaf1"].pools
     assert shared == Pools(66_394_076, 27_200_352)
     lossy = {"classes": {"roce": {"mode": "lossy"}}}
@@ -90,30 +90,35 @@ def test_the_plan_of_a_system_with_pools_contains_the_pools():
 
 
 def test_default_partitions_are_planned_unless_the_user_gives_pools():
-    given = one("tomahawk3", ports=32, system="cut")
-    switch = planned(None, given)["leaf1"]
+    switches = one("tomahawk3", ports=32, system="cut")
+    switch = planned(None, switches)["leaf1"]
     q = thresholds.pfc_queue_bytes(Fraction(66_394_076 * 9, 100), 32, 3, -2)
     assert switch.shares == BufferShares(9, 45)
     assert switch.ports["swp0"].queues[3].ecn == Ecn(10_000, (10_000 + int((q - 10_000) * 5)) // 1000 * 1000, 100)
-    own = {"like": "tomahawk3", "source": "a test", "pool_bytes": 40_000_000, "headroom_pool_bytes": 16_000_000}
-    switch = planned(None, {"leaf1": {**given["leaf1"], "asic": "own"}}, asics={"own": own})["leaf1"]
+    asic_settings = {
+        "like": "tomahawk3",
+        "source": "a test",
+        "pool_bytes": 40_000_000,
+        "headroom_pool_bytes": 16_000_000,
+    }
+    switch = planned(None, {"leaf1": {**switches["leaf1"], "asic": "own"}}, asics={"own": asic_settings})["leaf1"]
     assert switch.shares == BufferShares(61, 25)  # of 66,394,076, rounded up to whole percents
     assert switch.ports["swp0"].queues[3].ecn.minimum_bytes > 60_000
-    own.update(pool_bytes=33_197_038, headroom_pool_bytes=16_598_519)  # a half and a quarter
-    switch = planned(None, {"leaf1": {**given["leaf1"], "asic": "own"}}, asics={"own": own})["leaf1"]
+    asic_settings.update(pool_bytes=33_197_038, headroom_pool_bytes=16_598_519)  # a half and a quarter
+    switch = planned(None, {"leaf1": {**switches["leaf1"], "asic": "own"}}, asics={"own": asic_settings})["leaf1"]
     assert switch.shares == BufferShares(50, 25)
 
 
 def test_a_system_that_sizes_headroom_itself_needs_no_headroom_rows():
-    own = {"source": "a test", "buffer_bytes": 40_000_000, "pool_bytes": 20_000_000, "cell_bytes": 208}
-    own["lossless_classes"] = 1
-    given = one("own", ports=32, system="sizes", cable=3)
-    ports = planned(None, given, asics={"own": {**own, "alpha_exponent": 0}})["leaf1"].ports
+    asic_settings = {"source": "a test", "buffer_bytes": 40_000_000, "pool_bytes": 20_000_000, "cell_bytes": 208}
+    asic_settings["lossless_classes"] = 1
+    switches = one("own", ports=32, system="sizes", cable=3)
+    ports = planned(None, switches, asics={"own": {**asic_settings, "alpha_exponent": 0}})["leaf1"].ports
     assert ports["swp0"].headroom == (None,) * 8
     assert ports["swp0"].cable_m == 3
     assert ports["swp0"].queues[3].ecn == Ecn(55_000, 550_000, 100)  # 20,000,000 / 128 / 2.8
     with pytest.raises(FabricError) as refused:
-        planned(None, given, asics={"own": own})
+        planned(None, switches, asics={"own": asic_settings})
     assert str(refused.value) == (
         "switch leaf1: it is not known how much of the pool one priority of own may use before it pauses; give the "
         "exponent of alpha as alpha_exponent in roce_asics"
@@ -123,8 +128,8 @@ def test_a_system_that_sizes_headroom_itself_needs_no_headroom_rows():
     # Where the user gives no alpha, the smallest of the ASIC's rows counts.
     (qos, _same) = planned(None, one("tomahawk3", ports=2, system="sizes", cable=3))["leaf1"].ports.values()
     assert qos.headroom == (None,) * 8
-    (many, *_same) = planned(None, one("tomahawk3", ports=32, system="sizes", cable=3))["leaf1"].ports.values()
-    assert many.queues[3].ecn == Ecn(62_000, 620_000, 100)
+    (large, *_same) = planned(None, one("tomahawk3", ports=32, system="sizes", cable=3))["leaf1"].ports.values()
+    assert large.queues[3].ecn == Ecn(62_000, 620_000, 100)
 
 
 def test_only_the_alphas_of_rows_that_a_port_uses_count():
@@ -133,8 +138,8 @@ def test_only_the_alphas_of_rows_that_a_port_uses_count():
         {"speed_gbit_s": speed, "cable_m": 9, "reserved_bytes": 0, "xoff_bytes": 60_000, "alpha_exponent": alpha}
         for speed, alpha in ((100, 0), (400, -6))
     ]
-    own = {"source": "a test", "buffer_bytes": 60_000_000, "pool_bytes": 50_000_000, "cell_bytes": 254}
-    asics = {"own": {**own, "lossless_classes": 2, "headroom": rows}}
+    asic_settings = {"source": "a test", "buffer_bytes": 60_000_000, "pool_bytes": 50_000_000, "cell_bytes": 254}
+    asics = {"own": {**asic_settings, "lossless_classes": 2, "headroom": rows}}
     slow = planned(None, one("own", ports=30, speed=100), asics=asics)["leaf1"].ports["swp0"].queues[3].ecn
     assert slow == Ecn(148_000, 1_480_000, 100)  # 50,000,000 / 120 / 2.8
 
@@ -153,8 +158,8 @@ def test_a_system_on_an_unsupported_asic_is_refused():
     )
     with refuses("switch leaf1", "few has other queues there", "spectrum3"):
         planned(None, one("jericho2", system="few"))
-    own = {"tomahawk3": {"like": "tomahawk3", "source": "a test"}}
-    assert planned(None, one("tomahawk3", system="few"), asics=own)
+    asic_settings = {"tomahawk3": {"like": "tomahawk3", "source": "a test"}}
+    assert planned(None, one("tomahawk3", system="few"), asics=asic_settings)
 
 
 @pytest.mark.parametrize(
@@ -170,18 +175,18 @@ def test_a_system_on_an_unsupported_asic_is_refused():
 )
 def test_a_system_is_accepted_only_on_its_supported_asics(system, asics):
     name = {"sonic": "Ethernet0", "cumulus": "swp1", "junos": "et-0/0/1", "eos": "Ethernet1/1", "nxos": "Ethernet1/1"}
-    taken = set()
+    headroom_bytes = set()
     for asic in ASICS:
         each = one(asic, ports=0)["leaf1"]
         each = {**each, "system": system, "ports": {name.get(system, "Eth1/1"): {"speed_gbit_s": 100}}}
         each["queue_buffer_bytes"] = 5_000_000
         if asic in asics:
             assert read_switches({"leaf1": each})
-            taken.add(asic)
+            headroom_bytes.add(asic)
             continue
         with pytest.raises(FabricError, match=r"runs on no switch with|EOS has the queues of Jericho 2 as tx-queue"):
             read_switches({"leaf1": each})
-    assert taken == asics
+    assert headroom_bytes == asics
     runs_on = registry.SYSTEMS[system].asics
     assert runs_on is None or set(runs_on) == asics
 
@@ -210,10 +215,11 @@ def test_a_system_is_accepted_only_on_its_supported_asics(system, asics):
 )
 def test_port_names_must_be_valid_on_their_system(system, good, bad, example):
     def read_one(port):
-        own = {"source": "a test", "buffer_bytes": 9_000_000, "pool_bytes": 9_000_000, "cell_bytes": 64}
-        given = {"system": system, "asic": "own", "ports": {port: {"speed_gbit_s": 100}}}
+        asic_settings = {"source": "a test", "buffer_bytes": 9_000_000, "pool_bytes": 9_000_000, "cell_bytes": 64}
+        switches = {"system": system, "asic": "own", "ports": {port: {"speed_gbit_s": 100}}}
         return read_switches(
-            {"leaf1": {**given, "queue_buffer_bytes": 5_000_000}}, asics={"own": {**own, "lossless_classes": 2}}
+            {"leaf1": {**switches, "queue_buffer_bytes": 5_000_000}},
+            asics={"own": {**asic_settings, "lossless_classes": 2}},
         )
 
     for port in good:

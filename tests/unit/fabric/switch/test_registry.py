@@ -44,16 +44,16 @@ def test_a_system_has_all_names_and_task_files_of_the_contract(name):
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_a_change_is_computed_only_if_something_differs(name, other):
+@pytest.mark.parametrize("other_policy", OTHERS.values(), ids=OTHERS)
+def test_a_change_is_computed_only_if_something_differs(name, other_policy):
     system, ports = SYSTEMS[name], [switches.PORTS[name][0]]
-    planned = [switches.switch(name, ports), switches.switch(name, ports, other)]
-    texts = [switches.running(each) for each in planned]
-    for here, there in ((0, 1), (1, 0)):
-        assert system.remediation(texts[here], planned[there])
-        assert system.remediation(texts[there], planned[there]) == ""
-        assert system.restoration(texts[there], texts[here], "leaf1")
-        assert system.restoration(texts[here], texts[here], "leaf1") == ""
+    planned = [switches.switch(name, ports), switches.switch(name, ports, other_policy)]
+    texts = [switches.running(switch) for switch in planned]
+    for first, second in ((0, 1), (1, 0)):
+        assert system.remediation(texts[first], planned[second])
+        assert system.remediation(texts[second], planned[second]) == ""
+        assert system.restoration(texts[second], texts[first], "leaf1")
+        assert system.restoration(texts[first], texts[first], "leaf1") == ""
 
 
 def test_the_role_accepts_the_systems_of_the_registry():
@@ -62,13 +62,15 @@ def test_the_role_accepts_the_systems_of_the_registry():
     assert {path.name for path in (ROLE / "tasks").iterdir() if path.is_dir()} == {*SYSTEMS, "restore"}
 
 
-@pytest.mark.parametrize(("system", "text"), TEXTS, ids=[f"{system.name}{at}" for at, (system, _t) in enumerate(TEXTS)])
+@pytest.mark.parametrize(
+    ("system", "text"), TEXTS, ids=[f"{system.name}{position}" for position, (system, _t) in enumerate(TEXTS)]
+)
 @settings(max_examples=120, deadline=None)
 @given(splices=SPLICES, head=PLACES)
 def test_a_damaged_configuration_is_read_or_refused(system, text, splices, head):
     for place, length, bit in splices:
-        at = place % len(text)
-        text = text[:at] + bit + text[at + length :] or "-"
+        position = place % len(text)
+        text = text[:position] + bit + text[position + length :] or "-"
     if head % 3 == 0:
         text = text[: head % len(text)]
     wanted = switches.switch(system.name, [switches.PORTS[system.name][0]])

@@ -50,8 +50,8 @@ def eos(running: str, change: str) -> str:
 
 def sonic(running: str, change: str) -> str:
     config = json.loads(running)
-    for each in change.split("\n\n"):
-        config = jsonpatch.apply_patch(config, json.loads(each))
+    for part in change.split("\n\n"):
+        config = jsonpatch.apply_patch(config, json.loads(part))
     return json.dumps(config)
 
 
@@ -95,7 +95,10 @@ def lines(text: str) -> Any:
     if text.startswith("{"):
         return json.loads(text)
     defaults = {
-        *(f"qos map dscp {dscp} to traffic-class {each}" for dscp, each in enumerate(eos_running.DEFAULT_DSCP_MAP)),
+        *(
+            f"qos map dscp {dscp} to traffic-class {traffic_class}"
+            for dscp, traffic_class in enumerate(eos_running.DEFAULT_DSCP_MAP)
+        ),
         *(f"{key} {number}" for key, number in nxos_running.WATCHDOG_DEFAULTS.items()),
         f"{nxos_running.WATCHDOG} off",
         nxos_running.LOAD_SHARING,
@@ -107,15 +110,15 @@ def lines(text: str) -> Any:
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("policies", [({},), (LOSSY,), (LOSSY, {})], ids=["lossless", "lossy", "both"])
 def test_a_configuration_is_restored_exactly(start, policies):
-    name, apply, ports, before = STARTS[start]
+    name, apply, ports, original = STARTS[start]
     system = SYSTEMS[name]
-    before = apply(before, "") if name != "sonic" else before  # as the switch prints it
-    after = before
+    original = apply(original, "") if name != "sonic" else original  # as the switch prints it
+    changed = original
     for policy in policies:
-        after = apply(after, system.remediation(after, switches.switch(name, ports, policy)))
-    change = system.restoration(before, after, "leaf1")
-    back = apply(after, change)
-    assert system.parse(back, "leaf1") == system.parse(before, "leaf1")
-    assert lines(back) == lines(before)
-    assert system.restoration(before, back, "leaf1") == ""
-    assert system.restoration(after, after, "leaf1") == ""
+        changed = apply(changed, system.remediation(changed, switches.switch(name, ports, policy)))
+    change = system.restoration(original, changed, "leaf1")
+    back = apply(changed, change)
+    assert system.parse(back, "leaf1") == system.parse(original, "leaf1")
+    assert lines(back) == lines(original)
+    assert system.restoration(original, back, "leaf1") == ""
+    assert system.restoration(changed, changed, "leaf1") == ""

@@ -38,9 +38,11 @@ def defaults() -> Texts:
     return {"leaf1": json.dumps(default_config()), "leaf2": json.dumps(NVUE)}
 
 
-def planned(running: Texts, policy: dict[str, Any], check: bool = False, **more: Any) -> dict[str, Any]:
+def planned(running: Texts, policy: dict[str, Any], check: bool = False, **other_params: Any) -> dict[str, Any]:
     params = {**dict.fromkeys(("hosts", "nics", "nics_wanted", "backup_path")), "asics": ASICS}
-    return rollout.planned({**params, "switches": SWITCHES, "policy": policy, "running": running, **more}, check, True)
+    return rollout.planned(
+        {**params, "switches": SWITCHES, "policy": policy, "running": running, **other_params}, check, True
+    )
 
 
 def merge(into: dict[str, Any], patch: dict[str, Any]) -> None:
@@ -56,7 +58,7 @@ def merge(into: dict[str, Any], patch: dict[str, Any]) -> None:
 
 def sent(running: Texts, changes: Texts) -> Texts:
     """Return the configurations after ``changes``."""
-    after = dict(running)
+    changed = dict(running)
     for name, text in changes.items():
         config = json.loads(running[name])
         if SWITCHES[name]["system"] == "cumulus":
@@ -64,8 +66,8 @@ def sent(running: Texts, changes: Texts) -> Texts:
         else:
             for patch in text.split("\n\n"):
                 config = jsonpatch.apply_patch(config, json.loads(patch))
-        after[name] = json.dumps(config)
-    return after
+        changed[name] = json.dumps(config)
+    return changed
 
 
 def come_to(running: Texts, policy: dict[str, Any]) -> tuple[Texts, list[str]]:
@@ -101,19 +103,19 @@ def test_migration_from_lossy_to_lossless_and_back_runs_its_stages_in_order():
 
 
 def test_host_stages_are_last_to_lossless_and_first_to_lossy():
-    lossy, lossless = (read_policy(each) for each in (LOSSY, LOSSLESS))
+    lossy, lossless = (read_policy(policy) for policy in (LOSSY, LOSSLESS))
     running, _names = come_to(defaults(), LOSSY)
     buffers = dict.fromkeys(("priority_to_buffer", "buffer_bytes"), (None,) * 8)  # left to the driver
-    now, wanted = ({"gpu1": {"mlx5_0": {**asdict(nic(each)), **buffers}}} for each in (lossy, lossless))
-    there = planned(running, LOSSLESS, nics=now, nics_wanted=wanted)
-    assert [(each["step"], each["switches"], each["hosts"]) for each in there["stages"]] == [
+    now, wanted = ({"gpu1": {"mlx5_0": {**asdict(nic(policy)), **buffers}}} for policy in (lossy, lossless))
+    forward = planned(running, LOSSLESS, nics=now, nics_wanted=wanted)
+    assert [(stage["step"], stage["switches"], stage["hosts"]) for stage in forward["stages"]] == [
         ("settings", ["leaf1", "leaf2"], []),
         ("all", ["leaf1", "leaf2"], []),
         ("all", [], ["gpu1"]),
     ]
     running, _names = come_to(running, LOSSLESS)
     back = planned(running, LOSSY, nics=wanted, nics_wanted=now)
-    assert [(each["step"], each["switches"], each["hosts"]) for each in back["stages"]] == [
+    assert [(stage["step"], stage["switches"], stage["hosts"]) for stage in back["stages"]] == [
         ("less_pfc", [], ["gpu1"]),
         ("less_pfc", ["leaf1", "leaf2"], []),
         ("settings", ["leaf1", "leaf2"], []),
@@ -124,7 +126,7 @@ def test_host_stages_are_last_to_lossless_and_first_to_lossy():
 def test_pfc_of_a_foreign_configuration_is_removed_in_one_stage():
     """SONiC's default pauses priorities 3 and 4, `qos roce` pauses 3: both become lossy in one step."""
     stages = planned(defaults(), LOSSY)["stages"]
-    assert [(each["name"], each["switches"]) for each in stages] == [(migration.SWITCHES_SET, ["leaf1", "leaf2"])]
+    assert [(stage["name"], stage["switches"]) for stage in stages] == [(migration.SWITCHES_SET, ["leaf1", "leaf2"])]
 
 
 def test_a_difference_outside_the_common_model_is_a_change():
@@ -132,9 +134,9 @@ def test_a_difference_outside_the_common_model_is_a_change():
     config = json.loads(running["leaf1"])
     config["BUFFER_QUEUE"]["Ethernet0|3-4"] = {"profile": "egress_lossy_profile"}  # RoCE's queue would drop packets
     result = planned({**running, "leaf1": json.dumps(config)}, LOSSLESS)
-    assert [(each["name"], each["switches"]) for each in result["stages"]] == [(migration.SWITCHES_SET, ["leaf1"])]
+    assert [(stage["name"], stage["switches"]) for stage in result["stages"]] == [(migration.SWITCHES_SET, ["leaf1"])]
     assert "egress_lossless_profile" in result["whole"]["leaf1"]
-    assert [each["after_header"] for each in result["diff"]] == ["leaf1"]
+    assert [stage["after_header"] for stage in result["diff"]] == ["leaf1"]
 
 
 def test_a_difference_outside_the_common_model_joins_the_stage_of_settings():
@@ -157,7 +159,7 @@ def test_a_difference_outside_the_common_model_is_a_stage_of_settings_before_pau
     config["BUFFER_QUEUE"]["Ethernet0|3-4"] = {"profile": "egress_lossy_profile"}
     lossy, _names = come_to(running, LOSSY)
     steps = planned({"leaf1": json.dumps(config), "leaf2": lossy["leaf2"]}, LOSSLESS)["stages"]
-    assert [(each["name"], each["switches"]) for each in steps] == [
+    assert [(stage["name"], stage["switches"]) for stage in steps] == [
         (migration.SWITCHES_SET, ["leaf2", "leaf1"]),
         (migration.SWITCHES_ALL, ["leaf2"]),
     ]
@@ -181,9 +183,9 @@ def test_a_switch_as_wanted_has_no_stage_and_no_boot_configuration():
 
 @settings(max_examples=15, deadline=None)
 @given(policies(), policies())
-def test_any_policy_is_reached_from_any_other(one, other):
-    running, _names = come_to(defaults(), one)
-    come_to(running, other)
+def test_any_policy_is_reached_from_any_other(first, second):
+    running, _names = come_to(defaults(), first)
+    come_to(running, second)
 
 
 def test_the_boot_script_of_linux_contains_all_settings():
@@ -191,7 +193,7 @@ def test_the_boot_script_of_linux_contains_all_settings():
     reading = {"links": [{"ifname": "p1", "mtu": 1500}], "qdiscs": [], "filters": {"p1": []}, "sysctl": {}}
     running = {"sw01": json.dumps(reading)}
     first = planned(running, LOSSY, switches=switches)
-    assert [each["name"] for each in first["stages"]] == [migration.SWITCHES_SET]
+    assert [stage["name"] for stage in first["stages"]] == [migration.SWITCHES_SET]
     assert first["boot"] == first["changes"]
     assert planned({"sw01": first["changes"]["sw01"]}, LOSSY, switches=switches)["stages"] == []
 
@@ -251,9 +253,9 @@ def test_a_stage_that_remains_after_it_was_sent_is_refused_with_its_devices():
 def test_possible_stages_start_with_the_first_remaining_stage():
     running, _names = come_to(defaults(), LOSSY)
     assert planned(running, LOSSLESS)["possible_stages"] == [migration.SWITCHES_SET, migration.SWITCHES_ALL]
-    lossy, lossless = (read_policy(each) for each in (LOSSY, LOSSLESS))
+    lossy, lossless = (read_policy(policy) for policy in (LOSSY, LOSSLESS))
     buffers = dict.fromkeys(("priority_to_buffer", "buffer_bytes"), (None,) * 8)
-    now, wanted = ({"gpu1": {"mlx5_0": {**asdict(nic(each)), **buffers}}} for each in (lossy, lossless))
+    now, wanted = ({"gpu1": {"mlx5_0": {**asdict(nic(policy)), **buffers}}} for policy in (lossy, lossless))
     with_nics = planned(running, LOSSLESS, nics=now, nics_wanted=wanted)["possible_stages"]
     assert with_nics == [migration.SWITCHES_SET, migration.NICS_SET, migration.SWITCHES_ALL, migration.NICS_ALL]
     assert planned(running, LOSSY)["possible_stages"] == []
@@ -272,8 +274,8 @@ def unfinished(folder: Path, *changed: str) -> dict[str, Any]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("")
     running = {**defaults(), "leaf3": "set interfaces et-0/0/0 mtu 1514\n"}
-    own = str(folder / "20260102T000000Z")
-    return planned(running, LOSSLESS, check=True, switches={**SWITCHES, **JUNOS}, backup_path=own)["unfinished"]
+    run_name = str(folder / "20260102T000000Z")
+    return planned(running, LOSSLESS, check=True, switches={**SWITCHES, **JUNOS}, backup_path=run_name)["unfinished"]
 
 
 def test_switches_that_an_interrupted_run_may_not_have_saved_are_named(tmp_path):
@@ -310,27 +312,28 @@ def test_a_restored_switch_is_as_in_its_backup():
 
 @settings(max_examples=15, deadline=None)
 @given(policies(), policies())
-def test_cumulus_is_restored_from_any_policy_to_any_other(one, other):
-    before, _names = come_to(defaults(), one)
-    after, _names = come_to(before, other)
-    before, after = ({"leaf2": each["leaf2"]} for each in (before, after))
-    back = sent(after, restored(after, before, SWITCHES)["changes"])
-    result = restored(back, before, SWITCHES)
+def test_cumulus_is_restored_from_any_policy_to_any_other(first, second):
+    original, _names = come_to(defaults(), first)
+    changed, _names = come_to(original, second)
+    original, changed = ({"leaf2": each["leaf2"]} for each in (original, changed))
+    back = sent(changed, restored(changed, original, SWITCHES)["changes"])
+    result = restored(back, original, SWITCHES)
     assert (result["changes"], result["as_before"]) == ({}, {"leaf2": True})
 
 
 def test_restoring_cumulus_keeps_later_settings_of_others():
-    before = {"leaf2": json.dumps(NVUE)}
-    tree = json.loads(sent(before, planned(before, LOSSLESS)["changes"])["leaf2"])
+    original = {"leaf2": json.dumps(NVUE)}
+    tree = json.loads(sent(original, planned(original, LOSSLESS)["changes"])["leaf2"])
     tree["system"]["forwarding"]["lag-hash"] = {"ether-type": "on"}
     tree["interface"]["swp1"]["ip"] = {"address": {"10.0.0.1/31": {}}}
-    back = sent({"leaf2": json.dumps(tree)}, restored({"leaf2": json.dumps(tree)}, before, SWITCHES)["changes"])
-    after = json.loads(back["leaf2"])
-    assert after["system"]["forwarding"] == {"lag-hash": {"ether-type": "on"}, "ecmp-hash": {}} or after["system"][
-        "forwarding"
-    ] == {"lag-hash": {"ether-type": "on"}}
-    assert after["interface"]["swp1"]["ip"] == {"address": {"10.0.0.1/31": {}}}
-    assert after["qos"] == {"roce": {"enable": "on"}}
+    back = sent({"leaf2": json.dumps(tree)}, restored({"leaf2": json.dumps(tree)}, original, SWITCHES)["changes"])
+    restored_tree = json.loads(back["leaf2"])
+    assert restored_tree["system"]["forwarding"] == {
+        "lag-hash": {"ether-type": "on"},
+        "ecmp-hash": {},
+    } or restored_tree["system"]["forwarding"] == {"lag-hash": {"ether-type": "on"}}
+    assert restored_tree["interface"]["swp1"]["ip"] == {"address": {"10.0.0.1/31": {}}}
+    assert restored_tree["qos"] == {"roce": {"enable": "on"}}
 
 
 READ = json.loads(Path(__file__).parents[1].joinpath("systems/linux_reading.json").read_text())
@@ -342,24 +345,24 @@ def linux(reading: dict[str, Any]) -> Texts:
 
 
 def test_default_qdisc_mtu_and_hash_of_linux_are_restored():
-    before = copy.deepcopy(READ)
-    before["qdiscs"] = [{"kind": "fq_codel", "handle": "0:", "dev": dev, "root": True} for dev in ("p1", "p2")]
-    before["filters"] = {dev: [] for dev in before["filters"]}
-    before["sysctl"]["net.ipv4.fib_multipath_hash_policy"] = "0"
-    for link in before["links"]:
+    original = copy.deepcopy(READ)
+    original["qdiscs"] = [{"kind": "fq_codel", "handle": "0:", "dev": dev, "root": True} for dev in ("p1", "p2")]
+    original["filters"] = {dev: [] for dev in original["filters"]}
+    original["sysctl"]["net.ipv4.fib_multipath_hash_policy"] = "0"
+    for link in original["links"]:
         link["mtu"] = 1500 if link["ifname"] == "p1" else link["mtu"]
-    lines = restored(linux(READ), linux(before), LINUX)["changes"]["sw01"].splitlines()
+    lines = restored(linux(READ), linux(original), LINUX)["changes"]["sw01"].splitlines()
     assert lines[:2] == ["#!/bin/sh", "set -eu"]
     assert "tc qdisc del dev p1 root 2>/dev/null || true" in lines
     assert "ip link set dev p1 mtu 1500" in lines
     assert "sysctl -q -w net.ipv4.fib_multipath_hash_policy=0" in lines
     assert len(lines) == 6
-    assert restored(linux(before), linux(before), LINUX)["as_before"] == {"sw01": True}
+    assert restored(linux(original), linux(original), LINUX)["as_before"] == {"sw01": True}
 
 
 def test_an_earlier_policy_of_linux_is_restored():
     now = copy.deepcopy(READ)
-    now["qdiscs"] = [each for each in now["qdiscs"] if each["dev"] != "p2"]
+    now["qdiscs"] = [qdisc for qdisc in now["qdiscs"] if qdisc["dev"] != "p2"]
     script = restored(linux(now), linux(READ), LINUX)["changes"]["sw01"]
     assert "dev p1" not in script
     assert "tc qdisc add dev p2 root handle 1: ets bands" in script
@@ -367,7 +370,7 @@ def test_an_earlier_policy_of_linux_is_restored():
 
 
 def test_a_linux_qdisc_that_cannot_be_restored_is_refused():
-    before = copy.deepcopy(READ)
-    before["qdiscs"] = [{"kind": "htb", "handle": "1:", "dev": "p1", "root": True, "options": {}}]
+    original = copy.deepcopy(READ)
+    original["qdiscs"] = [{"kind": "htb", "handle": "1:", "dev": "p1", "root": True, "options": {}}]
     with refuses("sw01: p1", "htb"):
-        restored(linux(READ), linux(before), LINUX)
+        restored(linux(READ), linux(original), LINUX)

@@ -53,15 +53,15 @@ def test_a_switch_whose_system_has_nothing_to_change_has_no_stage(monkeypatch):
     """The terms differ: queue 5 of the made-up system is always there, and no change removes it."""
 
     def parse(_text: str, name: str) -> Switch:
-        goal = made[name].ports["swp0"]
+        goal = wanted[name].ports["swp0"]
         port = replace(goal, queues=(*goal.queues[:5], Queue(False, 0), *goal.queues[6:]))
-        return replace(made[name], ports=dict.fromkeys(made[name].ports, port))
+        return replace(wanted[name], ports=dict.fromkeys(wanted[name].ports, port))
 
     system = replace(PLAIN, not_held={}, parse=parse, remediation=lambda _running, _wanted: "")
     monkeypatch.setitem(SYSTEMS, "plain", system)
-    given = {"switches": one(), "policy": None, "hosts": None, "asics": None}
-    made = rollout.wanted_switches(given)
-    given.update(dict.fromkeys(("nics", "nics_wanted", "backup_path")), running={"leaf1": "text"})
-    result = rollout.planned(given, True, False)
+    request = {"switches": one(), "policy": None, "hosts": None, "asics": None}
+    wanted = rollout.wanted_switches(request)
+    request.update(dict.fromkeys(("nics", "nics_wanted", "backup_path")), running={"leaf1": "text"})
+    result = rollout.planned(request, True, False)
     assert (result["changed"], result["stages"], result["whole"]) == (False, [], {})
     assert "diff" not in result

@@ -33,9 +33,9 @@ def names(now, wanted):
     return [stage.name for stage in stages(now, wanted)]
 
 
-def run(now, made):
+def run(now, steps):
     """Yield the state after each stage."""
-    for stage in made:
+    for stage in steps:
         now = Qos({**now.switches, **stage.switches}, {**now.nics, **stage.nics})
         yield now
 
@@ -53,27 +53,27 @@ def test_there_are_no_stages_if_all_settings_are_as_wanted():
 
 
 def test_an_unconfigured_fabric_gets_all_stages():
-    made = stages(Qos(), qos(LOSSLESS))
-    assert [stage.name for stage in made] == [HEADROOM, "NICs have their classes and marks", SWITCH_ON, NIC_ON]
-    assert list(run(Qos(), made))[-1] == qos(LOSSLESS)
+    steps = stages(Qos(), qos(LOSSLESS))
+    assert [stage.name for stage in steps] == [HEADROOM, "NICs have their classes and marks", SWITCH_ON, NIC_ON]
+    assert list(run(Qos(), steps))[-1] == qos(LOSSLESS)
 
 
 def test_ports_outside_the_policy_are_kept():
     now = qos(LOSSY)
-    other = replace(
+    changed = replace(
         now.switches["leaf"], ports={**now.switches["leaf"].ports, "other": port_qos(read_policy(LOSSLESS))}
     )
-    now = replace(now, switches={**now.switches, "leaf": other})
+    now = replace(now, switches={**now.switches, "leaf": changed})
     *_rest, end = run(now, stages(now, qos(LOSSLESS)))
-    assert end.switches["leaf"].ports["other"] == other.ports["other"]
+    assert end.switches["leaf"].ports["other"] == changed.ports["other"]
 
 
 @settings(max_examples=80, deadline=None)
 @given(policies(), policies())
-def test_paused_priorities_have_headroom_at_every_step(one, other):
-    now, wanted = qos(one), qos(other)
-    made = stages(now, wanted)
-    states = [now, *run(now, made)]
+def test_paused_priorities_have_headroom_at_every_step(first, second):
+    now, wanted = qos(first), qos(second)
+    steps = stages(now, wanted)
+    states = [now, *run(now, steps)]
     assert states[-1] == wanted
     for state in states:
         for switch in state.switches.values():
@@ -81,9 +81,9 @@ def test_paused_priorities_have_headroom_at_every_step(one, other):
                 assert all(port.headroom[priority] for priority in port.pfc)
         # NICs begin to pause after the switches, and stop before them.
         everywhere = set.intersection(
-            *(set(port.pfc) for each in state.switches.values() for port in each.ports.values())
+            *(set(port.pfc) for switch in state.switches.values() for port in switch.ports.values())
         )
-        assert all(set(each.pfc) <= everywhere for each in state.nics.values())
+        assert all(set(nic_state.pfc) <= everywhere for nic_state in state.nics.values())
 
 
 @pytest.mark.parametrize("given_policy", [LOSSY, LOSSLESS])

@@ -67,19 +67,22 @@ def test_a_text_that_is_no_configuration_is_refused(text, message):
 
 
 def test_a_configuration_of_another_system_is_refused():
-    known, foreign = re.compile("interface "), re.compile("vlan ")
-    assert [line.text for line in READER.tree("a\ninterface b\n", "EOS", known, foreign)] == ["a", "interface b"]
+    system_line, foreign_line = re.compile("interface "), re.compile("vlan ")
+    assert [line.text for line in READER.tree("a\ninterface b\n", "EOS", system_line, foreign_line)] == [
+        "a",
+        "interface b",
+    ]
     with pytest.raises(FabricError) as refused:
-        READER.tree("interface b\nvlan 2\n", "EOS", known, foreign)
+        READER.tree("interface b\nvlan 2\n", "EOS", system_line, foreign_line)
     assert str(refused.value) == (
         "leaf1: line 2 'vlan 2': not a line of EOS's configuration; correct the switch's system"
     )
     with refuses("leaf1: configuration", "EOS"):
-        READER.tree("a\n  interface b\n", "EOS", known, foreign)
+        READER.tree("a\n  interface b\n", "EOS", system_line, foreign_line)
 
 
 @pytest.mark.parametrize(
-    ("words", "dscps"),
+    ("text", "dscps"),
     [
         ("26", [26]),
         (" 24-26 48", [24, 25, 26, 48]),
@@ -100,12 +103,12 @@ def test_a_configuration_of_another_system_is_refused():
         ("", None),
     ],
 )
-def test_dscps_have_numbers_ranges_and_names(words, dscps):
+def test_dscps_have_numbers_ranges_and_names(text, dscps):
     if dscps is None:
         with pytest.raises(FabricError, match="leaf1: line 3 'match dscp'"):
-            READER.dscps(CliLine(3, "match dscp"), words)
+            READER.dscps(CliLine(3, "match dscp"), text)
         return
-    assert READER.dscps(CliLine(3, "match dscp"), words) == dscps
+    assert READER.dscps(CliLine(3, "match dscp"), text) == dscps
 
 
 def test_a_number_has_limits():

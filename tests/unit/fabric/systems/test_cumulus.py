@@ -51,16 +51,17 @@ def test_any_rendered_policy_is_read_back(policy):
 
 
 def test_a_differing_port_gets_a_separate_profile_and_other_ports_keep_theirs():
-    alike = reference()
-    fast = replace(alike.ports["swp1"], queues=tuple(
-        each and replace(each, ecn=each.ecn and Ecn(300_000, 3_000_000, 20)) for each in alike.ports["swp1"].queues
+    equal_ports = reference()
+    fast = replace(equal_ports.ports["swp1"], queues=tuple(
+        queue and replace(queue, ecn=queue.ecn and Ecn(300_000, 3_000_000, 20))
+        for queue in equal_ports.ports["swp1"].queues
     ))  # fmt: skip
-    mixed = replace(alike, ports={**alike.ports, "swp2": fast})
+    mixed = replace(equal_ports, ports={**equal_ports.ports, "swp2": fast})
     assert cumulus.parse(cumulus.render(mixed), "leaf1") == mixed
-    before, after = tree_of(alike), tree_of(mixed)
-    assert after["interface"]["swp1"] == before["interface"]["swp1"]
-    assert len(after["qos"]["congestion-control"]) == 2
-    assert len(after["qos"]["mapping"]) == 1
+    original, changed = tree_of(equal_ports), tree_of(mixed)
+    assert changed["interface"]["swp1"] == original["interface"]["swp1"]
+    assert len(changed["qos"]["congestion-control"]) == 2
+    assert len(changed["qos"]["mapping"]) == 1
 
 
 # No setting in it is a switch's default, except for the words of WORDS_BY_DEFAULT and DSCPs 8 to 15 (class 1).
@@ -93,13 +94,13 @@ def test_every_removed_or_changed_setting_is_detected():
         if "traffic-pool" in path:  # no policy requests the share of a pool; the next test checks the pool
             continue
         removed, changed = copy.deepcopy(tree), copy.deepcopy(tree)
-        node, other = removed, changed
+        node, expected = removed, changed
         for key in path[:-1]:
-            node, other = node[key], other[key]
+            node, expected = node[key], expected[key]
         value = node.pop(path[-1])
         mutants = [] if value in WORDS_BY_DEFAULT or path[-1] in map(str, range(8, 16)) else [removed]
         if not isinstance(value, dict):
-            other[path[-1]] = OTHER_WORD.get(value) or (value + 1 if isinstance(value, int) else "other")
+            expected[path[-1]] = OTHER_WORD.get(value) or (value + 1 if isinstance(value, int) else "other")
             mutants.append(changed)
         for mutant in mutants:
             seen += 1
@@ -201,14 +202,14 @@ def test_manual_settings_for_all_ports_ranges_and_lists_are_read():
     assert port.queues[1] == Queue(False, 0)  # DSCPs 8 to 15 use it, and it has no share
     assert port.queues[6] == Queue(True)
     assert (port.pfc, port.watchdog) == ((3, 4), Watchdog(1000, 200, "drop"))
-    other = seen.ports["swp9"]
-    assert (set(other.dscp_to_class), other.pfc, other.watchdog) == ({2}, (), None)
+    unplanned = seen.ports["swp9"]
+    assert (set(unplanned.dscp_to_class), unplanned.pfc, unplanned.watchdog) == ({2}, (), None)
     cut = text.index("      pfc-watchdog:\n        polling-interval")
     assert cumulus.parse(text[:cut], "leaf1").ports["swp1"].watchdog == Watchdog(300, 100, "drop")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "named"),
+    ("old", "new", "fact"),
     [
         ('"mode": "strict"', '"mode": "sp"', "mode 'sp'"),
         ('"trust": "l3"', '"trust": "dscp"', "trust 'dscp'"),
@@ -227,12 +228,12 @@ def test_manual_settings_for_all_ports_ranges_and_lists_are_read():
         ('"polling-interval": 200', '"polling-interval": 1', "polling-interval 1"),
     ],
 )
-def test_invalid_settings_are_refused_with_their_place(old, new, named):
+def test_invalid_settings_are_refused_with_their_place(old, new, fact):
     text = cumulus.render(reference()).replace(old, new, 1)
     with pytest.raises(FabricError) as caught:
         cumulus.parse(text, "leaf1")
     assert str(caught.value).startswith("leaf1: NVUE configuration: ")
-    assert named in str(caught.value)
+    assert fact in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +256,7 @@ def test_a_truncated_document_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("changes", "fact"),
     [
         ({"class_to_priority": (0, None, None, 4, None, None, 6, None)}, "traffic class differs from its priority"),
         ({"watchdog": Watchdog(250, 200, "drop")}, "watchdog"),
@@ -266,8 +267,8 @@ def test_a_truncated_document_is_refused():
         ({"headroom": (None,) * 3 + (Headroom(3, 4, 1, 0, 1),) + (None,) * 4}, "how far below that they end"),
     ],
 )
-def test_settings_that_nvue_cannot_represent_are_refused(changes, why):
-    with pytest.raises(FabricError, match=why):
+def test_settings_that_nvue_cannot_represent_are_refused(changes, fact):
+    with pytest.raises(FabricError, match=fact):
         cumulus.render(reference(**changes))
 
 

@@ -29,8 +29,8 @@ TWO = {
 
 def test_the_reference_is_rendered():
     arguments = rendered(dell(ports=["Eth1/1"]))
-    assert {each["state"] for each in arguments.values()} == {"merged"}
-    config = {module: each["config"] for module, each in arguments.items()}
+    assert {call["state"] for call in arguments.values()} == {"merged"}
+    config = {module: call["config"] for module, call in arguments.items()}
     assert list(config) == sorted(MODULES)
     [interface] = config["sonic_qos_interfaces"]
     assert interface["name"] == "Eth1/1"
@@ -49,10 +49,10 @@ def test_the_reference_is_rendered():
     assert dscp["entries"][48] == {"dscp": 48, "fwd_group": "6"}
     [queue] = maps["fwd_group_queue_maps"]
     assert queue["name"] == bound["fwd_group_queue"]
-    assert queue["entries"] == [{"fwd_group": str(at), "queue_index": at} for at in (0, 3, 6)]
+    assert queue["entries"] == [{"fwd_group": str(number), "queue_index": number} for number in (0, 3, 6)]
     [stops] = maps["pfc_priority_queue_maps"]
     assert stops["name"] == bound["pfc_priority_queue"] == "SAILLOFT_PFC"
-    assert stops["entries"] == [{"dot1p": at, "queue_index": at} for at in (0, 3, 6)]
+    assert stops["entries"] == [{"dot1p": number, "queue_index": number} for number in (0, 3, 6)]
     [policy] = config["sonic_qos_scheduler"]
     assert policy["name"] == interface["scheduler_policy"]
     assert policy["schedulers"] == [
@@ -92,7 +92,7 @@ def test_two_lossless_classes_are_read_back():
 def test_the_modules_refuse_wrong_arguments():
     """The modules refuse wrong arguments, so the test above can fail."""
     arguments = rendered(dell())
-    for module, path, value, why in [
+    for module, path, value, fact in [
         ("sonic_qos_wred", (0, "ecn"), "ecn_all", "value of ecn must be one of: green, got: ecn_all"),
         (
             "sonic_qos_scheduler",
@@ -107,11 +107,11 @@ def test_the_modules_refuse_wrong_arguments():
     ]:
         broken = copy.deepcopy(arguments[module])
         holder = broken["config"]
-        for each in path[:-1]:
-            holder = holder[each]
+        for key in path[:-1]:
+            holder = holder[key]
         holder[path[-1]] = value
         (message,) = validate(module, broken).error_messages
-        assert message.startswith(why)
+        assert message.startswith(fact)
         assert validate(module, arguments[module]).error_messages == []
 
 
@@ -155,9 +155,9 @@ def test_settings_that_dell_sonic_cannot_represent_are_refused(changes, message)
 
 def test_differing_pfc_maps_of_ports_are_refused():
     wanted = dell()
-    other = replace(wanted.ports["Eth1/1"], priority_to_queue=(None,) * 8)
+    other_port = replace(wanted.ports["Eth1/1"], priority_to_queue=(None,) * 8)
     with pytest.raises(FabricError, match=r"leaf1: its ports differ"):
-        dell_sonic.render(replace(wanted, ports={**wanted.ports, "Eth1/2": other}))
+        dell_sonic.render(replace(wanted, ports={**wanted.ports, "Eth1/2": other_port}))
 
 
 def test_the_same_input_gives_the_same_bytes_with_sorted_keys():

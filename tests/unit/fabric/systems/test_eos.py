@@ -130,10 +130,10 @@ def test_a_lossless_class_needs_no_cable_length():
 
 def test_equal_ports_share_a_profile_and_differing_ports_get_separate_ones():
     far = replace(REFERENCE.ports["Ethernet17"], queues=faster(REFERENCE.ports["Ethernet17"]))
-    both = replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet17": far})
-    text = eos.render(both)
+    mixed = replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet17": far})
+    text = eos.render(mixed)
     assert text.count("qos profile ") == 2
-    assert eos.parse(text, "leaf1") == held(both)
+    assert eos.parse(text, "leaf1") == held(mixed)
     # Names are derived from a profile's content, so unchanged ports keep their profile.
     assert set(own(eos.render(REFERENCE))) < set(own(text))
 
@@ -149,7 +149,7 @@ def faster(qos: PortQos) -> tuple[Queue | None, ...]:
 def test_any_policy_is_read_back_or_refused_for_its_strict_queue(policy):
     wanted = switch("eos", PORTS, policy)
     read = read_policy(policy)
-    weighted = [each.queue for each in (*read.classes, read.default)]
+    weighted = [traffic.queue for traffic in (*read.classes, read.default)]
     if read.cnp.queue < max(weighted):
         with pytest.raises(FabricError, match=rf"queue {read.cnp.queue} is strict and below queue {max(weighted)}"):
             eos.render(wanted)
@@ -166,14 +166,14 @@ def test_every_missing_line_is_detected_unless_it_sets_a_default():
     says_default = {
         "qos map dscp 26 to traffic-class 3",
         "qos map dscp 48 to traffic-class 6",
-        *(f"qos map traffic-class {each} to tx-queue {each}" for each in (0, 3, 6)),
+        *(f"qos map traffic-class {number} to tx-queue {number}" for number in (0, 3, 6)),
         "priority strict",
     }
-    for at, line in enumerate(lines):
+    for position, line in enumerate(lines):
         if line.strip() == "!":
             continue
-        seen = differs("\n".join([*lines[:at], *lines[at + 1 :]]), held(REFERENCE))
-        implied = at == lines.index("      no priority")  # queue 0 is weighted because queue 3 is
+        seen = differs("\n".join([*lines[:position], *lines[position + 1 :]]), held(REFERENCE))
+        implied = position == lines.index("      no priority")  # queue 0 is weighted because queue 3 is
         assert seen is not (implied or line.strip() in says_default), line
 
 
@@ -195,7 +195,7 @@ def test_every_changed_number_is_detected():
 
 
 @pytest.mark.parametrize(
-    ("word", "other"),
+    ("word", "replacement"),
     [
         ("no-drop", "drop"),
         ("trust dscp", "trust cos"),
@@ -209,10 +209,10 @@ def test_every_changed_number_is_detected():
         ("!\nqos profile", "priority-flow-control all off\n!\nqos profile"),
     ],
 )
-def test_every_changed_keyword_is_detected(word, other):
+def test_every_changed_keyword_is_detected(word, replacement):
     text = eos.render(REFERENCE)
     assert word in text
-    assert differs(text.replace(word, other), held(REFERENCE))
+    assert differs(text.replace(word, replacement), held(REFERENCE))
 
 
 def differs(text: str, wanted: Switch) -> bool:
@@ -273,14 +273,14 @@ def test_settings_that_eos_cannot_represent_are_refused(policy, changes, error):
 
 
 def test_ports_of_two_policies_are_refused():
-    other = port_qos(read_policy({"classes": {"roce": {"dscp": 24}}}))
+    other_policy = port_qos(read_policy({"classes": {"roce": {"dscp": 24}}}))
     with refuses("leaf1: port Ethernet9", "DSCPs", "Ethernet1/1"):
-        eos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet9": other}))
-    other = port_qos(read_policy({"classes": {"roce": {"queue": 4}}}))
+        eos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet9": other_policy}))
+    other_policy = port_qos(read_policy({"classes": {"roce": {"queue": 4}}}))
     with refuses("leaf1: port Ethernet9", "queues", "Ethernet1/1"):
-        eos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet9": other}))
+        eos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet9": other_policy}))
     with refuses("leaf1: port Et9", "EOS"):
-        eos.render(replace(REFERENCE, ports={"Et9": other}))
+        eos.render(replace(REFERENCE, ports={"Et9": other_policy}))
 
 
 def test_pyavd_renders_the_same_lines():
@@ -292,11 +292,11 @@ def test_pyavd_renders_the_same_lines():
         "qos": {
             "map": {
                 "dscp": [
-                    f"{' '.join(str(at) for at in range(64) if at not in (26, 48))} to traffic-class 0",
+                    f"{' '.join(str(dscp) for dscp in range(64) if dscp not in (26, 48))} to traffic-class 0",
                     "26 to traffic-class 3",
                     "48 to traffic-class 6",
                 ],
-                "traffic_class": [f"{each} to tx-queue {each}" for each in (0, 3, 6)],
+                "traffic_class": [f"{number} to tx-queue {number}" for number in (0, 3, 6)],
             }
         },
         "qos_profiles": [

@@ -54,8 +54,8 @@ def test_remediation_reaches_the_wanted_settings(start, wanted):
 def strict_on_top(policy: dict) -> dict:
     """Renumber the classes of ``policy`` in order, the strict one last: EOS requires it above the weighted ones."""
     classes = [*policy["classes"].values(), policy["default"], policy["cnp"]]
-    for each, number in zip(classes, sorted(each["traffic_class"] for each in classes)):
-        each["traffic_class"] = number
+    for traffic, number in zip(classes, sorted(traffic["traffic_class"] for traffic in classes)):
+        traffic["traffic_class"] = number
     return policy
 
 

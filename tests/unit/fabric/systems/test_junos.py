@@ -70,42 +70,44 @@ def test_a_class_may_have_another_priority_and_queue_than_its_number():
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1000, 1 << 38), st.integers(1, 1 << 38), st.integers(1, 1 << 38))
-def test_attainable_thresholds_do_not_exceed_the_wanted_ones_and_are_read_back(buffer, one, other):
-    asked = Ecn(min(one, other), max(one, other), 20)
-    queues = (Queue(False, 50, asked), *reference().ports["et-0/0/0"].queues[1:])
+def test_attainable_thresholds_do_not_exceed_the_wanted_ones_and_are_read_back(buffer, first, second):
+    wanted_ecn = Ecn(min(first, second), max(first, second), 20)
+    queues = (Queue(False, 50, wanted_ecn), *reference().ports["et-0/0/0"].queues[1:])
     wanted = replace(reference(queues=queues), queue_buffer_bytes=buffer)
-    if min(asked.maximum_bytes, switches.ECN.maximum_bytes) * 100 < buffer:
+    if min(wanted_ecn.maximum_bytes, switches.ECN.maximum_bytes) * 100 < buffer:
         with pytest.raises(FabricError, match="below 1%"):
             junos.attainable(wanted.ports["et-0/0/0"], buffer)
         return
-    made = {port: junos.attainable(qos, buffer) for port, qos in wanted.ports.items()}
-    got = made["et-0/0/0"].queues[0].ecn
-    assert got.minimum_bytes <= asked.minimum_bytes
-    assert got.maximum_bytes <= asked.maximum_bytes
+    attained = {port: junos.attainable(qos, buffer) for port, qos in wanted.ports.items()}
+    got = attained["et-0/0/0"].queues[0].ecn
+    assert got.minimum_bytes <= wanted_ecn.minimum_bytes
+    assert got.maximum_bytes <= wanted_ecn.maximum_bytes
     assert got.minimum_bytes < got.maximum_bytes
-    wanted = replace(wanted, ports=made)
+    wanted = replace(wanted, ports=attained)
     assert junos.parse(junos.render(wanted), "leaf1") == held(wanted)
-    assert {port: junos.attainable(qos, buffer) for port, qos in made.items()} == made
+    assert {port: junos.attainable(qos, buffer) for port, qos in attained.items()} == attained
 
 
 def test_differing_ports_share_equal_objects():
-    alike = reference()
-    first = alike.ports["et-0/0/1"]
-    mixed = replace(alike, ports={**alike.ports, "et-0/0/0": replace(first, pfc=(), watchdog=None, ip_mtu_bytes=1500)})
+    equal_ports = reference()
+    first = equal_ports.ports["et-0/0/1"]
+    mixed = replace(
+        equal_ports, ports={**equal_ports.ports, "et-0/0/0": replace(first, pfc=(), watchdog=None, ip_mtu_bytes=1500)}
+    )
     text = junos.render(mixed)
     assert text.count("scheduler-map sailloft-") == 3
     assert len({line for line in text.splitlines() if " interfaces et-" in line and "congestion" in line}) == 2
     seen = junos.parse(text, "leaf1")
-    assert seen.ports["et-0/0/1"] == held(alike).ports["et-0/0/1"]
+    assert seen.ports["et-0/0/1"] == held(equal_ports).ports["et-0/0/1"]
     assert seen.ports["et-0/0/0"].pfc == ()
 
 
 def test_every_missing_line_is_detected():
     wanted = reference()
     lines = junos.render(wanted).splitlines()
-    for at, line in enumerate(lines):
+    for position, line in enumerate(lines):
         try:
-            seen = junos.parse("\n".join(lines[:at] + lines[at + 1 :]), "leaf1")
+            seen = junos.parse("\n".join(lines[:position] + lines[position + 1 :]), "leaf1")
         except FabricError:
             continue
         assert (seen == held(wanted)) == line.endswith("priority low"), line  # low is the default
@@ -114,32 +116,36 @@ def test_every_missing_line_is_detected():
 def test_every_changed_number_is_detected():
     wanted = reference()
     lines = junos.render(wanted).splitlines()
-    for at, line in enumerate(lines):
-        *words, last = line.split(" ")
-        other = {"strict-high": "low", "low": "strict-high"}.get(last)
+    for position, line in enumerate(lines):
+        *parents, last = line.split(" ")
+        replacement = {"strict-high": "low", "low": "strict-high"}.get(last)
         if last.isdigit():
-            other = {"100": "99", "111111": "000000"}.get(last, "111111" if len(last) == 6 else str(int(last) + 1))
-        if words[-1] == "mru":  # a larger value would be accepted
-            other = str(int(last) - 1)
-        if other is None:
+            replacement = {"100": "99", "111111": "000000"}.get(
+                last, "111111" if len(last) == 6 else str(int(last) + 1)
+            )
+        if parents[-1] == "mru":  # a larger value would be accepted
+            replacement = str(int(last) - 1)
+        if replacement is None:
             continue
         try:
-            seen = junos.parse("\n".join([*lines[:at], " ".join([*words, other]), *lines[at + 1 :]]), "leaf1")
+            seen = junos.parse(
+                "\n".join([*lines[:position], " ".join([*parents, replacement]), *lines[position + 1 :]]), "leaf1"
+            )
         except FabricError:
             continue
         assert seen != held(wanted), line
 
 
 def test_ports_with_another_queue_or_priority_of_a_class_are_refused():
-    alike = reference()
-    first = alike.ports["et-0/0/1"]
+    equal_ports = reference()
+    first = equal_ports.ports["et-0/0/1"]
 
     def moved(field, old, new):
         values = getattr(first, field)
         return tuple(values[old] if at == new else None if at == old else each for at, each in enumerate(values))
 
     def refusal(**changes):
-        mixed = replace(alike, ports={**alike.ports, "et-0/0/0": replace(first, **changes)})
+        mixed = replace(equal_ports, ports={**equal_ports.ports, "et-0/0/0": replace(first, **changes)})
         with pytest.raises(FabricError) as refused:
             junos.render(mixed)
         return str(refused.value)
@@ -155,7 +161,7 @@ def test_ports_with_another_queue_or_priority_of_a_class_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("changes", "fact"),
     [
         ({"queues": (Queue(False, 50, Ecn(150_001, 1_500_000, 100)), *reference().ports["et-0/0/0"].queues[1:])},
          "give 150000 and 1500000"),
@@ -172,8 +178,8 @@ def test_ports_with_another_queue_or_priority_of_a_class_are_refused():
         ({"class_to_queue": (0, None, None, None, None, None, 6, None)}, "has queue None"),
     ],
 )  # fmt: skip
-def test_settings_that_junos_cannot_represent_are_refused(changes, why):
-    with pytest.raises(FabricError, match=why):
+def test_settings_that_junos_cannot_represent_are_refused(changes, fact):
+    with pytest.raises(FabricError, match=fact):
         junos.render(reference(**changes))
 
 
@@ -199,21 +205,21 @@ def test_remediation_reaches_the_wanted_settings_and_keeps_other_settings(name, 
     wanted = reference(**changes)
     running = RUNNING[name]
     lines = junos.remediation(running, wanted)
-    after = commit(running, lines)
-    seen = junos.parse("".join(f"{line}\n" for line in after.splitlines() if "et-0/0/9" not in line), "leaf1")
+    changed = commit(running, lines)
+    seen = junos.parse("".join(f"{line}\n" for line in changed.splitlines() if "et-0/0/9" not in line), "leaf1")
     assert {port: seen.ports[port] for port in PORTS} == held(wanted).ports
     assert seen.ecmp_fields == wanted.ecmp_fields
-    assert junos.remediation(after, wanted) == ""
+    assert junos.remediation(changed, wanted) == ""
     foreign = [line for line in running.splitlines() if "sailloft" not in line and "interfaces" not in line]
-    assert [line for line in foreign if line and " ".join(line.split()) not in after.splitlines()] == [
+    assert [line for line in foreign if line and " ".join(line.split()) not in changed.splitlines()] == [
         line for line in foreign if "no-l4-source-port" in line
     ]
 
 
-@pytest.mark.parametrize("where", ["et-0/0/0 unit 0", "et-0/0/0 unit *", "et-0/0/0", "et-0/0/0* unit 0"])
+@pytest.mark.parametrize("place", ["et-0/0/0 unit 0", "et-0/0/0 unit *", "et-0/0/0", "et-0/0/0* unit 0"])
 @pytest.mark.parametrize("rule", ["dscp mark", "dscp default", "dscp-ipv6 mark", "inet-precedence mark"])
-def test_rewriting_of_dscps_is_detected_and_turned_off(where, rule):
-    line = f"set class-of-service interfaces {where} rewrite-rules {rule}\n"
+def test_rewriting_of_dscps_is_detected_and_turned_off(place, rule):
+    line = f"set class-of-service interfaces {place} rewrite-rules {rule}\n"
     text = junos.render(reference()) + line
     seen = junos.parse(text, "leaf1").ports
     assert [port for port in PORTS if seen[port].rewrites_dscp] == ["et-0/0/0"]
@@ -253,26 +259,26 @@ def test_a_port_without_settings_is_read():
 
 
 def cut(lossless: int, headroom: int) -> str:
-    at = "set class-of-service shared-buffer ingress buffer-partition"
-    rest = 100 - lossless - headroom
-    parts = {"lossless": lossless, "lossless-headroom": headroom, "lossy": rest}
-    return "".join(f"{at} {name} percent {percent}\n" for name, percent in parts.items())
+    prefix = "set class-of-service shared-buffer ingress buffer-partition"
+    remaining = 100 - lossless - headroom
+    parts = {"lossless": lossless, "lossless-headroom": headroom, "lossy": remaining}
+    return "".join(f"{prefix} {name} percent {percent}\n" for name, percent in parts.items())
 
 
 @pytest.mark.parametrize(
-    ("running", "planned", "why"),
+    ("running", "planned", "fact"),
     [
         (cut(5, 45), BufferShares(9, 45), "lossless percent: it is 5, but the plan assumes 9"),
         (cut(66, 24), BufferShares(9, 45), "lossless-headroom percent: it is 24, but the plan assumes 45"),
         ("", BufferShares(61, 25), "lossless percent: it is 9, but the plan assumes 61"),
     ],
 )
-def test_partitions_smaller_than_planned_are_refused(running, planned, why):
+def test_partitions_smaller_than_planned_are_refused(running, planned, fact):
     wanted = replace(switches.switch("junos", ["et-0/0/0"]), shares=planned)
     with pytest.raises(FabricError) as refused:
         junos.remediation("set system host-name leaf1\n" + running, wanted)
     assert str(refused.value) == (
-        f"leaf1: class-of-service shared-buffer ingress buffer-partition {why}; describe the switch's pools in "
+        f"leaf1: class-of-service shared-buffer ingress buffer-partition {fact}; describe the switch's pools in "
         "roce_asics (like, source, pool_bytes, headroom_pool_bytes), or set it while no traffic has to pass, "
         "because changing it stops all ports"
     )

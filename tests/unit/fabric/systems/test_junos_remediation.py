@@ -103,24 +103,24 @@ def test_only_paths_of_wanted_lines_are_activated():
     assert junos.remediation(running, switch()) == f"activate {off[0]}\n"
 
 
-@pytest.mark.parametrize(("tag", "most"), [("vlan-tagging", 9198), ("flexible-vlan-tagging", 9194)])
-def test_the_mtu_of_a_port_with_tags_has_room_for_them(tag, most):
+@pytest.mark.parametrize(("tag", "maximum"), [("vlan-tagging", 9198), ("flexible-vlan-tagging", 9194)])
+def test_the_mtu_of_a_port_with_tags_has_room_for_them(tag, maximum):
     def lines(ip_mtu_bytes: int) -> str:
         wanted = switch(ip_mtu_bytes=ip_mtu_bytes)
         return junos.remediation(f"{junos.render(wanted)}set interfaces {PORT} {tag}\n", wanted)
 
-    assert lines(most) == f"set interfaces {PORT} mtu 9216\n"
+    assert lines(maximum) == f"set interfaces {PORT} mtu 9216\n"
     with pytest.raises(FabricError) as refused:
-        lines(most + 1)
+        lines(maximum + 1)
     assert str(refused.value) == (
         f"leaf1: {PORT}: it tags its frames, so its MTU would be 9217 bytes, but a QFX has at most 9216; "
-        f"give {most} or less as roce_policy's switch_mtu_bytes"
+        f"give {maximum} or less as roce_policy's switch_mtu_bytes"
     )
 
 
 def partitions(lossless: int, headroom: int) -> str:
-    at = "set class-of-service shared-buffer ingress buffer-partition"
-    return f"{at} lossless percent {lossless}\n{at} lossless-headroom percent {headroom}\n"
+    prefix = "set class-of-service shared-buffer ingress buffer-partition"
+    return f"{prefix} lossless percent {lossless}\n{prefix} lossless-headroom percent {headroom}\n"
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,8 @@ def test_any_rendered_policy_is_read_back(policy):
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 20_000) | st.integers(1, linux.MOST_BYTES - 1), st.integers(1, 100))
 def test_red_uses_the_smallest_ewma_for_any_threshold(minimum, percent):
-    words = linux._band_qdisc("p1", Ecn(minimum, minimum, percent)).split()[1:]
-    shown = _red_words(words)
+    arguments = linux._band_qdisc("p1", Ecn(minimum, minimum, percent)).split()[1:]
+    shown = _red_words(arguments)
     assert (shown["ewma"], shown["min"], shown["max"]) == (1, minimum, minimum)
     assert round(shown["probability"] * 100) == percent
     assert shown["probability"] * 2**32 < 2**32  # the kernel reads a number that does not fit into 32 bits as 0
@@ -81,26 +81,26 @@ def test_red_uses_the_smallest_ewma_for_any_threshold(minimum, percent):
 def test_every_missing_line_is_detected():
     wanted = reference()
     lines = linux.render(wanted).splitlines()
-    for at, line in enumerate(lines):
+    for position, line in enumerate(lines):
         # The interpreter, its options, and the deletion of previous qdiscs do not change the result.
         if line.startswith(("tc qdisc del", "#!", "set -")):
             continue
         with contextlib.suppress(FabricError):
-            seen = linux.parse("\n".join(lines[:at] + lines[at + 1 :]) + "\n", "leaf1")
+            seen = linux.parse("\n".join(lines[:position] + lines[position + 1 :]) + "\n", "leaf1")
             assert seen != held(wanted), line
 
 
 @settings(max_examples=20, deadline=None)
 @given(switches.policies(), switches.policies())
 def test_an_interrupted_script_can_be_completed_or_reverted(first, second):
-    before, wanted = (switches.switch("linux", PORTS, policy) for policy in (first, second))
-    old = linux.render(before)
+    original, wanted = (switches.switch("linux", PORTS, policy) for policy in (first, second))
+    old = linux.render(original)
     sent = linux.remediation(old, wanted).splitlines(keepends=True)
     for end in range(len(sent) + 1):
         half = old + "".join(sent[:end])
         linux.parse(half, "leaf1")
         assert linux.parse(half + linux.remediation(half, wanted), "leaf1") == held(wanted), end
-        assert linux.parse(half + linux.restoration(old, half, "leaf1"), "leaf1") == held(before), end
+        assert linux.parse(half + linux.restoration(old, half, "leaf1"), "leaf1") == held(original), end
 
 
 def numbers(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -112,10 +112,10 @@ def numbers(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def test_every_changed_value_in_the_output_of_tc_is_detected():
-    known = json.loads(READ)
+    reading = json.loads(READ)
     unseen = set()
-    for path in numbers({"qdiscs": known["qdiscs"], "filters": known["filters"], "sysctl": known["sysctl"]}):
-        mutant = copy.deepcopy(known)
+    for path in numbers({"qdiscs": reading["qdiscs"], "filters": reading["filters"], "sysctl": reading["sysctl"]}):
+        mutant = copy.deepcopy(reading)
         node = mutant
         for key in path[:-1]:
             node = node[key]
@@ -205,7 +205,7 @@ def test_a_filter_applies_only_to_packets_that_it_matches(change, dscp_26):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "named"),
+    ("old", "new", "fact"),
     [
         ('"parent": "1:2"', '"parent": "1:9"', "p1.*1033: is attached to 1:9"),
         ('"parent": "1:2"', '"parent": "1:x"', "p1.*1033: is attached to 1:x"),
@@ -220,8 +220,8 @@ def test_a_filter_applies_only_to_packets_that_it_matches(change, dscp_26):
         ('fields": "55"', 'fields": "many"', "policy '3' with fields 'many' is not valid"),
     ],
 )
-def test_invalid_settings_are_refused_with_their_place(old, new, named):
-    with pytest.raises(FabricError, match=named):
+def test_invalid_settings_are_refused_with_their_place(old, new, fact):
+    with pytest.raises(FabricError, match=fact):
         linux.parse(READ.replace(old, new, 1), "leaf1")
 
 
@@ -246,7 +246,7 @@ def test_a_truncated_reading_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("changes", "fact"),
     [
         ({"queues": (Queue(False, 60), None, None, Queue(False, 50), None, None, Queue(True), None)}, "share 110%"),
         ({"queues": (Queue(False, 100, Ecn(1, 1 << 30, 1)), None, None, Queue(True), None, None, Queue(True), None)},
@@ -257,8 +257,8 @@ def test_a_truncated_reading_is_refused():
         ({"dscp_to_class": (0,) * 63 + (None,)}, "a DSCP has no class"),
     ],
 )  # fmt: skip
-def test_settings_that_tc_cannot_represent_are_refused(changes, why):
-    with pytest.raises(FabricError, match=why):
+def test_settings_that_tc_cannot_represent_are_refused(changes, fact):
+    with pytest.raises(FabricError, match=fact):
         linux.render(reference(**changes))
 
 
@@ -283,26 +283,26 @@ def namespace() -> Iterator[str]:
 
 
 def run_in(namespace: str, script: str) -> subprocess.CompletedProcess[str]:
-    inside = ["ip", "netns", "exec", namespace, "sh", "-s"]
-    return subprocess.run(inside, input=script, capture_output=True, text=True, check=False)
+    command = ["ip", "netns", "exec", namespace, "sh", "-s"]
+    return subprocess.run(command, input=script, capture_output=True, text=True, check=False)
 
 
 def test_a_machine_without_queueing_is_read(namespace):
     wanted = Switch("leaf1", "linux", dict.fromkeys(PORTS, PortQos(ip_mtu_bytes=4000)), reference().ecmp_fields)
-    before = run_in(namespace, READING).stdout
-    assert linux.parse(before, "leaf1").ports["p1"] == PortQos(ip_mtu_bytes=1500)
-    assert run_in(namespace, linux.remediation(before, wanted)).returncode == 0
-    after = run_in(namespace, READING).stdout
-    assert linux.parse(after, "leaf1") == wanted
-    assert linux.remediation(after, wanted) == ""
+    original = run_in(namespace, READING).stdout
+    assert linux.parse(original, "leaf1").ports["p1"] == PortQos(ip_mtu_bytes=1500)
+    assert run_in(namespace, linux.remediation(original, wanted)).returncode == 0
+    changed = run_in(namespace, READING).stdout
+    assert linux.parse(changed, "leaf1") == wanted
+    assert linux.remediation(changed, wanted) == ""
 
 
 def test_the_script_runs_and_its_result_is_read_back(namespace):
     wanted = reference()
-    done = run_in(namespace, linux.render(wanted))
-    if "kind is unknown" in done.stderr or "classifier not found" in done.stderr:
+    process = run_in(namespace, linux.render(wanted))
+    if "kind is unknown" in process.stderr or "classifier not found" in process.stderr:
         pytest.skip("this kernel lacks ets, red or flower")
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     seen = run_in(namespace, READING).stdout
     assert linux.parse(seen, "leaf1") == held(wanted)
     assert linux.remediation(seen, wanted) == ""

@@ -87,7 +87,7 @@ def red(*ecn: int) -> Switch:
 
 
 @pytest.mark.parametrize(
-    ("ecn", "words"),
+    ("ecn", "arguments"),
     [
         ((1, 1, 100), "limit 4 min 1 max 1 avpkt 1 burst 1 bandwidth 10gbit probability 0.9999999"),
         ((499, 500, 1), "limit 2000 min 499 max 500 avpkt 499 burst 1 bandwidth 10gbit probability 0.01"),
@@ -107,8 +107,8 @@ def red(*ecn: int) -> Switch:
         ),
     ],
 )
-def test_red_has_the_thresholds_and_the_fastest_average(ecn, words):
-    assert lines(red(*ecn))[4] == f"tc qdisc add dev p1 parent 1:2 handle 1033: red {words} ecn"
+def test_red_has_the_thresholds_and_the_fastest_average(ecn, arguments):
+    assert lines(red(*ecn))[4] == f"tc qdisc add dev p1 parent 1:2 handle 1033: red {arguments} ecn"
 
 
 BOUNDS = "give 1 <= minimum_bytes <= maximum_bytes < 1073741824 and 1% to 100%"

@@ -24,8 +24,8 @@ def of(port: str) -> list[str]:
     return [line for line in QUEUEING if f" dev {port} " in line]
 
 
-def back(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    text = linux.restoration(json.dumps(before), json.dumps(now), "leaf1")
+def back(backup: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    text = linux.restoration(json.dumps(backup), json.dumps(now), "leaf1")
     assert not text or text.startswith("#!/bin/sh\nset -eu\n")
     assert not text or text.endswith("\n")
     return text.splitlines()[2:]
@@ -33,23 +33,23 @@ def back(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 def without(read: dict[str, Any], port: str, *qdiscs: dict[str, Any]) -> dict[str, Any]:
     """Return a reading in which a port has only these qdiscs, and no filters."""
-    found = copy.deepcopy(read)
-    found["qdiscs"] = [each for each in found["qdiscs"] if each["dev"] != port]
-    found["qdiscs"] += [{"dev": port, "root": True, **each} for each in qdiscs]
-    found["filters"][port] = []
-    return found
+    reading = copy.deepcopy(read)
+    reading["qdiscs"] = [qdisc for qdisc in reading["qdiscs"] if qdisc["dev"] != port]
+    reading["qdiscs"] += [{"dev": port, "root": True, **qdisc} for qdisc in qdiscs]
+    reading["filters"][port] = []
+    return reading
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
     """Return the reading with another value at a path such as "links.1.mtu"."""
-    found = copy.deepcopy(READ)
-    *way, last = (int(key) if key.isdecimal() else key for key in path.split("/"))
-    node = found
-    for key in way:
+    reading = copy.deepcopy(READ)
+    *parents, last = (int(key) if key.isdecimal() else key for key in path.split("/"))
+    node = reading
+    for key in parents:
         node = node[key]
     assert node[last] != value
     node[last] = value
-    return found
+    return reading
 
 
 def test_nothing_is_sent_if_nothing_differs():
@@ -57,8 +57,8 @@ def test_nothing_is_sent_if_nothing_differs():
 
 
 def test_mtu_and_hash_are_brought_back():
-    at = next(at for at, each in enumerate(READ["links"]) if each["ifname"] == "p1")
-    assert back(READ, changed(f"links/{at}/mtu", 1500)) == ["ip link set dev p1 mtu 9100"]
+    index = next(index for index, link in enumerate(READ["links"]) if link["ifname"] == "p1")
+    assert back(READ, changed(f"links/{index}/mtu", 1500)) == ["ip link set dev p1 mtu 9100"]
     key = "net.ipv4.fib_multipath_hash_policy"
     assert back(READ, changed(f"sysctl/{key}", "0")) == [f"sysctl -q -w {key}=3"]
     assert back(changed(f"sysctl/{key}", "0"), READ) == [f"sysctl -q -w {key}=0"]
@@ -83,10 +83,10 @@ def test_a_default_qdisc_comes_back_when_ours_is_removed(qdiscs):
 
 
 def test_a_device_that_is_gone_is_left_out():
-    gone = without(READ, "p1")
-    gone["links"] = [each for each in gone["links"] if each["ifname"] != "p1"]
-    assert back(READ, gone) == []
-    assert back(gone, READ) == []
+    removed = without(READ, "p1")
+    removed["links"] = [link for link in removed["links"] if link["ifname"] != "p1"]
+    assert back(READ, removed) == []
+    assert back(removed, READ) == []
 
 
 @pytest.mark.parametrize("kind", ["htb", "ets"])
@@ -102,7 +102,9 @@ def test_queueing_of_others_cannot_be_built_again(kind):
 
 def place(kind: str, number: int = 0) -> int:
     """Return where a port's qdisc of this kind is in the reading."""
-    return [at for at, each in enumerate(READ["qdiscs"]) if (each["dev"], each["kind"]) == ("p1", kind)][number]
+    return [index for index, qdisc in enumerate(READ["qdiscs"]) if (qdisc["dev"], qdisc["kind"]) == ("p1", kind)][
+        number
+    ]
 
 
 RED, ETS = place("red"), place("ets")
@@ -140,9 +142,9 @@ def test_other_differences_do_not_count(path, value):
 
 
 def test_qdiscs_of_arriving_packets_do_not_count():
-    more = copy.deepcopy(READ)
-    more["qdiscs"] += [{"dev": "p1", "kind": kind, "handle": "ffff:"} for kind in ("ingress", "clsact")]
-    assert back(READ, more) == []
+    added = copy.deepcopy(READ)
+    added["qdiscs"] += [{"dev": "p1", "kind": kind, "handle": "ffff:"} for kind in ("ingress", "clsact")]
+    assert back(READ, added) == []
 
 
 def test_filters_that_were_not_read_differ_from_ours():
@@ -150,6 +152,6 @@ def test_filters_that_were_not_read_differ_from_ours():
     del unread["filters"]["p1"]
     assert back(READ, unread) == of("p1")
     bare = {"protocol": "ip", "kind": "matchall", "options": {"classid": "1:1"}}
-    more = copy.deepcopy(READ)
-    more["filters"]["p1"].append(bare)
-    assert back(READ, more) == of("p1")
+    added = copy.deepcopy(READ)
+    added["filters"]["p1"].append(bare)
+    assert back(READ, added) == of("p1")

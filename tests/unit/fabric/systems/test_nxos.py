@@ -27,18 +27,20 @@ def test_the_rendered_reference_is_read_back():
 
 def test_equal_ports_share_policies_and_differing_ports_get_separate_ones():
     qos = REFERENCE.ports["Ethernet1/2"]
-    queues = tuple(replace(each, ecn=Ecn(600_001, 6_000_007, 20)) if each and each.ecn else each for each in qos.queues)
-    both = replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/2": replace(qos, queues=queues, ip_mtu_bytes=9000)})
-    text = nxos.render(both)
-    assert nxos.parse(text, "leaf1") == held(both)
+    queues = tuple(
+        replace(queue, ecn=Ecn(600_001, 6_000_007, 20)) if queue and queue.ecn else queue for queue in qos.queues
+    )
+    mixed = replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/2": replace(qos, queues=queues, ip_mtu_bytes=9000)})
+    text = nxos.render(mixed)
+    assert nxos.parse(text, "leaf1") == held(mixed)
     assert "minimum-threshold 150 kbytes maximum-threshold 1500 kbytes " in text
     assert "minimum-threshold 600001 bytes maximum-threshold 6000007 bytes " in text
     assert own(text, "queuing") > own(nxos.render(REFERENCE), "queuing")  # names are derived from a policy's content
     assert own(text, "qos") == own(nxos.render(REFERENCE), "qos")
     assert text.count("service-policy type queuing output") == 2  # that of the system, and that of the one port
     lossy = replace(qos, pfc=(), watchdog=None)
-    some = replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/2": lossy})
-    assert nxos.parse(nxos.render(some), "leaf1") == held(some)
+    partly_lossy = replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/2": lossy})
+    assert nxos.parse(nxos.render(partly_lossy), "leaf1") == held(partly_lossy)
 
 
 @settings(max_examples=100, deadline=None)
@@ -66,11 +68,11 @@ def test_every_missing_line_is_detected_unless_it_sets_a_default():
         "set qos-group 0",
         "bandwidth remaining percent 0",
     }
-    for at, line in enumerate(lines):
+    for position, line in enumerate(lines):
         if line.strip() == "!":
             continue
-        seen = differs("\n".join([*lines[:at], *lines[at + 1 :]]), held(REFERENCE))
-        if line.strip() in [f"class type queuing c-out-8q-q{at}" for at in (7, 5, 4, 2, 1)]:
+        seen = differs("\n".join([*lines[:position], *lines[position + 1 :]]), held(REFERENCE))
+        if line.strip() in [f"class type queuing c-out-8q-q{position}" for position in (7, 5, 4, 2, 1)]:
             continue  # its settings now belong to the previous class, where they may change something
         assert seen is (line.strip() not in says_default), line
 
@@ -79,21 +81,21 @@ def test_every_changed_number_is_detected():
     text = nxos.render(REFERENCE)
     count = 0
     for number in re.finditer(r"\d+", text):
-        before = text[: number.start()]
+        prefix = text[: number.start()]
         line = text[text.rfind("\n", 0, number.start()) + 1 : text.find("\n", number.start())]
-        if before.endswith(("weight ", "priority level ")):
+        if prefix.endswith(("weight ", "priority level ")):
             continue  # Switch has no field for the average of the queue's length and the order of strict queues
         if line.strip() in [f"class type queuing c-out-8q-q{at}" for at in (7, 5, 4, 2, 1)]:
             continue  # this only configures a queue without a share twice
-        by = -1 if before.endswith(" mtu ") else 1  # the smaller MTU of the port and the no-drop class counts
-        changed = before + str(int(number[0]) + by) + text[number.end() :]
+        by = -1 if prefix.endswith(" mtu ") else 1  # the smaller MTU of the port and the no-drop class counts
+        changed = prefix + str(int(number[0]) + by) + text[number.end() :]
         assert differs(changed, held(REFERENCE)), line
         count += 1
     assert count > 60
 
 
 @pytest.mark.parametrize(
-    ("word", "other"),
+    ("word", "replacement"),
     [
         (" weight 0 ecn", " weight 0"),
         ("    set qos-group 3", "    set qos-group 3\n    set dscp 24"),
@@ -116,10 +118,10 @@ def test_every_changed_number_is_detected():
         ("c-out-8q-q3", "c-out-9q-q3"),
     ],
 )
-def test_every_changed_keyword_is_detected(word, other):
+def test_every_changed_keyword_is_detected(word, replacement):
     text = nxos.render(REFERENCE)
     assert word in text
-    assert differs(text.replace(word, other), held(REFERENCE))
+    assert differs(text.replace(word, replacement), held(REFERENCE))
 
 
 def differs(text: str, wanted: Switch) -> bool:
@@ -164,12 +166,12 @@ def test_settings_that_nxos_cannot_represent_are_refused(policy, changes, error)
 
 def test_differing_values_of_a_global_setting_are_refused():
     qos = REFERENCE.ports["Ethernet1/1"]
-    other = switch("nxos", ["a"], {"classes": {"roce": {"priority": 4}}}).ports["a"]
+    other_port = switch("nxos", ["a"], {"classes": {"roce": {"priority": 4}}}).ports["a"]
     with refuses("leaf1: port Ethernet1/9", "paused", "Ethernet1/1"):
-        nxos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/9": other}))
-    other = replace(qos, watchdog=Watchdog(400, 400, "drop"))
+        nxos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/9": other_port}))
+    other_port = replace(qos, watchdog=Watchdog(400, 400, "drop"))
     with refuses("leaf1: port Ethernet1/9", "watchdog", "Ethernet1/1"):
-        nxos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/9": other}))
+        nxos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/9": other_port}))
     with refuses("leaf1: port Eth1/9", "NX-OS"):
         nxos.render(replace(REFERENCE, ports={"Eth1/9": qos}))
 
@@ -201,7 +203,7 @@ def test_only_the_hash_of_flows_is_mended_where_nothing_else_differs():
 
 
 def test_a_weighted_queue_without_a_share_is_refused():
-    queues = tuple(each and replace(each, bandwidth_percent=None) for each in REFERENCE.ports["Ethernet1/1"].queues)
+    queues = tuple(queue and replace(queue, bandwidth_percent=None) for queue in REFERENCE.ports["Ethernet1/1"].queues)
     with pytest.raises(FabricError) as refused:
         nxos.render(switch("nxos", PORTS, queues=queues))
     assert str(refused.value) == (

@@ -86,7 +86,7 @@ def test_any_rendered_policy_is_read_back(policy):
 def test_ports_that_differ_are_read_back():
     wanted = switch("sonic", list(PORTS))
     qos = wanted.ports["Ethernet0"]
-    odd = replace(
+    odd_wanted = replace(
         qos,
         queues=(*qos.queues[:3], Queue(False, 50, Ecn(1, 2, 3)), *qos.queues[4:]),
         headroom=(*qos.headroom[:3], Headroom(1248, 96928, 0, -3), *qos.headroom[4:]),
@@ -94,7 +94,7 @@ def test_ports_that_differ_are_read_back():
         ip_mtu_bytes=None,
     )
     lossy = replace(qos, pfc=(), headroom=(None,) * 8, watchdog=None)
-    mixed = replace(wanted, ports={"Ethernet0": qos, "Ethernet4": odd, "Ethernet8": lossy}, ecmp_fields=None)
+    mixed = replace(wanted, ports={"Ethernet0": qos, "Ethernet4": odd_wanted, "Ethernet8": lossy}, ecmp_fields=None)
     assert sonic.parse(sonic.render(mixed), "leaf1") == mixed
 
 
@@ -126,11 +126,11 @@ def test_a_group_holds_its_own_headroom_only_without_a_headroom_pool(pools, size
 
 
 def test_equal_ports_share_profiles_and_are_read_back_as_one_object():
-    ports = [f"Ethernet{at * 8}" for at in range(64)]
+    ports = [f"Ethernet{number * 8}" for number in range(64)]
     tables = rendered(switch("sonic", ports))
-    one = rendered(switch("sonic", ["Ethernet0"]))
+    first = rendered(switch("sonic", ["Ethernet0"]))
     for table in ("DSCP_TO_TC_MAP", "WRED_PROFILE", "SCHEDULER", "BUFFER_PROFILE"):
-        assert tables[table] == one[table]
+        assert tables[table] == first[table]
     assert len({id(qos) for qos in read(tables).ports.values()}) == 1
     assert list(read(tables).ports) == ports  # in numerical order, not in alphabetical order
 
@@ -155,13 +155,13 @@ def test_names_depend_on_the_content_and_have_at_most_32_characters():
         tables = rendered(switch("sonic", ["Ethernet0"], **changes))
         return {table: set(entries) for table, entries in tables.items()}
 
-    before = names()
+    original = names()
     qos = switch("sonic", ["Ethernet0"]).ports["Ethernet0"]
     queues = list(qos.queues)
     queues[3] = replace(queues[3], ecn=replace(ECN, minimum_bytes=1 << 40, maximum_bytes=1 << 40))
-    after = names(queues=tuple(queues))
-    assert {table for table in before if before[table] != after[table]} == {"WRED_PROFILE"}
-    assert all(len(name) <= 32 for table in after for name in after[table] if name.startswith("SAILLOFT"))
+    changed = names(queues=tuple(queues))
+    assert {table for table in original if original[table] != changed[table]} == {"WRED_PROFILE"}
+    assert all(len(name) <= 32 for table in changed for name in changed[table] if name.startswith("SAILLOFT"))
 
 
 # Settings that ``Switch`` has no field for: ``patch`` enforces them (parts/test_sonic_patch), and parse ignores them.
@@ -201,12 +201,12 @@ def outcome(tables):
 
 def test_each_removed_setting_is_detected():
     tables = rendered(switch("sonic", ["Ethernet0"], UNEVEN))
-    before = read(tables)
+    original = read(tables)
     count = 0
     for table, key, field, no_term in settings_of(tables):
         broken = copy.deepcopy(tables)
         del broken[table][key][field]
-        assert (outcome(broken) == before) is no_term, f"{table}|{key}|{field}"
+        assert (outcome(broken) == original) is no_term, f"{table}|{key}|{field}"
         count += not no_term
     assert count > 90
 
@@ -233,7 +233,7 @@ def test_each_changed_setting_is_detected():
         ("BUFFER_PG", "profile"),
         ("SCHEDULER", "type"),
     }
-    before = read(tables)
+    original = read(tables)
     for table, key, field, no_term in settings_of(tables):
         if table == "BUFFER_POOL" or key == "ingress_lossy_profile":
             continue
@@ -242,4 +242,4 @@ def test_each_changed_setting_is_detected():
         number = isinstance(value, str) and value.lstrip("-").isdigit()
         broken[table][key][field] = OTHER.get(field, str(int(value) ^ 3) if number else "nobody")
         expected = no_term and (table, field) not in seen_whatever
-        assert (outcome(broken) == before) is expected, f"{table}|{key}|{field}"
+        assert (outcome(broken) == original) is expected, f"{table}|{key}|{field}"

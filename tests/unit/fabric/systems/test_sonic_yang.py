@@ -79,23 +79,23 @@ class Models:
 
     def _imported(self, names: set[str]) -> list[str]:
         """Return the files of the models and of all that they import, which their conditions may refer to."""
-        found: dict[str, str] = {}
-        left = sorted(names)
-        while left:
-            name = left.pop()
+        texts: dict[str, str] = {}
+        pending = sorted(names)
+        while pending:
+            name = pending.pop()
             path = self.folder / f"{name}.yang"
-            if name not in found and path.exists():  # libyang contains those of the IETF
-                found[name] = str(path)
-                left += re.findall(r"import\s+([\w-]+)", path.read_text())
-        return sorted(found.values())
+            if name not in texts and path.exists():  # libyang contains those of the IETF
+                texts[name] = str(path)
+                pending += re.findall(r"import\s+([\w-]+)", path.read_text())
+        return sorted(texts.values())
 
     def _yanglint(self, *arguments: str) -> str:
-        done = subprocess.run(
+        process = subprocess.run(
             ["yanglint", "-p", str(self.folder), *arguments], capture_output=True, text=True, timeout=60, check=False
         )
-        if done.returncode:
-            raise InvalidConfigError("\n".join(line for line in done.stderr.splitlines() if "err" in line.lower()))
-        return done.stdout
+        if process.returncode:
+            raise InvalidConfigError("\n".join(line for line in process.stderr.splitlines() if "err" in line.lower()))
+        return process.stdout
 
     def validate(self, config: dict[str, Any]) -> None:
         """Raise InvalidConfigError if the models refuse ``config``."""
@@ -133,10 +133,12 @@ class Models:
             for field, value in entry.items():
                 if pairs is not None:  # a map: its fields are an inner list's keys and values
                     inner = pairs.find(f"{YIN}key").get("value")
-                    [other] = [leaf.get("name") for leaf in pairs.findall(f"{YIN}leaf") if leaf.get("name") != inner]
+                    [value_name] = [
+                        leaf.get("name") for leaf in pairs.findall(f"{YIN}leaf") if leaf.get("name") != inner
+                    ]
                     pair = self._in(element, space, table)
                     self._in(pair, space, inner, field)
-                    self._in(pair, space, other, value)
+                    self._in(pair, space, value_name, value)
                 else:
                     for each in value if isinstance(value, list) else [value]:
                         self._in(element, space, field, each)
@@ -178,10 +180,10 @@ def test_any_rendered_policy_is_valid(models, policy):
 
 @given(before=policies(), after=policies())
 @settings(deadline=None, max_examples=10)
-def test_any_patched_configuration_is_valid(models, before, after):
+def test_any_patched_configuration_is_valid(models, first, second):
     config = default_config()
     config["PFC_WD"]["GLOBAL"]["POLL_INTERVAL"] = "400"
-    for policy in (before, after):
+    for policy in (first, second):
         wanted = switch("sonic", list(PORTS), policy)
         config = patched(config, wanted)
         models.validate(config)

@@ -21,8 +21,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems impo
 def apply(patch: str, tree: dict[str, Any]) -> dict[str, Any]:
     """Apply a patch as NVUE does: null removes, all else is merged."""
 
-    def merge(into: dict[str, Any], more: dict[str, Any]) -> None:
-        for key, value in more.items():
+    def merge(into: dict[str, Any], added: dict[str, Any]) -> None:
+        for key, value in added.items():
             if value is None:
                 into.pop(key, None)
             elif isinstance(value, dict) and isinstance(into.get(key), dict):
@@ -58,12 +58,12 @@ def apart(node: Any) -> Any:
 def test_remediation_reaches_the_wanted_settings_and_keeps_other_settings(running, changes):
     wanted = reference(**changes)
     patch = cumulus.remediation(as_text(running), wanted)
-    after = apply(patch, apart(running))
-    seen = cumulus.parse(as_text(after), "leaf1")
+    changed = apply(patch, apart(running))
+    seen = cumulus.parse(as_text(changed), "leaf1")
     assert {port: seen.ports[port] for port in PORTS} == wanted.ports
-    assert cumulus.remediation(as_text(after), wanted) == ""
-    assert after.get("bridge") == running.get("bridge")
-    assert after["qos"].get("link-pause") == running["qos"].get("link-pause")
+    assert cumulus.remediation(as_text(changed), wanted) == ""
+    assert changed.get("bridge") == running.get("bridge")
+    assert changed["qos"].get("link-pause") == running["qos"].get("link-pause")
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_rewriting_of_dscps_is_detected_and_turned_off(profile, rewrite, rewritt
         tree["interface"][PORTS[0]]["qos"]["remark"] = {"profile": "own"}
     seen = cumulus.parse(as_text(tree), "leaf1").ports
     assert [port for port in PORTS if seen[port].rewrites_dscp] == rewritten
-    after = apply(cumulus.remediation(as_text(tree), reference()), tree)
-    assert cumulus.parse(as_text(after), "leaf1") == reference()
-    assert after["qos"]["remark"][profile]["switch-priority"] == {"3": {"dscp": 10}}
+    changed = apply(cumulus.remediation(as_text(tree), reference()), tree)
+    assert cumulus.parse(as_text(changed), "leaf1") == reference()
+    assert changed["qos"]["remark"][profile]["switch-priority"] == {"3": {"dscp": 10}}
     if not rewritten:
-        assert after == tree
+        assert changed == tree
 
 
 def test_keywords_of_later_releases_are_not_a_difference():
@@ -99,19 +99,19 @@ def test_keywords_of_later_releases_are_not_a_difference():
 
 
 def test_remediation_removes_only_our_old_profile_and_extra_settings():
-    before = reference()
-    after = reference(ip_mtu_bytes=9000, queues=tuple(
-        each and replace(each, ecn=each.ecn and Ecn(1, 2, 3)) for each in before.ports["swp1"].queues
+    original = reference()
+    changed = reference(ip_mtu_bytes=9000, queues=tuple(
+        queue and replace(queue, ecn=queue.ecn and Ecn(1, 2, 3)) for queue in original.ports["swp1"].queues
     ))  # fmt: skip
-    running = tree_of(before)
+    running = tree_of(original)
     running["qos"]["congestion-control"]["theirs"] = {"traffic-class": {"1": {"ecn": "enable"}}}
     (scheduler,) = running["qos"]["egress-scheduler"]
     running["qos"]["egress-scheduler"][scheduler]["traffic-class"]["5"] = {"mode": "strict"}
-    patch = json.loads(cumulus.remediation(as_text(running), after))[0]["set"]
-    (old,) = tree_of(before)["qos"]["congestion-control"]
-    (new,) = tree_of(after)["qos"]["congestion-control"]
+    patch = json.loads(cumulus.remediation(as_text(running), changed))[0]["set"]
+    (old,) = tree_of(original)["qos"]["congestion-control"]
+    (new,) = tree_of(changed)["qos"]["congestion-control"]
     assert set(patch["qos"]) == {"congestion-control", "egress-scheduler"}
-    assert patch["qos"]["congestion-control"] == {old: None, new: tree_of(after)["qos"]["congestion-control"][new]}
+    assert patch["qos"]["congestion-control"] == {old: None, new: tree_of(changed)["qos"]["congestion-control"][new]}
     assert patch["qos"]["egress-scheduler"] == {scheduler: {"traffic-class": {"5": None}}}
     assert patch["interface"]["swp1"] == {"qos": {"congestion-control": {"profile": new}}, "link": {"mtu": 9000}}
     assert set(patch) == {"qos", "interface"}

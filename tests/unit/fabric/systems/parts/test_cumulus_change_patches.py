@@ -22,16 +22,18 @@ def patch_of(text: str) -> dict[str, Any]:
     return json.loads(text)[0]["set"] if text else {}
 
 
-def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    both = dict(one)
-    for key, value in other.items():
-        both[key] = merged(one[key], value) if isinstance(value, dict) and isinstance(one.get(key), dict) else value
-    return both
+def merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    result = dict(first)
+    for key, value in second.items():
+        result[key] = (
+            merged(first[key], value) if isinstance(value, dict) and isinstance(first.get(key), dict) else value
+        )
+    return result
 
 
-def change(more: dict[str, Any], wanted: switches.Switch = WANTED) -> dict[str, Any]:
+def change(settings: dict[str, Any], wanted: switches.Switch = WANTED) -> dict[str, Any]:
     """Return the patch for a switch that has the wanted settings, and more."""
-    return patch_of(cumulus.remediation(as_text(merged(tree_of(wanted), more)), wanted))
+    return patch_of(cumulus.remediation(as_text(merged(tree_of(wanted), settings)), wanted))
 
 
 def of_switch(**sections: Any) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def of_port(**sections: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("more", "patch"),
+    ("settings", "patch"),
     [
         ({}, {}),
         (
@@ -67,12 +69,12 @@ def of_port(**sections: Any) -> dict[str, Any]:
         ({"system": {"forwarding": {"ecmp-hash": {"gtp-teid": "on"}}}}, {}),
     ],
 )
-def test_only_what_contradicts_the_policy_is_removed(more, patch):
-    assert change(more) == patch
+def test_only_what_contradicts_the_policy_is_removed(settings, patch):
+    assert change(settings) == patch
 
 
 @pytest.mark.parametrize(
-    ("more", "patch"),
+    ("settings", "patch"),
     [
         (of_port(link_pause={"profile": "p"}), {}),  # a port that must not pause may keep it
         (of_port(pfc={"profile": "p"}), of_port(pfc=None)),
@@ -80,24 +82,24 @@ def test_only_what_contradicts_the_policy_is_removed(more, patch):
         (of_switch(pfc={DEFAULT: {"switch-priority": {"2": {}}}}), of_switch(pfc={DEFAULT: None})),
     ],
 )
-def test_a_lossy_port_loses_what_would_make_it_pause(more, patch):
+def test_a_lossy_port_loses_what_would_make_it_pause(settings, patch):
     foreign = {"qos": {"pfc": {"p": {"rx": "enable"}}, "link-pause": {"p": {"rx": "enable"}}}}
-    assert change(merged(foreign, more), LOSSY) == patch
+    assert change(merged(foreign, settings), LOSSY) == patch
 
 
 def test_settings_that_our_profile_does_not_have_are_removed():
     (profile,) = tree_of(WANTED)["qos"]["mapping"]
-    more = {"pcp": {"0": {"switch-priority": 1}}, "dscp": {"0": {"switch-priority": 3}}}
-    assert change(of_switch(mapping={profile: more})) == of_switch(
+    settings = {"pcp": {"0": {"switch-priority": 1}}, "dscp": {"0": {"switch-priority": 3}}}
+    assert change(of_switch(mapping={profile: settings})) == of_switch(
         mapping={profile: {"pcp": None, "dscp": {"0": {"switch-priority": 0}}}}
     )
 
 
-@pytest.mark.parametrize(("word", "same"), [("ENABLED", True), ("true", True), ("disable", False)])
-def test_words_are_compared_by_their_meaning(word, same):
+@pytest.mark.parametrize(("word", "is_equal"), [("ENABLED", True), ("true", True), ("disable", False)])
+def test_words_are_compared_by_their_meaning(word, is_equal):
     (profile,) = tree_of(WANTED)["qos"]["pfc"]
-    more = of_switch(pfc={profile: {"tx": word}})
-    assert change(more) == ({} if same else of_switch(pfc={profile: {"tx": "enable"}}))
+    settings = of_switch(pfc={profile: {"tx": word}})
+    assert change(settings) == ({} if is_equal else of_switch(pfc={profile: {"tx": "enable"}}))
 
 
 def test_ranges_of_a_running_configuration_are_compared_number_by_number():

@@ -22,9 +22,9 @@ POLICY = PORT["scheduler_policy"]
 
 def steps(running: dict[str, Any], wanted: Any = WANTED) -> list[dict[str, Any]]:
     text = dell_sonic.remediation(json.dumps(running), wanted)
-    found = json.loads(text) if text else []
-    assert text == (json.dumps(found, indent=2, sort_keys=True) + "\n" if found else "")
-    return found
+    calls = json.loads(text) if text else []
+    assert text == (json.dumps(calls, indent=2, sort_keys=True) + "\n" if calls else "")
+    return calls
 
 
 def there() -> dict[str, Any]:
@@ -32,8 +32,8 @@ def there() -> dict[str, Any]:
 
 
 def test_objects_come_before_the_ports_that_name_them():
-    found = steps({})
-    assert [(each["module"], each["state"]) for each in found] == [
+    calls = steps({})
+    assert [(call["module"], call["state"]) for call in calls] == [
         (f"sonic_{resource}", "merged")
         for resource in (
             *("qos_buffer", "qos_maps", "qos_wred", "qos_scheduler", "qos_pfc", "qos_interfaces", "interfaces"),
@@ -41,17 +41,17 @@ def test_objects_come_before_the_ports_that_name_them():
         )
     ]
     arguments = rendered(WANTED)
-    for each in found:
-        if each["module"] != "sonic_qos_interfaces":
-            assert each["config"] == arguments[each["module"]]["config"]
-    configs = {each["module"]: each["config"] for each in found}
+    for call in calls:
+        if call["module"] != "sonic_qos_interfaces":
+            assert call["config"] == arguments[call["module"]]["config"]
+    configs = {call["module"]: call["config"] for call in calls}
     assert configs["sonic_qos_buffer"] == {"buffer_init": True}
     assert configs["sonic_qos_pfc"] == {"counter_poll": True, "poll_interval": 100}
 
 
 def test_a_port_without_settings_needs_no_call():
     empty = dell(ports=["Eth1/1"], **NO_QOS, ip_mtu_bytes=None)
-    assert [each["module"] for each in steps({}, empty)] == ["sonic_ecmp_load_share"]
+    assert [call["module"] for call in steps({}, empty)] == ["sonic_ecmp_load_share"]
 
 
 @pytest.mark.parametrize(
@@ -73,21 +73,21 @@ def test_the_action_of_the_watchdog_is_sent_with_every_change(pfc, sent):
 def test_only_queues_of_another_kind_are_deleted_from_a_policy():
     running = there()
     (policy,) = running["qos_scheduler"]
-    schedulers = {each["sequence"]: each for each in policy["schedulers"]}
+    schedulers = {queue["sequence"]: queue for queue in policy["schedulers"]}
     wanted = copy.deepcopy(schedulers)
     assert sorted(schedulers) == [0, 3, 6]
     schedulers[6].update(scheduler_type="dwrr", weight=10)
     schedulers[3].update(weight=9)
     policy["schedulers"] += [{"sequence": 1, "scheduler_type": "dwrr", "weight": 5}, {"sequence": 255, "pir": 10}]
-    found = steps(running)
-    assert found[0] == {
+    calls = steps(running)
+    assert calls[0] == {
         "module": "sonic_qos_scheduler",
         "state": "deleted",
         "config": [{"name": POLICY, "schedulers": [{"sequence": 6}, {"sequence": 1}]}],
     }
-    assert (found[1]["module"], found[1]["state"]) == ("sonic_qos_scheduler", "merged")
-    sent = {each["sequence"]: each["scheduler_type"] for each in found[1]["config"][0]["schedulers"]}
-    assert sent == {number: each["scheduler_type"] for number, each in wanted.items()}
+    assert (calls[1]["module"], calls[1]["state"]) == ("sonic_qos_scheduler", "merged")
+    sent = {queue["sequence"]: queue["scheduler_type"] for queue in calls[1]["config"][0]["schedulers"]}
+    assert sent == {number: queue["scheduler_type"] for number, queue in wanted.items()}
 
 
 def test_an_unwanted_strict_queue_is_a_difference():
@@ -98,12 +98,12 @@ def test_an_unwanted_strict_queue_is_a_difference():
 
 def test_an_equal_map_of_groups_is_kept_whatever_its_name():
     running = there()
-    entries = [{"dot1p": at, "pg_index": at} for at in range(8)]
+    entries = [{"dot1p": number, "pg_index": number} for number in range(8)]
     running["qos_maps"]["pfc_priority_pg_maps"] = [{"name": "SAILLOFT_PG", "entries": entries}]
     running["qos_interfaces"][0]["qos_maps"]["pfc_priority_pg"] = "SAILLOFT_PG"
     assert steps(running) == []
     entries[0]["pg_index"] = 1
-    assert [(each["module"], each["state"], each["config"]) for each in steps(running)] == [
+    assert [(call["module"], call["state"], call["config"]) for call in steps(running)] == [
         (
             "sonic_qos_interfaces",
             "deleted",

@@ -43,8 +43,8 @@ def refused(wanted: Switch) -> str:
 
 def test_the_lines_of_the_reference():
     dscps = [
-        f"classifiers dscp #0 forwarding-class sailloft-tc{at}-pri{at} loss-priority low code-points {dscp:06b}"
-        for dscp, at in enumerate(QOS.dscp_to_class)
+        f"classifiers dscp #0 forwarding-class sailloft-tc{number}-pri{number} loss-priority low code-points {dscp:06b}"
+        for dscp, number in enumerate(QOS.dscp_to_class)
     ]
     assert dscps[26].endswith("tc3-pri3 loss-priority low code-points 011010")
     assert lines(switch()) == [
@@ -144,8 +144,8 @@ def thresholds(buffer: int | None, minimum: int, maximum: int) -> Switch:
     ("minimum", "maximum", "levels"), [(0, 10, (0, 1)), (10, 20, (1, 2)), (500, 990, (50, 99)), (980, 990, (98, 99))]
 )
 def test_thresholds_are_percentages_of_the_queues_buffer(minimum, maximum, levels):
-    found = [line for line in lines(thresholds(1000, minimum, maximum)) if line.startswith("drop-profiles ")]
-    assert found == [
+    profile_lines = [line for line in lines(thresholds(1000, minimum, maximum)) if line.startswith("drop-profiles ")]
+    assert profile_lines == [
         *(f"drop-profiles #2 interpolate fill-level {level}" for level in levels),
         *(f"drop-profiles #2 interpolate drop-probability {percent}" for percent in (0, 20)),
     ]
@@ -230,14 +230,14 @@ def test_settings_that_junos_cannot_hold_are_refused(wanted, message):
 
 
 def ecn_at(minimum: int, maximum: int, buffer: int = 1000) -> Ecn | None:
-    found = junos.attainable(replace(QOS, queues=(Queue(False, 5, Ecn(minimum, maximum, 20)), *(None,) * 7)), buffer)
-    assert found.queues[1:] == (None,) * 7
-    assert found.queues[0] is not None
-    return found.queues[0].ecn
+    attained = junos.attainable(replace(QOS, queues=(Queue(False, 5, Ecn(minimum, maximum, 20)), *(None,) * 7)), buffer)
+    assert attained.queues[1:] == (None,) * 7
+    assert attained.queues[0] is not None
+    return attained.queues[0].ecn
 
 
 @pytest.mark.parametrize(
-    ("asked", "got"),
+    ("wanted_ecn", "got"),
     [
         ((10, 20), (10, 20)),
         ((1, 29), (0, 20)),
@@ -248,8 +248,8 @@ def ecn_at(minimum: int, maximum: int, buffer: int = 1000) -> Ecn | None:
         ((990, 990), (980, 990)),
     ],
 )
-def test_thresholds_are_lowered_to_whole_percentages_below_100(asked, got):
-    assert ecn_at(*asked) == Ecn(*got, 20)
+def test_thresholds_are_lowered_to_whole_percentages_below_100(wanted_ecn, got):
+    assert ecn_at(*wanted_ecn) == Ecn(*got, 20)
 
 
 def test_a_queue_without_marking_is_kept():

@@ -46,21 +46,21 @@ def test_remediation_reaches_the_wanted_settings(start, wanted):
         .replace("interface Ethernet1/9\nsystem qos\n^\n", "^\n")
         .replace("interface Ethernet1/1-3, Ethernet1/5", "interface Ethernet1/2")
     )
-    after = apply(running, nxos.remediation(running, wanted))
-    read = nxos.parse(after, "leaf1")
+    changed = apply(running, nxos.remediation(running, wanted))
+    read = nxos.parse(changed, "leaf1")
     assert {port: read.ports[port] for port in PORTS} == held(wanted).ports
-    assert nxos.remediation(after, wanted) == ""
+    assert nxos.remediation(changed, wanted) == ""
 
 
 @settings(max_examples=25, deadline=None)
 @given(policies(), policies())
 def test_remediation_leads_from_any_policy_to_any_other(first, second):
     running, wanted = nxos.render(switch("nxos", PORTS[:2], first)), switch("nxos", PORTS, second)
-    after = apply(running, nxos.remediation(running, wanted))
-    assert nxos.parse(after, "leaf1") == held(wanted)
-    assert nxos.remediation(after, wanted) == ""
+    changed = apply(running, nxos.remediation(running, wanted))
+    assert nxos.parse(changed, "leaf1") == held(wanted)
+    assert nxos.remediation(changed, wanted) == ""
     for kind in ("qos", "queuing", "network-qos"):
-        assert own(after, kind) == own(nxos.render(wanted), kind)
+        assert own(changed, kind) == own(nxos.render(wanted), kind)
 
 
 @pytest.mark.parametrize("wanted", [REFERENCE, LOSSY], ids=["lossless", "lossy"])
@@ -88,14 +88,14 @@ def test_hier_config_sends_the_same_lines_in_another_order():
     lines = sent.splitlines()
     assert sorted(their_lines) == sorted(lines)
     assert their_lines[0].startswith("no class-map type qos")
-    gone = [at for at, line in enumerate(lines) if line.startswith("no ")]
-    freed = [at for at, line in enumerate(lines) if line.startswith("  no service-policy")]
+    removals = [position for position, line in enumerate(lines) if line.startswith("no ")]
+    freed = [position for position, line in enumerate(lines) if line.startswith("  no service-policy")]
     assert len(freed) == len(PORTS)
-    assert min(gone) > max(freed)
-    assert [lines[at].split(" ")[1] for at in gone] == ["policy-map"] * 3 + ["class-map"]
+    assert min(removals) > max(freed)
+    assert [lines[position].split(" ")[1] for position in removals] == ["policy-map"] * 3 + ["class-map"]
     # After our lines, hier_config has nothing to send.
-    after = hier_config.get_hconfig(driver, apply(running, sent))
-    assert not after.config_to_get_to(hier_config.get_hconfig(driver, nxos.render(REFERENCE))).children
+    changed = hier_config.get_hconfig(driver, apply(running, sent))
+    assert not changed.config_to_get_to(hier_config.get_hconfig(driver, nxos.render(REFERENCE))).children
 
 
 def test_remediation_sends_only_what_differs():
@@ -111,14 +111,14 @@ def test_remediation_sends_only_what_differs():
 
 
 def test_our_unused_objects_are_removed_and_other_objects_are_kept():
-    left = re.findall(r"policy-map type qos sailloft\S+", nxos.render(OLD))[0]
+    leftover = re.findall(r"policy-map type qos sailloft\S+", nxos.render(OLD))[0]
     text = nxos.render(REFERENCE) + nxos.render(OLD).split("system qos", maxsplit=1)[0] + "policy-map type qos MINE\n"
     lines = nxos.remediation(text, REFERENCE).splitlines()
-    assert f"no {left}" in lines
+    assert f"no {leftover}" in lines
     assert all(
         line.startswith(("no policy-map type ", "no class-map type qos match-any sailloft-tc4")) for line in lines
     )
     assert not any("MINE" in line for line in lines)
-    used = text + f"interface Ethernet1/40\n  service-policy type qos input {left.split(' ')[-1]}\n"
-    assert f"no {left}" not in nxos.remediation(used, REFERENCE)
+    used = text + f"interface Ethernet1/40\n  service-policy type qos input {leftover.split(' ')[-1]}\n"
+    assert f"no {leftover}" not in nxos.remediation(used, REFERENCE)
     assert "class-map" not in nxos.remediation(used, REFERENCE)

@@ -29,7 +29,9 @@ def test_a_patch_leads_from_sonics_default_to_the_reference():
     for table in ("DSCP_TO_TC_MAP", "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE"):
         assert after[table].items() >= config[table].items()
     assert after["PORT_QOS_MAP"]["global"] == {"dscp_to_tc_map": "AZURE"}
-    assert {key for key in after["QUEUE"] if key.startswith("Ethernet0|")} == {f"Ethernet0|{at}" for at in (0, 3, 6)}
+    assert {key for key in after["QUEUE"] if key.startswith("Ethernet0|")} == {
+        f"Ethernet0|{number}" for number in (0, 3, 6)
+    }
     lossless = {key: entry["profile"] for key, entry in after["BUFFER_QUEUE"].items() if key.startswith("Ethernet0|")}
     assert lossless == {
         "Ethernet0|0-2": "egress_lossy_profile",
@@ -62,23 +64,23 @@ def test_an_old_image_keeps_references_in_brackets(policy):
     assert after["QUEUE"]["Ethernet4|3"]["scheduler"].startswith("[SCHEDULER|SAILLOFT_")
     assert "SWITCH_HASH" not in after
     with_hash = switch("sonic", list(PORTS), policy)
-    assert not any("SWITCH_HASH" in each["path"] for each in patch(config, with_hash))
+    assert not any("SWITCH_HASH" in operation["path"] for operation in patch(config, with_hash))
 
 
 @given(policies(), policies(), st.booleans())
 @settings(deadline=None, max_examples=20)
-def test_patches_lead_from_any_policy_to_any_other(before, after, old):
+def test_patches_lead_from_any_policy_to_any_other(first, second, old):
     config = default_config()
     if old:
         config = with_brackets(config)
         config["VERSIONS"] = default_config()["VERSIONS"]
-    between = apply(config, switch("sonic", list(PORTS), before))
-    there = apply(between, switch("sonic", list(PORTS), after))
-    straight = apply(config, switch("sonic", list(PORTS), after))
-    assert there["QUEUE"] == straight["QUEUE"]
+    between = apply(config, switch("sonic", list(PORTS), first))
+    patched = apply(between, switch("sonic", list(PORTS), second))
+    straight = apply(config, switch("sonic", list(PORTS), second))
+    assert patched["QUEUE"] == straight["QUEUE"]
     for table in TABLES:
-        own = {name for name in there.get(table, {}) if name.startswith("SAILLOFT_")}
-        assert own == {name for name in straight.get(table, {}) if name.startswith("SAILLOFT_")}
+        own_names = {name for name in patched.get(table, {}) if name.startswith("SAILLOFT_")}
+        assert own_names == {name for name in straight.get(table, {}) if name.startswith("SAILLOFT_")}
 
 
 def test_objects_of_an_earlier_policy_are_removed_and_foreign_ones_are_kept():
@@ -118,16 +120,16 @@ def test_one_port_is_removed_from_a_key_of_several_ports():
     config = with_brackets(default_config())
     wanted = replace(switch("sonic", ["Ethernet0"]), ecmp_fields=None)
     after = apply(config, wanted)
-    before = sonic.parse(json.dumps(config), "leaf1")
-    assert sonic.parse(json.dumps(after), "leaf1").ports["Ethernet8"] == before.ports["Ethernet8"]
+    original = sonic.parse(json.dumps(config), "leaf1")
+    assert sonic.parse(json.dumps(after), "leaf1").ports["Ethernet8"] == original.ports["Ethernet8"]
 
 
 def test_rewriting_of_dscps_is_detected_and_turned_off():
     config = default_config()
     config["TC_TO_DSCP_MAP"] = {"AZURE": {"3": "10"}}
     config["PORT_QOS_MAP"]["Ethernet4"]["tc_to_dscp_map"] = "AZURE"
-    before = sonic.parse(json.dumps(config), "leaf1").ports
-    assert [port for port, qos in before.items() if qos.rewrites_dscp] == ["Ethernet4"]
+    original = sonic.parse(json.dumps(config), "leaf1").ports
+    assert [port for port, qos in original.items() if qos.rewrites_dscp] == ["Ethernet4"]
     apply(config, switch("sonic", list(PORTS)))
 
 
@@ -176,7 +178,7 @@ def test_the_hash_keeps_foreign_fields_and_loses_overriding_fields():
         "lag_hash": ["SRC_IP"],
     }
     untouched = replace(switch("sonic", list(PORTS)), ecmp_fields=None)
-    assert not any("SWITCH_HASH" in each["path"] for each in patch(config, untouched))
+    assert not any("SWITCH_HASH" in operation["path"] for operation in patch(config, untouched))
 
 
 def drifts(config):
@@ -193,9 +195,9 @@ def drifts(config):
                 del removed[table][key][field]
                 yield f"{table}|{key}|{field} removed", removed
                 changed = copy.deepcopy(config)
-                other = {"egress_lossless_profile": "egress_lossy_profile", "egress_lossy_profile": None}
+                replacements = {"egress_lossless_profile": "egress_lossy_profile", "egress_lossy_profile": None}
                 value = entry[field]
-                changed[table][key][field] = other.get(str(value)) or (
+                changed[table][key][field] = replacements.get(str(value)) or (
                     str(int(value) ^ 1) if str(value).lstrip("-").isdigit() else value
                 )
                 if changed != config:
@@ -206,16 +208,16 @@ def test_each_changed_setting_of_ours_is_corrected():
     wanted = switch("sonic", ["Ethernet0"])
     config = apply(default_config(), wanted)
     count = 0
-    for what, broken in drifts(config):
+    for name, broken in drifts(config):
         try:
             operations = patch(broken, wanted)
         except FabricError:
             continue
-        assert operations, what
+        assert operations, name
         after = jsonpatch.apply_patch(broken, operations)
-        assert patch(after, wanted) == [], what
-        if "BUFFER_QUEUE" not in what:  # in which a range may be split
-            assert after == config, what
+        assert patch(after, wanted) == [], name
+        if "BUFFER_QUEUE" not in name:  # in which a range may be split
+            assert after == config, name
         count += 1
     assert count > 150
 
@@ -223,16 +225,16 @@ def test_each_changed_setting_of_ours_is_corrected():
 def test_a_range_is_removed_in_a_separate_patch_before_its_parts_are_added():
     first, second = patches(default_config(), switch("sonic", list(PORTS)))
     assert {"op": "remove", "path": "/BUFFER_PG/Ethernet0|3-4"} in first
-    assert {each["op"] for each in first} == {"remove"}
-    assert "/BUFFER_PG/Ethernet0|3" in [each["path"] for each in second]
+    assert {operation["op"] for operation in first} == {"remove"}
+    assert "/BUFFER_PG/Ethernet0|3" in [operation["path"] for operation in second]
 
 
 def test_the_same_input_gives_the_same_patch():
     wanted = switch("sonic", list(PORTS))
-    one, other = (json.dumps(patch(default_config(), wanted)) for _time in range(2))
-    assert one == other
+    first, second = (json.dumps(patch(default_config(), wanted)) for _time in range(2))
+    assert first == second
     turned = {table: dict(reversed(entries.items())) for table, entries in reversed(default_config().items())}
-    assert json.loads(json.dumps(patch(turned, wanted))) == json.loads(one)
+    assert json.loads(json.dumps(patch(turned, wanted))) == json.loads(first)
 
 
 def test_slashes_in_names_are_escaped_in_json_pointers():

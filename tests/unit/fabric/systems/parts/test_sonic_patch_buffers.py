@@ -25,8 +25,8 @@ def test_a_platforms_profile_of_lossy_queues_is_kept_and_used():
     for key, entry in config["BUFFER_QUEUE"].items():
         if not key.endswith("3-4"):
             entry["profile"] = "q_lossy_profile"
-    after = apply(config, switch("sonic", list(PORTS), LOSSY))
-    used = {key: entry["profile"] for key, entry in after["BUFFER_QUEUE"].items() if key.startswith("Ethernet0|")}
+    patched = apply(config, switch("sonic", list(PORTS), LOSSY))
+    used = {key: entry["profile"] for key, entry in patched["BUFFER_QUEUE"].items() if key.startswith("Ethernet0|")}
     assert used == {
         "Ethernet0|0-2": "q_lossy_profile",
         "Ethernet0|3": "q_lossy_profile",
@@ -40,17 +40,17 @@ def test_all_priorities_are_mapped_on_a_platform_that_maps_them_to_groups():
     config["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"] = {"AZURE": {"3": "3", "4": "4"}}
     for port in PORTS:
         config["PORT_QOS_MAP"][port]["pfc_to_pg_map"] = "AZURE"
-    after = apply(config, switch("sonic", list(PORTS), {"classes": {"roce": {"traffic_class": 5}}}))
-    own = after["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"][after["PORT_QOS_MAP"]["Ethernet0"]["pfc_to_pg_map"]]
-    assert own == {str(at): str(at) for at in range(8)}
+    patched = apply(config, switch("sonic", list(PORTS), {"classes": {"roce": {"traffic_class": 5}}}))
+    own_map = patched["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"][patched["PORT_QOS_MAP"]["Ethernet0"]["pfc_to_pg_map"]]
+    assert own_map == {str(number): str(number) for number in range(8)}
     assert "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP" not in apply(default_config(), switch("sonic", list(PORTS)))
 
 
 def test_headroom_is_added_to_the_groups_size_if_the_pool_has_none():
     config = default_config()
     del config["BUFFER_POOL"]["ingress_lossless_pool"]["xoff"]
-    after = apply(config, switch("sonic", list(PORTS)))
-    profile = after["BUFFER_PROFILE"][after["BUFFER_PG"]["Ethernet0|3"]["profile"]]
+    patched = apply(config, switch("sonic", list(PORTS)))
+    profile = patched["BUFFER_PROFILE"][patched["BUFFER_PG"]["Ethernet0|3"]["profile"]]
     assert (profile["size"], profile["xon"], profile["xoff"]) == (str(19456 + 38912), "0", "38912")
 
 
@@ -72,8 +72,8 @@ def test_a_profile_is_written_with_the_values_of_its_vendor(asic, line, pools, w
         del config["BUFFER_POOL"]["ingress_lossless_pool"]["xoff"]
     room = ASICS[asic].headroom[line]
     wanted = switch("sonic", list(PORTS), headroom=(None,) * 3 + (room,) + (None,) * 4)
-    after = apply(config, wanted)
-    profile = after["BUFFER_PROFILE"][after["BUFFER_PG"]["Ethernet0|3"]["profile"]]
+    patched = apply(config, wanted)
+    profile = patched["BUFFER_PROFILE"][patched["BUFFER_PG"]["Ethernet0|3"]["profile"]]
     assert tuple(profile.get(field) for field in ("size", "xon", "xoff", "xon_offset")) == written
 
 
@@ -101,7 +101,7 @@ def test_pools_as_large_as_planned_are_accepted():
 
 
 @pytest.mark.parametrize(
-    ("pools", "changes", "why"),
+    ("pools", "changes", "fact"),
     [
         (Pools(32_689_153, 2_058_240), {}, "its size is 32689152 bytes, but the plan assumes 32689153"),
         (Pools(32_689_152, 2_058_240), {"size": "0"}, "its size is 0 bytes, but the plan assumes 32689152"),
@@ -116,11 +116,11 @@ def test_pools_as_large_as_planned_are_accepted():
         ),
     ],
 )
-def test_pools_that_do_not_match_the_plan_are_refused(pools, changes, why):
+def test_pools_that_do_not_match_the_plan_are_refused(pools, changes, fact):
     with pytest.raises(FabricError) as refused:
         pooled(pools, **changes)
     assert str(refused.value) == (
-        f"leaf1: BUFFER_POOL|ingress_lossless_pool: {why}; describe the switch's pools in roce_asics (like, source, "
+        f"leaf1: BUFFER_POOL|ingress_lossless_pool: {fact}; describe the switch's pools in roce_asics (like, source, "
         "pool_bytes, headroom_pool_bytes, lossy_pool_bytes), or change them"
     )
 

@@ -23,16 +23,16 @@ INGRESS = "ingress_lossless_pool"
 
 def config(**tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the default configuration with other fields of entries."""
-    found = default_config()
+    config_db = default_config()
     for table, entries in tables.items():
         for key, fields in entries.items():
-            found.setdefault(table, {}).setdefault(key, {}).update(fields)
-    return found
+            config_db.setdefault(table, {}).setdefault(key, {}).update(fields)
+    return config_db
 
 
-def refused(found: dict[str, Any], wanted: Any = WANTED) -> str:
+def refused(tables: dict[str, Any], wanted: Any = WANTED) -> str:
     with pytest.raises(FabricError) as error:
-        patch(found, wanted)
+        patch(tables, wanted)
     return str(error.value)
 
 
@@ -51,19 +51,19 @@ def test_headroom_of_one_byte_is_headroom():
 
 
 def test_pools_without_a_size_take_nothing_of_the_buffer():
-    found = config(BUFFER_POOL={"other": {"type": "ingress"}, "third": {"type": "ingress", "size": "0"}})
-    found["BUFFER_POOL"][INGRESS].update(size="7")
-    del found["BUFFER_POOL"][INGRESS]["xoff"]
-    assert patch(found, replace(WANTED, pools=Pools(7, 0, 7)))
-    assert "the ingress pools have 7 bytes" in refused(found, replace(WANTED, pools=Pools(7, 0, 6)))
+    tables = config(BUFFER_POOL={"other": {"type": "ingress"}, "third": {"type": "ingress", "size": "0"}})
+    tables["BUFFER_POOL"][INGRESS].update(size="7")
+    del tables["BUFFER_POOL"][INGRESS]["xoff"]
+    assert patch(tables, replace(WANTED, pools=Pools(7, 0, 7)))
+    assert "the ingress pools have 7 bytes" in refused(tables, replace(WANTED, pools=Pools(7, 0, 6)))
 
 
 @pytest.mark.parametrize(
-    ("interval", "after"), [("0", "0"), ("199", "199"), ("0200", "0200"), ("201", "200"), ("2147483648", "200")]
+    ("interval", "expected"), [("0", "0"), ("199", "199"), ("0200", "0200"), ("201", "200"), ("2147483648", "200")]
 )
-def test_the_interval_of_the_watchdog_is_its_shortest_time_at_most(interval, after):
-    found = config(PFC_WD={"GLOBAL": {"POLL_INTERVAL": interval}})
-    assert apply(found, WANTED)["PFC_WD"]["GLOBAL"]["POLL_INTERVAL"] == after
+def test_the_interval_of_the_watchdog_is_its_shortest_time_at_most(interval, expected):
+    tables = config(PFC_WD={"GLOBAL": {"POLL_INTERVAL": interval}})
+    assert apply(tables, WANTED)["PFC_WD"]["GLOBAL"]["POLL_INTERVAL"] == expected
 
 
 @pytest.mark.parametrize("interval", ["-1", "2147483649", "often"])
@@ -87,38 +87,40 @@ def test_a_queue_in_two_keys_is_refused():
 
 
 def test_queues_above_7_stay_together():
-    found = config(QUEUE={"Ethernet0|7-8": {"scheduler": "scheduler.0"}, "Ethernet4|8-9": {"scheduler": "scheduler.1"}})
-    after = apply(found, WANTED)["QUEUE"]
-    assert after["Ethernet0|8"] == {"scheduler": "scheduler.0"}
-    assert after["Ethernet4|8-9"] == {"scheduler": "scheduler.1"}
-    assert not {"Ethernet0|7-8", "Ethernet0|8-8"} & after.keys()
+    tables = config(
+        QUEUE={"Ethernet0|7-8": {"scheduler": "scheduler.0"}, "Ethernet4|8-9": {"scheduler": "scheduler.1"}}
+    )
+    queues = apply(tables, WANTED)["QUEUE"]
+    assert queues["Ethernet0|8"] == {"scheduler": "scheduler.0"}
+    assert queues["Ethernet4|8-9"] == {"scheduler": "scheduler.1"}
+    assert not {"Ethernet0|7-8", "Ethernet0|8-8"} & queues.keys()
 
 
 def test_no_mtu_is_set_if_none_is_wanted():
-    found = default_config()
-    for entry in found["PORT"].values():
+    tables = default_config()
+    for entry in tables["PORT"].values():
         del entry["mtu"]
-    assert apply(found, switch("sonic", list(PORTS), ip_mtu_bytes=None))["PORT"] == found["PORT"]
+    assert apply(tables, switch("sonic", list(PORTS), ip_mtu_bytes=None))["PORT"] == tables["PORT"]
 
 
 def test_a_lossy_profile_of_the_platform_is_kept():
-    found = config(BUFFER_PROFILE={"mine": {"dynamic_th": "3", "pool": "egress_lossy_pool", "size": "0"}})
-    for key, entry in found["BUFFER_QUEUE"].items():
+    tables = config(BUFFER_PROFILE={"mine": {"dynamic_th": "3", "pool": "egress_lossy_pool", "size": "0"}})
+    for key, entry in tables["BUFFER_QUEUE"].items():
         if not key.endswith("3-4"):
             entry["profile"] = "mine"
-    after = apply(found, WANTED)["BUFFER_QUEUE"]
-    assert after["Ethernet0|0-2"] == after["Ethernet0|5-6"] == {"profile": "mine"}
+    queues = apply(tables, WANTED)["BUFFER_QUEUE"]
+    assert queues["Ethernet0|0-2"] == queues["Ethernet0|5-6"] == {"profile": "mine"}
 
 
 def test_only_headroom_needs_a_dynamic_pool():
-    found = config(BUFFER_POOL={INGRESS: {"mode": "static"}})
-    assert apply(found, switch("sonic", list(PORTS), LOSSY))["BUFFER_POOL"] == found["BUFFER_POOL"]
+    tables = config(BUFFER_POOL={INGRESS: {"mode": "static"}})
+    assert apply(tables, switch("sonic", list(PORTS), LOSSY))["BUFFER_POOL"] == tables["BUFFER_POOL"]
 
 
 def test_every_field_that_overrides_the_hash_is_removed():
     names = [f"ecmp_hash_ipv{version}{of}" for version in (4, 6) for of in ("", "_rdma")]
-    found = config(SWITCH_HASH={"GLOBAL": {name: ["DST_IP"] for name in names}})
-    assert apply(found, WANTED)["SWITCH_HASH"]["GLOBAL"].keys() == {"ecmp_hash"}
+    tables = config(SWITCH_HASH={"GLOBAL": {name: ["DST_IP"] for name in names}})
+    assert apply(tables, WANTED)["SWITCH_HASH"]["GLOBAL"].keys() == {"ecmp_hash"}
 
 
 def test_a_patch_has_one_operation_a_line_with_sorted_keys():

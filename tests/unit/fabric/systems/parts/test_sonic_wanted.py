@@ -29,8 +29,8 @@ def test_headroom_is_in_the_pool_unless_the_pool_has_none():
 
 def test_a_queue_has_the_scheduler_of_its_share():
     queues = (Queue(False, 7), *QOS.queues[1:3], Queue(False, None), *QOS.queues[4:])
-    found = wanted_port(replace(QOS, queues=queues))
-    assert found.queues[0] == {"scheduler": "SAILLOFT_DWRR_7"}
-    assert "scheduler" not in found.queues.get(3, {})
-    assert found.shared["SCHEDULER", "SAILLOFT_DWRR_7"] == {"type": "DWRR", "weight": "7"}
-    assert found.shared["SCHEDULER", "SAILLOFT_STRICT"] == {"type": "STRICT"}
+    wanted = wanted_port(replace(QOS, queues=queues))
+    assert wanted.queues[0] == {"scheduler": "SAILLOFT_DWRR_7"}
+    assert "scheduler" not in wanted.queues.get(3, {})
+    assert wanted.shared["SCHEDULER", "SAILLOFT_DWRR_7"] == {"type": "DWRR", "weight": "7"}
+    assert wanted.shared["SCHEDULER", "SAILLOFT_STRICT"] == {"type": "STRICT"}
