@@ -166,10 +166,7 @@ def test_roce_host_is_set_up_for_every_boot_with_nccls_settings(root):
 
 def test_an_invalid_role_variable_is_refused_before_settings_are_written(root):
     role = Role(GPU_HOST.name, {**GPU_HOST.vars, "gpu_host_vfio": ["gpus"]})
-    with pytest.raises(
-        ImageError,
-        match=r"Apply the settings that a reboot loses.*\" failed: vfio_binding.devices: 'gpus' is not a kind",
-    ):
+    with pytest.raises(ImageError, match=r"gpu_host.*vfio_binding.devices: 'gpus'"):
         roles_in.apply(root, [role], layer="gpu")
     assert not (root / persistence.SETTINGS.lstrip("/")).exists()
 
