@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import subprocess
@@ -57,6 +58,16 @@ def test_a_key_that_a_tool_made_is_seen(tmp_path, command, kind):
     assert private_keys.kind_of(made(command, tmp_path)) == kind
 
 
+RANDOM = hashlib.sha256(b"0").digest()
+KEY = base64.b64encode(RANDOM)
+JWK_KEY = base64.urlsafe_b64encode(RANDOM)[:-1]
+PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n"
+ECDSA = b"\0\0\0\x13ecdsa-sha2-nistp256\0\0\0\x08nistp256\0\0\0\x41" + bytes(65)
+# An entry with a certificate, and the algorithm of sun.security.provider.KeyProtector.
+TRUSTED = b"\0\0\0\2\0\1b" + bytes(8) + b"\0\5X.509\0\0\0\2\x30\0"
+KEY_PROTECTOR = b"\x2b\x06\x01\x04\x01\x2a\x02\x11\x01\x01"
+
+
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
@@ -70,7 +81,37 @@ def test_a_key_that_a_tool_made_is_seen(tmp_path, command, kind):
         (b"[wireguard]\nprivate-key=" + base64.b64encode(b"w" * 32), "WireGuard"),
         (b"\x05\x02\0\0\0\x4b\0\x02\0\x0bEXAMPLE.ORG\0\x04host\0\x03a.b\0\0\0\x01", "Kerberos"),
         (b"Private-key-format: v1.3\nAlgorithm: 13 (ECDSAP256SHA256)\n", "DNSSEC"),
-        (b"users:\n- user:\n    client-key-data: " + base64.b64encode(b"-----BEGIN EC PRIVATE KEY-----"), "Kubernetes"),
+        # As GnuPG 2.2, dropbear 2022.83 and OpenJDK 17 write them; the others by their documentation.
+        (b"\x94\x58\x04\x67\x46\xa3\xc4\x16\x09\x2b", "OpenPGP"),
+        (b"\xc5\x58\x04\x67\x46\xa3\xc4\x16\x09\x2b", "OpenPGP"),
+        (b"\0\0\0\x0bssh-ed25519\0\0\0\x40" + bytes(64), "dropbear"),
+        (b"\0\0\0\x07ssh-rsa\0\0\0\x03\1\0\1\0\0\1\1\0" + RANDOM * 8 + b"\0\0\1\0", "dropbear"),
+        (ECDSA + b"\0\0\0\x20" + RANDOM, "dropbear"),
+        (b"\xfe\xed\xfe\xed\0\0\0\2\0\0\0\1\0\0\0\1\0\1a", "Java"),
+        (b"\xfe\xed\xfe\xed\0\0\0\2\0\0\0\2" + TRUSTED + b"\x30\x0e\x06\x0a" + KEY_PROTECTOR, "Java"),
+        (b"\xce\xce\xce\xce\0\0\0\2\0\0\0\1\0\0\0\3\0\1a", "Java"),
+        (b"\x05\x02\xff\xff\xff\xc4" + bytes(60) + b"\0\0\0\x4b\0\x02\0\x0bexample.org\0\x04host", "Kerberos"),
+        (b"\x05\x01\x4b\0\0\0\x03\0\x0b\0EXAMPLE.ORG\x04\0host", "Kerberos"),
+        (b"\x30\x80\x02\x01\x03\x30\x80\x06\x09", "PKCS#12"),
+        (b"tunnels:\n  wg0:\n    mode: wireguard\n    key: " + KEY + b"\n", "WireGuard"),
+        (b'tunnels: {wg0: {mode: wireguard, keys: {private: "' + KEY + b'"}}}', "WireGuard"),
+        (b"[wireguard-peer.x]\npreshared-key=" + KEY, "WireGuard"),
+        (b"AGE-SECRET-KEY-PQ-1" + b"Q" * 58, "age"),
+        (b"# mine\nPuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\n", "PuTTY"),
+        (b'---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nComment: "x"\nP2/56wAAAi4AAAA3\n', "ssh.com"),
+        (b"-----BEGIN OpenVPN Static key V1-----\n8f7a55314e9df74a763ffb294c422c3c\n", "OpenVPN"),
+        (b"[client.admin]\n\tkey = AQCj2YpRiAe6CxAA7/ETt7Hcl9IyxyMABk5F6A==\n", "Ceph"),
+        (b'key "k" {\n algorithm hmac-sha256;\n secret "' + KEY + b'";\n};', "TSIG"),
+        (b"privkey:" + RANDOM.hex().encode(), "Tailscale"),
+        (b'{"x": "' + base64.b64encode(b"privkey:" + RANDOM.hex().encode()) + b'"}', "Tailscale"),
+        (b'{"kty": "OKP", "crv": "Ed25519", "x": "QGRg", "d": "' + JWK_KEY + b'"}', "JWK"),
+        (b'{"kty":"oct","k":"' + JWK_KEY + b'"}', "JWK"),
+        (f"\ufeff{PEM}".encode("utf-16-le"), "PEM"),
+        (PEM.replace("\n", '\\n"\n "').encode(), "PEM"),
+        *(
+            (b"  tls.key: " + base64.b64encode(f"-----BEGIN {label}PRIVATE KEY-----\nMIIEvQIBADANBg\n".encode()), "PEM")
+            for label in ("", "RSA ", "EC ", "DSA ", "OPENSSH ", "ENCRYPTED ")
+        ),
         (json.dumps({"private_key": "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n"}).encode(), "PEM"),
     ],
 )
@@ -102,6 +143,16 @@ def test_a_public_part_is_no_private_key(tmp_path, command):
         b"50:-----BEGIN PGP PRIVATE KEY BLOCK-----\n\0\0[50:application/x-magic]",
         b"[Interface]\nPrivateKey = <your key>\n",
         b"untrusted comment: signature\nRUSksgiUwufeAXPY3iudmjfyCp9NYwOWfUEmKnGrrhQ\n",
+        b"\x98\x33\x04\x67\x46\xa3\xc4\x16\x09\x2b",
+        b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + RANDOM,
+        b"\0\0\0\x07ssh-rsa\0\0\0\x03\1\0\1\0\0\1\1\0" + RANDOM * 8,
+        ECDSA,
+        b"\xfe\xed\xfe\xed\0\0\0\2\0\0\0\1" + TRUSTED,
+        b"tunnels: {wg0: {mode: wireguard, peers: [{keys: {public: " + KEY + b"}}]}}",
+        b"[Peer]\nPublicKey = " + KEY,
+        b'{"kty": "OKP", "crv": "Ed25519", "x": "' + JWK_KEY + b'"}',
+        b"certificate-authority-data: " + base64.b64encode(b"-----BEGIN CERTIFICATE-----\nMIIBdzCCAR2gAwIBAgIBADAK\n"),
+        b'key "<name>" {\n algorithm hmac-sha256;\n secret "<secret>";\n};',
         b"\x7fELF\0-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n",
     ],
 )
@@ -110,7 +161,7 @@ def test_a_text_about_keys_is_no_private_key(content):
 
 
 def test_each_file_of_a_tree_is_read_but_no_link_and_no_large_file(tmp_path):
-    key = b"PuTTY-User-Key-File-3: ssh-ed25519\n"
+    key = b"PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\n"
     (tmp_path / "tree/etc/x").mkdir(parents=True)
     (tmp_path / "tree/etc/x/a.ppk").write_bytes(key)
     (tmp_path / "tree/etc/large").write_bytes(key.ljust(private_keys.MOST_BYTES + 1))
