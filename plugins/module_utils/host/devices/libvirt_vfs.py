@@ -31,7 +31,7 @@ def refuse_removal(system: System, address: str, count: int) -> None:
     removed = [name for name in present if int(name[len("virtfn") :]) >= count]
     if not removed:
         return
-    vfs = {system.link_name(f"{device}/{name}") for name in removed}
+    vfs = {system.link_name(f"{device}/{name}") or name for name in removed}
     vfs |= {interface for name in removed for interface in system.names(f"{device}/{name}/net")}
     users = [f"{user} ({', '.join(sorted(vfs & names))})" for user, names in _domains(system) if vfs & names]
     owners = set(system.names(f"{device}/net"))
