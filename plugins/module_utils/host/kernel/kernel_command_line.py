@@ -25,22 +25,46 @@ PARTS = ("pci=config_acs",)
 # x86 uses the first 2,047 characters: COMMAND_LINE_SIZE is 2048 with the final NUL (arch/x86/include/asm/setup.h). GRUB
 # leaves out the arguments that do not fit.
 LENGTH_MAX = 2047
-# The arguments by which a host finds its init and its root file system: Linux admin-guide/kernel-parameters.txt,
-# dracut.cmdline(7), systemd-cryptsetup-generator(8), Debian's initramfs-tools(7) and cryptsetup-initramfs, OSTree;
-# boot= is where FIPS mode looks for the kernel.
+# The arguments by which a host finds its init and its root file system, by source; in names "-" is "_" (``key``).
 FOR_BOOT = re.compile(
-    r"root|rootflags|rootfstype|rootwait|rootdelay|init|rdinit|initrd|boot|bootfs|cryptdevice|cryptopts|zfs|ostree"
-    r"|netroot|nfsroot|luks(\..*)?"
-    r"|rd\.(auto|dasd|dm|fcoe|iscsi|live|luks|lvm|md|multipath|nbd|neednet|net|nfs|nvme|nvmf|zfcp|znet)(\..*)?"
+    # The kernel: admin-guide/kernel-parameters.txt, md.rst, device-mapper/dm-init.rst, nfs/nfsroot.rst.
+    r"root|rootflags|rootfstype|rootwait|rootdelay|init|rdinit|initrd|noinitrd|dm_mod\.create|md|raid|nfsroot|nfsaddrs"
+    # dracut.cmdline(7), with the older names of its iSCSI arguments.
+    r"|rootfallback|netroot|cifsuser|cifspass|iscsi_\w+|rd\.driver\.(pre|post)|rd\.writable\.fsimg"
+    r"|rd\.(auto|ccw|cio_accept|cms|dasd|dm|fcoe|fstab|iscsi|live|luks|lvm|md|multipath|nbd|neednet|net|nfs|nonvmf|nvme"
+    r"|nvmf|overlay|zfcp|znet)(\..*)?"
+    # kernel-command-line(7) of systemd 254: its generators for /etc/fstab, GPT, LUKS and dm-verity.
+    r"|roothash|usrhash|mount\.usr\w*|fstab|(rd\.)?(luks|systemd\.verity|veritytab|systemd\.gpt_auto)([._].*)?"
+    r"|(rd\.)?systemd\.(volatile|image_policy|mount_extra)"
+    # initramfs-tools(7), live-boot(7), cryptsetup-initramfs, cloud-initramfs-tools, ZFS, OSTree; boot= is also where
+    # FIPS mode looks for the kernel.
+    r"|boot|BOOT|netboot|nfsopts|fetch|httpfs|ftpfs|findiso|fromiso|toram|live_media\w*|overlayroot\w*|cryptdevice"
+    r"|cryptopts|bootfs|zfs|ostree"
 )
-# The arguments that give a host its addresses, the names of its interfaces and its console (the same sources; ds= tells
-# cloud-init where the network's configuration is).
+# The arguments that give a host its addresses, the names of its interfaces and its console (the same sources; ds= and
+# others tell cloud-init where the network's configuration is).
 FOR_ACCESS = re.compile(
-    r"ip|ifname|vlan|bond|team|bridge|nameserver|BOOTIF|rd\.(route|bootif)|net\.ifnames|biosdevname|ds|console"
+    r"ip|ifname|vlan|bond|team|bridge|nameserver|BOOTIF|bootdev|ethdevice|netdev|rd\.(route|bootif|peerdns|znet_ifname)"
+    r"|net\.(ifnames|naming_scheme)|biosdevname|ds|network_config|cloud_config_url|console|8250\.nr_uarts"
 )
+# Arguments that end the boot before the host can be reached: another init or none, a shell or a mode without a network
+# (systemd(1), dracut.cmdline(7), initramfs-tools(7)). The boot menu's recovery entries have them, so only requests are
+# compared.
+STOPS_BOOT = re.compile(
+    r"(rd)?init=.*|(rd\.)?systemd\.unit=(rescue|emergency|poweroff|halt|reboot|shutdown|kexec|exit)\.target"
+    r"|-b|s|S|1|single|(rd\.)?(emergency|rescue)|(rd\.)?break(=.*)?|systemd\.run=.*"
+)
+BLACKLISTS = ("module_blacklist", "modprobe.blacklist", "rd.driver.blacklist")
 # (needed for, name, values, effect): arguments that turn off what the role needs (kernel-parameters.txt, and the names
-# of the modules in drivers/vfio).
+# of the modules in drivers/vfio); "host" is needed always.
 CONTRADICTIONS = (
+    ("host", "acpi", ("off",), "turns ACPI off, and with it the IOMMU, NUMA and most of the interrupts"),
+    ("host", "pci", ("off", "noacpi"), "hides PCI devices or their interrupts"),
+    ("host", "noapic", ("",), "turns the I/O APICs off, without which interrupts cannot be remapped"),
+    ("host", "nolapic", ("",), "turns the local APICs off, which KVM needs"),
+    ("host", "nosmp", ("",), "leaves one CPU"),
+    ("host", "cgroup_disable", ("cpuset",), "turns the cpusets off with which libvirt pins CPUs and memory"),
+    *(("host", name, ("kvm", "kvm_intel", "kvm_amd"), "keeps KVM from loading") for name in BLACKLISTS),
     ("iommu", "iommu", ("off",), "turns the IOMMU off, which passed-through devices need"),
     ("iommu", "intel_iommu", ("off",), "turns the IOMMU off, which passed-through devices need"),
     ("iommu", "amd_iommu", ("off",), "turns the IOMMU off, which passed-through devices need"),
@@ -57,8 +81,9 @@ CONTRADICTIONS = (
     ("nodes", "numa", ("off",), "leaves one NUMA node, but huge pages are requested on others"),
     *(
         ("vfio", name, ("vfio", "vfio_pci", "vfio_pci_core", "vfio_iommu_type1"), "keeps VFIO from loading")
-        for name in ("module_blacklist", "modprobe.blacklist", "rd.driver.blacklist")
+        for name in BLACKLISTS
     ),
+    ("vfio", "initcall_blacklist", ("vfio_init", "vfio_pci_init", "vfio_iommu_type1_init"), "keeps VFIO from starting"),
 )
 # How to shorten an argument that the role computes, by its name.
 SHORTER = {
@@ -95,6 +120,11 @@ def checked(arguments: list[str], remove: list[str]) -> tuple[list[str], list[st
             raise RequestError(
                 f"kernel_arguments: {argument!r} is not one kernel argument",
                 "write name or name=value, without spaces and quotes",
+            )
+        if STOPS_BOOT.fullmatch(argument):
+            raise RequestError(
+                f"kernel_arguments: {argument} ends every boot before the host can be reached",
+                "leave it out; for one boot, set it in the boot loader's menu",
             )
     for name in remove:
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
@@ -161,7 +191,7 @@ def check_line(line: str, arguments: list[str], remove: list[str], uses: Collect
     for argument in result:
         values = {part.replace("-", "_").lower() for part in argument.strip('"').partition("=")[2].split(",")}
         for use, name, wrong, effect in CONTRADICTIONS:
-            if use in uses and name == key(argument) and values & set(wrong):
+            if use in {"host", *uses} and name == key(argument) and values & set(wrong):
                 raise RequestError(
                     f"kernel_arguments: {argument} {effect}",
                     f"set {name}= without it in gpu_host_kernel_arguments, or name {name} in "

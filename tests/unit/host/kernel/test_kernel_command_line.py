@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from messages import Mentions
 
@@ -112,12 +114,70 @@ def test_right_arguments_are_returned_unchanged(arguments):
     [
         *((name, "to boot") for name in ("root", "rootflags", "init", "rd.lvm.lv", "rd.luks.uuid", "rd.md.uuid")),
         *((name, "to boot") for name in ("luks.name", "boot", "ostree", "nfsroot", "netroot", "rd.neednet", "rd.lvm")),
+        *((name, "to boot") for name in ("rd.driver.pre", "roothash", "usrhash", "mount.usr", "mount.usrflags", "md")),
+        *((name, "to boot") for name in ("dm-mod.create", "raid", "systemd.gpt_auto", "rd.systemd.verity")),
+        *((name, "to boot") for name in ("systemd.verity_root_hash", "overlayroot", "fstab", "rd.luks", "luks")),
+        *((name, "to be reached") for name in ("net.naming-scheme", "bootdev", "network-config", "rd.znet_ifname")),
         *((name, "to be reached") for name in ("ip", "ifname", "net.ifnames", "biosdevname", "console", "bond")),
     ],
 )
 def test_an_argument_that_a_host_needs_is_never_removed(name, purpose):
     with pytest.raises(RequestError, match=rf"{name}.*{purpose}"):
         command_line.checked([], ["quiet", name])
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "init=/bin/sh",
+        "rdinit=/bin/sh",
+        "systemd.unit=rescue.target",
+        "rd.systemd.unit=emergency.target",
+        "single",
+        "1",
+        "s",
+        "emergency",
+        "rd.emergency",
+        "rescue",
+        "-b",
+        "rd.break",
+        "rd.break=pre-mount",
+        "break",
+        "systemd.run=/bin/x",
+    ],
+)
+def test_an_argument_that_stops_every_boot_is_refused(argument):
+    with pytest.raises(RequestError, match=rf"kernel_arguments: {re.escape(argument)} "):
+        command_line.checked(["iommu=pt", argument], [])
+
+
+@pytest.mark.parametrize(
+    "argument", ["systemd.unit=multi-user.target", "rd.emergency=reboot", "rd.shell=0", "panic=10"]
+)
+def test_an_argument_like_one_that_stops_the_boot_is_not_refused(argument):
+    assert command_line.checked([argument], []) == ([argument], [])
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "acpi=off",
+        "pci=realloc,noacpi",
+        "pci=off",
+        "noapic",
+        "nolapic",
+        "nosmp",
+        "cgroup_disable=memory,cpuset",
+        "module_blacklist=nouveau,kvm-intel",
+        "modprobe.blacklist=kvm",
+        "rd.driver.blacklist=kvm_amd",
+    ],
+)
+def test_what_every_host_of_virtual_machines_needs_is_not_turned_off(argument):
+    assert argument in refused("ro", [argument])
+    assert argument in refused(f"ro {argument}", ["iommu=pt"])
+    assert refused(f"ro {argument}", ["iommu=pt"], [argument.split("=")[0]]) is None
+    assert refused(f"ro {argument}x", ["iommu=pt"]) is None
 
 
 @pytest.mark.parametrize("name", ["quiet", "nomodeset", "rd.driver.blacklist", "rootkit", "iptables", "crashkernel"])
@@ -143,7 +203,6 @@ NEEDS = "root=UUID=1 ro rd.lvm.lv=a/root rd.lvm.lv=a/swap ip=dhcp console=tty0 c
         (["rd.lvm.lv=a/root"], "rd.lvm.lv=a/swap"),
         (["root=/dev/sda1"], "root=UUID=1"),
         (["rd.lvm.lv=a/swap", "rd.lvm.lv=a/root", "iommu=pt"], None),
-        (["init=/bin/sh"], None),
         (["console=ttyS1", "ip=10.0.0.1"], None),
     ],
 )
