@@ -280,7 +280,7 @@ def test_messages_of_refused_settings_are_complete():
         assert str(error.value) == (Mentions("gpu_node_boot", "clocks_mhz", clocks))
     with pytest.raises(RequestError) as error:
         boot.read({"ring_entries": 65537})
-    assert str(error.value) == (Mentions("gpu_node_boot", "ring_entries", "65537"))
+    assert str(error.value) == (Mentions("gpu_node_boot", "ring_entries", "65537", "65536"))
     assert boot.read({"clocks_mhz": [1000, 1000]}).clocks_mhz == [1000, 1000]
 
 
