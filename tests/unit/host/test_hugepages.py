@@ -68,7 +68,7 @@ def test_existing_pages_count_towards_the_memory_of_the_node():
         ({"node": 0, "size_mib": 2, "count": 1 << 40}, Mentions("node0", "3000", "MiB")),
         (
             {"node": 0, "size_mib": 2, "count": (1 << 40) + 1},
-            Mentions("count", "1099511627777"),
+            Mentions("count", "1099511627777", "1099511627776"),
         ),
         ({"node": 1023, "size_mib": 2, "count": 1}, Mentions("NUMA", "1023")),
         (

@@ -231,7 +231,7 @@ def test_a_mount_is_recognized_by_its_type_and_size(server, line, missing):
         ({}, Mentions("hugepages")),
         ({"pages": [], "page": []}, Mentions("hugepages", "page")),
         (pages((0, 2, 1), (0, 2, 2)), Mentions("hugepages.pages[1]", "node0", "2", "MiB")),
-        (pages((-1, 2, 1)), Mentions("hugepages.pages[0]", "-1", "hugepages")),
+        (pages((-1, 2, 1)), Mentions("hugepages.pages[0]", "-1", "hugepages", "1023")),
         ({"pages": [{"size_mib": 2, "count": 1}]}, Mentions("hugepages.pages[0]", "hugepages")),
     ],
 )

@@ -69,15 +69,15 @@ def test_a_canary_is_pinned_until_the_pin_is_empty():
         ),
         (
             {"node_boot_timeout_s": 0},
-            Mentions("node_boot_timeout_s", "0"),
+            Mentions("node_boot_timeout_s", "0", "86400"),
         ),
         (
             {"node_boot_restart_timeout_s": "2m"},
-            Mentions("node_boot_restart_timeout_s", "2m"),
+            Mentions("node_boot_restart_timeout_s", "2m", "86400"),
         ),
         (
             {"node_boot_bmc": {"power_timeout_s": -1}},
-            Mentions("node_boot_bmc.power_timeout_s", "-1"),
+            Mentions("node_boot_bmc.power_timeout_s", "-1", "86400"),
         ),
         (
             {"node_boot_mac": None},

@@ -126,7 +126,7 @@ def test_a_change_of_the_vf_count_is_refused_while_the_host_uses_a_vf(server):
             {"devices": [PF], "count": 1, "vfs": [{"index": 0, "mac": "02:00"}]},
             Mentions("mac", "02:00", "MAC"),
         ),
-        ({"devices": [PF], "count": 1, "vlan": 4095}, Mentions("vlan", "4095")),
+        ({"devices": [PF], "count": 1, "vlan": 4095}, Mentions("vlan", "4095", "4094")),
         (
             {"devices": [PF, "14:00.0"], "count": 1, "vfs": [{"index": 0, "mac": "02:00:00:00:00:01"}]},
             Mentions("02:00:00:00:00:01", "VFs"),

@@ -109,29 +109,29 @@ def test_a_later_entry_overrides_an_earlier_one(host):
             {"devices": [GPU], "count": 1},
             Mentions("sriov.functions[0]", "0000:13:00.0", "SR-IOV", "capability", "BIOS"),
         ),
-        ({"count": 65536}, Mentions("sriov.functions[0]", "count", "65536")),
-        ({"count": -1}, Mentions("sriov.functions[0]", "count", "-1")),
+        ({"count": 65536}, Mentions("sriov.functions[0]", "count", "65536", "65535")),
+        ({"count": -1}, Mentions("sriov.functions[0]", "count", "-1", "65535")),
         (
             {"count": 2, "vfs": [{"index": 2}]},
             Mentions("sriov.functions[0].vfs[0]", "2", "VFs", "index"),
         ),
         (
             {"count": 2, "vfs": [{"index": -1}]},
-            Mentions("sriov.functions[0].vfs[0]", "index", "-1"),
+            Mentions("sriov.functions[0].vfs[0]", "index", "-1", "65535"),
         ),
         (
             {"count": 2, "vfs": [{"index": 65536}]},
-            Mentions("sriov.functions[0].vfs[0]", "index", "65536"),
+            Mentions("sriov.functions[0].vfs[0]", "index", "65536", "65535"),
         ),
         ({"count": 2, "vfs": [{"mac": "02:00:00:00:00:01"}]}, Mentions("sriov.functions[0].vfs[0]", "index")),
-        ({"count": 1, "vlan": -1}, Mentions("sriov.functions[0]", "vlan", "-1")),
+        ({"count": 1, "vlan": -1}, Mentions("sriov.functions[0]", "vlan", "-1", "4094")),
         (
             {"count": 1, "max_tx_mbps": 2147483648},
-            Mentions("sriov.functions[0]", "max_tx_mbps", "2147483648"),
+            Mentions("sriov.functions[0]", "max_tx_mbps", "2147483648", "2147483647"),
         ),
         (
             {"count": 1, "min_tx_mbps": 2147483648},
-            Mentions("sriov.functions[0]", "min_tx_mbps", "2147483648"),
+            Mentions("sriov.functions[0]", "min_tx_mbps", "2147483648", "2147483647"),
         ),
         (
             {"count": 1, "min_tx_mbps": 2, "max_tx_mbps": 1},
