@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.libvirt_devices import Lent, lent
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
     Accelerator,
     Holdings,
@@ -74,20 +73,6 @@ def test_interfaces_and_disks_of_the_host_are_held_by_name():
     disks = "<disk type='block'><source dev='/dev/nvme1n1'/></disk><disk type='file'><source file='/a'/></disk>"
     found = held(f"<devices>{macvtap}{bridged}{disks}<disk type='block'/></devices>")
     assert (found.devices, found.interfaces) == ([], ["eno1", "nvme1n1"])
-
-
-@pytest.mark.parametrize(
-    ("forward", "expected"),
-    [
-        ("", Lent()),
-        ("<forward mode='nat' dev='eno1'/>", Lent()),
-        ("<forward mode='hostdev'><pf dev='eno1'/></forward>", Lent(owners=["eno1"])),
-        (f"<forward mode='hostdev'>{ADDRESS}</forward>", Lent(devices=["0000:04:00.1"])),
-        ("<forward mode='passthrough' dev='eno1'><interface dev='eno1'/></forward>", Lent(interfaces=["eno1"])),
-    ],
-)
-def test_what_a_network_lends_is_in_its_forward_element(forward, expected):
-    assert lent(f"<network><name>n</name>{forward}</network>") == expected
 
 
 def test_only_cpus_that_are_pinned_one_by_one_are_held():
