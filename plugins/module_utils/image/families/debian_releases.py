@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Check that the archives of a layer of Debian or Ubuntu are of its suite and of one release, by their Release files."""
+"""Check by the Release files of a layer of Debian or Ubuntu that its archives are of its suite and of one release."""
 
 from __future__ import annotations
 
