@@ -206,14 +206,6 @@ def test_a_node_that_does_not_answer_stops_a_rollout_that_has_not_begun():
     assert decide(nodes, NEW, Channel((OLD,)), Rules((1,), 1)).kind == rollout.CANARY
 
 
-def test_a_rollout_without_a_living_node_is_not_done():
-    nodes = [replace(node, reachable=False) for node in fleet(2)]
-    step = decide(nodes, NEW, Channel((NEW,), with_history=("boot01",)), Rules((1,), 9))
-    assert (step.kind, step.nodes, step.channel) == (rollout.ROLLBACK, ("bm01", "bm02"), True)
-    alive = [nodes[0], replace(nodes[1], reachable=True, running=NEW)]
-    assert decide(alive, NEW, Channel((NEW,)), Rules((1,), 9)).kind == rollout.DONE
-
-
 def test_a_canary_that_an_interrupted_run_lost_is_rolled_back():
     nodes = fleet(2, bm01={"reachable": False, "running": ""})
     step = decide(nodes, NEW, Channel((OLD,), pinned=True), Rules((1,), 5))

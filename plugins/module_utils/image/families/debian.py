@@ -8,7 +8,7 @@ import email.utils
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
     file_inside,
     inside,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import apt_output
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import apt_output, debian_releases
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.archive import (
     read_keyring,
     read_pins,
@@ -61,10 +61,6 @@ SOURCE_FOLDER = "etc/apt/sources.list.d"
 WHOLE = "whole"
 # mmdebstrap copies these two from the build host.
 OF_THE_BUILD_HOST = ("etc/hostname", "etc/resolv.conf")
-# The first word of the Origin of releases of the distributions themselves: "Debian", "Debian Backports", "Ubuntu".
-DISTRIBUTIONS = {"Debian", "Ubuntu"}
-# Debian's unstable, and experimental (rc-buggy), which is only usable with it.
-UNSTABLE = {"sid", "rc"}
 # What apt's message says -> the next step.
 REMEDIES = {
     "NO_PUBKEY|is not signed": "give the archive's keyring, or pin the archive by release_sha256",
@@ -113,7 +109,7 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
     for archive in layer.archives:
         for suite in archive.suites:
             release = _release(archive, suite, fetch)
-            releases[f"{archive.url} {suite}"] = _fields(release)
+            releases[f"{archive.url} {suite}"] = debian_releases.fields(release)
             digest = hashlib.sha256(release).hexdigest()
             pin = archive.release_sha256.get(suite, digest)
             if pin != digest:
@@ -124,8 +120,8 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
                 )
             digests[f"{archive.url} {suite}"] = digest
     if layer.parent is None:
-        _require_suite(layer, releases.values())
-    _require_one_release(layer, releases)
+        debian_releases.require_suite(layer, releases.values())
+    debian_releases.require_one_release(layer, releases)
     return digests
 
 
@@ -290,46 +286,6 @@ def first_stage_tree(into: Path, layer: Layer, digests: Mapping[str, str], run: 
     except ToolError as error:
         raise _explained(into, layer, error) from error
     return into
-
-
-def _fields(release: bytes) -> dict[str, str]:
-    """Return Origin, Suite and Codename of a release, those that it has."""
-    lines = re.findall(r"^(Origin|Suite|Codename): *(\S.*?)\s*$", release.decode(errors="replace"), re.MULTILINE)
-    return dict(lines)
-
-
-def _names(fields: Mapping[str, str]) -> list[str]:
-    return [fields[key] for key in ("Suite", "Codename") if key in fields]
-
-
-def _require_one_release(layer: Layer, releases: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise ImageError if two archives of the distribution itself are of different releases ("URL SUITE" -> fields)."""
-    codenames = {
-        # "bookworm-security", "buster/updates"
-        name: re.split("[-/]", fields.get("Codename", ""))[0]
-        for name, fields in releases.items()
-        if fields.get("Origin", "").split(" ")[0] in DISTRIBUTIONS
-    }
-    of_layer = {codename for name, codename in codenames.items() if layer.suite in _names(releases[name])}
-    allowed = of_layer | (UNSTABLE if of_layer & UNSTABLE else set())
-    for name, codename in codenames.items():
-        if of_layer and codename not in allowed:
-            raise ImageError(
-                f"archive {name}",
-                f"its release is {codename}, but layer {layer.name} is of {' and '.join(sorted(of_layer))}",
-                "use one release for all archives of the distribution",
-            )
-
-
-def _require_suite(layer: Layer, releases: Iterable[Mapping[str, str]]) -> None:
-    """Raise ImageError if no archive is of the lowest layer's suite: mmdebstrap would install no essential package."""
-    names = list(dict.fromkeys(name for fields in releases for name in _names(fields)))
-    if layer.suite not in names:
-        raise ImageError(
-            f"layer {layer.name}",
-            f"its suite is {layer.suite}, but the releases of its archives say {' and '.join(names) or 'no suite'}",
-            "set suite to the name in the release, or correct the suites of the archives",
-        )
 
 
 def _release(archive: Archive, suite: str, fetch: Callable[[str], bytes]) -> bytes:
