@@ -19,12 +19,12 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import disk
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.failures import hosts_text
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors import GatewayError
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import OK
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import Record, begun, resumed, slice_ended
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.slices import by_gateway, cut
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import disk
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.failures import hosts_text
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.gateway_slice import Job, make_project, run_slice
 
 SPEC = {

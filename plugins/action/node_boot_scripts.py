@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import (
     InvalidValueError,
     text,
     unicast_mac,

@@ -11,7 +11,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Gate, Seen, prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written

@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import filter_loader, test_loader
 from ansible.utils.display import Display
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.names import is_of, missing_names, unknown_names
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import is_of, missing_names, unknown_names
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_registry as registry
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import run_strategy
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import check_values

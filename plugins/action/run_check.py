@@ -15,7 +15,7 @@ from ansible.template import Templar
 from ansible.utils.display import Display
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.names import nearest, some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import nearest, some
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_registry as registry
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import run_strategy
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.inventory_sources import cause, unread

@@ -42,8 +42,8 @@ from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.failures import common, lines
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.failures import common, lines
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 
 # ansible-core's linear strategy ends the run after a task if failed hosts / hosts of the batch > this / 100. With a
 # negative value it does so even where hosts were only unreachable, because it does not count these as failed.

@@ -46,7 +46,7 @@ from typing import Any
 
 def differing_variables(names: Any, hostvars: Any, variables: list[str]) -> str:
     """Return the sentence about the first of ``variables`` that differs; empty if none does."""
-    from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
+    from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
 
     of_hosts = [hostvars[name] for name in names]  # once, because Ansible collects a host's variables at each access
     for variable in variables:

@@ -48,7 +48,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 
 
 def nccl(domain: dict[str, Any], hosts: list[dict[str, Any]], guest: dict[str, Any]) -> str:

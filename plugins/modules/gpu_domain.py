@@ -316,7 +316,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common import respawn
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import pinned_cpus
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.converge import converge

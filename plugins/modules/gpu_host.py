@@ -260,7 +260,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common import respawn
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import converge, wanted
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import (
     finish_on_gpu_host,

@@ -152,7 +152,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.dry_run import planned
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import warnings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import module_of, requests_options

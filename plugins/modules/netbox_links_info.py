@@ -72,7 +72,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.netbox import read_links, roce_variables
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import ARGUMENTS, Api
 

@@ -145,7 +145,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import node_scripts
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.channels import SUFFIX
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import NODES, Store

@@ -134,8 +134,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.progress import to_file
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.progress import to_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError

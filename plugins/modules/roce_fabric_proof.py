@@ -97,9 +97,9 @@ files:
 
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 

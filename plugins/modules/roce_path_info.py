@@ -147,9 +147,9 @@ table:
 
 import gc
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 
 
 def main() -> None:

@@ -271,9 +271,9 @@ not_held:
   type: dict
 """
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, rollout
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 
 STATES = ("rendered", "parsed", "compared", "planned", "restored")
 

@@ -152,8 +152,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.progress import to_file
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.progress import to_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError, warnings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import LOGIN, VMS, with_environment

@@ -93,7 +93,7 @@ domains:
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import info
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import LOGIN, VMS, with_environment
 

@@ -107,8 +107,8 @@ hosts:
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.progress import to_file
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.progress import to_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.passthrough import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import HOSTS, LOGIN, with_environment
 

@@ -74,7 +74,7 @@ hosts:
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.topology import read
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import HOSTS, LOGIN, with_environment
 

@@ -14,7 +14,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.names import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import some
 
 # How to write a value of a type.
 FORMS = {

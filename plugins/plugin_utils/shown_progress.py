@@ -25,7 +25,7 @@ JOB = "ansible.legacy.async_status"
 class ShownProgress(ActionBase):
     """Start a module in the background, print the lines of its progress, and return its result.
 
-    The module has an option ``progress``, the file that it writes the lines to (``given/progress.py``).
+    The module has an option ``progress``, the file that it writes the lines to (``common/progress.py``).
     """
 
     _supports_check_mode = True

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.failures import common
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.failures import common
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 OK, FAILED, UNREACHABLE, UNKNOWN = "ok", "failed", "unreachable", "unknown"

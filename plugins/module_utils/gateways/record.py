@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.failures import hosts_text, lines
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors import GatewayError
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import OK, UNKNOWN, HostOutcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.failures import hosts_text, lines
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
 
 
 class Record(NamedTuple):

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Callable
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors import GatewayError
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
 
 # Groups that Ansible adds to every inventory.
 IMPLICIT = ("_meta", "all", "ungrouped")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import whole_host as share

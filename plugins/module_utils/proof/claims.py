@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 
 # The layers in the order in which the paper (arXiv 2407.05467, section 2.1.2) names them, with their headings; the last
 # sums them up for each GPU and its nearest NICs.

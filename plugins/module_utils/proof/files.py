@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import disk
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import disk
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 
 

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import stored
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import LAYERS, Claim, ProofError
 
 FORMAT = "sailloft-proof/1"

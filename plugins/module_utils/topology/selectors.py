@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import MANAGEMENT
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host

@@ -12,9 +12,9 @@ from typing import Any
 from eight_gpus import big
 from sonic_configs import default_config
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns, wanted
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import now_and_at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.identity import EK_TEMPLATE

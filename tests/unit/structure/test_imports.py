@@ -14,9 +14,9 @@ LIBRARY = PLUGINS / "module_utils"
 PACKAGE = "ansible_collections.sailloft.fleet.plugins.module_utils."
 PLUGIN_UTILS = "ansible_collections.sailloft.fleet.plugins.plugin_utils"
 
-# The packages that each package of the library may import, besides itself, proof and given.
+# The packages that each package of the library may import, besides itself, proof and common.
 ALLOWED = {
-    "given": set(),
+    "common": set(),
     "pci": set(),
     "proof": set(),
     "topology": {"pci"},
@@ -29,7 +29,7 @@ ALLOWED = {
     "site": set(),
     "gateways": set(),
 }
-FOR_ALL = {"given", "proof"}
+FOR_ALL = {"common", "proof"}
 # Library files that import Ansible, and the name for which they import it.
 IMPORT_ANSIBLE = {"fabric/module.py": "AnsibleModule whose arguments are not returned"}
 
@@ -114,7 +114,7 @@ def test_only_modules_and_plugins_import_ansible():
 def test_filters_import_the_library_when_they_are_called():
     """Imports at the top level cost time in each process that uses any filter.
 
-    Ansible then loads all filters of the collection, and compiles what they import. ``given`` is small, and another
+    Ansible then loads all filters of the collection, and compiles what they import. ``common`` is small, and another
     filter's file is loaded anyway (Jinja2Loader.get_with_context of ansible-core 2.19).
     """
     early = [
@@ -123,6 +123,6 @@ def test_filters_import_the_library_when_they_are_called():
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.ImportFrom)
         and (node.module or "").startswith((PACKAGE, PLUGIN_UTILS))
-        and not (node.module or "").startswith(f"{PACKAGE}given")
+        and not (node.module or "").startswith(f"{PACKAGE}common")
     ]
     assert early == []

@@ -63,7 +63,7 @@ def imported(path: Path) -> set[Path]:
     return found
 
 
-# Those of packages only refuse an old Python: tests/unit/given/test_least_python.py.
+# Those of packages only refuse an old Python: tests/unit/common/test_least_python.py.
 FILES = sorted(path for path in LIBRARY.rglob("*.py") if path.name != "__init__.py")
 TESTS = sorted(UNIT.rglob("test_*.py"))
 IMPORTS = {path: imported(path) for path in (*PLUGINS.rglob("*.py"), *TESTS)}

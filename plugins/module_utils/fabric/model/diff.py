@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, PortQos, Queue, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 
 SHOWN_PORTS = 3
 TABLES = {  # field of PortQos -> (what it is indexed by, what it holds)

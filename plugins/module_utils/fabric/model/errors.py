@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 
 
 class FabricError(SailloftError):

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, DSCPS, Nic, Queue
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.buffers import buffers
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 
 NICS = "roce_host_nics"
 # A physical function must have these, or RoCE would get less than the policy requires. Other missing settings are only

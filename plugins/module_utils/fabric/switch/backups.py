@@ -11,8 +11,8 @@ import hashlib
 import os
 from collections.abc import Mapping
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
 SUMS = "SHA256SUMS"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
@@ -21,7 +22,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics
     read_speed,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 
 HOST, SWITCH = "host", "switch"
 LONGEST_PORT_NAME = 64

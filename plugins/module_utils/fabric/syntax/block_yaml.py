@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 
 KEY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s"'\[\]{}&*!|>%@`#].*?)\s*:(?=\s|$)""")
 LITERAL = re.compile(r"[|>][+-]?\d?")

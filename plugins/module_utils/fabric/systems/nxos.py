@@ -31,6 +31,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
@@ -72,7 +73,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
     port_changes,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.nxos_restoration import restoration
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
 
 SYSTEM = "nxos"
 MOST_CABLE_M = 100

@@ -13,7 +13,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 
 MIB = 1 << 20
 

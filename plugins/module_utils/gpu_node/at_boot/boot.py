@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.at_boot import gpus, rings
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.files import ARP
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import retry

@@ -17,7 +17,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 
 PUBLIC_KEY = 6
 ARMOR = re.compile(

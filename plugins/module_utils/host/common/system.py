@@ -13,7 +13,7 @@ import os
 import stat
 import subprocess
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import write_atomic
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import write_atomic
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, KernelRefusedError
 
 # The most links that Linux follows in one path: include/linux/namei.h, MAXSYMLINKS.

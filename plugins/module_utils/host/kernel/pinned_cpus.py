@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges, parse_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges, parse_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import stored
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import (
     role_digest,
     roles_in,

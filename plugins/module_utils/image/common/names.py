@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import without_credentials
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings

@@ -8,8 +8,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import stored
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
 

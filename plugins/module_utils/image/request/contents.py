@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import File, Role, Services, User
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden

@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 
 # The characters that iPXE passes on unchanged: it interprets quotes, backslashes and ${} itself.

@@ -16,7 +16,7 @@ from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
 # The largest usual file is a chain of certificates with its key.

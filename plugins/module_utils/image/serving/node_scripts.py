@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory, write_atomic
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import sync_directory, write_atomic
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     make_folder,

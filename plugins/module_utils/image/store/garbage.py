@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory, temporary_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import sync_directory, temporary_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_digest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import stored
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import sync_directory, write_atomic
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import sync_directory, write_atomic
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     canonical_json,

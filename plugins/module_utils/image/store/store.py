@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.disk import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import (
     sync_directory,
     temporary_of,
     write_atomic,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Device, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import Promise

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.fabric import nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site

@@ -10,7 +10,7 @@ from __future__ import annotations
 from colorsys import hls_to_rgb
 from xml.sax.saxutils import escape
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import LinkRule
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.site import check
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.difference import difference, watts

@@ -8,7 +8,7 @@ below one switch, and switches with the same upper switches below one switch of 
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.settings import Settings
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import Check
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import Check
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 
 # The line of each setting in the file, by the setting's path.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, Link, NumaNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import port_role

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError, load
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError, load
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.checks import check
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import mark_management

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import port_role
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label, name

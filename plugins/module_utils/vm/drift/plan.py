@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import DEFINED, RUNNING, Drift

@@ -10,8 +10,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import parse_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import parse_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, NumaNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import BYTES_OF_UNIT, MIB

@@ -10,7 +10,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import parse_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import parse_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import libvirt_devices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import BYTES_OF_UNIT, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.disk_files import ImageFile

@@ -8,7 +8,7 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import parse_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import parse_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 
 PID_FILES = "/run/libvirt/qemu"

@@ -8,7 +8,7 @@ below a switch, and not beside another function (hw/vfio/pci.c, vfio_pci_enable_
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import atomic_ops
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import whole_host as share
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError

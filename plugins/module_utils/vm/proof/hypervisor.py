@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges, parse_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges, parse_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import host_drivers
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host

@@ -10,7 +10,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.libvirt_devices import QEMU_NAMESPACE
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import KIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import pci_tree

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import outlook
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity, Paths

@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import Check, InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import Check, InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 
 # libvirt refuses "/" and a few others. QEMU's pid and log files also have the name, so only characters that are valid

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import stored
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 
 

@@ -11,7 +11,7 @@ from io import BytesIO
 import pytest
 from messages import Mentions
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive, boot, persistence, unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError

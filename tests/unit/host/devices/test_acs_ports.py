@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from messages import Mentions
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, acs_ports, pci_tuning

@@ -8,7 +8,7 @@ from dataclasses import replace
 import gpudirect_servers as servers
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import (
     acs_ports,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from messages import Mentions
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import vf_request
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_request import VfRequest
 

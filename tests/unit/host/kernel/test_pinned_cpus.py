@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from messages import Mentions
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import parse_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import parse_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import irqbalance, pinned_cpus
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from image_samples import Sample, sha256
 from kills import fail_while_writing, kills
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import disk
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import disk
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest

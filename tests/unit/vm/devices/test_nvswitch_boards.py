@@ -9,7 +9,7 @@ import pytest
 from baseboards import gpus, hgx, vm
 from machines import hypervisor, observed, recording
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices import nvswitch_boards

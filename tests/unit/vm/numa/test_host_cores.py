@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from machines import GIB, recording
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import parse_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import parse_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, NumaNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import host_cores

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import disk
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import disk
 
 
 def test_a_directory_is_synced(tmp_path, disk_calls):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 
 # A long message is cut; the output of the failed task has all of it.
 MESSAGE_MAX = 300

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from __future__ import annotations
 import pytest
 from messages import Mentions
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.settings import Settings
 
 
 class Own(Settings):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 
 # The last number of a name: the part that differs between hosts of a kind.
 NUMBER = re.compile(r"(.*?)(\d+)(\D*)", re.DOTALL)

@@ -16,7 +16,7 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 
 # A bool does not count as a number; an int is accepted as a float.
 SCALARS = {"int": (int,), "float": (float, int), "str": (str,), "bool": (bool,)}

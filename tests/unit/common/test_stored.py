@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.stored import StoredError, build
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError, build
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Bar, Function, Host, Link
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.failures import common, lines
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.failures import common, lines
 
 
 def test_a_message_is_one_line_without_the_hosts_own_names():

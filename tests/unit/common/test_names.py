@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from messages import Mentions
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.names import is_of, missing_names, unknown_names
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import is_of, missing_names, unknown_names
 
 KNOWN = ["roce_switch_headroom", "roce_switch_ports", "roce_switch_system"]
 LISTED = "ansible-doc -t role sailloft.fleet.roce_switch lists its variables"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.ranges import format_ranges, parse_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges, parse_ranges
 
 
 @pytest.mark.parametrize(

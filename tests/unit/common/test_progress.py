@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.progress import to_file
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.progress import to_file
 
 
 def test_each_line_has_the_elapsed_seconds_and_is_written_immediately(tmp_path):

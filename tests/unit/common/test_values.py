@@ -7,7 +7,7 @@ import re
 import pytest
 from messages import Mentions
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 
 
 @pytest.mark.parametrize("value", ["a", "é", "a b", "x" * 4096])

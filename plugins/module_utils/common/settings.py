@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import Check, InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import Check, InvalidValueError
 
 Some = TypeVar("Some", bound="Settings")
 
@@ -51,7 +51,7 @@ class Settings:
                 raise self.refuse(f"{name} is missing", "set it")
 
     def value(self, setting: str, check: Check, default: Any = None) -> Any:
-        """Return a setting after ``check`` (a function of given/values); ``default``, unchecked, if it is left out."""
+        """Return a setting after ``check`` (a function of common/values); ``default``, unchecked, if it is left out."""
         if setting not in self.data:
             return default
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import least_python
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import least_python
 
 LIBRARY = Path(least_python.__file__).parents[1]
 PACKAGES = sorted(path.name for path in LIBRARY.iterdir() if path.is_dir() and path.name != "__pycache__")
