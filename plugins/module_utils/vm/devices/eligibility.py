@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
+    MANAGEMENT,
     NVIDIA,
     is_virtual,
     possible_management,
@@ -150,6 +151,11 @@ def obstacle(host_devices: HostDevices, function: Function, name: str, vm_device
         return Obstacle(
             f"virtual machine {holder} has it", "remove it from that virtual machine first, or choose another device"
         )
+    return _sriov_obstacle(host_devices, function) or foreign_member(host_devices, function, name, vm_devices)
+
+
+def _sriov_obstacle(host_devices: HostDevices, function: Function) -> Obstacle | None:
+    """Return why a function cannot be given away because of its virtual functions, or because it is one."""
     for address in function.sriov.vfs if function.sriov else []:
         vf_holder = host_devices.holder.get(address)
         if vf_holder is not None:
@@ -164,23 +170,36 @@ def obstacle(host_devices: HostDevices, function: Function, name: str, vm_device
                 "free the virtual function, or choose another device",
             )
     if function.sriov and function.sriov.now:
-        return Obstacle(
-            f"it has virtual functions ({function.sriov.now}), which would disappear",
-            "request these (functions: vf), or set their number to 0 first",
-        )
+        remedy = "request these (functions: vf), or set their number to 0 first"
+        if function.kind == MANAGEMENT:
+            remedy = f"write 0 to /sys/bus/pci/devices/{function.address}/sriov_numvfs"
+        elif _has_vgpu(function):
+            remedy = f"turn them off: /usr/lib/nvidia/sriov-manage -d {function.address} (NVIDIA vGPU)"
+        return Obstacle(f"it has virtual functions ({function.sriov.now}), which would disappear", remedy)
     owner = host_devices.holder.get(function.physical_function or "")
     if owner is not None:
         return Obstacle(
             f"it is a virtual function of {function.physical_function}, which virtual machine {owner} has",
             "choose a virtual function of another device",
         )
-    if function.kind == "gpu" and function.vendor_id == NVIDIA and is_virtual(function):
+    if is_virtual(function) and function.kind == MANAGEMENT:
+        return Obstacle(
+            f"it is a virtual function of {function.physical_function}, which manages the NVSwitches: whether they "
+            "obey it, too, is not known",
+            "choose a virtual function of a NIC",
+        )
+    if is_virtual(function) and _has_vgpu(function):
         return Obstacle(
             f"it is a virtual function of {function.physical_function} for NVIDIA's vGPU, which VFIO alone cannot pass "
             "through",
-            "request whole GPUs",
+            f"request whole GPUs, after /usr/lib/nvidia/sriov-manage -d {function.physical_function}",
         )
-    return foreign_member(host_devices, function, name, vm_devices)
+    return None
+
+
+def _has_vgpu(function: Function) -> bool:
+    """Return True for a GPU whose virtual functions NVIDIA's vGPU makes and removes (sriov-manage)."""
+    return function.kind == "gpu" and function.vendor_id == NVIDIA
 
 
 def foreign_member(
