@@ -26,6 +26,7 @@ HARMLESS_DRIVERS = frozenset({"vfio-pci", "pci-stub", "pcieport"})
 ISOLATING_ACS = 0x1D
 # Not a setting of a request: a virtual machine with all GPUs of a board also gets the NVSwitches of the board.
 NVSWITCHES = "nvswitches"
+MORE_ADDRESSES = "turn on Above 4G Decoding in the BIOS, or reboot with pci=realloc"
 # The types of the ports that can have ACS.
 ACS_PORTS = ("root_port", "switch_downstream")
 
@@ -41,6 +42,8 @@ class HostDevices:
     groups: dict[int, list[Function]] = field(init=False)
     # True if config space could be read: hwloc does not read it, and some recordings lack it.
     config_read: bool = field(init=False)
+    # The kinds of devices whose BARs the source of the topology shows; NCCL's files and hwloc have none.
+    kinds_with_bars: frozenset[str] = field(init=False)
     # Functions that could manage NVSwitches: their VPD was not read.
     unknown: frozenset[str] = field(init=False)
 
@@ -48,6 +51,7 @@ class HostDevices:
         self.functions = self.host.by_address()
         self.bridge_paths = {}
         self.config_read = any(function.config_bytes for function in self.host.functions)
+        self.kinds_with_bars = frozenset(item.kind for item in self.host.functions if item.bars)
         self.unknown = frozenset(item.address for item in possible_management(self.host))
         self.groups = {}
         for function in sorted(self.host.functions, key=lambda item: item.address):
@@ -136,12 +140,15 @@ def obstacle(host_devices: HostDevices, function: Function, name: str, vm_device
             "it could manage the NVSwitches: its VPD, which says so, was not read",
             "read or record the host as root with this version",
         )
-    if function.unassigned_bars and function.bars:
+    if function.unassigned_bars and host_devices.kinds_with_bars:
         numbers = ", ".join(map(str, function.unassigned_bars))
         return Obstacle(
             f"neither firmware nor kernel assigned an address to its BAR {numbers}, and so VFIO cannot enable it",
-            "turn on Above 4G Decoding in the BIOS, or reboot with pci=realloc",
+            MORE_ADDRESSES,
         )
+    # The kernel forgets BARs that it cannot place (reset_resource in drivers/pci/setup-bus.c).
+    if not function.bars and function.kind in host_devices.kinds_with_bars:
+        return Obstacle("it has no BAR, unlike others of its kind, and so no guest can reach it", MORE_ADDRESSES)
     if function.used_by_host:
         uses = "; ".join(function.used_by_host)
         return Obstacle(f"it is in use on the host ({uses})", "free it on the host, or choose another device")
