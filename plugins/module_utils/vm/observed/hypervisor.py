@@ -76,7 +76,7 @@ class Holdings:
 
     ``interfaces`` are the kernel's names of the host's network interfaces that it uses as a whole, ``disks`` are paths.
     ``memory_mib`` is by host node. ``page_mib`` 0 is ordinary memory; None means that the memory counts for every page
-    size.
+    size. ``live_devices`` are only in its running QEMU, not in its definition: hot-plugged, or defined away since.
     """
 
     devices: list[str] = field(default_factory=list)
@@ -85,6 +85,7 @@ class Holdings:
     page_mib: int | None = 0
     interfaces: list[str] = field(default_factory=list)
     disks: list[str] = field(default_factory=list)
+    live_devices: list[str] = field(default_factory=list)
 
 
 def holdings(xml: str) -> Holdings:

@@ -21,10 +21,15 @@ BY_PATH = re.compile(r"^/dev/disk/by-path/pci-([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f
 
 
 def holdings_of(observed: ObservedDomain, listed: bool) -> Holdings:
-    """Return what a domain holds by its definition and, if it is not ``listed`` among the requests, while it runs."""
+    """Return what a domain holds by its definition, and the devices that only its running QEMU has.
+
+    These are among its devices if it is not ``listed`` among the requests, which could make it give them up.
+    """
     used = holdings(observed.inactive_xml)
-    if observed.live_xml is not None and not listed:
-        used.devices += [address for address in holdings(observed.live_xml).devices if address not in used.devices]
+    live_devices = holdings(observed.live_xml).devices if observed.live_xml is not None else []
+    (used.live_devices if listed else used.devices).extend(
+        address for address in live_devices if address not in used.devices
+    )
     return used
 
 
