@@ -22,6 +22,12 @@ PASSED = re.compile(
     r"""(?:\bhost["']?[=:]\s*["']?|\bsysfsdev["']?[=:]\s*["']?/sys/\S*/)"""
     r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.([0-7])\b"
 )
+# The drive that QEMU drives itself: nvme://ADDRESS/NAMESPACE, or its option device, with the whole address
+# (block/nvme.c).
+DRIVEN = re.compile(
+    r"""(?:\bnvme://|\bdevice["']?[=:]\s*["']?)([0-9a-fA-F]{1,8}):([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.([0-7])\b"""
+)
+DEVICE_PATH = re.compile(r"""/dev/[^\s,"']+""")
 
 
 @dataclass
@@ -43,10 +49,24 @@ def devices(domain: ET.Element) -> list[str]:
 
 
 def interfaces(domain: ET.Element) -> list[str]:
-    """Return the kernel's names of the network interfaces and disks of the host that a domain uses as a whole."""
-    direct = domain.iterfind("devices/interface[@type='direct']/source")
-    disks = domain.iterfind("devices/disk[@type='block']/source")
-    return [source.get("dev", "") for source in direct] + [source.get("dev", "").rsplit("/", 1)[-1] for source in disks]
+    """Return the kernel's names of the network interfaces of the host that a domain uses as a whole."""
+    return [source.get("dev", "") for source in domain.iterfind("devices/interface[@type='direct']/source")]
+
+
+def disks(domain: ET.Element) -> list[str]:
+    """Return the paths of a domain's disks, of the images below them, and of devices in its arguments for QEMU.
+
+    libvirt takes a block device as type='file' too. Volumes have no path here: ``pool_devices`` has their devices.
+    """
+    sources = (source for disk in domain.iterfind("devices/disk") for source in disk.iter("source"))
+    paths = [source.get("dev") or source.get("file") or "" for source in sources]
+    paths += [path for text in _arguments(domain) for path in DEVICE_PATH.findall(text)]
+    return [path for path in paths if path]
+
+
+def pool_devices(xml: str) -> list[str]:
+    """Return the devices of the storage pool of this XML (https://libvirt.org/formatstorage.html, source)."""
+    return [path for item in ET.fromstring(xml).iterfind("source/device") if (path := item.get("path"))]
 
 
 def _address(source: ET.Element) -> str:
@@ -57,12 +77,16 @@ def _address(source: ET.Element) -> str:
 def _devices_of_arguments(root: ET.Element) -> list[str]:
     """Return the PCI addresses in the arguments that the domain gives to QEMU itself."""
     addresses = []
-    for argument in root.iter(f"{{{QEMU_NAMESPACE}}}arg"):
-        text = argument.get("value", "")
-        for domain, *place in PASSED.findall(text) if "vfio-pci" in text else []:
+    for text in _arguments(root):
+        passed = PASSED.findall(text) if "vfio-pci" in text else []
+        for domain, *place in passed + (DRIVEN.findall(text) if "nvme" in text else []):
             bus, slot, function = (int(part, 16) for part in place)
             addresses.append(f"{int(domain or '0', 16):04x}:{bus:02x}:{slot:02x}.{function:x}")
     return addresses
+
+
+def _arguments(root: ET.Element) -> list[str]:
+    return [argument.get("value", "") for argument in root.iter(f"{{{QEMU_NAMESPACE}}}arg")]
 
 
 def lent(xml: str) -> Lent:

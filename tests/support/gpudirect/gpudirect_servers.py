@@ -11,6 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Acs,
     Ats,
+    Bar,
     Cpu,
     Function,
     Host,
@@ -116,6 +117,7 @@ class Build:
             relaxed_ordering=True,
             link=Link(*GEN5_X16, *GEN5_X16),
             driver="vfio-pci",
+            bars=[Bar(2, 128 << 30, "memory", 64, True)] if kind == "gpu" else [],
         )
         return self._add(made)
 

@@ -106,7 +106,7 @@ def host() -> Host:
         root_complexes=[RootComplex("pci0000:10", 0, 0x10, 0), RootComplex("pci0000:80", 0, 0x80, 1)],
         functions=functions,
         cpu=Cpu("x86_64", "GenuineIntel", "Xeon", "vmx", 52),
-        iommu=Iommu("intel", "identity", True),
+        iommu=Iommu("intel", "identity", True, 48),
         kernel_arguments=["iommu=pt", "module_blacklist=nouveau,nova_core,nvidia,nvidiafb"],
     )
 

@@ -95,11 +95,13 @@ def pairs(
     huge_pages: bool = True,
     tuned: bool = False,
     purpose: str = rules.VIRTUAL_MACHINES,
+    guest_causes: tuple[Cause, ...] = (),
 ) -> list[Pair]:
     """Return each GPU of ``devices`` with its nearest NICs, the worst first, for one of ``rules.PURPOSES``.
 
     ``guest_paths`` are path classes in the guest by GPU and NIC; None: as on the host. ``tuned``: judge ACS and
     MaxReadReq as the role gpu_host sets them (of ACS the bits that the ports have), not as they are now.
+    ``guest_causes`` are those of the virtual machine as a whole.
     """
     plan, paths = AcsPlan(host, devices, purpose), Paths(host)
     outlooks = []
@@ -113,7 +115,7 @@ def pairs(
                 *_nic(host, plan, gpu, nic),
                 *_ports(plan, gpu, nic, tuned),
             ]
-            causes += [*_registers(host, nic, tuned), *_links(host, gpu, nic), *_memory(host, gpu)]
+            causes += [*_registers(host, nic, tuned), *_links(host, gpu, nic), *_memory(host, gpu), *guest_causes]
             if not huge_pages:
                 causes.append(SMALL_PAGES)
             rates = [link_rate(host.function(address).link) for address in (gpu, nic)]
@@ -315,7 +317,11 @@ def _links(host: Host, gpu: str, nic: str) -> list[Cause]:
 
 
 def _memory(host: Host, gpu: str) -> list[Cause]:
-    reason = unreachable_memory_reason(host.function(gpu))
+    function = host.function(gpu)
+    reason = unreachable_memory_reason(function)
+    if not reason and not any(item.kind == "memory" for item in function.bars):
+        unknown = f"the BARs of GPU {gpu} are not known, or have no address"
+        return [Cause(0, unknown, "without them the NIC cannot reach its memory", READ_AS_ROOT)]
     if not reason:
         return []
     return [Cause(2, f"GPU {gpu}: {reason}", "the NIC reaches the host's memory only, not the GPU's", LARGE_BARS)]

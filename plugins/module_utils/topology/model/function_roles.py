@@ -77,30 +77,37 @@ def manages_nvswitches(data: bytes) -> bool | None:
 
 
 def mark_management(functions: Iterable[Function]) -> None:
-    """Set the kind of the functions that manage NVSwitches: all of a device of which one has the field in VPD."""
-    devices = [item for item in functions if item.vendor_id == MELLANOX and not is_virtual(item)]
-    slots = {_slot(item) for item in devices if item.manages_nvswitches}
+    """Set the kind of the functions that manage NVSwitches: all of a device of which one has the field in VPD.
+
+    Its virtual functions have the kind too, so that they are no NICs: whether the NVSwitches obey them is not known.
+    """
+    devices = [item for item in functions if item.vendor_id == MELLANOX]
+    slots = {_slot(item.address) for item in devices if item.manages_nvswitches and not is_virtual(item)}
     for item in devices:
-        if _slot(item) in slots and item.kind == "nic":
+        if _slot(item.physical_function or item.address) in slots and item.kind == "nic":
             item.kind = MANAGEMENT
 
 
-def _slot(function: Function) -> str:
-    return function.address.rpartition(".")[0]
+def _slot(address: str) -> str:
+    return address.rpartition(".")[0]
 
 
 def possible_management(host: Host) -> list[Function]:
-    """Return the ConnectX-7 functions beside NVLink 5 GPUs whose VPD was not read: each could manage NVSwitches."""
+    """Return the ConnectX-7 functions beside NVLink 5 GPUs whose VPD was not read, and their virtual functions.
+
+    Each could manage NVSwitches.
+    """
     if not any(has_nvlink5(item) for item in host.functions):
         return []
-    return [
-        item
+    unread = {
+        item.address
         for item in host.functions
         if (item.vendor_id, item.device_id) == (MELLANOX, CONNECTX7)
         and item.kind == "nic"
         and item.manages_nvswitches is None
         and not is_virtual(item)
-    ]
+    }
+    return [item for item in host.functions if (item.physical_function or item.address) in unread]
 
 
 def has_nvswitches(host: Host) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import (
+    MANAGEMENT,
     NVIDIA,
     is_virtual,
     possible_management,
@@ -25,6 +26,7 @@ HARMLESS_DRIVERS = frozenset({"vfio-pci", "pci-stub", "pcieport"})
 ISOLATING_ACS = 0x1D
 # Not a setting of a request: a virtual machine with all GPUs of a board also gets the NVSwitches of the board.
 NVSWITCHES = "nvswitches"
+MORE_ADDRESSES = "turn on Above 4G Decoding in the BIOS, or reboot with pci=realloc"
 # The types of the ports that can have ACS.
 ACS_PORTS = ("root_port", "switch_downstream")
 
@@ -40,6 +42,8 @@ class HostDevices:
     groups: dict[int, list[Function]] = field(init=False)
     # True if config space could be read: hwloc does not read it, and some recordings lack it.
     config_read: bool = field(init=False)
+    # The kinds of devices whose BARs the source of the topology shows; NCCL's files and hwloc have none.
+    kinds_with_bars: frozenset[str] = field(init=False)
     # Functions that could manage NVSwitches: their VPD was not read.
     unknown: frozenset[str] = field(init=False)
 
@@ -47,6 +51,7 @@ class HostDevices:
         self.functions = self.host.by_address()
         self.bridge_paths = {}
         self.config_read = any(function.config_bytes for function in self.host.functions)
+        self.kinds_with_bars = frozenset(item.kind for item in self.host.functions if item.bars)
         self.unknown = frozenset(item.address for item in possible_management(self.host))
         self.groups = {}
         for function in sorted(self.host.functions, key=lambda item: item.address):
@@ -135,12 +140,15 @@ def obstacle(host_devices: HostDevices, function: Function, name: str, vm_device
             "it could manage the NVSwitches: its VPD, which says so, was not read",
             "read or record the host as root with this version",
         )
-    if function.unassigned_bars and function.bars:
+    if function.unassigned_bars and host_devices.kinds_with_bars:
         numbers = ", ".join(map(str, function.unassigned_bars))
         return Obstacle(
             f"neither firmware nor kernel assigned an address to its BAR {numbers}, and so VFIO cannot enable it",
-            "turn on Above 4G Decoding in the BIOS, or reboot with pci=realloc",
+            MORE_ADDRESSES,
         )
+    # The kernel forgets BARs that it cannot place (reset_resource in drivers/pci/setup-bus.c).
+    if not function.bars and function.kind in host_devices.kinds_with_bars:
+        return Obstacle("it has no BAR, unlike others of its kind, and so no guest can reach it", MORE_ADDRESSES)
     if function.used_by_host:
         uses = "; ".join(function.used_by_host)
         return Obstacle(f"it is in use on the host ({uses})", "free it on the host, or choose another device")
@@ -150,6 +158,11 @@ def obstacle(host_devices: HostDevices, function: Function, name: str, vm_device
         return Obstacle(
             f"virtual machine {holder} has it", "remove it from that virtual machine first, or choose another device"
         )
+    return _sriov_obstacle(host_devices, function) or foreign_member(host_devices, function, name, vm_devices)
+
+
+def _sriov_obstacle(host_devices: HostDevices, function: Function) -> Obstacle | None:
+    """Return why a function cannot be given away because of its virtual functions, or because it is one."""
     for address in function.sriov.vfs if function.sriov else []:
         vf_holder = host_devices.holder.get(address)
         if vf_holder is not None:
@@ -164,23 +177,36 @@ def obstacle(host_devices: HostDevices, function: Function, name: str, vm_device
                 "free the virtual function, or choose another device",
             )
     if function.sriov and function.sriov.now:
-        return Obstacle(
-            f"it has virtual functions ({function.sriov.now}), which would disappear",
-            "request these (functions: vf), or set their number to 0 first",
-        )
+        remedy = "request these (functions: vf), or set their number to 0 first"
+        if function.kind == MANAGEMENT:
+            remedy = f"write 0 to /sys/bus/pci/devices/{function.address}/sriov_numvfs"
+        elif _has_vgpu(function):
+            remedy = f"turn them off: /usr/lib/nvidia/sriov-manage -d {function.address} (NVIDIA vGPU)"
+        return Obstacle(f"it has virtual functions ({function.sriov.now}), which would disappear", remedy)
     owner = host_devices.holder.get(function.physical_function or "")
     if owner is not None:
         return Obstacle(
             f"it is a virtual function of {function.physical_function}, which virtual machine {owner} has",
             "choose a virtual function of another device",
         )
-    if function.kind == "gpu" and function.vendor_id == NVIDIA and is_virtual(function):
+    if is_virtual(function) and function.kind == MANAGEMENT:
+        return Obstacle(
+            f"it is a virtual function of {function.physical_function}, which manages the NVSwitches: whether they "
+            "obey it, too, is not known",
+            "choose a virtual function of a NIC",
+        )
+    if is_virtual(function) and _has_vgpu(function):
         return Obstacle(
             f"it is a virtual function of {function.physical_function} for NVIDIA's vGPU, which VFIO alone cannot pass "
             "through",
-            "request whole GPUs",
+            f"request whole GPUs, after /usr/lib/nvidia/sriov-manage -d {function.physical_function}",
         )
-    return foreign_member(host_devices, function, name, vm_devices)
+    return None
+
+
+def _has_vgpu(function: Function) -> bool:
+    """Return True for a GPU whose virtual functions NVIDIA's vGPU makes and removes (sriov-manage)."""
+    return function.kind == "gpu" and function.vendor_id == NVIDIA
 
 
 def foreign_member(

@@ -45,7 +45,7 @@ class Board:
     def is_switch(self, function: Function) -> bool:
         """Return True for an NVSwitch of the board, or for a function that manages its NVSwitches."""
         if self.nvswitch_device is None:
-            return function.kind == MANAGEMENT
+            return function.kind == MANAGEMENT and not is_virtual(function)
         ids = (function.vendor_id, function.device_id)
         return function.kind == "nvswitch" and ids == (NVIDIA, self.nvswitch_device)
 

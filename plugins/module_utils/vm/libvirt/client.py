@@ -9,7 +9,7 @@ import time
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.libvirt_devices import lent
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.libvirt_devices import lent, pool_devices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB, KIB, MIB
@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervi
     Accelerator,
     Hypervisor,
     ObservedDomain,
+    holdings,
 )
 
 try:
@@ -78,7 +79,9 @@ class Client:
                 offered = self._accelerator(kind, machines)
                 if offered:
                     accelerators[kind] = offered
-            networks = self._networks()
+            networks = self._all("listAllNetworks")
+            domains = {domain.name(): _observed(domain) for domain in self._connection.listAllDomains()}
+            pools = {pool.name(): pool_devices(pool.XMLDesc(0)) for pool in self._all("listAllStoragePools")}
             return Hypervisor(
                 accelerators=accelerators,
                 libvirt_version=_version(self._connection.getLibVersion()),
@@ -86,18 +89,20 @@ class Client:
                 hugetlbfs_mib=hugetlbfs_sizes(_read("/proc/mounts"), default_huge_page_mib(_read("/proc/meminfo"))),
                 networks={network.name(): bool(network.isActive()) for network in networks},
                 lent={network.name(): lent(network.XMLDesc(0)) for network in networks},
+                pools=pools,
+                real_paths=_real_paths(domains, pools),
                 nx_huge_pages=os.path.exists(NX_HUGE_PAGES) and _read(NX_HUGE_PAGES).strip() == "Y",
                 missing_paths=[path for path in paths if not os.path.exists(path)],
-                domains={domain.name(): _observed(domain) for domain in self._connection.listAllDomains()},
+                domains=domains,
             )
         except libvirt.libvirtError as error:
             raise DomainError(f"libvirt does not answer: {error}") from error
 
-    def _networks(self) -> list[Any]:
+    def _all(self, method: str) -> list[Any]:
+        """Return the networks or storage pools; a libvirt without their driver has none."""
         try:
-            return list(self._connection.listAllNetworks())
+            return list(getattr(self._connection, method)())
         except libvirt.libvirtError as error:
-            # A libvirt without the network driver has no networks.
             if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
                 return []
             raise
@@ -241,6 +246,13 @@ def _observed(domain: Any) -> ObservedDomain:
         autostart=bool(domain.isPersistent() and domain.autostart()),
         state=state,
     )
+
+
+def _real_paths(domains: dict[str, ObservedDomain], pools: dict[str, list[str]]) -> dict[str, str]:
+    """Return where the links among the paths of disks and storage pools lead, such as those in /dev/disk/by-id."""
+    texts = (xml for observed in domains.values() for xml in (observed.inactive_xml, observed.live_xml) if xml)
+    paths = {path for xml in texts for path in holdings(xml).disks}.union(*pools.values())
+    return {path: real_path for path in sorted(paths) if (real_path := os.path.realpath(path)) != path}
 
 
 def q35_machines(capabilities: str) -> dict[str, int]:

@@ -51,7 +51,9 @@ class ObservedDomain:
 class Hypervisor:
     """libvirt's state. ``hugetlbfs_mib``: page sizes of the mounted hugetlbfs; ``networks``: which are active.
 
-    ``lent``: what each network lends to its domains. ``nx_huge_pages``: whether KVM splits huge pages of code.
+    ``lent``: what each network lends to its domains. ``pools``: the paths of the devices of each storage pool.
+    ``real_paths``: where links among the paths of disks and pools lead. ``nx_huge_pages``: whether KVM splits huge
+    pages of code.
     """
 
     accelerators: dict[str, Accelerator] = field(default_factory=dict)
@@ -60,6 +62,8 @@ class Hypervisor:
     hugetlbfs_mib: list[int] = field(default_factory=list)
     networks: dict[str, bool] = field(default_factory=dict)
     lent: dict[str, libvirt_devices.Lent] = field(default_factory=dict)
+    pools: dict[str, list[str]] = field(default_factory=dict)
+    real_paths: dict[str, str] = field(default_factory=dict)
     nx_huge_pages: bool = False
     missing_paths: list[str] = field(default_factory=list)
     domains: dict[str, ObservedDomain] = field(default_factory=dict)
@@ -70,9 +74,9 @@ class Hypervisor:
 class Holdings:
     """The host resources of a domain: PCI addresses, CPUs that are pinned one by one, memory by node.
 
-    ``interfaces`` are the kernel's names of the network interfaces and disks of the host that it uses as a whole.
+    ``interfaces`` are the kernel's names of the host's network interfaces that it uses as a whole, ``disks`` are paths.
     ``memory_mib`` is by host node. ``page_mib`` 0 is ordinary memory; None means that the memory counts for every page
-    size.
+    size. ``live_devices`` are only in its running QEMU, not in its definition: hot-plugged, or defined away since.
     """
 
     devices: list[str] = field(default_factory=list)
@@ -80,12 +84,18 @@ class Holdings:
     memory_mib: dict[int, int] = field(default_factory=dict)
     page_mib: int | None = 0
     interfaces: list[str] = field(default_factory=list)
+    disks: list[str] = field(default_factory=list)
+    live_devices: list[str] = field(default_factory=list)
 
 
 def holdings(xml: str) -> Holdings:
     """Read what the domain of this libvirt XML holds. Memory that is not bound to one node is not counted."""
     root = ET.fromstring(xml)
-    used = Holdings(devices=libvirt_devices.devices(root), interfaces=libvirt_devices.interfaces(root))
+    used = Holdings(
+        devices=libvirt_devices.devices(root),
+        interfaces=libvirt_devices.interfaces(root),
+        disks=libvirt_devices.disks(root),
+    )
     for pin in root.iterfind("cputune/vcpupin"):
         cpus = parse_ranges(pin.get("cpuset", ""))
         # A vCPU that is pinned to several CPUs is limited to them, and does not hold all of them.

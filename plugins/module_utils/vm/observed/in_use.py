@@ -16,12 +16,20 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervi
     holdings,
 )
 
+# The address of the PCI function in a link to a disk (systemd's udev-builtin-path_id.c).
+BY_PATH = re.compile(r"^/dev/disk/by-path/pci-([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])-")
+
 
 def holdings_of(observed: ObservedDomain, listed: bool) -> Holdings:
-    """Return what a domain holds by its definition and, if it is not ``listed`` among the requests, while it runs."""
+    """Return what a domain holds by its definition, and the devices that only its running QEMU has.
+
+    These are among its devices if it is not ``listed`` among the requests, which could make it give them up.
+    """
     used = holdings(observed.inactive_xml)
-    if observed.live_xml is not None and not listed:
-        used.devices += [address for address in holdings(observed.live_xml).devices if address not in used.devices]
+    live_devices = holdings(observed.live_xml).devices if observed.live_xml is not None else []
+    (used.live_devices if listed else used.devices).extend(
+        address for address in live_devices if address not in used.devices
+    )
     return used
 
 
@@ -31,6 +39,7 @@ def reserve(host: Host, hypervisor: Hypervisor, opened: list[OpenFile]) -> None:
     for address, reason in [
         *_of_networks(host, hypervisor),
         *_of_domains(host, hypervisor),
+        *_of_disks(host, hypervisor),
         *_opened(hypervisor, opened),
     ]:
         if address in functions and reason not in functions[address].used_by_host:
@@ -50,12 +59,45 @@ def _of_networks(host: Host, hypervisor: Hypervisor) -> Iterator[tuple[str, str]
 
 
 def _of_domains(host: Host, hypervisor: Hypervisor) -> Iterator[tuple[str, str]]:
-    """Yield (address, reason) for the host's interfaces and disks that domains use as a whole."""
+    """Yield (address, reason) for the host's interfaces that domains use as a whole."""
     for name, observed in sorted(hypervisor.domains.items()):
         for xml in (observed.inactive_xml, observed.live_xml):
             for interface in holdings(xml).interfaces if xml else []:
                 for function in _with_interface(host, interface):
                     yield function.address, f"virtual machine {name} uses its {interface}"
+
+
+def _of_disks(host: Host, hypervisor: Hypervisor) -> Iterator[tuple[str, str]]:
+    """Yield (address, reason) for the drives that domains' disks and storage pools are on.
+
+    A link to a drive that has no block device now, such as one with vfio-pci, is not there: it could be any of these
+    drives, except those that domains pass through.
+    """
+    used = {f"libvirt's storage pool {name}": paths for name, paths in hypervisor.pools.items()}
+    passed: set[str] = set()
+    for observed in hypervisor.domains.values():
+        texts = (observed.inactive_xml, observed.live_xml)
+        held = [holdings(xml) for xml in texts if xml]
+        used[f"virtual machine {observed.name}"] = [path for item in held for path in item.disks]
+        passed.update(address for item in held for address in item.devices)
+    hidden = [
+        function.address
+        for function in host.functions
+        if function.kind == "nvme" and not function.interfaces.get("block") and function.address not in passed
+    ]
+    for user, paths in sorted(used.items()):
+        for path in dict.fromkeys(paths):
+            real_path = hypervisor.real_paths.get(path, path)
+            name = real_path.rsplit("/", 1)[-1]
+            by_path = BY_PATH.search(path)
+            addresses = [function.address for function in _with_interface(host, name)]
+            if by_path:
+                addresses.append(by_path[1])
+            for address in addresses if real_path.startswith("/dev/") else []:
+                yield address, f"{user} uses its {name}"
+            if not addresses and path.startswith("/dev/") and "nvme" in name:
+                for address in hidden:
+                    yield address, f"{user} uses {path}, which is not there now and could be this drive"
 
 
 def _opened(hypervisor: Hypervisor, opened: list[OpenFile]) -> Iterator[tuple[str, str]]:
@@ -73,7 +115,8 @@ def _opened(hypervisor: Hypervisor, opened: list[OpenFile]) -> Iterator[tuple[st
 
 
 def _with_interface(host: Host, name: str) -> list[Function]:
-    """Return the functions with the kernel's interface or disk ``name``; "nvme0n1p2" is on nvme0n1, "sda1" on sda."""
+    """Return the functions with the kernel's interface or disk ``name``; nvme0n1p2 and ng0n1 are on nvme0n1."""
+    name = re.sub(r"^ng(?=\d+n\d)", "nvme", name)
     disk = re.sub(r"(?<=\d)p\d+$|(?<=[a-z])\d+$", "", name)
     return [
         function

@@ -63,6 +63,9 @@ def place(
                 host_devices.holder.setdefault(address, spec.name)
         for cpu in holdings.cpus:
             cpu_holder.setdefault(cpu, spec.name)
+    for name, holdings in sorted(current.items()):
+        for address in holdings.live_devices:
+            host_devices.holder.setdefault(address, name)
 
     foreign_cpus = {cpu for cpu, name in cpu_holder.items() if name not in listed}
     capacities = capacity.of_nodes(host, specs, unlisted, foreign_cpus)

@@ -63,7 +63,14 @@ def plan_domains(
         machine, _notes = _machine(spec, accelerator, hypervisor)
         return hypervisor.accelerators[accelerator].vcpus_of(machine) if hypervisor else MAX_VCPUS
 
-    placements = place(host, specs, of_domains, max_vcpus, gpu_module_ids, gpu_partitions)
+    try:
+        placements = place(host, specs, of_domains, max_vcpus, gpu_module_ids, gpu_partitions)
+    except DomainError:
+        if not any(holdings.live_devices for holdings in of_domains.values()):
+            raise
+        # A restart in this run frees what only a running QEMU has; without it, the preflight refuses.
+        of_domains = {name: replace(holdings, live_devices=[]) for name, holdings in of_domains.items()}
+        placements = place(host, specs, of_domains, max_vcpus, gpu_module_ids, gpu_partitions)
     return [_plan(placement, hypervisor) for placement in placements]
 
 

@@ -22,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
     ACS_PORTS,
     ISOLATING_ACS,
+    MORE_ADDRESSES,
     HostDevices,
     foreign_member,
 )
@@ -55,6 +56,13 @@ def in_use(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
                 f"{device} is in use by the host",
                 "; ".join(function.used_by_host),
                 "free it on the host, or choose another device",
+            )
+        if not function.bars and host_devices.host.source == "sysfs" and function.kind in ("gpu", "nvswitch"):
+            yield Finding(
+                plan.name,
+                f"{device} has no BAR",
+                "neither firmware nor kernel found an address for one, and no guest can reach it",
+                MORE_ADDRESSES,
             )
         reason = foreign_member(host_devices, function, plan.name, vm_devices)
         if reason:

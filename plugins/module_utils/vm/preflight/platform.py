@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.outlook import Cause
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kernel_release import includes
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, Iommu
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB, MIB
@@ -22,6 +23,7 @@ OVMF_ADDRESS_BITS = 47
 # SeaBIOS 1.17 does the same if the guest has memory above 4 GiB (src/fw/pciinit.c, pci_pad_mem64); q35 has up to 2 GiB
 # below it in any case (QEMU hw/i386/pc_q35.c).
 LOW_MEMORY_MIB = 2048
+NO_PEER_TRAFFIC = "BARs above the IOMMU's addresses have no peer-to-peer traffic"
 # The fewest address bits of an IOMMU: 3 levels of pages (VT-d specification, 10.4.2, SAGAW).
 IOMMU_BITS_MIN = 39
 # "around 30 seconds extra boot time per ~128GB GPU" (canonical/lxd issue 15872; edk2 pull request 10853).
@@ -93,6 +95,16 @@ def iommu_width(plan: DomainPlan, iommu: Iommu) -> Iterator[Finding]:
             else f"assign fewer devices: {window} does not fit into {width} bits",
             WARN,
         )
+
+
+def outlook_causes(plan: DomainPlan, iommu: Iommu) -> tuple[Cause, ...]:
+    """Return why its NICs do not reach its GPUs' BARs, or why that is not known: guest addresses the IOMMU may lack."""
+    if plan.address_bits is None:
+        unknown = "the number of the guest's address bits is not known, and whether the IOMMU translates them all"
+        return (Cause(0, unknown, NO_PEER_TRAFFIC, "read the topology on the host itself"),)
+    severity = 0 if iommu.address_bits is None else 2
+    findings = iommu_width(plan, iommu)
+    return tuple(Cause(severity, item.what, item.why, item.remedy) for item in findings)
 
 
 def boot_stall(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:

@@ -154,7 +154,7 @@ def wanted_paths(specs: list[DomainSpec]) -> list[str]:
 
 
 def still_running(plans: list[DomainPlan], hypervisor: Hypervisor, stopping: set[str]) -> Iterator[Finding]:
-    """Find devices that another domain's QEMU still has open, although its definition no longer has them."""
+    """Find devices that another domain's QEMU still has open, although its definition does not have them."""
     for plan in plans:
         wanted = {function.address for function in plan.chosen.all()}
         for observed in hypervisor.domains.values():
@@ -165,6 +165,6 @@ def still_running(plans: list[DomainPlan], hypervisor: Hypervisor, stopping: set
                     yield Finding(
                         plan.name,
                         f"PCI device {address} is still in the running virtual machine {observed.name}",
-                        "its definition no longer has the device, but its QEMU does",
+                        "its QEMU has the device until it stops, whatever its definition says",
                         "restart or stop that virtual machine first",
                     )

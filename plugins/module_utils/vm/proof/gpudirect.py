@@ -11,6 +11,7 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import outlook
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.platform import outlook_causes
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Evidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row
 
@@ -21,7 +22,13 @@ def pairs(evidence: Evidence) -> list[Claim]:
     """Claim that each pair is direct, from what was read on the host and in the guest."""
     plan, host = evidence.planned, evidence.host
     passed = [host.function(device.address) for device in plan.chosen.all()]
-    pair_outlooks = outlook.pairs(host, passed, _guest_paths(evidence), huge_pages=bool(plan.spec.huge_page_mib))
+    pair_outlooks = outlook.pairs(
+        host,
+        passed,
+        _guest_paths(evidence),
+        huge_pages=bool(plan.spec.huge_page_mib),
+        guest_causes=outlook_causes(plan, host.iommu),
+    )
     return [_pair(evidence, pair) for pair in pair_outlooks]
 
 

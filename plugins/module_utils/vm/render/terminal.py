@@ -15,6 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.cells import Cell
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import pci_tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.platform import outlook_causes
 
 DOMAIN = "0000:"
 # More differing pairs than this are counted, not listed.
@@ -89,7 +90,12 @@ def _gpudirect(plan: DomainPlan, host: Host) -> list[str]:
         for nic in plan.chosen.nics
     }
     pair_outlooks = outlook.pairs(
-        host, plan.chosen.all(), guest_paths, huge_pages=bool(plan.spec.huge_page_mib), tuned=True
+        host,
+        plan.chosen.all(),
+        guest_paths,
+        huge_pages=bool(plan.spec.huge_page_mib),
+        tuned=True,
+        guest_causes=outlook_causes(plan, host.iommu),
     )
     return outlook.lines(pair_outlooks)
 

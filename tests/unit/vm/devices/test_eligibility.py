@@ -12,6 +12,7 @@ from machines import hypervisor, lab, observed, plan, request
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 
@@ -47,6 +48,21 @@ def test_a_request_larger_than_a_node_fills_a_node_and_then_a_switch() -> None:
     got = addresses(plan_domains(big(), parse_specs([small("a", 6, vcpus=8)]))[0])
     assert got[:4] == ["0000:13:00.0", "0000:14:00.0", "0000:23:00.0", "0000:24:00.0"]
     assert got[4:] == ["0000:83:00.0", "0000:84:00.0"]
+
+
+def test_a_device_that_was_hot_plugged_into_a_listed_domain_is_not_chosen_for_another() -> None:
+    host = big()
+    first, second = plan_domains(host, parse_specs([small("a", 1), small("b", 1)]))
+    taken = addresses(second)[0]
+    domain = observed(first)
+    domain.live_xml = render(plan_domains(host, parse_specs([small("a", 0) | {"gpus": {"addresses": [taken]}}]))[0])
+    there = hypervisor(domains={"a": domain})
+    again, other = plan_domains(host, parse_specs([small("a", 1), small("b", 1)]), there)
+    assert addresses(again) == addresses(first)
+    assert addresses(other) not in ([], [taken], addresses(first))
+    # If no other is free, it is planned for a restart of its holder in the same run.
+    rest = plan_domains(host, parse_specs([small("a", 1), small("b", 7)]), there)[1]
+    assert taken in addresses(rest)
 
 
 def test_an_existing_domain_keeps_its_devices_and_cpus() -> None:

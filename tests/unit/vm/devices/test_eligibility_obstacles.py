@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from baseboards import gpus as gpus_of
-from baseboards import hgx, vm
+from baseboards import hgx, vm, with_vfs
 from eight_gpus import big, small
 from machines import bridge, endpoint, lab, plan
 
@@ -73,6 +73,17 @@ def test_a_device_or_function_of_another_machine_is_an_obstacle():
         assert f"virtual function of {PF}, which virtual machine {owner} has" in reason
     host.function(PF).sriov = Sriov(7, 0)
     assert held(host, PF) is None
+
+
+def test_remedies_for_vgpu_do_not_send_in_a_circle():
+    host = with_vfs(hgx(), 1)
+    owner = host.function(gpus_of(host)[0])
+    virtual = host.function(owner.sriov.vfs[0])
+    for function in (owner, virtual):
+        function.vendor_id = 0x10DE
+        found = why(host, function.address)
+        assert "functions: vf" not in found.remedy
+        assert f"sriov-manage -d {owner.address}" in found.remedy
 
 
 def test_a_member_of_the_group_is_an_obstacle_by_its_holder_or_driver():

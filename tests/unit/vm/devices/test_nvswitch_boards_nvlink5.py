@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from baseboards import gpus, hgx, hgx_nvlink5, vm
 from machines import hypervisor, observed
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import mark_management
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, Sriov
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices import nvswitch_boards
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
@@ -117,6 +119,26 @@ def test_without_vpd_no_function_is_a_nic_and_the_whole_board_is_refused() -> No
 
 def chosen_count(plan: DomainPlan) -> int:
     return len(plan.chosen.gpus)
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_no_machine_gets_a_virtual_function_of_the_management(read: bool) -> None:
+    host = hgx_nvlink5(read=read)
+    owner, virtual = host.function(MANAGEMENT[0]), "0000:04:01.0"
+    owner.sriov = Sriov(8, 1, [virtual])
+    host.functions.append(
+        replace(owner, address=virtual, kind="nic", sriov=None, physical_function=owner.address, iommu_group=777)
+    )
+    mark_management(host.functions)
+    for nics in ({"per_gpu": 1, "functions": "vf"}, {"addresses": [virtual]}):
+        for count in (0, 1, 8):
+            with pytest.raises(DomainError):
+                plans(host, vm("a", count, nics=nics))
+    if read:
+        with pytest.raises(DomainError) as error:
+            plans(host, vm("a", 8))
+        assert f"{owner.address}/sriov_numvfs" in error.value.remedy
+        assert plans(host, vm("a", 4))["a"].chosen.shared.switches == tuple(MANAGEMENT)
 
 
 def test_given_partitions_take_the_place_of_the_table() -> None:

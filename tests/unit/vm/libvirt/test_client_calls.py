@@ -101,6 +101,7 @@ def answers(**changes: Any) -> dict[str, Any]:
         "getLibVersion": 9000000,
         "getVersion": 7002022,
         "listAllNetworks": [],
+        "listAllStoragePools": [],
         "listAllDomains": [],
         **changes,
     }
@@ -110,6 +111,8 @@ def test_everything_is_observed_in_order(monkeypatch, tmp_path):
     host(monkeypatch)
     monkeypatch.setattr(client, "ARCHITECTURE", "x86_64")
     (tmp_path / "disk").touch()
+    link = tmp_path / "nvme-A"
+    link.symlink_to(tmp_path / "disk")
     calls: list[Any] = []
     running, stopped, transient = (
         Recorder(calls, **domain("a", 1)),
@@ -118,7 +121,10 @@ def test_everything_is_observed_in_order(monkeypatch, tmp_path):
     )
     pool = "<network><forward mode='hostdev'><pf dev='eno1'/></forward></network>"
     networks = [Recorder([], **NETWORK), Recorder([], name="lan", isActive=0, XMLDesc=pool)]
-    made, asked = connected(**answers(listAllNetworks=networks, listAllDomains=[running, stopped, transient]))
+    storage = Recorder([], name="db", XMLDesc=f"<pool><source><device path='{link}'/></source></pool>")
+    made, asked = connected(
+        **answers(listAllNetworks=networks, listAllDomains=[running, stopped, transient], listAllStoragePools=[storage])
+    )
     machines = {"pc-q35-7.2": 288}
     assert made.observe([str(tmp_path / "disk"), str(tmp_path / "missing")]) == Hypervisor(
         accelerators={
@@ -130,6 +136,8 @@ def test_everything_is_observed_in_order(monkeypatch, tmp_path):
         hugetlbfs_mib=[1024],
         networks={"default": True, "lan": False},
         lent={"default": Lent(), "lan": Lent(owners=["eno1"])},
+        pools={"db": [str(link)]},
+        real_paths={str(link): str(tmp_path / "disk")},
         missing_paths=[str(tmp_path / "missing")],
         domains={
             "a": ObservedDomain("a", "uuid-a", "<inactive/>", "<live/>", True, "running"),
@@ -138,8 +146,8 @@ def test_everything_is_observed_in_order(monkeypatch, tmp_path):
         },
     )
     assert [call[0] for call in asked] == [
-        "getCapabilities", "getDomainCapabilities", "getDomainCapabilities", "listAllNetworks", "getLibVersion",
-        "getVersion", "listAllDomains",
+        "getCapabilities", "getDomainCapabilities", "getDomainCapabilities", "listAllNetworks", "listAllDomains",
+        "listAllStoragePools", "getLibVersion", "getVersion",
     ]  # fmt: skip
     assert [call[1:] for call in asked if call[0] == "getDomainCapabilities"] == [
         (None, "x86_64", "q35", "kvm"), (None, "x86_64", "q35", "qemu"),
@@ -157,7 +165,9 @@ def test_a_kind_that_the_host_lacks_is_left_out(monkeypatch, code):
     assert list(made.observe([]).accelerators) == ["qemu"]
 
 
-@pytest.mark.parametrize("method", ["getCapabilities", "getDomainCapabilities", "listAllNetworks", "listAllDomains"])
+@pytest.mark.parametrize(
+    "method", ["getCapabilities", "getDomainCapabilities", "listAllNetworks", "listAllStoragePools", "listAllDomains"]
+)
 def test_another_error_of_libvirt_ends_the_observation(monkeypatch, method):
     host(monkeypatch)
     made, _calls = connected(**answers(**{method: error(libvirt.VIR_ERR_INTERNAL_ERROR, "gone")}))
@@ -166,10 +176,12 @@ def test_another_error_of_libvirt_ends_the_observation(monkeypatch, method):
     assert str(caught.value) == "libvirt does not answer: gone"
 
 
-def test_a_libvirt_without_networks_has_none(monkeypatch):
+def test_a_libvirt_without_networks_and_storage_pools_has_none(monkeypatch):
     host(monkeypatch)
-    made, _calls = connected(**answers(listAllNetworks=error(libvirt.VIR_ERR_NO_SUPPORT)))
-    assert made.observe([]).networks == {}
+    none = error(libvirt.VIR_ERR_NO_SUPPORT)
+    made, _calls = connected(**answers(listAllNetworks=none, listAllStoragePools=none))
+    seen = made.observe([])
+    assert (seen.networks, seen.pools) == ({}, {})
 
 
 @pytest.mark.parametrize(

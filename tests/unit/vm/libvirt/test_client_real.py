@@ -212,7 +212,7 @@ def test_what_a_domain_of_another_program_has_is_found_in_libvirts_own_xml(conne
     web = Client("qemu:///embed").observe([]).domains["web"]
     own = holdings(web.inactive_xml)
     assert sorted(own.devices) == ["0000:04:00.1", "0000:05:00.1", "0000:06:00.1"]
-    assert sorted(own.interfaces) == ["eno1", "nvme1n1"]
+    assert (own.interfaces, own.disks) == (["eno1"], ["/dev/nvme1n1"])
 
 
 def test_what_a_network_lends_is_found_in_libvirts_own_xml() -> None:

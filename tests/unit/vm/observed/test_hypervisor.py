@@ -56,6 +56,10 @@ def test_devices_are_held_by_interfaces_and_disks_too(device):
         ("vfio-pci,sysfsdev=/sys/bus/pci/devices/0001:e1:1f.7", ["0001:e1:1f.7"]),
         ("vfio-pci,sysfsdev=/sys/devices/pci0000:00/0000:00:01.0/0000:04:00.1,bus=a", ["0000:04:00.1"]),
         ('{"driver": "vfio-pci", "host": "0000:04:00.1", "id": "a"}', ["0000:04:00.1"]),
+        ("file=nvme://0000:04:00.1/1,if=none,id=d", ["0000:04:00.1"]),
+        ("driver=nvme,device=0000:04:00.1,namespace=1,node-name=d", ["0000:04:00.1"]),
+        ('{"driver": "nvme", "device": "0000:04:00.1", "namespace": 1}', ["0000:04:00.1"]),
+        ("nvme,drive=d,serial=1", []),
         ("virtio-net-pci,host=0000:04:00.1", []),
         ("vfio-pci,sysfsdev=/sys/bus/mdev/devices/4b20d080-1b54-4048-85b3-a6a62d165c01", []),
         ("vfio-pci,myhost=0000:04:00.1", []),
@@ -67,12 +71,19 @@ def test_devices_are_held_by_qemus_own_arguments_too(argument, devices):
     assert held(f"<q:commandline xmlns:q='{space}'><q:arg value=\"{value}\"/></q:commandline>").devices == devices
 
 
-def test_interfaces_and_disks_of_the_host_are_held_by_name():
+def test_interfaces_of_the_host_are_held_by_name_and_disks_by_path():
     macvtap = "<interface type='direct'><source dev='eno1' mode='passthrough'/></interface>"
     bridged = "<interface type='bridge'><source bridge='br0'/></interface>"
-    disks = "<disk type='block'><source dev='/dev/nvme1n1'/></disk><disk type='file'><source file='/a'/></disk>"
-    found = held(f"<devices>{macvtap}{bridged}{disks}<disk type='block'/></devices>")
-    assert (found.devices, found.interfaces) == ([], ["eno1", "nvme1n1"])
+    below = "<backingStore type='block'><source dev='/dev/nvme2n1'/></backingStore>"
+    disks = f"<disk type='block'><source dev='/dev/nvme1n1'/></disk><disk type='file'><source file='/a'/>{below}</disk>"
+    volume = "<disk type='volume'><source pool='p' volume='v'/></disk>"
+    argument = "<q:arg value='file=/dev/ng3n1,if=none'/>"
+    found = held(
+        f"<devices>{macvtap}{bridged}{disks}{volume}<disk type='block'/></devices>"
+        f"<q:commandline xmlns:q='http://libvirt.org/schemas/domain/qemu/1.0'>{argument}</q:commandline>"
+    )
+    assert (found.devices, found.interfaces) == ([], ["eno1"])
+    assert found.disks == ["/dev/nvme1n1", "/a", "/dev/nvme2n1", "/dev/ng3n1"]
 
 
 def test_only_cpus_that_are_pinned_one_by_one_are_held():

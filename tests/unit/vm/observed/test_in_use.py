@@ -101,6 +101,48 @@ def test_the_function_of_an_interface_or_disk_that_a_domain_uses_as_a_whole_is_i
     assert drive.used_by_host == []
 
 
+def drives(paths: list[str], **changes: Any) -> list[str]:
+    """Return which of three NVMe drives are in use if a domain that is shut off has these disks; the last has none."""
+    host = lab()
+    functions = [item for item in host.functions if item.kind == "nic"][:3]
+    for number, function in enumerate(functions):
+        function.kind, function.used_by_host = "nvme", []
+        function.interfaces = {"block": [f"nvme{number}n1"]} if number < 2 else {}
+    disks = "".join(f"<disk type='block'><source dev='{path}'/></disk>" for path in paths)
+    disks = disks.replace("DRIVE", functions[2].address)
+    reserve(host, hypervisor(domains={"db": web(disks, name="db")}, **changes), [])
+    return [str(number) for number, function in enumerate(functions) if function.used_by_host]
+
+
+@pytest.mark.parametrize(
+    ("paths", "changes", "used"),
+    [
+        (["/dev/disk/by-id/nvme-A"], {"real_paths": {"/dev/disk/by-id/nvme-A": "/dev/nvme1n1"}}, "1"),
+        (["/dev/disk/by-id/nvme-A-part1"], {"real_paths": {"/dev/disk/by-id/nvme-A-part1": "/dev/nvme0n1p1"}}, "0"),
+        (["/srv/db"], {"real_paths": {"/srv/db": "/dev/nvme0n1"}}, "0"),
+        (["/dev/ng1n1"], {}, "1"),
+        (["/srv/nvme0n1", "/dev/mapper/vg-db"], {}, ""),
+        # The drive has vfio-pci now, and so its links are not there.
+        (["/dev/disk/by-path/pci-DRIVE-nvme-1"], {}, "2"),
+        (["/dev/disk/by-id/nvme-A"], {}, "2"),
+        ([], {"pools": {"db": ["/dev/nvme1n1"]}}, "1"),
+        ([], {"pools": {"db": ["/dev/db"]}, "real_paths": {"/dev/db": "/dev/nvme0n1"}}, "0"),
+    ],
+)  # fmt: skip
+def test_the_drive_of_a_disk_is_in_use_whatever_path_leads_to_it(paths, changes, used):
+    assert "".join(drives(paths, **changes)) == used
+
+
+def test_a_drive_that_a_domain_passes_through_is_not_behind_a_missing_link():
+    host = lab()
+    drive = host.function(PF)
+    drive.kind, drive.used_by_host, drive.interfaces = "nvme", [], {}
+    disk = "<disk type='block'><source dev='/dev/disk/by-id/nvme-A'/></disk>"
+    passed = web(interface(PF), name="web")
+    reserve(host, hypervisor(domains={"web": passed, "db": web(disk, name="db")}), [])
+    assert drive.used_by_host == []
+
+
 def test_a_device_that_a_guest_outside_libvirt_has_open_is_not_given_away():
     kata = OpenFile("/dev/vfio/devices/vfio0", (GPU,), 4711, "qemu", "kata")
     assert uses(GPU, hypervisor(), kata) == ["guest kata (process 4711) has /dev/vfio/devices/vfio0 open"]

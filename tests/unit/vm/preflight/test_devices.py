@@ -47,9 +47,27 @@ def test_a_gpu_whose_bar_is_small_or_has_no_address_is_a_warning():
     assert "256 MiB" in found.what
     host.function(GPU).unassigned_bars = [1]
     assert "cannot enable it" in str(obstacle(HostDevices(host), host.function(GPU), "a", []))
-    # A copy that lacks all addresses says nothing.
+    # With no BAR left, whether or not the kernel still shows them; beside a GPU that has some.
     host.function(GPU).bars = []
+    assert obstacle(HostDevices(host), host.function(GPU), "a", []) is not None
+    host.function(GPU).unassigned_bars = []
+    assert obstacle(HostDevices(host), host.function(GPU), "a", []) is not None
+    # A copy that lacks all addresses says nothing.
+    host.function(GPU).unassigned_bars = [1]
+    for function in host.functions:
+        function.bars = []
     assert obstacle(HostDevices(host), host.function(GPU), "a", []) is None
+
+
+def test_a_gpu_without_bars_is_refused_before_it_starts():
+    host = lab()
+    made = one_gpu(host)
+    for function in host.functions:
+        function.bars = []
+    (found,) = used(host, made)
+    assert (found.severity, GPU in found.what) == (REFUSE, True)
+    host.source = "hwloc"
+    assert used(host, made) == []
 
 
 @pytest.mark.parametrize(("driver", "severity"), [("gim", None), (None, REFUSE), ("vfio-pci", REFUSE)])

@@ -147,7 +147,7 @@ def test_a_device_of_another_running_domain_is_refused():
     assert list(programs.still_running([first], there, set())) == [
         refusal(
             "PCI device 0000:13:00.0 is still in the running virtual machine other",
-            "its definition no longer has the device, but its QEMU does",
+            "its QEMU has the device until it stops, whatever its definition says",
             "restart or stop that virtual machine first",
         )
     ]

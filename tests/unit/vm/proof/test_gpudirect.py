@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from gpu_vm import evidence
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import gpudirect
@@ -33,6 +34,22 @@ def test_a_slow_pair_comes_first_with_cause_and_remedy_and_does_not_hold():
     assert PAIRS[1][1] in worst.claim
     assert "ACS of port 0000:82:01.0 is 0011101, wanted 1x11101" in worst.reason
     assert "remedy: gpu_host_acs: auto" in worst.reason
+
+
+@pytest.mark.parametrize(
+    ("host_bits", "guest_bits", "verdict"), [(39, 52, "slow"), (None, 52, "not known"), (48, None, "not known")]
+)
+def test_a_pair_is_not_direct_if_the_iommu_may_lack_addresses(host_bits, guest_bits, verdict):
+    def change(one):
+        one.host.iommu.address_bits, one.planned.address_bits = host_bits, guest_bits
+
+    assert [(claim.holds, claim.seen.split(":")[0]) for claim in claims(change)] == [(None, verdict)] * 2
+
+
+def test_a_pair_of_a_gpu_without_bars_is_not_known_to_be_direct():
+    worst, other = claims(lambda one: setattr(one.host.function(PAIRS[1][0]), "bars", []))
+    assert (worst.holds, other.holds) == (None, True)
+    assert PAIRS[1][0] in worst.reason
 
 
 def test_pairs_fail_if_the_guest_was_not_read():
