@@ -83,15 +83,15 @@ def test_a_value_of_a_wrong_type_is_refused_with_the_name_of_its_machine(run, wr
     [
         (
             {"gpus": {"addresses": ["14:00.0"]}},
-            "gpus.addresses: PCI device 0000:14:00.0 is of kind NIC, not GPU; list it in nics.addresses",
+            Mentions("virtual machine a", "gpus.addresses", "0000:14:00.0", "NIC", "GPU", "nics.addresses"),
         ),
         (
             {"nics": {"addresses": ["13:00.0"]}},
-            "nics.addresses: PCI device 0000:13:00.0 is of kind GPU, not NIC; list it in gpus.addresses",
+            Mentions("virtual machine a", "nics.addresses", "0000:13:00.0", "GPU", "NIC", "gpus.addresses"),
         ),
         (
             {"nvme": {"addresses": ["15:10.0"]}},
-            "nvme.addresses: PCI device 0000:15:10.0 is of kind NIC, not NVMe drive; list it in nics.addresses",
+            Mentions("virtual machine a", "nvme.addresses", "0000:15:10.0", "NIC", "NVMe drive", "nics.addresses"),
         ),
     ],
 )
@@ -142,6 +142,7 @@ def cloud(console=True):
     if console:
         host.functions.insert(0, endpoint("0000:00:03.0", None, host.root_complexes[0].name, numa_node=0))
         item = host.functions[0]
+        item.bars = []  # this recording has none of any function
         item.class_code, item.vendor_id, item.device_id = 0x030000, 0x1D0F, 0x1111
         item.kind = kind(item.class_code, item.vendor_id, item.device_id)
     return host

@@ -11,13 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible.errors import AnsibleFilterError
 from ansible.module_utils.testing import patch_module_args
 from messages import Mentions
 from plain_system import PLAIN
 from switches import ASIC_OF, OWN_ASICS, PORTS
 
-from ansible_collections.sailloft.fleet.plugins.filter import roce_hosts, roce_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.modules import roce_fabric_proof, roce_switch_config
 
@@ -178,17 +176,6 @@ def test_a_running_configuration_is_compared_with_the_wanted_one(run):
         "message": "leaf2: swp1: queue 3: wanted 50%, ECN 600000 to 6000000 bytes at 100%, seen 50%, ECN 600 to "
         "6000000 bytes at 100%",
     }
-
-
-def test_the_filters_return_switches_and_hosts_from_hostvars():
-    switches_of = roce_switches.FilterModule().filters()["roce_switches"]
-    variables = {f"roce_switch_{name}": value for name, value in SWITCHES["leaf1"].items()}
-    hostvars = {"leaf1": {**variables, "other": 1}, "leaf2": {"roce_switch_headroom": None}}
-    assert switches_of(["leaf1", "leaf2"], hostvars) == {"leaf1": SWITCHES["leaf1"], "leaf2": {}}
-    with pytest.raises(AnsibleFilterError, match="leaf3"):
-        switches_of(["leaf3"], hostvars)
-    hosts_of = roce_hosts.FilterModule().filters()["roce_hosts"]
-    assert hosts_of(["a", "b"], {"a": {"roce_host_nics": {}}, "b": {}}) == {"a": {}, "b": None}
 
 
 def test_a_failed_proof_names_the_first_difference_and_the_page(run, call, tmp_path):

@@ -52,7 +52,9 @@ KNOWN = known()
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_page_names_variables_that_exist(page):
-    assert set(NAME.findall(page.read_text())) - KNOWN - OTHERS == set()
+    # The first column of this table has the names that are gone.
+    text = re.sub(r"^\| [^|]*\|", "", page.read_text(), flags=re.M) if page.name == "release.md" else page.read_text()
+    assert set(NAME.findall(text)) - KNOWN - OTHERS == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

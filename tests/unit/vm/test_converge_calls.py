@@ -47,11 +47,8 @@ class Libvirt:
     @property
     def changes(self) -> list[tuple[Any, ...]]:
         """Return the calls that change something; a definition without its XML."""
-        return [
-            call if call[0] != "define" else ("define", call[1].partition("<name>")[2].partition("<")[0])
-            for call in self.calls
-            if call[0] not in ("observe", "close", "addresses")
-        ]
+        calls = [call for call in self.calls if call[0] not in ("observe", "close", "addresses")]
+        return [("define", call[1].split("<name>")[1].split("<")[0]) if call[0] == "define" else call for call in calls]
 
 
 @pytest.fixture

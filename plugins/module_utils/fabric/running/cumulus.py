@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read the QoS of any NVUE configuration. Sources: ``systems.cumulus``."""
+"""Read the QoS of any NVUE configuration. Sources: ``systems.cumulus``.
+
+One file because its sections refer to each other: profiles, maps and queues are understood together.
+"""
 
 from __future__ import annotations
 

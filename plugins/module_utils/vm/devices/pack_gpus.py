@@ -1,6 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The GPUs for all virtual machines of a host at once. Pure; the result does not depend on the order of the input.
+One file because places, costs and the assignment share one state.
 
 The virtual machines are placed one after the other, the largest first. Each gets the best place that is left by these
 costs, of which the first that differs decides: memory and CPUs that a NUMA node lacks; pairs of its GPUs on different

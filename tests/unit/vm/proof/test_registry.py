@@ -9,7 +9,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import of_each, once
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import (
     PlannedCell,
     PlannedDevice,
@@ -50,21 +49,6 @@ def cpus(one: VsphereEvidence, cell: PlannedCell) -> Claim:
 
 def results(claims) -> list[tuple]:
     return [(claim.claim, claim.seen, claim.holds) for claim in claims]
-
-
-def test_a_claim_that_vsphere_cannot_express_is_not_applicable_with_reason_and_cost():
-    row = NotExpressed("hypervisor", "ATS is enabled", "on", "the API does not set it", "half the speed").row()
-    expected = Claim(
-        layer="hypervisor",
-        claim="ATS is enabled",
-        wanted="on",
-        seen=None,
-        holds=None,
-        source="vSphere Web Services API",
-        reason="the API does not set it; cost: half the speed",
-    )
-    assert row(evidence()) == [expected]
-    assert row(evidence(GPU, cells=(0, 1))) == [expected]
 
 
 def test_a_row_of_one_claim_is_about_the_virtual_machine():
