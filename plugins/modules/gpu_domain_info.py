@@ -39,7 +39,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 host_cpus:
-  description: As RV(sailloft.fleet.gpu_domain#module:host_cpus).
+  description:
+    - As RV(sailloft.fleet.gpu_domain#module:host_cpus), and C(guests), the pinned CPUs on which running virtual
+      machines may run without being pinned to one of them, by name.
   returned: always
   type: dict
 domains:
@@ -221,8 +223,9 @@ def main() -> None:
 
     def work() -> dict[str, Any]:
         result = info(module.params)
+        guests = result.pop("unpinned_guests")
         limits = pinned_cpus.of_options(System(), module.params, result.pop("pinned_cpus"), check=True)
-        return {**result, "host_cpus": limits.facts}
+        return {**result, "host_cpus": {**limits.facts, "guests": guests}}
 
     finish(module, work)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
@@ -32,6 +33,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervi
     Hypervisor,
     ObservedDomain,
     holdings,
+    unpinned_guests,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.in_use import reserve
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import whole_host
@@ -235,6 +237,8 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
             name for name in (params["names"] or ([] if specs else sorted(hypervisor.domains))) if name not in names
         ]
         requested = {spec.name for spec in specs}
+        pinned = _pinned_cpus(plans, requested if plans else set(), hypervisor)
+        guests = unpinned_guests(hypervisor.domains, set(pinned))
         return {
             "domains": [
                 _info(
@@ -247,7 +251,8 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
                 )
                 for name in names
             ],
-            "pinned_cpus": _pinned_cpus(plans, requested if plans else set(), hypervisor),
+            "pinned_cpus": pinned,
+            "unpinned_guests": {name: format_ranges(cpus) for name, cpus in guests.items()},
         }
     finally:
         client.close()

@@ -145,8 +145,9 @@ def _give_nvswitches(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric:
                     )
             if passed:
                 chosen.by_setting[NVSWITCHES] = sorted(passed, key=lambda item: item.address)
+            present = f" that are present ({fabric.incomplete})" if fabric.incomplete else ""
             chosen.notes.append(
-                f"it has all GPUs of the {fabric.board.name}, and so its {len(fabric.nvswitches)} "
+                f"it has all GPUs of the {fabric.board.name}{present}, and so its {len(fabric.nvswitches)} "
                 f"{fabric.board.switches}: {fabric.board.managers} in the guest"
             )
             return

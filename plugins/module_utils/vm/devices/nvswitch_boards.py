@@ -41,6 +41,7 @@ class Board:
     nvswitch_device: int | None
     gpu_counts: tuple[int, ...]
     partitions: dict[int, tuple[int, ...]]
+    switch_counts: tuple[int, ...] = ()  # the NVSwitches, by gpu_counts (same source); empty: not known
 
     def is_switch(self, function: Function) -> bool:
         """Return True for an NVSwitch of the board, or for a function that manages its NVSwitches."""
@@ -76,6 +77,7 @@ BOARDS = (
         gpu_devices=frozenset({0x1DB8}),  # V100 SXM3 32GB
         nvswitch_device=0x1AC2,
         gpu_counts=(16,),
+        switch_counts=(12,),
         partitions={
             0: _ids((1, 16)),
             1: _ids((1, 8)),
@@ -103,6 +105,7 @@ BOARDS = (
         gpu_devices=frozenset({0x20B0, 0x20B2, 0x20F3}),  # A100 SXM4 40GB, 80GB, A800 SXM4 80GB
         nvswitch_device=0x1AF1,
         gpu_counts=(8, 16),
+        switch_counts=(6, 12),
         partitions={
             0: _ids((1, 16)),
             1: _ids((1, 8)),
@@ -125,6 +128,7 @@ BOARDS = (
         gpu_devices=frozenset({0x2330, 0x2324, 0x2329, 0x2335}),  # H100 SXM5 80GB, H800, H20, H200 SXM
         nvswitch_device=0x22A3,
         gpu_counts=(8,),
+        switch_counts=(4,),
         partitions={
             0: _ids((1, 8)),
             1: _ids((1, 4)),
@@ -204,6 +208,15 @@ class Fabric:
     def sizes(self) -> list[int]:
         """Return the numbers of GPUs that a partition can have, ascending."""
         return sorted({len(partition.members) for partition in self.partitions})
+
+    @property
+    def incomplete(self) -> str:
+        """Return what the board lacks, such as "7 of 8 GPUs"; empty if nothing, as far as its type is known."""
+        number = next(index for index, count in enumerate(self.board.gpu_counts) if count >= len(self.gpus))
+        expected = {"GPUs": (len(self.gpus), self.board.gpu_counts[number])}
+        if self.board.switch_counts:
+            expected["NVSwitches"] = (len(self.nvswitches), self.board.switch_counts[number])
+        return " and ".join(f"{seen} of {count} {label}" for label, (seen, count) in expected.items() if seen < count)
 
     def partition(self, gpus: set[str]) -> Partition | None:
         """Return the partition of exactly these GPUs, or None."""

@@ -88,6 +88,28 @@ class Holdings:
     live_devices: list[str] = field(default_factory=list)
 
 
+def unpinned_guests(domains: dict[str, ObservedDomain], cpus: set[int]) -> dict[str, list[int]]:
+    """Return the ``cpus`` that vCPUs of running domains may use without being pinned to one of them, by domain.
+
+    A vCPU without vcpupin has the CPUs of the element vcpu, or all (https://libvirt.org/formatdomain.html).
+    """
+    cpus_of_domain = {}
+    for name, observed in sorted(domains.items()):
+        if observed.live_xml is None:
+            continue
+        root = ET.fromstring(observed.live_xml)
+        vcpu = root.find("vcpu")
+        number = int((root.findtext("vcpu") or "1").strip() or 1)
+        ranges = [pin.get("cpuset", "") for pin in root.iterfind("cputune/vcpupin")]
+        if len(ranges) < number:
+            ranges.append(vcpu.get("cpuset", "") if vcpu is not None else "")
+        allowed = [set(parse_ranges(text)) for text in ranges]
+        shared = {cpu for one in allowed if len(one) != 1 for cpu in (one & cpus if one else cpus)}
+        if shared:
+            cpus_of_domain[name] = sorted(shared)
+    return cpus_of_domain
+
+
 def holdings(xml: str) -> Holdings:
     """Read what the domain of this libvirt XML holds. Memory that is not bound to one node is not counted."""
     root = ET.fromstring(xml)

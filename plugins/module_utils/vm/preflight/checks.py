@@ -78,6 +78,7 @@ def check(
         findings += devices.isolation(plan, host_devices)
         findings += devices.losses(plan, host_devices)
         findings += shared_nvswitches.findings(plan, host_devices, manager, plan.name in starting)
+        findings += programs.shared_cpus(plan, hypervisor, stopping)
         findings += platform.of_host(plan, host, hypervisor)
     findings += memory.of_host(plans, host)
     specs = [plan.spec for plan in plans]

@@ -19,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.func
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import MAX_ELEMENTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices import nvswitch_boards
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
     ACS_PORTS,
     ISOLATING_ACS,
@@ -130,6 +131,7 @@ def losses(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
     """Find what the virtual machine loses without an error."""
     yield from _address_bits(plan)
     yield from _models(plan, host_devices.host)
+    yield from _incomplete_board(plan, host_devices.host)
     yield from _unreachable(plan)
     yield from _nodes(plan)
     yield from _nccl(plan, host_devices.host)
@@ -186,6 +188,18 @@ def _models(plan: DomainPlan, host: Host) -> Iterator[Finding]:
             f"the GPUs of this host are of several models: {', '.join(listed)}",
             f"gpus.count takes those of one model; it gets {vm_gpus or 'none'}",
             "list those that are not GPUs under accelerators, or choose them with gpus.addresses, which can mix models",
+            WARN,
+        )
+
+
+def _incomplete_board(plan: DomainPlan, host: Host) -> Iterator[Finding]:
+    fabric = nvswitch_boards.recognise(host)
+    if fabric is not None and fabric.incomplete and {item.address for item in plan.chosen.gpus} & set(fabric.gpus):
+        yield Finding(
+            plan.name,
+            f"the {fabric.board.name} of this host is incomplete: {fabric.incomplete} are present",
+            "Fabric Manager may not start, or leaves out NVLink connections",
+            "see the log of the kernel and of the BMC for the missing ones, then power cycle or repair the board",
             WARN,
         )
 

@@ -6,10 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import atomic_ops
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, holdings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
+    Hypervisor,
+    holdings,
+    unpinned_guests,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
     WARN,
@@ -151,6 +156,26 @@ def wanted_paths(specs: list[DomainSpec]) -> list[str]:
         if spec.boot:
             paths += [path for path in (spec.boot.kernel, spec.boot.initrd) if path]
     return paths
+
+
+def shared_cpus(plan: DomainPlan, hypervisor: Hypervisor, stopping: set[str]) -> Iterator[Finding]:
+    """Find running domains whose vCPUs may run on the CPUs that are pinned to the virtual machine's own."""
+    if not plan.spec.pin_cpus:
+        return
+    cpus = {cpu for cell in plan.processors.cells for cpu in cell.cpus}
+    others = {
+        name: observed for name, observed in hypervisor.domains.items() if name != plan.name and name not in stopping
+    }
+    for name, shared in unpinned_guests(others, cpus).items():
+        yield Finding(
+            plan.name,
+            f"virtual machine {name} may run on {len(shared)} of the {len(cpus)} CPUs that are pinned to its vCPUs "
+            f"({format_ranges(shared)})",
+            "its vCPUs wait while that one runs"
+            + (", and kvm_dedicated tells its kernel that they never do" if plan.spec.kvm_dedicated else ""),
+            f"limit that one to other CPUs (virsh vcpupin {name}, or cpuset of its element vcpu)",
+            WARN,
+        )
 
 
 def still_running(plans: list[DomainPlan], hypervisor: Hypervisor, stopping: set[str]) -> Iterator[Finding]:

@@ -222,6 +222,7 @@ def pinned_cpus(evidence: Evidence) -> Iterator[Claim]:
         f"{evidence.host_name} /sys/fs/cgroup/*/cpuset.cpus.effective",
     )
     used = {unit: format_ranges(set(parse_ranges(cpus)) & pinned) for unit, cpus in facts.get("units", {}).items()}
+    used |= {f"virtual machine {guest}": cpus for guest, cpus in facts.get("guests", {}).items()}
     wanted = dict.fromkeys(used, "")
     of_irqbalance = facts.get("irqbalance", {})
     interrupts = "irqbalance leaves pinned CPUs alone"

@@ -12,6 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervi
     Hypervisor,
     ObservedDomain,
     holdings,
+    unpinned_guests,
 )
 
 
@@ -89,6 +90,25 @@ def test_interfaces_of_the_host_are_held_by_name_and_disks_by_path():
 def test_only_cpus_that_are_pinned_one_by_one_are_held():
     pins = "".join(f"<vcpupin vcpu='0' cpuset='{cpus}'/>" for cpus in ("5", "1-2", "", "7"))
     assert held(f"<cputune>{pins}<emulatorpin cpuset='0'/></cputune>").cpus == [5, 7]
+
+
+@pytest.mark.parametrize(
+    ("xml", "shared"),
+    [
+        ("<vcpu placement='static'>64</vcpu>", [2, 3]),
+        ("<vcpu cpuset='0-2'>4</vcpu>", [2]),
+        ("<vcpu>2</vcpu><cputune><vcpupin vcpu='0' cpuset='3'/></cputune>", [2, 3]),
+        ("<vcpu>1</vcpu><cputune><vcpupin vcpu='0' cpuset='3-4'/></cputune>", [3]),
+        # Pinned one by one, the planner sees its CPUs.
+        ("<vcpu>1</vcpu><cputune><vcpupin vcpu='0' cpuset='3'/></cputune>", None),
+        ("<vcpu cpuset='5-6'>2</vcpu>", None),
+    ],
+)
+def test_a_guest_that_is_not_pinned_shares_the_cpus_that_it_may_use(xml, shared):
+    domain = ObservedDomain("db", "u", "<domain/>", f"<domain>{xml}</domain>")
+    assert unpinned_guests({"db": domain}, {2, 3}) == ({"db": shared} if shared else {})
+    domain.live_xml = None
+    assert unpinned_guests({"db": domain}, {2, 3}) == {}
 
 
 @pytest.mark.parametrize(

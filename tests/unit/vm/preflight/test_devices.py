@@ -8,12 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from baseboards import hgx, hgx_nvlink5, vm
 from machines import lab, plan
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs, Ats, Bar, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices, obstacle
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import devices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import REFUSE, WARN, Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 GPU, NIC, VF, GPU2 = "0000:13:00.0", "0000:14:00.0", "0000:15:10.0", "0000:83:00.0"
 
@@ -57,6 +60,21 @@ def test_a_gpu_whose_bar_is_small_or_has_no_address_is_a_warning():
     for function in host.functions:
         function.bars = []
     assert obstacle(HostDevices(host), host.function(GPU), "a", []) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "kind", "missing"), [(hgx, "gpu", "7 of 8 GPUs"), (hgx, "nvswitch", "3 of 4 NVSwitches"),
+                                  (hgx_nvlink5, "gpu", "7 of 8 GPUs"), (hgx, None, None)],
+)  # fmt: skip
+def test_an_incomplete_board_is_a_warning(host, kind, missing):
+    host = host()
+    if kind:
+        host.functions.remove([item for item in host.functions if item.kind == kind][-1])
+    gpus = {"addresses": [item.address for item in host.functions if item.kind == "gpu"]}
+    made = plan_domains(host, parse_specs([vm("a", 0, gpus=gpus)]))[0]
+    found = [item for item in devices.losses(made, HostDevices(host)) if "incomplete" in item.what]
+    assert [(item.severity, missing in item.what) for item in found] == [(WARN, True)] * bool(missing)
+    assert any(missing in note for note in made.notes) if missing else not any("present" in note for note in made.notes)
 
 
 def test_a_gpu_without_bars_is_refused_before_it_starts():

@@ -11,7 +11,7 @@ from machines import hypervisor, lab, observed, plan
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Accelerator
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import findings, programs
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.checks import of_requests
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.checks import check, of_requests
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
     REFUSE,
     WARN,
@@ -139,6 +139,18 @@ def test_files_that_nothing_makes_must_exist():
         "a",
     )
     assert list(programs.paths(asked, hypervisor())) == []
+
+
+@pytest.mark.parametrize("dedicated", [False, True])
+def test_a_running_guest_on_pinned_cpus_is_a_warning(dedicated):
+    made = plan(kvm_dedicated=dedicated)
+    xml = "<domain><vcpu>64</vcpu></domain>"
+    db = observed(made, name="db", inactive_xml=xml, live_xml=xml)
+    (item,) = programs.shared_cpus(made, hypervisor(domains={"db": db}), set())
+    assert (item.severity, "db" in item.what, "kvm_dedicated" in item.why) == (WARN, True, dedicated)
+    assert list(programs.shared_cpus(made, hypervisor(domains={"db": db}), {"db"})) == []
+    assert list(programs.shared_cpus(plan(pin_cpus=False), hypervisor(domains={"db": db}), set())) == []
+    assert item in check([made], lab(), hypervisor(domains={"db": db}), set(), set(), True)
 
 
 def test_a_device_of_another_running_domain_is_refused():

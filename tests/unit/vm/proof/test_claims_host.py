@@ -251,3 +251,13 @@ def test_memory_windows_are_the_six_bars_of_memory():
         function(where, address).bars = [*bars]
     (claim,) = found(prove(one), "GPU 0000:13:00.0 has all its memory windows")
     assert claim.wanted == claim.seen == {"BAR 5": "1 MiB"}
+
+
+def test_another_guest_that_may_run_on_pinned_cpus_fails_the_claim():
+    one = evidence()
+    before = failed(prove(one))
+    one.host_cpus["guests"] = {"db": "2-3"}
+    (claim,) = [item for item in prove(one) if "stay off pinned CPUs" in item.claim]
+    assert claim.holds is False
+    assert "db" in str(claim.seen)
+    assert len(failed(prove(one))) == len(before) + 1
