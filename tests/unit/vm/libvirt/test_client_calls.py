@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The calls to libvirt in order, on a connection that records them, and what becomes of each of its errors."""
+"""The calls to libvirt in order, on a connection that records them, and what becomes of each of its errors.
+
+One file because all tests drive the same recording connection.
+"""
 
 from __future__ import annotations
 
