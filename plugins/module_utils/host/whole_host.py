@@ -22,7 +22,7 @@ def derived(host: Host, whole_host: dict[str, Any]) -> dict[str, list[Any]]:
 
     Raises HostError.
     """
-    request = HostSettings("whole_host", whole_host)
+    request = HostSettings("gpu_vm_whole_host", whole_host)
     memory_mib = request.value("memory_mib", values.within(1, 1 << 32, "MiB"))
     page_mib = request.value("huge_page_mib", values.among(0, *share.PAGE_SIZES_MIB), share.PAGE_SIZES_MIB[0])
     try:
@@ -50,6 +50,6 @@ def completed(params: dict[str, Any], read_topology: Callable[[], Host]) -> dict
     if not params["whole_host"]:
         return params
     if not params["now"]:
-        raise RequestError("whole_host: an image has no devices and no memory", "leave it out in an image")
+        raise RequestError("gpu_vm_whole_host: an image has no devices and no memory", "leave it out in an image")
     settings = derived(read_topology(), params["whole_host"])
     return {**params, **{option: params[option] or settings[key] for option, key in DERIVED_OPTIONS.items()}}

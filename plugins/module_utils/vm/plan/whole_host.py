@@ -9,6 +9,8 @@ element of ``domains``, which has precedence over what is derived.
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import fields
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
@@ -29,10 +31,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibil
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request import settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import DomainSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.settings import ALL_NODES
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 NAME = "whole-host"
+# The role's variable of these settings, which errors name.
+SUBJECT = "gpu_vm_whole_host"
 # The settings that stand for disks and interfaces.
 SHORT = ("image", "bridge", "ssh_keys", "disk_mib")
+PUBLIC_KEY = re.compile(r"(^|\s)(ssh|ecdsa|sk)-\S+ AAAA")
 # libvirt's directory of images (its storage pool "default").
 IMAGES = "/var/lib/libvirt/images"
 # The size of a new disk, which takes only the space that the guest has written; as in inventories/vela.
@@ -48,7 +54,7 @@ def requests(params: dict[str, Any], host: Host | None = None, early: bool = Fal
     """
     if params["domains"] or not params.get("whole_host"):
         return list(params["domains"] or [])
-    reader = DomainSettings("", "whole_host", params["whole_host"])
+    reader = DomainSettings("", SUBJECT, params["whole_host"])
     explicit = {name: value for name, value in reader.data.items() if name not in SHORT}
     derived = {"name": NAME, **_files(reader)}
     if host is None:
@@ -85,7 +91,7 @@ def requests(params: dict[str, Any], host: Host | None = None, early: bool = Fal
 
 def memory_of(host: Host, data: dict[str, Any]) -> share.Memory:
     """Return the memory of the guest from ``memory_mib`` and ``huge_page_mib`` of the settings. Raises DomainError."""
-    reader = DomainSettings("", "whole_host", data)
+    reader = DomainSettings("", SUBJECT, data)
     memory_mib = reader.value("memory_mib", values.within(1, settings.MEMORY_MIB_MAX, "MiB"))
     page_mib = reader.value("huge_page_mib", settings.check_page_size, share.PAGE_SIZES_MIB[0])
     try:
@@ -170,8 +176,20 @@ def _wanted(host_devices: HostDevices, function: Function) -> bool:
     return is_physical(function)
 
 
+def check_public_key(value: Any) -> str:
+    """Return ``value`` if it is a line of an authorized_keys file (sshd(8))."""
+    key = values.text(value)
+    if not PUBLIC_KEY.search(key):
+        raise values.InvalidValueError(
+            f"{key[:80]!r} is not a public SSH key",
+            "give the content of the file: \"{{ lookup('ansible.builtin.file', '~/.ssh/id_ed25519.pub') }}\"",
+        )
+    return key
+
+
 def _files(reader: DomainSettings) -> dict[str, Any]:
     """Return the disks and interfaces that the settings of ``SHORT`` stand for. Raises DomainError."""
+    reader.only(*SHORT, *(item.name for item in fields(DomainSpec)))
     name = reader.value("name", settings.check_name, NAME)
     derived: dict[str, Any] = {}
     for short, long in (("image", "disks"), ("bridge", "interfaces")):
@@ -182,7 +200,7 @@ def _files(reader: DomainSettings) -> dict[str, Any]:
                 f"leave one out: {long} replaces {short}" if contradicts else f"set it, or {long}",
             )
     if "bridge" in reader.data:
-        derived["interfaces"] = [{"type": "bridge", "source": reader.data["bridge"]}]
+        derived["interfaces"] = [{"type": "bridge", "source": reader.value("bridge", settings.check_source)}]
     if "image" not in reader.data:
         for short in ("ssh_keys", "disk_mib"):
             if short in reader.data:
@@ -192,7 +210,7 @@ def _files(reader: DomainSettings) -> dict[str, Any]:
     derived["disks"] = [{"path": f"{IMAGES}/{name}.qcow2", "size_mib": size_mib, **_base(reader.data["image"])}]
     if "ssh_keys" in reader.data:
         seed = {"path": f"{IMAGES}/{name}-seed.iso", "format": "raw", "read_only": True}
-        derived["disks"].append({**seed, "ssh_keys": reader.data["ssh_keys"]})
+        derived["disks"].append({**seed, "ssh_keys": reader.value("ssh_keys", values.each(check_public_key))})
     return derived
 
 
@@ -202,8 +220,11 @@ def _base(image: Any) -> dict[str, Any]:
     The name of a downloaded image has the checksum, so that another image never replaces the base of existing disks.
     """
     if isinstance(image, str):
-        return {"base": image}
-    reader = DomainSettings("", "whole_host.image", image)
+        if "://" in image:
+            remedy = "give a dictionary of url and checksum, so that the download is checked"
+            raise DomainError(f"{SUBJECT}.image: {image!r} is an address without a checksum", remedy)
+        return {"base": DomainSettings("", SUBJECT, {"image": image}).value("image", values.path)}
+    reader = DomainSettings("", f"{SUBJECT}.image", image)
     reader.only("url", "checksum")
     reader.need("url", "checksum")
     url, checksum = reader.value("url", settings.check_url), reader.value("checksum", settings.check_checksum)
