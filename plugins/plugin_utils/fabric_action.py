@@ -60,10 +60,14 @@ class FabricAction(ActionBase):
         variables = task_vars or {}
         result = super().run(tmp, variables)
         arguments = dict(self._task.args)
+        hostvars = variables.get("hostvars", {})
+        read: dict[str, Any] = {}  # once for all options, because Ansible collects a host's variables at each access
         try:
             for option in VALUES:
                 if isinstance(arguments.get(option), list):
-                    values = by_name(option, arguments[option], variables.get("hostvars", {}))
+                    names = [name for name in arguments[option] if name in hostvars and name not in read]
+                    read.update({name: hostvars[name] for name in names})
+                    values = by_name(option, arguments[option], read)
                     # As text, because Ansible visits each value of a module's arguments, which takes longer.
                     arguments[option] = json.dumps(values, default=str)
         except AnsibleActionFail as error:  # returned, because failed_when ignores exceptions

@@ -19,7 +19,7 @@ class NamedNodesAction(ActionBase):
 
     def rows(self, names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the module's option ``nodes``. Raises AnsibleActionFail for variables that are not valid."""
-        raise NotImplementedError
+        raise NotImplementedError  # by a subclass whose module has nodes
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the action."""
