@@ -102,28 +102,32 @@ def compared(host, vm, age_s=0):
     return {"__gpu_server_compared": {"held": {"gpu_host": host, "gpu_vm": vm}, "time": time.time() - age_s}}
 
 
-COMPARED = {
-    "same": compared(True, True),
-    "old": compared(True, True, age_s=601),
-    "vms": compared(True, False),
-    "host": compared(False, False, age_s=601),
-    "skipped": {"__gpu_server_compared": {"skipped": True}},
-    "new": {},
-}
-NAMES = list(COMPARED)
+NAMES = ["same", "old", "vms", "host", "skipped", "new"]
+
+
+def all_compared():
+    """Return the variables of ``NAMES``, whose ages count from now."""
+    return {
+        "same": compared(True, True),
+        "old": compared(True, True, age_s=601),
+        "vms": compared(True, False),
+        "host": compared(False, False, age_s=601),
+        "skipped": {"__gpu_server_compared": {"skipped": True}},
+        "new": {},
+    }
 
 
 def test_a_role_runs_on_a_host_unless_the_comparison_found_no_difference():
-    assert gpu_servers(NAMES, COMPARED, "gpu_host") == ["host", "skipped", "new"]
-    assert gpu_servers(NAMES, COMPARED, "gpu_vm") == ["vms", "host", "skipped", "new"]
+    assert gpu_servers(NAMES, all_compared(), "gpu_host") == ["host", "skipped", "new"]
+    assert gpu_servers(NAMES, all_compared(), "gpu_vm") == ["vms", "host", "skipped", "new"]
     assert gpu_servers(["b", "a"], {}, "gpu_vm") == ["b", "a"]
 
 
 def test_virtual_machines_are_compared_unless_they_were_or_their_role_runs_in_any_case():
-    assert gpu_servers(NAMES, COMPARED, "gpu_vm", to_compare=True) == ["old", "skipped", "new"]
+    assert gpu_servers(NAMES, all_compared(), "gpu_vm", to_compare=True) == ["old", "skipped", "new"]
     # gpu_vms.yml without gpu_hosts.yml, and its first play.
     assert gpu_servers(["b", "a"], {}, "gpu_vm", to_compare=True) == ["b", "a"]
 
 
 def test_an_empty_selection_is_a_pattern_that_matches_no_host():
-    assert gpu_servers([], {}, "gpu_vm") == gpu_servers(["same"], COMPARED, "gpu_host") == ["all:!all"]
+    assert gpu_servers([], {}, "gpu_vm") == gpu_servers(["same"], all_compared(), "gpu_host") == ["all:!all"]

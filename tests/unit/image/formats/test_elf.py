@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats impor
 # Programs with and without many libraries, a static one, and a library, which has no loader.
 LIBC = next(Path("/lib").glob("*-linux-gnu/libc.so.6"))
 LIBM = next(Path("/lib").glob("*-linux-gnu/libm.so.6"))
-FILES = [Path("/bin/ls"), Path("/bin/bash"), Path("/usr/bin/busybox"), Path(sys.executable).resolve(), LIBC, LIBM]
+FILES = [Path("/bin/ls"), Path("/bin/bash"), Path("/usr/bin/busybox"), Path("/usr/bin/readelf").resolve(), LIBC, LIBM]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
