@@ -100,6 +100,14 @@ def _no_place(problem: Problem, spec: DomainSpec, request: GpuRequest) -> Domain
             else DomainError(f"{error.cause}; {NO_GPU_VFS}", error.remedy, domain=spec.name)
         )
     requested = f"requests {_count(request.count, 'GPU')}"
+    shared_groups = [
+        str(group_obstacle(problem.host_devices, group))
+        for group in sorted(
+            problem.host_devices.functions[unit.addresses[0]].iommu_group or 0
+            for unit in free
+            if len(unit.addresses) > 1
+        )
+    ]
     fabric = problem.fabric
     of_models = models([problem.host_devices.functions[address] for unit in free for address in unit.addresses])
     if (
@@ -141,24 +149,22 @@ def _no_place(problem: Problem, spec: DomainSpec, request: GpuRequest) -> Domain
             for address in fabric.gpus
             if address not in problem.number or problem.units[problem.number[address]].owner not in (None, spec.name)
         ]
-        nodes = f"not all GPUs of one are on NUMA node {', '.join(spec.numa_nodes)} (numa_nodes)"
+        reasons, remedy = unavailable, "request fewer"
+        if not reasons and spec.numa_nodes:
+            reasons = [f"not all GPUs of one are on NUMA node {', '.join(spec.numa_nodes)} (numa_nodes)"]
+            remedy = "request fewer, or leave numa_nodes out"
+        elif not reasons:
+            reasons = shared_groups
+            remedy = "correct the listed causes, or request the number of a partition that whole groups make up"
         return DomainError(
             f"{requested}, but no partition of {request.count} is free on this host's {fabric.board.name}: "
-            f"{'; '.join(unavailable) or nodes}",
-            "request fewer" if unavailable else "request fewer, or leave numa_nodes out",
+            f"{'; '.join(reasons)}",
+            remedy,
             domain=spec.name,
         )
-    groups = [
-        str(group_obstacle(problem.host_devices, group))
-        for group in sorted(
-            problem.host_devices.functions[unit.addresses[0]].iommu_group or 0
-            for unit in free
-            if len(unit.addresses) > 1
-        )
-    ]
     return DomainError(
         f"{requested}, but the {available} free ones are assigned by whole IOMMU groups, which two virtual machines "
-        f"never share: {'; '.join(groups)}",
+        f"never share: {'; '.join(shared_groups)}",
         "request as many as whole groups contain, or list one in gpus.addresses and leave the rest of its group unused",
         domain=spec.name,
     )

@@ -22,7 +22,10 @@ def serving(host: Host) -> list[int]:
     """Return the nodes that a cell can be on, ascending. Raises DomainError where there is none."""
     node_ids = sorted(node.id for node in host.numa_nodes if serves(node))
     if not node_ids:
-        raise DomainError("no NUMA node of this host has both CPUs and memory")
+        raise DomainError(
+            "no NUMA node of this host has both CPUs and memory",
+            "read the topology on the host itself, because a topology file of NCCL has no memory",
+        )
     return node_ids
 
 

@@ -179,7 +179,8 @@ def _nodes(plan: DomainPlan) -> Iterator[Finding]:
 
 def _models(plan: DomainPlan, host: Host) -> Iterator[Finding]:
     """Find GPUs of several models, where a number is chosen among them or one virtual machine has several models."""
-    host_models = models([function for function in host.functions if function.kind == "gpu"])
+    virtual = plan.spec.gpus.functions == "vf"
+    host_models = models([item for item in host.functions if item.kind == "gpu" and is_virtual(item) == virtual])
     if len(host_models) > 1 and (plan.spec.gpus.count or len(models(plan.chosen.gpus)) > 1):
         listed = [f"{len(addresses)} of {model} ({some(addresses)})" for model, addresses in host_models.items()]
         vm_gpus = ", ".join(f"{len(addresses)} of {model}" for model, addresses in models(plan.chosen.gpus).items())

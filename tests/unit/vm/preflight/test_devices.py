@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from baseboards import hgx, hgx_nvlink5, vm
+from baseboards import hgx, hgx_nvlink5, vm, with_vfs
 from machines import lab, plan
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs, Ats, Bar, Host
@@ -273,6 +273,13 @@ def test_gpus_of_several_models_are_a_warning_if_any_may_be_chosen_or_both_are()
     assert lost(host, none) == []
     none.spec.gpus.count = 1
     assert lost(host, none) == told("none")
+
+
+def test_virtual_functions_are_no_second_model_beside_their_gpus():
+    host = with_vfs(hgx(switches=0), 6)
+    for functions in ("pf", "vf"):
+        (made,) = plan_domains(host, parse_specs([vm("a", 0, gpus={"count": 2, "functions": functions})]))
+        assert [item for item in devices.losses(made, HostDevices(host)) if "models" in item.what] == []
 
 
 def ats(host: Host, made: Any) -> list[Finding]:
