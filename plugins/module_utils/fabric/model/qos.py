@@ -8,6 +8,7 @@ be compared. None always means "not set, or not visible there"; the path check d
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional  # Python 3.9 has no X | Y in expressions
 
@@ -121,6 +122,19 @@ class PortQos:
 
 
 @dataclass(frozen=True)
+class Override:
+    """A statement that can change what packets get, in a way that no field of PortQos shows.
+
+    ``statement``: as in the configuration. ``effect``: what it can change, a word of syntax/overrides.py. ``ports``:
+    the ports or port channels that it concerns; empty for the whole switch.
+    """
+
+    statement: str
+    effect: str
+    ports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Switch:
     """A switch's QoS, wanted or as read. ``ports`` are by the switch's own names, in the inventory's order.
 
@@ -129,6 +143,9 @@ class Switch:
     (junos); None for all others. ``pools``: the pools that a planned switch must have, where its system has its own
     pools (sonic), else None. ``shares``: the same for a system that divides its buffer in percent, where the division
     is not rendered (junos).
+
+    Only read, never wanted or compared: ``overrides``; ``speeds_gbit_s``, where a speed is configured; ``lags``: the members of
+    each port channel.
     """
 
     name: str
@@ -138,6 +155,9 @@ class Switch:
     queue_buffer_bytes: int | None = None
     pools: Pools | None = None
     shares: BufferShares | None = None
+    overrides: tuple[Override, ...] = field(default=(), compare=False)
+    speeds_gbit_s: Mapping[str, int] = field(default_factory=dict, compare=False)
+    lags: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     def distinct_ports(self) -> list[PortQos]:
         """Return each object of ``ports`` once: most ports of a switch are alike."""

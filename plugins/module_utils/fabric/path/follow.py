@@ -44,11 +44,15 @@ class PathHost:
 
 @dataclass(frozen=True)
 class ReadBack:
-    """Everything that was read. ``planned``: the switches as planned, where thresholds are to be compared."""
+    """Everything that was read. ``planned``: the switches as planned, where thresholds are to be compared.
+
+    ``undoing``: what can undo the policy, by switch and port; of the whole switch by switch and "".
+    """
 
     hosts: Mapping[str, PathHost]
     switches: Mapping[str, Switch]
     planned: Mapping[str, Switch] = field(default_factory=dict)
+    undoing: Mapping[End, tuple[Fault, ...]] = field(default_factory=dict)
 
 
 class Part(NamedTuple):
@@ -123,9 +127,19 @@ class Checker:
             yield self._port(CNP, ingress, "in", self._cnp_ingress)
         yield self._port(CNP, egress, "out", self._cnp_egress)
 
+    def undoing(self, end: End) -> Iterator[Part]:
+        """Yield a part if something can undo the policy on a port, or on a whole switch (port "")."""
+        if end in self.seen.undoing:
+            place = str(end).strip()
+            yield _part_with_findings(SWITCH, place, self.seen.undoing[end])
+
     def ecmp(self, switch: str) -> Iterator[Part]:
-        """Check how a switch spreads flows. Yield no part if it was not read; its ports' parts report that."""
+        """Check how a switch spreads flows, and what can undo its policy.
+
+        Yield no part if it was not read; its ports' parts report that.
+        """
         seen_switch = self.seen.switches.get(switch)
+        yield from self.undoing(End(switch, ""))
         if seen_switch is not None:
             reasons = _not_held(self._system(switch))
             yield self._part(SWITCH, switch, switch_checks.ecmp, seen_switch.ecmp_fields, reasons)
@@ -220,10 +234,11 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
         ingress, egress = End(hop.switch, hop.ingress), End(hop.switch, hop.egress)
         if ingress not in entered_ports:
             entered_ports.add(ingress)
-            parts += [*checker.link(fabric.peer[ingress], ingress), *checker.ecmp(hop.switch), checker.ingress(ingress)]
+            parts += [*checker.link(fabric.peer[ingress], ingress), *checker.ecmp(hop.switch)]
+            parts += [*checker.undoing(ingress), checker.ingress(ingress)]
         if egress not in left_ports:
             left_ports.add(egress)
-            parts.append(checker.egress(egress))
+            parts += [*checker.undoing(egress), checker.egress(egress)]
     parts += [*checker.link(fabric.peer[goal], goal), checker.receiver(goal)]
     for hop in hops_back:
         parts += checker.cnp(End(hop.switch, hop.ingress), End(hop.switch, hop.egress))
@@ -247,6 +262,7 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
     for switch in sorted(fabric.switches):
         yield from checker.ecmp(switch)
     for port in ports:
+        yield from checker.undoing(port)
         yield checker.ingress(port)
         yield checker.egress(port)
     yield from map(checker.receiver, nics)

@@ -32,6 +32,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass, read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import parse_running
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
@@ -80,10 +81,12 @@ def requested_parts(params: Mapping[str, Any]) -> Iterator[Part]:
     specs = read_switches(params["switches"], None, params["asics"])
     fabric = Fabric(_links(specs), [spec.name for spec in specs])
     planned = plan(policy, specs)
+    switches = _share_equal_ports(parse_running(params["running"], params["switches"]))
     seen = ReadBack(
         _hosts(params["nics"], params["applications"], params["hosts"]),
-        _share_equal_ports(parse_running(params["running"], params["switches"])),
+        switches,
         planned if params["thresholds"] else {},
+        _undoing(specs, switches),
     )
     for rdma in _classes(policy, params["rdma_class"]):
         checker = Checker(policy, rdma, seen)
@@ -103,6 +106,18 @@ def message(parts: int, faults: list[Fault], unseen: int = 0) -> str:
     first, count = faults[0], len(faults)
     more_faults = f"; {count - 1} more" if count > 1 else ""
     return f"{first.where}: {first.what}: wanted {first.wanted}, seen {first.seen}: {first.consequence}{more_faults}"
+
+
+def _undoing(specs: list[SwitchSpec], switches: Mapping[str, Switch]) -> dict[End, tuple[Fault, ...]]:
+    """Return what can undo the policy, by switch and port; of the whole switch by switch and ""."""
+    faults: dict[End, tuple[Fault, ...]] = {}
+    for spec in specs:
+        seen = switches.get(spec.name)
+        for ports, *texts in problems(seen, spec.speeds_gbit_s) if seen else ():
+            for port in ports or ("",):
+                end = End(spec.name, port)
+                faults[end] = (*faults.get(end, ()), Fault(*texts))
+    return faults
 
 
 def _share_equal_ports(seen: Mapping[str, Switch]) -> dict[str, Switch]:

@@ -11,12 +11,17 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences, to_data
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import (
+    Difference,
+    differences,
+    to_data,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
@@ -97,13 +102,16 @@ def parse_running(running: Mapping[str, Any], switches: Mapping[str, Any]) -> di
 
 def compared(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the differences between each running configuration and the policy. Raises FabricError."""
-    wanted = wanted_switches(params)
+    specs = {spec.name: spec for spec in read_switches(params["switches"], params["hosts"], params["asics"])}
+    wanted = plan(read_policy(params["policy"]), list(specs.values()))
     differences_found = {}
     for name, text in running_texts(params["running"]).items():
         if name not in wanted:
             raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
         switch = wanted[name]
         system = SYSTEMS[switch.system]
+        seen = _parse(switch.system, name, text)
+        undoing = [Difference(*problem[:4]) for problem in problems(seen, specs[name].speeds_gbit_s)]
         differences_found[name] = [
             {
                 "ports": list(difference.ports),
@@ -112,7 +120,7 @@ def compared(params: Mapping[str, Any]) -> dict[str, Any]:
                 "seen": difference.seen,
                 "message": f"{name}: {difference}",
             }
-            for difference in differences(switch, _parse(switch.system, name, text), system.not_held)
+            for difference in [*differences(switch, seen, system.not_held), *undoing]
         ]
     return {
         "changed": False,

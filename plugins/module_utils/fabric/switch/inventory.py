@@ -65,6 +65,11 @@ class SwitchSpec:
     queue_buffer_bytes: int | None
 
     @property
+    def speeds_gbit_s(self) -> dict[str, int]:
+        """Return the speed of each port."""
+        return {name: port.speed_gbit_s for name, port in self.ports.items()}
+
+    @property
     def needs_headroom(self) -> bool:
         """Return true where headroom is planned: the system gets its bytes, or the cable to compute them from."""
         return not self.system.sizes_headroom
