@@ -48,7 +48,7 @@ def params(system: str, policy: dict[str, Any] | None = None, **changes: Any) ->
         "hosts": None,
         "running": {name: running(system, each) for name, each in wanted.items()},
         "nics": {host: {"mlx5_0": data} for host in ("gpu1", "gpu2")},
-        "applications": {"gpu1": [{"name": "NCCL", "tos": 106, "queue_pairs": 4}]},
+        "applications": {host: [{"name": "NCCL", "tos": 106, "queue_pairs": 4}] for host in ("gpu1", "gpu2")},
         **changes,
     }
 

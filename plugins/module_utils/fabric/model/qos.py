@@ -144,8 +144,8 @@ class Switch:
     pools (sonic), else None. ``shares``: the same for a system that divides its buffer in percent, where the division
     is not rendered (junos).
 
-    Only read, never wanted or compared: ``overrides``; ``speeds_gbit_s``, where a speed is configured; ``lags``: the members of
-    each port channel.
+    Only read, never wanted or compared: ``overrides``; ``speeds_gbit_s``, where a speed is configured; ``lags``: the
+    members of each port channel.
     """
 
     name: str

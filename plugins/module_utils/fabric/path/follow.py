@@ -32,6 +32,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 APPLICATION, SENDER, SWITCH, RECEIVER, CNP, FABRIC = "application", "sender", "switch", "receiver", "cnp", "fabric"
 AS_PLANNED = "as the policy says"
 NO_REASONS: Reasons = {}
+NO_APPLICATION = "roce_host_applications names no application, so what its packets carry is not known"
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,9 @@ class Checker:
 
     def applications(self, host: str) -> Iterator[Part]:
         """Return the applications on ``host``, except those whose DSCP is another class's."""
+        if host in self.seen.hosts and not self._host(host).applications:
+            unseen = Unseen("an application's traffic class", self.rdma.tos, NO_APPLICATION, host)
+            yield Part(APPLICATION, host, (), (unseen,))
         other_dscps = [rdma_class.dscp for rdma_class in self.policy.classes if rdma_class != self.rdma]
         for app in self._host(host).applications:
             if dscp_of(app.tos) in other_dscps:
@@ -171,9 +175,11 @@ class Checker:
         yield from switch_checks.ingress(port, self.rdma, self.policy, _not_held(system), plan)
 
     def _egress(self, system: SwitchSystem | None, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
-        if _classifies_at_egress(system):
-            yield from switch_checks.classification(port, self.rdma)
-        yield from switch_checks.egress(port, self.rdma, self.policy, _not_held(system), plan)
+        findings = [*switch_checks.classification(port, self.rdma)] if _classifies_at_egress(system) else []
+        findings += switch_checks.egress(port, self.rdma, self.policy, _not_held(system), plan)
+        yield from findings
+        if plan and self.rdma is self.policy.classes[0] and not any(isinstance(found, Fault) for found in findings):
+            yield from switch_checks.as_planned(port, plan, self.policy, _not_held(system))
 
     def _cnp_ingress(self, _system: object, port: PortQos, _plan: object) -> Iterator[Finding]:
         return switch_checks.cnp_classification(port, self.policy)
@@ -227,7 +233,7 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
     """Return all parts of the path from NIC ``start`` to NIC ``goal``, in order, and of the CNP's path back."""
     hops = fabric.shortest_hops(start, goal)
     hops_back = fabric.shortest_hops(goal, start)
-    parts = [*checker.applications(start.device), checker.sender(start)]
+    parts = [*checker.applications(start.device), *checker.undoing(start), checker.sender(start)]
     entered_ports: set[End] = set()
     left_ports: set[End] = set()
     for hop in hops:
@@ -239,7 +245,7 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
         if egress not in left_ports:
             left_ports.add(egress)
             parts += [*checker.undoing(egress), checker.egress(egress)]
-    parts += [*checker.link(fabric.peer[goal], goal), checker.receiver(goal)]
+    parts += [*checker.link(fabric.peer[goal], goal), *checker.undoing(goal), checker.receiver(goal)]
     for hop in hops_back:
         parts += checker.cnp(End(hop.switch, hop.ingress), End(hop.switch, hop.egress))
     return _deduplicated([*parts, checker.reactor(start)])
@@ -255,7 +261,9 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
     ports = [end for end in ends if end.device in fabric.switches]
     for host in fabric.hosts():
         yield from _deduplicated(checker.applications(host))
-    yield from map(checker.sender, nics)
+    for nic in nics:
+        yield from checker.undoing(nic)
+        yield checker.sender(nic)
     for end, peer in fabric.links():
         yield from checker.link(end, peer)
         yield from checker.link(peer, end)

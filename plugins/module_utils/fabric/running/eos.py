@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos_settings import EosSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import CliLine, CliReader, padded
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import EOS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import EOS, QUEUE
 
 # Settings of a port or a profile, by the words with which ``default`` removes them.
 TRUST = "qos trust"
@@ -263,6 +263,8 @@ class EosConfiguration(CliReader):
         time, fields = _DEFAULT_TIME.fullmatch(line.text), _HASH.fullmatch(line.text)
         if dscp_map:
             number = self.number(line, dscp_map[2], 0, CLASSES - 1)
+            if dscp_map[3]:
+                self.overrides[line.text, QUEUE] = []
             for dscp in self.dscps(line, dscp_map[1]):
                 self.dscp_map[dscp] = number
                 (self.coloured.add if dscp_map[3] else self.coloured.discard)(dscp)

@@ -24,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inven
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import statements
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
 # The form of a file's name.
@@ -142,7 +143,11 @@ def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], nam
         text = str(error)
     if not text:
         return []
-    line = next(line.strip() for line in text.splitlines() if line.strip() not in ("", "[", "#!/bin/sh", "set -eu"))
+    try:
+        line = next(statements(json.loads(text), ""), text)  # a document (cumulus, dell_sonic)
+    except ValueError:  # lines, or several patches
+        line = next(line for line in text.splitlines() if line.strip() not in ("", "[", "#!/bin/sh", "set -eu"))
+    line = line.strip()
     change = {"ports": [], "what": "what the policy would still change", "wanted": "nothing", "seen": line}
     return [{**change, "message": f"{name}: {change['what']}: wanted nothing, seen {line}"}]
 

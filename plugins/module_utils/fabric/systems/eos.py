@@ -384,4 +384,5 @@ EOS = SwitchSystem(
         "Tomahawk's uc-tx-queue are",
     },
     sizes_headroom=True,  # EOS is given neither bytes nor cables
+    has_only_qos=True,
 )
