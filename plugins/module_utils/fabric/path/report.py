@@ -155,7 +155,7 @@ def _undoing(
 
 def _slow_nics(specs: list[SwitchSpec], nics: Mapping[str, Any]) -> dict[End, tuple[Fault, ...]]:
     """Return the NICs whose link has another speed than the inventory says."""
-    faults = {}
+    faults: dict[End, tuple[Fault, ...]] = {}
     for spec in specs:
         for port in spec.ports.values():
             peer = port.peer

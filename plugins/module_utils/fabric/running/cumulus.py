@@ -258,9 +258,9 @@ class NvueReader:
                 elif PORT.fullmatch(port) or "qos" in settings:
                     interfaces[port] = _picked(settings)
         ports = {port: self.port(port, settings) for port, settings in interfaces.items()}
-        for lag, members in lags.items():
+        for lag, ports_of_lag in lags.items():
             own = interfaces.get(lag, {}).get("qos")
-            if own and any(own != interfaces.get(member, {}).get("qos") for member in members):
+            if own and any(own != interfaces.get(member, {}).get("qos") for member in ports_of_lag):
                 overrides[f"interface {lag} qos", QUEUE] = [lag]
         links = {port: self.below(settings, "link", place=f"interface {port}") for port, settings in interfaces.items()}
         speeds = {port: SPEED.fullmatch(str(link.get("speed"))) for port, link in links.items()}

@@ -112,7 +112,7 @@ class EosConfiguration(CliReader):
             profile = self._profile(settings)
             if profile:
                 self.record(port, profile.line.text, profile.unread)
-            name = settings.get(INPUT) or (profile and profile.get(INPUT))
+            name = str(settings.get(INPUT) or (profile.get(INPUT) if profile else ""))
             self.record(port, f"policy-map {name}", policies.get(name, ()))
 
     def _port_qos(self, settings: EosSettings) -> PortQos:

@@ -14,15 +14,20 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overr
 
 _SECTIONS = (*COS, "interfaces", "firewall", "security")  # with statements that can change what packets get
 # The sections of class of service that are read wholly, or have an effect only where an interface refers to them.
-_READ = (
+READ = (
     "apply-macro",
     "classifiers",
     "code-point-aliases",
     "drop-profiles",
+    "forwarding-class-sets",
     "forwarding-classes",
+    "loss-priority-maps",
+    "loss-priority-rewrites",
     "rewrite-rules",
+    "scheduler-map-forwarding-class-sets",
     "scheduler-maps",
     "traffic-control-profiles",
+    "virtual-channel-groups",
 )
 _SPEED = re.compile(r"(\d+)g")
 
@@ -65,7 +70,7 @@ def overrides(lines: Sequence[Line], attached: Mapping[str, Collection[str | Non
             effect = JUNOS.effect(" ".join(line[2:])) or (QUEUE if line[2:3] == COS else None)
             if effect:
                 ports_by_statement[" ".join(line), effect] = ()
-        elif line[0] in _SECTIONS and not (line[:1] == COS and line[1] in _READ):
+        elif line[0] in _SECTIONS and not (line[:1] == COS and line[1] in READ):
             effect = JUNOS.effect(" ".join(line))
             ports = _ports(line, lines, attached) if effect else None
             if effect and ports is not None:

@@ -29,6 +29,7 @@ _TABLES = (
     "SRV6_MY_SIDS",
     "SWITCH_TRIMMING",
     "TUNNEL",
+    "VLAN_SUB_INTERFACE",
 )
 _PORT_FIELDS = ("admin_status", "macsec", "pfc_asym")
 
@@ -71,6 +72,8 @@ def _ports(db: ConfigDb, table: str, key: str) -> tuple[str, ...] | None:
     if table == "SCHEDULER":
         queues = [queue for queue, entry in db.table("QUEUE").items() if _names(entry, "scheduler", key)]
         return tuple(port for queue in queues for port in queue.split("|")[0].split(",")) or None
+    if table == "VLAN_SUB_INTERFACE":
+        return (names[0].partition(".")[0],)
     if table in ("ACL_RULE", "ACL_TABLE"):
         return tuple(db.texts("ACL_TABLE", names[0], "ports") or ()) or None
     if table in ("PORT_QOS_MAP", "PORTCHANNEL", "PORT_STORM_CONTROL", "QUEUE", "LLR_PORT"):

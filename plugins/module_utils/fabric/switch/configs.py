@@ -143,11 +143,9 @@ def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], nam
         text = str(error)
     if not text:
         return []
-    try:
-        line = next(statements(json.loads(text), ""), text)  # a document (cumulus, dell_sonic)
-    except ValueError:  # lines, or several patches
-        line = next(line for line in text.splitlines() if line.strip() not in ("", "[", "#!/bin/sh", "set -eu"))
-    line = line.strip()
+    line = next(line.strip() for line in text.splitlines() if line.strip() not in ("", "[", "#!/bin/sh", "set -eu"))
+    if line in ("{", '[{"set": {'):  # a document (cumulus, dell_sonic)
+        line = next(statements(json.loads(text), "")).strip()
     change = {"ports": [], "what": "what the policy would still change", "wanted": "nothing", "seen": line}
     return [{**change, "message": f"{name}: {change['what']}: wanted nothing, seen {line}"}]
 

@@ -29,15 +29,13 @@ class Rules:
     """The rows of one system."""
 
     def __init__(self, *rows: tuple[str, str | None]) -> None:
-        self._rows = [(re.compile(pattern), effect) for pattern, effect in rows]
+        self.rows = [(re.compile(pattern), effect) for pattern, effect in rows]
         self._effects: dict[str, str | None] = {}  # most switches have the same statements
 
     def effect(self, statement: str) -> str | None:
         """Return what a statement can change, or None."""
         if statement not in self._effects:
-            self._effects[statement] = next(
-                (effect for pattern, effect in self._rows if pattern.match(statement)), None
-            )
+            self._effects[statement] = next((effect for pattern, effect in self.rows if pattern.match(statement)), None)
         return self._effects[statement]
 
 
@@ -101,7 +99,10 @@ JUNOS = Rules(
     (r"class-of-service shared-buffer ingress buffer-partition ", None),  # systems/junos.py, _check_partitions
     (r"class-of-service (shared|dedicated)-buffer", BUFFER),
     (r"class-of-service (forwarding-policy|(traffic-class|forwarding-class|policy)-map)", CLASS),
-    (r"class-of-service (interfaces|schedulers|multi-destination|tri-color|restricted-queues|non-strict)", QUEUE),
+    (r"class-of-service routing-instances ", CLASS),
+    (r"class-of-service translation-table |interfaces .* translation-table ", DSCP),
+    (r"class-of-service (host-outbound-traffic|system-defaults|traceoptions|options|monitoring-profile)\b", None),
+    (r"class-of-service ", QUEUE),
     (r"interfaces \S+ (unit \S+ )?disable$", LINK),
     (r"interfaces \S+ \S+-options (flow-control|configured-flow-control .* on)", PAUSE),
     (r"interfaces \S+ unit \S+ .*(storm-control|policer)|security macsec interfaces ", RATE),
@@ -111,7 +112,7 @@ JUNOS = Rules(
 )
 # "TABLE field value" of ConfigDB.
 SONIC = Rules(
-    (r"(PORT|PORTCHANNEL) admin_status down", LINK),
+    (r"(PORT|PORTCHANNEL|VLAN_SUB_INTERFACE) admin_status down", LINK),
     (r"PORT pfc_asym on|LLR_PORT ", PAUSE),
     (r"PORT macsec |PORT_STORM_CONTROL |SCHEDULER ([cp]ir|[cp]bs) [1-9]|PORT_QOS_MAP scheduler ", RATE),
     (r"PORT_QOS_MAP (tc_to_pg|tc_to_queue|pfc_to_queue|pfc_to_pg|dscp_to_tc|tc_to_dscp|tc_to_dot1p)_map ", None),

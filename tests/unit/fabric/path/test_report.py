@@ -149,8 +149,9 @@ def fake_system(monkeypatch):
     ],
 )
 def test_invalid_input_is_refused(fake_system, change, fact):
+    request = params(fake_system)
     with pytest.raises(FabricError, match=fact):
-        report.checked({**params(fake_system), "applications": {}, **change})
+        report.checked({**request, "applications": {"gpu1": request["applications"]["gpu1"]}, **change})
 
 
 @pytest.mark.parametrize(("count", "more_faults"), [(1, ""), (2, "; 1 more"), (3, "; 2 more")])

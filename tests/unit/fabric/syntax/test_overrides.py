@@ -115,6 +115,11 @@ LINES = {
         "flow control": ("set interfaces PORT ether-options flow-control", "flow-control"),
         "multicast": ("set class-of-service multi-destination classifiers dscp default", "multi-destination"),
         "egress buffer": ("set class-of-service shared-buffer egress percent 20", "shared-buffer egress"),
+        "translation of DSCPs": (
+            "set class-of-service translation-table to-dscp-from-dscp T to-code-point 0 from-code-points 011010",
+            "translation-table",
+        ),
+        "routing instance": ("set class-of-service routing-instances R classifiers dscp default", "routing-instances"),
         "MACsec": ("set security macsec interfaces PORT connectivity-association C", "macsec"),
     },
 }
