@@ -145,7 +145,7 @@ def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], nam
         return []
     line = next(line.strip() for line in text.splitlines() if line.strip() not in ("", "[", "#!/bin/sh", "set -eu"))
     if line in ("{", '[{"set": {'):  # a document (cumulus, dell_sonic)
-        line = next(statements(json.loads(text), "")).strip()
+        line = next(statements(json.loads(text), ""), text).strip()  # text: a document that only removes settings
     change = {"ports": [], "what": "what the policy would still change", "wanted": "nothing", "seen": line}
     return [{**change, "message": f"{name}: {change['what']}: wanted nothing, seen {line}"}]
 
