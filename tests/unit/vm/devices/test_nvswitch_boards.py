@@ -336,19 +336,6 @@ def test_numa_nodes_that_leave_out_gpus_of_every_partition_are_named() -> None:
     assert "numa_nodes" in caught.value.remedy
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_iommu_groups_that_no_partition_fits_are_named(count: int) -> None:
-    host = hgx()
-    # The second GPU of each pair of switches with the first of the next: no partition of two is whole groups.
-    for first, second in zip(gpus(host)[1::2], gpus(host)[2::2] + gpus(host)[:1]):
-        host.function(second).iommu_group = host.function(first).iommu_group
-    with pytest.raises(DomainError) as caught:
-        plans(host, vm("a", count))
-    assert "numa_nodes" not in str(caught.value)
-    for address in gpus(host):
-        assert address in caught.value.cause
-
-
 def test_a_request_without_a_free_partition_is_refused() -> None:
     host = hgx()
     spread = vm("a", 0, gpus={"addresses": [gpus(host)[0], gpus(host)[7]]})

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""GPUs and their virtual functions: chosen on request, never both."""
+"""GPUs, their virtual functions, chosen on request and never both, and IOMMU groups that no partition fits."""
 
 from __future__ import annotations
 
@@ -97,3 +97,16 @@ def test_virtual_functions_of_nvidia_are_refused() -> None:
             function.vendor_id, function.device_id = 0x10DE, 0x26B9
     with pytest.raises(DomainError, match="vGPU"):
         plans(host, virtual("a", 1))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_iommu_groups_that_no_partition_fits_are_named(count: int) -> None:
+    host = hgx()
+    # The second GPU of each pair of switches with the first of the next: no partition of two is whole groups.
+    for first, second in zip(gpus(host)[1::2], gpus(host)[2::2] + gpus(host)[:1]):
+        host.function(second).iommu_group = host.function(first).iommu_group
+    with pytest.raises(DomainError) as caught:
+        plans(host, vm("a", count))
+    assert "numa_nodes" not in str(caught.value)
+    for address in gpus(host):
+        assert address in caught.value.cause
