@@ -205,6 +205,7 @@ def test_each_rendered_configuration_is_read_back_without_differences(run, syste
         assert held["differences"] == {"leaf1": []}
 
 
+@pytest.mark.long
 @pytest.mark.skipif("sonic" not in SYSTEMS, reason="the example's switches run SONiC")
 def test_the_playbook_renders_all_switches_of_the_example_once(tmp_path):
     command = [

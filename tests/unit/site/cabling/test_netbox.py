@@ -41,7 +41,9 @@ def link(netbox):
     return next(each for each in read_links(*netbox)["links"] if ["gpu01", "ens1f0np0"] in each["ends"])
 
 
-@pytest.mark.parametrize("name", ["small", "vela", "blue_vela"])
+@pytest.mark.parametrize(
+    "name", ["small", *(pytest.param(name, marks=pytest.mark.long) for name in ("vela", "blue_vela"))]
+)
 def test_the_planned_cables_are_those_of_the_blueprint(name):
     site = sites.example(name)
     paths = netbox_api.filled(site).paths
