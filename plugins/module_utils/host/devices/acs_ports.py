@@ -48,9 +48,5 @@ def report(plan: AcsPlan) -> dict[str, Any]:
     return {
         "purpose": plan.purpose,
         "ports": [port.to_dict() for port in plan.ports],
-        "unmet": [
-            f"{check.what}: found {check.seen or 'nothing'}; {check.remedy}"
-            for check in plan.checks()
-            if not check.holds
-        ],
+        "unmet": [f"{claim}; {claim.reason}" for claim in plan.claims() if not claim.holds],
     }
