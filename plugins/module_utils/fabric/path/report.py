@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -18,7 +18,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     Checker,
     Part,
@@ -43,34 +42,32 @@ NO_CABLE = "roce_host_nics gives it no cable_m, so its ingress buffers are left 
 
 def checked(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result. Raises FabricError for what cannot be read or followed."""
-    faults: list[Fault] = []
-    unseen: list[Unseen] = []
+    faults: list[dict[str, Any]] = []
+    unseen: list[dict[str, Any]] = []
     claims_made: list[Claim] = []
-    claims_by_layer: dict[
-        str, list[Claim]
-    ] = {}  # by layer; the table only counts those that hold, so one represents all
+    held_claims: dict[str, list[Claim]] = {}  # by layer; the table only counts those that hold: one represents all
     count = 0
     for part in requested_parts(params):
         count += 1
-        if part.faults:
-            faults += part.faults
-            claims_made += claims([part], SOURCE)
-        else:
-            if part.layer not in claims_by_layer:
-                claims_by_layer[part.layer] = claims([part._replace(unseen=())], SOURCE)
-            claims_made += claims_by_layer[part.layer]
-            claims_made += claims([part], SOURCE)[1:] if part.unseen else []
-        unseen += part.unseen
+        if not part.findings and part.layer not in held_claims:
+            held_claims[part.layer] = claims([part], SOURCE)
+        claims_made += claims([part], SOURCE) if part.findings else held_claims[part.layer]
+        for finding in part.findings:
+            data = {"where": part.where, "what": finding.claim, "wanted": finding.wanted}
+            if finding.holds is None:
+                unseen.append({**data, "reason": finding.reason})
+            else:
+                faults.append({**data, "seen": finding.seen, "consequence": finding.reason})
     proof = Proof(params["name"], "The path of RoCE traffic", params["name"], claims_made)
     return {
         "changed": False,
         "holds": not faults,
-        "first_fault": asdict(faults[0]) if faults else None,
-        "faults": [asdict(fault) for fault in faults],
+        "first_fault": faults[0] if faults else None,
+        "faults": faults,
         "parts": count,
         "table": table(proof),
-        "unseen": [asdict(setting) for setting in unseen],
-        "message": message(count, faults, len(unseen)),
+        "unseen": unseen,
+        "message": message(count, claims_made, len(unseen)),
     }
 
 
@@ -95,14 +92,14 @@ def requested_parts(params: Mapping[str, Any]) -> Iterator[Part]:
         yield deadlock(fabric, checker)
 
 
-def message(parts: int, faults: list[Fault], unseen: int = 0) -> str:
+def message(parts: int, claims_made: list[Claim], unseen: int = 0) -> str:
     """Return a message: the first broken hop and the number of other faults, or that all ``parts`` are correct."""
+    faults = [claim for claim in claims_made if claim.holds is False]
     if not faults:
         unread = f"; {unseen} of their settings cannot be read" if unseen else ""
         return f"all {parts} parts are as the policy says{unread}"
-    first, count = faults[0], len(faults)
-    more_faults = f"; {count - 1} more" if count > 1 else ""
-    return f"{first.where}: {first.what}: wanted {first.wanted}, seen {first.seen}: {first.consequence}{more_faults}"
+    more_faults = f"; {len(faults) - 1} more" if len(faults) > 1 else ""
+    return f"{faults[0]}: {faults[0].reason}{more_faults}"
 
 
 def _share_equal_ports(seen: Mapping[str, Switch]) -> dict[str, Switch]:

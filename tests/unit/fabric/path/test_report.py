@@ -15,7 +15,7 @@ from switches import OWN_ASICS, PORTS
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
@@ -154,5 +154,5 @@ def test_invalid_input_is_refused(fake_system, change, fact):
 
 @pytest.mark.parametrize(("count", "more_faults"), [(1, ""), (2, "; 1 more"), (3, "; 2 more")])
 def test_the_message_counts_the_other_faults(count, more_faults):
-    faults = [Fault("the MTU", 9000, 1500, "packets are lost", f"leaf{number}") for number in range(1, count + 1)]
+    faults = [fault(f"leaf{number}: the MTU", 9000, 1500, "packets are lost") for number in range(1, count + 1)]
     assert report.message(5, faults) == f"leaf1: the MTU: wanted 9000, seen 1500: packets are lost{more_faults}"
