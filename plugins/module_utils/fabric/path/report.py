@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
@@ -15,7 +17,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     PortQos,
     Switch,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
@@ -134,15 +135,13 @@ def _classes(policy: Policy, wanted: str | None) -> list[RdmaClass]:
 
 
 def _ends(number: int, path: Any) -> tuple[End, End]:
-    record = FabricSettings(f"paths[{number}]", path)
+    record = Settings(FabricError, f"paths[{number}]", path)
     record.only("source", "destination")
     record.need("source", "destination")
     ends = []
-    for side in ("source", "destination"):
-        end = FabricSettings(f"paths[{number}]: {side}", record.data[side])
+    for end in (record.part("source"), record.part("destination")):
         end.only("host", "nic")
-        end.need("host", "nic")
-        ends.append(End(end.text("host", ""), end.text("nic", "")))
+        ends.append(End(end.required("host", values.text), end.required("nic", values.text)))
     return ends[0], ends[1]
 
 
@@ -159,7 +158,7 @@ def _hosts(
         name: PathHost(
             {
                 nic: seen_of(f"host {name}: NIC {nic}", data, nics_read, _shared_buffer_reason(inventory, name, nic))
-                for nic, data in FabricSettings(f"host {name}", nics_of_host).data.items()
+                for nic, data in Settings(FabricError, f"host {name}", nics_of_host).data.items()
             },
             tuple(_application(f"host {name}", application) for application in applications.get(name) or ()),
         )
@@ -174,8 +173,6 @@ def _shared_buffer_reason(inventory: Mapping[str, Any] | None, host: str, nic: s
 
 
 def _application(subject: str, settings: Any) -> Application:
-    record = FabricSettings(f"{subject}: application", settings)
-    record.only("name", "tos", "queue_pairs")
-    record.need("name", "tos")
-    pairs = record.number("queue_pairs", 1, 1, 1 << 16) if "queue_pairs" in record.data else None
-    return Application(record.text("name", ""), record.number("tos", 0, 0, 255), queue_pairs=pairs)
+    checks = {"name": values.text, "tos": values.within(0, 255), "queue_pairs": values.within(1, 1 << 16)}
+    application: Application = Settings(FabricError, f"{subject}: application", settings).load(Application, checks)
+    return application
