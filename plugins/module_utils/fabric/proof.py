@@ -63,9 +63,8 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
         not_applicable("unread", f"{device}: RoCE's settings", AS_PLANNED, "as read back", f"{device} was not read")
         for device in sorted(unread)
     ]
-    faults = [fault for part in known_parts for fault in part.faults]
-    if faults and not first:
-        first = report.message(len(known_parts), faults)
+    if not first and any(claim.holds is False for claim in claims_made):
+        first = report.message(len(known_parts), claims_made)
     return Proof(params["name"], "One RoCE policy, from host to host", params["name"], claims_made), first
 
 

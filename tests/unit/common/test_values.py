@@ -168,3 +168,9 @@ def test_elements_of_a_list_are_different():
     assert "a" in refused(words, ["a", "b", "a"])
     for word in ("B", 7, "a ", ""):
         assert refused(words, ["a", word]) == f"element 1: {word!r} is not valid; use lower case"
+
+
+@pytest.mark.parametrize("value", [True, 1.0])
+def test_a_number_of_another_type_is_not_among_numbers(value):
+    with pytest.raises(values.InvalidValueError, match="is unknown"):
+        values.among(1, 2)(value)

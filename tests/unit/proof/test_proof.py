@@ -16,11 +16,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
     ProofError,
     compare,
     not_applicable,
+    show,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.files import read as read_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.files import write
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, show
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
 
 HELD = compare("guest_xml", "the GPU is on guest NUMA node 1", 1, 1, "guest numa_node")

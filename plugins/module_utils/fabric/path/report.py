@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
@@ -15,10 +17,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     PortQos,
     Switch,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     Checker,
     Part,
@@ -43,34 +43,32 @@ NO_CABLE = "roce_host_nics gives it no cable_m, so its ingress buffers are left 
 
 def checked(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result. Raises FabricError for what cannot be read or followed."""
-    faults: list[Fault] = []
-    unseen: list[Unseen] = []
+    faults: list[dict[str, Any]] = []
+    unseen: list[dict[str, Any]] = []
     claims_made: list[Claim] = []
-    claims_by_layer: dict[
-        str, list[Claim]
-    ] = {}  # by layer; the table only counts those that hold, so one represents all
+    held_claims: dict[str, list[Claim]] = {}  # by layer; the table only counts those that hold: one represents all
     count = 0
     for part in requested_parts(params):
         count += 1
-        if part.faults:
-            faults += part.faults
-            claims_made += claims([part], SOURCE)
-        else:
-            if part.layer not in claims_by_layer:
-                claims_by_layer[part.layer] = claims([part._replace(unseen=())], SOURCE)
-            claims_made += claims_by_layer[part.layer]
-            claims_made += claims([part], SOURCE)[1:] if part.unseen else []
-        unseen += part.unseen
+        if not part.findings and part.layer not in held_claims:
+            held_claims[part.layer] = claims([part], SOURCE)
+        claims_made += claims([part], SOURCE) if part.findings else held_claims[part.layer]
+        for finding in part.findings:
+            data = {"where": part.where, "what": finding.claim, "wanted": finding.wanted}
+            if finding.holds is None:
+                unseen.append({**data, "reason": finding.reason})
+            else:
+                faults.append({**data, "seen": finding.seen, "consequence": finding.reason})
     proof = Proof(params["name"], "The path of RoCE traffic", params["name"], claims_made)
     return {
         "changed": False,
         "holds": not faults,
-        "first_fault": asdict(faults[0]) if faults else None,
-        "faults": [asdict(fault) for fault in faults],
+        "first_fault": faults[0] if faults else None,
+        "faults": faults,
         "parts": count,
         "table": table(proof),
-        "unseen": [asdict(setting) for setting in unseen],
-        "message": message(count, faults, len(unseen)),
+        "unseen": unseen,
+        "message": message(count, claims_made, len(unseen)),
     }
 
 
@@ -95,14 +93,14 @@ def requested_parts(params: Mapping[str, Any]) -> Iterator[Part]:
         yield deadlock(fabric, checker)
 
 
-def message(parts: int, faults: list[Fault], unseen: int = 0) -> str:
+def message(parts: int, claims_made: list[Claim], unseen: int = 0) -> str:
     """Return a message: the first broken hop and the number of other faults, or that all ``parts`` are correct."""
+    faults = [claim for claim in claims_made if claim.holds is False]
     if not faults:
         unread = f"; {unseen} of their settings cannot be read" if unseen else ""
         return f"all {parts} parts are as the policy says{unread}"
-    first, count = faults[0], len(faults)
-    more_faults = f"; {count - 1} more" if count > 1 else ""
-    return f"{first.where}: {first.what}: wanted {first.wanted}, seen {first.seen}: {first.consequence}{more_faults}"
+    more_faults = f"; {len(faults) - 1} more" if len(faults) > 1 else ""
+    return f"{faults[0]}: {faults[0].reason}{more_faults}"
 
 
 def _share_equal_ports(seen: Mapping[str, Switch]) -> dict[str, Switch]:
@@ -137,15 +135,13 @@ def _classes(policy: Policy, wanted: str | None) -> list[RdmaClass]:
 
 
 def _ends(number: int, path: Any) -> tuple[End, End]:
-    record = FabricSettings(f"paths[{number}]", path)
+    record = Settings(FabricError, f"paths[{number}]", path)
     record.only("source", "destination")
     record.need("source", "destination")
     ends = []
-    for side in ("source", "destination"):
-        end = FabricSettings(f"paths[{number}]: {side}", record.data[side])
+    for end in (record.part("source"), record.part("destination")):
         end.only("host", "nic")
-        end.need("host", "nic")
-        ends.append(End(end.text("host", ""), end.text("nic", "")))
+        ends.append(End(end.required("host", values.text), end.required("nic", values.text)))
     return ends[0], ends[1]
 
 
@@ -162,7 +158,7 @@ def _hosts(
         name: PathHost(
             {
                 nic: seen_of(f"host {name}: NIC {nic}", data, nics_read, _shared_buffer_reason(inventory, name, nic))
-                for nic, data in FabricSettings(f"host {name}", nics_of_host).data.items()
+                for nic, data in Settings(FabricError, f"host {name}", nics_of_host).data.items()
             },
             tuple(_application(f"host {name}", application) for application in applications.get(name) or ()),
         )
@@ -177,8 +173,6 @@ def _shared_buffer_reason(inventory: Mapping[str, Any] | None, host: str, nic: s
 
 
 def _application(subject: str, settings: Any) -> Application:
-    record = FabricSettings(f"{subject}: application", settings)
-    record.only("name", "tos", "queue_pairs")
-    record.need("name", "tos")
-    pairs = record.number("queue_pairs", 1, 1, 1 << 16) if "queue_pairs" in record.data else None
-    return Application(record.text("name", ""), record.number("tos", 0, 0, 255), queue_pairs=pairs)
+    checks = {"name": values.text, "tos": values.within(0, 255), "queue_pairs": values.within(1, 1 << 16)}
+    application: Application = Settings(FabricError, f"{subject}: application", settings).load(Application, checks)
+    return application

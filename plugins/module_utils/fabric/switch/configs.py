@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences, to_data
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
@@ -90,7 +90,7 @@ def parse_running(running: Mapping[str, Any], switches: Mapping[str, Any]) -> di
     """Parse running configurations by switch, each for its system in ``switches``. Raises FabricError."""
     parsed_switches = {}
     for name, running_text in running.items():
-        system = FabricSettings(f"switch {name}", switches.get(name, {})).data.get("system")
+        system = Settings(FabricError, f"switch {name}", switches.get(name, {})).data.get("system")
         parsed_switches[name] = _parse(system, name, _text(name, running_text))
     return parsed_switches
 

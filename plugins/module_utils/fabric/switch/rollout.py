@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import stages as migration
@@ -289,5 +289,5 @@ def _nics(nics_by_host: Mapping[str, Any] | None) -> dict[migration.NicName, Nic
     return {
         (host, nic): nic_of(f"host {host}: NIC {nic}", data, nics_read)
         for host, nics in (nics_by_host or {}).items()
-        for nic, data in FabricSettings(f"host {host}", nics).data.items()
+        for nic, data in Settings(FabricError, f"host {host}", nics).data.items()
     }

@@ -15,7 +15,7 @@ from switches import OWN_ASICS, PORTS
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
@@ -123,8 +123,8 @@ def fake_system(monkeypatch):
     [
         ({"rdma_class": "storage"}, "class storage: the policy has no such RoCE class; name one of roce"),
         ({"paths": [{"source": {"host": "gpu1", "nic": "x"}}]}, r"paths\[0\]: destination is missing"),
-        ({"paths": [{**PATHS[0], "source": {"host": "gpu1"}}]}, r"paths\[0\]: source: nic is missing"),
-        ({"paths": [{**PATHS[0], "destination": {"nic": "mlx5_0"}}]}, r"paths\[0\]: destination: host is missing"),
+        ({"paths": [{**PATHS[0], "source": {"host": "gpu1"}}]}, r"paths\[0\].source: nic is missing"),
+        ({"paths": [{**PATHS[0], "destination": {"nic": "mlx5_0"}}]}, r"paths\[0\].destination: host is missing"),
         ({"paths": [{**PATHS[0], "over": "spine1"}]}, r"paths\[0\]: unknown setting"),
         ({"paths": [{**PATHS[0], "source": {**PATHS[0]["source"], "port": "x"}}]}, r"source: unknown setting"),
         (
@@ -144,7 +144,10 @@ def fake_system(monkeypatch):
             {"nics": {"gpu1": {"mlx5_0": {"name": "x", "interface": "y", "priority_to_class": [1]}}}},
             "priority_to_class does not have 8 entries",
         ),
-        ({"applications": {"gpu1": [{"name": "NCCL", "tos": 300}]}}, "tos 300 is not a whole number from 0 to 255"),
+        (
+            {"applications": {"gpu1": [{"name": "NCCL", "tos": 300}]}},
+            "300 is not valid; use a whole number from 0 to 255",
+        ),
     ],
 )
 def test_invalid_input_is_refused(fake_system, change, fact):
@@ -154,5 +157,5 @@ def test_invalid_input_is_refused(fake_system, change, fact):
 
 @pytest.mark.parametrize(("count", "more_faults"), [(1, ""), (2, "; 1 more"), (3, "; 2 more")])
 def test_the_message_counts_the_other_faults(count, more_faults):
-    faults = [Fault("the MTU", 9000, 1500, "packets are lost", f"leaf{number}") for number in range(1, count + 1)]
+    faults = [fault(f"leaf{number}: the MTU", 9000, 1500, "packets are lost") for number in range(1, count + 1)]
     assert report.message(5, faults) == f"leaf1: the MTU: wanted 9000, seen 1500: packets are lost{more_faults}"

@@ -179,10 +179,10 @@ def test_invalid_settings_are_refused(settings, why):
 
 
 def test_default_settings_turn_mig_off_and_sizes_and_clocks_are_bounded():
-    assert boot.read({}) == boot.Settings(True, [], 0, False)
-    assert boot.read({"ring_entries": 0, "clocks_mhz": []}) == boot.Settings(True, [], 0, False)
+    assert boot.read({}) == boot.BootSettings(True, [], 0, False)
+    assert boot.read({"ring_entries": 0, "clocks_mhz": []}) == boot.BootSettings(True, [], 0, False)
     most = {"ring_entries": 65536, "clocks_mhz": [1, 10000]}
-    assert boot.read(most) == boot.Settings(True, [1, 10000], 65536, False)
+    assert boot.read(most) == boot.BootSettings(True, [1, 10000], 65536, False)
     for beyond in ({"ring_entries": 65537}, {"clocks_mhz": [1, 10001]}):
         with pytest.raises(RequestError, match="is not valid"):
             boot.read(beyond)

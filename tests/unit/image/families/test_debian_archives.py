@@ -12,9 +12,9 @@ import pytest
 from image_samples import refusal, refused
 from recorded_tools import Tools
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import ToolError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
 
@@ -24,7 +24,7 @@ NO_ROOT = Path("/nonexistent")
 
 
 def archive(**data):
-    return ImageSettings("archives[0]", {"url": "http://a/debian/", **data})
+    return Settings(ImageError, "archives[0]", {"url": "http://a/debian/", **data})
 
 
 @pytest.mark.parametrize(

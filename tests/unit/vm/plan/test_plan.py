@@ -61,5 +61,5 @@ def test_devices_that_differ_from_those_of_the_tree_are_refused() -> None:
 def test_an_invalid_request_in_a_plan_is_refused_like_a_users_request() -> None:
     data = gpu_vm.plan()
     data["request"]["huge_page_mib"] = 3
-    with pytest.raises(DomainError, match="huge_page_mib 3 is not a huge page size"):
+    with pytest.raises(DomainError, match="huge_page_mib: 3 is not a huge page size"):
         DomainPlan.from_dict(data, gpu_vm.host())

@@ -203,10 +203,10 @@ def test_a_list_of_virtual_machines_replaces_it():
         ({"huge_page_mib": 4}, "huge_page_mib"),
         ({"picture": "/a.qcow2"}, "picture"),
         ({"bridge": None, "brigde": "br0"}, "brigde"),
-        ({"bridge": ["br0"]}, "gpu_vm_whole_host.bridge"),
+        ({"bridge": ["br0"]}, "gpu_vm_whole_host: bridge"),
         ({"image": "https://host/a.qcow2"}, "checksum"),
-        ({"image": "a.qcow2"}, "gpu_vm_whole_host.image"),
-        ({"ssh_keys": ["~/.ssh/id_ed25519.pub"]}, "gpu_vm_whole_host.ssh_keys"),
+        ({"image": "a.qcow2"}, "gpu_vm_whole_host: image"),
+        ({"ssh_keys": ["~/.ssh/id_ed25519.pub"]}, "gpu_vm_whole_host: ssh_keys"),
     ],
 )
 def test_a_wrong_setting_is_named(changes, setting):

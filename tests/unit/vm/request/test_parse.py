@@ -66,37 +66,37 @@ def disk(**settings: Any) -> dict[str, Any]:
     ("asked", "message"),
     [
         (of(memory=3), None),
-        (of(memory_mib=1 << 33), "memory_mib 8589934592 is not valid; use a whole number from 0 to 4294967296 MiB"),
-        (of(memory_mib="1024"), "memory_mib '1024' is not valid; use a whole number from 0 to 4294967296 MiB"),
-        (of(memory_mib=1.5), "memory_mib 1.5 is not valid; use a whole number from 0 to 4294967296 MiB"),
+        (of(memory_mib=1 << 33), "memory_mib: 8589934592 is not valid; use a whole number from 0 to 4294967296 MiB"),
+        (of(memory_mib="1024"), "memory_mib: '1024' is not valid; use a whole number from 0 to 4294967296 MiB"),
+        (of(memory_mib=1.5), "memory_mib: 1.5 is not valid; use a whole number from 0 to 4294967296 MiB"),
         (of(gpus=8), "gpus: not a dictionary; write it as name: value pairs"),
         (of(gpus={"number": 3}), "gpus: unknown setting 'number'; valid settings: addresses, count, functions"),
-        (of(gpus={"count": -1}), "gpus.count -1 is not valid; use a whole number from 0 to 256"),
-        (of(gpus={"count": True}), "gpus.count True is not valid; use a whole number from 0 to 256"),
-        (of(gpus={"addresses": ["3b.0"]}), f"gpus.addresses '3b.0' is not a PCI address; {PCI}"),
-        (of(gpus={"addresses": [600.0]}), f"gpus.addresses 600.0 is not a PCI address; {PCI}"),
-        (of(gpus={"addresses": "3b:00.0"}), "gpus.addresses '3b:00.0' is not a list; write it like ['0000:3b:00.0']"),
-        (of(nics={"addresses": ["xx:00.0"]}), f"nics.addresses 'xx:00.0' is not a PCI address; {PCI}"),
-        (of(nics={"functions": "sf"}), "nics.functions 'sf' is unknown; use one of: 'vf', 'pf'"),
-        (of(nvme={"count": 257}), "nvme.count 257 is not valid; use a whole number from 0 to 256"),
-        (of(vcpus=0), "vcpus 0 is not valid; use a whole number from 1 to 4096"),
-        (of(vcpus=4097), "vcpus 4097 is not valid; use a whole number from 1 to 4096"),
-        (of(iothreads=10000000), "iothreads 10000000 is not valid; use a whole number from 0 to 256"),
-        (of(huge_page_mib=3), f"huge_page_mib 3 is not a huge page size; {TWO_TO_1024}"),
-        (of(huge_page_mib=4), f"huge_page_mib 4 is not a huge page size; {TWO_TO_1024}"),
-        (of(huge_page_mib=16384), f"huge_page_mib 16384 is not a huge page size; {TWO_TO_1024}"),
-        (of(mmio_window_mib=1000), "mmio_window_mib 1000 is not a power of two; leave it out to have it computed"),
-        (of(numa_nodes=1), "numa_nodes ['1'] is neither [all] nor a list of NUMA nodes; write it like [0, 1]"),
+        (of(gpus={"count": -1}), "gpus: count: -1 is not valid; use a whole number from 0 to 256"),
+        (of(gpus={"count": True}), "gpus: count: True is not valid; use a whole number from 0 to 256"),
+        (of(gpus={"addresses": ["3b.0"]}), f"gpus: addresses: '3b.0' is not a PCI address; {PCI}"),
+        (of(gpus={"addresses": [600.0]}), f"gpus: addresses: 600.0 is not a PCI address; {PCI}"),
+        (of(gpus={"addresses": "3b:00.0"}), "gpus: addresses: '3b:00.0' is not a list; write it like ['0000:3b:00.0']"),
+        (of(nics={"addresses": ["xx:00.0"]}), f"nics: addresses: 'xx:00.0' is not a PCI address; {PCI}"),
+        (of(nics={"functions": "sf"}), "nics: functions: 'sf' is unknown; use one of: 'vf', 'pf'"),
+        (of(nvme={"count": 257}), "nvme: count: 257 is not valid; use a whole number from 0 to 256"),
+        (of(vcpus=0), "vcpus: 0 is not valid; use a whole number from 1 to 4096"),
+        (of(vcpus=4097), "vcpus: 4097 is not valid; use a whole number from 1 to 4096"),
+        (of(iothreads=10000000), "iothreads: 10000000 is not valid; use a whole number from 0 to 256"),
+        (of(huge_page_mib=3), f"huge_page_mib: 3 is not a huge page size; {TWO_TO_1024}"),
+        (of(huge_page_mib=4), f"huge_page_mib: 4 is not a huge page size; {TWO_TO_1024}"),
+        (of(huge_page_mib=16384), f"huge_page_mib: 16384 is not a huge page size; {TWO_TO_1024}"),
+        (of(mmio_window_mib=1000), "mmio_window_mib: 1000 is not a power of two; leave it out to have it computed"),
+        (of(numa_nodes=1), "numa_nodes: ['1'] is neither [all] nor a list of NUMA nodes; write it like [0, 1]"),
         (
             of(numa_nodes=["\u00b2"]),
-            "numa_nodes ['\u00b2'] is neither [all] nor a list of NUMA nodes; write it like [0, 1]",
+            "numa_nodes: ['\u00b2'] is neither [all] nor a list of NUMA nodes; write it like [0, 1]",
         ),
-        (of(lock_memory="yes"), "lock_memory 'yes' is not valid; use true or false"),
-        (of(accelerator="xen"), "accelerator 'xen' is unknown; use one of: 'auto', 'kvm', 'qemu'"),
+        (of(lock_memory="yes"), "lock_memory: 'yes' is not valid; use true or false"),
+        (of(accelerator="xen"), "accelerator: 'xen' is unknown; use one of: 'auto', 'kvm', 'qemu'"),
         *(
             (
                 of(physical_address_bits=bits),
-                f"physical_address_bits {bits!r} is unknown; use auto, passthrough, off, or a number from 32 to 52",
+                f"physical_address_bits: {bits!r} is unknown; use auto, passthrough, off, or a number from 32 to 52",
             )
             for bits in ("46bit", "99", "4\u00b2", "31", "53", "046", "-40")
         ),
@@ -106,30 +106,36 @@ def disk(**settings: Any) -> dict[str, Any]:
         ),
         (
             of(machine="pc"),
-            "machine 'pc' is not a version of q35; write it as virsh capabilities shows it, like pc-q35-8.2, or leave "
+            "machine: 'pc' is not a version of q35; write it as virsh capabilities shows it, like pc-q35-8.2, or leave "
             "it out",
         ),
         (of(disks={"path": "/a"}), "disks: {'path': '/a'} is not a list; begin each element with '-'"),
         (of(disks=["/a"]), "disks[0]: not a dictionary; write it as name: value pairs"),
         (of(disks=[{}]), "disks[0]: path is missing; set it"),
-        (disk(path="a.img"), "disks[0].path 'a.img' is not an absolute path; begin it with '/'"),
-        (disk(path=""), "disks[0].path the text is empty; give it a value, or leave the setting out if it is optional"),
-        (disk(path="/a/../b"), f"disks[0].path '/a/../b' is not the plain path of a file; {PLAIN_PATH}"),
-        (disk(path="/a\n"), "disks[0].path '/a\\n' contains '\\n', which is not a printable character; remove it"),
-        (disk(path="/a\0"), "disks[0].path '/a\\x00' contains '\\x00', which is not a printable character; remove it"),
+        (disk(path="a.img"), "disks[0]: path: 'a.img' is not an absolute path; begin it with '/'"),
+        (
+            disk(path=""),
+            "disks[0]: path: the text is empty; give it a value, or leave the setting out if it is optional",
+        ),
+        (disk(path="/a/../b"), f"disks[0]: path: '/a/../b' is not the plain path of a file; {PLAIN_PATH}"),
+        (disk(path="/a\n"), "disks[0]: path: '/a\\n' contains '\\n', which is not a printable character; remove it"),
+        (
+            disk(path="/a\0"),
+            "disks[0]: path: '/a\\x00' contains '\\x00', which is not a printable character; remove it",
+        ),
         (
             disk(path="/\ud800"),
-            "disks[0].path '/\\ud800' contains '\\ud800', which is not a printable character; remove it",
+            "disks[0]: path: '/\\ud800' contains '\\ud800', which is not a printable character; remove it",
         ),
-        (disk(base="b"), "disks[0].base 'b' is not an absolute path; begin it with '/'"),
+        (disk(base="b"), "disks[0]: base: 'b' is not an absolute path; begin it with '/'"),
         (
             disk(base="/b", format="raw"),
             "disk /a: only a writable qcow2 file can be an overlay of a base image; leave out "
             "base, or format and read_only",
         ),
-        (disk(base="/b", base_format="vdi"), "disks[0].base_format 'vdi' is unknown; use one of: 'qcow2', 'raw'"),
+        (disk(base="/b", base_format="vdi"), "disks[0]: base_format: 'vdi' is unknown; use one of: 'qcow2', 'raw'"),
         (disk(size_mib=1), "disk /a: size_mib is only for a disk created from a base; leave it out"),
-        (disk(format="vdi"), "disks[0].format 'vdi' is unknown; use one of: 'qcow2', 'raw'"),
+        (disk(format="vdi"), "disks[0]: format: 'vdi' is unknown; use one of: 'qcow2', 'raw'"),
         (
             of(interfaces=[{"type": "network"}]),
             "an interface of type network needs a source: the network's name; give source",
@@ -137,7 +143,7 @@ def disk(**settings: Any) -> dict[str, Any]:
         (of(interfaces=[{"type": "user", "source": "x"}]), "an interface of type user has no source; leave it out"),
         (
             of(interfaces=[{"source": "a\tb"}]),
-            "interfaces[0].source 'a\\tb' contains '\\t', which is not a printable character; remove it",
+            "interfaces[0]: source: 'a\\tb' contains '\\t', which is not a printable character; remove it",
         ),
         (
             of(interfaces=[{"type": "bridge", "source": "a/b"}]),
@@ -145,23 +151,23 @@ def disk(**settings: Any) -> dict[str, Any]:
         ),
         (
             of(interfaces=[{"type": "user", "mac": "1"}]),
-            "interfaces[0].mac '1' is not a MAC address; write it like 52:54:00:12:34:56",
+            "interfaces[0]: mac: '1' is not a MAC address; write it like 52:54:00:12:34:56",
         ),
         (
             of(interfaces=[{"type": "user", "mac": "01:00:5e:00:00:01"}]),
-            "interfaces[0].mac 01:00:5e:00:00:01 is a "
+            "interfaces[0]: mac: 01:00:5e:00:00:01 is a "
             "multicast address; use one whose first byte is even, like 52:54:00:12:34:56",
         ),
         (of(boot={"initrd": "/i"}), "boot: kernel is missing; set it"),
-        (of(boot={"kernel": "vmlinuz"}), "boot.kernel 'vmlinuz' is not an absolute path; begin it with '/'"),
+        (of(boot={"kernel": "vmlinuz"}), "boot: kernel: 'vmlinuz' is not an absolute path; begin it with '/'"),
         (
             of(boot={"kernel": "/k", "arguments": "a\0"}),
-            "boot.arguments 'a\\x00' contains '\\x00', which is not a printable character; remove it",
+            "boot: arguments: 'a\\x00' contains '\\x00', which is not a printable character; remove it",
         ),
-        (of(console_log="log"), "console_log 'log' is not an absolute path; begin it with '/'"),
+        (of(console_log="log"), "console_log: 'log' is not an absolute path; begin it with '/'"),
         (
             of(console_log="/a\x1b"),
-            "console_log '/a\\x1b' contains '\\x1b', which is not a printable character; remove it",
+            "console_log: '/a\\x1b' contains '\\x1b', which is not a printable character; remove it",
         ),
     ],
 )
@@ -181,8 +187,8 @@ def test_an_invalid_name_is_refused(name: Any) -> None:
     with pytest.raises(DomainError) as caught:
         parse_specs([{"name": name}])
     assert str(caught.value) == (
-        f"virtual machine {name!r}: not a name; use at most 64 letters, digits, '.', '_', '-', starting with a letter "
-        "or digit"
+        f"virtual machine {name!r}: name: not a name; use at most 64 letters, digits, '.', '_', '-', "
+        "starting with a letter or digit"
     )
 
 
