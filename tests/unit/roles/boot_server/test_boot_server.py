@@ -298,6 +298,7 @@ def test_the_role_checks_its_input_first():
     assert first["ansible.builtin.import_tasks"] == "check.yml"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
 @pytest.mark.fleet
 def test_publishing_repairs_a_truncated_blob(tmp_path):
