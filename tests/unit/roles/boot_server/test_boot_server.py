@@ -142,10 +142,10 @@ def test_check_mode_without_a_store_predicts_the_published_images(tmp_path, mast
         (tmp_path / "master/images").mkdir(parents=True)
     values = {
         "ansible_python_interpreter": sys.executable,
-        "boot_server_master_store_dir": str(tmp_path / "master"),
         "boot_server_store_dir": str(tmp_path / "store"),
     }
-    status, output = played(tmp_path, values, "publish.yml", "--check")
+    store = f"node_image_store_dir={tmp_path}/master"  # of the build host: no variable of the play
+    status, output = played(tmp_path, values, "publish.yml", "--check", "-e", store)
     assert status == 0, output
     assert f"localhost: would get all images of {tmp_path}/master on localhost" in output
     assert ("which the first build creates" in output) != master
@@ -201,14 +201,13 @@ def test_publishing_to_a_full_disk_fails_and_a_later_run_completes_it(tmp_path):
     (tmp_path / "master/images/image").write_bytes(b"manifest")
     values = {
         "ansible_python_interpreter": sys.executable,
-        "boot_server_master_store_dir": str(tmp_path / "master"),
         "boot_server_store_dir": str(tmp_path / "served"),
     }
     role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": "publish"}}
     (tmp_path / "play.yml").write_text(
         json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": values, "tasks": [role]}])
     )
-    command = f"{ANSIBLE} -i localhost, -c local {tmp_path}/play.yml"
+    command = f"{ANSIBLE} -i localhost, -c local {tmp_path}/play.yml -e node_image_store_dir={tmp_path}/master"
     script = f"""
         mount -t tmpfs -o size=1m none {tmp_path}/served || exit 99
         mkdir {tmp_path}/served/blobs {tmp_path}/served/images
