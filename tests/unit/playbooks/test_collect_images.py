@@ -44,7 +44,7 @@ class Site(Fleet):
         channels.promote(self.second, "lab", OLD.digest)
 
     def collect(self, *arguments, **variables):
-        given = {"node_boot_build_store_dir": self.master.path, "node_boot_collect_history": 0, **variables}
+        given = {"node_image_store_dir": self.master.path, "node_boot_collect_history": 0, **variables}
         return self.play("collect_images.yml", *arguments, **given)
 
     def there(self):
