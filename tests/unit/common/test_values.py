@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 
@@ -49,9 +49,8 @@ def test_an_invalid_path_is_refused(value):
 def test_the_length_of_a_path_is_counted_in_bytes():
     """Linux accepts 4095 bytes and the zero after them (PATH_MAX)."""
     assert values.path("/" + "é" * 2047) == "/" + "é" * 2047
-    with pytest.raises(values.InvalidValueError) as refused:
+    with raises(values.InvalidValueError, "é" * 79, "4095"):
         values.path("/" + "é" * 2047 + "x")
-    assert refused.value.cause == f"'/{'é' * 79}'... has more than 4095 bytes"
 
 
 def test_a_whole_number_outside_its_limits_is_refused():
@@ -77,9 +76,8 @@ def test_only_a_unicast_mac_address_is_accepted():
 
 def test_one_of_refuses_an_unknown_value_and_lists_the_known_ones():
     assert values.one_of("", ("on", "")) == ""
-    with pytest.raises(values.InvalidValueError) as refused:
+    with raises(values.InvalidValueError, "'pt'", "'on'"):
         values.one_of("pt", ("on", ""))
-    assert str(refused.value) == "'pt' is unknown; use one of: 'on', ''"
 
 
 def refused(check, value):

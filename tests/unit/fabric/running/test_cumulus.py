@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cumulus_tree import read, refused
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
@@ -259,9 +260,7 @@ def test_headroom_needs_a_lossless_pool(pool, holds):
 
 
 def test_the_share_of_a_pool_is_a_percentage():
-    with pytest.raises(
-        FabricError, match="traffic-pool default-lossless: memory-percent 101 is not a number from 0 to"
-    ):
+    with raises(FabricError, "default-lossless", "101", "0"):
         pausing(PAUSES, pool={"default-lossless": {"memory-percent": 101}})
 
 

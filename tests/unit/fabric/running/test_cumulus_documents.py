@@ -8,6 +8,7 @@ import json
 
 import pytest
 from cumulus_tree import read, refused
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import document, names_of
@@ -37,9 +38,8 @@ def test_a_key_names_one_or_a_range(key, names):
 def test_a_range_has_4096_names_at_most():
     assert len(names_of("swp1-4096", "leaf1")) == 4096
     for key in ("swp1-4097", "swp2-1"):
-        with pytest.raises(FabricError) as error:
+        with raises(FabricError, "leaf1", repr(key), "4096"):
             names_of(key, "leaf1")
-        assert str(error.value) == f"leaf1: {key!r} is not a range; write it ascending, of at most 4096"
 
 
 @pytest.mark.parametrize(("mtu", "valid"), [(1, True), (65535, True), (0, False), (65536, False)])
@@ -134,9 +134,8 @@ def test_the_items_of_a_list_are_merged():
     ],
 )
 def test_what_is_no_configuration_is_refused(text, message):
-    with pytest.raises(FabricError) as error:
+    with raises(FabricError, "leaf1", message):
         document(text, "leaf1")
-    assert str(error.value) == f"leaf1: NVUE configuration: {message}"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from messages import raises
 from refusals import refuses
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -317,9 +318,7 @@ def test_the_hash_is_read_where_both_ip_versions_have_the_same(sysctl, fields):
 
 @pytest.mark.parametrize("sysctl", [hashing("x"), hashing("3", "many"), hashing("3", None)])
 def test_an_invalid_hash_is_refused(sysctl):
-    with pytest.raises(
-        FabricError, match=r"leaf1: sysctl net\.ipv4\.fib_multipath_hash_policy: policy .* is not valid"
-    ):
+    with raises(FabricError, "leaf1", "net.ipv4.fib_multipath_hash_policy"):
         ecmp_of(sysctl, "leaf1")
 
 

@@ -8,7 +8,7 @@ import json
 
 import pytest
 from gpu_nodes import Node
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.at_boot import gpus
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -133,6 +133,5 @@ def test_a_driver_without_its_directory_in_sysfs_is_an_error(tmp_path):
     node = Smi(tmp_path, f"{FIRST}, Disabled, Disabled\n")
     (tmp_path / "sys/module/nvidia/version").unlink()
     (tmp_path / "sys/module/nvidia").rmdir()
-    with pytest.raises(HostError) as error:
+    with raises(HostError, "/sys/module/nvidia"):
         gpus.ensure(node, False, [1000, 1980])
-    assert str(error.value) == "cannot read /sys/module/nvidia: No such file or directory"

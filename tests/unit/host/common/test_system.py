@@ -6,7 +6,7 @@ import errno
 import os
 
 import pytest
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, KernelRefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System, refusal
@@ -125,7 +125,7 @@ def test_bytes_are_written_at_an_offset(system, tmp_path):
 
 def test_commands_return_their_output_and_failures_are_named(system):
     assert system.run(["cat"], stdin="here") == "here"
-    with pytest.raises(HostError, match=r"'sh -c echo no >&2; exit 3' failed \(3\): no"):
+    with raises(HostError, "sh -c echo no >&2; exit 3", "3", "no"):
         system.run(["sh", "-c", "echo no >&2; exit 3"])
     with pytest.raises(HostError, match="no-such-tool"):
         system.run(["no-such-tool"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -239,7 +239,7 @@ def test_a_vf_that_does_not_exist_yet_is_no_device_of_a_guest(server):
         vfio_binding.for_guests(given, host)
     found = vfio_binding.for_guests({**given, "devices": ["nvme:unused", VF, GPU]}, host)
     assert [function.address for function in found] == [GPU]
-    with pytest.raises(SailloftError, match="no device 10de:9999 on this host"):
+    with raises(SailloftError, "10de:9999"):
         vfio_binding.for_guests({"devices": ["10de:9999"]}, host)
 
 

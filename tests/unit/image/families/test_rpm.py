@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from messages import raises
 from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
@@ -203,9 +204,8 @@ def test_a_file_is_known_to_be_as_in_its_package(tmp_path, database):
 
 
 def test_a_database_that_rpm_cannot_read_is_refused(tmp_path, database):
-    with pytest.raises(ImageError) as error:
+    with raises(ImageError, database, "error: cannot open"):
         rpm.packages(tmp_path / "root", Tools(answer=lambda argv: (1, "x\nerror: cannot open\n")))
-    assert str(error.value) == f"{database}: rpm cannot read it: error: cannot open; build the layer again"
 
 
 def test_leftovers_of_dnf_and_rpm_are_removed_without_loss_of_data(tmp_path, database):
@@ -251,7 +251,7 @@ def test_the_date_of_the_image_is_that_of_the_newest_metadata():
         "http://b/extra/repodata/repomd.xml": b"<timestamp>7</timestamp>",
     }
     assert rpm.source_date_epoch(BASE, lists.__getitem__) == 9
-    with pytest.raises(ImageError, match=r"http://a/9/repodata/repomd.xml has no timestamp; make the archive with"):
+    with raises(ImageError, "http://a/9/repodata/repomd.xml", "timestamp"):
         rpm.source_date_epoch(BASE, lambda url: b"")
 
 
@@ -259,7 +259,7 @@ def test_a_url_without_a_repository_is_refused():
     def fetch(url):
         raise FileNotFoundError(url)
 
-    with pytest.raises(ImageError, match=r"there is no RPM repository at http://a/9: it has no repodata/repomd.xml"):
+    with raises(ImageError, "http://a/9", "repodata/repomd.xml"):
         rpm.release_digests(BASE, fetch)
 
 
@@ -284,5 +284,5 @@ def test_the_release_digests_include_the_keyring(tmp_path):
 
 
 def test_a_missing_keyring_is_refused(tmp_path):
-    with pytest.raises(ImageError, match=r"^layer base: cannot read keyring .*/key for http://a/9: No such file"):
+    with raises(ImageError, "base", "http://a/9", "No such file"):
         releases(tmp_path / "key")

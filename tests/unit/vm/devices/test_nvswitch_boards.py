@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from baseboards import gpus, hgx, vm
 from machines import hypervisor, observed, recording
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
@@ -303,7 +304,7 @@ def test_ids_that_do_not_match_the_board_are_refused(change: Any, message: str) 
 
 
 def test_ids_without_a_board_are_refused() -> None:
-    with pytest.raises(DomainError, match="no known NVSwitch board; leave it out"):
+    with raises(DomainError, "NVSwitch board"):
         nvswitch_boards.recognise(recording("llnl-lassen"), {"0004:04:00.0": 1})
 
 
@@ -368,7 +369,7 @@ def test_a_domain_that_gets_more_gpus_gets_a_partition_with_its_own_gpu() -> Non
     assert chosen(grown) == [gpus(host)[1], gpus(host)[3]]  # modules 2 and 4
     beside = plans(host, vm("c", 0, gpus={"addresses": [gpus(host)[3]]}))["c"]
     there = hypervisor(domains={"a": observed(before), "c": observed(beside)})
-    with pytest.raises(DomainError, match=r"no partition of 2 that includes its own 0000:14:00.0 is free"):
+    with raises(DomainError, "partition of 2", "0000:14:00.0"):
         plans(host, vm("a", 2), hypervisor=there)
 
 
@@ -384,9 +385,7 @@ def test_a_board_with_a_missing_gpu_needs_module_ids() -> None:
     host = hgx()
     lost = gpus(host)[2]
     host.functions = [item for item in host.functions if item.address != lost]
-    with pytest.raises(
-        DomainError, match=r"partitions of 1 on this host's .* \(7 of its GPUs are present; gpu_module_ids"
-    ):
+    with raises(DomainError, "1", "7", "gpu_module_ids"):
         plans(host, vm("a", 2))
     assert "set gpu_module_ids" in fabric_notes(plans(host, vm("a", 1))["a"])
     ids = dict(zip(gpus(host), (1, 2, 4, 5, 6, 7, 8)))

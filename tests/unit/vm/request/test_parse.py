@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
@@ -34,9 +35,8 @@ def test_a_setting_that_is_none_has_its_default() -> None:
 def test_an_empty_boot_is_left_out_and_another_value_is_refused() -> None:
     assert parse_specs([{"name": "a", "boot": {}}]) == parse_specs([{"name": "a"}])
     for wrong in ("", [], 0):
-        with pytest.raises(DomainError) as caught:
+        with raises(DomainError, "virtual machine a", "boot", "dictionary"):
             parse_specs([{"name": "a", "boot": wrong}])
-        assert str(caught.value) == "virtual machine a: boot: not a dictionary; write it as name: value pairs"
 
 
 def test_uuid_and_macs_are_derived_from_the_name() -> None:
@@ -178,23 +178,17 @@ def test_an_invalid_setting_is_refused_with_one_message(asked: dict[str, Any], m
 
 @pytest.mark.parametrize("name", ["a b", 3, "", "-a", "a/b", "a" * 65, "\ud800"])
 def test_an_invalid_name_is_refused(name: Any) -> None:
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, repr(name), "64"):
         parse_specs([{"name": name}])
-    assert str(caught.value) == (
-        f"virtual machine {name!r}: not a name; use at most 64 letters, digits, '.', '_', '-', starting with a letter "
-        "or digit"
-    )
 
 
 def test_a_virtual_machine_without_a_name_is_refused() -> None:
-    with pytest.raises(DomainError, match=r"^virtual machine None: name is missing; set it$"):
+    with raises(DomainError, "None", "name"):
         parse_specs([{"memory_mib": 1024}])
 
 
 def test_an_entry_that_is_not_a_dictionary_is_refused() -> None:
-    with pytest.raises(
-        DomainError, match=r"^'gpu01' is not a virtual machine; write a dictionary of settings for each$"
-    ):
+    with raises(DomainError, "'gpu01'"):
         parse_specs(["gpu01"])  # type: ignore[list-item]
 
 
@@ -215,28 +209,25 @@ def test_the_setting_of_each_kind_of_device_is_a_field() -> None:
 
 @pytest.mark.parametrize(("key", "number"), [("3b:00.0", "1\u00b2"), ("3b:00.0", -1), ("3b.0", 1), (600.0, 1)])
 def test_module_ids_are_parsed_and_invalid_ones_are_refused(key: Any, number: Any) -> None:
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "gpu_module_ids", repr(key), repr(number)):
         parse_module_ids({key: number})
-    assert str(caught.value) == (
-        f'gpu_module_ids: {key!r}: {number!r} is not a PCI address and a number; write it like "0000:1b:00.0": 1'
-    )
     assert parse_module_ids({"3B:00.0": "1", "0000:3c:00.0": 2}) == {"0000:3b:00.0": 1, "0000:3c:00.0": 2}
 
 
 def test_a_name_that_is_listed_twice_is_refused() -> None:
-    with pytest.raises(DomainError, match="virtual machine a: listed twice"):
+    with raises(DomainError, "virtual machine a", "twice"):
         parse_specs([{"name": "a"}, {"name": "b"}, {"name": "a"}])
 
 
 def test_a_device_that_is_assigned_twice_is_refused() -> None:
     address = "0000:3b:00.0"
-    with pytest.raises(DomainError, match=f"virtual machine a: PCI device {address} is assigned to it twice"):
+    with raises(DomainError, "virtual machine a", address, "twice"):
         parse_specs([{"name": "a", "gpus": {"addresses": [address]}, "nics": {"addresses": ["3b:00.0"]}}])
-    with pytest.raises(DomainError, match=f"virtual machine b: .*{address} is assigned to it and to virtual machine a"):
+    with raises(DomainError, "virtual machine b", address, "virtual machine a"):
         parse_specs([{"name": name, "gpus": {"addresses": [address]}} for name in "ab"])
 
 
 def test_a_mac_that_is_used_twice_is_refused() -> None:
     interface = {"type": "user", "mac": "52:54:00:00:00:01"}
-    with pytest.raises(DomainError, match="virtual machine b: MAC 52:54:00:00:00:01 is already used by a"):
+    with raises(DomainError, "virtual machine b", "52:54:00:00:00:01", "a"):
         parse_specs([{"name": name, "interfaces": [interface]} for name in "ab"])
