@@ -277,9 +277,8 @@ def test_messages_of_refused_settings_are_complete():
     for clocks in ([1980], [1980, 1000], [1, 2, 3]):
         with raises(RequestError, "clocks_mhz", clocks):
             boot.read({"clocks_mhz": clocks})
-    with pytest.raises(RequestError) as error:
+    with raises(RequestError, "gpu_node", "ring_entries", "65537", "65536"):
         boot.read({"ring_entries": 65537})
-    assert str(error.value) == (Mentions("gpu_node", "ring_entries", "65537", "65536"))
     assert boot.read({"clocks_mhz": [1000, 1000]}).clocks_mhz == [1000, 1000]
 
 

@@ -8,7 +8,7 @@ import json
 
 import pytest
 from gpu_nodes import Node
-from messages import Mentions, raises
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.at_boot import gpus
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -124,9 +124,8 @@ def test_clocks_are_locked_again_if_the_note_is_not_of_this_driver(tmp_path, not
 
 @pytest.mark.parametrize("line", ["No devices were found", f"{FIRST}, Disabled", f"{FIRST}, a, b, c"])
 def test_an_unexpected_answer_of_nvidia_smi_is_refused(tmp_path, line):
-    with pytest.raises(HostError) as error:
+    with raises(HostError, "nvidia-smi", "GPU", "MIG", line):
         gpus.ensure(Smi(tmp_path, f"  {line} \n"), True, [])
-    assert str(error.value) == Mentions("nvidia-smi", "GPU", "MIG", line)
 
 
 def test_a_driver_without_its_directory_in_sysfs_is_an_error(tmp_path):

@@ -195,9 +195,8 @@ def test_fabric_manager_packages_depend_on_distribution_and_branch(tmp_path, sys
 
 
 def test_dkms_is_the_only_remedy_if_no_modules_are_precompiled(tmp_path):
-    with pytest.raises(RequestError) as error:
+    with raises(RequestError, "set gpu_node_modules: dkms") as error:
         planned(Node(tmp_path, "debian12"), modules="precompiled")
-    assert "set gpu_node_modules: dkms" in str(error.value)
     assert "available:" not in str(error.value)
 
 

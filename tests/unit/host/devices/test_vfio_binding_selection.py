@@ -78,9 +78,8 @@ def test_a_device_without_a_driver_is_bound(server):
 @pytest.mark.parametrize(("driver", "named"), [("nvidia", "nvidia"), (None, "nothing")])
 def test_a_device_that_driverctl_did_not_bind_is_an_error(server, driver, named):
     server._driverctl = lambda _argv, _stdin: server.bind(GPU, driver) or ""
-    with pytest.raises(HostError) as error:
+    with raises(HostError, "vfio_binding", GPU, named, "vfio-pci"):
         ensure(server, [GPU])
-    assert str(error.value) == (Mentions("vfio_binding", GPU, named, "vfio-pci"))
 
 
 @pytest.mark.parametrize(

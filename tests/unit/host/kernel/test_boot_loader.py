@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from messages import Mentions, raises
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader
@@ -28,11 +28,10 @@ def test_a_boot_loader_is_recognized_by_its_files(server, paths, found):
     loader = boot_loader.find(server, needed=False)
     assert (loader and loader.name) == found
     if found is None:
-        with pytest.raises(HostError) as error:
+        with raises(
+            HostError, "kernel_arguments", "/etc/default/grub", "update-grub", "/boot/loader/entries/*.conf", "GRUB"
+        ):
             boot_loader.find(server)
-        assert str(error.value) == (
-            Mentions("kernel_arguments", "/etc/default/grub", "update-grub", "/boot/loader/entries/*.conf", "GRUB")
-        )
 
 
 SECTION = "### BEGIN /etc/grub.d/10_linux ###\n{}\n### END /etc/grub.d/10_linux ###\n"

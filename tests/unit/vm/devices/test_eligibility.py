@@ -108,9 +108,8 @@ def test_a_domain_that_gets_more_gpus_does_not_move_the_others() -> None:
 def test_devices_and_cpus_of_another_domain_are_not_assigned() -> None:
     other = plan(name="other", gpus={"addresses": ["0000:13:00.0"]}, nics={}, memory_mib=1024, vcpus=1)
     there = hypervisor(domains={"other": observed(other)})
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "2", "1") as caught:
         plan(hypervisor=there)
-    assert "requests 2 GPUs, but only 1 of this host's 2 are free" in str(caught.value)
     assert "0000:13:00.0: virtual machine other has it" in str(caught.value)
     with pytest.raises(DomainError, match=r"0000:13:00.0.* other "):
         plan(hypervisor=there, gpus={"addresses": ["0000:13:00.0"]})
@@ -143,12 +142,8 @@ def test_a_device_is_refused_if_the_host_uses_another_of_its_group() -> None:
     host = lab()
     known = host.by_address()
     known["0000:15:10.0"].iommu_group = known["0000:14:00.0"].iommu_group
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "17", "0000:14:00.0"):
         plan(host, nics={"addresses": ["0000:15:10.0"]})
-    assert (
-        "its IOMMU group 17 also holds 0000:14:00.0 (driver igb); assign that device to the same virtual machine"
-        in str(caught.value)
-    )
     # Counts avoid it; there is no problem if both are in the same virtual machine, or if the other one is free.
     assert "0000:15:10.2" in addresses(plan(host, nics={"per_gpu": 1}))
     assert "0000:15:10.0" in addresses(plan(host, nics={"addresses": ["0000:15:10.0", "0000:14:00.0"]}))

@@ -317,13 +317,8 @@ def test_module_ids_are_parsed_from_strings_and_invalid_ones_are_refused() -> No
 
 
 def test_a_number_of_gpus_that_no_partition_has_is_refused() -> None:
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "3", "1", "2", "4", "8", "HGX", "H100", "H200", "gpus.addresses", "NVLink"):
         plans(hgx(), vm("a", 3))
-    assert (
-        "requests 3 GPUs, but Fabric Manager makes partitions of 1, 2, 4 or 8 on this host's HGX H100 or H200"
-        in str(caught.value)
-    )
-    assert "list the GPUs in gpus.addresses, without NVLink between them" in str(caught.value)
     host = hgx()
     named = plans(host, vm("a", 0, gpus={"addresses": gpus(host)[:3]}), vm("b", 4))
     assert "there is no NVLink between them" in fabric_notes(named["a"])
@@ -331,9 +326,8 @@ def test_a_number_of_gpus_that_no_partition_has_is_refused() -> None:
 
 
 def test_numa_nodes_that_leave_out_gpus_of_every_partition_are_named() -> None:
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "numa_nodes") as caught:
         plans(hgx(), vm("a", 8, numa_nodes=["0"]))
-    assert "numa_nodes" in caught.value.cause
     assert "numa_nodes" in caught.value.remedy
 
 
@@ -353,12 +347,8 @@ def test_iommu_groups_that_no_partition_fits_are_named(count: int) -> None:
 def test_a_request_without_a_free_partition_is_refused() -> None:
     host = hgx()
     spread = vm("a", 0, gpus={"addresses": [gpus(host)[0], gpus(host)[7]]})
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "4", "HGX", "H100", "H200", "0000:13:00.0"):
         plans(host, spread, vm("b", 4))
-    assert (
-        "no partition of 4 is free on this host's HGX H100 or H200: 0000:13:00.0 belongs to virtual machine a"
-        in str(caught.value)
-    )
 
 
 def test_a_domain_that_gets_more_gpus_gets_a_partition_with_its_own_gpu() -> None:

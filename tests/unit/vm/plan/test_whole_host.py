@@ -162,9 +162,8 @@ def test_drives_stay_with_the_host_unless_they_are_requested():
 def test_every_gpu_is_requested_and_one_that_is_in_use_is_refused():
     host = tuned()
     host.function("0000:83:00.0").used_by_host = ["holds swap space"]
-    with pytest.raises(DomainError) as error:
+    with raises(DomainError, "0000:83:00.0"):
         plan_domains(host, parse_specs([asked(host)]))
-    assert "0000:83:00.0" in str(error.value)
 
 
 def test_settings_of_the_user_replace_those_that_are_derived():
