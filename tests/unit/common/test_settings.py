@@ -53,7 +53,7 @@ def test_unknown_settings_are_refused():
 def test_missing_required_settings_are_refused():
     given = Own("port 1", {"mtu": 9000, "speed": None})
     given.need("mtu")
-    assert refused(lambda: given.need("mtu", "speed")) == "port 1: speed is missing; set it"
+    assert refused(lambda: given.need("mtu", "speed")) == Mentions("port 1", "speed")
 
 
 def test_a_value_is_checked_and_its_default_is_not():
@@ -70,11 +70,9 @@ def test_parts_are_named_by_their_place():
     assert [part.data["mtu"] for part in given.parts("ports")] == [1, 2]
     assert given.parts("hosts") == []
     assert given.parts("ports")[0].__class__ is Own
-    assert refused(lambda: given.parts("ports")[1].need("name")) == "switch.ports[1]: name is missing; set it"
+    assert refused(lambda: given.parts("ports")[1].need("name")) == Mentions("switch.ports[1]", "name")
     wrong = Own("switch", {"ports": {"mtu": 1}})
-    assert refused(lambda: wrong.parts("ports")) == (
-        "switch: ports: {'mtu': 1} is not a list; begin each element with '-'"
-    )
+    assert refused(lambda: wrong.parts("ports")) == Mentions("switch", "ports", "{'mtu': 1}", "list")
 
 
 def test_a_required_setting_is_checked():

@@ -110,7 +110,7 @@ def test_among_accepts_numbers_and_texts():
     check = values.among(1, 2, "auto")
     assert [check(value) for value in (1, 2, "auto")] == [1, 2, "auto"]
     for wrong in (3, "1", True, None):
-        assert refused(check, wrong) == f"{wrong!r} is unknown; use one of: 1, 2, 'auto'"
+        assert refused(check, wrong) == Mentions(repr(wrong), "1", "2", "'auto'")
 
 
 def test_a_number_is_within_its_limits():
@@ -164,4 +164,4 @@ def test_elements_of_a_list_are_different():
     assert words(("b", "a")) == ["b", "a"]
     assert "a" in refused(words, ["a", "b", "a"])
     for word in ("B", 7, "a ", ""):
-        assert refused(words, ["a", word]) == f"element 1: {word!r} is not valid; use lower case"
+        assert refused(words, ["a", word]) == Mentions("element 1", repr(word))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from messages import raises
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Queue
@@ -137,13 +137,8 @@ def test_willing_is_a_flag_in_either_form(willing, read):
 
 
 def test_output_that_is_not_a_json_object_is_refused():
-    assert refusal_of("[]") == (
-        "eth0: 'dcb -j app show': it printed no JSON object: '[]'; check that dcb is from iproute2 5.11 or later"
-    )
-    assert (
-        refusal_of("{")
-        == "eth0: 'dcb -j app show': it printed no JSON: '{'; check that dcb is from iproute2 5.11 or later"
-    )
+    assert refusal_of("[]") == Mentions("eth0", "dcb -j app show", "'[]'", "iproute2")
+    assert refusal_of("{") == Mentions("eth0", "dcb -j app show", "'{'", "iproute2")
     assert dcb.parse("eth0", {"app": " \n"}).trust == "pcp"
     assert dcb.show("eth0", "ets") == ["dcb", "-N", "-j", "ets", "show", "dev", "eth0"]
 

@@ -8,7 +8,7 @@ One file because the tests change the same XML of one machine.
 from __future__ import annotations
 
 import pytest
-from messages import raises
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import RootComplex, TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.hwloc import bitmap, read_hwloc
@@ -399,13 +399,8 @@ def refusal(text):
 
 def test_equal_addresses_and_impossible_places_are_refused():
     nic = "0200 [15b3:101d] [15b3:0000] 00"
-    assert refusal(bus(pci("0000:3a:00.0", nic) * 2)) == (
-        "PCI function 0000:3a:00.0 is listed twice; read or record the host again"
-    )
-    assert refusal(bus(pci("0000:3b:00.0", nic))) == (
-        "the topology contradicts itself: PCI function 0000:3b:00.0 is not below a bridge, but the root bus of "
-        "pci0000:3a is 3a; read it again with host_topology_info"
-    )
+    assert refusal(bus(pci("0000:3a:00.0", nic) * 2)) == Mentions("0000:3a:00.0", "twice")
+    assert refusal(bus(pci("0000:3b:00.0", nic))) == Mentions("0000:3b:00.0", "pci0000:3a")
 
 
 @pytest.mark.parametrize("address", ["0000:3c:00.0", "0001:3b:00.0"])
