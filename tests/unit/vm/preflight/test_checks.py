@@ -204,22 +204,6 @@ def test_a_libvirt_that_is_too_old_is_refused() -> None:
     run(plan(physical_address_bits="off"), None, old)
 
 
-def test_an_unavailable_accelerator_or_too_many_address_bits_are_refused() -> None:
-    qemu = Accelerator(288, ["bios", "efi"], "pc-q35-7.2", {"pc-q35-7.2": 288})
-    emulating = hypervisor(accelerators={"qemu": qemu})
-    assert plan(hypervisor=emulating).accelerator == "qemu"
-    assert plan(hypervisor=emulating).address_bits_mode == "off"
-    assert plan(hypervisor=hypervisor()).accelerator == "kvm"
-    with raises(DomainError, "kvm", "qemu"):
-        plan(hypervisor=emulating, accelerator="kvm")
-    with raises(DomainError, "physical_address_bits", "passthrough", "KVM"):
-        plan(hypervisor=emulating, physical_address_bits="passthrough")
-    with raises(DomainError, "physical_address_bits", "46", "40"):
-        plan(physical_address_bits="46")
-    with raises(DomainError, "physical_address_bits", "46", "40"):
-        plan(physical_address_bits="46", accelerator="qemu")
-
-
 @pytest.mark.parametrize(
     ("changes", "libvirt", "qemu", "message"),
     [

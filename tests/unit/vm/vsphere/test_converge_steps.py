@@ -62,29 +62,26 @@ def test_the_host_limits_the_number_of_vcpus(capability, limit):
     assert placement.processors.share.vcpu_limit == limit
 
 
-@pytest.mark.parametrize(
-    ("timeout_s", "states", "off", "waited"),
-    [
+def test_guests_that_cannot_or_do_not_shut_down_are_powered_off(monkeypatch):
+    names = ("train", "bare", "unrequested")
+    for timeout_s, states, off, waited_s in (
         (0, ["poweredOn"], True, 0),
         (10, ["poweredOff"], False, 2),
         (10, ["poweredOn", "poweredOn", "poweredOff"], False, 6),
         (4, ["poweredOn"], True, 4),
         (5, ["poweredOn"], True, 6),
-    ],
-)
-def test_guests_that_cannot_or_do_not_shut_down_are_powered_off(monkeypatch, timeout_s, states, off, waited):
-    clock = Clock()
-    monkeypatch.setattr(converge, "time", clock)
-    names = ("train", "bare", "unrequested")
-    session = Session(*([{"name": name, "runtime.powerState": state} for name in names] for state in states))
-    converge._shut_down([row("train", tools=True), row("bare")], session, timeout_s, 9)
-    forced = ["train", "bare"] if off else ["bare"]
-    assert session.calls == [
-        *([("train", "ShutdownGuest")] if timeout_s else []),
-        *((name, "PowerOffVM_Task") for name in forced),
-        ("wait", *sorted(forced), 9),
-    ]
-    assert clock.now == waited
+    ):
+        clock = Clock()
+        monkeypatch.setattr(converge, "time", clock)
+        session = Session(*([{"name": name, "runtime.powerState": state} for name in names] for state in states))
+        converge._shut_down([row("train", tools=True), row("bare")], session, timeout_s, 9)
+        forced = ["train", "bare"] if off else ["bare"]
+        assert session.calls == [
+            *([("train", "ShutdownGuest")] if timeout_s else []),
+            *((name, "PowerOffVM_Task") for name in forced),
+            ("wait", *sorted(forced), 9),
+        ]
+        assert clock.now == waited_s
 
 
 @pytest.mark.parametrize("answer", [[], [{"name": "train"}]])
