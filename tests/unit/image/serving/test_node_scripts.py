@@ -126,9 +126,7 @@ def test_a_node_without_arguments_and_report_has_empty_ones():
 
 
 def test_a_node_of_a_channel_that_is_to_come_is_checked_like_others(store):
-    assert refused(ensure, store, node(1, channel="lab", mac="x"), channels_to_come=["lab"]).startswith(
-        "node bm01: 'x' is not the MAC address of a NIC; "
-    )
+    assert refused(ensure, store, node(1, channel="lab", mac="x"), channels_to_come=["lab"]) == Mentions("bm01", "'x'")
 
 
 def test_a_directory_that_is_no_store_is_refused(tmp_path):

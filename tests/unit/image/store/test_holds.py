@@ -130,14 +130,6 @@ def test_a_damaged_hold_is_refused(store, data):
         holds.take(store, hold("b", "bm03"))
 
 
-@pytest.mark.parametrize("name", ["hold-1", "../nodes", "hold-0000000A", None])
-def test_an_invalid_hold_name_is_refused(store, name):
-    with raises(ImageError, "hold name", "hold-0123abcd"):
-        holds.release(store, name)
-    with raises(ImageError, "hold name"):
-        holds.take(store, ROLLOUT, [name])
-
-
 def refused(act, text):
     with pytest.raises(ImageError) as caught:
         act()

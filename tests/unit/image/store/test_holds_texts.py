@@ -120,11 +120,12 @@ def test_a_hold_is_on_the_disk_when_it_is_taken_or_released(store, disk_calls):
 
 
 def test_a_run_with_an_invalid_hold_name_is_refused(store):
-    told = "hold 'mine': not a hold name; give it as it was reported, like hold-0123abcd"
-    assert refused(lambda: holds.take(store, replace(FIRST, name="mine"))) == told
-    assert refused(lambda: holds.take(store, FIRST, ["mine"])) == told
-    assert refused(lambda: holds.release(store, "mine")) == told
-    assert refused(lambda: holds.permit(store, "mine", Scope())) == told
+    for name in ("mine", "hold-1", "../nodes", "hold-0000000A"):
+        assert refused(lambda name=name: holds.take(store, replace(FIRST, name=name))) == Mentions(repr(name))
+        assert refused(lambda name=name: holds.permit(store, name, Scope())) == Mentions(repr(name))
+    for name in ("mine", "hold-1", "../nodes", "hold-0000000A", None):
+        assert refused(lambda name=name: holds.take(store, FIRST, [name])) == Mentions(repr(name), "hold-0123abcd")
+        assert refused(lambda name=name: holds.release(store, name)) == Mentions(repr(name), "hold-0123abcd")
     assert holds.read_all(store) == []
 
 
