@@ -149,7 +149,8 @@ def test_mounts_are_recognized_with_any_unit_of_the_page_size(server, options, m
     server.put(
         "/proc/mounts", f"hugetlbfs /dev/hugepages hugetlbfs {options} 0 0\nproc /proc proc rw,pagesize=16M 0 0\n"
     )
-    assert [size for size, _path in hugepages._missing_mounts(server, {2, 1024})] == missing
+    mounted = hugepages.ensure(server, BOTH, check=True).facts["hugetlbfs_mounted"]
+    assert mounted == [f"/dev/hugepages-{size}M" for size in missing]
 
 
 @pytest.mark.parametrize("word", ["1G", "1024M", "1048576K"])
