@@ -58,14 +58,12 @@ def test_each_obstacle_has_its_reason_and_remedy():
 
 def test_a_device_or_function_of_another_machine_is_an_obstacle():
     host = lab()
-    other = "remove it from that virtual machine first, or choose another device"
-    assert held(host, GPU, one=f"{GPU}=b") == Obstacle("virtual machine b has it", other)
+    assert held(host, GPU, one=f"{GPU}=b") == Obstacle(Mentions("virtual machine b"), Mentions("another device"))
     assert held(host, GPU, one=f"{GPU}=a") is None
     host.function(PF).sriov = Sriov(7, 2, [VF, "0000:15:10.2"])
     for owner in "ab":
         assert held(host, PF, one=f"0000:15:10.2={owner}") == Obstacle(
-            f"its virtual function 0000:15:10.2 belongs to virtual machine {owner}, and would disappear",
-            "remove the virtual function from that virtual machine first, or choose another device",
+            Mentions("0000:15:10.2", f"virtual machine {owner}"), Mentions("virtual function", "another device")
         )
     assert "virtual functions (2), which would disappear" in str(held(host, PF))
     # Nor does a virtual function go to one machine and its physical function to another, or to the same.
