@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 
 
 def planned(node, in_image=False, **settings):
-    return plan.make(request.read(settings), observe(node, in_image))
+    return plan.make(request.read({"dcgm": True, **settings}), observe(node, in_image))
 
 
 def names(made):
@@ -307,10 +307,10 @@ def test_the_kernel_version_is_parsed_from_the_release():
 def test_every_refusal_has_its_cause_and_remedy(tmp_path, system, settings, change, refusals):
     machine = replace(observe(Node(tmp_path, system), False), **change)
     if not refusals:
-        assert plan.make(request.read(settings), machine).kernels == machine.kernels
+        assert plan.make(request.read({"dcgm": True, **settings}), machine).kernels == machine.kernels
         return
     with pytest.raises(RequestError) as error:
-        plan.make(request.read(settings), machine)
+        plan.make(request.read({"dcgm": True, **settings}), machine)
     assert [refusal for refusal in refusals if str(error.value) != refusal] == []
 
 
