@@ -47,7 +47,7 @@ def test_unknown_settings_are_refused():
 def test_missing_required_settings_are_refused():
     given = Settings(SailloftError, "port 1", {"mtu": 9000, "speed": None})
     given.need("mtu")
-    assert refused(lambda: given.need("mtu", "speed")) == "port 1: speed is missing; set it"
+    assert refused(lambda: given.need("mtu", "speed")) == Mentions("port 1", "speed")
 
 
 def test_a_value_is_checked_and_its_default_is_not():
@@ -64,11 +64,9 @@ def test_parts_are_named_by_their_place():
     assert [part.data["mtu"] for part in given.parts("ports")] == [1, 2]
     assert given.parts("hosts") == []
     assert given.parts("ports")[0].refusal is SailloftError
-    assert refused(lambda: given.parts("ports")[1].need("name")) == "switch.ports[1]: name is missing; set it"
+    assert refused(lambda: given.parts("ports")[1].need("name")) == Mentions("switch.ports[1]", "name")
     wrong = Settings(SailloftError, "switch", {"ports": {"mtu": 1}})
-    assert refused(lambda: wrong.parts("ports")) == (
-        "switch: ports: {'mtu': 1} is not a list; begin each element with '-'"
-    )
+    assert refused(lambda: wrong.parts("ports")) == Mentions("switch", "ports", "{'mtu': 1}", "list")
 
 
 def test_a_required_setting_is_checked():

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from baseboards import gpus, hgx, vm, with_vfs
 from machines import hypervisor, observed
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
@@ -43,7 +44,7 @@ def test_only_gpus_without_virtual_functions_are_chosen_by_count() -> None:
     whole = [address for address in gpus(host) if address.endswith(".0")]
     got = plans(host, vm("a", 1), vm("b", 1))
     assert sorted([*chosen(got["a"]), *chosen(got["b"])]) == whole[6:]
-    with pytest.raises(DomainError, match=r"requests 3 GPUs, but only 2 of this host's 8 are free .*would disappear"):
+    with raises(DomainError, "3", "2", "8"):
         plans(host, vm("a", 3))
 
 
@@ -66,7 +67,7 @@ def test_whole_gpus_and_virtual_functions_of_others_are_planned_together() -> No
 
 
 def test_without_virtual_functions_the_error_names_the_driver_that_makes_them() -> None:
-    with pytest.raises(DomainError, match=r"requests 1 virtual function of a GPU, .* gim") as error:
+    with raises(DomainError, "1", "gim") as error:
         plans(amd(0), virtual("a", 1))
     assert error.value.domain == "a"
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import domain_options
@@ -286,9 +287,8 @@ def test_settings_that_agree_are_accepted(settings):
 
 def test_derived_macs_of_two_interfaces_are_compared_with_given_ones():
     given = {"type": "user", "mac": of(**user()).mac(0)}
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "virtual machine b", given["mac"], "a"):
         parse_specs([{"name": "a", **user()}, {"name": "b", "interfaces": [{"type": "user"}, given]}])
-    assert str(caught.value) == f"virtual machine b: MAC {given['mac']} is already used by a; set another mac"
 
 
 @pytest.mark.parametrize(("number", "found"), [(0, 0), ("0", 0), (256, 256), ("256", 256), ("007", 7)])
