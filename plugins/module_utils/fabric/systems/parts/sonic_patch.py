@@ -28,6 +28,13 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic import read
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import (
+    EGRESS_LOSSLESS,
+    INGRESS_POOL,
+    lossless_refusal,
+    remedy,
+    sku_of,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import (
     ConfigDb,
     Entry,
@@ -35,11 +42,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.soni
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import (
-    EGRESS_LOSSLESS,
     EGRESS_LOSSY,
     HASH_FIELDS,
     INGRESS_LOSSY,
-    INGRESS_POOL,
     MAPS,
     PFC_TO_PG,
     PFC_TO_PG_TABLE,
@@ -55,8 +60,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 SHARED = (*MAPS.values(), PFC_TO_PG_TABLE, "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE")
 OF_PORTS = ("PORT", "PORT_QOS_MAP", "BUFFER_PG", "BUFFER_QUEUE", "QUEUE", "PFC_WD", "SWITCH_HASH")
 OWNED_FIELDS = (*MAPS, REWRITING, "pfc_enable", "pfcwd_sw_enable")
+REFERRING = {*MAPS, "scheduler", "wred_profile", "profile", "pool"}  # fields with a reference
 EGRESS_LOSSY_QUEUE = "q_lossy_profile"  # in queue entries on NVIDIA's and some other vendors' platforms
-MOST_POOL_BYTES = 64 * 10**9
 HASH_OVERRIDES = tuple(f"ecmp_hash_ipv{version}{of}" for version in (4, 6) for of in ("", "_rdma"))
 
 
@@ -105,19 +110,20 @@ class _Target:
             for table, entries in db.tables.items()
         }
         self.parts: dict[tuple[str, str], list[str]] = {}  # keys that were split
-        self.brackets = any(
-            isinstance(value, str) and value.startswith("[")
+        self.unbuffered = not db.table("BUFFER_POOL")  # the image leaves all buffers to the ASIC's driver
+        referring = [
+            str(entry[field]).startswith("[")
             for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG", "BUFFER_PROFILE", "BUFFER_QUEUE")
             for entry in db.table(table).values()
-            for value in entry.values()
-        )
+            for field in entry.keys() & REFERRING
+        ]
+        self.brackets = bool(referring) and all(referring)  # new images read both forms, their models only names
         pool = db.text("BUFFER_POOL", INGRESS_POOL, "xoff")
         self.pools_headroom = pool is not None and pool != "0"
 
     def build(self) -> None:
         """Change the copy to the wanted ConfigDB."""
         self._split_ranges()
-        self._check_pools()
         mine = set(self.wanted.ports)
         for port, qos in self.wanted.ports.items():
             if port not in self.db.table("PORT"):
@@ -179,52 +185,13 @@ class _Target:
                 self.tables[table][key] = entry
 
     def _check_image(self, wanted: WantedPort) -> None:
-        remedy = "run `config qos reload` on the switch to create what its image has for its platform"
-        if any(table == "BUFFER_PROFILE" for table, _name in wanted.shared):
-            pool = self.db.entry("BUFFER_POOL", INGRESS_POOL)
-            if not pool:
-                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, "headroom needs this pool, but it is missing", remedy)
-            if pool.get("mode") != "dynamic":
-                problem = f"its mode is {pool.get('mode')!r}, but an alpha needs a dynamic pool"
-                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, problem, remedy)
+        refusal = lossless_refusal(self.db) if wanted.lossless_queues else None
+        if refusal is not None:
+            raise refusal
         lossy = refer("BUFFER_PROFILE", INGRESS_LOSSY, self.brackets) in wanted.groups.values()
-        for name, needed in ((INGRESS_LOSSY, lossy), (EGRESS_LOSSLESS, bool(wanted.lossless_queues))):
-            if needed and not self.db.entry("BUFFER_PROFILE", name):
-                raise self.db.refuse("BUFFER_PROFILE", name, "the policy needs this profile, but it is missing", remedy)
-
-    def _check_pools(self) -> None:
-        """Refuse pools other than those that ECN's thresholds and the headroom were computed with.
-
-        A pool without a size is one that the image sizes itself, from what headroom leaves (buffer_model dynamic).
-        """
-        wanted = self.wanted.pools
-        if wanted is None or not self.db.entry("BUFFER_POOL", INGRESS_POOL):
-            return
-        remedy = (
-            "describe the switch's pools in roce_asics (like, source, pool_bytes, headroom_pool_bytes, "
-            "lossy_pool_bytes), or change them"
-        )
-        size = self.db.number("BUFFER_POOL", INGRESS_POOL, "size", 0, MOST_POOL_BYTES)
-        headroom = self.db.number("BUFFER_POOL", INGRESS_POOL, "xoff", 0, MOST_POOL_BYTES) or 0
-        if headroom < wanted.headroom_bytes or (headroom > 0) != (wanted.headroom_bytes > 0):
-            problem = f"its xoff is {headroom} bytes, but the plan assumes {wanted.headroom_bytes}"
-            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, problem, remedy)
-        if size is not None and size < wanted.lossless_bytes:
-            problem = f"its size is {size} bytes, but the plan assumes {wanted.lossless_bytes}"
-            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, problem, remedy)
-        if wanted.ingress_bytes is None:
-            return
-        sizes = [
-            self.db.number("BUFFER_POOL", name, "size", 0, MOST_POOL_BYTES) or 0
-            for name in self.db.table("BUFFER_POOL")
-            if self.db.text("BUFFER_POOL", name, "type") == "ingress"
-        ]
-        if sum(sizes) > wanted.ingress_bytes:
-            problem = (
-                f"the ingress pools have {sum(sizes)} bytes, but the headroom of all ports leaves "
-                f"{wanted.ingress_bytes} of the buffer"
-            )
-            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, problem, remedy)
+        if lossy and not self.unbuffered and not self.db.entry("BUFFER_PROFILE", INGRESS_LOSSY):
+            cause = f"the policy needs this profile, but {sku_of(self.db)} has none"
+            raise self.db.refuse("BUFFER_PROFILE", INGRESS_LOSSY, cause, remedy(self.db))
 
     def _port(self, port: str, wanted: WantedPort) -> None:
         fields = self._table("PORT_QOS_MAP").setdefault(port, {})
@@ -240,6 +207,8 @@ class _Target:
                 self._table("QUEUE")[key] = dict(wanted.queues[number])
             else:
                 self._table("QUEUE").pop(key, None)
+            if self.unbuffered:
+                continue
             self._group(key, wanted.groups.get(number))
             if number in wanted.queues:
                 self._egress(key, number in wanted.lossless_queues)
@@ -282,8 +251,7 @@ class _Target:
             )
             if not profile:
                 problem = f"neither {lossy_profiles[0]} nor {lossy_profiles[1]} exists for lossy queues"
-                remedy = "run `config qos reload` on the switch to create what its image has for its platform"
-                raise self.db.refuse("BUFFER_PROFILE", EGRESS_LOSSY, problem, remedy)
+                raise self.db.refuse("BUFFER_PROFILE", EGRESS_LOSSY, problem, remedy(self.db))
         queues[key] = {**existing, "profile": refer("BUFFER_PROFILE", profile, self.brackets)}
 
     def _drop_ports(self, ports: set[str]) -> None:
