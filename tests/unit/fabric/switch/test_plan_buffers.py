@@ -90,6 +90,9 @@ def test_an_image_is_planned_with_its_own_pools_and_headroom(name):
         assert port.headroom[3].xoff_bytes == 178562
     else:
         assert port.headroom[3].xoff_bytes == profile[2]
+        # buffermgrd sets its own profile again when pfc_enable changes, so another one would not stay.
+        kept = jsonpatch.apply_patch(config, patch(config, switch))["BUFFER_PG"]["Ethernet0|3"]
+        assert kept == config["BUFFER_PG"]["Ethernet0|3-4"]
     # Broadcom's size includes the headroom pool where both are more than egress has.
     shared = size - (headroom_pool or 0) * (size + (headroom_pool or 0) > egress)
     alpha = Fraction(2) ** port.headroom[3].alpha_exponent

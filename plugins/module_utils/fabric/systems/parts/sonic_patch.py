@@ -26,12 +26,13 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Headroom, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic import read
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import (
     EGRESS_LOSSLESS,
     INGRESS_POOL,
     lossless_refusal,
+    read_headroom,
     remedy,
     sku_of,
 )
@@ -110,6 +111,7 @@ class _Target:
             for table, entries in db.tables.items()
         }
         self.parts: dict[tuple[str, str], list[str]] = {}  # keys that were split
+        self.headrooms: dict[str, Headroom | None] = {}  # by profile
         self.unbuffered = not db.table("BUFFER_POOL")  # the image leaves all buffers to the ASIC's driver
         referring = [
             str(entry[field]).startswith("[")
@@ -141,7 +143,7 @@ class _Target:
             self._check_image(wanted)
             for (table, name), entry in wanted.shared.items():
                 self._table(table)[name] = dict(entry)
-            self._port(port, wanted)
+            self._port(port, wanted, qos)
         self._drop_ports({port for port in self.tables.get("PORT_QOS_MAP", {}) if port not in mine})
         self._polling()
         self._hash()
@@ -193,7 +195,7 @@ class _Target:
             cause = f"the policy needs this profile, but {sku_of(self.db)} has none"
             raise self.db.refuse("BUFFER_PROFILE", INGRESS_LOSSY, cause, remedy(self.db))
 
-    def _port(self, port: str, wanted: WantedPort) -> None:
+    def _port(self, port: str, wanted: WantedPort, qos: PortQos) -> None:
         fields = self._table("PORT_QOS_MAP").setdefault(port, {})
         for field in OWNED_FIELDS:
             fields.pop(field, None)
@@ -209,7 +211,7 @@ class _Target:
                 self._table("QUEUE").pop(key, None)
             if self.unbuffered:
                 continue
-            self._group(key, wanted.groups.get(number))
+            self._group(key, wanted.groups.get(number), qos.headroom[number])
             if number in wanted.queues:
                 self._egress(key, number in wanted.lossless_queues)
         if wanted.watchdog:
@@ -219,22 +221,25 @@ class _Target:
         if wanted.mtu is not None:
             self._table("PORT")[port]["mtu"] = wanted.mtu
 
-    def _group(self, key: str, profile: str | None) -> None:
-        """Set the profile of a group. Where no class uses the group, remove its headroom, but keep a lossy buffer."""
+    def _group(self, key: str, profile: str | None, headroom: Headroom | None) -> None:
+        """Set the profile of a group. Where no class uses the group, remove its headroom, but keep a lossy buffer.
+
+        Another profile with the same headroom stays: an image sets its own again whenever ``pfc_enable`` changes
+        (sonic-swss, cfgmgr/buffermgr.cpp, doSpeedUpdateTask).
+        """
         groups = self._table("BUFFER_PG")
+        profiles = self.db.table("BUFFER_PROFILE")
+        name = next((referred for referred in references(groups.get(key, {})) if referred in profiles), "")
         if profile is not None:
-            groups[key] = {**groups.get(key, {}), "profile": profile}
-        elif key in groups:
-            name = next(
-                (
-                    name_referred
-                    for name_referred in references(groups[key])
-                    if name_referred in self.db.table("BUFFER_PROFILE")
-                ),
-                "",
-            )
-            if "xoff" in self.db.entry("BUFFER_PROFILE", name):
-                del groups[key]
+            if headroom is None or not name or self._headroom(name) != headroom:
+                groups[key] = {**groups.get(key, {}), "profile": profile}
+        elif "xoff" in self.db.entry("BUFFER_PROFILE", name):
+            del groups[key]
+
+    def _headroom(self, name: str) -> Headroom | None:
+        if name not in self.headrooms:
+            self.headrooms[name] = read_headroom(self.db, name, False)
+        return self.headrooms[name]
 
     def _egress(self, key: str, lossless: bool) -> None:
         queues = self._table("BUFFER_QUEUE")
