@@ -26,8 +26,8 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     switch beyond --limit), and says so. Raises FabricError.
     """
     bare = {**params, "hosts": None}  # the plan checks the hosts' NICs
-    compared = configs.compared(bare)
-    wanted, running = configs.wanted_switches(bare), configs.running_texts(params["running"])
+    wanted, seen = configs.wanted_and_seen(bare, to_change=False)
+    compared, running = configs.compare(wanted, seen), configs.running_texts(params["running"])
     claims_made: list[Claim] = []
     for name, differences in compared["differences"].items():
         claim = f"{name}: its configuration"

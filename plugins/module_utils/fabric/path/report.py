@@ -30,7 +30,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
     survey,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass, read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import parse_running
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import buffers_of, parse_running
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec, read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
@@ -77,10 +77,11 @@ def requested_parts(params: Mapping[str, Any]) -> Iterator[Part]:
     policy = read_policy(params["policy"])
     specs = read_switches(params["switches"], None, params["asics"])
     fabric = Fabric(_links(specs), [spec.name for spec in specs])
-    planned = plan(policy, specs)
+    switches = parse_running(params["running"], params["switches"])
+    planned = plan(policy, specs, buffers_of(switches))
     seen = ReadBack(
         _hosts(params["nics"], params["applications"], params["hosts"]),
-        _share_equal_ports(parse_running(params["running"], params["switches"])),
+        _share_equal_ports(switches),
         planned if params["thresholds"] else {},
     )
     for rdma in _classes(policy, params["rdma_class"]):

@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.confi
     file_of,
     parse_running,
     running_texts,
-    wanted_switches,
+    wanted_and_seen,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import Qos, stages
@@ -59,8 +59,8 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     project's.
     """
     running = running_texts(params["running"])
-    wanted = _wanted(params, running)
-    parsed = parse_running(running, params["switches"])
+    planned_switches, parsed = wanted_and_seen(params, to_change=True)
+    wanted = {name: switch for name, switch in planned_switches.items() if name in running}
     now = Qos({name: _comparable(switch, wanted[name]) for name, switch in parsed.items()}, _nics(params["nics"]))
     goal = Qos(wanted, _nics(params["nics_wanted"]))
     whole_changes = _whole_changes(running, wanted)
@@ -81,15 +81,6 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
             for name, text in whole_changes.items()
         ]
     return result
-
-
-def _wanted(params: Mapping[str, Any], running: Mapping[str, str]) -> dict[str, Switch]:
-    """Return the policy's QoS of the switches in ``running``. Raises FabricError for one that the inventory lacks."""
-    wanted = {name: switch for name, switch in wanted_switches(params).items() if name in running}
-    for name in running:
-        if name not in wanted:
-            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
-    return wanted
 
 
 def _whole_changes(running: Mapping[str, str], wanted: Mapping[str, Switch]) -> dict[str, str]:
