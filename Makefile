@@ -25,7 +25,7 @@ export PYTHONUNBUFFERED := 1
 # Containers often forbid Python to keep bytecode. Each process of Ansible would then spend a fifth of its time to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help check environments types vcsim python39 ansible-core ansible-core-all thorough lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy release molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
+.PHONY: help check environments types vcsim python39 python39-all ansible-core ansible-core-all thorough lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy release molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -99,7 +99,7 @@ test:
 
 # The phases that take long, try more cases, or add little to what a part of `test` shows of the same code.
 test-all: test
-	tests/phases sanity-long thorough fleet-long ansible-core-all image-boot boot-loader dcb cabling molecule-long bench
+	tests/phases sanity-long thorough fleet-long python39-all ansible-core-all image-boot boot-loader dcb cabling molecule-long bench
 
 environments: .venv/.tests .venv/publish/.done vcsim
 
@@ -119,9 +119,12 @@ vcsim: packages
 unit: packages .venv/.tests vcsim
 	pytest -n 2 --dist worksteal
 
-# The library's unit tests, on the oldest Python that targets may have.
+# The library's unit tests, on the oldest Python that targets may have: the first case of each, or all.
 python39: packages .venv/.runtime
 	tests/python39/run
+
+python39-all: packages .venv/.runtime
+	tests/python39/run --all-cases
 
 # The archive installed beside the oldest and the newest ansible-core, or all of them.
 ansible-core: packages .venv/.tests

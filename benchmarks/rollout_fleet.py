@@ -125,7 +125,7 @@ def site(folder: Path, nodes: int) -> Sample:
         "ansible_python_interpreter": sys.executable,
         "ansible_pipelining": True,
         "node_boot_store_dir": store.path,
-        "node_boot_build_store_dir": store.path,
+        "node_image_store_dir": store.path,
         "node_boot_server_urls": URLS,
         "proofs_path": str(folder / "proofs"),
         "node_boot_bmc_from": "gateway",

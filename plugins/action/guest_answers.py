@@ -11,9 +11,12 @@ import time
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.module_utils.common.text.converters import to_text
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import connection_loader
 from ansible.utils.display import Display
+
+from ansible_collections.sailloft.fleet.plugins.action.reached import cause
 
 PAUSE_S = 2
 SHOWN_EVERY_S = 15
@@ -24,6 +27,11 @@ UNREACHED_S = 300
 COUNTERS = re.compile(r"^\s*(block\.\d+\.(?:rd|wr)\.bytes|net\.\d+\.tx\.bytes)=(\d+)$", re.MULTILINE)
 STATE = re.compile(r"^\s*state\.state=(\d+)$", re.MULTILINE)
 RUNNING = 1  # VIR_DOMAIN_RUNNING
+# What virsh prints in the locale C for a name that no domain has (virshLookupDomainInternal in tools/virsh-util.c).
+NO_DOMAIN = "failed to get domain"
+UNDEFINED = -1  # no value of virDomainState
+CORRECT = "correct the name of the guest or its gpu_guest_host"
+DEFINE = "define it on the hypervisor first: playbooks/gpu_vms.yml"
 
 display = Display()
 
@@ -45,9 +53,12 @@ class ActionModule(ActionBase):
             }
         )
         name, hypervisor = variables["inventory_hostname"], options["hypervisor"]
+        if hypervisor not in variables["hostvars"]:
+            result.update(failed=True, msg=f"{hypervisor}, the hypervisor of {name}, is no host; {CORRECT}")
+            return result
         start_s = moved = shown = reached = time.monotonic()
         seen: dict[str, int] | None = None
-        while not self._answers():
+        while refusal := self._refusal():
             now = time.monotonic()
             try:
                 state, counters = self._activity(hypervisor, name, variables)
@@ -60,32 +71,39 @@ class ActionModule(ActionBase):
                     return result
             if counters is not None and counters != seen:
                 seen, moved = counters, now
+            if state == UNDEFINED:
+                result.update(failed=True, msg=f"{hypervisor} has no virtual machine {name}; {CORRECT}, and {DEFINE}")
+                return result
             if state not in (None, RUNNING):
                 result.update(failed=True, msg=f"{name} is not running on {hypervisor}; start it: virsh start {name}")
                 return result
             if now - moved > (options["silent_s"] + options["boot_stall_s"]) * load():
-                result.update(failed=True, msg=stalled(name, hypervisor, now - moved, seen))
+                result.update(failed=True, msg=stalled(name, hypervisor, now - moved, seen, refusal))
                 return result
             if now - shown >= SHOWN_EVERY_S:
                 shown = now
                 does = activity(seen) if reached == now else f"its hypervisor {hypervisor} cannot be reached"
-                display.display(f"{name} boots, {now - start_s:.0f} s: {does}")
+                display.display(f"{name} boots, {now - start_s:.0f} s: {does}; {refusal}")
             time.sleep(PAUSE_S)
         result.update(changed=False, elapsed_s=round(time.monotonic() - start_s))
         return result
 
-    def _answers(self) -> bool:
+    def _refusal(self) -> str:
+        """Return why the guest's connection fails; empty if it works."""
         try:
             self._connection.reset()
             self._low_level_execute_command("true", sudoable=False)
-        except AnsibleConnectionFailure:
-            return False
-        return True
+        except AnsibleConnectionFailure as error:
+            return cause(str(error))
+        return ""
 
     def _activity(
         self, hypervisor: str, name: str, hypervisor_variables: dict[str, Any]
     ) -> tuple[int | None, dict[str, int] | None]:
-        """Return the guest's state and counters, None if the hypervisor does not report them; raise if unreached."""
+        """Return the guest's state and counters, None if the hypervisor does not report them; raise if unreached.
+
+        The state is UNDEFINED if the hypervisor has no such domain.
+        """
         variables = hypervisor_variables["hostvars"][hypervisor]
         if variables.get("gpu_vm_backend") == "vsphere":
             # The collection does not log in to ESXi.
@@ -93,17 +111,19 @@ class ActionModule(ActionBase):
         kind = variables.get("ansible_connection") or "ssh"
         context = self._play_context.copy()
         context.remote_addr = variables.get("ansible_host") or hypervisor
-        command = f"virsh --connect qemu:///system domstats --state --block --interface {shlex.quote(name)}"
+        command = f"LC_ALL=C virsh --connect qemu:///system domstats --state --block --interface {shlex.quote(name)}"
         try:
             connection = connection_loader.get(kind, context, new_stdin=None)
             connection.set_options(var_options=variables)
-            status, output, _error = connection.exec_command(command, sudoable=False)
+            status, output, errors = connection.exec_command(command, sudoable=False)
         except AnsibleConnectionFailure:
             raise
         except AnsibleError:
             return None, None
-        text = (output if isinstance(output, bytes) else str(output).encode()).decode(errors="replace")
+        text = to_text(output)
         state = STATE.search(text)
+        if status and NO_DOMAIN in to_text(errors):
+            return UNDEFINED, None
         if status or not state:
             return None, None
         return int(state.group(1)), {counter: int(value) for counter, value in COUNTERS.findall(text)}
@@ -125,11 +145,12 @@ def activity(counters: dict[str, int] | None) -> str:
     return f"{read / 1e6:.1f} MB read from its disks, {written / 1e6:.1f} MB written, {sent / 1e3:.1f} kB sent"
 
 
-def stalled(name: str, hypervisor: str, silent_s: float, counters: dict[str, int] | None) -> str:
-    """Return the message for a guest that makes no progress."""
+def stalled(name: str, hypervisor: str, silent_s: float, counters: dict[str, int] | None, refusal: str) -> str:
+    """Return the message for a guest that makes no progress, with the cause of its last failed connection."""
     return (
-        f"{name} does not answer, and has shown no activity for {silent_s:.0f} s ({activity(counters)}). "
-        f"Read its console (libvirt: /var/log/libvirt/qemu/{name}-console.log on {hypervisor}), reset it there "
+        f"{name} does not answer ({refusal}), and has shown no activity for {silent_s:.0f} s ({activity(counters)}). "
+        f"Compare its address with ansible_host (libvirt: virsh domifaddr {name} --source arp), read its console "
+        f"(libvirt: /var/log/libvirt/qemu/{name}-console.log on {hypervisor}), reset it there "
         f"(libvirt: virsh reset {name}), and run again"
     )
 

@@ -131,8 +131,17 @@ class ActionModule(ActionBase):
         """Return the hosts of the run; refuse a run in which a pattern has none, unless it is a part of another."""
         names: dict[str, None] = {}
         templar = Templar(loader=self._loader, variables=self._manager.get_vars(play=self._task.get_play()))
-        for text in playbook.hosts:
-            pattern = templar.template(trust_as_template(text))
+        patterns = [templar.template(trust_as_template(text)) for text in playbook.hosts]
+        # ":!GROUP" and ranges are no names of groups.
+        words = (word for pattern in patterns for word in pattern.split(":") if word.isidentifier())
+        hosts_by_group = self._inventory.get_groups_dict()
+        empty_groups = [group for group in dict.fromkeys([*words, *playbook.groups]) if not hosts_by_group.get(group)]
+        for group, similar in _near(empty_groups, {name for name, hosts in hosts_by_group.items() if hosts}):
+            raise AnsibleActionFail(
+                f"the inventory has no host in the group {group} of {name}.yml, but a group {similar}; "
+                f"rename it to {group}. Nothing was run"
+            )
+        for pattern in patterns:
             # Restrictions are those of this play, whose hosts are others.
             matches = self._inventory.get_hosts(pattern, ignore_restrictions=True)
             names.update(dict.fromkeys(host.name for host in matches))
@@ -149,6 +158,12 @@ class ActionModule(ActionBase):
                 f"the inventory has no host for {name}.yml, which runs on {pattern}; read: {', '.join(self._sources)}. "
                 "Add hosts to the groups, or name another inventory with -i"
             )
+        for group in empty_groups if names else ():
+            if playbook.groups.get(group, False) or (group in playbook.groups and group in hosts_by_group):
+                raise AnsibleActionFail(
+                    f"the group {group} of {name}.yml has no host in the inventory; add its hosts, "
+                    "or correct its name there. Nothing was run"
+                )
         return list(names)
 
 

@@ -59,10 +59,6 @@ options:
     description: The port of nginx.
     type: int
     default: 80
-  lease_s:
-    description: The duration of a DHCP lease in seconds.
-    type: int
-    default: 43200
   store_dir:
     description: The directory of the store.
     type: str

@@ -19,6 +19,8 @@ description:
     Files in C(host_vars) are not searched; M(sailloft.fleet.role_variables) compares the names that begin with a role's
     name.
   - A value of the playbook's own variables that has another type, or is none of the choices, is an error.
+  - A group of the playbook without hosts is an error if the inventory has a group of a similar name, if it is listed
+    there without hosts, or if the playbook needs it.
   - Patterns that match no host of the run are an error that says whether the inventory or C(--limit) is the cause.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:

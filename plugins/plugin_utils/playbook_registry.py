@@ -18,9 +18,13 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Playbook:
-    """A playbook: the patterns of its hosts, each of which needs a host, its roles and its own variables by name."""
+    """A playbook: the patterns of its hosts, each of which needs a host, its roles and its own variables by name.
+
+    ``groups`` has the groups that have plays of their own, and whether each needs a host in the inventory.
+    """
 
     hosts: list[str]
+    groups: dict[str, bool]
     any_strategy: bool
     roles: list[str]
     variables: dict[str, dict[str, Any]]
@@ -40,7 +44,8 @@ def playbook(name: str, data: dict[str, Any]) -> Playbook:
     for part in parts:
         variables.update(part.variables)
     roles = {*row.get("roles", []), *(role for part in parts for role in part.roles)}
-    return Playbook(row["hosts"], row.get("any_strategy", False), sorted(roles), variables)
+    groups = dict.fromkeys((group for part in parts for group in part.groups), False) | row.get("groups", {})
+    return Playbook(row["hosts"], groups, row.get("any_strategy", False), sorted(roles), variables)
 
 
 def roles() -> list[str]:

@@ -10,6 +10,7 @@ import shutil
 import pytest
 from identity_site import SECRET, TOKEN, files, make_keys
 from kills import kills
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities, identity, tools
@@ -71,13 +72,9 @@ def test_a_bundle_is_removed_only_if_its_node_is_named_as_removed(site):
 def test_a_node_that_is_published_and_removed_is_refused(site):
     site.publish()
     before = contents(site)
-    with pytest.raises(ImageError) as caught:
+    with raises(ImageError, "bm01", "node_identity_ek", "node_identity_removed"):
         site.publish(removed=["bm01"])
-    assert str(caught.value) == (
-        "node bm01: its bundle is to be both written and removed; remove its node_identity_ek from the inventory, or "
-        "its name from node_identity_removed"
-    )
-    with pytest.raises(ImageError, match=r"node '\.\./bm01': not a valid host name"):
+    with raises(ImageError, "../bm01"):
         site.publish(removed=["../bm01"])
     assert contents(site) == before
 
@@ -151,27 +148,27 @@ def test_a_bundle_does_not_reveal_shared_or_guessed_secrets(site):
 
 def test_a_public_key_of_another_pair_is_refused(site, tmp_path):
     site.signer = tools.Signer(site.signer.secret_key, make_keys(tmp_path, "other").public_key, None)
-    with pytest.raises(ImageError, match="check that the public key belongs to the signing key"):
+    with raises(ImageError, "public key", "signing key"):
         site.publish()
     assert contents(site) == {}
 
 
 def test_two_nodes_with_the_same_endorsement_key_are_refused(site):
     site.nodes[1]["ek"] = site.nodes[0]["ek"]
-    with pytest.raises(ImageError, match="node bm02: has the endorsement key of node bm01"):
+    with raises(ImageError, "bm02", "bm01"):
         identities.read_nodes(site.nodes)
 
 
 def test_a_too_large_bundle_is_refused_before_anything_is_written(site):
     site.nodes[1]["secrets"] = files(large="x" * identity.LARGEST_BUNDLE_BYTES)
-    with pytest.raises(ImageError, match="node bm02: its bundle has"):
+    with raises(ImageError, "bm02", "bundle"):
         site.publish()
     assert contents(site) == {}
 
 
 def test_a_missing_tool_is_named(site, monkeypatch):
     monkeypatch.setattr(tools.shutil, "which", lambda name, path: None if name == "minisign" else name)
-    with pytest.raises(ImageError, match="tool minisign: not found on this machine; install minisign"):
+    with raises(ImageError, "minisign"):
         site.publish()
 
 

@@ -13,6 +13,7 @@ import urllib.request
 from types import SimpleNamespace
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
@@ -315,7 +316,7 @@ def test_an_upper_layer_contains_only_changed_files(tmp_path, repository, update
 
 def test_a_package_that_no_archive_has_is_refused(tmp_path, repository):
     (layer,) = layers(["hello", "helo"], [archive(repository)])
-    with pytest.raises(ImageError, match=r"^layer base: no archive has a package helo; correct the name"):
+    with raises(ImageError, "base", "helo"):
         built(tmp_path / "root", layer)
 
 
@@ -337,7 +338,7 @@ def test_an_unreachable_archive_is_refused(tmp_path, repository):
     given = {**archive(repository), "url": "http://127.0.0.1:9/el9"}
     (layer,) = layers(["hello"], [archive(repository), given])
     (tmp_path / "root").mkdir()
-    with pytest.raises(ImageError, match=r"^layer base: the archive http://127.0.0.1:9/el9 cannot be read: .*onnect"):
+    with raises(ImageError, "base", "http://127.0.0.1:9/el9", "read"):
         rpm.install(tmp_path / "root", layer, RUN, {})
 
 
@@ -347,15 +348,13 @@ def test_an_archive_without_repodata_is_refused(tmp_path):
     def missing(url):
         raise FileNotFoundError(url)
 
-    with pytest.raises(
-        ImageError, match=r"it has no repodata/repomd.xml; give the url of the directory that contains repodata"
-    ):
+    with raises(ImageError, "repodata/repomd.xml"):
         rpm.release_digests(layer, missing)
 
 
 def test_an_archive_that_differs_from_its_pin_is_refused(repository):
     (layer,) = layers(["hello"], [{**archive(repository), "release_sha256": {"repomd": "0" * 64}}])
-    with pytest.raises(ImageError, match=rf"repomd.xml has sha256 [0-9a-f]+, but {'0' * 64} is pinned"):
+    with raises(ImageError, "repomd.xml", "0" * 64):
         rpm.release_digests(layer, fetch)
 
 
@@ -363,7 +362,7 @@ def test_an_archive_that_changes_during_the_build_is_refused(tmp_path, repositor
     (layer,) = layers(["hello"], [archive(repository)])
     (tmp_path / "root").mkdir()
     digests = dict.fromkeys(rpm.release_digests(layer, fetch), "0" * 64)
-    with pytest.raises(ImageError, match=r"repomd.xml was changed during the build"):
+    with raises(ImageError, "repomd.xml", "changed"):
         rpm.install(tmp_path / "root", layer, RUN, digests)
     assert not (tmp_path / "root/usr").exists()
 
@@ -386,11 +385,11 @@ def test_two_builds_of_signed_packages_are_identical(tmp_path, key):
 
 def test_an_unsigned_package_is_refused(tmp_path, repository, key):
     (layer,) = layers(["hello"], [archive(repository, key.public)])
-    with pytest.raises(ImageError, match=r"^layer base: \S+ is not signed by a key in the archive's keyring"):
+    with raises(ImageError, "base", "keyring", "signed"):
         built(tmp_path / "root", layer)
 
 
 def test_a_missing_keyring_is_refused(tmp_path, repository):
     (layer,) = layers(["hello"], [archive(repository, "/nowhere/key.asc")])
-    with pytest.raises(ImageError, match=r"cannot read keyring /nowhere/key.asc for file://"):
+    with raises(ImageError, "/nowhere/key.asc"):
         built(tmp_path / "root", layer)

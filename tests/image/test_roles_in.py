@@ -14,6 +14,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from messages import raises
 from placeholder_archive import Archive
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence
@@ -173,9 +174,7 @@ def test_an_invalid_role_variable_is_refused_before_settings_are_written(root):
 
 def test_a_module_that_changes_the_running_kernel_is_refused_in_an_image(root, make_role):
     make_role("live", "- name: Live\n  sailloft.fleet.hugepages: {pages: []}\n")
-    with pytest.raises(
-        ImageError, match=r"this is the root of an image, and the running kernel is that of the build host"
-    ):
+    with raises(ImageError, "kernel", "build host"):
         roles_in.apply(root, [Role("live")])
 
 
@@ -251,14 +250,14 @@ def test_a_package_whose_script_fails_in_a_role_is_named(root, make_role):
 
 
 def test_an_image_without_python_is_refused(tmp_path):
-    with pytest.raises(ImageError, match=r"^layer gpu: the image has no /usr/bin/python3, .*add python3"):
+    with raises(ImageError, "gpu", "/usr/bin/python3"):
         roles_in.apply(tmp_path, [GPU_HOST], layer="gpu")
 
 
 def test_a_missing_role_is_refused(root):
-    with pytest.raises(ImageError, match=r"Ansible does not find one of the roles no_such_role"):
+    with raises(ImageError, "no_such_role"):
         roles_in.apply(root, [Role("no_such_role")])
-    with pytest.raises(ImageError, match=r"^role no_such_role: Ansible does not find it"):
+    with raises(ImageError, "no_such_role"):
         role_digest.content_digest("no_such_role")
     with pytest.raises(ImageError, match=r"^role sailloft.fleet.nothing: .*fleet/roles"):
         role_digest.content_digest("sailloft.fleet.nothing")

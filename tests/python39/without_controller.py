@@ -47,13 +47,21 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         reporter.stats.setdefault(kind, []).append(report)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-cases", action="store_true", help="run each case of a test, not only its first")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if len(items) < LEAST_TESTS:
         raise pytest.UsageError(f"only {len(items)} tests were found, of {LEAST_TESTS} at least")
     unknown = [name for name in IN_THE_MIDDLE if not any(item.nodeid.endswith(name) for item in items)]
     if unknown:
         raise pytest.UsageError(f"tests that are to be left out were not found: {', '.join(unknown)}")
     items[:] = [item for item in items if not item.nodeid.endswith(IN_THE_MIDDLE)]
+    if not config.getoption("all_cases"):
+        # The first case of a test runs most of its lines; dict keeps the order.
+        items[:] = {item.nodeid.partition("[")[0]: item for item in reversed(items)}.values()
+        items.reverse()
     for item in items:
         test = getattr(item, "obj", None)
         # The only question is whether each line runs. A profile does not change tests that set their own number, and

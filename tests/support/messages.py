@@ -5,6 +5,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 
 
 class Mentions:
@@ -24,3 +28,11 @@ class Mentions:
 
     def __repr__(self) -> str:
         return f"Mentions({', '.join(map(repr, self.facts))})"
+
+
+@contextmanager
+def raises(kind: type[Exception], *facts: object) -> Iterator[pytest.ExceptionInfo[Exception]]:
+    """Expect an exception of this class whose message mentions all facts."""
+    with pytest.raises(kind) as error:
+        yield error
+    assert Mentions(*facts).missing_from(str(error.value)) == [], str(error.value)

@@ -4,24 +4,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import Check, InvalidValueError
 
-Some = TypeVar("Some", bound="Settings")
-
 
 class Settings:
-    """A dictionary that the user wrote, and its name in errors. A setting that is null counts as left out."""
+    """A dictionary that the user wrote, and its name in errors. A setting that is null counts as left out.
 
-    refusal: ClassVar[type[SailloftError]]  # the error that a package raises
+    ``refusal`` is the error of a package, or a function that makes one of subject, cause and remedy.
+    """
 
-    def __init__(self, subject: str, data: Any) -> None:
+    def __init__(self, refusal: Callable[..., SailloftError], subject: str, data: Any) -> None:
         """Raise ``refusal`` if ``data`` is not a dictionary."""
-        self.subject = subject
+        self.refusal, self.subject = refusal, subject
         if not isinstance(data, Mapping):
             raise self.refuse("not a dictionary", "write it as name: value pairs")
         self.data = {name: value for name, value in data.items() if value is not None}
@@ -64,13 +64,28 @@ class Settings:
         self.need(setting)
         return self.value(setting, check)
 
-    def part(self: Some, setting: str) -> Some:
-        """Return the settings in the dictionary ``setting``, none if it is left out."""
-        return type(self)(f"{self.subject}.{setting}", self.data.get(setting, {}))
+    def load(self, kind: type, checks: Mapping[str, Check], **others: Any) -> Any:
+        """Return a ``kind``, a dataclass, of the settings in ``checks``, the only valid ones.
 
-    def parts(self: Some, setting: str) -> list[Some]:
+        A setting that is left out has the value in ``others`` or the default of its field; without both it is refused.
+        """
+        self.only(*checks)
+        for item in fields(kind):
+            if item.default is MISSING and item.default_factory is MISSING and item.name not in others:
+                self.need(item.name)
+        settings = {name: self.value(name, check) for name, check in checks.items() if name in self.data}
+        return kind(**{**others, **settings})
+
+    def part(self, setting: str) -> Settings:
+        """Return the settings in the dictionary ``setting``, none if it is left out."""
+        return Settings(self.refusal, self._path(setting), self.data.get(setting, {}))
+
+    def parts(self, setting: str) -> list[Settings]:
         """Return the dictionaries in the list ``setting``; an error names the element (``pages[1]``)."""
         return [
-            type(self)(f"{self.subject}.{setting}[{index}]", item)
+            Settings(self.refusal, f"{self._path(setting)}[{index}]", item)
             for index, item in enumerate(self.value(setting, values.items, []))
         ]
+
+    def _path(self, setting: str) -> str:
+        return f"{self.subject}.{setting}" if self.subject else setting

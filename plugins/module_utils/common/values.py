@@ -91,8 +91,8 @@ def unicast_mac(value: Any) -> str:
 
 def one_of(value: Any, choices: tuple[Any, ...]) -> Any:
     """Return ``value`` if it is one of ``choices``, texts or numbers."""
-    # True is 1 to Python.
-    if value not in choices or isinstance(value, bool):
+    # True and 1.0 are 1 to Python.
+    if value not in choices or isinstance(value, (bool, float)):
         raise InvalidValueError(f"{value!r} is unknown", f"use one of: {', '.join(repr(item) for item in choices)}")
     return value
 

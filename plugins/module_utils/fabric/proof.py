@@ -26,8 +26,8 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     switch beyond --limit), and says so. Raises FabricError.
     """
     bare = {**params, "hosts": None}  # the plan checks the hosts' NICs
-    compared = configs.compared(bare)
-    wanted, running = configs.wanted_switches(bare), configs.running_texts(params["running"])
+    wanted, seen = configs.wanted_and_seen(bare, to_change=False)
+    compared, running = configs.compare(wanted, seen), configs.running_texts(params["running"])
     claims_made: list[Claim] = []
     for name, differences in compared["differences"].items():
         claim = f"{name}: its configuration"
@@ -64,9 +64,8 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
         not_applicable("unread", f"{device}: RoCE's settings", AS_PLANNED, "as read back", f"{device} was not read")
         for device in sorted(unread)
     ]
-    faults = [fault for part in known_parts for fault in part.faults]
-    if faults and not first:
-        first = report.message(len(known_parts), faults)
+    if not first and any(claim.holds is False for claim in claims_made):
+        first = report.message(len(known_parts), claims_made)
     return Proof(params["name"], "One RoCE policy, from host to host", params["name"], claims_made), first
 
 

@@ -10,7 +10,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import show
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import bios
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import unsupported_reason
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
@@ -40,9 +39,10 @@ def observe(system: System, host: Host, required: list[str] | None = None) -> Ou
     required_claims = [claim for name in required or [] if not (name == "sriov" and enough) for claim in claims[name]]
     lacking = [claim for claim in required_claims if claim.holds is False]
     if lacking:
-        raise HostError("; ".join(map(_found, lacking)), "; ".join(dict.fromkeys(claim.reason for claim in lacking)))
+        cause = "; ".join(f"{claim} in {claim.source}" for claim in lacking)
+        raise HostError(cause, "; ".join(dict.fromkeys(claim.reason for claim in lacking)))
     every = [claim for name in NAMES for claim in claims[name]]
-    missing = [f"{_found(claim)}; {claim.reason}" for claim in every if claim.holds is False]
+    missing = [f"{claim} in {claim.source}; {claim.reason}" for claim in every if claim.holds is False]
     return Outcome(facts={"claims": [claim.to_dict() for claim in every], "missing": missing})
 
 
@@ -53,7 +53,3 @@ def _claims(system: System, host: Host) -> dict[str, list[Claim]]:
     on_pci_express = [function for function in nics if function.port_type is not None]
     subject = bios.Subject(host, WHERE, devices, on_pci_express, "this host has no NIC on PCI Express", tables)
     return bios.claims(subject)
-
-
-def _found(claim: Claim) -> str:
-    return f"{claim.claim}: wanted {show(claim.wanted)}, found {show(claim.seen)} in {claim.source}"

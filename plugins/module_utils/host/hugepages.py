@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 NODES = "/sys/devices/system/node"
@@ -53,7 +53,7 @@ class Count:
 
 def wanted(data: Any) -> dict[Pool, int]:
     """Return ``{"pages": [{"node": 0, "size_mib": 1024, "count": 8}]}`` as counts by pool. Raises HostError."""
-    request = HostSettings("hugepages", data)
+    request = Settings(RequestError, "hugepages", data)
     request.only("pages")
     request.need("pages")
     counts: dict[Pool, int] = {}

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import whole_host as share
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
@@ -22,7 +22,7 @@ def derived(host: Host, whole_host: dict[str, Any]) -> dict[str, list[Any]]:
 
     Raises HostError.
     """
-    request = HostSettings("gpu_vm_whole_host", whole_host)
+    request = Settings(RequestError, "gpu_vm_whole_host", whole_host)
     memory_mib = request.value("memory_mib", values.within(1, 1 << 32, "MiB"))
     page_mib = request.value("huge_page_mib", values.among(0, *share.PAGE_SIZES_MIB), share.PAGE_SIZES_MIB[0])
     try:

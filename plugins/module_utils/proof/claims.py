@@ -41,6 +41,14 @@ class Claim:
     source: str  # where it was read: "guest /sys/bus/pci/devices/0000:21:00.0/numa_node"
     reason: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.claim}: {self.values}"
+
+    @property
+    def values(self) -> str:
+        """Return the wanted and the observed value in words."""
+        return f"wanted {show(self.wanted)}, seen {show(self.seen)}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""
         return asdict(self)
@@ -63,3 +71,16 @@ def not_applicable(layer: str, claim: str, wanted: Any, source: str, reason: str
     if not reason:
         raise ProofError(f"claim {claim!r} is not applicable, but has no reason")
     return Claim(layer, claim, wanted, seen, None, source, reason)
+
+
+def show(value: Any) -> str:
+    """Return a value in readable form: nothing, yes and no, lists with commas, mappings as ``key: value``."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(show(item) for item in value) if value else "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {show(item)}" for key, item in value.items()) if value else "none"
+    return str(value)

@@ -7,8 +7,8 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, ProofError
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, count, heading, show
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, ProofError, show
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, count, heading
 
 
 def page(proof: Proof, drawing: str = "") -> str:

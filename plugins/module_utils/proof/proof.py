@@ -108,16 +108,3 @@ class Proof:
 def heading(layer: str) -> str:
     """Return the heading of a layer: the paper's, or the layer's own name as words."""
     return LAYERS.get(layer, layer.replace("_", " "))
-
-
-def show(value: Any) -> str:
-    """Return a value in readable form: nothing, yes and no, lists with commas, mappings as ``key: value``."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(show(item) for item in value) if value else "none"
-    if isinstance(value, dict):
-        return ", ".join(f"{key}: {show(item)}" for key, item in value.items()) if value else "none"
-    return str(value)

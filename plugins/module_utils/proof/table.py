@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, count, heading, show
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, count, heading
 
 NOTHING = "FAILS no claim applies here: a proof without applicable claims does not hold"
 # If more claims of a layer than this have no observed value, they are reported in one line.
@@ -53,8 +53,8 @@ def first_failure(proof: Proof) -> str:
         return f"{proof.title}: {NOTHING}"
     claim = next(claim for claim in proof.claims if claim.holds is False)
     return (
-        f"{proof.title}: {proof.counts.failed} of {len(proof.claims)} claims fail, the first: {heading(claim.layer)}: "
-        f"{claim.claim}: {_values(claim)}"
+        f"{proof.title}: {proof.counts.failed} of {len(proof.claims)} claims fail, the first: "
+        f"{heading(claim.layer)}: {claim}"
     )
 
 
@@ -69,9 +69,7 @@ def _failures(layer: str, claims: list[Claim]) -> list[tuple[str, str, str, str]
         text = f"{len(unseen)} claims whose values could not be read, the first: {unseen[0].claim}"
         failures.append((f"FAILS {layer}: {text}", "", "", ""))
         claims = [claim for claim in claims if claim.seen is not None]
-    return failures + [
-        (f"FAILS {layer}: {claim.claim}", _values(claim), claim.source, claim.reason) for claim in claims
-    ]
+    return failures + [(f"FAILS {layer}: {claim.claim}", claim.values, claim.source, claim.reason) for claim in claims]
 
 
 def _reasons(proof: Proof) -> dict[str, int]:
@@ -81,10 +79,6 @@ def _reasons(proof: Proof) -> dict[str, int]:
         if claim.holds is None:
             reasons[claim.reason] = reasons.get(claim.reason, 0) + 1
     return reasons
-
-
-def _values(claim: Claim) -> str:
-    return f"wanted {show(claim.wanted)}, seen {show(claim.seen)}"
 
 
 def _cut(line: str) -> str:

@@ -16,6 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
     Checker,
     PathHost,
     ReadBack,
+    claims,
     follow,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
@@ -39,6 +40,16 @@ def site(given=None):
 
 def checked(policy, fabric, seen, at=0):
     return follow(fabric, START, GOAL, Checker(policy, policy.classes[at], seen))
+
+
+def claimed(parts, holds):
+    """Return the claims about ``parts`` that hold (True), fail (False) or cannot be made (None)."""
+    return [claim for claim in claims(parts, "test") if claim.holds is holds]
+
+
+def first_fault(parts):
+    """Return the claim about the first broken hop."""
+    return next(iter(claimed(parts, False)), None)
 
 
 def port(seen, switch, name, **changes):

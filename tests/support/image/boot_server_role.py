@@ -37,7 +37,6 @@ def dnsmasq_configuration(nodes: Sequence[Mapping[str, Any]], **changed: object)
         "boot_server_netmask": "255.255.255.0",
         "boot_server_nodes": nodes,
         "boot_server_dhcp": "full",
-        "boot_server_lease_s": 3600,
         "boot_server_gateway": "",
         "boot_server_name_servers": [],
         "boot_server_subnets": [],

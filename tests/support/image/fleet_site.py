@@ -60,7 +60,7 @@ class Fleet:
         variables = {
             "ansible_python_interpreter": sys.executable,
             "node_boot_store_dir": self.store.path,
-            "node_boot_build_store_dir": self.store.path,
+            "node_image_store_dir": self.store.path,
             "node_boot_server_urls": URLS,
             "proofs_path": str(self.folder / "proofs"),
             "node_boot_timeout_s": 6,

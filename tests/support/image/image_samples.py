@@ -115,3 +115,9 @@ def refusal(call: Callable[..., object], *arguments: object, **named: object) ->
 def refused(call: Callable[..., object], *arguments: object, **named: object) -> str:
     """Return the message of the ImageError that the call raises."""
     return str(refusal(call, *arguments, **named))
+
+
+def refuses(act: Callable[[], object], *words: str) -> None:
+    """Expect an ImageError whose message contains all words."""
+    message = refused(act)
+    assert [word for word in words if word not in message] == [], message

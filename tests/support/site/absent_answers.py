@@ -51,6 +51,7 @@ def domains(given: Parameters) -> list[dict[str, Any]]:
         {
             "name": plan.name,
             "exists": False,
+            "state_before": "absent",
             "state": "absent",
             "autostart": False,
             "uuid": "",

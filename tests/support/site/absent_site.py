@@ -56,7 +56,6 @@ ADDED = {
             }
         },
         "node_image_images": {"gpu-node": {"layer": "base"}},
-        "boot_server_build_host": "build1",
     },
     "blue_vela": {
         "vault_bmc_password": "none",

@@ -14,6 +14,7 @@ from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.vault import VaultLib, VaultSecret
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.action import gateway_run
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import FAILED, OK, HostOutcome
@@ -158,7 +159,7 @@ def test_the_folder_of_the_record_may_be_in_a_new_folder_or_exist(gateways, tmp_
 
 def test_a_missing_ansible_runner_is_named(gateways, monkeypatch, tmp_path):
     monkeypatch.setattr(gateway_run.importlib.util, "find_spec", lambda name: None if name == "ansible_runner" else 1)
-    with pytest.raises(AnsibleActionFail, match="ansible-runner is not installed; pip install ansible-runner"):
+    with raises(AnsibleActionFail, "ansible-runner"):
         gateways()
     assert not (tmp_path / "run").exists()
 

@@ -40,7 +40,7 @@ class Hypervisor:
         out = self.told.pop(0) if len(self.told) > 1 else self.told[0]
         if out is None:
             raise AnsibleConnectionFailure("the hypervisor is not reached")
-        return 0, out, b""
+        return (1, b"", out) if out.startswith(b"error: ") else (0, out, b"")
 
 
 @pytest.fixture
@@ -56,12 +56,21 @@ def wait(monkeypatch):
     shown = []
     monkeypatch.setattr(guest_answers, "display", SimpleNamespace(display=shown.append))
 
-    def run(hypervisor, answers_at_s=10**6, load=0.0, step_s=10, check_mode=False, silent_s=SILENT_S, **more):
+    def run(
+        hypervisor,
+        answers_at_s=10**6,
+        load=0.0,
+        step_s=10,
+        check_mode=False,
+        silent_s=SILENT_S,
+        hypervisor_name="hv01",
+        **more,
+    ):
         clock.step_s = step_s
         host = SimpleNamespace(getloadavg=lambda: (load, 0.0, 0.0), cpu_count=lambda: 2)
         monkeypatch.setattr(guest_answers, "os", host)
         task = SimpleNamespace(
-            args={"hypervisor": "hv01", **({"silent_s": silent_s} if silent_s else {}), **more},
+            args={"hypervisor": hypervisor_name, **({"silent_s": silent_s} if silent_s else {}), **more},
             async_val=0,
             check_mode=check_mode,
             action="guest_answers",
@@ -88,7 +97,7 @@ def test_the_wait_for_an_active_guest_has_no_limit(wait):
     assert (result.get("failed", False), result["elapsed_s"], result["changed"]) == (False, 3900, False)
     assert shown[0] == Mentions("gpu01", "20", "0.0", "MB", "kB")
     assert hypervisor.address == ("ssh", "10.0.0.1")
-    assert hypervisor.asked[0] == "virsh --connect qemu:///system domstats --state --block --interface gpu01"
+    assert hypervisor.asked[0] == "LC_ALL=C virsh --connect qemu:///system domstats --state --block --interface gpu01"
 
 
 @pytest.mark.parametrize(("step_s", "at_s"), [(15, [15, 30, 45]), (14, [28, 56]), (16, [16, 32, 48])])
@@ -121,7 +130,7 @@ def test_a_guest_is_waited_for_in_check_mode_too(wait):
             Hypervisor(*(stats(0, received=n) for n in range(100))),
             Mentions("0.0", "MB", "kB"),
         ),
-        (Hypervisor(b"error: no domain\n"), Mentions("activity")),
+        (Hypervisor(b"error: failed to connect to the hypervisor\n"), Mentions("activity")),
     ],
     ids=["stands still", "only receives", "hypervisor does not tell"],
 )
@@ -129,7 +138,7 @@ def test_a_guest_without_activity_fails_with_the_next_step(wait, hypervisor, did
     result, _shown = wait(hypervisor)
     assert result["failed"]
     assert result["msg"] == (
-        Mentions("gpu01", SILENT_S + 10, did, "libvirt", "/var/log/libvirt/qemu/gpu01-console.log", "hv01")
+        Mentions("gpu01", SILENT_S + 10, did, "no route to host", "/var/log/libvirt/qemu/gpu01-console.log", "hv01")
     )
 
 
@@ -137,7 +146,7 @@ def test_the_error_of_an_unreachable_hypervisor_names_the_hypervisor(wait):
     result, shown = wait(Hypervisor(stats(5_000_000), None))
     assert result["failed"]
     assert result["msg"] == (Mentions("hv01", "gpu01", "310", "hv01's"))
-    assert shown[-1].endswith("s: its hypervisor hv01 cannot be reached")
+    assert shown[-1] == Mentions("300", "its hypervisor hv01 cannot be reached")
 
 
 def test_the_wait_restarts_if_the_hypervisor_answers_again_in_time(wait):
@@ -155,3 +164,16 @@ def test_a_guest_that_is_off_fails_at_once(wait):
     result, _shown = wait(Hypervisor(stats(0, state=5)))
     assert result["failed"]
     assert result["msg"] == Mentions("gpu01", "hv01")
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_guest_that_the_hypervisor_does_not_have_fails_at_once(wait, check_mode):
+    result, shown = wait(Hypervisor(b"error: failed to get domain 'gpu01'\n\n"), check_mode=check_mode)
+    assert (result["failed"], shown) == (True, [])
+    assert result["msg"] == Mentions("gpu01", "hv01", "gpu_guest_host", "playbooks/gpu_vms.yml")
+
+
+def test_a_hypervisor_that_the_inventory_does_not_have_fails_at_once(wait):
+    result, shown = wait(Hypervisor(stats(0)), hypervisor_name="hv02")
+    assert (result["failed"], shown) == (True, [])
+    assert result["msg"] == Mentions("gpu01", "hv02", "gpu_guest_host")

@@ -102,7 +102,13 @@ def told_once(output: str, name: str, words: str) -> None:
         assert other not in output
 
 
-@pytest.mark.parametrize("system", sorted(PORTS))
+def parameters(names, quick):
+    """Return parameters of which ``make test`` runs ``quick``, and ``make test-all`` all."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.long) for name in sorted(names)]
+
+
+# One system of each kind of connection.
+@pytest.mark.parametrize("system", parameters(PORTS, ("cumulus", "eos", "sonic")))
 def test_a_switch_that_refuses_connections_is_reported_once(tmp_path, system):
     with bound(listening=False) as port:
         status, output = play(tmp_path, {"roce_switches": {"leaf1": switch(system, port, "leaf1")}})
@@ -203,7 +209,7 @@ def site(folder: Path, playbook: str, port: int, *more: str) -> tuple[int, str]:
     return status, " ".join(output.split())
 
 
-@pytest.mark.parametrize("playbook", sorted(FIRST_PLAYS))
+@pytest.mark.parametrize("playbook", parameters(FIRST_PLAYS, ("gpu_hosts", "prove")))
 def test_a_host_that_refuses_connections_ends_other_playbooks_in_their_first_play(tmp_path, playbook):
     name, first = FIRST_PLAYS[playbook]
     with bound(listening=False) as port:

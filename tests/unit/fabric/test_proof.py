@@ -83,7 +83,7 @@ def test_a_failure_of_a_configuration_is_named_before_one_of_a_path():
     request["nics"]["gpu1"]["mlx5_0"] = {**request["nics"]["gpu1"]["mlx5_0"], "notification": None}
     _proof, first = prove(request)
     assert first == (
-        "gpu1 mlx5_0: the notification point of priority 3 is on: wanted 3, seen None: "
+        "gpu1 mlx5_0: the notification point of priority 3 is on: wanted 3, seen nothing: "
         "marked packets are answered with no CNP, and the sender never slows down"
     )
     config = json.loads(request["running"]["leaf1"])

@@ -9,6 +9,7 @@ import json
 import subprocess
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors import GatewayError
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.slices import by_gateway, cut
@@ -56,7 +57,7 @@ def test_hosts_are_divided_in_the_order_of_the_inventory():
 
 @pytest.mark.parametrize("gateway", ["-oProxyCommand=x", "..", "a/b", "a\nb"])
 def test_an_invalid_gateway_name_is_refused(gateway):
-    with pytest.raises(GatewayError, match=r"^gpu-\[1-2\]: runner_gateway .* is not valid; write a host name"):
+    with raises(GatewayError, "gpu-[1-2]", "runner_gateway"):
         by_gateway({"gpu-1": gateway, "gpu-2": gateway})
 
 

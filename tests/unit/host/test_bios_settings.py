@@ -70,7 +70,7 @@ def test_a_disabled_iommu_is_refused(server):
 def test_missing_interrupt_remapping_is_refused(server):
     server.put("/sys/kernel/irq/9/chip_name", "IO-APIC\n")
     assert refused(server, "interrupt_remapping").endswith(
-        "found no in this host's /sys/kernel/irq/*/chip_name; turn on interrupt remapping (x2APIC) in the BIOS"
+        "seen no in this host's /sys/kernel/irq/*/chip_name; turn on interrupt remapping (x2APIC) in the BIOS"
     )
 
 
@@ -93,7 +93,7 @@ def test_one_nic_with_sriov_is_enough(server):
     assert [line.split(" has ")[0] for line in missing] == ["NIC 0000:14:00.0"]
     os.unlink(server.path(f"{server.directory('0000:15:00.0')}/sriov_totalvfs"))
     assert refused(server, "sriov").startswith(
-        "NIC 0000:14:00.0 has the SR-IOV capability: wanted present, found absent"
+        "NIC 0000:14:00.0 has the SR-IOV capability: wanted present, seen absent"
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
@@ -81,11 +82,8 @@ def test_a_second_pass_is_made_only_if_something_changes(server):
 def test_settings_are_applied_in_a_fixed_order_and_absent_ones_are_left_out():
     given = {"kernel_settings": {}, "pci_tuning": None, "vfio_binding": {}, "sriov": {}, "hugepages": {}}
     assert list(concerns.checked(given)) == ["hugepages", "sriov", "vfio_binding", "kernel_settings"]
-    with pytest.raises(RequestError) as refused:
+    with raises(RequestError, "cpus", "vfio", "hugepages", "sriov", "vfio_binding", "pci_tuning", "kernel_settings"):
         concerns.checked({"vfio": {}, "cpus": {}, "sriov": {}})
-    assert str(refused.value) == (
-        "unknown settings cpus, vfio; valid settings: hugepages, sriov, vfio_binding, pci_tuning, kernel_settings"
-    )
 
 
 DONE, FAILED = Outcome(), Outcome(failed="no")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
@@ -90,7 +90,7 @@ def test_bad_input_is_refused_before_anything_is_written(server, page, message):
 
 def test_a_pool_that_is_given_twice_is_refused(server):
     page = {"node": 0, "size_mib": 2, "count": 1}
-    with pytest.raises(HostError, match=r"pages\[1\]: node0 2 MiB is given twice"):
+    with raises(HostError, "pages[1]", "node0", "2", "twice"):
         hugepages.ensure(server, {"pages": [page, page]})
 
 
@@ -105,7 +105,7 @@ def test_pages_in_use_are_not_freed(server):
 
 def test_fragmentation_is_distinguished_from_lack_of_memory(server):
     server.pages_at_most[POOL.format(0, 1048576)] = 1
-    with pytest.raises(HostError, match=r"gave 1 of 2 pages of node0 1024 MiB: 2800 MiB are free .* hugepages=0:2"):
+    with raises(HostError, "1", "2", "node0", "1024", "2800", "hugepages=0:2"):
         hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 1024, "count": 2}]})
     server.put("/proc/cmdline", "ro hugepagesz=1G hugepages=0:2 quiet\n")
     with pytest.raises(HostError, match="gave 1 of 2"):
@@ -149,7 +149,8 @@ def test_mounts_are_recognized_with_any_unit_of_the_page_size(server, options, m
     server.put(
         "/proc/mounts", f"hugetlbfs /dev/hugepages hugetlbfs {options} 0 0\nproc /proc proc rw,pagesize=16M 0 0\n"
     )
-    assert [size for size, _path in hugepages._missing_mounts(server, {2, 1024})] == missing
+    mounted = hugepages.ensure(server, BOTH, check=True).facts["hugetlbfs_mounted"]
+    assert mounted == [f"/dev/hugepages-{size}M" for size in missing]
 
 
 @pytest.mark.parametrize("word", ["1G", "1024M", "1048576K"])
@@ -166,9 +167,8 @@ def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere)
 @pytest.mark.parametrize("size_mib", [0, -2, 1, 4, 16, 512, 16384])
 def test_sizes_that_x86_does_not_have_are_refused_before_anything_is_written(server, size_mib):
     pages = [{"node": 0, "size_mib": 2, "count": 1}, {"node": 0, "size_mib": size_mib, "count": 1}]
-    with pytest.raises(RequestError) as error:
+    with raises(RequestError, "hugepages.pages[1]", "size_mib", size_mib, "2", "1024"):
         hugepages.ensure(server, {"pages": pages})
-    assert str(error.value) == f"hugepages.pages[1]: size_mib: {size_mib} is unknown; use one of: 2, 1024"
     assert server.effects == []
 
 

@@ -215,14 +215,15 @@ def test_an_incomplete_sys_is_named(server, path, text, message):
     [
         ("hugetlbfs /dev/hugepages hugetlbfs rw,pagesize=2M 0 0", []),
         ("hugetlbfs /dev/hugepages hugetlbfs rw", []),  # without the last two fields; the default size
-        ("hugetlbfs /dev/hugepages hugetlbfs", [(2, "/dev/hugepages-2M")]),
-        ("hugetlbfs /dev/hugepages tmpfs rw,pagesize=2M 0 0", [(2, "/dev/hugepages-2M")]),
-        ("", [(2, "/dev/hugepages-2M")]),
+        ("hugetlbfs /dev/hugepages hugetlbfs", ["/dev/hugepages-2M"]),
+        ("hugetlbfs /dev/hugepages tmpfs rw,pagesize=2M 0 0", ["/dev/hugepages-2M"]),
+        ("", ["/dev/hugepages-2M"]),
     ],
 )
 def test_a_mount_is_recognized_by_its_type_and_size(server, line, missing):
     server.put("/proc/mounts", f"{line}\n")
-    assert hugepages._missing_mounts(server, {2}) == missing
+    pages = [{"node": 0, "size_mib": 2, "count": 1}]
+    assert hugepages.ensure(server, {"pages": pages}, check=True).facts["hugetlbfs_mounted"] == missing
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import rollout
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
@@ -244,7 +245,7 @@ def test_invalid_waves_are_refused(waves):
 def test_a_canary_that_is_not_a_node_is_refused():
     assert rollout.canaries(["bm01", "bm02"], []) == ("bm01",)
     assert rollout.canaries(["bm01", "bm02"], ["bm02"]) == ("bm02",)
-    with pytest.raises(ImageError, match="canary bm09: is not a node of the rollout"):
+    with raises(ImageError, "bm09"):
         rollout.canaries(["bm01"], ["bm09"])
 
 
@@ -288,9 +289,7 @@ def test_the_module_leaves_out_nodes_that_wait_for_repair(run):
     assert (result["step"], result["canaries"], result["waves"], result["lost"]) == ("canary", ["bm02"], [["bm03"]], [])
     assert result["table"][-1] == "  left out     bm01 (waiting for repair)"
     refused = run(**arguments, without=["bm09"])["msg"]
-    assert refused == (
-        "node bm09: is left out of the rollout, but is not a node of the channel; correct node_boot_rollout_without"
-    )
+    assert refused == Mentions("bm09", "node_boot_rollout_without")
 
 
 def test_a_proven_spare_replaces_each_node_that_is_out_of_service(run):
@@ -394,6 +393,5 @@ def test_nodes_that_failed_before_their_boot_are_shown_with_the_remaining_budget
 
 
 def test_a_negative_budget_is_refused():
-    with pytest.raises(ImageError) as refused:
+    with raises(ImageError, "budget -1"):
         rollout.Rules((1,), -1)
-    assert str(refused.value) == "budget -1: is not a number of nodes; give 0 or more"

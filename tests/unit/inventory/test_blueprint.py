@@ -100,7 +100,9 @@ def test_the_cache_is_used_until_the_file_changes(listed, tmp_path):
     assert listed(folder=tmp_path / "site")["_meta"]["hostvars"]["gpu01"]["ansible_host"] == "10.0.0.21"
 
 
-@pytest.mark.parametrize(("name", "hosts"), [("vela", 556), ("blue_vela", 962), ("small", 9)])
+@pytest.mark.parametrize(
+    ("name", "hosts"), [("vela", 556), pytest.param("blue_vela", 962, marks=pytest.mark.long), ("small", 9)]
+)
 def test_each_example_has_its_number_of_hosts(listed, name, hosts):
     variables = listed(folder=sites.PROJECT / "inventories" / name)["_meta"]["hostvars"]
     assert len(variables) == hosts

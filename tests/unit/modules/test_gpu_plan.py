@@ -296,6 +296,7 @@ def test_the_playbook_plan_writes_a_plan_once(tmp_path):
     assert "changed=0 " in play("plan", *given)
 
 
+@pytest.mark.long
 def test_a_plan_is_written_below_plans_path_for_any_name_of_the_recording(tmp_path):
     recorded = (RECORDINGS / "emulated-gpu-server.json").read_bytes()
     tree = tmp_path / "tree"
@@ -309,6 +310,7 @@ def test_a_plan_is_written_below_plans_path_for_any_name_of_the_recording(tmp_pa
         shutil.rmtree(plans)
 
 
+@pytest.mark.long
 def test_a_plan_of_a_directory_has_the_name_of_the_directory(tmp_path):
     machine = tmp_path / "gpu17"
     (machine / "sys/devices/system/cpu").mkdir(parents=True)
@@ -317,6 +319,7 @@ def test_a_plan_of_a_directory_has_the_name_of_the_directory(tmp_path):
     assert f"gpu17: {machine}/sys/../" in output
 
 
+@pytest.mark.long
 def test_the_playbook_record_writes_a_recording_once(tmp_path):
     folder = tmp_path / "recordings"
     # The test records a recorded machine, because this machine's memory may change during the test.

@@ -9,7 +9,7 @@ import hashlib
 
 import pytest
 from ansible.module_utils import basic
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
@@ -48,9 +48,8 @@ def test_the_report_is_read(report, text, read):
 )
 def test_a_damaged_report_is_refused(report, text, why):
     report.write_text(text)
-    with pytest.raises(ImageError) as refused:
+    with raises(ImageError, report, why):
         node_identity_info.read_report()
-    assert str(refused.value) == (Mentions(report, why))
 
 
 EK = (len(identity.EK_TEMPLATE) + 256).to_bytes(2, "big") + identity.EK_TEMPLATE + b"\xa7" * 256

@@ -155,6 +155,7 @@ def test_measurements_are_compared_with_the_links_and_the_baseline(tmp_path):
     assert len([claim for claim in against if claim["holds"]]) == 18
 
 
+@pytest.mark.long
 def test_a_tool_that_exceeds_its_time_limit_is_not_measured(tmp_path):
     site = Site(tmp_path)
     site.tool("nvbandwidth", "#!/bin/sh\nsleep 60\n")
@@ -164,6 +165,7 @@ def test_a_tool_that_exceeds_its_time_limit_is_not_measured(tmp_path):
     assert "it did not finish in 1 s" in json.dumps(site.proof("c")["claims"])
 
 
+@pytest.mark.long
 def test_check_mode_runs_no_tool_and_writes_no_proof(tmp_path):
     site = Site(tmp_path)
     site.tool("nvbandwidth", f"#!/bin/sh\ntouch {tmp_path}/ran\n")

@@ -44,7 +44,7 @@ class Site(Fleet):
         channels.promote(self.second, "lab", OLD.digest)
 
     def collect(self, *arguments, **variables):
-        given = {"node_boot_build_store_dir": self.master.path, "node_boot_collect_history": 0, **variables}
+        given = {"node_image_store_dir": self.master.path, "node_boot_collect_history": 0, **variables}
         return self.play("collect_images.yml", *arguments, **given)
 
     def there(self):
@@ -105,6 +105,7 @@ def test_history_of_any_boot_server_is_kept_in_all_stores(site):
     assert site.there() == [["new", "old", "past", "run"]] * 3
 
 
+@pytest.mark.long
 def test_nothing_is_removed_if_a_node_does_not_report_unless_it_is_excluded(site):
     (site.folder / "bm02" / "up").unlink()
     before = site.trees()

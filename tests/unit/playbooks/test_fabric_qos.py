@@ -230,6 +230,7 @@ def test_a_lost_connection_ends_the_run_and_the_other_switches_are_restored(fabr
     assert (folder / "leaf1.sonic").exists()
 
 
+@pytest.mark.long
 def test_a_lost_switch_that_answers_again_is_restored(fabric):
     before = copy.deepcopy(fabric.nvue.applied), fabric.sonic()
     (fabric.leaf1 / "die").write_text("2")  # after one of its patches was applied
@@ -332,6 +333,7 @@ def test_the_role_without_the_playbook_restores_all_switches_if_a_stage_fails(fa
 RESTORE = "playbooks/fabric_restore.yml"
 
 
+@pytest.mark.long
 def test_a_backup_is_restored_and_damaged_or_missing_ones_are_refused(fabric):
     before = fabric.sonic(), settings(fabric.nvue.applied)
     assert fabric.play(policy=LOSSLESS)[0] == 0

@@ -60,6 +60,7 @@ def test_a_host_with_guests_is_not_rebooted_and_its_guests_are_named(tmp_path):
     assert [line for line in fleet.log() if line.startswith("a")] == ["a down", "a up", "a settled"]
 
 
+@pytest.mark.long
 def test_a_guest_that_starts_before_the_reboot_is_found_and_stops_later_batches(tmp_path):
     fleet = Fleet(tmp_path, a={**DUE, "guests": [[], ["late"]], "answers_after_s": 3}, b=DUE)
     status, output = fleet.play()
@@ -70,6 +71,7 @@ def test_a_guest_that_starts_before_the_reboot_is_found_and_stops_later_batches(
     assert fleet.state("b")["needs_reboot"]
 
 
+@pytest.mark.long
 def test_reboot_batches_have_the_given_size_and_stop_at_the_failure_limit(tmp_path):
     fleet = Fleet(tmp_path, a=DUE, b={**DUE, "does_not_come_up": True}, c=DUE)
     status, output = fleet.play("-e", "gpu_host_serial=2")
@@ -83,6 +85,7 @@ def test_reboot_batches_have_the_given_size_and_stop_at_the_failure_limit(tmp_pa
     assert "c up" in fleet.log()
 
 
+@pytest.mark.long
 def test_a_host_with_pending_firmware_changes_reboots_at_most_twice(tmp_path):
     fleet = Fleet(tmp_path, a={"firmware_boots": 2}, b={"firmware_boots": 3})
     status, output = fleet.play()
@@ -105,6 +108,7 @@ def test_no_host_reboots_without_permission_and_firmware_errors_stop_no_other(tm
     assert lacking in " ".join(output.split())
 
 
+@pytest.mark.long
 def test_the_role_without_the_playbook_reboots_and_settles_each_host(tmp_path):
     fleet = Fleet(tmp_path, a=DUE, b={})
     playbook = tmp_path / "play.yml"
@@ -116,6 +120,7 @@ def test_the_role_without_the_playbook_reboots_and_settles_each_host(tmp_path):
     assert [line for line in log if line.startswith("b")] == ["b settled"]
 
 
+@pytest.mark.long
 def test_a_batch_size_of_0_is_refused_before_anything_is_changed(tmp_path):
     fleet = Fleet(tmp_path, a=DUE)
     status, output = fleet.play("-e", "gpu_host_serial=0")

@@ -39,7 +39,7 @@ ELSEWHERE = {
 RUNS = [
     pytest.param("vela", "plan.yml fabric_config.yml", (), set()),
     pytest.param("vela", "gpu_nodes.yml record.yml", (), set(), marks=LONG),
-    pytest.param("vela", "site.yml", POOLS, {"Compare what was read with what was requested"}, marks=LONG),
+    pytest.param("vela", "site.yml", POOLS, {"Check that the proof holds"}, marks=LONG),
     pytest.param("vela", "accept.yml", (), {"Compare the measured with the expected bandwidths"}, marks=LONG),
     pytest.param("vela", "cabling.yml", (), {"Check that no cable is wrong"}, marks=LONG),
     # The site has no switch with RoCE, and the playbook reports that.

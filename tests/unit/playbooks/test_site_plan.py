@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import sites
 
 ANSIBLE_PLAYBOOK = Path(sys.executable).parent / "ansible-playbook"
@@ -39,6 +40,7 @@ def test_a_site_is_planned_and_a_second_run_changes_nothing(tmp_path):
     assert "changed=0" in output
 
 
+@pytest.mark.long
 def test_differences_and_broken_rules_of_a_changed_blueprint_are_reported(tmp_path):
     text = (sites.PROJECT / "inventories/small/blueprint.yml").read_text(encoding="utf-8")
     (tmp_path / "new.yml").write_text(text.replace("    count: 2\n", "    count: 1\n").replace("11000", "2000"))

@@ -184,6 +184,7 @@ def test_the_software_of_a_layer_is_installed_changed_and_removed(node):
     assert node.read("/etc/sailloft/gpu_node.json") is None
 
 
+@pytest.mark.long
 def test_an_archive_signed_by_another_key_is_refused(node):
     """The role checks the fingerprint; apt refuses an archive that the inventory's key did not sign."""
     status, output = node.play(gpu_node_repositories=[{**node.repository, "fingerprints": ["A" * 40]}])

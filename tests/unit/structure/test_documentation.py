@@ -18,6 +18,7 @@ OTHERS = {
     "gpu_guest_host",
     "gpu_host_before",
     "lab_boot_mode",
+    "node_image_build_host",
     "roce_switch_asic",
     "roce_switch_headroom",
     "roce_switch_queue_buffer_bytes",

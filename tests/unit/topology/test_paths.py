@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Function,
@@ -161,7 +162,7 @@ def test_fidelity_is_the_share_of_pairs_with_equal_path_classes():
 
 
 def test_fidelity_is_refused_if_a_pair_is_on_one_side_only():
-    with pytest.raises(TopologyError, match=r"\('a', 'c'\) is on one side only"):
+    with raises(TopologyError, "'a', 'c'"):
         fidelity({("a", "b"): "PIX", ("a", "c"): "SYS"}, {("a", "b"): "PIX"})
 
 
@@ -184,11 +185,8 @@ def test_the_way_to_a_function_begins_at_the_root_bus(two_levels):
 
 def test_a_loop_of_bridges_is_refused(two_levels):
     two_levels.function("0000:00:01.0").parent = "0000:02:00.0"
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, "0000:00:01.0", "loop"):
         Paths(two_levels).path_to("0000:02:00.0")
-    assert str(error.value) == (
-        "PCI function 0000:00:01.0 is above itself: the topology has a loop; read or record the host again"
-    )
 
 
 def test_a_way_may_have_every_function_of_the_host():
@@ -209,8 +207,5 @@ def test_the_fidelity_is_given_as_plain_data():
     assert Fidelity(4, 3, differences).to_dict() == {
         "total": 4, "equal": 3, "share": 0.75, "differences": differences
     }  # fmt: skip
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, "'a', 'c'"):
         fidelity({}, {("b", "c"): "PIX", ("a", "c"): "PIX"})
-    assert str(error.value) == (
-        "host and guest do not have the same devices: ('a', 'c') is on one side only; read both again"
-    )

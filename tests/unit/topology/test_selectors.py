@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gpu_vm
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import selectors
 
@@ -26,13 +27,13 @@ def test_kinds_and_vendors_may_match_nothing():
 
 @pytest.mark.parametrize("name", ["15b3:101b", "0000:16:00.0"])
 def test_a_model_or_address_that_matches_no_device_is_refused(name):
-    with pytest.raises(selectors.SelectorError, match=f"here: no device {name} on this host; see the functions"):
+    with raises(selectors.SelectorError, "here", name):
         chosen(name)
 
 
 @pytest.mark.parametrize("name", ["gpus", "", "15b3", "3b:00", "0000:3b:00.9", "*:*"])
 def test_an_invalid_selector_is_refused(name):
-    with pytest.raises(selectors.SelectorError, match=rf"is not a kind, .*; use one of {', '.join(selectors.KINDS)},"):
+    with raises(selectors.SelectorError, "here", *selectors.KINDS):
         chosen(name)
 
 
@@ -55,12 +56,8 @@ def test_the_form_of_a_selector_tells_addresses_and_vendors_apart(text, address,
 
 def test_without_a_host_only_the_form_is_checked():
     assert selectors.select(None, ["gpu", "15b3:101b", "0000:ff:00.0"], "here") == []
-    with pytest.raises(selectors.SelectorError) as error:
+    with raises(selectors.SelectorError, "here", "'gpus'", *selectors.KINDS):
         selectors.select(None, ["gpu", "GPUs"], "here")
-    assert str(error.value) == (
-        "here: 'gpus' is not a kind, vendor:device or PCI address; use one of gpu, nic, nvme, nvswitch, "
-        "nvswitch_management, bridge, or write it like 15b3:101d, 15b3:* or 0000:3b:00.0"
-    )
 
 
 def test_every_kind_of_a_host_can_be_selected():
@@ -71,8 +68,5 @@ def test_every_kind_of_a_host_can_be_selected():
 
 
 def test_a_device_that_is_not_there_is_named_as_it_was_written():
-    with pytest.raises(selectors.SelectorError) as error:
+    with raises(selectors.SelectorError, "here", "FF:00.0"):
         chosen("FF:00.0")
-    assert str(error.value) == (
-        "here: no device FF:00.0 on this host; see the functions that host_topology_info returns"
-    )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from baseboards import hgx, vm
 from machines import hypervisor, lab, observed, plan, request
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.processes import OpenFile
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
@@ -195,9 +196,9 @@ def test_a_path_that_is_missing_is_refused_except_in_check_mode(libvirt):
     client = libvirt(missing_paths=["/disk"])
     given = params(asked("a", **{**ONE, "disks": [{"path": "/disk"}]}))
     assert converge.converge(given, check_mode=True)["changed"] is True
-    with pytest.raises(RefusedError, match="/disk does not exist on this host"):
+    with raises(RefusedError, "/disk"):
         converge.converge(given, check_mode=False)
-    with pytest.raises(RefusedError, match="/disk does not exist on this host"):
+    with raises(RefusedError, "/disk"):
         converge.compare(given)
     assert client.changes == []
     assert client.calls[-1] == ("close",)
@@ -213,11 +214,8 @@ def test_a_timeout_of_up_to_a_day_is_accepted(libvirt, timeout_s):
 @pytest.mark.parametrize("timeout_s", [-1, 86401, None])
 def test_another_timeout_is_refused(libvirt, timeout_s):
     libvirt()
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "shutdown_timeout_s", timeout_s, "0", "86400"):
         converge.converge(params(shutdown_timeout_s=timeout_s), check_mode=True)
-    assert str(caught.value) == (
-        f"shutdown_timeout_s {timeout_s} is not valid; use a whole number from 0 to 86400 seconds"
-    )
 
 
 def test_a_comparison_has_a_line_for_each_reason_to_run(libvirt):
@@ -305,7 +303,7 @@ def test_fabric_manager_is_asked_where_nvswitches_are_shared(libvirt, monkeypatc
         (row,) = converge.info({**given, "names": []})["domains"]
         assert FabricManager.of_dict(row["fabric_manager"]) == answer
     else:
-        with pytest.raises(RefusedError, match="partition 1 of Fabric Manager in shared mode, and it is not active"):
+        with raises(RefusedError, "partition 1", "Fabric Manager"):
             converge.converge(given, check_mode=False)
         assert client.changes == []
 
@@ -391,7 +389,7 @@ def test_a_machine_with_the_whole_host_is_removed_without_reading_the_host(libvi
 
 def test_a_host_before_its_tuning_is_planned_but_not_changed(libvirt):
     client = libvirt()
-    with pytest.raises(DomainError, match="no virtual function yet"):
+    with raises(DomainError, "virtual function"):
         converge.converge(params(whole_host=WHOLE), check_mode=False)
     assert client.changes == []
     # Check mode says what the run after gpu_hosts.yml does.

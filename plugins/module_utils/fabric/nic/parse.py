@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Queue
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 
 NIC_FIELDS = [nic_field.name for nic_field in fields(Nic)]
@@ -21,7 +21,7 @@ def nic_of(subject: str, reading: Any, nics: dict[str, Nic] | None = None) -> Ni
 
     Hosts of a fleet are alike, so equal NICs share one object. ``nics`` has the objects by the NICs' text.
     """
-    record = FabricSettings(subject, reading)
+    record = Settings(FabricError, subject, reading)
     record.need("name", "interface")
     values = {name: record.data[name] for name in NIC_FIELDS if name in record.data}
     if nics is None:
@@ -38,7 +38,7 @@ def seen_of(subject: str, reading: Any, nics: dict[str, Seen], shared_buffer_rea
     ``shared_buffer_reason``: the reason why its lossless priorities need no buffer of their own, or None. Equal NICs
     share one object, as in ``nic_of``.
     """
-    record = FabricSettings(subject, reading)
+    record = Settings(FabricError, subject, reading)
     cannot = record.data.get("cannot", {})
     if not isinstance(cannot, Mapping) or not all(isinstance(reason, str) and reason for reason in cannot.values()):
         raise _invalid_nic(subject, "'cannot' is not a dictionary of reasons by setting")

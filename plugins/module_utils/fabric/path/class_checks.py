@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Queue
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import LOSSLESS, Policy, RdmaClass
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 
 
-def pfc_of_class(pfc: tuple[int, ...], rdma: RdmaClass, reason_text: str = "") -> Iterator[Finding]:
+def pfc_of_class(pfc: tuple[int, ...], rdma: RdmaClass, reason_text: str = "") -> Iterator[Claim]:
     if rdma.mode == LOSSLESS and rdma.priority not in pfc:
-        yield Fault(
+        yield fault(
             f"PFC is on for priority {rdma.priority}",
             rdma.priority,
             list(pfc),
@@ -22,7 +23,7 @@ def pfc_of_class(pfc: tuple[int, ...], rdma: RdmaClass, reason_text: str = "") -
             else "the paused priorities do not include the one that RoCE uses",
         )
     elif rdma.mode != LOSSLESS and rdma.priority in pfc:
-        yield Fault(
+        yield fault(
             f"PFC is off for priority {rdma.priority}, whose class is lossy",
             "off",
             list(pfc),
@@ -30,12 +31,12 @@ def pfc_of_class(pfc: tuple[int, ...], rdma: RdmaClass, reason_text: str = "") -
         )
 
 
-def pfc_of_others(pfc: tuple[int, ...], rdma: RdmaClass, policy: Policy, allowed: tuple[int, ...]) -> Iterator[Finding]:
+def pfc_of_others(pfc: tuple[int, ...], rdma: RdmaClass, policy: Policy, allowed: tuple[int, ...]) -> Iterator[Claim]:
     """Check PFC of priorities that belong to no RoCE class. ``pfc_of_class`` reports PFC of a lossy class."""
     rdma_priorities = {*(rdma_class.priority for rdma_class in policy.classes), *allowed}
     other_priorities = [priority for priority in pfc if priority not in rdma_priorities]
     if other_priorities and (rdma.mode != LOSSLESS or rdma.priority in pfc):
-        yield Fault(
+        yield fault(
             f"PFC is off for priority {', '.join(map(str, other_priorities))}, which no class of RoCE has",
             [rdma_class.priority for rdma_class in policy.lossless],
             list(pfc),
@@ -43,16 +44,16 @@ def pfc_of_others(pfc: tuple[int, ...], rdma: RdmaClass, policy: Policy, allowed
         )
 
 
-def share(queue: Queue | None, rdma: RdmaClass, subject: str) -> Iterator[Finding]:
+def share(queue: Queue | None, rdma: RdmaClass, subject: str) -> Iterator[Claim]:
     if queue is not None and queue.strict:
-        yield Fault(
+        yield fault(
             f"{subject} has a share of {rdma.bandwidth_percent}%",
             rdma.bandwidth_percent,
             "strict",
             "RoCE starves all other traffic, including CNPs of a lower queue",
         )
     elif queue is None or queue.bandwidth_percent != rdma.bandwidth_percent:
-        yield Fault(
+        yield fault(
             f"{subject} has a share of {rdma.bandwidth_percent}%",
             rdma.bandwidth_percent,
             queue.bandwidth_percent if queue else None,

@@ -23,15 +23,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, switch_checks
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Finding, Reasons, Unseen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Reasons, fault, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 
 # The parts of a path, in the order of the packets: the layers of the proof.
 APPLICATION, SENDER, SWITCH, RECEIVER, CNP, FABRIC = "application", "sender", "switch", "receiver", "cnp", "fabric"
 AS_PLANNED = "as the policy says"
 NO_REASONS: Reasons = {}
+UNREAD = (fault("it was read back", "its settings", None, "nothing is known of it"),)
 NO_APPLICATION = "roce_host_applications names no application, so what its packets carry is not known"
 
 
@@ -53,7 +54,7 @@ class ReadBack:
     hosts: Mapping[str, PathHost]
     switches: Mapping[str, Switch]
     planned: Mapping[str, Switch] = field(default_factory=dict)
-    undoing: Mapping[End, tuple[Fault, ...]] = field(default_factory=dict)
+    undoing: Mapping[End, tuple[Claim, ...]] = field(default_factory=dict)
 
 
 class Part(NamedTuple):
@@ -61,8 +62,12 @@ class Part(NamedTuple):
 
     layer: str
     where: str
-    faults: tuple[Fault, ...]
-    unseen: tuple[Unseen, ...] = ()
+    findings: tuple[Claim, ...] = ()
+
+    @property
+    def faults(self) -> list[Claim]:
+        """Return the findings without those that cannot be read."""
+        return [finding for finding in self.findings if finding.holds is False]
 
 
 class Verdicts:
@@ -74,9 +79,9 @@ class Verdicts:
 
     def __init__(self) -> None:
         # The arguments are stored beside their findings, so that no other object gets the identity of one of them.
-        self._findings: dict[tuple[object, ...], tuple[tuple[object, ...], tuple[Finding, ...]]] = {}
+        self._findings: dict[tuple[object, ...], tuple[tuple[object, ...], tuple[Claim, ...]]] = {}
 
-    def findings(self, check: Callable[..., Iterable[Finding]], *arguments: object) -> tuple[Finding, ...]:
+    def findings(self, check: Callable[..., Iterable[Claim]], *arguments: object) -> tuple[Claim, ...]:
         """Return the findings of ``check(*arguments)``, or the earlier ones with the same objects."""
         key = (check, *map(id, arguments))
         entry = self._findings.get(key)
@@ -97,8 +102,7 @@ class Checker:
     def applications(self, host: str) -> Iterator[Part]:
         """Return the applications on ``host``, except those whose DSCP is another class's."""
         if host in self.seen.hosts and not self._host(host).applications:
-            unseen = Unseen("an application's traffic class", self.rdma.tos, NO_APPLICATION, host)
-            yield Part(APPLICATION, host, (), (unseen,))
+            yield Part(APPLICATION, host, (unseen("an application's traffic class", self.rdma.tos, NO_APPLICATION),))
         other_dscps = [rdma_class.dscp for rdma_class in self.policy.classes if rdma_class != self.rdma]
         for app in self._host(host).applications:
             if dscp_of(app.tos) in other_dscps:
@@ -134,8 +138,7 @@ class Checker:
     def undoing(self, end: End) -> Iterator[Part]:
         """Yield a part if something can undo the policy on a port, or on a whole switch (port "")."""
         if end in self.seen.undoing:
-            place = str(end).strip()
-            yield _part_with_findings(SWITCH, place, self.seen.undoing[end])
+            yield Part(SWITCH, str(end).strip(), self.seen.undoing[end])
 
     def ecmp(self, switch: str) -> Iterator[Part]:
         """Check how a switch spreads flows, and what can undo its policy.
@@ -169,37 +172,37 @@ class Checker:
         switch = self.seen.switches.get(device)
         return SYSTEMS.get(switch.system) if switch else None
 
-    def _ingress(self, system: SwitchSystem | None, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
+    def _ingress(self, system: SwitchSystem | None, port: PortQos, plan: PortQos | None) -> Iterator[Claim]:
         if not _classifies_at_egress(system):
             yield from switch_checks.classification(port, self.rdma)
         yield from switch_checks.ingress(port, self.rdma, self.policy, _not_held(system), plan)
 
-    def _egress(self, system: SwitchSystem | None, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
+    def _egress(self, system: SwitchSystem | None, port: PortQos, plan: PortQos | None) -> Iterator[Claim]:
         findings = [*switch_checks.classification(port, self.rdma)] if _classifies_at_egress(system) else []
         findings += switch_checks.egress(port, self.rdma, self.policy, _not_held(system), plan)
         yield from findings
-        if plan and self.rdma is self.policy.classes[0] and not any(isinstance(found, Fault) for found in findings):
+        if plan and self.rdma is self.policy.classes[0] and not any(finding.holds is False for finding in findings):
             yield from switch_checks.as_planned(port, plan, self.policy, _not_held(system))
 
-    def _cnp_ingress(self, _system: object, port: PortQos, _plan: object) -> Iterator[Finding]:
+    def _cnp_ingress(self, _system: object, port: PortQos, _plan: object) -> Iterator[Claim]:
         return switch_checks.cnp_classification(port, self.policy)
 
-    def _cnp_egress(self, system: SwitchSystem | None, port: PortQos, _plan: object) -> Iterator[Finding]:
+    def _cnp_egress(self, system: SwitchSystem | None, port: PortQos, _plan: object) -> Iterator[Claim]:
         if _classifies_at_egress(system):
             yield from switch_checks.cnp_classification(port, self.policy)
         yield from switch_checks.cnp_egress(port, self.policy)
 
-    def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Finding]], *expected: object) -> Part:
+    def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Claim]], *expected: object) -> Part:
         nic = self._host(end.device).nics.get(end.port)
         place = f"{end.device} {end.port}"
-        return _unread_part(layer, place) if nic is None else self._part(layer, place, check, nic, *expected)
+        return Part(layer, place, UNREAD) if nic is None else self._part(layer, place, check, nic, *expected)
 
     def _port(
         self,
         layer: str,
         end: End,
         side: str,
-        check: Callable[[SwitchSystem | None, PortQos, PortQos | None], Iterable[Finding]],
+        check: Callable[[SwitchSystem | None, PortQos, PortQos | None], Iterable[Claim]],
     ) -> Part:
         """Apply ``check`` to a switch's port and to the port as planned (None where the plan is not compared).
 
@@ -209,14 +212,13 @@ class Checker:
         port = switch.ports.get(end.port) if switch else None
         place = f"{end.device} {end.port}, {side}"
         if port is None:
-            return _unread_part(layer, place)
+            return Part(layer, place, UNREAD)
         planned = self.seen.planned.get(end.device)
         plan = planned.ports.get(end.port) if planned else None
         return self._part(layer, place, check, self._system(end.device), port, plan)
 
-    def _part(self, layer: str, place: str, check: Callable[..., Iterable[Finding]], *arguments: object) -> Part:
-        findings = self._verdicts.findings(check, *arguments)
-        return _part_with_findings(layer, place, findings) if findings else Part(layer, place, ())
+    def _part(self, layer: str, place: str, check: Callable[..., Iterable[Claim]], *arguments: object) -> Part:
+        return Part(layer, place, self._verdicts.findings(check, *arguments))
 
 
 def _classifies_at_egress(system: SwitchSystem | None) -> bool:
@@ -294,21 +296,15 @@ def deadlock(fabric: Fabric, checker: Checker) -> Part:
             paused[link] = paused.get(link, False) or both_pause
     cycle = buffer_cycle(fabric, paused)
     if not cycle:
-        return Part(FABRIC, "lossless links", ())
+        return Part(FABRIC, "lossless links")
     cycle_text = " -> ".join([cycle[0][0], *(to for _from, to in cycle)])
-    fault = Fault(
+    endless_pause = fault(
         "no pause waits for itself",
         "no circle of lossless links",
         cycle_text,
         "a moment of congestion can stop the whole circle for ever; only the PFC watchdog ends it, by dropping packets",
-        "lossless links",
     )
-    return Part(FABRIC, "lossless links", (fault,))
-
-
-def first_fault(parts: Iterable[Part]) -> Fault | None:
-    """Return the first broken hop."""
-    return next((fault for part in parts for fault in part.faults), None)
+    return Part(FABRIC, "lossless links", (endless_pause,))
 
 
 def claims(parts: Iterable[Part], source: str) -> list[Claim]:
@@ -324,31 +320,10 @@ def claims(parts: Iterable[Part], source: str) -> list[Claim]:
                 Claim(part.layer, f"{part.where}: RoCE's settings", AS_PLANNED, AS_PLANNED, True, source)
             )
         claims_made += [
-            Claim(
-                part.layer, f"{fault.where}: {fault.what}", fault.wanted, fault.seen, False, source, fault.consequence
-            )
-            for fault in part.faults
-        ]
-        claims_made += [
-            not_applicable(part.layer, f"{unseen.where}: {unseen.what}", unseen.wanted, source, unseen.reason)
-            for unseen in part.unseen
+            replace(finding, layer=part.layer, claim=f"{part.where}: {finding.claim}", source=source)
+            for finding in part.findings
         ]
     return claims_made
-
-
-def _part_with_findings(layer: str, place: str, findings: Iterable[Finding]) -> Part:
-    placed = [replace(finding, where=place) for finding in findings]
-    return Part(
-        layer,
-        place,
-        tuple(finding for finding in placed if isinstance(finding, Fault)),
-        tuple(finding for finding in placed if isinstance(finding, Unseen)),
-    )
-
-
-def _unread_part(layer: str, place: str) -> Part:
-    fault = Fault("it was read back", "its settings", None, "nothing is known of it", place)
-    return Part(layer, place, (fault,))
 
 
 def _deduplicated(parts: Iterable[Part]) -> list[Part]:

@@ -18,28 +18,29 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.class_c
     pfc_of_others,
     share,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Finding, Unseen, missing
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, missing, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import (
     LOSSLESS,
     ROCE_HEADER_BYTES,
     Policy,
     RdmaClass,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 
 NOT_IN_A_GUEST = "a guest does not see what the physical function of its VF trusts"
 
 
-def application(app: Application, rdma: RdmaClass) -> Iterator[Finding]:
+def application(app: Application, rdma: RdmaClass) -> Iterator[Claim]:
     """Check what the application requests of its NIC."""
     if dscp_of(app.tos) != rdma.dscp:
-        yield Fault(
+        yield fault(
             f"{app.name} asks for DSCP {rdma.dscp} (ToS {rdma.tos})",
             rdma.tos,
             app.tos,
             f"its packets carry DSCP {dscp_of(app.tos)} and use another class than {rdma.name} on every hop",
         )
     elif ecn_of(app.tos) != rdma.ect:
-        yield Fault(
+        yield fault(
             f"{app.name} asks for an ECN-capable transport (ToS {rdma.tos})",
             rdma.tos,
             app.tos,
@@ -49,18 +50,18 @@ def application(app: Application, rdma: RdmaClass) -> Iterator[Finding]:
         )
     several = f"{app.name} uses several queue pairs for a connection"
     if app.queue_pairs is None:
-        yield Unseen(several, "2 or more", f"how many queue pairs {app.name} uses was not given")
+        yield unseen(several, "2 or more", f"how many queue pairs {app.name} uses was not given")
     elif app.queue_pairs == 1:
-        yield Fault(
+        yield fault(
             several, "2 or more", 1, "each connection has one UDP source port, and so ECMP keeps it on one path"
         )
 
 
-def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
+def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
     """Check the NIC that sends RoCE packets."""
     nic = seen.nic
     if nic.forced_tos is not None and nic.forced_tos != rdma.tos:
-        yield Fault(
+        yield fault(
             "the device's traffic class is the policy's ToS, or the application's own",
             rdma.tos,
             nic.forced_tos,
@@ -72,7 +73,7 @@ def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
         consequence = "the DSCP of connections by RDMA-CM is unknown; is rdma_cm loaded?"
         yield missing("cm_tos", seen.cannot, by_rdma_cm, rdma.tos, consequence)
     elif nic.cm_tos not in [rdma_class.tos for rdma_class in policy.classes]:
-        yield Fault(
+        yield fault(
             by_rdma_cm,
             rdma.tos,
             nic.cm_tos,
@@ -83,17 +84,17 @@ def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
     if nic.may_mark is None:
         yield missing("may_mark", {"may_mark": NOT_IN_A_GUEST} if nic.is_vf else {}, keeps, True, rewritten)
     elif not nic.may_mark:
-        yield Fault(keeps, True, False, rewritten)
+        yield fault(keeps, True, False, rewritten)
     yield from _nic(seen, rdma, policy)
 
 
-def reactor(seen: Seen, rdma: RdmaClass) -> Iterator[Finding]:
+def reactor(seen: Seen, rdma: RdmaClass) -> Iterator[Claim]:
     """Check the sender's NIC as the one that receives a CNP."""
     claim = f"the reaction point of priority {rdma.priority} is on"
     yield from _point("reaction", claim, seen, rdma, "CNPs arrive and the sender does not slow down")
 
 
-def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
+def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
     """Check the NIC that receives RoCE packets and answers marked ones with CNPs."""
     yield from _nic(seen, rdma, policy)
     if not seen.nic.is_vf:
@@ -106,19 +107,19 @@ def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
     if dscp is None:
         yield missing("cnp_dscp", seen.cannot, leave, policy.cnp.dscp, consequence)
     elif dscp != policy.cnp.dscp:
-        yield Fault(leave, policy.cnp.dscp, dscp, consequence)
+        yield fault(leave, policy.cnp.dscp, dscp, consequence)
 
 
-def _point(field: str, claim: str, seen: Seen, rdma: RdmaClass, consequence: str) -> Iterator[Finding]:
+def _point(field: str, claim: str, seen: Seen, rdma: RdmaClass, consequence: str) -> Iterator[Claim]:
     """Check the notification point or the reaction point."""
     on = getattr(seen.nic, field)
     if on is None:
         yield missing(field, seen.cannot, claim, rdma.priority, consequence)
     elif rdma.priority not in on:
-        yield Fault(claim, rdma.priority, list(on), consequence)
+        yield fault(claim, rdma.priority, list(on), consequence)
 
 
-def _buffer(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
+def _buffer(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
     """Check the ingress buffer of a lossless priority."""
     if rdma.mode != LOSSLESS:
         return
@@ -136,24 +137,24 @@ def _buffer(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
     ]
     if not shared:
         if not nic.buffer_bytes[buffer]:
-            yield Fault(f"buffer {buffer} of priority {rdma.priority} has a size", "more than 0 bytes", 0, consequence)
+            yield fault(f"buffer {buffer} of priority {rdma.priority} has a size", "more than 0 bytes", 0, consequence)
     elif "own_buffer" in seen.cannot:
-        yield Unseen(claim, "a buffer", seen.cannot["own_buffer"])
+        yield unseen(claim, "a buffer", seen.cannot["own_buffer"])
     else:
         seen_buffer = f"buffer {buffer}, with priority {', '.join(map(str, shared))}"
-        yield Fault(claim, "a buffer", seen_buffer, f"{consequence}; give the NIC its cable_m in roce_host_nics")
+        yield fault(claim, "a buffer", seen_buffer, f"{consequence}; give the NIC its cable_m in roce_host_nics")
 
 
-def _nic(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
+def _nic(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
     """Check the settings that every NIC needs, whether it sends or receives."""
     nic = seen.nic
     if nic.is_vf and "trust" in seen.cannot:
-        yield Unseen("its port has the policy", "the policy's settings", seen.cannot["trust"])
+        yield unseen("its port has the policy", "the policy's settings", seen.cannot["trust"])
     else:
         yield from _nic_port(seen, rdma, policy)
     carries = f"the MTU carries RoCE packets of {policy.path_mtu_bytes} bytes"
     if nic.ip_mtu_bytes is None or nic.ip_mtu_bytes < policy.path_mtu_bytes + ROCE_HEADER_BYTES:
-        yield Fault(
+        yield fault(
             carries,
             policy.path_mtu_bytes + ROCE_HEADER_BYTES,
             nic.ip_mtu_bytes,
@@ -161,7 +162,7 @@ def _nic(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
         )
 
 
-def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
+def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
     """Check the settings of a NIC's port.
 
     A physical function that lacks a setting which RoCE needs is at fault, whatever the reason.
@@ -169,14 +170,14 @@ def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
     nic = seen.nic
     reason_texts = {name: f": {reason}" for name, reason in seen.cannot.items() if name in (*NEEDED, "pfc")}
     if nic.trust != "dscp":
-        yield Fault(
+        yield fault(
             "the NIC trusts the DSCP",
             "dscp",
             nic.trust,
             f"packets without a VLAN tag all have priority 0, whatever their DSCP{reason_texts.get('trust', '')}",
         )
     elif nic.dscp_to_priority[rdma.dscp] != rdma.priority:
-        yield Fault(
+        yield fault(
             f"DSCP {rdma.dscp} is priority {rdma.priority}",
             rdma.priority,
             nic.dscp_to_priority[rdma.dscp],
@@ -184,7 +185,7 @@ def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
         )
     traffic_class = nic.priority_to_class[rdma.priority]
     if traffic_class != rdma.traffic_class:
-        yield Fault(
+        yield fault(
             f"priority {rdma.priority} is traffic class {rdma.traffic_class}",
             rdma.traffic_class,
             traffic_class,
@@ -199,4 +200,4 @@ def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
     if nic.dcbx_by_host is None:
         yield missing("dcbx_by_host", seen.cannot, by_host, True, consequence)
     elif not nic.dcbx_by_host:
-        yield Fault(by_host, True, False, consequence)
+        yield fault(by_host, True, False, consequence)

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
@@ -16,10 +18,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     PortQos,
     Switch,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Unseen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     Checker,
     Part,
@@ -32,6 +33,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass, read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
+    buffers_of,
     left_to_change,
     parse_running,
     running_texts,
@@ -58,34 +60,32 @@ NO_CABLE = "roce_host_nics gives it no cable_m, so its ingress buffers are left 
 
 def checked(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result. Raises FabricError for what cannot be read or followed."""
-    faults: list[Fault] = []
-    unseen: list[Unseen] = []
+    faults: list[dict[str, Any]] = []
+    unseen: list[dict[str, Any]] = []
     claims_made: list[Claim] = []
-    claims_by_layer: dict[
-        str, list[Claim]
-    ] = {}  # by layer; the table only counts those that hold, so one represents all
+    held_claims: dict[str, list[Claim]] = {}  # by layer; the table only counts those that hold: one represents all
     count = 0
     for part in requested_parts(params):
         count += 1
-        if part.faults:
-            faults += part.faults
-            claims_made += claims([part], SOURCE)
-        else:
-            if part.layer not in claims_by_layer:
-                claims_by_layer[part.layer] = claims([part._replace(unseen=())], SOURCE)
-            claims_made += claims_by_layer[part.layer]
-            claims_made += claims([part], SOURCE)[1:] if part.unseen else []
-        unseen += part.unseen
+        if not part.findings and part.layer not in held_claims:
+            held_claims[part.layer] = claims([part], SOURCE)
+        claims_made += claims([part], SOURCE) if part.findings else held_claims[part.layer]
+        for finding in part.findings:
+            data = {"where": part.where, "what": finding.claim, "wanted": finding.wanted}
+            if finding.holds is None:
+                unseen.append({**data, "reason": finding.reason})
+            else:
+                faults.append({**data, "seen": finding.seen, "consequence": finding.reason})
     proof = Proof(params["name"], "The path of RoCE traffic", params["name"], claims_made)
     return {
         "changed": False,
         "holds": not faults,
-        "first_fault": asdict(faults[0]) if faults else None,
-        "faults": [asdict(fault) for fault in faults],
+        "first_fault": faults[0] if faults else None,
+        "faults": faults,
         "parts": count,
         "table": table(proof),
-        "unseen": [asdict(setting) for setting in unseen],
-        "message": message(count, faults, len(unseen)),
+        "unseen": unseen,
+        "message": message(count, claims_made, len(unseen)),
     }
 
 
@@ -97,11 +97,11 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
     policy = read_policy(params["policy"])
     specs = read_switches(params["switches"], None, params["asics"])
     fabric = Fabric(links_of(specs), [spec.name for spec in specs])
-    planned = plan(policy, specs)
-    switches = _share_equal_ports(parse_running(params["running"], params["switches"]))
+    switches = parse_running(params["running"], params["switches"])
+    planned = plan(policy, specs, buffers_of(switches))
     seen = ReadBack(
         _hosts(params["nics"], params["applications"], params["hosts"]),
-        switches,
+        _share_equal_ports(switches),
         planned if params["thresholds"] else {},
         {
             **_undoing(specs, switches, planned, params["running"] if with_changes and params["thresholds"] else {}),
@@ -118,44 +118,44 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
         yield deadlock(fabric, checker)
 
 
-def message(parts: int, faults: list[Fault], unseen: int = 0) -> str:
+def message(parts: int, claims_made: list[Claim], unseen: int = 0) -> str:
     """Return a message: the first broken hop and the number of other faults, or that all ``parts`` are correct."""
+    faults = [claim for claim in claims_made if claim.holds is False]
     if not faults:
         unread = f"; {unseen} of their settings cannot be read" if unseen else ""
         return f"all {parts} parts are as the policy says{unread}"
-    first, count = faults[0], len(faults)
-    more_faults = f"; {count - 1} more" if count > 1 else ""
-    return f"{first.where}: {first.what}: wanted {first.wanted}, seen {first.seen}: {first.consequence}{more_faults}"
+    more_faults = f"; {len(faults) - 1} more" if len(faults) > 1 else ""
+    return f"{faults[0]}: {faults[0].reason}{more_faults}"
 
 
 def _undoing(
     specs: list[SwitchSpec], switches: Mapping[str, Switch], planned: Mapping[str, Switch], running: Mapping[str, Any]
-) -> dict[End, tuple[Fault, ...]]:
+) -> dict[End, tuple[Claim, ...]]:
     """Return what can undo the policy, by switch and port; of the whole switch by switch and "".
 
     ``running``: the texts to compare with the plan in settings that the terms of ``qos`` do not distinguish, unless one
     is the plan itself, which lacks what the image has.
     """
-    faults: dict[End, tuple[Fault, ...]] = {}
+    faults: dict[End, tuple[Claim, ...]] = {}
     for spec in specs:
         seen = switches.get(spec.name)
         for ports, *texts in problems(seen, spec.speeds_gbit_s) if seen else ():
             for port in ports or ("",):
                 end = End(spec.name, port)
-                faults[end] = (*faults.get(end, ()), Fault(*texts))
+                faults[end] = (*faults.get(end, ()), fault(*texts))
         text = running.get(spec.name)
         if seen is None or text is None or spec.system.has_only_qos or text == spec.system.render(planned[spec.name]):
             continue
         if not differences(planned[spec.name], seen, spec.system.not_held):
             for change in left_to_change(planned, running_texts({spec.name: text}), spec.name):
-                fault = Fault(change["what"], change["wanted"], change["seen"], "the plan does not hold without it")
-                faults[End(spec.name, "")] = (*faults.get(End(spec.name, ""), ()), fault)
+                finding = fault(change["what"], change["wanted"], change["seen"], "the plan does not hold without it")
+                faults[End(spec.name, "")] = (*faults.get(End(spec.name, ""), ()), finding)
     return faults
 
 
-def _slow_nics(specs: list[SwitchSpec], nics: Mapping[str, Any]) -> dict[End, tuple[Fault, ...]]:
+def _slow_nics(specs: list[SwitchSpec], nics: Mapping[str, Any]) -> dict[End, tuple[Claim, ...]]:
     """Return the NICs whose link has another speed than the inventory says."""
-    faults: dict[End, tuple[Fault, ...]] = {}
+    faults: dict[End, tuple[Claim, ...]] = {}
     for spec in specs:
         for port in spec.ports.values():
             peer = port.peer
@@ -163,7 +163,7 @@ def _slow_nics(specs: list[SwitchSpec], nics: Mapping[str, Any]) -> dict[End, tu
             speed = reading.get("speed_gbit_s") if isinstance(reading, Mapping) else None
             if peer and speed not in (None, port.speed_gbit_s):
                 texts = LINE_RATE, f"{port.speed_gbit_s} Gbit/s", f"{speed} Gbit/s", LINE_RATE_WRONG
-                faults[End(peer.name, peer.port)] = (Fault(*texts),)
+                faults[End(peer.name, peer.port)] = (fault(*texts),)
     return faults
 
 
@@ -192,15 +192,13 @@ def _classes(policy: Policy, wanted: str | None) -> list[RdmaClass]:
 
 
 def _ends(number: int, path: Any) -> tuple[End, End]:
-    record = FabricSettings(f"paths[{number}]", path)
+    record = Settings(FabricError, f"paths[{number}]", path)
     record.only("source", "destination")
     record.need("source", "destination")
     ends = []
-    for side in ("source", "destination"):
-        end = FabricSettings(f"paths[{number}]: {side}", record.data[side])
+    for end in (record.part("source"), record.part("destination")):
         end.only("host", "nic")
-        end.need("host", "nic")
-        ends.append(End(end.text("host", ""), end.text("nic", "")))
+        ends.append(End(end.required("host", values.text), end.required("nic", values.text)))
     return ends[0], ends[1]
 
 
@@ -217,7 +215,7 @@ def _hosts(
         name: PathHost(
             {
                 nic: seen_of(f"host {name}: NIC {nic}", data, nics_read, _shared_buffer_reason(inventory, name, nic))
-                for nic, data in FabricSettings(f"host {name}", nics_of_host).data.items()
+                for nic, data in Settings(FabricError, f"host {name}", nics_of_host).data.items()
             },
             tuple(_application(f"host {name}", application) for application in applications.get(name) or ()),
         )
@@ -232,8 +230,6 @@ def _shared_buffer_reason(inventory: Mapping[str, Any] | None, host: str, nic: s
 
 
 def _application(subject: str, settings: Any) -> Application:
-    record = FabricSettings(f"{subject}: application", settings)
-    record.only("name", "tos", "queue_pairs")
-    record.need("name", "tos")
-    pairs = record.number("queue_pairs", 1, 1, 1 << 16) if "queue_pairs" in record.data else None
-    return Application(record.text("name", ""), record.number("tos", 0, 0, 255), queue_pairs=pairs)
+    checks = {"name": values.text, "tos": values.within(0, 255), "queue_pairs": values.within(1, 1 << 16)}
+    application: Application = Settings(FabricError, f"{subject}: application", settings).load(Application, checks)
+    return application

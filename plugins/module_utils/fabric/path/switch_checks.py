@@ -24,19 +24,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.class_c
     pfc_of_others,
     share,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import (
-    Fault,
-    Finding,
-    Reasons,
-    missing,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Reasons, fault, missing
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import LOSSLESS, Policy, RdmaClass
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 
 # Thresholds differ only by rounding, unless one has a wrong unit (bytes, kB, KiB, cells of about 250 bytes).
 WRONG_UNIT_RATIO = 100
 
 
-def as_planned(port: PortQos, planned: PortQos, policy: Policy, reasons: Reasons) -> Iterator[Finding]:
+def as_planned(port: PortQos, planned: PortQos, policy: Policy, reasons: Reasons) -> Iterator[Claim]:
     """Check what no other check covers: that other traffic's classes and queues, and all headroom, are as planned."""
     checked_dscps = {policy.cnp.dscp, *(rdma_class.dscp for rdma_class in policy.classes)}
     checked_queues = {policy.cnp.queue, *(rdma_class.queue for rdma_class in policy.classes)}
@@ -52,14 +48,14 @@ def as_planned(port: PortQos, planned: PortQos, policy: Policy, reasons: Reasons
         headroom=port.headroom,
     )
     for setting, wanted, seen in port_differences(planned, compared, reasons):
-        yield Fault(setting, wanted, seen, "the plan's thresholds and shares do not hold")
+        yield fault(setting, wanted, seen, "the plan's thresholds and shares do not hold")
 
 
-def classification(port: PortQos, rdma: RdmaClass) -> Iterator[Finding]:
+def classification(port: PortQos, rdma: RdmaClass) -> Iterator[Claim]:
     """Check the port whose DSCP map decides this class's packets: where they enter a switch, or where they leave."""
     traffic_class = port.dscp_to_class[rdma.dscp]
     if traffic_class != rdma.traffic_class:
-        yield Fault(
+        yield fault(
             f"DSCP {rdma.dscp} is traffic class {rdma.traffic_class}",
             rdma.traffic_class,
             traffic_class,
@@ -69,7 +65,7 @@ def classification(port: PortQos, rdma: RdmaClass) -> Iterator[Finding]:
         )
     for dscp, class_of_dscp in enumerate(port.dscp_to_class):
         if class_of_dscp == rdma.traffic_class and dscp != rdma.dscp:
-            yield Fault(
+            yield fault(
                 f"traffic class {rdma.traffic_class} is {rdma.name}'s alone",
                 rdma.dscp,
                 dscp,
@@ -80,14 +76,14 @@ def classification(port: PortQos, rdma: RdmaClass) -> Iterator[Finding]:
 
 def ingress(
     port: PortQos, rdma: RdmaClass, policy: Policy, reasons: Reasons, planned: PortQos | None = None
-) -> Iterator[Finding]:
+) -> Iterator[Claim]:
     """Check the port where RoCE packets of this class enter a switch, except for the classification.
 
     ``planned``: the port with the numbers compiled for it; None where they are not to be compared.
     """
     if rdma.mode == LOSSLESS:
         if port.class_to_priority[rdma.traffic_class] != rdma.priority:
-            yield Fault(
+            yield fault(
                 f"traffic class {rdma.traffic_class} pauses priority {rdma.priority}",
                 rdma.priority,
                 port.class_to_priority[rdma.traffic_class],
@@ -97,7 +93,7 @@ def ingress(
     yield from _port(port, rdma, policy, reasons)
 
 
-def _headroom(port: PortQos, rdma: RdmaClass, reasons: Reasons, planned: PortQos | None) -> Iterator[Finding]:
+def _headroom(port: PortQos, rdma: RdmaClass, reasons: Reasons, planned: PortQos | None) -> Iterator[Claim]:
     """Check the headroom, and the threshold at which the pause is sent.
 
     The headroom holds the packets that arrive between a pause and its effect.
@@ -109,7 +105,7 @@ def _headroom(port: PortQos, rdma: RdmaClass, reasons: Reasons, planned: PortQos
     if headroom is None:
         yield missing("headroom", reasons, has, wanted.xoff_bytes if wanted else "more than 0 bytes", dropped)
     elif headroom.xoff_bytes <= 0:
-        yield Fault(has, "more than 0 bytes", headroom.xoff_bytes, dropped)
+        yield fault(has, "more than 0 bytes", headroom.xoff_bytes, dropped)
     elif wanted is not None:
         yield from _compiled_headroom(headroom, wanted, rdma)
     # The switch computes headroom itself here.
@@ -118,21 +114,21 @@ def _headroom(port: PortQos, rdma: RdmaClass, reasons: Reasons, planned: PortQos
     for_cable = f"headroom is for a cable of {planned.cable_m} m"
     if port.cable_m is None:
         if "cable_m" not in reasons:
-            yield Fault(for_cable, planned.cable_m, None, f"at full speed, {dropped}")
+            yield fault(for_cable, planned.cable_m, None, f"at full speed, {dropped}")
     elif port.cable_m < planned.cable_m:
-        yield Fault(for_cable, planned.cable_m, port.cable_m, f"at full speed, {dropped}")
+        yield fault(for_cable, planned.cable_m, port.cable_m, f"at full speed, {dropped}")
 
 
-def _compiled_headroom(seen: Headroom, wanted: Headroom, rdma: RdmaClass) -> Iterator[Finding]:
+def _compiled_headroom(seen: Headroom, wanted: Headroom, rdma: RdmaClass) -> Iterator[Claim]:
     if seen.xoff_bytes < wanted.xoff_bytes:
-        yield Fault(
+        yield fault(
             f"priority {rdma.priority} has the compiled headroom",
             wanted.xoff_bytes,
             seen.xoff_bytes,
             "at full speed, what arrives between a pause and its effect is dropped",
         )
     if seen.alpha_exponent != wanted.alpha_exponent:
-        yield Fault(
+        yield fault(
             f"priority {rdma.priority} may fill 2^{wanted.alpha_exponent} times the free shared buffer",
             wanted.alpha_exponent,
             seen.alpha_exponent,
@@ -144,11 +140,11 @@ def _compiled_headroom(seen: Headroom, wanted: Headroom, rdma: RdmaClass) -> Ite
 
 def egress(
     port: PortQos, rdma: RdmaClass, policy: Policy, reasons: Reasons, planned: PortQos | None = None
-) -> Iterator[Finding]:
+) -> Iterator[Claim]:
     """Check the port where RoCE packets of this class leave a switch. ``planned`` as in ``ingress``."""
     queue = port.class_to_queue[rdma.traffic_class]
     if queue != rdma.queue:
-        yield Fault(
+        yield fault(
             f"traffic class {rdma.traffic_class} leaves by queue {rdma.queue}",
             rdma.queue,
             queue,
@@ -156,7 +152,7 @@ def egress(
         )
     queue_qos = port.queues[rdma.queue]
     if queue_qos is None:
-        yield Fault(f"queue {rdma.queue} is scheduled", "a share of the bandwidth", None, "it has no guaranteed share")
+        yield fault(f"queue {rdma.queue} is scheduled", "a share of the bandwidth", None, "it has no guaranteed share")
     else:
         shares = list(share(queue_qos, rdma, f"queue {rdma.queue}"))
         if shares:  # a CNP queue with its own share takes it from all others: it is the cause and reported first
@@ -165,7 +161,7 @@ def egress(
         yield from _marking(queue_qos.ecn, rdma, planned)
     if rdma.mode == LOSSLESS:
         if port.priority_to_queue[rdma.priority] != rdma.queue:
-            yield Fault(
+            yield fault(
                 f"a pause of priority {rdma.priority} stops queue {rdma.queue}",
                 rdma.queue,
                 port.priority_to_queue[rdma.priority],
@@ -175,7 +171,7 @@ def egress(
     yield from _port(port, rdma, policy, reasons)
 
 
-def _watchdog(port: PortQos, policy: Policy, reasons: Reasons, planned: PortQos | None) -> Iterator[Finding]:
+def _watchdog(port: PortQos, policy: Policy, reasons: Reasons, planned: PortQos | None) -> Iterator[Claim]:
     """Check the PFC watchdog. A system may hold other times than the policy's; the plan then has the system's times."""
     wanted = planned.watchdog if planned else policy.watchdog
     if wanted is None:
@@ -184,7 +180,7 @@ def _watchdog(port: PortQos, policy: Policy, reasons: Reasons, planned: PortQos 
     if port.watchdog is None:
         yield missing("watchdog", reasons, claim, _times(wanted), consequence)
     elif planned and port.watchdog != wanted:
-        yield Fault(
+        yield fault(
             "the PFC watchdog is the policy's",
             _times(wanted),
             _times(port.watchdog),
@@ -196,7 +192,7 @@ def _times(watchdog: Watchdog) -> str:
     return f"{watchdog.detection_ms} ms, {watchdog.restoration_ms} ms, {watchdog.action}"
 
 
-def _port(port: PortQos, rdma: RdmaClass, policy: Policy, reasons: Reasons) -> Iterator[Finding]:
+def _port(port: PortQos, rdma: RdmaClass, policy: Policy, reasons: Reasons) -> Iterator[Claim]:
     yield from _keeps_dscp(port)
     yield from pfc_of_class(port.pfc, rdma)
     # The CNPs' own check reports PFC on the CNPs' priority.
@@ -206,12 +202,12 @@ def _port(port: PortQos, rdma: RdmaClass, policy: Policy, reasons: Reasons) -> I
     if port.ip_mtu_bytes is None:
         yield missing("ip_mtu_bytes", reasons, passes, minimum, dropped)
     elif port.ip_mtu_bytes < minimum:
-        yield Fault(passes, minimum, port.ip_mtu_bytes, dropped)
+        yield fault(passes, minimum, port.ip_mtu_bytes, dropped)
 
 
-def _keeps_dscp(port: PortQos) -> Iterator[Finding]:
+def _keeps_dscp(port: PortQos) -> Iterator[Claim]:
     if port.rewrites_dscp:
-        yield Fault(
+        yield fault(
             "packets keep their DSCP",
             "as it came",
             "rewritten",
@@ -219,12 +215,12 @@ def _keeps_dscp(port: PortQos) -> Iterator[Finding]:
         )
 
 
-def _marking(ecn: Ecn | None, rdma: RdmaClass, planned: PortQos | None) -> Iterator[Finding]:
+def _marking(ecn: Ecn | None, rdma: RdmaClass, planned: PortQos | None) -> Iterator[Claim]:
     """Check that RoCE's queue marks ECN at the policy's thresholds, or at those compiled for this port."""
     queue = planned.queues[rdma.queue] if planned else None
     wanted, whose = (rdma.ecn, "the policy's") if rdma.ecn else (queue.ecn if queue else None, "the compiled")
     if ecn is None:
-        yield Fault(
+        yield fault(
             f"queue {rdma.queue} marks ECN",
             "thresholds",
             None,
@@ -232,7 +228,7 @@ def _marking(ecn: Ecn | None, rdma: RdmaClass, planned: PortQos | None) -> Itera
             + ("PFC pauses them instead" if rdma.mode == LOSSLESS else "packets are dropped"),
         )
     elif wanted and ecn != wanted:
-        yield Fault(
+        yield fault(
             f"queue {rdma.queue} marks ECN at {whose} thresholds",
             _thresholds(wanted),
             _thresholds(ecn),
@@ -254,11 +250,11 @@ def _of_thresholds(wanted: Ecn, seen: Ecn) -> str:
     return "the response to congestion differs from the plan"
 
 
-def cnp_classification(port: PortQos, policy: Policy) -> Iterator[Finding]:
+def cnp_classification(port: PortQos, policy: Policy) -> Iterator[Claim]:
     """Check the port whose DSCP map decides CNPs: where they enter a switch, or where they leave."""
     traffic_class = port.dscp_to_class[policy.cnp.dscp]
     if traffic_class != policy.cnp.traffic_class:
-        yield Fault(
+        yield fault(
             f"DSCP {policy.cnp.dscp} of CNPs is traffic class {policy.cnp.traffic_class}",
             policy.cnp.traffic_class,
             traffic_class,
@@ -266,12 +262,12 @@ def cnp_classification(port: PortQos, policy: Policy) -> Iterator[Finding]:
         )
 
 
-def cnp_egress(port: PortQos, policy: Policy) -> Iterator[Finding]:
+def cnp_egress(port: PortQos, policy: Policy) -> Iterator[Claim]:
     """Check the port where CNPs leave a switch."""
     yield from _keeps_dscp(port)
     queue = port.class_to_queue[policy.cnp.traffic_class]
     if queue != policy.cnp.queue:
-        yield Fault(
+        yield fault(
             f"CNPs leave by queue {policy.cnp.queue}",
             policy.cnp.queue,
             queue,
@@ -280,19 +276,19 @@ def cnp_egress(port: PortQos, policy: Policy) -> Iterator[Finding]:
     yield from _strict_cnp(port, policy)
     queue_qos = port.queues[policy.cnp.queue]
     if queue_qos is not None and queue_qos.strict and queue_qos.ecn is not None:
-        yield Fault(
+        yield fault(
             f"queue {policy.cnp.queue} marks nothing", None, _thresholds(queue_qos.ecn), "CNPs are marked themselves"
         )
     if policy.cnp.priority in port.pfc:
-        yield Fault(
+        yield fault(
             f"priority {policy.cnp.priority} of CNPs is never paused", "off", list(port.pfc), "a pause holds CNPs up"
         )
 
 
-def _strict_cnp(port: PortQos, policy: Policy) -> Iterator[Finding]:
+def _strict_cnp(port: PortQos, policy: Policy) -> Iterator[Claim]:
     queue_qos = port.queues[policy.cnp.queue]
     if queue_qos is None or not queue_qos.strict:
-        yield Fault(
+        yield fault(
             f"queue {policy.cnp.queue} of CNPs is strict",
             "strict",
             None if queue_qos is None else f"{queue_qos.bandwidth_percent}%",
@@ -300,12 +296,12 @@ def _strict_cnp(port: PortQos, policy: Policy) -> Iterator[Finding]:
         )
 
 
-def link(upstream: PortQos | Nic, downstream: PortQos | Nic) -> Iterator[Finding]:
+def link(upstream: PortQos | Nic, downstream: PortQos | Nic) -> Iterator[Claim]:
     """Check both ends of a cable. Each end's own check covers whether it pauses."""
     large, takes = upstream.ip_mtu_bytes, downstream.ip_mtu_bytes
     # A NIC's own check compares its MTU with what RoCE needs.
     if isinstance(downstream, PortQos) and large is not None and takes is not None and large > takes:
-        yield Fault(
+        yield fault(
             "what one end sends, the other accepts",
             f"an MTU of at least {large}",
             takes,
@@ -313,11 +309,11 @@ def link(upstream: PortQos | Nic, downstream: PortQos | Nic) -> Iterator[Finding
         )
 
 
-def ecmp(fields: tuple[str, ...] | None, reasons: Reasons) -> Iterator[Finding]:
+def ecmp(fields: tuple[str, ...] | None, reasons: Reasons) -> Iterator[Claim]:
     """Check how a switch spreads flows over equal paths."""
     claim = "ECMP's hash takes the UDP source port"
     consequence = "all connections of two hosts share one path, whatever their queue pairs"
     if fields is None:
         yield missing("ecmp_fields", reasons, claim, "source_port", consequence)
     elif "source_port" not in fields:
-        yield Fault(claim, "source_port", list(fields), consequence)
+        yield fault(claim, "source_port", list(fields), consequence)

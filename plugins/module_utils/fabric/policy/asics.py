@@ -8,27 +8,29 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Headroom
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Buffers, Headroom
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
 
 ASICS_VARIABLE = "roce_asics"
 # Source: IEEE 802.3. RoCE is not used below 1 Gbit/s.
 SPEEDS_GBIT_S = (1, 2, 5, 10, 25, 40, 50, 100, 200, 400, 800, 1600)
-MOST_CABLE_M = 120_000  # the longest in SONiC's profiles
+CABLE_M = values.within(1, 120_000)  # the longest in SONiC's profiles
 # Jericho 2's buffer in HBM, 6.4 GB, is the largest in the table; ten times that must be a wrong unit.
 MOST_BYTES = 64 * 10**9
-ALPHAS = -8, 8  # exponents; SONiC's profiles have -6 to 7
-# Setting -> least and most. Those that an ASIC must have come first.
+BYTES, ABOVE_0_BYTES = values.within(0, MOST_BYTES), values.within(1, MOST_BYTES)
+ALPHAS = values.within(-8, 8)  # exponents; SONiC's profiles have -6 to 7
+# Those that an ASIC must have come first.
 NUMBERS = {
-    "buffer_bytes": (1_000_000, MOST_BYTES),
-    "pool_bytes": (100_000, MOST_BYTES),
-    "cell_bytes": (32, 16_384),
-    "lossless_classes": (0, CLASSES),
-    "unicast_queues": (1, CLASSES),
-    "headroom_pool_bytes": (0, MOST_BYTES),
-    "lossy_pool_bytes": (0, MOST_BYTES),
+    "buffer_bytes": values.within(1_000_000, MOST_BYTES),
+    "pool_bytes": values.within(100_000, MOST_BYTES),
+    "cell_bytes": values.within(32, 16_384),
+    "lossless_classes": values.within(0, CLASSES),
+    "unicast_queues": values.within(1, CLASSES),
+    "headroom_pool_bytes": BYTES,
+    "lossy_pool_bytes": BYTES,
     "alpha_exponent": ALPHAS,
 }
 NEEDED = ("buffer_bytes", "pool_bytes", "cell_bytes", "lossless_classes")
@@ -39,19 +41,19 @@ def read_asics(variable: Any) -> dict[str, Asic]:
 
     Raises FabricError for the first error.
     """
-    record = FabricSettings(ASICS_VARIABLE, {} if variable is None else variable)
+    record = Settings(FabricError, ASICS_VARIABLE, {} if variable is None else variable)
     return {**ASICS, **{str(name): _read_asic(str(name), data) for name, data in record.data.items()}}
 
 
 def _read_asic(name: str, settings_given: Any) -> Asic:
-    record = FabricSettings(f"{ASICS_VARIABLE}: {name}", settings_given)
+    record = Settings(FabricError, f"{ASICS_VARIABLE}: {name}", settings_given)
     record.only("like", "title", "source", "headroom", *NUMBERS)
-    record.need("source")
-    base = _base_asic(record)
+    like = record.value("like", values.among(*sorted(ASICS)))
+    base = ASICS[like] if like else None
     if base is None:
         record.need(*NEEDED)
     settings: dict[str, Any] = {
-        setting: record.number(setting, 0, *limits) for setting, limits in NUMBERS.items() if setting in record.data
+        setting: record.value(setting, check) for setting, check in NUMBERS.items() if setting in record.data
     }
     if "headroom" in record.data:
         settings["headroom"] = _read_rows(record)
@@ -59,23 +61,14 @@ def _read_asic(name: str, settings_given: Any) -> Asic:
     if {"pool_bytes", "lossy_pool_bytes", "headroom_pool_bytes"} & settings.keys():
         settings["sizes_pools"] = False  # a switch with pools of a fixed size
     settings["name"] = name
-    settings["source"] = record.text("source", "")
-    settings["title"] = record.text("title", base.title if base else name)
+    settings["source"] = record.required("source", values.text)
+    settings["title"] = record.value("title", values.text, base.title if base else name)
     asic = replace(base, **settings) if base else Asic(**{"unicast_queues": CLASSES, "headroom": {}, **settings})
     _check_pools(record, asic)
     return asic
 
 
-def _base_asic(record: FabricSettings) -> Asic | None:
-    if "like" not in record.data:
-        return None
-    like = record.text("like", "")
-    if like not in ASICS:
-        raise record.refuse(f"like {like!r} is unknown", f"valid values: {', '.join(sorted(ASICS))}")
-    return ASICS[like]
-
-
-def _check_pools(record: FabricSettings, asic: Asic) -> None:
+def _check_pools(record: Settings, asic: Asic) -> None:
     for setting in ("pool_bytes", "headroom_pool_bytes", "lossy_pool_bytes"):
         if getattr(asic, setting) > asic.buffer_bytes:
             raise record.refuse(
@@ -89,41 +82,64 @@ def _check_pools(record: FabricSettings, asic: Asic) -> None:
         )
 
 
-def _read_rows(record: FabricSettings) -> dict[tuple[int, int], Headroom]:
-    rows = record.data["headroom"]
-    if not isinstance(rows, list):
-        raise record.refuse("headroom is not a list", "write one row per line: {speed_gbit_s: 400, cable_m: 5, ...}")
+def _read_rows(record: Settings) -> dict[tuple[int, int], Headroom]:
     table: dict[tuple[int, int], Headroom] = {}
-    for number, data in enumerate(rows, 1):
-        row = FabricSettings(f"{record.subject}: headroom, row {number}", data)
+    for row in record.parts("headroom"):
         row.only(
             *("speed_gbit_s", "cable_m", "reserved_bytes", "xoff_bytes"),
             *("xon_offset_bytes", "xon_bytes", "alpha_exponent"),
         )
-        row.need("speed_gbit_s", "cable_m", "reserved_bytes", "xoff_bytes", "alpha_exponent")
-        key = read_speed(row), row.number("cable_m", 0, 1, MOST_CABLE_M)
+        key = read_speed(row), row.required("cable_m", CABLE_M)
         if key in table:
             raise row.refuse(f"{key[0]} Gbit/s and {key[1]} m are listed twice", "keep one of the rows")
-        reserved = row.number("reserved_bytes", 0, 0, MOST_BYTES)
-        offset = row.number("xon_offset_bytes", 0, 0, MOST_BYTES)
+        reserved = row.required("reserved_bytes", BYTES)
+        offset = row.value("xon_offset_bytes", BYTES, 0)
         table[key] = Headroom(
             reserved,
-            row.number("xoff_bytes", 0, 1, MOST_BYTES),
+            row.required("xoff_bytes", ABOVE_0_BYTES),
             offset,
-            row.number("alpha_exponent", 0, *ALPHAS),
-            row.number("xon_bytes", max(0, reserved - offset), 0, MOST_BYTES),
+            row.required("alpha_exponent", ALPHAS),
+            row.value("xon_bytes", BYTES, max(0, reserved - offset)),
         )
     return table
 
 
-def read_speed(record: FabricSettings) -> int:
+def read_speed(record: Settings) -> int:
     """Return the setting speed_gbit_s. Raises FabricError for a speed that Ethernet does not have."""
-    speed = record.number("speed_gbit_s", 0, 1, SPEEDS_GBIT_S[-1])
-    if speed not in SPEEDS_GBIT_S:
-        raise record.refuse(
-            f"speed_gbit_s {speed} is not an Ethernet speed", f"valid values: {', '.join(map(str, SPEEDS_GBIT_S))}"
-        )
+    speed: int = record.required("speed_gbit_s", values.among(*SPEEDS_GBIT_S))
     return speed
+
+
+def with_buffers(asic: Asic, buffers: Buffers) -> Asic:
+    """Return the ASIC with the buffers that a switch has.
+
+    A headroom profile of the switch replaces the table's for its speed and cable, and those of the speed that
+    contradict it (a shorter cable with as much headroom, a longer one with no more). NVIDIA's stay those of the
+    formula, because the images' own rows are from before it.
+    """
+    rows = {
+        line: row
+        for line, row in asic.headroom.items()
+        if not any(
+            speed == line[0] and (cable == line[1] or (cable < line[1]) != (own.xoff_bytes < row.xoff_bytes))
+            for (speed, cable), own in buffers.headroom.items()
+        )
+    }
+    changes: dict[str, Any] = {
+        "headroom_pool_bytes": buffers.headroom_pool_bytes,
+        "vendor_headroom_bytes": asic.lossless_classes * buffers.ports_xoff_bytes,
+    }
+    if asic.formula is None:
+        changes["headroom"] = {**rows, **buffers.headroom}
+    if buffers.lossless_bytes is not None:
+        together = buffers.lossless_bytes + buffers.headroom_pool_bytes
+        changes.update(
+            pool_bytes=buffers.lossless_bytes,
+            lossy_pool_bytes=buffers.lossy_bytes,
+            buffer_bytes=max(asic.buffer_bytes, buffers.egress_bytes, together),
+            sizes_pools=False,
+        )
+    return replace(asic, **changes)
 
 
 def find_asic(asics: Mapping[str, Asic], name: Any, subject: str) -> Asic:

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Union
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
@@ -22,7 +24,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Ecn,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 
 POLICY = "roce_policy"
 LOSSLESS, LOSSY = "lossless", "lossy"
@@ -35,7 +36,9 @@ PATH_MTUS_BYTES = (256, 512, 1024, 2048, 4096)  # InfiniBand Architecture Specif
 MOST_IP_MTU_BYTES = 9216
 # Queue lengths at which marking can make sense. Less than a kilobyte must be a number in kilobytes; more than the
 # largest buffer (Jericho 2's 6.4 GB) must be a number in bits.
-LEAST_ECN_BYTES, MOST_ECN_BYTES = 1_000, 7 * 10**9
+ECN_BYTES = values.within(1_000, 7 * 10**9)
+CLASS, DSCP = values.within(0, CLASSES - 1), values.within(0, DSCPS - 1)
+PERCENT = values.within(1, 99)
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ def read_policy(variable: Mapping[str, Any] | None) -> Policy:
     Without ``classes`` there is one class, "roce". Traffic class, priority and queue of a class have the same number
     unless they are given separately.
     """
-    record = FabricSettings(POLICY, variable or {})
+    record = Settings(FabricError, POLICY, variable or {})
     record.only(
         "classes", "cnp", "default", "mtu_bytes", "switch_mtu_bytes", "path_mtu_bytes", "pfc_watchdog", "ecmp_fields"
     )
@@ -149,18 +152,13 @@ def read_policy(variable: Mapping[str, Any] | None) -> Policy:
     if not isinstance(by_name, Mapping) or not by_name:
         raise record.refuse("classes is not a dictionary of at least one class", "write it as roce: {mode: lossless}")
     classes = tuple(_rdma_class(name, data) for name, data in by_name.items())
-    cnp = _cnp(FabricSettings(f"{POLICY}: cnp", record.data.get("cnp", {})))
+    cnp = _cnp(record.part("cnp"))
     left_percent = 100 - sum(rdma_class.bandwidth_percent for rdma_class in classes)
-    default = _default(FabricSettings(f"{POLICY}: default", record.data.get("default", {})), left_percent)
-    path_mtu = record.number("path_mtu_bytes", 4096, PATH_MTUS_BYTES[0], PATH_MTUS_BYTES[-1])
-    if path_mtu not in PATH_MTUS_BYTES:
-        raise record.refuse(
-            f"path_mtu_bytes {path_mtu} is not a path MTU of InfiniBand",
-            f"valid values: {', '.join(map(str, PATH_MTUS_BYTES))}",
-        )
+    default = _default(record.part("default"), left_percent)
+    path_mtu = record.value("path_mtu_bytes", values.among(*PATH_MTUS_BYTES), 4096)
     minimum_mtu = path_mtu + ROCE_HEADER_BYTES
-    mtu = record.number("mtu_bytes", max(9000, minimum_mtu), minimum_mtu, MOST_IP_MTU_BYTES)
-    switch_mtu = record.number("switch_mtu_bytes", max(9100, mtu), mtu, MOST_IP_MTU_BYTES)
+    mtu = record.value("mtu_bytes", values.within(minimum_mtu, MOST_IP_MTU_BYTES), max(9000, minimum_mtu))
+    switch_mtu = record.value("switch_mtu_bytes", values.within(mtu, MOST_IP_MTU_BYTES), max(9100, mtu))
     fields = record.data.get("ecmp_fields", list(ECMP_FIELDS))
     if not isinstance(fields, list) or any(field not in ECMP_FIELDS for field in fields) or "source_port" not in fields:
         raise record.refuse(
@@ -180,90 +178,72 @@ def _rdma_class(name: Any, settings: Any) -> RdmaClass:
             "not a valid name for a RoCE class",
             "use at most 16 lower-case letters, digits and '_', starting with a letter; cnp and default are reserved",
         )
-    record = FabricSettings(f"{POLICY}: class {name}", settings)
+    record = Settings(FabricError, f"{POLICY}: class {name}", settings)
     record.only("mode", "dscp", "ect", "traffic_class", "priority", "queue", "bandwidth_percent", "ecn")
-    mode = record.data.get("mode", LOSSLESS)
-    if mode not in (LOSSLESS, LOSSY):
-        raise record.refuse(f"mode {mode!r} is unknown", f"valid values: {LOSSLESS}, {LOSSY}")
-    traffic_class = record.number("traffic_class", 3, 0, CLASSES - 1)
     return RdmaClass(
         name,
-        mode,
-        record.number("dscp", 26, 0, DSCPS - 1),
-        record.number("ect", ECT0, ECT1, ECT0),
-        traffic_class,
-        record.number("priority", traffic_class, 0, CLASSES - 1),
-        record.number("queue", traffic_class, 0, CLASSES - 1),
-        record.number("bandwidth_percent", 50, 1, 99),
-        _ecn(record),
+        record.value("mode", values.among(LOSSLESS, LOSSY), LOSSLESS),
+        record.value("dscp", DSCP, 26),
+        record.value("ect", values.within(ECT1, ECT0), ECT0),
+        *_numbers(record, 3),
+        record.value("bandwidth_percent", PERCENT, 50),
+        _ecn(record.part("ecn")) if "ecn" in record.data else None,
     )
 
 
-def _ecn(record: FabricSettings) -> Ecn | None:
-    if "ecn" not in record.data:
-        return None
-    ecn = FabricSettings(f"{record.subject}: ecn", record.data["ecn"])
-    ecn.only("minimum_bytes", "maximum_bytes", "probability_percent")
-    for setting in ("minimum_bytes", "maximum_bytes"):
-        if setting not in ecn.data:
-            raise ecn.refuse(f"{setting} is missing", "give both thresholds, or omit ecn, which is then compiled")
-    minimum = ecn.number("minimum_bytes", 0, LEAST_ECN_BYTES, MOST_ECN_BYTES)
-    maximum = ecn.number("maximum_bytes", 0, LEAST_ECN_BYTES, MOST_ECN_BYTES)
-    if minimum > maximum:
-        raise ecn.refuse(
-            f"minimum_bytes {minimum} is above maximum_bytes {maximum}",
+def _numbers(record: Settings, traffic_class: int) -> tuple[int, int, int]:
+    """Return traffic class, priority and queue of a class, by default all the same number."""
+    number = record.value("traffic_class", CLASS, traffic_class)
+    return number, record.value("priority", CLASS, number), record.value("queue", CLASS, number)
+
+
+def _ecn(record: Settings) -> Ecn:
+    checks = {"minimum_bytes": ECN_BYTES, "maximum_bytes": ECN_BYTES, "probability_percent": values.within(1, 100)}
+    ecn: Ecn = record.load(Ecn, checks, probability_percent=100)
+    if ecn.minimum_bytes > ecn.maximum_bytes:
+        raise record.refuse(
+            f"minimum_bytes {ecn.minimum_bytes} is above maximum_bytes {ecn.maximum_bytes}",
             "make minimum_bytes the lower one: marking begins there",
         )
-    return Ecn(minimum, maximum, ecn.number("probability_percent", 100, 1, 100))
+    return ecn
 
 
-def _watchdog(record: FabricSettings, lossless: bool) -> Watchdog | None:
+def _watchdog(record: Settings, lossless: bool) -> Watchdog | None:
     setting = record.data.get("pfc_watchdog", lossless)
     if setting and not lossless:
         raise record.refuse("pfc_watchdog is set, but no class is lossless", "remove it, or make a class lossless")
     if setting is False:
         return None
-    watchdog = FabricSettings(f"{POLICY}: pfc_watchdog", {} if setting is True else setting)
-    watchdog.only("detection_ms", "restoration_ms", "action")
-    action = watchdog.data.get("action", "drop")
-    if action not in ("drop", "forward"):
-        raise watchdog.refuse(f"action {action!r} is unknown", "valid values: drop, forward")
     # The default of SONiC's `pfcwd start_default`, and the range that it takes (sonic-utilities, pfcwd/main.py).
-    detection = watchdog.number("detection_ms", 200, 100, 5000)
-    return Watchdog(detection, watchdog.number("restoration_ms", 200, 100, 60000), action)
+    checks = {
+        "detection_ms": values.within(100, 5000),
+        "restoration_ms": values.within(100, 60000),
+        "action": values.among("drop", "forward"),
+    }
+    settings = Settings(FabricError, f"{POLICY}.pfc_watchdog", {} if setting is True else setting)
+    watchdog: Watchdog = settings.load(Watchdog, checks, detection_ms=200, restoration_ms=200, action="drop")
+    return watchdog
 
 
-def _cnp(record: FabricSettings) -> CnpClass:
+def _cnp(record: Settings) -> CnpClass:
     record.only("dscp", "traffic_class", "priority", "queue")
-    traffic_class = record.number("traffic_class", 6, 0, CLASSES - 1)
-    return CnpClass(
-        record.number("dscp", 48, 0, DSCPS - 1),
-        traffic_class,
-        record.number("priority", traffic_class, 0, CLASSES - 1),
-        record.number("queue", traffic_class, 0, CLASSES - 1),
-    )
+    return CnpClass(record.value("dscp", DSCP, 48), *_numbers(record, 6))
 
 
-def _default(record: FabricSettings, left_percent: int) -> DefaultClass:
+def _default(record: Settings, left_percent: int) -> DefaultClass:
     record.only("traffic_class", "priority", "queue", "bandwidth_percent")
     if left_percent < 1:
         raise record.refuse(
             f"the classes of RoCE take {100 - left_percent}% of the bandwidth and leave nothing for other traffic",
             "lower a class's bandwidth_percent",
         )
-    traffic_class = record.number("traffic_class", 0, 0, CLASSES - 1)
-    percent = record.number("bandwidth_percent", left_percent, 1, 99)
+    percent = record.value("bandwidth_percent", PERCENT, left_percent)
     if percent != left_percent:
         raise record.refuse(
             f"bandwidth_percent {percent} and the RoCE classes add up to {100 - left_percent + percent}%",
             f"set it to {left_percent}, or omit it",
         )
-    return DefaultClass(
-        traffic_class,
-        record.number("priority", traffic_class, 0, CLASSES - 1),
-        record.number("queue", traffic_class, 0, CLASSES - 1),
-        percent,
-    )
+    return DefaultClass(*_numbers(record, 0), percent)
 
 
 def _check_distinct(policy: Policy) -> None:

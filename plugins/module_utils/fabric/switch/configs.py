@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import (
     Difference,
     differences,
     to_data,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Buffers, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
@@ -96,23 +96,23 @@ def parse_running(running: Mapping[str, Any], switches: Mapping[str, Any]) -> di
     """Parse running configurations by switch, each for its system in ``switches``. Raises FabricError."""
     parsed_switches = {}
     for name, running_text in running.items():
-        system = FabricSettings(f"switch {name}", switches.get(name, {})).data.get("system")
+        system = Settings(FabricError, f"switch {name}", switches.get(name, {})).data.get("system")
         parsed_switches[name] = _parse(system, name, _text(name, running_text))
     return parsed_switches
 
 
 def compared(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the differences between each running configuration and the policy. Raises FabricError."""
-    specs = {spec.name: spec for spec in read_switches(params["switches"], params["hosts"], params["asics"])}
-    wanted = plan(read_policy(params["policy"]), list(specs.values()))
+    return compare(*wanted_and_seen(params, to_change=False))
+
+
+def compare(wanted: Mapping[str, Switch], seen: Mapping[str, Switch]) -> dict[str, Any]:
+    """Return the differences of the switches in ``seen``, in the form of ``compared``."""
     differences_found = {}
-    for name, text in running_texts(params["running"]).items():
-        if name not in wanted:
-            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
+    for name, seen_switch in seen.items():
         switch = wanted[name]
         system = SYSTEMS[switch.system]
-        seen = _parse(switch.system, name, text)
-        undoing = [Difference(*problem[:4]) for problem in problems(seen, specs[name].speeds_gbit_s)]
+        undoing = [Difference(*problem[:4]) for problem in problems(seen_switch, switch.speeds_gbit_s)]
         differences_found[name] = [
             {
                 "ports": list(difference.ports),
@@ -121,7 +121,7 @@ def compared(params: Mapping[str, Any]) -> dict[str, Any]:
                 "seen": difference.seen,
                 "message": f"{name}: {difference}",
             }
-            for difference in [*differences(switch, seen, system.not_held), *undoing]
+            for difference in [*differences(switch, seen_switch, system.not_held), *undoing]
         ]
     return {
         "changed": False,
@@ -150,10 +150,29 @@ def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], nam
     return [{**change, "message": f"{name}: {change['what']}: wanted nothing, seen {line}"}]
 
 
-def wanted_switches(params: Mapping[str, Any]) -> dict[str, Switch]:
-    """Return the QoS that the policy gives all switches, by name. Raises FabricError."""
+def wanted_switches(params: Mapping[str, Any], buffers: Mapping[str, Buffers] | None = None) -> dict[str, Switch]:
+    """Return the QoS that the policy gives all switches, by name; with ``buffers``, if known. Raises FabricError."""
     policy = read_policy(params["policy"])
-    return plan(policy, read_switches(params["switches"], params["hosts"], params["asics"]))
+    return plan(policy, read_switches(params["switches"], params["hosts"], params["asics"]), buffers)
+
+
+def wanted_and_seen(params: Mapping[str, Any], to_change: bool) -> tuple[dict[str, Switch], dict[str, Switch]]:
+    """Return the QoS that the policy gives all switches, and that of the running configurations.
+
+    Raises FabricError; if the switches are ``to_change``, also for one whose buffers hold no lossless class.
+    """
+    running = running_texts(params["running"])
+    for name in running:
+        if name not in params["switches"]:
+            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
+    seen = parse_running(running, params["switches"])
+    return wanted_switches(params, buffers_of(seen, to_change)), seen
+
+
+def buffers_of(seen: Mapping[str, Switch], with_refused: bool = False) -> dict[str, Buffers]:
+    """Return the buffers of the switches that show them, by name; those that hold no lossless class where requested."""
+    shown = {name: switch.buffers for name, switch in seen.items() if switch.buffers is not None}
+    return {name: buffers for name, buffers in shown.items() if with_refused or buffers.refusal is None}
 
 
 def running_texts(running: Mapping[str, Any] | None) -> dict[str, str]:

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import (
+    ABOVE_0_BYTES,
     ASICS_VARIABLE,
+    CABLE_M,
     MOST_BYTES,
-    MOST_CABLE_M,
     find_asic,
     read_asics,
     read_speed,
@@ -112,7 +113,7 @@ def read_switches(
 
 
 def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mapping[str, SwitchSystem]) -> SwitchSpec:
-    record = FabricSettings(f"switch {name}", data)
+    record = Settings(FabricError, f"switch {name}", data)
     record.only("system", "asic", "ports", "headroom", "queue_buffer_bytes")
     system_name = record.data.get("system")
     system = systems.get(system_name) if isinstance(system_name, str) else None
@@ -125,7 +126,7 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
     if "asic" in record.data or "pfc" not in system.not_held:
         asic = find_asic(asics, record.data.get("asic"), record.subject)
         _check_runs_on(record, system, asic)
-    port_settings = FabricSettings(f"{record.subject}: ports", record.data.get("ports", {})).data
+    port_settings = record.part("ports").data
     if not port_settings:
         raise record.refuse("no ports are given", "name each with its speed_gbit_s and cable_m in roce_switch_ports")
     ports: dict[str, PortSpec] = {}
@@ -143,11 +144,11 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
                 "roce_switch_queue_buffer_bytes is missing, but this system's thresholds are percentages of it",
                 "set it",
             )
-        buffer = record.number("queue_buffer_bytes", 0, LEAST_QUEUE_BUFFER_BYTES, MOST_BYTES)
+        buffer = record.value("queue_buffer_bytes", values.within(LEAST_QUEUE_BUFFER_BYTES, MOST_BYTES))
     return SwitchSpec(name, system, asic, ports, _read_headroom(record), buffer)
 
 
-def _check_runs_on(record: FabricSettings, system: SwitchSystem, asic: Asic) -> None:
+def _check_runs_on(record: Settings, system: SwitchSystem, asic: Asic) -> None:
     """Refuse an ASIC of the table that no switch with this system has. A user's own ASIC is not checked."""
     runs_on = system.asics
     if runs_on is None or asic.name in runs_on or ASICS.get(asic.name) is not asic:
@@ -169,40 +170,30 @@ def _check_port_name(subject: str, port: Any, system: SwitchSystem) -> None:
 
 
 def _read_port(subject: str, data: Any) -> PortSpec:
-    record = FabricSettings(subject, data)
+    record = Settings(FabricError, subject, data)
     record.only("speed_gbit_s", "cable_m", "peer")
-    record.need("speed_gbit_s")
-    cable = record.number("cable_m", 0, 1, MOST_CABLE_M) if "cable_m" in record.data else None
-    return PortSpec(read_speed(record), cable, _read_peer(record))
+    return PortSpec(read_speed(record), record.value("cable_m", CABLE_M), _read_peer(record))
 
 
-def _read_peer(record: FabricSettings) -> Peer | None:
+def _read_peer(record: Settings) -> Peer | None:
     if "peer" not in record.data:
         return None
-    peer = FabricSettings(f"{record.subject}: peer", record.data["peer"])
+    peer = record.part("peer")
     peer.only(HOST, SWITCH, "port")
     if (HOST in peer.data) == (SWITCH in peer.data):
         raise peer.refuse("not one host or one switch", "write {switch: spine1, port: Ethernet0}")
-    peer.need("port")
     kind = HOST if HOST in peer.data else SWITCH
-    return Peer(kind, peer.text(kind, ""), peer.text("port", ""))
+    return Peer(kind, peer.value(kind, values.text), peer.required("port", values.text))
 
 
-def _read_headroom(record: FabricSettings) -> dict[tuple[int, int], int]:
-    rows = record.data.get("headroom", [])
-    if not isinstance(rows, list):
-        raise record.refuse(
-            "headroom is not a list", "write rows of {speed_gbit_s: 400, cable_m: 40, headroom_bytes: 120000}"
-        )
+def _read_headroom(record: Settings) -> dict[tuple[int, int], int]:
     own_xoff: dict[tuple[int, int], int] = {}
-    for number, data in enumerate(rows, 1):
-        row = FabricSettings(f"{record.subject}: headroom, row {number}", data)
+    for row in record.parts("headroom"):
         row.only("speed_gbit_s", "cable_m", "headroom_bytes")
-        row.need("speed_gbit_s", "cable_m", "headroom_bytes")
-        key = read_speed(row), row.number("cable_m", 0, 1, MOST_CABLE_M)
+        key = read_speed(row), row.required("cable_m", CABLE_M)
         if key in own_xoff:
             raise row.refuse(f"{key[0]} Gbit/s and {key[1]} m are listed twice", "keep one of the rows")
-        own_xoff[key] = row.number("headroom_bytes", 0, 1, MOST_BYTES)
+        own_xoff[key] = row.required("headroom_bytes", ABOVE_0_BYTES)
     return own_xoff
 
 
@@ -276,14 +267,14 @@ def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> N
                 raise FabricError(subject, f"{peer} is also connected to {taken_by}", "correct the one that is wrong")
             if hosts[peer.name] is None:
                 continue
-            nics = FabricSettings(f"host {peer.name}: roce_host_nics", hosts[peer.name]).data
+            nics = Settings(FabricError, f"host {peer.name}: roce_host_nics", hosts[peer.name]).data
             if peer.port not in nics:
                 raise FabricError(
                     subject,
                     f"its peer, host {peer.name}, has no NIC {peer.port} in roce_host_nics",
                     f"valid names: {', '.join(sorted(nics))}" if nics else f"describe {peer.name}'s NICs there",
                 )
-            speed = FabricSettings(f"host {peer.name}: roce_host_nics: {peer.port}", nics[peer.port]).data.get(
+            speed = Settings(FabricError, f"host {peer.name}: roce_host_nics: {peer.port}", nics[peer.port]).data.get(
                 "speed_gbit_s"
             )
             if speed is not None and speed != port.speed_gbit_s:

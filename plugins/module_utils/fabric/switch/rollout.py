@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Fabric, buffer_cycle
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import FabricSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups
@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.confi
     file_of,
     parse_running,
     running_texts,
-    wanted_switches,
+    wanted_and_seen,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import links_of, read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
@@ -63,8 +63,8 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     """
     running = running_texts(params["running"])
     _check_cycles(params)
-    wanted = _wanted(params, running)
-    parsed = parse_running(running, params["switches"])
+    planned_switches, parsed = wanted_and_seen(params, to_change=True)
+    wanted = {name: switch for name, switch in planned_switches.items() if name in running}
     now = Qos({name: _comparable(switch, wanted[name]) for name, switch in parsed.items()}, _nics(params["nics"]))
     goal = Qos(wanted, _nics(params["nics_wanted"]))
     whole_changes = _whole_changes(running, wanted)
@@ -98,15 +98,6 @@ def _check_cycles(params: Mapping[str, Any]) -> None:
             f"these links form a circle, in which pauses of class {lossless[0].name} can wait for each other for ever",
             "remove a link of the circle, or make the class lossy",
         )
-
-
-def _wanted(params: Mapping[str, Any], running: Mapping[str, str]) -> dict[str, Switch]:
-    """Return the policy's QoS of the switches in ``running``. Raises FabricError for one that the inventory lacks."""
-    wanted = {name: switch for name, switch in wanted_switches(params).items() if name in running}
-    for name in running:
-        if name not in wanted:
-            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
-    return wanted
 
 
 def _whole_changes(running: Mapping[str, str], wanted: Mapping[str, Switch]) -> dict[str, str]:
@@ -306,5 +297,5 @@ def _nics(nics_by_host: Mapping[str, Any] | None) -> dict[migration.NicName, Nic
     return {
         (host, nic): nic_of(f"host {host}: NIC {nic}", data, nics_read)
         for host, nics in (nics_by_host or {}).items()
-        for nic, data in FabricSettings(f"host {host}", nics).data.items()
+        for nic, data in Settings(FabricError, f"host {host}", nics).data.items()
     }

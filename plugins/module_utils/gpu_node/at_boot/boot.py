@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.at_boot import gpus, rings
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.files import ARP
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import retry
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 # Far above the ring sizes of any NIC and the clocks of any GPU.
@@ -23,7 +23,7 @@ RING_MOST, CLOCK_MOST_MHZ = 65536, 10000
 
 
 @dataclass(frozen=True)
-class Settings:
+class BootSettings:
     """The settings of a node at every boot. ``ring_entries`` 0 and empty ``clocks_mhz`` change nothing."""
 
     mig_off: bool
@@ -32,16 +32,16 @@ class Settings:
     rails_on_one_subnet: bool
 
 
-def read(data: Any) -> Settings:
+def read(data: Any) -> BootSettings:
     """Return the settings in the module's arguments. Raises RequestError."""
-    settings = HostSettings("gpu_node", data)
+    settings = Settings(RequestError, "gpu_node", data)
     settings.only("mig_off", "clocks_mhz", "ring_entries", "rails_on_one_subnet")
     clocks = settings.value("clocks_mhz", values.each(values.within(1, CLOCK_MOST_MHZ, "MHz")), [])
     if clocks and (len(clocks) != 2 or clocks[0] > clocks[1]):
         raise settings.refuse(
             f"clocks_mhz: {clocks} is not a range", "give the minimum and the maximum, like [1980, 1980]"
         )
-    return Settings(
+    return BootSettings(
         settings.value("mig_off", values.flag, True),
         clocks,
         settings.value("ring_entries", values.within(0, RING_MOST), 0),
@@ -49,7 +49,7 @@ def read(data: Any) -> Settings:
     )
 
 
-def ensure(system: System, settings: Settings, check: bool = False) -> Outcome:
+def ensure(system: System, settings: BootSettings, check: bool = False) -> Outcome:
     """Apply all settings; a failure does not stop the others, and is in the outcome's ``failed``."""
     outcome = Outcome()
     parts: list[Callable[[], Outcome]] = [

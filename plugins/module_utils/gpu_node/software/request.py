@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import openpgp
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.releases import BY_DRIVER, RELEASES
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
 
 DKMS, PRECOMPILED = "dkms", "precompiled"
 DMABUF, PEERMEM = "dmabuf", "peermem"
@@ -58,7 +59,7 @@ class Request:
 
 def read(data: Any) -> Request:
     """Return the request in the module's arguments. Raises RequestError."""
-    settings = HostSettings("gpu_node", data)
+    settings = Settings(RequestError, "gpu_node", data)
     driver = settings.value("driver", values.text, RELEASES[0].driver)
     if driver not in BY_DRIVER:
         raise settings.refuse(
@@ -81,7 +82,7 @@ def read(data: Any) -> Request:
     )
 
 
-def _named(settings: HostSettings, name: str) -> str:
+def _named(settings: Settings, name: str) -> str:
     if not PACKAGE.fullmatch(name):
         raise settings.refuse(
             f"extra_packages: {name!r} is not the name of a package", "name it without version and options"
@@ -89,7 +90,7 @@ def _named(settings: HostSettings, name: str) -> str:
     return name
 
 
-def _repository(settings: HostSettings) -> Repository:
+def _repository(settings: Settings) -> Repository:
     settings.only("name", "url", "suite", "components", "key", "fingerprints")
     settings.need("name", "url", "key", "fingerprints")
     name, url = settings.value("name", values.text), settings.value("url", values.text)
@@ -112,7 +113,7 @@ def _repository(settings: HostSettings) -> Repository:
     return Repository(name, url, key if key.endswith("\n") else key + "\n", suite, tuple(components))
 
 
-def _check_key(settings: HostSettings, key: str) -> None:
+def _check_key(settings: Settings, key: str) -> None:
     """Refuse a key whose fingerprint is not among those in the inventory, which come from another source."""
     trusted = {re.sub(r"\s", "", text).upper() for text in settings.value("fingerprints", values.texts)}
     try:

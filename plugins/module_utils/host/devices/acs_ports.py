@@ -7,15 +7,15 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import selectors
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import BARE_METAL, PURPOSES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
 
-def wanted(request: HostSettings, host: Host | None) -> AcsPlan | None:
+def wanted(request: Settings, host: Host | None) -> AcsPlan | None:
     """Return the plan for ``{"devices": ["gpu", "nic"], "purpose": "virtual_machines"}``; None without a host.
 
     Devices that the host itself uses (the NIC of its default route) are left out if they were selected by kind.
@@ -48,9 +48,5 @@ def report(plan: AcsPlan) -> dict[str, Any]:
     return {
         "purpose": plan.purpose,
         "ports": [port.to_dict() for port in plan.ports],
-        "unmet": [
-            f"{check.what}: found {check.seen or 'nothing'}; {check.remedy}"
-            for check in plan.checks()
-            if not check.holds
-        ],
+        "unmet": [f"{claim}; {claim.reason}" for claim in plan.claims() if not claim.holds],
     }

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_ports, nic_families
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.nvswitch_management import refuse_unknown
@@ -104,7 +104,7 @@ def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
     With ``by_family`` the table of families comes first, and ``settings`` override it. Functions of one NIC share its
     firmware: the first one (.0), if it is not a VF, represents the NIC. Raises HostError.
     """
-    request = HostSettings("nic_firmware", data)
+    request = Settings(RequestError, "nic_firmware", data)
     request.only("settings", "by_family")
     request.need("settings")
     result: dict[str, dict[str, Any]] = _by_family(request, host)
@@ -132,11 +132,11 @@ def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
     return result
 
 
-def _by_family(request: HostSettings, host: Host) -> dict[str, dict[str, Any]]:
+def _by_family(request: Settings, host: Host) -> dict[str, dict[str, Any]]:
     """Return the settings of the table of families by address, for ``by_family`` (see ``acs_ports.wanted``)."""
     if "by_family" not in request.data:
         return {}
-    plan = acs_ports.wanted(HostSettings("nic_firmware.by_family", request.data["by_family"]), host)
+    plan = acs_ports.wanted(request.part("by_family"), host)
     nics = [host.function(address) for address in plan.nics] if plan else []
     settings_by_address = {nic.address: nic_families.values(nic, plan) for nic in nics if plan and _is_nic(nic)}
     return {address: settings for address, settings in settings_by_address.items() if settings}

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import (
     HostError,
     KernelRefusedError,
+    RequestError,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, acs_ports
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import lockdown
@@ -79,13 +80,13 @@ def wanted(data: Any, host: Host | None) -> tuple[dict[str, dict[str, Setting]],
     A later entry overrides an earlier one, and each overrides ``acs_by_port``, whose plan is returned too (see
     ``acs_ports.wanted``). Raises HostError.
     """
-    request = HostSettings("pci_tuning", data)
+    request = Settings(RequestError, "pci_tuning", data)
     request.only("settings", "acs_by_port")
     request.need("settings")
     result: dict[str, dict[str, Setting]] = {}
     acs = None
     if "acs_by_port" in request.data:
-        acs = acs_ports.wanted(HostSettings("pci_tuning.acs_by_port", request.data["acs_by_port"]), host)
+        acs = acs_ports.wanted(request.part("acs_by_port"), host)
     for port in acs.ports if acs else []:
         # The table decides which ports may be less isolated; acs_ports.wanted has checked the devices of guests.
         result[port.address] = {"acs": Setting("acs", port.mask, False, None)}

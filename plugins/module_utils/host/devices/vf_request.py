@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import eswitch
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.nvswitch_management import refuse_unknown
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_settings import (
@@ -71,7 +71,7 @@ def wanted(data: Any, host: Host | None) -> dict[str, VfRequest]:
     ``{"functions": [{"devices": [...], "count": 4, "trust": true, "vfs": [{"index": 0, "mac": ...}]}]}``.
     Raises HostError.
     """
-    section = HostSettings("sriov", data)
+    section = Settings(RequestError, "sriov", data)
     section.only("functions")
     section.need("functions")
     result = {}
@@ -108,7 +108,7 @@ def refuse_twice(want: dict[str, VfRequest]) -> None:
             )
 
 
-def _request(entry: HostSettings) -> VfRequest:
+def _request(entry: Settings) -> VfRequest:
     count = entry.value("count", values.within(0, VFS_MAX))
     every = _of_vf(entry, OF_EVERY_VF)
     settings = {index: dict(every) for index in range(count)} if every else {}
@@ -140,7 +140,7 @@ def _request(entry: HostSettings) -> VfRequest:
     )
 
 
-def _of_vf(entry: HostSettings, valid: dict[str, Setting]) -> dict[str, Any]:
+def _of_vf(entry: Settings, valid: dict[str, Setting]) -> dict[str, Any]:
     """Return the given settings among ``valid``, checked."""
     return {name: entry.value(name, setting.check) for name, setting in valid.items() if name in entry.data}
 

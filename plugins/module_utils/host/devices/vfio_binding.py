@@ -13,9 +13,9 @@ import re
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import reset_methods, users
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import host_drivers, selectors
@@ -139,8 +139,8 @@ def kept_off_on_any_host(data: Any) -> list[str]:
     return host_drivers.of_any_host({int(name.split(":")[0], 16) for name in selected if selectors.is_vendor(name)})
 
 
-def _read(data: Any) -> HostSettings:
-    request = HostSettings("vfio_binding", data)
+def _read(data: Any) -> Settings:
+    request = Settings(RequestError, "vfio_binding", data)
     request.only("devices", "release", "keep_drivers_off")
     request.need("devices")
     return request

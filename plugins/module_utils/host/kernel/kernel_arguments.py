@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_ports, vfio_binding
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import (
@@ -129,16 +129,16 @@ def _with_modules_off(arguments: list[str], modules: Sequence[str]) -> list[str]
     return [*computed, host_drivers.ARGUMENT + ",".join(dict.fromkeys([*names, *modules]))]
 
 
-def _acs(request: HostSettings, host: Host | None, running: str) -> acs_argument.Decision:
+def _acs(request: Settings, host: Host | None, running: str) -> acs_argument.Decision:
     """Decide about the ACS argument; it is not needed if ``request`` does not request it, or sets it by hand."""
     by_hand = any(argument.startswith(acs_argument.PREFIX) for argument in request.value("arguments", values.texts, []))
     if host is None or not request.data.get("acs_by_port") or by_hand:
         return acs_argument.NOT_NEEDED
-    plan = acs_ports.wanted(HostSettings("kernel_arguments.acs_by_port", request.data["acs_by_port"]), host)
+    plan = acs_ports.wanted(request.part("acs_by_port"), host)
     return acs_argument.decide(plan, running) if plan else acs_argument.NOT_NEEDED
 
 
-def _uses(request: HostSettings, host: Host | None) -> set[str]:
+def _uses(request: Settings, host: Host | None) -> set[str]:
     """Return what the settings need of the kernel: names in kernel_command_line.CONTRADICTIONS."""
     mode, binding = _iommu(request), request.data.get("vfio_binding")
     uses = {mode, "iommu"} if mode else set()
@@ -150,13 +150,15 @@ def _uses(request: HostSettings, host: Host | None) -> set[str]:
     if any(wanted.get("ATS_ENABLED") in ATS_ON for wanted in firmware):
         uses.add("ats")
     if host is not None and request.data.get("acs_by_port"):
-        plan = acs_ports.wanted(HostSettings("kernel_arguments.acs_by_port", request.data["acs_by_port"]), host)
+        plan = acs_ports.wanted(
+            Settings(RequestError, "kernel_arguments.acs_by_port", request.data["acs_by_port"]), host
+        )
         if plan and plan.needs_ats():
             uses.add("ats")
     return {use for use in uses if use}
 
 
-def _host(system: System, request: HostSettings) -> Host | None:
+def _host(system: System, request: Settings) -> Host | None:
     """Return the host if an argument is computed from its topology. Raises HostError."""
     if not request.data.get("acs_by_port") and not request.data.get("vfio_binding"):
         return None
@@ -166,22 +168,22 @@ def _host(system: System, request: HostSettings) -> Host | None:
         raise HostError.of(error) from error
 
 
-def _read(data: Any) -> HostSettings:
-    request = HostSettings("kernel_arguments", data)
+def _read(data: Any) -> Settings:
+    request = Settings(RequestError, "kernel_arguments", data)
     request.only("arguments", "remove", "iommu", "pages", "avic", "acs_by_port", "vfio_binding", "nic_firmware")
     return request
 
 
-def _iommu(request: HostSettings) -> str | None:
+def _iommu(request: Settings) -> str | None:
     return request.value("iommu", values.among(*IOMMU_MODES))
 
 
-def _avic(request: HostSettings) -> list[str]:
+def _avic(request: Settings) -> list[str]:
     wanted = request.value("avic", values.flag)
     return [] if wanted is None else [avic.argument(wanted)]
 
 
-def _complete(request: HostSettings, arguments: list[str]) -> list[str]:
+def _complete(request: Settings, arguments: list[str]) -> list[str]:
     """Return all arguments of ``request`` after the computed ``arguments``. Raises HostError."""
     if request.data.get("pages"):
         arguments = arguments + for_pages(hugepages.wanted({"pages": request.data["pages"]}))

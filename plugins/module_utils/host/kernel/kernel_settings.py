@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import avic
 
@@ -133,7 +133,7 @@ SETTINGS: dict[str, Setting] = {
 
 def wanted(data: Any) -> dict[str, Any]:
     """Return ``{"governor": "performance", ...}`` checked, in the order of SETTINGS. Raises HostError."""
-    request = HostSettings("kernel_settings", data)
+    request = Settings(RequestError, "kernel_settings", data)
     request.only(*SETTINGS)
     return {name: request.value(name, setting.check) for name, setting in SETTINGS.items() if name in request.data}
 

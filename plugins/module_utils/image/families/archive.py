@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import without_credentials
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 
 URL = re.compile(r"https?://[^/\s@?#]+(/[^\s?#]*)?|file:///[^\s?#]*")
 # The keyring becomes an option in brackets in sources.list(5), and a line of dnf's configuration.
 KEYRING = re.compile(r"/[^\s\[\]]+")
 
 
-def read_url(settings: ImageSettings) -> str:
+def read_url(settings: Settings) -> str:
     """Return the archive's URL. Raises ImageError."""
     return settings.required("url", _url)
 
@@ -33,13 +33,13 @@ def _url(value: Any) -> str:
     return value.rstrip("/")
 
 
-def read_keyring(settings: ImageSettings) -> str | None:
+def read_keyring(settings: Settings) -> str | None:
     """Return the path of the archive's keyring on the build host, None if it has none. Raises ImageError."""
     path = values.matching(KEYRING, "give an absolute path on the build host, without spaces and brackets")
     return settings.value("keyring", path)
 
 
-def read_pins(settings: ImageSettings, places: Sequence[str]) -> dict[str, str]:
+def read_pins(settings: Settings, places: Sequence[str]) -> dict[str, str]:
     """Return the pinned digests by place; ``places`` are those that the archive has. Raises ImageError."""
     pins = settings.part("release_sha256")
     pins.only(*places)

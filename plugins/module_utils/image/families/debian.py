@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
     NO_SPACE,
     Run,
@@ -76,7 +76,7 @@ LEFTOVERS = (
 )
 
 
-def read_archive(settings: ImageSettings) -> Archive:
+def read_archive(settings: Settings) -> Archive:
     """Return the archive. Raises ImageError."""
     settings.only("url", "suites", "components", "keyring", "release_sha256")
     url = read_url(settings)

@@ -20,11 +20,11 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, inside, tail
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.archive import (
     read_keyring,
@@ -92,7 +92,7 @@ gpgcheck = {check}
 {keys}"""
 
 
-def read_archive(settings: ImageSettings) -> Archive:
+def read_archive(settings: Settings) -> Archive:
     """Return the archive. Raises ImageError."""
     settings.only("url", "suites", "components", "keyring", "release_sha256")
     url, keyring = read_url(settings), read_keyring(settings)

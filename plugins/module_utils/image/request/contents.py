@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import File, Role, Services, User
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden
 
 # Portable names (useradd(8)), with shadow's limit of 32 characters.
@@ -47,7 +47,7 @@ MOUNTED = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/lock", "/var/run")
 OF_THE_NODE = re.compile(r"/etc/machine-id|/var/lib/dbus/machine-id|/etc/ssh/ssh_host_.*")
 
 
-def read_files(settings: ImageSettings) -> tuple[File, ...]:
+def read_files(settings: Settings) -> tuple[File, ...]:
     """Return the layer's files by path. Raises ImageError."""
     files: dict[str, File] = {}
     for item in settings.parts("files"):
@@ -100,7 +100,7 @@ def _folders(path: str) -> Iterator[str]:
         yield path
 
 
-def _mode(settings: ImageSettings) -> str:
+def _mode(settings: Settings) -> str:
     return settings.value("mode", values.matching(MODE, 'write octal digits in quotes: "0644"'), "0644").zfill(4)
 
 
@@ -113,7 +113,7 @@ def _account(value: Any) -> str:
     return text
 
 
-def read_users(settings: ImageSettings) -> tuple[User, ...]:
+def read_users(settings: Settings) -> tuple[User, ...]:
     """Return the layer's users. Raises ImageError."""
     users: dict[str, User] = {}
     for item in settings.parts("users"):
@@ -137,7 +137,7 @@ def _public_key(value: Any) -> str:
     return value
 
 
-def read_services(settings: ImageSettings) -> Services:
+def read_services(settings: Settings) -> Services:
     """Return the layer's units by the state that they get. Raises ImageError."""
     item = settings.part("services")
     item.only("enabled", "disabled", "masked")
@@ -160,7 +160,7 @@ def read_services(settings: ImageSettings) -> Services:
     )
 
 
-def read_roles(settings: ImageSettings) -> tuple[Role, ...]:
+def read_roles(settings: Settings) -> tuple[Role, ...]:
     """Return the layer's roles with their variables. Raises ImageError."""
     roles: dict[str, Role] = {}
     for item in settings.parts("roles"):

@@ -8,8 +8,8 @@ import re
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import InvalidValueError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 
 # The characters that iPXE passes on unchanged: it interprets quotes, backslashes and ${} itself.
 ARGUMENT = re.compile(r"[A-Za-z0-9_][!#-&(-\[\]-~]*")
@@ -29,7 +29,7 @@ WRONG_ARGUMENTS = {
 MOST_ARGUMENT_BYTES = 1536
 
 
-def read_kernel_arguments(settings: ImageSettings) -> tuple[str, ...]:
+def read_kernel_arguments(settings: Settings) -> tuple[str, ...]:
     """Return the kernel arguments of a layer or an image, in order. Raises ImageError."""
     return tuple(settings.value("kernel_arguments", values.each(_argument), []))
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_name
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import DISTRIBUTIONS, family_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import contents
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.kernel_arguments import (
@@ -42,7 +42,8 @@ def read_images(images: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[st
         variable = "node_image_layers" if not isinstance(layers, Mapping) else "node_image_images"
         raise ImageError(variable, "not a dictionary", "write each by its name: base: {...}")
     settings_by_layer = {
-        checked_name(name, "layer"): ImageSettings(f"node_image_layers.{name}", data) for name, data in layers.items()
+        checked_name(name, "layer"): Settings(ImageError, f"node_image_layers.{name}", data)
+        for name, data in layers.items()
     }
     read: dict[str, Layer] = {}
     for name in settings_by_layer:
@@ -53,7 +54,7 @@ def read_images(images: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[st
     return {name: _image(name, data, read) for name, data in images.items()}
 
 
-def _ancestry(name: str, settings_by_layer: Mapping[str, ImageSettings]) -> list[str]:
+def _ancestry(name: str, settings_by_layer: Mapping[str, Settings]) -> list[str]:
     """Return the layer and those below it, the lowest last."""
     chain = [name]
     while True:
@@ -74,7 +75,7 @@ def _ancestry(name: str, settings_by_layer: Mapping[str, ImageSettings]) -> list
 
 def _image(name: Any, data: Any, layers: Mapping[str, Layer]) -> Image:
     checked_name(name, "image")
-    settings = ImageSettings(f"node_image_images.{name}", data)
+    settings = Settings(ImageError, f"node_image_images.{name}", data)
     settings.only("layer", "writable_mib", "kernel_arguments")
     top = settings.data.get("layer")
     if not isinstance(top, str) or top not in layers:
@@ -102,7 +103,7 @@ def _one_of(layers: Mapping[str, Any]) -> str:
     return f"define it in node_image_layers{', or use one of ' if layers else ''}{', '.join(sorted(layers))}"
 
 
-def _layer(name: str, settings: ImageSettings, parent: Layer | None) -> Layer:
+def _layer(name: str, settings: Settings, parent: Layer | None) -> Layer:
     lowest = ("distribution", "suite", "architecture")
     parts = ("archives", "packages", "files", "users", "services", "roles", "kernel_arguments", "published_keys")
     settings.only("parent", *lowest, *parts)

@@ -34,8 +34,6 @@ _FOUR = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}")
 # Paths are not quoted in the configurations of nginx and dnsmasq, which interpret quotes, semicolons, braces, '$' and
 # '#'.
 _FOLDER = re.compile(r"[A-Za-z0-9/._-]+")
-# dnsmasq(8), --dhcp-range: the minimum is two minutes. RFC 2132, section 9.2: 32 bits; all ones mean forever.
-LEAST_LEASE_S, MOST_LEASE_S = 120, 2**32 - 2
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,6 @@ class Server:
     subnets: tuple[Any, ...] = ()
     interface: str = "eth0"
     http_port: int = 80
-    lease_s: int = 43200
     store_dir: str = "/srv/sailloft"
     tftp_dir: str = "/srv/tftp"
 
@@ -86,7 +83,6 @@ def _of_server(server: Server) -> tuple[list[str], Network | None]:
     texts: list[str] = [
         *_value("boot_server_interface", _matching, server.interface, INTERFACE, "name one interface, like eth1"),
         *_value("boot_server_http_port", values.whole, server.http_port, 1, 65535),
-        *_value("boot_server_lease_s", values.whole, server.lease_s, LEAST_LEASE_S, MOST_LEASE_S),
         *_value("boot_server_store_dir", _folder, server.store_dir),
         *_value("boot_server_tftp_dir", _folder, server.tftp_dir),
     ]

@@ -35,13 +35,11 @@ class Source:
 class Section(Settings):
     """A dictionary in the blueprint. Its names may be numbers in YAML, for example the speeds of a cable."""
 
-    refusal = SiteError
-
     def __init__(self, source: Source, path: tuple[str, ...], data: Any) -> None:
         """Raise SiteError if ``data`` is not a dictionary."""
         self.source = source
         self.path = path
-        super().__init__(".".join(path) or "blueprint", data)
+        super().__init__(SiteError, ".".join(path) or "blueprint", data)
         self.data = {str(name): value for name, value in self.data.items()}
 
     def refuse(self, cause: str, remedy: str) -> SiteError:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import acs_rules as rules
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import possible_management
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
@@ -41,17 +42,6 @@ class AcsPort:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""
         return {**asdict(self), "mask": self.mask.text, "below": list(self.below)}
-
-
-@dataclass(frozen=True)
-class Check:
-    """One expectation about the host: ``holds`` is None if it could not be read."""
-
-    what: str
-    wanted: str
-    seen: str | None
-    holds: bool | None
-    remedy: str
 
 
 def is_data_direct(function: Function) -> bool:
@@ -193,36 +183,36 @@ class AcsPlan:
 
     # Requirements of ATS and IOMMU groups ---------------------------------------------------------------------------
 
-    def checks(self) -> list[Check]:
-        """Return the expectations about each NIC's ATS capability and about the IOMMU groups of NICs and GPUs."""
-        checks = [self._groups(dma, [gpu], rules.DMA_DIRECT) for dma, gpu in sorted(self._partners.items())]
+    def claims(self) -> list[Claim]:
+        """Claim each NIC's ATS capability, and the IOMMU groups of NICs and GPUs."""
+        claims = [self._groups(dma, [gpu], rules.DMA_DIRECT) for dma, gpu in sorted(self._partners.items())]
         for nic in self.nics:
             expected = self.expected_of(nic)
             if expected:
                 beside = [gpu for gpu in self.gpus if self.topology(gpu, nic) == expected]
-                checks += [self._ats(nic, expected), self._groups(nic, beside, expected)]
-        return checks
+                claims += [self._ats(nic, expected), self._groups(nic, beside, expected)]
+        return claims
 
     def needs_ats(self) -> bool:
         """Return True if a NIC of the plan needs ATS."""
         topologies = {self.topology(gpu, nic) for nic in self.nics for gpu in self.gpus}
         return any(rules.EXPECTED[topology, self.purpose].nic_ats for topology in topologies)
 
-    def _ats(self, nic: str, topology: str) -> Check:
+    def _ats(self, nic: str, topology: str) -> Claim:
         wanted = rules.EXPECTED[topology, self.purpose].nic_ats
         function = self.host.function(nic)
         # Without extended config space the capability is unknown.
         seen = None if function.ats is None and function.config_bytes < 4096 else function.ats is not None
         text_of = {True: "present", False: "absent"}
-        return Check(
+        return _claim(
             f"NIC {nic} has {'an' if wanted else 'no'} ATS capability ({topology})",
             text_of[bool(wanted)],
             None if seen is None else text_of[seen],
-            None if seen is None else seen == wanted,
+            seen == wanted,
             f"set ATS_ENABLED={wanted} in the NIC's firmware (gpu_host_nic_firmware) and reboot",
         )
 
-    def _groups(self, nic: str, gpus: list[str], topology: str) -> Check:
+    def _groups(self, nic: str, gpus: list[str], topology: str) -> Claim:
         wanted = rules.EXPECTED[topology, self.purpose].groups
         nic_group, gpu_groups = (
             self.host.function(nic).iommu_group,
@@ -235,7 +225,7 @@ class AcsPlan:
         else:
             holds = all((nic_group == group) == (wanted == "same") for group in gpu_groups)
         shown = ["none" if group is None else str(group) for group in dict.fromkeys([nic_group, *gpu_groups])]
-        return Check(
+        return _claim(
             f"IOMMU groups of {nic} and GPU {', '.join(gpus)} are {wanted} ({topology})",
             wanted,
             " and ".join(shown),
@@ -243,3 +233,9 @@ class AcsPlan:
             "ACS has to be right before the kernel makes its groups: reboot with the kernel argument pci=config_acs= "
             "(gpu_host_acs_at_boot), or turn the IOMMU on",
         )
+
+
+def _claim(claim: str, wanted: str, seen: str | None, holds: bool, remedy: str) -> Claim:
+    return Claim(
+        "hypervisor", claim, wanted, seen, holds, "config space and /sys/kernel/iommu_groups", "" if holds else remedy
+    )

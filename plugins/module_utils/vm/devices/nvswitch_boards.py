@@ -184,13 +184,8 @@ class Shared:
     driver: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form; ``of_dict`` is its inverse."""
+        """Return the JSON-ready form; ``stored.build`` is its inverse."""
         return {**asdict(self), "physical_ids": list(self.physical_ids), "switches": list(self.switches)}
-
-    @classmethod
-    def of_dict(cls, data: dict[str, Any]) -> Shared:
-        """Return the partition of ``to_dict``'s data. Raises KeyError or TypeError for other data."""
-        return cls(data["partition"], tuple(data["physical_ids"]), tuple(data["switches"]), data["driver"])
 
 
 @dataclass

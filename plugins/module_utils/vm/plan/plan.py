@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import cliques
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity
@@ -20,8 +22,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import bus_
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
-# Keys of a cell that repeat the request.
-OF_REQUEST = ("huge_pages", "strict")
 NEXT_STEP = "pass what gpu_domain returned as plan"
 
 
@@ -189,24 +189,26 @@ class DomainPlan:
         try:
             (spec,) = parse_specs([data["request"]])
             bits = data["physical_address_bits"]
-            cells = [
-                Cell(**{key: value for key, value in cell.items() if key not in OF_REQUEST}) for cell in data["cells"]
-            ]
+            cells = [stored.build(Cell, cell) for cell in data["cells"]]
             setting_of = {item["host_address"]: item["setting"] for item in data["devices"]}
             processors = Processors(
-                cells, data["sockets"], data["threads_per_core"], data["emulator_cpus"], Share(**data["share"])
+                cells,
+                data["sockets"],
+                data["threads_per_core"],
+                data["emulator_cpus"],
+                stored.build(Share, data["share"]),
             )
             stored_fidelity = data["fidelity"]
             shared = data["nvswitch_partition"]
             if shared is not None:
-                shared = Shared.of_dict(shared)
+                shared = stored.build(Shared, shared)
             arguments: dict[str, Any] = {
                 "spec": spec,
                 "host": host,
                 "accelerator": data["accelerator"],
                 "processors": processors,
-                "root": _port(data["pci_tree"]),
-                "window": mmio.Window(**data["mmio"], address_bits=bits["bits"]),
+                "root": stored.build(pci_tree.Port, data["pci_tree"]),
+                "window": stored.build(mmio.Window, {**data["mmio"], "address_bits": bits["bits"]}),
                 "address_bits_mode": bits["mode"],
                 "address_bits": bits["bits"],
                 "machine": data["machine"],
@@ -217,6 +219,8 @@ class DomainPlan:
             }
         except DomainError:
             raise
+        except StoredError as error:
+            raise DomainError(f"not a complete plan: {error.cause}", NEXT_STEP) from error
         except (KeyError, TypeError, ValueError) as error:
             raise DomainError(f"not a complete plan: {error!r}", NEXT_STEP) from error
         passed = [item.key for port in arguments["root"].walk() for item in port.endpoints if item.role == "hostdev"]
@@ -283,11 +287,3 @@ def _device(host: Host, passed: Passed, setting: str) -> dict[str, Any]:
             "function": passed.endpoint.function,
         },
     }
-
-
-def _port(data: dict[str, Any]) -> pci_tree.Port:
-    parts = {
-        "ports": [_port(port) for port in data["ports"]],
-        "endpoints": [pci_tree.Endpoint(**endpoint) for endpoint in data["endpoints"]],
-    }
-    return pci_tree.Port(**{**data, **parts})

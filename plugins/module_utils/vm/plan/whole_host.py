@@ -14,6 +14,7 @@ from dataclasses import fields
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import whole_host as share
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
@@ -29,7 +30,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibil
     obstacle,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request import settings
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import DomainSettings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import refusal
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.settings import ALL_NODES
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
@@ -54,7 +55,7 @@ def requests(params: dict[str, Any], host: Host | None = None, early: bool = Fal
     """
     if params["domains"] or not params.get("whole_host"):
         return list(params["domains"] or [])
-    reader = DomainSettings("", SUBJECT, params["whole_host"])
+    reader = Settings(refusal(""), SUBJECT, params["whole_host"])
     explicit = {name: value for name, value in reader.data.items() if name not in SHORT}
     derived = {"name": NAME, **_files(reader)}
     if host is None:
@@ -91,7 +92,7 @@ def requests(params: dict[str, Any], host: Host | None = None, early: bool = Fal
 
 def memory_of(host: Host, data: dict[str, Any]) -> share.Memory:
     """Return the memory of the guest from ``memory_mib`` and ``huge_page_mib`` of the settings. Raises DomainError."""
-    reader = DomainSettings("", SUBJECT, data)
+    reader = Settings(refusal(""), SUBJECT, data)
     memory_mib = reader.value("memory_mib", values.within(1, settings.MEMORY_MIB_MAX, "MiB"))
     page_mib = reader.value("huge_page_mib", settings.check_page_size, share.PAGE_SIZES_MIB[0])
     try:
@@ -187,7 +188,7 @@ def check_public_key(value: Any) -> str:
     return key
 
 
-def _files(reader: DomainSettings) -> dict[str, Any]:
+def _files(reader: Settings) -> dict[str, Any]:
     """Return the disks and interfaces that the settings of ``SHORT`` stand for. Raises DomainError."""
     reader.only(*SHORT, *(item.name for item in fields(DomainSpec)))
     name = reader.value("name", settings.check_name, NAME)
@@ -223,8 +224,8 @@ def _base(image: Any) -> dict[str, Any]:
         if "://" in image:
             remedy = "give a dictionary of url and checksum, so that the download is checked"
             raise DomainError(f"{SUBJECT}.image: {image!r} is an address without a checksum", remedy)
-        return {"base": DomainSettings("", SUBJECT, {"image": image}).value("image", values.path)}
-    reader = DomainSettings("", f"{SUBJECT}.image", image)
+        return {"base": Settings(refusal(""), SUBJECT, {"image": image}).value("image", values.path)}
+    reader = Settings(refusal(""), f"{SUBJECT}.image", image)
     reader.only("url", "checksum")
     reader.need("url", "checksum")
     url, checksum = reader.value("url", settings.check_url), reader.value("checksum", settings.check_checksum)

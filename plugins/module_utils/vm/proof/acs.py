@@ -8,6 +8,8 @@ whatever the inventory requests: a list that was written by hand is checked like
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import (
     PCI_ACS_BITS,
     PCI_CFG_SPACE_EXP_SIZE,
@@ -38,14 +40,11 @@ def ports_and_groups(evidence: Evidence) -> list[Claim]:
     """Claim ACSCtl of each port on the paths of the devices, the NICs' ATS capability, and the IOMMU groups."""
     plan = plan_of(evidence)
     ports = [_port(evidence, port) for port in plan.ports if port.has_acs]
-    source = f"{evidence.host_name} config space and /sys/kernel/iommu_groups"
     # The claim about each device's ATS (``ats``) covers that a NIC beside a GPU has the capability.
-    checks = [check for check in plan.checks() if "has an ATS capability" not in check.what]
     return ports + [
-        Claim(
-            LAYER, check.what, check.wanted, check.seen, bool(check.holds), source, "" if check.holds else check.remedy
-        )
-        for check in checks
+        replace(claim, source=f"{evidence.host_name} {claim.source}")
+        for claim in plan.claims()
+        if "has an ATS capability" not in claim.claim
     ]
 
 

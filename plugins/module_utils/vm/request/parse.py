@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+from collections.abc import Callable
+from dataclasses import Field, fields
+from functools import partial
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
@@ -20,26 +22,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 )
 
 
-class DomainSettings(Settings):
-    """Settings of a virtual machine, or of a part of it: ``where`` is ``gpus`` or ``disks[0]``."""
+def refusal(domain: str) -> Callable[..., DomainError]:
+    """Return the function that makes an error of subject (the path of a setting, "" for none), cause and remedy."""
 
-    refusal = DomainError
+    def refuse(subject: str, cause: str, remedy: str) -> DomainError:
+        return DomainError(f"{subject}: {cause}" if subject else cause, remedy, domain=domain)
 
-    def __init__(self, domain: str, subject: str, data: Any) -> None:
-        """Raise DomainError if ``data`` is not a dictionary."""
-        self.domain = domain
-        super().__init__(subject, data)
-
-    def refuse(self, cause: str, remedy: str) -> DomainError:
-        """Return the error to raise."""
-        return DomainError(f"{self.subject}: {cause}" if self.subject else cause, remedy, domain=self.domain)
-
-    def refuse_setting(self, setting: str, cause: str, remedy: str) -> DomainError:
-        """Return the error to raise for a setting."""
-        if not self.subject and setting == "name":  # the error begins with the name
-            return DomainError(cause, remedy, domain=self.domain)
-        path = f"{self.subject}.{setting}" if self.subject else setting
-        return DomainError(f"{path} {cause}", remedy, domain=self.domain)
+    return refuse
 
 
 def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
@@ -124,42 +113,27 @@ def _spec(data: dict[str, Any]) -> DomainSpec:
         if isinstance(requested_name, str) and settings.NAME_PATTERN.fullmatch(requested_name)
         else repr(requested_name)
     )
-    parts: dict[str, Any] = {}
-    for item in fields(DomainSpec):
-        annotation, value = str(item.type), data.get(item.name)
-        if annotation not in INNER or value is None:
-            continue
-        # Roles pass an empty dictionary for an optional setting that is left out.
-        if annotation.endswith("None") and value == {}:
-            parts[item.name] = None
-            continue
-        build = _each if annotation.startswith("list") else _build
-        parts[item.name] = build(INNER[annotation], value, name, item.name)
-    spec = _build(DomainSpec, {**data, "name": requested_name}, name, "", parts)
+    spec: DomainSpec = _load(DomainSpec, Settings(refusal(name), "", data))
     for check in TOGETHER:
         check(spec)
     return spec
 
 
-def _each(kind: type, data: Any, name: str, path: str) -> list[Any]:
-    if not isinstance(data, list):
-        raise DomainError(f"{path}: {data!r:.80} is not a list", "begin each element with '-'", domain=name)
-    return [_build(kind, item, name, f"{path}[{index}]") for index, item in enumerate(data)]
+def _load(kind: type, reader: Settings) -> Any:
+    """Build a ``kind``, each setting by its own check, or as a part."""
+    checks = {
+        item.name: item.metadata[SETTING].check if SETTING in item.metadata else partial(_part, reader, item)
+        for item in fields(kind)
+    }
+    return reader.load(kind, checks)
 
 
-def _build(kind: type, data: Any, name: str, path: str, parts: dict[str, Any] | None = None) -> Any:
-    """Build a ``kind`` from plain data, each setting by its own type; ``parts`` are already built."""
-    fields_by_name = {item.name: item for item in fields(kind)}
-    reader = DomainSettings(name, path, data)
-    reader.only(*fields_by_name)
-    arguments: dict[str, Any] = dict(parts or {})
-    for key in reader.data:
-        if key not in arguments:
-            arguments[key] = reader.value(key, fields_by_name[key].metadata[SETTING].check)
-    for key, item in fields_by_name.items():
-        if key not in arguments and item.default is MISSING and item.default_factory is MISSING:
-            reader.need(key)
-    return kind(**arguments)
+def _part(reader: Settings, item: Field[Any], data: Any) -> Any:
+    annotation = str(item.type)
+    if annotation.startswith("list"):
+        return [_load(INNER[annotation], element) for element in reader.parts(item.name)]
+    # Roles pass an empty dictionary for an optional setting that is left out.
+    return None if annotation.endswith("None") and data == {} else _load(INNER[annotation], reader.part(item.name))
 
 
 # The rules for combinations of settings, on any host.

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import DomainSettings, parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs, refusal
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 HARDWARE = re.compile(r"vmx-[0-9]{1,3}")
@@ -81,7 +82,7 @@ def parse(data: list[dict[str, Any]], sizes: bool = True) -> list[VsphereRequest
 
 
 def _request(spec: DomainSpec, data: dict[str, Any], sizes: bool) -> VsphereRequest:
-    reader = DomainSettings(spec.name, "vsphere", data.get("vsphere") or {})
+    reader = Settings(refusal(spec.name), "vsphere", data.get("vsphere") or {})
     reader.only(*CHECKS)
     vsphere_settings = VsphereSettings(
         **{key: reader.value(key, CHECKS[key]) for key, text in reader.data.items() if text != ""}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.action.node_boot_scripts import scripts_rows
 
@@ -109,9 +109,8 @@ def test_a_canary_is_pinned_until_the_pin_is_empty():
     ],
 )
 def test_an_error_names_the_node_and_the_variable(wrong, message):
-    with pytest.raises(AnsibleActionFail) as caught:
+    with raises(AnsibleActionFail, "bm01", message):
         scripts_rows(["bm01"], {"bm01": {**NODE, **wrong}})
-    assert str(caught.value) == Mentions("bm01", message)
 
 
 @pytest.mark.parametrize(

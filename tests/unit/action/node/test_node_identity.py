@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.action.node_identity import secrets_rows
 
@@ -64,5 +64,5 @@ def test_wrong_variables_are_refused_without_the_content_of_a_secret(variables, 
 
 
 def test_a_node_that_is_not_in_the_inventory_is_refused():
-    with pytest.raises(AnsibleActionFail, match=r"^node bm03: not in the inventory; correct node_identity_nodes$"):
+    with raises(AnsibleActionFail, "bm03", "node_identity_nodes"):
         of("bm03")

@@ -18,6 +18,7 @@ from ansible.utils.collection_loader._collection_finder import _AnsibleCollectio
 from ansible.utils.display import Display
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.filter.run_hosts import run_hosts
 
@@ -148,9 +149,61 @@ def test_a_part_of_a_run_may_have_no_hosts_but_the_whole_run_may_not(site):
     assert "gpu_hosts:gpu_guests:roce_switches" in site.refusal("site", hosts)
 
 
+def groups(**hosts: str) -> str:
+    """Return an inventory of groups with one host each; "" is a group without hosts."""
+    return json.dumps({name: {"hosts": {host: {}} if host else {}} for name, host in hosts.items()})
+
+
+@pytest.mark.parametrize(
+    ("playbook", "hosts", "misspelt", "group"),
+    [
+        ("gpu_vms", {"gpu_host": "hv01", "gpu_guests": "gpu01"}, "gpu_host", "gpu_hosts"),
+        ("site", {"gpu_hosts": "hv01", "gpu_guest": "gpu01"}, "gpu_guest", "gpu_guests"),
+        ("prove", {"gpu_host": "hv01", "gpu_guests": "gpu01"}, "gpu_host", "gpu_hosts"),
+        ("fabric_qos", {"roce_switches": "leaf1", "roce_host": "hv01"}, "roce_host", "roce_hosts"),
+        ("fabric_config", {"roce_switch": "leaf1"}, "roce_switch", "roce_switches"),
+        ("accept", {"gpu_node": "n1", "gpu_guests": "gpu01"}, "gpu_node", "gpu_nodes"),
+        ("node_images", {"image_builder": "b", "nodes": "n1"}, "image_builder", "image_builders"),
+        ("record", {"gpu_host": "hv01"}, "gpu_host", "gpu_hosts"),
+        ("rollout", {"node": "n1"}, "node", "nodes"),
+    ],
+)
+def test_a_misspelt_group_is_refused_even_if_another_group_of_the_playbook_has_hosts(
+    site, playbook, hosts, misspelt, group
+):
+    text = site.refusal(playbook, site.write("misspelt.json", groups(**hosts)))
+    assert text == Mentions(f"{playbook}.yml", f"group {misspelt}", f"rename it to {group}")
+
+
+@pytest.mark.parametrize(
+    ("playbook", "hosts", "group"),
+    [
+        ("gpu_vms", {"gpu_guests": "gpu01"}, "gpu_hosts"),
+        ("gpu_vms", {"gpu_hosts": "hv01", "gpu_guests": ""}, "gpu_guests"),
+        ("site", {"gpu_hosts": "hv01", "gpu_guests": ""}, "gpu_guests"),
+        ("prove", {"hypervisors": "hv01", "gpu_guests": "gpu01"}, "gpu_hosts"),
+        ("node_identities", {"nodes": "n1"}, "boot_servers"),
+        ("fabric_qos", {"roce_switches": "leaf1", "roce_hosts": ""}, "roce_hosts"),
+    ],
+)
+def test_a_group_whose_plays_would_do_nothing_is_refused(site, playbook, hosts, group):
+    text = site.refusal(playbook, site.write("empty.json", groups(**hosts)))
+    assert text == Mentions(f"group {group}", f"{playbook}.yml")
+
+
+def test_a_group_that_a_site_does_not_have_is_no_error(site):
+    """VMs without managed guests, a fabric without hosts, and the parts of a site that it does not have."""
+    hosts = site.write("some.json", groups(gpu_hosts="hv01", roce_switches="leaf1"))
+    for playbook in ("gpu_vms", "fabric_qos", "site"):
+        site.check(playbook, hosts)
+    site.check("gpu_vms", site.write("switches.json", groups(roce_switches="leaf1")), part=True)
+    site.check("gpu_vms", limit="gpu01")
+
+
 def test_a_misspelt_variable_of_the_command_line_is_refused_with_the_nearest_name(site):
     for playbook, name, near in (
         ("plan", "recoding", "recording"),
+        ("plan", "gpu_host_hugepage", "gpu_host_hugepages"),
         ("prove", "proof_path", "proofs_path"),
         ("site", "proof_path", "proofs_path"),
         ("gpu_hosts", "gpu_host_serail", "gpu_host_serial"),

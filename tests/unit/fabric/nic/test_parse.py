@@ -8,6 +8,7 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
+from messages import raises
 from roce_path import nic
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -78,6 +79,5 @@ def test_other_data_is_refused(changes, message):
 
 @pytest.mark.parametrize("cannot", [["pfc"], {"pfc": 1}, {"pfc": ""}, {"trust": "why", "pfc": ""}])
 def test_reasons_that_are_no_text_are_refused(cannot):
-    with pytest.raises(FabricError) as refused:
+    with raises(FabricError, "gpu1", "'cannot'", NO_NIC):
         seen_of("gpu1", {**DATA, "cannot": cannot}, {})
-    assert str(refused.value) == f"gpu1: {NO_NIC} ('cannot' is not a dictionary of reasons by setting); {REMEDY}"

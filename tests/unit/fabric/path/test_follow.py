@@ -7,8 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from followed_path import FABRIC, GOAL, POLICY, QOS, SEEN, START, app, checked, host, port, site
+from followed_path import FABRIC, GOAL, POLICY, QOS, SEEN, START, app, checked, claimed, first_fault, host, port, site
 from hypothesis import given, settings
+from messages import Mentions
 from plain_system import PLAIN
 from roce_path import at
 from switches import policies as any_policy
@@ -21,7 +22,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
     ReadBack,
     claims,
     deadlock,
-    first_fault,
     follow,
     survey,
 )
@@ -48,7 +48,9 @@ def test_a_path_that_matches_the_policy_has_no_fault():
 def test_a_configured_cable_shorter_than_planned_is_a_headroom_fault(planned, seen, short):
     def found(reasons):
         port_qos, wanted = replace(QOS, cable_m=seen), replace(QOS, cable_m=planned)
-        return [finding.what for finding in switch_checks.ingress(port_qos, POLICY.classes[0], POLICY, reasons, wanted)]
+        return [
+            finding.claim for finding in switch_checks.ingress(port_qos, POLICY.classes[0], POLICY, reasons, wanted)
+        ]
 
     assert found({}) == [f"headroom is for a cable of {planned} m"] * short
     # If the switch's configuration has no cable length, its headroom cannot be read.
@@ -81,8 +83,7 @@ def test_settings_that_a_nic_cannot_show_neither_hold_nor_fail(name):
         seen = host(SEEN, name, {setting: "its driver has none"}, **change)
         surveyed = list(survey(FABRIC, Checker(POLICY, POLICY.classes[0], seen)))
         assert first_fault(surveyed) is None
-        unseen_claims = [claim for claim in claims(surveyed, "test") if claim.holds is None]
-        assert {(claim.claim, claim.seen, claim.reason) for claim in unseen_claims} == {
+        assert {(claim.claim, claim.seen, claim.reason) for claim in claimed(surveyed, None)} == {
             (f"{name} mlx5_0: {claim_text}", None, "its driver has none")
         }
 
@@ -92,8 +93,8 @@ def test_a_physical_function_without_required_settings_fails_for_any_reason(sett
     nothing = {"trust": None, "priority_to_class": (None,) * 8, "pfc": ()}[setting]
     seen = host(SEEN, "gpu1", {setting: "neither dcb nor mlnx_qos is installed"}, **{setting: nothing})
     fault = first_fault(checked(POLICY, FABRIC, seen))
-    assert fault.where == "gpu1 mlx5_0"
-    assert fault.consequence.endswith(": neither dcb nor mlnx_qos is installed")
+    assert fault.claim.startswith("gpu1 mlx5_0: ")
+    assert fault.reason.endswith(": neither dcb nor mlnx_qos is installed")
 
 
 def test_port_settings_of_a_vf_are_reported_as_unseen():
@@ -107,13 +108,13 @@ def test_port_settings_of_a_vf_are_reported_as_unseen():
     seen = host(SEEN, "gpu1", cannot, is_vf=True, dcbx_by_host=None, pfc=(), **changes)
     parts = checked(POLICY, FABRIC, seen)
     assert first_fault(parts) is None
-    assert [(unseen.what, unseen.reason) for part in parts for unseen in part.unseen] == [
+    assert [(claim.claim, claim.reason) for claim in claimed(parts, None)] == [
         (
-            "this function's packets keep the DSCP that is set",
+            "gpu1 mlx5_0: this function's packets keep the DSCP that is set",
             "a guest does not see what the physical function of its VF trusts",
         ),
-        ("its port has the policy", reason),
-        ("the reaction point of priority 3 is on", reason),
+        ("gpu1 mlx5_0: its port has the policy", reason),
+        ("gpu1 mlx5_0: the reaction point of priority 3 is on", reason),
     ]
 
 
@@ -124,7 +125,7 @@ def test_settings_that_a_switch_system_does_not_show_neither_hold_nor_fail(monke
     leaf = replace(SEEN.switches["leaf1"], ports=dict.fromkeys(SEEN.switches["leaf1"].ports, bare), ecmp_fields=None)
     parts = checked(POLICY, FABRIC, replace(SEEN, switches={**SEEN.switches, "leaf1": leaf}))
     assert first_fault(parts) is None
-    assert [(unseen.where, unseen.what, unseen.reason) for part in parts for unseen in part.unseen] == [
+    assert [(*claim.claim.split(": "), claim.reason) for claim in claimed(parts, None)] == [
         ("leaf1", "ECMP's hash takes the UDP source port", "fixed"),
         ("leaf1 h1, in", "priority 3 has headroom", "sized by itself"),
         ("leaf1 h1, in", "IP packets of 9000 bytes pass", "fixed"),
@@ -138,7 +139,7 @@ def test_settings_that_a_switch_system_does_not_show_neither_hold_nor_fail(monke
 def test_a_missing_number_of_queue_pairs_is_reported_as_unseen():
     parts = checked(POLICY, FABRIC, app(SEEN, queue_pairs=None))
     assert first_fault(parts) is None
-    assert [unseen.reason for unseen in parts[0].unseen] == ["how many queue pairs NCCL uses was not given"]
+    assert [claim.reason for claim in claimed(parts, None)] == ["how many queue pairs NCCL uses was not given"]
 
 
 def test_a_cable_with_an_unread_end_is_not_checked():
@@ -153,18 +154,15 @@ def test_a_switch_that_classifies_at_egress_is_checked_at_its_egress_ports():
     assert first_fault(checked(POLICY, FABRIC, seen)) is None
     for dscp, egress, fact in ((26, "u2", "DSCP 26 is traffic class 3"), (48, "h1", "DSCP 48 of CNPs")):
         dscp_to_class = at(QOS.dscp_to_class, dscp, 0)
-        (fault,) = (
-            port_fault
-            for part in checked(POLICY, FABRIC, port(seen, "leaf1", egress, dscp_to_class=dscp_to_class))
-            for port_fault in part.faults
-        )
-        assert (fault.where, fault.wanted, fault.seen) == (f"leaf1 {egress}, out", QOS.dscp_to_class[dscp], 0)
-        assert fact in fault.what
+        parts = checked(POLICY, FABRIC, port(seen, "leaf1", egress, dscp_to_class=dscp_to_class))
+        (fault,) = claimed(parts, False)
+        assert (fault.wanted, fault.seen) == (QOS.dscp_to_class[dscp], 0)
+        assert fault.claim == Mentions(f"leaf1 {egress}, out", fact)
     # Packets that enter by h1 leave by the other ports.
     unheeded = port(seen, "leaf1", "h1", dscp_to_class=at(QOS.dscp_to_class, 26, 0))
     assert first_fault(checked(POLICY, FABRIC, unheeded)) is None
     surveyed = survey(FABRIC, Checker(POLICY, POLICY.classes[0], unheeded))
-    assert first_fault(surveyed).where == "leaf1 h1, out"
+    assert first_fault(surveyed).claim.startswith("leaf1 h1, out: ")
 
 
 def test_a_survey_of_a_correct_fabric_finds_no_fault():
@@ -186,7 +184,7 @@ def test_any_policy_holds_if_all_devices_have_it(given_policy):
 def test_pfc_for_a_lossy_class_is_a_fault():
     policy, fabric, seen = site({"classes": {"roce": {"mode": "lossy"}}})
     fault = first_fault(checked(policy, fabric, port(seen, "leaf1", "h1", pfc=(3,))))
-    assert (fault.where, fault.what) == ("leaf1 h1, in", "PFC is off for priority 3, whose class is lossy")
+    assert fault.claim == Mentions("leaf1 h1, in", "PFC is off for priority 3, whose class is lossy")
 
 
 def ring(size):
@@ -215,7 +213,7 @@ def test_a_ring_is_a_fault_only_with_pfc():
     switches = {name: Switch(name, "any", dict.fromkeys(("left", "right"), QOS)) for name in fabric.switches}
     seen = ReadBack({}, switches)
     part = deadlock(fabric, Checker(POLICY, POLICY.classes[0], seen))
-    assert "watchdog" in part.faults[0].consequence
+    assert "watchdog" in part.faults[0].reason
     assert (
         part.faults[0].seen.count("s0") == 2
         or part.faults[0].seen.split(" -> ")[0] == part.faults[0].seen.split(" -> ")[-1]
@@ -224,7 +222,7 @@ def test_a_ring_is_a_fault_only_with_pfc():
         name: replace(switch, ports={port: replace(qos, pfc=()) for port, qos in switch.ports.items()})
         for name, switch in switches.items()
     }
-    assert deadlock(fabric, Checker(POLICY, POLICY.classes[0], replace(seen, switches=lossy))).faults == ()
+    assert deadlock(fabric, Checker(POLICY, POLICY.classes[0], replace(seen, switches=lossy))).findings == ()
 
 
 def test_the_path_is_checked_for_each_class_of_a_policy():
@@ -237,4 +235,4 @@ def test_the_path_is_checked_for_each_class_of_a_policy():
         assert first_fault(parts) is None
         assert ("gpu1 NCCL" in [part.where for part in parts]) == (at_class == 1)
     # An application that belongs to no class is checked for each class.
-    assert first_fault(checked(policy, fabric, app(seen, tos=0), 1)).where == "gpu1 NCCL"
+    assert first_fault(checked(policy, fabric, app(seen, tos=0), 1)).claim.startswith("gpu1 NCCL: ")

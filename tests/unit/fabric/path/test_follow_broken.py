@@ -7,17 +7,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from followed_path import FABRIC, POLICY, QOS, SEEN, app, checked, host, port
+from followed_path import FABRIC, POLICY, QOS, SEEN, app, checked, claimed, first_fault, host, port
 from roce_path import at, nic
 from switches import ECN, HEADROOM
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Headroom, Queue, Watchdog
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
-    Checker,
-    claims,
-    first_fault,
-    survey,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import Checker, survey
 
 NIC = nic(POLICY)
 
@@ -255,12 +250,10 @@ def test_the_first_broken_hop_is_named(name):
     seen, place, expected = BROKEN[name]
     fault = first_fault(checked(POLICY, FABRIC, seen))
     assert fault is not None
-    assert fault.where == place
-    assert expected in fault.what
-    assert fault.consequence
+    assert fault.claim.startswith(f"{place}: ")
+    assert expected in fault.claim
+    assert fault.reason
     assert fault.wanted != fault.seen
     # The survey of the whole fabric finds the fault, too, although it may also appear at other places.
-    surveyed = list(survey(FABRIC, Checker(POLICY, POLICY.classes[0], seen)))
-    assert place in [fault.where for part in surveyed for fault in part.faults]
-    failed = [claim for claim in claims(surveyed, "test") if claim.holds is False]
-    assert any(claim.claim == f"{fault.where}: {fault.what}" and claim.reason == fault.consequence for claim in failed)
+    surveyed = claimed(survey(FABRIC, Checker(POLICY, POLICY.classes[0], seen)), False)
+    assert (fault.claim, fault.reason) in [(claim.claim, claim.reason) for claim in surveyed]

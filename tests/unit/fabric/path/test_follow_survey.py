@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, report, switch_checks
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Unseen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     NO_APPLICATION,
     Checker,
@@ -93,10 +93,8 @@ def looked_at_one_by_one(fabric, seen, rdma):
     parts = []
 
     def found(layer, place, findings):
-        placed = [replace(finding, where=place) for finding in findings]
-        kinds = (tuple(finding for finding in placed if isinstance(finding, kind)) for kind in (Fault, Unseen))
         if (layer, place) not in [part[:2] for part in parts]:
-            parts.append(Part(layer, place, *kinds))
+            parts.append(Part(layer, place, tuple(findings)))
 
     def thing(end):
         if end.device in fabric.switches:
@@ -111,7 +109,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
         return seen.planned.get(end.device, Switch("", "")).ports.get(end.port)
 
     def look(layer, place, end, check):
-        unread = Fault("it was read back", "its settings", None, "nothing is known of it")
+        unread = fault("it was read back", "its settings", None, "nothing is known of it")
         found(layer, place, [unread] if thing(end) is None else check(thing(end)))
 
     def marked_where_it_leaves(end):
@@ -124,7 +122,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
     def leaving(port, end):
         classified = switch_checks.classification(port, rdma) if marked_where_it_leaves(end) else []
         findings = [*classified, *switch_checks.egress(port, rdma, POLICY, reasons(end), plan(end))]
-        if plan(end) and rdma is POLICY.classes[0] and not any(isinstance(finding, Fault) for finding in findings):
+        if plan(end) and rdma is POLICY.classes[0] and not any(finding.holds is False for finding in findings):
             findings += switch_checks.as_planned(port, plan(end), POLICY, reasons(end))
         return findings
 
@@ -133,7 +131,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
     ports = [end for end in ends if end.device in fabric.switches]
     for host in sorted({end.device for end in nics}):
         if host in seen.hosts and not seen.hosts[host].applications:
-            found("application", host, [Unseen("an application's traffic class", rdma.tos, NO_APPLICATION)])
+            found("application", host, [unseen("an application's traffic class", rdma.tos, NO_APPLICATION)])
         for app in seen.hosts.get(host, PathHost()).applications:
             if dscp_of(app.tos) not in [rdma_class.dscp for rdma_class in POLICY.classes if rdma_class != rdma]:
                 found("application", f"{host} {app.name}", nic_checks.application(app, rdma))
@@ -219,17 +217,23 @@ def test_findings_are_stored_by_every_argument_of_their_check():
 def told(parts):
     """Return the module's result for ``parts``, each with its own claims."""
     parts = list(parts)
-    faults = [fault for part in parts for fault in part.faults]
-    unseen = [unseen_part for part in parts for unseen_part in part.unseen]
+    faults, unseen = [], []
+    for part in parts:
+        for finding in part.findings:
+            common = {"where": part.where, "what": finding.claim, "wanted": finding.wanted}
+            if finding.holds is None:
+                unseen.append({**common, "reason": finding.reason})
+            else:
+                faults.append({**common, "seen": finding.seen, "consequence": finding.reason})
     proof = Proof("fabric", "The path of RoCE traffic", "fabric", claims(parts, "as read back"))
     return {
         "changed": False,
         "holds": not faults,
-        "first_fault": asdict(faults[0]) if faults else None,
-        "faults": [asdict(fault) for fault in faults],
+        "first_fault": faults[0] if faults else None,
+        "faults": faults,
         "parts": len(parts),
         "table": table(proof),
-        "unseen": [asdict(unseen_part) for unseen_part in unseen],
+        "unseen": unseen,
     }
 
 

@@ -12,7 +12,7 @@ from roce_path import at, nic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Application, Queue
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Unseen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 
 TWO = {"classes": {"roce": {}, "storage": {"dscp": 10, "traffic_class": 4, "bandwidth_percent": 20}}}
@@ -31,7 +31,7 @@ SEVERAL = "NCCL uses several queue pairs for a connection"
         (
             0,
             [
-                Fault(
+                fault(
                     "NCCL asks for DSCP 26 (ToS 106)",
                     106,
                     0,
@@ -42,7 +42,7 @@ SEVERAL = "NCCL uses several queue pairs for a connection"
         (
             110,
             [
-                Fault(
+                fault(
                     "NCCL asks for DSCP 26 (ToS 106)",
                     106,
                     110,
@@ -53,7 +53,7 @@ SEVERAL = "NCCL uses several queue pairs for a connection"
         (
             104,
             [
-                Fault(
+                fault(
                     "NCCL asks for an ECN-capable transport (ToS 106)",
                     106,
                     104,
@@ -64,7 +64,7 @@ SEVERAL = "NCCL uses several queue pairs for a connection"
         (
             105,
             [
-                Fault(
+                fault(
                     "NCCL asks for an ECN-capable transport (ToS 106)",
                     106,
                     105,
@@ -83,10 +83,10 @@ def test_one_queue_pair_is_a_fault_and_an_unknown_number_is_unseen():
         return list(nic_checks.application(Application("NCCL", 106, queue_pairs=pairs), ROCE))
 
     assert found(1) == [
-        Fault(SEVERAL, "2 or more", 1, "each connection has one UDP source port, and so ECMP keeps it on one path")
+        fault(SEVERAL, "2 or more", 1, "each connection has one UDP source port, and so ECMP keeps it on one path")
     ]
     assert found(2) == found(3) == []
-    assert found(None) == [Unseen(SEVERAL, "2 or more", "how many queue pairs NCCL uses was not given")]
+    assert found(None) == [unseen(SEVERAL, "2 or more", "how many queue pairs NCCL uses was not given")]
 
 
 def sent(cannot=None, policy=POLICY, at_class=0, **changes):
@@ -112,22 +112,22 @@ REWRITTEN = "the NIC or the hypervisor's switch rewrites it, and every hop treat
         ({"forced_tos": 106}, []),
         (
             {"forced_tos": 105},
-            [Fault(FORCED, 106, 105, "whatever applications ask for, packets carry DSCP 26")],
+            [fault(FORCED, 106, 105, "whatever applications ask for, packets carry DSCP 26")],
         ),
         (
             {"forced_tos": 0},
-            [Fault(FORCED, 106, 0, "whatever applications ask for, packets carry DSCP 0 and are never marked")],
+            [fault(FORCED, 106, 0, "whatever applications ask for, packets carry DSCP 0 and are never marked")],
         ),
         (
             {"cm_tos": None},
-            [Fault(CM, 106, None, "the DSCP of connections by RDMA-CM is unknown; is rdma_cm loaded?")],
+            [fault(CM, 106, None, "the DSCP of connections by RDMA-CM is unknown; is rdma_cm loaded?")],
         ),
         (
             {"cm_tos": 7},
-            [Fault(CM, 106, 7, "connections by RDMA-CM that set no ToS of their own use DSCP 1")],
+            [fault(CM, 106, 7, "connections by RDMA-CM that set no ToS of their own use DSCP 1")],
         ),
-        ({"may_mark": False}, [Fault(KEEPS, True, False, REWRITTEN)]),
-        ({"may_mark": None}, [Fault(KEEPS, True, None, REWRITTEN)]),
+        ({"may_mark": False}, [fault(KEEPS, True, False, REWRITTEN)]),
+        ({"may_mark": None}, [fault(KEEPS, True, None, REWRITTEN)]),
     ],
 )
 def test_a_setting_of_the_sender_is_a_fault(changes, findings):
@@ -135,22 +135,22 @@ def test_a_setting_of_the_sender_is_a_fault(changes, findings):
 
 
 def test_missing_settings_of_the_sender_are_unseen_for_a_reason():
-    assert sent({"cm_tos": "not loaded"}, cm_tos=None) == [Unseen(CM, 106, "not loaded")]
+    assert sent({"cm_tos": "not loaded"}, cm_tos=None) == [unseen(CM, 106, "not loaded")]
     assert sent(is_vf=True, may_mark=None) == [
-        Unseen(KEEPS, True, "a guest does not see what the physical function of its VF trusts")
+        unseen(KEEPS, True, "a guest does not see what the physical function of its VF trusts")
     ]
-    assert sent(is_vf=True, may_mark=False) == [Fault(KEEPS, True, False, REWRITTEN)]
+    assert sent(is_vf=True, may_mark=False) == [fault(KEEPS, True, False, REWRITTEN)]
     assert sent({"trust": "of the port"}, is_vf=True, trust=None, pfc=()) == [
-        Unseen("its port has the policy", "the policy's settings", "of the port")
+        unseen("its port has the policy", "the policy's settings", "of the port")
     ]
-    assert [finding.what for finding in sent(is_vf=True, trust=None)] == ["the NIC trusts the DSCP"]
-    assert [finding.what for finding in sent({"trust": "no tool"}, trust=None)] == ["the NIC trusts the DSCP"]
+    assert [finding.claim for finding in sent(is_vf=True, trust=None)] == ["the NIC trusts the DSCP"]
+    assert [finding.claim for finding in sent({"trust": "no tool"}, trust=None)] == ["the NIC trusts the DSCP"]
 
 
 def test_rdma_cm_may_use_any_class_of_the_policy():
     assert sent(policy=BOTH, cm_tos=BOTH.classes[1].tos) == []
     assert sent(policy=BOTH, cm_tos=BOTH.classes[0].tos, at_class=1) == []
-    assert [finding.what for finding in sent(policy=BOTH, cm_tos=104)] == [CM]
+    assert [finding.claim for finding in sent(policy=BOTH, cm_tos=104)] == [CM]
 
 
 BUFFER = "priority 3 has an ingress buffer of its own"
@@ -164,22 +164,22 @@ MORE = f"{FILLED}; give the NIC its cable_m in roce_host_nics"
         ({}, []),
         (
             {"priority_to_buffer": (0,) * 8},
-            [Fault(BUFFER, "a buffer", "buffer 0, with priority 0, 1, 2, 4, 5, 6, 7", MORE)],
+            [fault(BUFFER, "a buffer", "buffer 0, with priority 0, 1, 2, 4, 5, 6, 7", MORE)],
         ),
         (
             {"priority_to_buffer": (0, 0, 0, 1, 0, 0, 0, 1)},
-            [Fault(BUFFER, "a buffer", "buffer 1, with priority 7", MORE)],
+            [fault(BUFFER, "a buffer", "buffer 1, with priority 7", MORE)],
         ),
-        ({"priority_to_buffer": (0,) * 3 + (None,) + (0,) * 4}, [Fault(BUFFER, "a buffer", None, FILLED)]),
+        ({"priority_to_buffer": (0,) * 3 + (None,) + (0,) * 4}, [fault(BUFFER, "a buffer", None, FILLED)]),
         (
             {"priority_to_buffer": (0, 0, 0, 2, 0, 0, 0, 0)},
-            [Fault("buffer 2 of priority 3 has a size", "more than 0 bytes", 0, FILLED)],
+            [fault("buffer 2 of priority 3 has a size", "more than 0 bytes", 0, FILLED)],
         ),
         ({"buffer_bytes": (0, 1, 0, 0, 0, 0, 0, 0)}, []),
         (
             {"notification": ()},
             [
-                Fault(
+                fault(
                     "the notification point of priority 3 is on",
                     3,
                     [],
@@ -190,7 +190,7 @@ MORE = f"{FILLED}; give the NIC its cable_m in roce_host_nics"
         (
             {"cnp_dscp": 26},
             [
-                Fault(
+                fault(
                     "CNPs leave with DSCP 48",
                     48,
                     26,
@@ -207,7 +207,7 @@ def test_a_setting_of_the_receiver_is_a_fault(changes, findings):
 def test_buffers_are_checked_only_for_lossless_classes_of_physical_functions():
     assert received(policy=LOSSY, priority_to_buffer=(0,) * 8) == []
     assert received(is_vf=True, priority_to_buffer=(0,) * 8) == []
-    assert received({"own_buffer": "no cable"}, priority_to_buffer=(0,) * 8) == [Unseen(BUFFER, "a buffer", "no cable")]
+    assert received({"own_buffer": "no cable"}, priority_to_buffer=(0,) * 8) == [unseen(BUFFER, "a buffer", "no cable")]
     # Lossless priorities may share a buffer, because pauses hold both.
     shared = {"priority_to_buffer": (0, 0, 0, 1, 1, 0, 0, 0)}
     assert received(policy=BOTH, **shared) == []
@@ -221,9 +221,9 @@ def test_a_reaction_point_is_on_for_the_classs_priority():
         return list(nic_checks.reactor(Seen(replace(NIC, reaction=on), cannot=cannot or {}), ROCE))
 
     assert found((3,)) == found((0, 3)) == []
-    assert found((0,)) == [Fault(claim, 3, [0], consequence)]
-    assert found(None) == [Fault(claim, 3, None, consequence)]
-    assert found(None, {"reaction": "its driver has none"}) == [Unseen(claim, 3, "its driver has none")]
+    assert found((0,)) == [fault(claim, 3, [0], consequence)]
+    assert found(None) == [fault(claim, 3, None, consequence)]
+    assert found(None, {"reaction": "its driver has none"}) == [unseen(claim, 3, "its driver has none")]
 
 
 MTU = "the MTU carries RoCE packets of 4096 bytes"
@@ -234,11 +234,11 @@ PFC_ON = "pauses are neither sent nor obeyed here, and a full buffer drops"
 @pytest.mark.parametrize(
     ("changes", "finding"),
     [
-        ({"ip_mtu_bytes": 4191}, Fault(MTU, 4192, 4191, MTU_SMALL)),
-        ({"ip_mtu_bytes": None}, Fault(MTU, 4192, None, MTU_SMALL)),
+        ({"ip_mtu_bytes": 4191}, fault(MTU, 4192, 4191, MTU_SMALL)),
+        ({"ip_mtu_bytes": None}, fault(MTU, 4192, None, MTU_SMALL)),
         (
             {"trust": "pcp"},
-            Fault(
+            fault(
                 "the NIC trusts the DSCP",
                 "dscp",
                 "pcp",
@@ -247,7 +247,7 @@ PFC_ON = "pauses are neither sent nor obeyed here, and a full buffer drops"
         ),
         (
             {"dscp_to_priority": at(NIC.dscp_to_priority, 26, None)},
-            Fault(
+            fault(
                 "DSCP 26 is priority 3",
                 3,
                 None,
@@ -256,25 +256,25 @@ PFC_ON = "pauses are neither sent nor obeyed here, and a full buffer drops"
         ),
         (
             {"priority_to_class": at(NIC.priority_to_class, 3, 0)},
-            Fault("priority 3 is traffic class 3", 3, 0, "it shares a send queue with other traffic"),
+            fault("priority 3 is traffic class 3", 3, 0, "it shares a send queue with other traffic"),
         ),
         (
             {"queues": at(NIC.queues, 3, None)},
-            Fault("traffic class 3 has a share of 50%", 50, None, "the guaranteed share differs from the policy's"),
+            fault("traffic class 3 has a share of 50%", 50, None, "the guaranteed share differs from the policy's"),
         ),
         (
             {"queues": at(NIC.queues, 3, Queue(True))},
-            Fault(
+            fault(
                 "traffic class 3 has a share of 50%",
                 50,
                 "strict",
                 "RoCE starves all other traffic, including CNPs of a lower queue",
             ),
         ),
-        ({"pfc": ()}, Fault("PFC is on for priority 3", 3, [], PFC_ON)),
+        ({"pfc": ()}, fault("PFC is on for priority 3", 3, [], PFC_ON)),
         (
             {"pfc": (3, 6)},
-            Fault(
+            fault(
                 "PFC is off for priority 6, which no class of RoCE has",
                 [3],
                 [3, 6],
@@ -283,11 +283,11 @@ PFC_ON = "pauses are neither sent nor obeyed here, and a full buffer drops"
         ),
         (
             {"dcbx_by_host": False},
-            Fault("DCBX is the host's", True, False, "firmware or a peer may change these settings at any time"),
+            fault("DCBX is the host's", True, False, "firmware or a peer may change these settings at any time"),
         ),
         (
             {"dcbx_by_host": None},
-            Fault("DCBX is the host's", True, None, "firmware or a peer may change these settings at any time"),
+            fault("DCBX is the host's", True, None, "firmware or a peer may change these settings at any time"),
         ),
     ],
 )
@@ -308,8 +308,8 @@ def test_an_mtu_of_exactly_the_packets_length_is_enough():
     ],
 )
 def test_a_needed_setting_that_cannot_be_had_is_a_fault_with_its_reason(setting, value, consequence):
-    assert [finding.consequence for finding in sent({setting: "no tool"}, **{setting: value})] == [consequence]
+    assert [finding.reason for finding in sent({setting: "no tool"}, **{setting: value})] == [consequence]
 
 
 def test_dcbx_that_cannot_be_read_is_unseen():
-    assert sent({"dcbx_by_host": "no dcb"}, dcbx_by_host=None) == [Unseen("DCBX is the host's", True, "no dcb")]
+    assert sent({"dcbx_by_host": "no dcb"}, dcbx_by_host=None) == [unseen("DCBX is the host's", True, "no dcb")]

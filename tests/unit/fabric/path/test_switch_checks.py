@@ -15,7 +15,7 @@ from switches import ECN, HEADROOM, port_qos
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue, Watchdog
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import switch_checks
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Unseen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 
 POLICY = read_policy({})
@@ -46,7 +46,7 @@ def queue(number, value):
 def test_the_first_of_several_dscps_in_roces_class_is_named():
     shared = replace(QOS, dscp_to_class=(0,) * 5 + (3, 3) + QOS.dscp_to_class[7:])
     assert list(switch_checks.classification(shared, ROCE)) == [
-        Fault("traffic class 3 is roce's alone", 26, 5, "packets with DSCP 5 fill roce's queue")
+        fault("traffic class 3 is roce's alone", 26, 5, "packets with DSCP 5 fill roce's queue")
     ]
     assert list(switch_checks.classification(QOS, ROCE)) == []
 
@@ -61,7 +61,7 @@ def test_the_first_of_several_dscps_in_roces_class_is_named():
 def test_a_dscp_in_another_class_is_a_fault(seen, consequence):
     wrong = replace(QOS, dscp_to_class=at(QOS.dscp_to_class, 26, seen))
     assert list(switch_checks.classification(wrong, ROCE)) == [
-        Fault("DSCP 26 is traffic class 3", 3, seen, consequence)
+        fault("DSCP 26 is traffic class 3", 3, seen, consequence)
     ]
 
 
@@ -70,26 +70,26 @@ def test_a_dscp_in_another_class_is_a_fault(seen, consequence):
     [
         (
             {"class_to_priority": at(QOS.class_to_priority, 3, 4)},
-            Fault(
+            fault(
                 "traffic class 3 pauses priority 3",
                 3,
                 4,
                 "a full buffer pauses a priority other than the sender's, or none, and drops packets",
             ),
         ),
-        ({"headroom": (None,) * 8}, Fault("priority 3 has headroom", 38_912, None, DROPPED)),
-        (headroom(xoff_bytes=0), Fault("priority 3 has headroom", "more than 0 bytes", 0, DROPPED)),
+        ({"headroom": (None,) * 8}, fault("priority 3 has headroom", 38_912, None, DROPPED)),
+        (headroom(xoff_bytes=0), fault("priority 3 has headroom", "more than 0 bytes", 0, DROPPED)),
         (
             headroom(xoff_bytes=38_911),
-            Fault("priority 3 has the compiled headroom", 38_912, 38_911, f"at full speed, {DROPPED}"),
+            fault("priority 3 has the compiled headroom", 38_912, 38_911, f"at full speed, {DROPPED}"),
         ),
         (
             headroom(xoff_bytes=1),
-            Fault("priority 3 has the compiled headroom", 38_912, 1, f"at full speed, {DROPPED}"),
+            fault("priority 3 has the compiled headroom", 38_912, 1, f"at full speed, {DROPPED}"),
         ),
         (
             headroom(alpha_exponent=1),
-            Fault(
+            fault(
                 "priority 3 may fill 2^0 times the free shared buffer",
                 0,
                 1,
@@ -98,7 +98,7 @@ def test_a_dscp_in_another_class_is_a_fault(seen, consequence):
         ),
         (
             headroom(alpha_exponent=-1),
-            Fault(
+            fault(
                 "priority 3 may fill 2^0 times the free shared buffer",
                 0,
                 -1,
@@ -107,15 +107,15 @@ def test_a_dscp_in_another_class_is_a_fault(seen, consequence):
         ),
         (
             {"ip_mtu_bytes": 8999},
-            Fault("IP packets of 9000 bytes pass", 9000, 8999, "large packets are dropped, small ones pass"),
+            fault("IP packets of 9000 bytes pass", 9000, 8999, "large packets are dropped, small ones pass"),
         ),
         (
             {"ip_mtu_bytes": None},
-            Fault("IP packets of 9000 bytes pass", 9000, None, "large packets are dropped, small ones pass"),
+            fault("IP packets of 9000 bytes pass", 9000, None, "large packets are dropped, small ones pass"),
         ),
         (
             {"rewrites_dscp": True},
-            Fault(
+            fault(
                 "packets keep their DSCP",
                 "as it came",
                 "rewritten",
@@ -138,16 +138,16 @@ def test_an_ingress_port_may_have_more_than_planned(changes):
 
 def test_numbers_are_compared_only_with_a_plan():
     assert ingress(None, **headroom(xoff_bytes=1, alpha_exponent=5)) == []
-    assert ingress(None, headroom=(None,) * 8) == [Fault("priority 3 has headroom", "more than 0 bytes", None, DROPPED)]
+    assert ingress(None, headroom=(None,) * 8) == [fault("priority 3 has headroom", "more than 0 bytes", None, DROPPED)]
     bare = replace(QOS, headroom=(None,) * 8)
     assert ingress(bare, **headroom(xoff_bytes=1)) == []
     assert ingress(bare, headroom=(None,) * 8, reasons={"headroom": "it sizes it"}) == [
-        Unseen("priority 3 has headroom", "more than 0 bytes", "it sizes it")
+        unseen("priority 3 has headroom", "more than 0 bytes", "it sizes it")
     ]
     seen_watchdog = Watchdog(1, 2, "forward")
     assert egress(None, watchdog=seen_watchdog) == []
     assert egress(None, watchdog=None) == [
-        Fault(
+        fault(
             "the PFC watchdog is on",
             "200 ms, 200 ms, drop",
             None,
@@ -173,8 +173,8 @@ def test_numbers_are_compared_only_with_a_plan():
 )
 def test_a_cable_is_compared_with_the_plan(planned, seen, reasons, expected):
     wanted = replace(QOS, cable_m=planned)
-    fault = Fault(f"headroom is for a cable of {planned} m", planned, seen, f"at full speed, {DROPPED}")
-    assert ingress(wanted, reasons=reasons, cable_m=seen) == [fault] * expected
+    finding = fault(f"headroom is for a cable of {planned} m", planned, seen, f"at full speed, {DROPPED}")
+    assert ingress(wanted, reasons=reasons, cable_m=seen) == [finding] * expected
 
 
 def test_a_lossy_class_needs_neither_headroom_nor_watchdog():
@@ -184,10 +184,10 @@ def test_a_lossy_class_needs_neither_headroom_nor_watchdog():
     assert egress(wanted, LOSSY, watchdog=None, **lossy) == []
 
 
-CNP_OF_WEIGHT = Fault(
+CNP_OF_WEIGHT = fault(
     "queue 6 of CNPs is strict", "strict", "14%", "under load CNPs are late, and senders slow down too late"
 )
-SHARE_OF_44 = Fault("queue 3 has a share of 50%", 50, 44, "the guaranteed share differs from the policy's")
+SHARE_OF_44 = fault("queue 3 has a share of 50%", 50, 44, "the guaranteed share differs from the policy's")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ SHARE_OF_44 = Fault("queue 3 has a share of 50%", 50, 44, "the guaranteed share 
         (
             {"class_to_queue": at(QOS.class_to_queue, 3, 0)},
             [
-                Fault(
+                fault(
                     "traffic class 3 leaves by queue 3",
                     3,
                     0,
@@ -206,7 +206,7 @@ SHARE_OF_44 = Fault("queue 3 has a share of 50%", 50, 44, "the guaranteed share 
         ),
         (
             queue(3, None),
-            [Fault("queue 3 is scheduled", "a share of the bandwidth", None, "it has no guaranteed share")],
+            [fault("queue 3 is scheduled", "a share of the bandwidth", None, "it has no guaranteed share")],
         ),
         (queue(3, Queue(False, 44, ECN)), [SHARE_OF_44]),
         (
@@ -217,7 +217,7 @@ SHARE_OF_44 = Fault("queue 3 has a share of 50%", 50, 44, "the guaranteed share 
         (
             queue(3, Queue(True, None, ECN)),
             [
-                Fault(
+                fault(
                     "queue 3 has a share of 50%",
                     50,
                     "strict",
@@ -228,7 +228,7 @@ SHARE_OF_44 = Fault("queue 3 has a share of 50%", 50, 44, "the guaranteed share 
         (
             queue(3, Queue(False, 50)),
             [
-                Fault(
+                fault(
                     "queue 3 marks ECN",
                     "thresholds",
                     None,
@@ -239,7 +239,7 @@ SHARE_OF_44 = Fault("queue 3 has a share of 50%", 50, 44, "the guaranteed share 
         (
             {"priority_to_queue": at(QOS.priority_to_queue, 3, 4)},
             [
-                Fault(
+                fault(
                     "a pause of priority 3 stops queue 3",
                     3,
                     4,
@@ -250,7 +250,7 @@ SHARE_OF_44 = Fault("queue 3 has a share of 50%", 50, 44, "the guaranteed share 
         (
             {"watchdog": Watchdog(200, 400, "drop")},
             [
-                Fault(
+                fault(
                     "the PFC watchdog is the policy's",
                     "200 ms, 200 ms, drop",
                     "200 ms, 400 ms, drop",
@@ -266,7 +266,7 @@ def test_a_setting_of_an_egress_port_is_a_fault(changes, findings):
 
 def test_a_lossy_queue_without_marking_drops():
     bare = {"queues": at(port_qos(LOSSY).queues, 3, Queue(False, 50))}
-    assert [finding.consequence for finding in egress(None, LOSSY, **bare)] == [
+    assert [finding.reason for finding in egress(None, LOSSY, **bare)] == [
         "senders never learn of congestion: packets are dropped"
     ]
 
@@ -292,7 +292,7 @@ OTHER = "the response to congestion differs from the plan"
 )
 def test_other_thresholds_are_a_fault_with_their_effect(minimum, maximum, percent, consequence):
     assert egress(**queue(3, Queue(False, 50, Ecn(minimum, maximum, percent)))) == [
-        Fault(
+        fault(
             "queue 3 marks ECN at the compiled thresholds",
             "150000 to 1500000 bytes, 100%",
             f"{minimum} to {maximum} bytes, {percent}%",
@@ -305,8 +305,8 @@ def test_thresholds_of_the_policy_precede_those_of_the_plan():
     class_settings = {"ecn": {"minimum_bytes": 200_000, "maximum_bytes": 2_000_000}}
     policy = read_policy({"classes": {"roce": class_settings}})
     assert egress(QOS, policy) == []
-    (fault,) = egress(QOS, policy, **queue(3, Queue(False, 50, ECN)))
-    assert (fault.what, fault.wanted) == (
+    (finding,) = egress(QOS, policy, **queue(3, Queue(False, 50, ECN)))
+    assert (finding.claim, finding.wanted) == (
         "queue 3 marks ECN at the policy's thresholds",
         "200000 to 2000000 bytes, 100%",
     )
@@ -321,7 +321,7 @@ def test_thresholds_of_the_policy_precede_those_of_the_plan():
         (
             (),
             [
-                Fault(
+                fault(
                     "PFC is on for priority 3",
                     3,
                     [],
@@ -331,12 +331,12 @@ def test_thresholds_of_the_policy_precede_those_of_the_plan():
         ),
         (
             (4,),
-            [Fault("PFC is on for priority 3", 3, [4], "the paused priorities do not include the one that RoCE uses")],
+            [fault("PFC is on for priority 3", 3, [4], "the paused priorities do not include the one that RoCE uses")],
         ),
         (
             (2, 3, 4),
             [
-                Fault(
+                fault(
                     "PFC is off for priority 2, 4, which no class of RoCE has",
                     [3],
                     [2, 3, 4],
@@ -368,7 +368,7 @@ def test_pfc_of_a_lossless_class_is_on_for_its_priority_alone(pfc, findings):
 )
 def test_pfc_of_a_lossy_class_is_off(pfc, whats):
     findings_made = ingress(port_qos(LOSSY), LOSSY, pfc=pfc)
-    assert [finding.what for finding in findings_made] == whats
+    assert [finding.claim for finding in findings_made] == whats
     assert [finding.seen for finding in findings_made] == [list(pfc)] * len(whats)
 
 
@@ -383,16 +383,16 @@ def cnp(**changes):
         ({"pfc": (3,)}, []),
         (
             {"class_to_queue": at(QOS.class_to_queue, 6, 0)},
-            [Fault("CNPs leave by queue 6", 6, 0, "they wait in a queue that is not strict")],
+            [fault("CNPs leave by queue 6", 6, 0, "they wait in a queue that is not strict")],
         ),
         (queue(6, Queue(False, 14)), [CNP_OF_WEIGHT]),
         (queue(6, Queue(False, 14, ECN)), [CNP_OF_WEIGHT]),
         (queue(6, None), [replace(CNP_OF_WEIGHT, seen=None)]),
         (
             queue(6, Queue(True, None, ECN)),
-            [Fault("queue 6 marks nothing", None, "150000 to 1500000 bytes, 100%", "CNPs are marked themselves")],
+            [fault("queue 6 marks nothing", None, "150000 to 1500000 bytes, 100%", "CNPs are marked themselves")],
         ),
-        ({"pfc": (6,)}, [Fault("priority 6 of CNPs is never paused", "off", [6], "a pause holds CNPs up")]),
+        ({"pfc": (6,)}, [fault("priority 6 of CNPs is never paused", "off", [6], "a pause holds CNPs up")]),
     ],
 )
 def test_a_setting_of_the_cnps_egress_port_is_a_fault(changes, findings):
@@ -403,7 +403,7 @@ def test_cnps_in_another_class_are_a_fault():
     unclassified = replace(QOS, dscp_to_class=at(QOS.dscp_to_class, 48, None))
     assert list(switch_checks.cnp_classification(QOS, POLICY)) == []
     assert list(switch_checks.cnp_classification(unclassified, POLICY)) == [
-        Fault(
+        fault(
             "DSCP 48 of CNPs is traffic class 6",
             6,
             None,
@@ -418,13 +418,13 @@ def test_cnps_in_another_class_are_a_fault():
 )
 def test_a_link_carries_what_its_sender_sends(large, takes, expected):
     ends = [replace(QOS, ip_mtu_bytes=mtu_bytes) for mtu_bytes in (large, takes)]
-    fault = Fault(
+    finding = fault(
         "what one end sends, the other accepts",
         f"an MTU of at least {large}",
         takes,
         "packets of full size are dropped at the link",
     )
-    assert list(switch_checks.link(*ends)) == [fault] * expected
+    assert list(switch_checks.link(*ends)) == [finding] * expected
     assert list(switch_checks.link(ends[0], replace(nic(POLICY), ip_mtu_bytes=takes))) == []
 
 
@@ -434,6 +434,6 @@ def test_a_hash_without_the_source_port_is_a_fault():
         "all connections of two hosts share one path, whatever their queue pairs",
     )
     assert list(switch_checks.ecmp(("source_port",), {})) == []
-    assert list(switch_checks.ecmp((), {})) == [Fault(claim, "source_port", [], consequence)]
-    assert list(switch_checks.ecmp(None, {})) == [Fault(claim, "source_port", None, consequence)]
-    assert list(switch_checks.ecmp(None, {"ecmp_fields": "not shown"})) == [Unseen(claim, "source_port", "not shown")]
+    assert list(switch_checks.ecmp((), {})) == [fault(claim, "source_port", [], consequence)]
+    assert list(switch_checks.ecmp(None, {})) == [fault(claim, "source_port", None, consequence)]
+    assert list(switch_checks.ecmp(None, {"ecmp_fields": "not shown"})) == [unseen(claim, "source_port", "not shown")]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import raises
 from refusals import refuses
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -165,9 +166,8 @@ def test_a_port_that_pauses_has_the_smaller_mtu(line, mtu, read_as):
     ],
 )
 def test_a_class_of_a_network_policy_beyond_its_limits_is_refused(line, fact):
-    with pytest.raises(FabricError) as refused:
+    with raises(FabricError, "leaf1", "line 13", repr(line), fact):
         network("class type network-qos c-8q-nq7", f"  {line}")
-    assert str(refused.value) == f"leaf1: line 13 {line!r}: {fact}; correct it on the switch"
 
 
 def test_pauses_of_the_last_priority_and_with_other_words_are_read():
@@ -216,9 +216,8 @@ def test_queues_are_those_that_groups_lead_to_or_a_policy_serves():
     ],
 )
 def test_a_setting_of_a_queue_beyond_its_limits_is_refused(line, fact):
-    with pytest.raises(FabricError) as refused:
+    with raises(FabricError, "leaf1", "line 13", repr(line), fact):
         queues("class type queuing c-out-8q-q4", f"  {line}")
-    assert str(refused.value) == f"leaf1: line 13 {line!r}: {fact}"
 
 
 DOG = "priority-flow-control watch-dog-interval"

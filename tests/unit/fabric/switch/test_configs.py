@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from messages import raises
 from plain_system import PLAIN
 from planned_switches import BOTH, one
 
@@ -73,11 +74,8 @@ def test_the_diff_shows_only_files_that_differ(tmp_path):
 
 @pytest.mark.parametrize("name", ["../leaf1", "leaf/1", ".leaf1", "-leaf1", "leaf 1", "leaf1\n"])
 def test_a_switch_name_that_is_no_file_name_is_refused(name):
-    with pytest.raises(FabricError) as refused:
+    with raises(FabricError, name, "file name"):
         configs.file_of("/srv", Switch(name, "plain"))
-    assert str(refused.value) == (
-        f"switch {name}: the name is not a valid file name; use letters, digits, '.', '_' and '-'"
-    )
 
 
 def test_a_switch_name_of_letters_digits_and_signs_is_a_file_name():
@@ -100,9 +98,8 @@ def test_a_running_configuration_may_be_data_and_its_name_a_number():
 
 @pytest.mark.parametrize("arguments", [None, {}])
 def test_a_missing_running_configuration_is_refused(arguments):
-    with pytest.raises(FabricError) as refused:
+    with raises(FabricError, "running", "empty"):
         configs.running_texts(arguments)
-    assert str(refused.value) == ("running: it is empty; give each switch's running configuration as text, by name")
 
 
 @pytest.mark.parametrize("arguments", [None, 5, True, b"x"])
@@ -123,11 +120,8 @@ def test_a_running_configuration_that_is_not_text_is_refused(arguments):
     ],
 )
 def test_a_running_configuration_of_an_unknown_system_is_refused(switches, message):
-    with pytest.raises(FabricError) as refused:
+    with raises(FabricError, "leaf1", message, "cumulus", "sonic"):
         configs.parsed(params(switches=switches, running={"leaf1": "{}"}))
-    assert str(refused.value) == (
-        f"switch leaf1: {message}; valid values: cumulus, dell_sonic, eos, junos, linux, nxos, plain, sonic"
-    )
 
 
 def test_running_configurations_are_compared_with_the_policy():
@@ -161,9 +155,8 @@ def test_running_configurations_are_compared_with_the_policy():
 
 
 def test_a_running_configuration_of_a_switch_without_a_plan_is_refused():
-    with pytest.raises(FabricError) as refused:
+    with raises(FabricError, "leaf9", "running", "switches"):
         configs.compared(params(running={"leaf9": "{}"}))
-    assert str(refused.value) == "switch leaf9: it is in running, but not in switches; add it there"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +201,7 @@ def test_a_refusal_of_the_system_is_what_the_policy_would_still_change(monkeypat
 def test_the_users_policy_hosts_and_asics_are_used():
     lossy = configs.wanted_switches(params(policy={"classes": {"roce": {"mode": "lossy"}}}))
     assert lossy["leaf1"].ports["swp1"].pfc == ()
-    with pytest.raises(FabricError, match="its peer, host gpu01, is not in the inventory"):
+    with raises(FabricError, "gpu01", "inventory"):
         configs.wanted_switches(params(hosts={}))
     host_switches = one("own")
     asics = {"own": {"like": "spectrum3", "source": "a test"}}

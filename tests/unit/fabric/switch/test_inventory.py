@@ -29,17 +29,17 @@ BAD_SWITCHES = [
     (change(("leaf1", "os"), "x"), "switch leaf1: unknown setting 'os'"),
     (
         change(("leaf1", "system"), None),
-        "roce_switch_system is missing; valid values: cut, few, named, parts, percents, plain, pools, reckons, sizes",
+        "roce_switch_system is missing; valid values: cut, few, named, parts, percents, plain, reckons, sizes",
     ),
     (
         change(("leaf1", "system"), "ios"),
-        "switch leaf1: system 'ios' is unknown; valid values: cut, few, named, parts, percents, plain, pools, reckons",
+        "switch leaf1: system 'ios' is unknown; valid values: cut, few, named, parts, percents, plain, reckons",
     ),
     (change(("leaf1", "asic"), None), "switch leaf1: roce_switch_asic is missing; valid values: jericho2, "),
     (change(("leaf1", "asic"), "asic9"), "switch leaf1: ASIC 'asic9' is unknown; valid values: jericho2, "),
     (change(("leaf1", "ports"), None), "switch leaf1: no ports are given"),
     (change(("leaf1", "ports"), {}), "switch leaf1: no ports are given"),
-    (change(("leaf1", "ports"), ["swp1"]), "switch leaf1: ports: not a dictionary"),
+    (change(("leaf1", "ports"), ["swp1"]), "switch leaf1.ports: not a dictionary"),
     (
         change(("leaf1", "ports", "a\nb"), {}),
         "port 'a\\nb': 'a\\nb' contains '\\n', which is not a printable character",
@@ -50,21 +50,21 @@ BAD_SWITCHES = [
         change(("leaf1", "system"), "named"),
         "switch leaf1: port swp1: not a valid port name on this system; write it as Ethernet0",
     ),
-    (change((*UP, "peer", "port"), "a\0"), "port swp3: peer: port: 'a\\x00' contains '\\x00', which is not a"),
+    (change((*UP, "peer", "port"), "a\0"), "port swp3.peer: port: 'a\\x00' contains '\\x00', which is not a"),
     (change(("leaf1", "ports", "SWP1"), {"speed_gbit_s": 200}), "port SWP1 is listed twice, also as swp1"),
     (change(("leaf1", "ports", "swp1"), "up"), "switch leaf1: port swp1: not a dictionary"),
     (change((*UP, "speed_gbit_s"), None), "port swp3: speed_gbit_s is missing"),
-    (change((*UP, "speed_gbit_s"), 399), "port swp3: speed_gbit_s 399 is not an Ethernet speed; valid values: 1, 2,"),
-    (change((*UP, "speed_gbit_s"), "400G"), "port swp3: speed_gbit_s '400G' is not a whole number"),
-    (change((*UP, "cable_m"), 0), "port swp3: cable_m 0 is not"),
-    (change((*UP, "cable_m"), 120_001), "port swp3: cable_m 120001 is not a whole number from 1 to 120000; give one"),
+    (change((*UP, "speed_gbit_s"), 399), "port swp3: speed_gbit_s: 399 is unknown"),
+    (change((*UP, "speed_gbit_s"), "400G"), "port swp3: speed_gbit_s: '400G' is unknown"),
+    (change((*UP, "cable_m"), 0), "port swp3: cable_m: 0 is not valid"),
+    (change((*UP, "cable_m"), 120_001), "port swp3: cable_m: 120001 is not valid; use a whole number from 1 to 120000"),
     (change((*UP, "lane"), 1), "port swp3: unknown setting 'lane'"),
-    (change((*UP, "peer", "lane"), 1), "port swp3: peer: unknown setting 'lane'; "),
-    (change((*UP, "peer"), "spine1"), "port swp3: peer: not a dictionary"),
+    (change((*UP, "peer", "lane"), 1), "port swp3.peer: unknown setting 'lane'; "),
+    (change((*UP, "peer"), "spine1"), "port swp3.peer: not a dictionary"),
     (change((*UP, "peer"), {"port": "x"}), "peer: not one host or one switch"),
     (change((*UP, "peer"), {**FAR, "host": "x"}), "peer: not one host or one switch"),
     (change((*UP, "peer"), {"switch": "spine1"}), "peer: port is missing"),
-    (change((*UP, "peer"), {"switch": "spine1", "port": 1}), "peer: port 1 is not a string"),
+    (change((*UP, "peer"), {"switch": "spine1", "port": 1}), "peer: port: 1 is not text"),
     (change((*UP, "peer", "switch"), "spine2"), "port swp3: its peer, switch spine2, is not in the inventory"),
     (change((*UP, "peer", "port"), "Ethernet2"), "port swp3: its peer, switch spine1, has no port Ethernet2"),
     (
@@ -97,22 +97,22 @@ BAD_SWITCHES = [
         change(("leaf1", "ports", "swp1", "peer", "port"), "mlx5_1"),
         "switch leaf1: port swp2: host gpu01's mlx5_1 is also connected to switch leaf1: port swp1",
     ),
-    (change(("leaf1", "headroom"), {}), "switch leaf1: headroom is not a list"),
-    (change(("leaf1", "headroom"), [{"speed_gbit_s": 400}]), "headroom, row 1: cable_m is missing"),
-    (change(("leaf1", "headroom"), [{**ROW, "alpha": 1}]), "headroom, row 1: unknown setting 'alpha'; "),
-    (change(("leaf1", "headroom"), [ROW, {**ROW, "cable_m": 0}]), "headroom, row 2: cable_m 0 is not a whole number"),
+    (change(("leaf1", "headroom"), {}), "switch leaf1: headroom: "),
+    (change(("leaf1", "headroom"), [{"speed_gbit_s": 400}]), "headroom[0]: cable_m is missing"),
+    (change(("leaf1", "headroom"), [{**ROW, "alpha": 1}]), "headroom[0]: unknown setting 'alpha'; "),
+    (change(("leaf1", "headroom"), [ROW, {**ROW, "cable_m": 0}]), "headroom[1]: cable_m: 0 is not valid"),
     (
         change(("leaf1", "headroom"), [{**ROW, "cable_m": 120_001}]),
-        "headroom, row 1: cable_m 120001 is not a whole number from 1 to 120000",
+        "headroom[0]: cable_m: 120001 is not valid; use a whole number from 1 to 120000",
     ),
     (
         change(("leaf1", "headroom"), [{**ROW, "headroom_bytes": 0}]),
-        "headroom, row 1: headroom_bytes 0 is not a whole number from 1 to 64000000000",
+        "headroom[0]: headroom_bytes: 0 is not valid; use a whole number from 1 to 64000000000",
     ),
     (change(("leaf1", "ports", "p" * 65), {"speed_gbit_s": 200}), "'... has 65 characters; use 64 at most"),
     (
         change(("leaf1", "headroom"), [{"speed_gbit_s": 400, "cable_m": 5, "headroom_bytes": 60_000}] * 2),
-        "headroom, row 2: 400 Gbit/s and 5 m are listed twice",
+        "headroom[1]: 400 Gbit/s and 5 m are listed twice",
     ),
 ]
 
@@ -145,7 +145,7 @@ def test_the_smallest_and_largest_queue_buffers_are_accepted(size):
 
 @pytest.mark.parametrize("size", [99_999, 64_000_000_001])
 def test_other_queue_buffers_are_refused(size):
-    with refuses("switch leaf1", f"queue_buffer_bytes {size}", "100000 to 64000000000"):
+    with refuses("switch leaf1", f"queue_buffer_bytes: {size}", "100000 to 64000000000"):
         read({"leaf1": {**one()["leaf1"], "system": "percents", "queue_buffer_bytes": size}})
 
 

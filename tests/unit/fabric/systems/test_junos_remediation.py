@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import switches
+from messages import raises
 from switches import LOSSY, NO_QOS
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -110,12 +111,8 @@ def test_the_mtu_of_a_port_with_tags_has_room_for_them(tag, maximum):
         return junos.remediation(f"{junos.render(wanted)}set interfaces {PORT} {tag}\n", wanted)
 
     assert lines(maximum) == f"set interfaces {PORT} mtu 9216\n"
-    with pytest.raises(FabricError) as refused:
+    with raises(FabricError, "leaf1", PORT, "9217", "9216", maximum, "switch_mtu_bytes"):
         lines(maximum + 1)
-    assert str(refused.value) == (
-        f"leaf1: {PORT}: it tags its frames, so its MTU would be 9217 bytes, but a QFX has at most 9216; "
-        f"give {maximum} or less as roce_policy's switch_mtu_bytes"
-    )
 
 
 def partitions(lossless: int, headroom: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import switches
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import linux
@@ -93,11 +94,8 @@ def test_a_device_that_is_gone_is_left_out():
 def test_queueing_of_others_cannot_be_built_again(kind):
     options = {"bands": 1, "strict": 1, "priomap": [0] * 16}
     foreign = without(READ, "p1", {"kind": kind, "handle": "8001:", "options": options})
-    with pytest.raises(FabricError) as refused:
+    with raises(FabricError, "leaf1", "p1", kind):
         back(foreign, READ)
-    assert str(refused.value) == (
-        f"leaf1: p1: its qdisc {kind} was not created by this project; set it up again manually"
-    )
 
 
 def place(kind: str, number: int = 0) -> int:

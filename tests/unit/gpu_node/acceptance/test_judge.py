@@ -79,7 +79,7 @@ def test_a_rail_with_a_slower_pcie_link_is_compared_with_that_link():
         host.function(address).link.max_speed_gt_s = 16.0
     run = ran(printed.perftest(210.0), port_gbit_s=400.0, gpu_memory=True)
     result = judge.of_rail(run, rail(host), (host, host), ())
-    assert result.limit == pytest.approx(0.8 * 31.5, rel=0.01)
+    assert result.limit == pytest.approx(judge.COPY_SHARE * 31.5, rel=0.01)
     assert "PCIe link of" in result.basis
 
 

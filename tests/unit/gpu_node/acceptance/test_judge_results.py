@@ -166,7 +166,7 @@ def test_copies_have_the_link_rate_as_their_limit():
     assert (result.what, result.measured, result.share, result.basis, result.causes) == (
         "host_to_device_memcpy_ce, GPU 0",
         55.0,
-        0.8,
+        judge.COPY_SHARE,
         Mentions("63.0", "GB/s", "PCIe", address),
         (),
     )
@@ -181,9 +181,9 @@ def test_copies_have_the_link_rate_as_their_limit():
 @pytest.mark.parametrize(
     ("gpu_memory", "slow", "limit", "name"),
     [
-        (True, ("client", "gpu"), 25.206, "PCIe link of {} of a"),
-        (True, ("server", "nic"), 25.206, "PCIe link of {} of b"),
-        (False, ("server", "nic"), 25.206, "PCIe link of {} of b"),
+        (True, ("client", "gpu"), judge.COPY_SHARE * 31.5077, "PCIe link of {} of a"),
+        (True, ("server", "nic"), judge.COPY_SHARE * 31.5077, "PCIe link of {} of b"),
+        (False, ("server", "nic"), judge.COPY_SHARE * 31.5077, "PCIe link of {} of b"),
         (False, ("client", "gpu"), 50.0, "port"),
     ],
 )
@@ -198,7 +198,7 @@ def test_a_rail_is_compared_with_its_slowest_link_of_both_ends(gpu_memory, slow,
     result = judge.of_rail(run, ends, (hosts["client"], hosts["server"]), ("cause",))
     assert result.limit == pytest.approx(limit, abs=0.001)
     assert result.basis == f"{limit:.1f} GB/s of the {name.format(address)}"
-    assert (result.share, result.causes) == (0.95, ("cause",) if gpu_memory else ())
+    assert (result.share, result.causes) == (judge.PORT_SHARE, ("cause",) if gpu_memory else ())
     assert result.what == f"ib_write_bw, rail 0, {'GPU' if gpu_memory else 'host'} memory"
 
 

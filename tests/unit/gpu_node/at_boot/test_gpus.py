@@ -8,7 +8,7 @@ import json
 
 import pytest
 from gpu_nodes import Node
-from messages import Mentions
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.at_boot import gpus
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -124,15 +124,13 @@ def test_clocks_are_locked_again_if_the_note_is_not_of_this_driver(tmp_path, not
 
 @pytest.mark.parametrize("line", ["No devices were found", f"{FIRST}, Disabled", f"{FIRST}, a, b, c"])
 def test_an_unexpected_answer_of_nvidia_smi_is_refused(tmp_path, line):
-    with pytest.raises(HostError) as error:
+    with raises(HostError, "nvidia-smi", "GPU", "MIG", line):
         gpus.ensure(Smi(tmp_path, f"  {line} \n"), True, [])
-    assert str(error.value) == Mentions("nvidia-smi", "GPU", "MIG", line)
 
 
 def test_a_driver_without_its_directory_in_sysfs_is_an_error(tmp_path):
     node = Smi(tmp_path, f"{FIRST}, Disabled, Disabled\n")
     (tmp_path / "sys/module/nvidia/version").unlink()
     (tmp_path / "sys/module/nvidia").rmdir()
-    with pytest.raises(HostError) as error:
+    with raises(HostError, "/sys/module/nvidia"):
         gpus.ensure(node, False, [1000, 1980])
-    assert str(error.value) == "cannot read /sys/module/nvidia: No such file or directory"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from gpu_nodes import Node
-from messages import Mentions
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.at_boot import rings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -70,9 +70,8 @@ def test_a_nic_whose_port_name_cannot_be_read_is_not_left_out(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "Ring parameters for p0:\nRX: 1\n", "x Current hardware settings:\nRX: 1\n"])
 def test_an_answer_without_current_settings_is_refused(text):
-    with pytest.raises(HostError) as error:
+    with raises(HostError, "p0"):
         rings.read(text, "p0")
-    assert str(error.value) == Mentions("p0")
 
 
 def test_sizes_after_the_first_head_are_the_current_ones():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from gpu_nodes import SYSTEMS, Node
-from messages import Mentions
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import machine, systems
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -76,9 +76,8 @@ def test_an_unknown_distribution_is_refused_by_its_name(tmp_path, text, shown):
     release.unlink()
     if text is not None:
         release.write_text(text)
-    with pytest.raises(HostError) as error:
+    with raises(HostError, "gpu_node", shown):
         machine.observe(node, False)
-    assert str(error.value) == (Mentions("gpu_node", shown))
 
 
 class Answering(Node):

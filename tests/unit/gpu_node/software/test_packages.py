@@ -104,7 +104,9 @@ APT_RDMA = ["rdma-core", "ibverbs-providers", "ibverbs-utils"]
     ],
 )
 def test_all_packages_are_listed_in_the_order_of_installation(tmp_path, system, settings, fabric, doca, names):
-    found = packages.wanted(request.read(settings), observe(Node(tmp_path, system), False), fabric, doca)
+    found = packages.wanted(
+        request.read({"dcgm": True, **settings}), observe(Node(tmp_path, system), False), fabric, doca
+    )
     assert [f"{one.name}={one.version}" if one.version else one.name for one in found] == names
 
 

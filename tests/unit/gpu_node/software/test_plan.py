@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from gpu_nodes import ARCHIVE, SYSTEMS, Node
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import plan, request
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import observe
@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 
 
 def planned(node, in_image=False, **settings):
-    return plan.make(request.read(settings), observe(node, in_image))
+    return plan.make(request.read({"dcgm": True, **settings}), observe(node, in_image))
 
 
 def names(made):
@@ -160,7 +160,7 @@ def test_a_distribution_that_is_not_in_the_table_is_refused(tmp_path):
 
 def test_an_unsupported_architecture_is_refused(tmp_path):
     machine = replace(observe(Node(tmp_path), False), architecture="aarch64")
-    with pytest.raises(RequestError, match="this machine is aarch64"):
+    with raises(RequestError, "aarch64"):
         plan.make(request.read({}), machine)
 
 
@@ -195,9 +195,8 @@ def test_fabric_manager_packages_depend_on_distribution_and_branch(tmp_path, sys
 
 
 def test_dkms_is_the_only_remedy_if_no_modules_are_precompiled(tmp_path):
-    with pytest.raises(RequestError) as error:
+    with raises(RequestError, "set gpu_node_modules: dkms") as error:
         planned(Node(tmp_path, "debian12"), modules="precompiled")
-    assert "set gpu_node_modules: dkms" in str(error.value)
     assert "available:" not in str(error.value)
 
 
@@ -308,10 +307,10 @@ def test_the_kernel_version_is_parsed_from_the_release():
 def test_every_refusal_has_its_cause_and_remedy(tmp_path, system, settings, change, refusals):
     machine = replace(observe(Node(tmp_path, system), False), **change)
     if not refusals:
-        assert plan.make(request.read(settings), machine).kernels == machine.kernels
+        assert plan.make(request.read({"dcgm": True, **settings}), machine).kernels == machine.kernels
         return
     with pytest.raises(RequestError) as error:
-        plan.make(request.read(settings), machine)
+        plan.make(request.read({"dcgm": True, **settings}), machine)
     assert [refusal for refusal in refusals if str(error.value) != refusal] == []
 
 

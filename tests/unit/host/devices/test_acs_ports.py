@@ -8,8 +8,8 @@ import pytest
 from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, acs_ports, pci_tuning
 
 GPU_PORT, NIC_PORT, OTHER, ROOT = "0000:12:00.0", "0000:12:01.0", "0000:10:01.0", "0000:10:00.0"
@@ -115,7 +115,7 @@ def test_bound_devices_are_counted_and_the_first_three_are_named(switched):
 @pytest.mark.parametrize(("devices", "counted"), [(["nic"], False), (["nic", "0000:15:00.0"], True)])
 def test_a_nic_that_the_host_uses_counts_only_if_it_is_named(switched, devices, counted):
     switched.put("/proc/net/route", "Iface\tDestination\nnic1\t00000000\t0\t3\t0\t0\t0\t00000000\n")
-    given = HostSettings("x", {"devices": devices, "purpose": "virtual_machines"})
+    given = Settings(RequestError, "x", {"devices": devices, "purpose": "virtual_machines"})
     assert ("0000:15:00.0" in acs_ports.wanted(given, switched.host()).nics) is counted
 
 
@@ -135,5 +135,5 @@ def test_a_nic_that_the_host_uses_counts_only_if_it_is_named(switched, devices, 
 )
 def test_the_form_is_checked_without_a_host(data, message):
     with pytest.raises(HostError) as error:
-        acs_ports.wanted(HostSettings("x", data), None)
+        acs_ports.wanted(Settings(RequestError, "x", data), None)
     assert str(error.value) == message

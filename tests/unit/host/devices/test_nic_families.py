@@ -9,7 +9,8 @@ import gpudirect_servers as servers
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import (
     acs_ports,
     nic_families,
@@ -158,12 +159,14 @@ def test_by_family_it_gets_no_firmware_settings(host):
     assert NIC not in nic_firmware.wanted({"settings": [], "by_family": by_family}, host)
 
 
+def wanted(devices):
+    return Settings(RequestError, "acs", {"devices": devices, "purpose": "virtual_machines"})
+
+
 def test_no_port_above_it_lets_translated_requests_through(host):
-    plan = acs_ports.wanted(HostSettings("acs", {"devices": ["gpu", "nic"], "purpose": "virtual_machines"}), host)
+    plan = acs_ports.wanted(wanted(["gpu", "nic"]), host)
     assert plan.nics == [PF]
-    assert not {PF, NIC} & set(
-        acs_ports.wanted(HostSettings("acs", {"devices": [NIC, PF], "purpose": "virtual_machines"}), unread(host)).nics
-    )
+    assert not {PF, NIC} & set(acs_ports.wanted(wanted([NIC, PF]), unread(host)).nics)
 
 
 @pytest.mark.parametrize("devices", [["nic"], ["15b3:*"], [PF]])

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, pci_tuning
@@ -132,9 +132,8 @@ def test_a_misspelt_or_missing_part_is_refused(data, message):
 def test_a_device_that_is_gone_is_named(server):
     host = server.host()
     server.remove(f"{server.directory(GPU)}/config")
-    with pytest.raises(HostError) as error:
+    with raises(HostError, "pci_tuning", GPU):
         pci_tuning.ensure(server, host, {"settings": [{"devices": [GPU], "relaxed_ordering": True}]})
-    assert str(error.value) == Mentions("pci_tuning", GPU)
 
 
 @pytest.mark.parametrize("size_bytes", [64, 128])

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import sriov, vf_addresses
@@ -113,7 +113,7 @@ def test_two_vfs_with_one_guid_are_refused(server):
     server.infiniband.add("nic1")
     guid = "02:11:22:33:44:55:66:77"
     vfs = [{"index": index, "port_guid": guid} for index in (0, 1)]
-    with pytest.raises(HostError, match=f"{guid} would be the port_guid of two VFs"):
+    with raises(HostError, guid, "port_guid"):
         ensure(server, {"devices": [PF], "count": 2, "vfs": vfs})
 
 

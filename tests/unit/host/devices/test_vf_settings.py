@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from messages import Mentions
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import vf_settings
@@ -151,9 +151,8 @@ BATCH = [("link set dev nic1 vf 0 vlan 1", "VF 0 of A"), ("link set dev nic1 vf 
 @pytest.mark.parametrize(("line", "index"), [(1, 0), (2, 1)])
 def test_the_command_of_the_failed_line_is_named(server, line, index):
     failing(server, f"'ip' failed (1): no; Command failed -:{line}")
-    with pytest.raises(HostError) as error:
+    with raises(HostError, "sriov", "VF", index, "nic1", "1", "ip"):
         vf_settings.apply(server, BATCH)
-    assert str(error.value) == (Mentions("sriov", "VF", index, "nic1", "1", "ip"))
 
 
 @pytest.mark.parametrize("cause", ["ip is not installed", "Command failed -:0", "Command failed -:3"])
@@ -178,9 +177,8 @@ def test_a_batch_has_one_command_a_line(server):
 
 def test_long_output_of_ip_is_quoted_in_part(server):
     server._ip_show = lambda _name: "x" * 201
-    with pytest.raises(HostError) as error:
+    with raises(HostError, "sriov", "nic1", "x" * 200):
         vf_settings.read(server, PF)
-    assert str(error.value) == (Mentions("sriov", "nic1", "x" * 200))
 
 
 @pytest.mark.parametrize(

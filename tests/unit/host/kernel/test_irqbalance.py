@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import irqbalance
@@ -73,9 +73,8 @@ def test_a_running_irqbalance_is_restarted_without_a_new_file(with_irqbalance, e
 @pytest.mark.parametrize(("environment", "seen"), [(["LANG=C"], ""), (["IRQBALANCE_BANNED_CPULIST=5"], "5")])
 def test_a_list_that_irqbalance_does_not_take_is_an_error(with_irqbalance, environment, seen):
     irqbalance_runs(with_irqbalance, *environment)
-    with pytest.raises(HostError) as error:
+    with raises(HostError, f"IRQBALANCE_BANNED_CPULIST={seen}", DROP_IN):
         irqbalance.ensure(with_irqbalance, "1-3")
-    assert str(error.value) == (Mentions(f"IRQBALANCE_BANNED_CPULIST={seen}", DROP_IN))
 
 
 def test_a_process_that_ends_meanwhile_is_passed_over(with_irqbalance, monkeypatch):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from messages import Mentions
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.hugepages import Pool
@@ -109,9 +109,8 @@ def test_an_acs_argument_by_hand_takes_precedence(server):
 
 def test_a_host_without_proc_is_refused(server):
     server.remove("/proc/cmdline")
-    with pytest.raises(HostError) as error:
+    with raises(HostError, "kernel_arguments", "/proc/cmdline"):
         kernel_arguments.ensure(server, {})
-    assert str(error.value) == Mentions("kernel_arguments", "/proc/cmdline")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
@@ -35,7 +36,7 @@ def test_a_manual_module_blacklist_is_merged_into_one_argument(server):
 
 def test_a_vf_that_does_not_exist_yet_is_accepted(server):
     assert facts(server, devices=["gpu", VF])["arguments"] == [OFF]
-    with pytest.raises(SailloftError, match="no device 10de:9999 on this host"):
+    with raises(SailloftError, "10de:9999"):
         facts(server, devices=["10de:9999"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_settings
@@ -167,9 +167,8 @@ def test_check_mode_reports_the_present_values(server):
 def test_a_value_that_is_not_kept_is_named_with_its_file(server):
     with_everything(server)
     server.read_only.add(("ksm", 0))
-    with pytest.raises(HostError) as error:
+    with raises(HostError, "kernel_settings", "1", "/sys/kernel/mm/ksm/run"):
         kernel_settings.ensure(server, {"ksm": False})
-    assert str(error.value) == (Mentions("kernel_settings", "1", "/sys/kernel/mm/ksm/run"))
 
 
 def test_every_other_program_is_named_with_what_it_sets(server):

@@ -8,7 +8,7 @@ import contextlib
 import copy
 
 import pytest
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence, unit
@@ -173,7 +173,7 @@ def test_only_the_service_is_removed_on_a_host_without_a_record(server):
 
 def test_an_unreadable_record_is_refused(server):
     server.put(record.RECORD, "{")
-    with pytest.raises(HostError, match=r"gpu_host_before.json is not JSON"):
+    with raises(HostError, "gpu_host_before.json", "JSON"):
         restore.ensure(server)
 
 

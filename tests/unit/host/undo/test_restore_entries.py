@@ -8,7 +8,7 @@ import base64
 from hashlib import sha256
 
 import pytest
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
@@ -194,7 +194,6 @@ def test_a_restored_file_without_any_boot_loader_generates_nothing(used):
 
 def test_running_guests_are_all_named(used):
     used.domains = ["train1", "train2"]
-    with pytest.raises(HostError) as refused:
+    with raises(HostError, "train1", "train2"):
         ensure(used, RESTORED[0][0])
-    assert str(refused.value) == (Mentions("train1", "train2"))
     assert used.exists(record.RECORD)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers import LayerRequest
@@ -191,11 +192,8 @@ def test_old_entries_of_the_cache_are_removed_after_the_build(steps):
 
 def test_a_build_without_root_is_refused(steps, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(ImageError) as caught:
+    with raises(ImageError, "root", "become: true"):
         steps.run()
-    assert str(caught.value) == (
-        "the build: needs root for file ownership and overlay mounts; run it with become: true on the build host"
-    )
     assert steps.lines == []
 
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from ansible.module_utils.urls import open_url
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.fetch import Fetcher
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
@@ -31,7 +32,7 @@ def test_an_aborted_or_invalid_http_response_is_refused(answer):
         thread = threading.Thread(target=serve)
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/InRelease"
-        with pytest.raises(ImageError, match=rf"^archive {url}: cannot be read"):
+        with raises(ImageError, url, "read"):
             Fetcher(open_url)(url)
         thread.join()
 
@@ -54,7 +55,7 @@ def test_a_download_that_exceeds_its_deadline_is_refused():
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/InRelease"
         began = time.monotonic()
-        with pytest.raises(ImageError, match=rf"^archive {url}: sent only [5-7] bytes in 1 s, not the whole file; "):
+        with raises(ImageError, url, "1"):
             Fetcher(open_url, deadline_s=1)(url)
         assert time.monotonic() - began < 5
         thread.join()
@@ -113,9 +114,8 @@ def test_a_file_that_the_server_does_not_have_raises_file_not_found_error(error)
     ],
 )
 def test_an_unreachable_or_failing_server_is_named(error, words):
-    with pytest.raises(ImageError) as refused:
+    with raises(ImageError, "http://a/x", words):
         Fetcher(failing(error))("http://a/x")
-    assert str(refused.value) == f"archive http://a/x: {words}; {ADVICE}"
 
 
 @pytest.mark.parametrize(("took_s", "whole"), [(120, True), (120.5, False)])
@@ -128,6 +128,5 @@ def test_a_download_may_take_two_minutes(monkeypatch, took_s, whole):
     if whole:
         assert fetch("http://a/x") == b"one"
         return
-    with pytest.raises(ImageError) as refused:
+    with raises(ImageError, "http://a/x", "3", "120"):
         fetch("http://a/x")
-    assert str(refused.value) == (f"archive http://a/x: sent only 3 bytes in 120 s, not the whole file; {ADVICE}")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from image_samples import sha256
 from kernel_trees import VERSION, kernel
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import first_stages
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers import LayerRequest
@@ -100,10 +101,10 @@ def test_errors_in_the_namespace_are_reported_outside(setting, tmp_path):
     with pytest.raises(ImageError) as told:
         isolated(refused)
     assert (told.value.subject, told.value.cause, told.value.remedy) == ("layer base", "it is broken", "mend it")
-    with pytest.raises(ImageError, match=f"{tmp_path}/absent: No such file or directory; fix it and run again"):
+    with raises(ImageError, f"{tmp_path}/absent"):
         isolated((tmp_path / "absent").read_bytes)
     with pytest.raises(ImageError, match=r"internal error in the builder:\n(.|\n)*ZeroDivisionError"):
         isolated(lambda: print(1 // 0))
-    with pytest.raises(ImageError, match="the build: was terminated from outside; run again"):
+    with raises(ImageError, "terminated"):
         isolated(lambda: os._exit(3))
     assert isolated(lambda: None) is None

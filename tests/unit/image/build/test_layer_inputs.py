@@ -8,6 +8,7 @@ import hashlib
 from dataclasses import replace
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_keys import layer_key
@@ -97,9 +98,5 @@ def test_the_key_of_a_layer_is_the_digest_of_its_format_inputs_parent_and_lists(
     [({}, "/b, site.x.y"), ({**DIGESTS, "/a": "0" * 64}, "/a"), ({"/b": "b" * 64}, "site.x.y")],
 )
 def test_missing_or_superfluous_digests_are_named(digests, odd):
-    with pytest.raises(ImageError) as caught:
+    with raises(ImageError, "site", odd):
         layer_inputs(LAYER, digests)
-    assert str(caught.value) == (
-        f"layer site: digests of its files and roles are missing or superfluous: {odd}; "
-        "give one digest for each file with a source and for each role"
-    )

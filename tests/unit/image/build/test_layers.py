@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers, tree_contents
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
@@ -112,11 +113,8 @@ def test_the_progress_of_an_empty_layer_lists_only_its_steps(family, tmp_path):
 
 def test_a_layer_with_two_kernels_is_refused(family, tmp_path):
     files = [File(f"/{name}", content="", owner="0", group="0") for name in ("boot/vmlinuz-6.12", "lib/modules/6.12/x")]
-    with pytest.raises(ImageError) as refused:
+    with raises(ImageError, "base", "2", "6.1", "6.12"):
         build(tmp_path, replace(BASE, files=tuple(files)))
-    assert str(refused.value) == (
-        "layer base: has 2 kernels: 6.1, 6.12; an image boots one kernel; list one kernel package in packages"
-    )
     assert not (tmp_path / "cache/layers").exists()
 
 
@@ -130,7 +128,7 @@ def test_a_file_that_changes_during_the_build_is_refused(tmp_path):
     request = layers.LayerRequest(layer, "0" * 64, {}, layer_inputs(layer, layers.content_digests(layer)), 0)
     layers.require_unchanged(request)
     source.write_text("two")
-    with pytest.raises(ImageError, match=r"layer base: its file /etc/limits was changed while the layer was built"):
+    with raises(ImageError, "base", "/etc/limits", "changed"):
         layers.require_unchanged(request)
     source.unlink()
     with pytest.raises(ImageError, match=rf"layer base: file /etc/limits: cannot read {source}"):
@@ -170,7 +168,7 @@ def test_a_private_key_in_a_layer_is_refused_unless_a_package_or_the_setting_mak
 def test_a_private_key_in_files_is_refused_before_the_build(tmp_path, setting):
     (tmp_path / "key").write_text(PRIVATE_KEY)
     file = File("/etc/a.key", **{setting: PRIVATE_KEY if setting == "content" else str(tmp_path / "key")})
-    with pytest.raises(ImageError, match=r"^layer base: .*/etc/a\.key \(private key in PEM\); .* published_keys"):
+    with raises(ImageError, "base", "/etc/a.key", "PEM", "published_keys"):
         layers.content_digests(replace(BASE, files=(file,)))
     assert layers.content_digests(replace(BASE, files=(file,), published_keys=("/etc/a.key",))) is not None
 
@@ -244,12 +242,8 @@ def test_a_damaged_layer_of_the_cache_is_not_used(tmp_path, name, content):
     if content is not None:
         (folder / name).write_text(content)
     assert layers.find(tmp_path, "0" * 64) is None
-    with pytest.raises(ImageError) as refused:
+    with raises(ImageError, "base", folder, "node_image_cache_dir"):
         layers.built(tmp_path, REQUEST)
-    assert str(refused.value) == (
-        f"layer base: {folder} was removed or truncated while the image was built; "
-        "do not change node_image_cache_dir during a build, and run again"
-    )
     out = tmp_path / "out"
     out.mkdir()
     layers.keep(out, folder)
@@ -262,17 +256,13 @@ def test_a_user_that_is_missing_from_passwd_is_refused(tmp_path):
     user = User("ops", authorized_keys=("ssh-ed25519 AAAA ops",))
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/bash").touch()
-    with pytest.raises(ImageError) as refused:
+    with raises(ImageError, "base", "ops"):
         tree_contents.apply(tmp_path, replace(BASE, users=(user,)), lambda argv: "")
-    assert str(refused.value) == (
-        "layer base: user ops: there is no user ops in the image; add the user, or correct its name"
-    )
 
 
 def test_a_file_without_content_and_source_is_refused(tmp_path):
-    with pytest.raises(ImageError) as refused:
+    with raises(ImageError, "base", "/etc/limits", "content", "source"):
         tree_contents.apply(
             tmp_path, replace(BASE, files=(File("/etc/limits", owner="0", group="0"),)), lambda argv: ""
         )
-    assert str(refused.value) == "layer base: file /etc/limits: has neither content nor source; give one of them"
     assert list(tmp_path.iterdir()) == []

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from messages import raises
 from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers
@@ -172,7 +173,7 @@ def test_a_file_that_changes_while_its_layer_is_built_is_refused(site, monkeypat
     source = site.folder / "limits"
     source.write_text("one")
     monkeypatch.setattr(layers.tree_contents, "apply", lambda root, layer, run: source.write_text("two"))
-    with pytest.raises(ImageError, match="layer base: its file /etc/limits was changed while the layer was built"):
+    with raises(ImageError, "base", "/etc/limits", "changed"):
         site.build(replace(BASE, files=(File("/etc/limits", source=str(source)),)))
     assert not (site.folder / "cache/layers").exists()
 
@@ -282,9 +283,8 @@ def test_an_error_names_the_log_which_the_next_build_of_the_layer_replaces(site,
         raise ImageError("layer base", "failed", "mend it")
 
     monkeypatch.setattr(layers.family_of(""), "install", fail)
-    with pytest.raises(ImageError) as caught:
+    with raises(ImageError, "base", "failed", log):
         site.build(BASE)
-    assert str(caught.value) == f"layer base: failed; mend it; the whole output is in {log}"
     assert log.read_text().splitlines()[-2:] == ["/make.log:", "the compiler's error"]
     assert log.stat().st_mode & 0o777 == 0o600
     before = log.stat().st_size

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import roles_in
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
@@ -105,12 +106,8 @@ def test_the_configuration_has_only_the_search_paths_of_the_build_host(root, mon
 def test_nothing_runs_without_roles_and_an_image_without_python_is_refused(root):
     assert applied(root, []) == []
     (root / "usr/bin/python3").unlink()
-    with pytest.raises(ImageError) as refused:
+    with raises(ImageError, "gpu", "/usr/bin/python3", "a, b", "python3-apt"):
         applied(root, [Role("a"), Role("b")])
-    assert str(refused.value) == (
-        "layer gpu: the image has no /usr/bin/python3, which Ansible's modules (of a, b) need; "
-        "add python3 to its packages (on Debian also python3-apt)"
-    )
 
 
 TASK = "TASK [d : Install it] ****\n"
@@ -170,6 +167,5 @@ TASK = "TASK [d : Install it] ****\n"
     ],
 )
 def test_a_failure_names_the_task_and_its_reason(root, output, why):
-    with pytest.raises(ImageError) as failed:
+    with raises(ImageError, "gpu", why):
         applied(root, [Role("d")], output, 2)
-    assert str(failed.value) == f"layer gpu: {why}"

@@ -9,6 +9,7 @@ import stat
 from dataclasses import replace
 
 import pytest
+from messages import Mentions
 from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import tree_contents
@@ -175,7 +176,6 @@ def test_services_are_enabled_then_disabled_then_masked(root):
 )
 def test_a_service_that_cannot_be_enabled_is_refused_with_systemctls_message(root, output, message):
     services = Services(enabled=("a.service", "b.service"))
-    assert refused(root, lambda argv: (1, output), services=services) == (
-        f"layer site: systemctl enable a.service b.service: {message}; "
-        "correct the unit's name, or add the package that has it"
+    assert refused(root, lambda argv: (1, output), services=services) == Mentions(
+        "site", "a.service b.service", message
     )

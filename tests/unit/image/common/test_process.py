@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import process
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
@@ -19,7 +20,7 @@ def test_output_is_shown_line_by_line_and_returned_with_the_status():
 
 
 def test_a_missing_program_is_named():
-    with pytest.raises(ImageError, match="no-such-tool: it is not installed on the build host"):
+    with raises(ImageError, "no-such-tool"):
         process.run(["/usr/bin/no-such-tool"])
 
 

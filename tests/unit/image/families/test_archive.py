@@ -7,12 +7,13 @@ from __future__ import annotations
 import pytest
 from image_samples import refusal
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import archive
 
 
 def layer(**data):
-    return ImageSettings("layer", data)
+    return Settings(ImageError, "layer", data)
 
 
 @pytest.mark.parametrize(

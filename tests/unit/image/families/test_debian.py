@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from messages import raises
 from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
@@ -56,7 +57,7 @@ def test_a_release_that_differs_from_the_pinned_digest_is_refused():
 def test_a_suite_that_no_archive_of_the_lowest_layer_has_is_refused():
     """mmdebstrap would find no essential package, and apt would end with the status 100."""
     other = replace(layer(MAIN, FLAT), suite="stable")
-    with pytest.raises(ImageError, match=r"^layer base: its suite is stable, .* say oldstable and bookworm; set suite"):
+    with raises(ImageError, "base", "stable", "oldstable", "bookworm"):
         debian.release_digests(other, fetch)
     assert debian.release_digests(replace(other, suite="oldstable"), fetch)
     assert debian.release_digests(replace(other, parent="below"), fetch)
@@ -98,7 +99,7 @@ def test_experimental_is_an_addition_to_unstable():
 
 
 def test_an_archive_without_release_is_refused_with_its_address():
-    with pytest.raises(ImageError, match="http://c/debian/dists/sid/InRelease does not exist"):
+    with raises(ImageError, "http://c/debian/dists/sid/InRelease"):
         debian.release_digests(layer(Archive("http://c/debian", ("sid",), ("main",))), fetch)
 
 
@@ -180,7 +181,7 @@ def test_a_higher_layer_without_packages_gets_only_its_archives(root):
 @pytest.mark.parametrize("parent", [None, "below"])
 def test_an_archive_that_changed_during_the_build_is_refused(root, parent):
     (root / "var/lib/apt/lists/a_debian_InRelease").write_bytes(OLDER)
-    with pytest.raises(ImageError, match=r"^archive http://a/debian bookworm: was changed while layer base was built"):
+    with raises(ImageError, "http://a/debian", "bookworm", "base", "changed"):
         debian.install(root, layer(MAIN, parent=parent), Tools(), DIGESTS)
     assert not (root / "var/lib/apt/lists/whole").exists()
 
@@ -188,7 +189,7 @@ def test_an_archive_that_changed_during_the_build_is_refused(root, parent):
 @pytest.mark.parametrize("parent", [None, "below"])
 def test_a_package_that_no_archive_has_is_refused(root, parent):
     tools = Tools(answer=lambda argv: (100, "E: Unable to locate package bash\n"))
-    with pytest.raises(ImageError, match=r"^layer base: Unable to locate package bash; correct the name"):
+    with raises(ImageError, "base", "bash"):
         debian.install(root, layer(MAIN, parent=parent), tools, DIGESTS)
 
 
@@ -251,12 +252,12 @@ def test_packages_of_the_first_stage_are_unpacked_with_separate_lists(root):
     own, first = debian.caches(layer(MAIN), DIGESTS), debian.first_stage_caches(layer(MAIN), DIGESTS)
     assert first == {name: f"{folder}-first-stage" for name, folder in own.items()}
     tools = Tools(answer=lambda argv: (25, "E: Unable to locate package minisign\n"))
-    with pytest.raises(ImageError, match="Unable to locate package minisign; the first stage needs it"):
+    with raises(ImageError, "minisign"):
         debian.first_stage_tree(root, layer(MAIN), DIGESTS, tools)
 
 
 def test_a_release_without_date_is_refused():
-    with pytest.raises(ImageError, match=r"^archive http://a/debian bookworm: its InRelease has no date"):
+    with raises(ImageError, "http://a/debian", "bookworm", "InRelease", "date"):
         debian.source_date_epoch(layer(MAIN), lambda url: b"Origin: x\n")
 
 

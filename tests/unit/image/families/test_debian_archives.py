@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from image_samples import refusal, refused
+from messages import Mentions
 from recorded_tools import Tools
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import ToolError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
 
@@ -24,7 +25,7 @@ NO_ROOT = Path("/nonexistent")
 
 
 def archive(**data):
-    return ImageSettings("archives[0]", {"url": "http://a/debian/", **data})
+    return Settings(ImageError, "archives[0]", {"url": "http://a/debian/", **data})
 
 
 @pytest.mark.parametrize(
@@ -91,17 +92,11 @@ def layer_of(*archives):
 def test_refusals_of_releases_have_a_remedy():
     pinned = Archive("http://a", ("sid",), ("main",), None, {"sid": PIN})
     found = hashlib.sha256(DATED).hexdigest()
-    assert refused(debian.release_digests, layer_of(pinned), lambda url: DATED) == (
-        f"archive http://a sid: its InRelease has sha256 {found}, but {PIN} is pinned; "
-        "use a mirror or snapshot that has the pinned one, or pin the new one"
-    )
-    assert refused(debian.release_digests, layer_of(pinned), open) == (
-        "archive http://a sid: has no release: http://a/dists/sid/InRelease does not exist; "
-        "correct the url or the suite"
-    )
-    assert refused(debian.source_date_epoch, layer_of(pinned), lambda url: DATED.replace(b"Date", b"xDate")) == (
-        "archive http://a sid: its InRelease has no date; make the archive with apt-ftparchive"
-    )
+    assert refused(debian.release_digests, layer_of(pinned), lambda url: DATED) == Mentions("http://a sid", found, PIN)
+    assert refused(debian.release_digests, layer_of(pinned), open) == Mentions("http://a/dists/sid/InRelease")
+    assert refused(
+        debian.source_date_epoch, layer_of(pinned), lambda url: DATED.replace(b"Date", b"xDate")
+    ) == Mentions("http://a sid", "InRelease", "date")
 
 
 def test_pinned_archives_do_not_expire_and_keep_their_keyring():

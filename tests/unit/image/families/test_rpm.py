@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from messages import Mentions, raises
 from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
@@ -114,9 +115,8 @@ def test_dnf_does_not_run_for_a_layer_without_packages(tmp_path):
 
 
 def test_metadata_that_changed_during_the_build_is_refused(tmp_path):
-    assert refused(tmp_path, fetched=(LIST, b"other")) == (
-        "layer base: http://b/extra/repodata/repomd.xml was changed during the build: dnf did not get the one with "
-        f"sha256 {REPOMD}; run again; if the archive changes often, use a snapshot"
+    assert refused(tmp_path, fetched=(LIST, b"other")) == Mentions(
+        "base", "http://b/extra/repodata/repomd.xml", "changed", REPOMD
     )
 
 
@@ -138,9 +138,7 @@ def test_metadata_that_changed_during_the_build_is_refused(tmp_path):
     ],
 )
 def test_an_archive_that_cannot_be_read_is_named(tmp_path, output, message):
-    assert refused(tmp_path, makecache=(1, output)) == (
-        f"layer base: {message} correct its url, or check that its server answers"
-    )
+    assert refused(tmp_path, makecache=(1, output)) == Mentions("base", message)
 
 
 @pytest.mark.parametrize(
@@ -203,9 +201,8 @@ def test_a_file_is_known_to_be_as_in_its_package(tmp_path, database):
 
 
 def test_a_database_that_rpm_cannot_read_is_refused(tmp_path, database):
-    with pytest.raises(ImageError) as error:
+    with raises(ImageError, database, "error: cannot open"):
         rpm.packages(tmp_path / "root", Tools(answer=lambda argv: (1, "x\nerror: cannot open\n")))
-    assert str(error.value) == f"{database}: rpm cannot read it: error: cannot open; build the layer again"
 
 
 def test_leftovers_of_dnf_and_rpm_are_removed_without_loss_of_data(tmp_path, database):
@@ -251,7 +248,7 @@ def test_the_date_of_the_image_is_that_of_the_newest_metadata():
         "http://b/extra/repodata/repomd.xml": b"<timestamp>7</timestamp>",
     }
     assert rpm.source_date_epoch(BASE, lists.__getitem__) == 9
-    with pytest.raises(ImageError, match=r"http://a/9/repodata/repomd.xml has no timestamp; make the archive with"):
+    with raises(ImageError, "http://a/9/repodata/repomd.xml", "timestamp"):
         rpm.source_date_epoch(BASE, lambda url: b"")
 
 
@@ -259,7 +256,7 @@ def test_a_url_without_a_repository_is_refused():
     def fetch(url):
         raise FileNotFoundError(url)
 
-    with pytest.raises(ImageError, match=r"there is no RPM repository at http://a/9: it has no repodata/repomd.xml"):
+    with raises(ImageError, "http://a/9", "repodata/repomd.xml"):
         rpm.release_digests(BASE, fetch)
 
 
@@ -284,5 +281,5 @@ def test_the_release_digests_include_the_keyring(tmp_path):
 
 
 def test_a_missing_keyring_is_refused(tmp_path):
-    with pytest.raises(ImageError, match=r"^layer base: cannot read keyring .*/key for http://a/9: No such file"):
+    with raises(ImageError, "base", "http://a/9", "No such file"):
         releases(tmp_path / "key")

@@ -7,15 +7,16 @@ from __future__ import annotations
 import pytest
 from image_samples import refusal
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import rpm
 
 PIN = "a" * 64
 
 
 def archive(**data):
-    return ImageSettings("archives[0]", {"url": "http://a/debian/", **data})
+    return Settings(ImageError, "archives[0]", {"url": "http://a/debian/", **data})
 
 
 def test_an_archive_of_rpm_is_read_or_refused():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from kernel_trees import PACK, VERSION, kernel
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import (
@@ -78,12 +79,12 @@ def test_a_damaged_or_missing_module_is_refused(tmp_path, suffix):
         with pytest.raises(ImageError, match=rf"kernel module .*loop\.ko{suffix}: cannot be unpacked: .*install"):
             kernel_modules.entries(root, VERSION)
     path.unlink()
-    with pytest.raises(ImageError, match=r"cannot be unpacked: .*No such file"):
+    with raises(ImageError, "unpacked", "No such file"):
         kernel_modules.entries(root, VERSION)
 
 
 def test_a_kernel_without_the_needed_modules_is_refused(tmp_path):
-    with pytest.raises(ImageError, match=r"kernel 9: has no directory in .*; give the version"):
+    with raises(ImageError, "kernel 9"):
         kernel_modules.entries(tmp_path, "9")
     for number, (drop, why) in enumerate(
         (("squashfs", "has no squashfs"), ("virtio_net", "none of the network drivers"))
@@ -95,7 +96,7 @@ def test_a_kernel_without_the_needed_modules_is_refused(tmp_path):
     (tmp_path / "bare").mkdir()
     root = kernel(tmp_path / "bare")
     (root / "lib/modules" / VERSION / "modules.dep").unlink()
-    with pytest.raises(ImageError, match=r"modules\.dep: No such file"):
+    with raises(ImageError, "modules.dep", "No such file"):
         kernel_modules.entries(root, VERSION)
 
 
@@ -136,10 +137,10 @@ def test_links_are_followed_within_the_tree(tmp_path):
     (tmp_path / "lib64").rename(tmp_path / "usr/lib64")
     assert here == {Path(entry.path).name: entry.data for entry in userland.entries(tmp_path)}
     (libraries / "libsodium.so.23").unlink()
-    with pytest.raises(ImageError, match=r"has no libsodium\.so\.23, which its programs need"):
+    with raises(ImageError, "libsodium.so.23"):
         userland.entries(tmp_path)
     (tmp_path / "usr/bin/minisign").unlink()
-    with pytest.raises(ImageError, match="has no minisign; unpack Debian's package minisign there"):
+    with raises(ImageError, "minisign"):
         userland.entries(tmp_path)
 
 
@@ -187,6 +188,6 @@ def test_minisign_accepts_the_public_key_in_the_first_stage(tmp_path):
 
 def test_an_invalid_public_key_is_refused(tmp_path):
     for text in ("", "untrusted comment: x\n", "ssh-ed25519 AAAA", f"{PUBLIC_KEY}\n"):
-        with pytest.raises(ImageError, match="public key: not a minisign public key"):
+        with raises(ImageError, "minisign public key"):
             initramfs.build(tmp_path, VERSION, Path("/"), text, "", 0, tmp_path / "out")
     assert not (tmp_path / "out").exists()

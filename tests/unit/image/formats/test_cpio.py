@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import cpio
 
@@ -97,5 +97,5 @@ def test_busybox_unpacks_the_archive(tmp_path):
 
 
 def test_a_duplicate_path_is_refused():
-    with pytest.raises(ValueError, match="init occurs twice"):
+    with raises(ValueError, "init", "twice"):
         cpio.archive([*ENTRIES, cpio.folder("init")], epoch=1)

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import elf
 
@@ -36,7 +37,7 @@ def test_names_are_read_at_the_file_offset_of_the_segment():
     data = (header.ljust(0x40, b"\0") + load + dynamic).ljust(0x100, b"\0") + b"\0libc.so.6\0"
     data = (data.ljust(0x180, b"\0") + entries).ljust(0x200, b"\0")  # the end of the first segment
     assert elf.needs(data) == elf.needs(data + bytes(99)) == elf.Needs("", ("libc.so.6",))
-    with pytest.raises(ValueError, match="the file is truncated"):
+    with raises(ValueError, "truncated"):
         elf.needs(data[:-1])
 
 
@@ -57,5 +58,5 @@ def test_data_that_is_not_a_64_bit_little_endian_elf_file_is_refused(data):
 def test_a_truncated_file_is_refused(length):
     """A file that ends in its headers, or in the data that they refer to, is not read as one without libraries."""
     data = Path("/bin/ls").read_bytes()
-    with pytest.raises(ValueError, match="the file is truncated"):
+    with raises(ValueError, "truncated"):
         elf.needs(data[:length])

@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import approval, identity, tools
@@ -163,25 +164,18 @@ def test_a_tpm_is_approved_by_fingerprint_enrolled_key_or_certificate(tpms):
 def test_a_key_other_than_the_enrolled_one_is_refused_even_with_a_certificate(tpms):
     """A laptop with the node's MAC address may also have a TPM with a valid certificate."""
     ek, certificate = tpms["laptop"]
-    with pytest.raises(ImageError) as caught:
+    with raises(ImageError, "bm01", "node_identity_ek", identity.ek_digest(ek), "node_identity_approved"):
         approval.decide("bm01", ek, certificate, tpms["bm01"][0], [], lambda _data: "")
-    assert str(caught.value) == (
-        "node bm01: the endorsement key of its TPM differs from node_identity_ek; check whether the board was replaced "
-        "or this is another machine; if the key is right, put its fingerprint "
-        f"{identity.ek_digest(ek)} into node_identity_approved, and its key into node_identity_ek"
-    )
 
 
 def test_a_certificate_of_another_key_is_refused(tpms):
-    with pytest.raises(ImageError, match="node bm01: the TPM's certificate is for another key; do not enrol it before"):
+    with raises(ImageError, "bm01", "certificate"):
         approval.decide("bm01", tpms["bm01"][0], tpms["laptop"][1], None, [], None)
 
 
 @pytest.mark.parametrize("fingerprint", ["", "5d0c", "A" * 64, 7])
 def test_an_invalid_fingerprint_is_refused(tpms, fingerprint):
-    with pytest.raises(
-        ImageError, match="which is not a fingerprint; give the 64 hexadecimal digits that the enrolment"
-    ):
+    with raises(ImageError, "fingerprint", "64"):
         approval.decide("bm01", tpms["bm01"][0], None, None, [fingerprint], None)
 
 

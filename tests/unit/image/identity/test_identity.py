@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity, tools
@@ -94,7 +95,7 @@ def test_data_that_is_not_an_endorsement_key_is_refused(data):
 
 @pytest.mark.parametrize("text", ["@", None, 7, "AAA"])
 def test_text_that_is_not_base64_is_refused(text):
-    with pytest.raises(ImageError, match="node bm01: the endorsement key is not base64"):
+    with raises(ImageError, "bm01", "base64"):
         identity.read_ek(text, "node bm01")
 
 
@@ -167,13 +168,13 @@ def test_text_that_is_not_a_bundle_is_refused(at):
         b"",
         identity.render(BUNDLE) + SIGNATURE + b"x",
     ):
-        with pytest.raises(ImageError, match="node bm01: not a bundle"):
+        with raises(ImageError, "bm01", "bundle"):
             identity.parse(text, "node bm01")
 
 
 @pytest.mark.parametrize("changed", [{"node": "bm 01"}, {"ek": "0" * 63}, {"digest": "1" * 63}])
 def test_a_bundle_with_an_invalid_name_or_digest_is_refused(changed):
-    with pytest.raises(ImageError, match="node bm01: not a bundle"):
+    with raises(ImageError, "bm01", "bundle"):
         identity.parse(identity.render(replace(BUNDLE, **changed)) + SIGNATURE, "node bm01")
 
 

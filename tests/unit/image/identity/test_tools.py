@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import tools
@@ -21,6 +22,5 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity impo
 )
 def test_a_missing_tool_is_named_with_its_package(monkeypatch, tmp_path, use, tool):
     monkeypatch.setattr(tools, "search_path", lambda: str(tmp_path))
-    with pytest.raises(ImageError) as refused:
+    with raises(ImageError, tool, tools.PACKAGES[tool]):
         use()
-    assert str(refused.value) == f"tool {tool}: not found on this machine; install {tools.PACKAGES[tool]}"

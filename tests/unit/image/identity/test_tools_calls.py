@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from image_samples import refused
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity, tools
 
@@ -70,12 +71,8 @@ def test_data_is_encrypted_with_a_key_from_a_pipe(runs):
 )
 def test_a_failed_tool_is_reported_with_its_output(runs, output, errors, message):
     runs.answers += [(1, output, errors)] * 2
-    assert refused(tools.wrap, KEY, b"ek", "node bm01") == (
-        f"node bm01: tpm2_makecredential failed: {message}; check its endorsement key"
-    )
-    assert refused(tools.encrypt, b"data", KEY, "node bm01") == (
-        f"node bm01: openssl failed: {message}; check openssl on this machine"
-    )
+    assert refused(tools.wrap, KEY, b"ek", "node bm01") == Mentions("bm01", "tpm2_makecredential", message)
+    assert refused(tools.encrypt, b"data", KEY, "node bm01") == Mentions("bm01", "openssl", message)
 
 
 @pytest.fixture
@@ -108,13 +105,11 @@ def test_the_problem_of_a_certificate_is_the_line_of_the_error(runs, authorities
 
 def test_an_unusable_file_of_authorities_is_refused(runs, tmp_path):
     path = tmp_path / "root.pem"
-    assert refused(tools.verify, b"", [str(path)]) == (
-        f"node_identity_tpm_ca {path}: No such file or directory; give a file that exists"
+    assert refused(tools.verify, b"", [str(path)]) == Mentions(
+        "node_identity_tpm_ca", path, "No such file or directory"
     )
     path.write_text("DER")
-    assert refused(tools.verify, b"", [str(path)]) == (
-        f"node_identity_tpm_ca {path}: it has no certificate in PEM; convert it to PEM"
-    )
+    assert refused(tools.verify, b"", [str(path)]) == Mentions("node_identity_tpm_ca", path, "certificate", "PEM")
     assert runs.calls == []
 
 

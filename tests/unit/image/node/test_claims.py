@@ -8,6 +8,7 @@ import json
 
 import pytest
 from image_samples import Sample, refused
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report, claims
@@ -74,9 +75,7 @@ def test_text_that_is_not_json_is_refused(text):
 
 
 def test_a_manifest_of_another_digest_is_refused_with_the_remedy():
-    assert refused(Expected.of_text, "0" * 64, TEXT, "", [], []) == (
-        f"image {'0' * 64}: its manifest has the digest {IMAGE.digest}; publish the image to the boot servers again"
-    )
+    assert refused(Expected.of_text, "0" * 64, TEXT, "", [], []) == Mentions("0" * 64, IMAGE.digest)
     assert refused(Expected.of_text, claims.manifest.digest(b"{}"), "{}", "", [], []).startswith(
         f"image {claims.manifest.digest(b'{}')}: not a manifest"
     )

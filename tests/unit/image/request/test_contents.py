@@ -7,15 +7,16 @@ from __future__ import annotations
 import pytest
 from image_samples import refusal, refused
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import File, Role, Services, User
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.settings import ImageSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import contents, kernel_arguments
 
 KEY = "ssh-ed25519 AAAAC3Nz"
 
 
 def layer(**data):
-    return ImageSettings("layer", data)
+    return Settings(ImageError, "layer", data)
 
 
 def test_settings_of_a_layer_have_defaults():

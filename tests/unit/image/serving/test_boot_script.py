@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report
@@ -106,9 +107,7 @@ def test_command_lines_that_the_kernel_would_truncate_are_refused():
 
     most = max(count for count in range(1, 512) if not refused(lambda count=count: script(count)))
     assert 1980 < len(command_line(image, "a" * 64, script(most))) <= 2047
-    with pytest.raises(
-        ImageError, match=r"node node1: its kernel arguments, servers and report take 512 bytes .* 511 bytes"
-    ):
+    with raises(ImageError, "node1", "512", "511"):
         script(most + 1)
 
 
@@ -148,14 +147,14 @@ def test_nodes_start_with_different_servers_and_have_different_pauses():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"mac": "52:54:00:aa:bb"}, r"node node1: '52:54:00:aa:bb' is not the MAC address of a NIC"),
+        ({"mac": "52:54:00:aa:bb"}, r"node node1: '52:54:00:aa:bb'"),
         # YAML reads 52:54:00:00:00:01 without quotes as this number (base 60).
         (
             {"mac": 41135040001},
-            "41135040001 is not the MAC address of a NIC; give six pairs, like .*, in quotes",
+            "41135040001.*in quotes",
         ),
-        ({"mac": "ff:ff:ff:ff:ff:ff"}, "is not the MAC address of a NIC"),
-        ({"mac": "00:00:00:00:00:00"}, "is not the MAC address of a NIC"),
+        ({"mac": "ff:ff:ff:ff:ff:ff"}, "'ff:ff:ff:ff:ff:ff'"),
+        ({"mac": "00:00:00:00:00:00"}, "'00:00:00:00:00:00'"),
         ({"name": "Node_1"}, "node 'Node_1': not a valid host name"),
         (
             {"channel": "absent"},
@@ -182,9 +181,9 @@ def test_invalid_nodes_are_refused_and_no_script_is_changed(store, changed, mess
 
 
 def test_two_nodes_with_the_same_address_or_name_are_refused(store):
-    with pytest.raises(ImageError, match="node other: has the MAC address 52-54-00-aa-bb-01 of node node1"):
+    with raises(ImageError, "other", "52-54-00-aa-bb-01", "node1"):
         node_scripts.ensure(store, [node(), node(name="other", mac="52-54-00-aa-BB-01")], False)
-    with pytest.raises(ImageError, match="node node1: is listed twice"):
+    with raises(ImageError, "node1", "twice"):
         node_scripts.ensure(store, [node(), node(mac="52:54:00:aa:bb:02")], False)
     assert scripts(store) == {}
 
@@ -193,7 +192,7 @@ def test_two_nodes_with_the_same_address_or_name_are_refused(store):
     "url", ["http://boot01", "https://10.9.0.1", "http://10.9.0.1/", "http://10.9.0.256", "10.9.0.1"]
 )
 def test_servers_that_the_first_stage_cannot_reach_are_refused(store, url):
-    with pytest.raises(ImageError, match="is not the URL of a server"):
+    with raises(ImageError, "URL"):
         node_scripts.ensure(store, [node(servers=[url])], False)
 
 
@@ -268,9 +267,9 @@ def test_scripts_are_removed_only_by_node_name(store):
     change = node_scripts.ensure(store, [], False, removed=["node3", "node9"])
     assert (change.written, change.removed) == ({}, ("52-54-00-aa-bb-03",))
     assert set(scripts(store)) == {"52-54-00-aa-bb-01", "52-54-00-aa-bb-02"}
-    with pytest.raises(ImageError, match="node node1: its script is to be both written and removed; remove it from"):
+    with raises(ImageError, "node1", "written", "removed"):
         node_scripts.ensure(store, [node(1)], False, removed=["node1"])
-    with pytest.raises(ImageError, match=r"node '\.\./x': not a valid host name"):
+    with raises(ImageError, "../x"):
         node_scripts.ensure(store, [], False, removed=["../x"])
 
 
@@ -285,12 +284,8 @@ def test_the_mac_address_of_another_node_is_refused_unless_both_nodes_change(sto
     node_scripts.ensure(store, [node(1), node(2)], False)
     before = scripts(store)
     moved = node(1, mac="52:54:00:aa:bb:02")
-    with pytest.raises(ImageError) as caught:
+    with raises(ImageError, "node1", "52-54-00-aa-bb-02", "node2", "node_boot_mac", "node_boot_removed"):
         node_scripts.ensure(store, [moved], False)
-    assert str(caught.value) == (
-        "node node1: the script of its MAC address 52-54-00-aa-bb-02 belongs to node node2; correct node_boot_mac, run "
-        "for both nodes, or, if that node is gone, name it in node_boot_removed"
-    )
     assert scripts(store) == before
     node_scripts.ensure(store, [moved, node(2, mac="52:54:00:aa:bb:01")], False)
     assert "set node node1\n" in scripts(store)["52-54-00-aa-bb-02"]

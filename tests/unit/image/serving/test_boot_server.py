@@ -21,11 +21,11 @@ def problems(*nodes, **changed):
     [
         ({"name": "bm 02"}, "node 'bm 02': not a valid host name"),
         ({"name": None}, "node None: not a valid host name"),
-        ({"mac": "52:54:00:aa:bb"}, "node bm02: '52:54:00:aa:bb' is not the MAC address of a NIC"),
-        ({"mac": "any\nlog-dhcp"}, "node bm02: 'any\\nlog-dhcp' is not the MAC address of a NIC"),
-        ({"mac": "01:00:5e:00:00:01"}, "node bm02: '01:00:5e:00:00:01' is not the MAC address of a NIC"),
-        ({"mac": "00:00:00:00:00:00"}, "node bm02: '00:00:00:00:00:00' is not the MAC address of a NIC"),
-        ({"mac": None}, "node bm02: None is not the MAC address of a NIC"),
+        ({"mac": "52:54:00:aa:bb"}, "node bm02: '52:54:00:aa:bb'"),
+        ({"mac": "any\nlog-dhcp"}, "node bm02: 'any\\nlog-dhcp'"),
+        ({"mac": "01:00:5e:00:00:01"}, "node bm02: '01:00:5e:00:00:01'"),
+        ({"mac": "00:00:00:00:00:00"}, "node bm02: '00:00:00:00:00:00'"),
+        ({"mac": None}, "node bm02: None"),
         ({"mac": "52-54-00-AA-BB-01"}, "nodes bm01, bm02 have the MAC address 52:54:00:aa:bb:01"),
         ({"address": "10.9.0.11"}, "nodes bm01, bm02 have the address 10.9.0.11"),
         ({"name": "bm01"}, "nodes bm01, bm01 have the name bm01"),
@@ -169,10 +169,6 @@ def test_a_node_outside_of_all_networks_or_at_a_gateways_address_is_refused(addr
         ),
         ({"http_port": 0}, "boot_server_http_port: 0 is not valid, use a whole number from 1 to 65535"),
         ({"http_port": 65536}, "boot_server_http_port: 65536 is not valid, use a whole number from 1 to 65535"),
-        (
-            {"lease_s": 119},
-            "boot_server_lease_s: 119 is not valid, use a whole number from 120 to 4294967294",
-        ),
         ({"store_dir": "srv"}, "boot_server_store_dir: 'srv' is not an absolute path, begin it with '/'"),
         (
             {"store_dir": "/srv;"},
@@ -236,8 +232,6 @@ def test_input_that_is_not_a_list_of_nodes_is_refused():
         {"interface": "e"},
         {"http_port": 1},
         {"http_port": 65535},
-        {"lease_s": 120},
-        {"lease_s": 4294967294},
         {"store_dir": "/srv/a_b-c.d"},
         {"netmask": "255.255.255.255", "address": "10.9.0.11", "servers": ["http://10.9.0.1"], "dhcp": "proxy"},
         {"netmask": "255.255.255.254", "address": "10.9.0.10", "servers": ["http://10.9.0.1"]},
@@ -253,7 +247,6 @@ def test_a_setting_at_its_limit_is_accepted(settings):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"lease_s": 4294967295}, "boot_server_lease_s: 4294967295 is not valid, use a whole number from 120 to"),
         ({"gateway": "10.9.0.0"}, "boot_server_gateway is 10.9.0.0, give an address of 10.9.0.0/24, where the nodes"),
         ({"address": ""}, "boot_server_address is (none), give an IPv4 address"),
         ({"netmask": None}, "boot_server_netmask is (none), give a mask like 255.255.255.0"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from image_samples import Sample, refused, tree
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import node_scripts
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds
@@ -87,47 +88,34 @@ def test_a_node_of_a_channel_that_is_to_come_has_no_script_yet(store):
 def test_the_script_without_an_owner_is_not_replaced(store):
     Path(store.place("nodes")).mkdir()
     Path(store.place("nodes", f"{mac(1)}.ipxe")).write_text("#!ipxe\n# set node bm01\n")
-    assert refused(ensure, store, node(1)) == (
-        f"node bm01: the script of its MAC address {mac(1)} belongs to node (none); correct node_boot_mac, run "
-        "for both nodes, or, if that node is gone, name it in node_boot_removed"
-    )
+    assert refused(ensure, store, node(1)) == Mentions("bm01", mac(1), "(none)", "node_boot_mac", "node_boot_removed")
     assert ensure(store, node(2)).others == ()
 
 
 def test_a_missing_channel_is_refused_with_the_nodes_that_would_boot_it(store):
     nodes = [node(1, channel="lab"), node(2, channel="lab"), node(3)]
-    assert refused(ensure, store, *nodes) == (
-        f"channel lab, which bm01, bm02 would boot: store {store.path} has no such channel; existing channels: stable"
-    )
+    assert refused(ensure, store, *nodes) == Mentions("channel lab", "bm01, bm02", store.path, "stable")
     os.remove(store.place("channels/stable.ipxe"))
-    assert refused(ensure, store, node(3)) == (
-        f"channel stable, which bm03 would boot: store {store.path} has no such channel; promote one"
-    )
+    assert refused(ensure, store, node(3)) == Mentions("channel stable", "bm03", store.path)
 
 
 def test_a_missing_or_incomplete_image_is_refused(store):
     pinned = {"channel": None, "digest": "0" * 64}
-    assert refused(ensure, store, node(1, channel=None, digest=IMAGE.digest), node(2, **pinned)) == (
-        f"node bm02: store {store.path} has no image {'0' * 64}; publish the image there, or name another"
+    assert refused(ensure, store, node(1, channel=None, digest=IMAGE.digest), node(2, **pinned)) == Mentions(
+        "bm02", store.path, "0" * 64
     )
     layer = IMAGE.manifest.layers[0].sha256
     os.truncate(store.place("blobs", layer), 1)
-    assert refused(ensure, store, node(3), node(1, channel=None, digest=IMAGE.digest)) == (
-        f"node bm01: image {IMAGE.digest} lacks blob {layer} in store {store.path}; publish the image again"
+    assert refused(ensure, store, node(3), node(1, channel=None, digest=IMAGE.digest)) == Mentions(
+        "bm01", IMAGE.digest, layer, store.path
     )
     assert channels.node_scripts(store) == {}
 
 
 def test_contradicting_nodes_are_refused(store):
-    assert refused(node_scripts.wanted, [node(1), node(2, mac="52:54:00:00:00:01")]) == (
-        f"node bm02: has the MAC address {mac(1)} of node bm01; give each node its own"
-    )
-    assert refused(node_scripts.wanted, [node(1), node(1, mac=mac(2))]) == (
-        "node bm01: is listed twice; give each node its own name"
-    )
-    assert refused(ensure, store, node(1), removed=["bm01"]) == (
-        "node bm01: its script is to be both written and removed; remove it from the inventory, or keep it"
-    )
+    assert refused(node_scripts.wanted, [node(1), node(2, mac="52:54:00:00:00:01")]) == Mentions("bm02", "bm01", mac(1))
+    assert refused(node_scripts.wanted, [node(1), node(1, mac=mac(2))]) == Mentions("bm01", "twice")
+    assert refused(ensure, store, node(1), removed=["bm01"]) == Mentions("bm01", "written", "removed")
 
 
 def test_a_node_without_arguments_and_report_has_empty_ones():
@@ -138,15 +126,11 @@ def test_a_node_without_arguments_and_report_has_empty_ones():
 
 
 def test_a_node_of_a_channel_that_is_to_come_is_checked_like_others(store):
-    assert refused(ensure, store, node(1, channel="lab", mac="x"), channels_to_come=["lab"]).startswith(
-        "node bm01: 'x' is not the MAC address of a NIC; "
-    )
+    assert refused(ensure, store, node(1, channel="lab", mac="x"), channels_to_come=["lab"]) == Mentions("bm01", "'x'")
 
 
 def test_a_directory_that_is_no_store_is_refused(tmp_path):
-    assert refused(ensure, Store(str(tmp_path)), node(1)) == (
-        f"store {tmp_path}: not a store, it has no directory blobs; give the path of a store, or build an image"
-    )
+    assert refused(ensure, Store(str(tmp_path)), node(1)) == Mentions(tmp_path, "blobs")
 
 
 def test_nodes_that_another_run_holds_are_not_changed(store):

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from image_samples import Sample
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.changes import changes, text
@@ -140,7 +140,7 @@ def test_control_characters_in_a_link_target_are_escaped():
 
 
 def test_a_missing_listing_is_refused():
-    with pytest.raises(ImageError, match="the listing of layer gpu is missing"):
+    with raises(ImageError, "gpu", "listing"):
         changes(None, OLD.manifest, {}, {"base": {}})
 
 

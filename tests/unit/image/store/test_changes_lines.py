@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from image_samples import Sample
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.changes import changes, text
@@ -123,6 +124,5 @@ def test_the_bytes_of_a_blob_with_another_name_are_not_fetched():
 
 
 def test_a_missing_listing_is_refused_with_the_remedy():
-    with pytest.raises(ImageError) as caught:
+    with raises(ImageError, "node", "base", "listing"):
         changes(IMAGE, OTHER, {"base": {}}, {})
-    assert str(caught.value) == "image node: the listing of layer base is missing; build it again"

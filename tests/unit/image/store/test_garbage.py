@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from image_samples import Sample, require_whole, tree
+from image_samples import Sample, refuses, require_whole, tree
 from kills import kills
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, garbage
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
@@ -87,25 +86,18 @@ def test_images_in_the_history_of_the_given_length_are_kept(store):
     assert list(garbage.garbage(store, [], 9).paths) == paths(IMAGES[4])
 
 
-def refused(act, *words):
-    with pytest.raises(ImageError) as caught:
-        act()
-    for word in words:
-        assert word in str(caught.value)
-
-
 def test_nothing_is_removed_if_input_or_files_are_invalid(store):
     channels.promote(store, "stable", IMAGES[0].digest)
     before = tree(store.path)
-    refused(lambda: garbage.collect(store, ["latest"], 1), "'latest' is not a digest")
-    refused(lambda: garbage.collect(store, [], -1), "history -1")
-    refused(lambda: garbage.collect(Store(store.place("nodes")), [], 1), "not a store")
+    refuses(lambda: garbage.collect(store, ["latest"], 1), "'latest' is not a digest")
+    refuses(lambda: garbage.collect(store, [], -1), "history -1")
+    refuses(lambda: garbage.collect(Store(store.place("nodes")), [], 1), "not a store")
     assert tree(store.path) == before
     for path in ("channels/stable.ipxe", "current/gpu-node", f"images/{IMAGES[0].digest}/manifest.json"):
         whole = Path(store.place(path)).read_bytes()
         Path(store.place(path)).write_bytes(b"?" + whole)
         spoiled = tree(store.path)
-        refused(lambda: garbage.collect(store, [], 1))
+        refuses(lambda: garbage.collect(store, [], 1))
         assert tree(store.path) == spoiled
         Path(store.place(path)).write_bytes(whole)
 

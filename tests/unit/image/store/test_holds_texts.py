@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from image_samples import Sample, refused
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import node_scripts
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, garbage, holds
@@ -49,9 +50,7 @@ def store(tmp_path):
 def test_a_path_that_is_not_a_store_is_refused_by_every_operation(tmp_path, act, there, lacking):
     for name in there:
         (tmp_path / name).mkdir()
-    assert refused(lambda: act(Store(str(tmp_path)))) == (
-        f"store {tmp_path}: not a store, it has no directory {lacking}; give the path of a store, or build an image"
-    )
+    assert refused(lambda: act(Store(str(tmp_path)))) == Mentions(tmp_path, lacking)
     assert sorted(os.listdir(tmp_path)) == [*there]
 
 
@@ -73,9 +72,8 @@ def test_a_hold_is_described_with_its_scope(scope, text):
 
 def test_a_refusal_by_two_holds_names_both():
     scope = Scope(("bm01", "bm02"))
-    assert str(holds.refusal(scope, [FIRST, SECOND])) == (
-        f"node bm01: {holds.described(FIRST)} and {holds.described(SECOND)}; wait until those runs have ended; "
-        "if no such run is in progress, take over their holds with -e node_boot_take_over=hold-0000000a,hold-0000000b"
+    assert str(holds.refusal(scope, [FIRST, SECOND])) == Mentions(
+        "bm01", holds.described(FIRST), holds.described(SECOND), "node_boot_take_over=hold-0000000a,hold-0000000b"
     )
 
 
@@ -122,11 +120,12 @@ def test_a_hold_is_on_the_disk_when_it_is_taken_or_released(store, disk_calls):
 
 
 def test_a_run_with_an_invalid_hold_name_is_refused(store):
-    told = "hold 'mine': not a hold name; give it as it was reported, like hold-0123abcd"
-    assert refused(lambda: holds.take(store, replace(FIRST, name="mine"))) == told
-    assert refused(lambda: holds.take(store, FIRST, ["mine"])) == told
-    assert refused(lambda: holds.release(store, "mine")) == told
-    assert refused(lambda: holds.permit(store, "mine", Scope())) == told
+    for name in ("mine", "hold-1", "../nodes", "hold-0000000A"):
+        assert refused(lambda name=name: holds.take(store, replace(FIRST, name=name))) == Mentions(repr(name))
+        assert refused(lambda name=name: holds.permit(store, name, Scope())) == Mentions(repr(name))
+    for name in ("mine", "hold-1", "../nodes", "hold-0000000A", None):
+        assert refused(lambda name=name: holds.take(store, FIRST, [name])) == Mentions(repr(name), "hold-0123abcd")
+        assert refused(lambda name=name: holds.release(store, name)) == Mentions(repr(name), "hold-0123abcd")
     assert holds.read_all(store) == []
 
 
@@ -136,7 +135,6 @@ def test_a_run_without_or_with_its_own_hold_is_permitted(store):
     holds.permit(store, "", Scope(("bm02",)))
     holds.permit(store, FIRST.name, Scope(("bm01",)))
     assert refused(lambda: holds.permit(store, "", Scope(("bm01",)))) == str(holds.refusal(FIRST.scope, [FIRST]))
-    assert refused(lambda: holds.permit(store, SECOND.name, Scope(("bm02",)))) == (
-        f"hold hold-0000000b: it is no longer in store {store.path}: another run has taken it over; "
-        "check what that run does, and run again when it has ended"
+    assert refused(lambda: holds.permit(store, SECOND.name, Scope(("bm02",)))) == Mentions(
+        "hold-0000000b", store.path, "another run"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.retained import Named, Node, kept, table
@@ -68,14 +69,8 @@ def test_nothing_is_decided_if_a_node_did_not_report():
         Node("bm03", silence="no route to host"),
         Node("bm02", silence="permission denied"),
     ]
-    assert refused(nodes, [], []) == (
-        "what the nodes run: bm03, bm02 did not report; bm03: no route to host; "
-        "bring them up, or name those that may lose their images in node_boot_collect_without"
-    )
-    assert refused(nodes, [], ["bm03"]) == (
-        "what the nodes run: bm02 did not report; bm02: permission denied; "
-        "bring them up, or name those that may lose their images in node_boot_collect_without"
-    )
+    assert refused(nodes, [], []) == Mentions("bm03, bm02", "bm03: no route to host", "node_boot_collect_without")
+    assert refused(nodes, [], ["bm03"]) == Mentions("bm02: permission denied", "node_boot_collect_without")
 
 
 def test_a_node_that_is_left_out_need_not_report_and_keeps_its_pinned_image():
@@ -90,16 +85,11 @@ def test_a_node_that_is_left_out_and_reports_keeps_the_image_that_it_runs():
 
 def test_the_first_unknown_node_to_be_left_out_is_refused_before_missing_reports():
     nodes = [Node("bm01", silence="no route to host")]
-    assert refused(nodes, [], ["bm01", "bm09", "bm05"]) == (
-        "node bm05: is to be left out, but is not a node of the inventory; correct its name"
-    )
+    assert refused(nodes, [], ["bm01", "bm09", "bm05"]) == Mentions("bm05", "inventory")
 
 
 def test_an_invalid_pinned_digest_is_refused():
-    assert refused([Node("bm01", pinned=A), Node("bm02", pinned="stable")], [], []) == (
-        "node bm02: 'stable' is not a digest; "
-        "give the 64 hexadecimal digits that node_image_store lists, in full and without a prefix"
-    )
+    assert refused([Node("bm01", pinned=A), Node("bm02", pinned="stable")], [], []) == Mentions("bm02", "'stable'")
 
 
 def test_the_table_has_a_line_for_each_image_in_the_order_of_the_reasons():

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
@@ -94,26 +95,21 @@ def test_a_signature_is_verified_with_the_public_key(minisign):
 def test_a_failed_signature_is_refused_with_the_reason(minisign, secret, output, told):
     calls, answers = minisign
     answers.append(output)
-    with pytest.raises(ImageError) as caught:
+    with raises(ImageError, secret, told):
         sign.sign(b"manifest", secret, KEY, None)
-    assert str(caught.value) == f"signing key {secret}: {told}; check the file and its password"
     assert len(calls) == 2
 
 
 def test_a_secret_key_that_cannot_be_read_is_refused(minisign, tmp_path):
-    with pytest.raises(ImageError, match=r"^signing key .*/none\.key: No such file or directory; check the file"):
+    with raises(ImageError, "none.key", "No such file"):
         sign.sign(b"manifest", tmp_path / "none.key", KEY, None)
 
 
 def test_a_signature_of_another_key_is_refused(minisign, secret):
     _calls, answers = minisign
     answers += [None, "Signature key id in FILE is A"]
-    with pytest.raises(ImageError) as caught:
+    with raises(ImageError, secret, "Signature key id in FILE is A", "public key"):
         sign.sign(b"manifest", secret, KEY, None)
-    assert str(caught.value) == (
-        f"signing key {secret}: Signature key id in FILE is A; "
-        "check that the public key belongs to the signing key: nodes refuse other signatures"
-    )
 
 
 @pytest.mark.parametrize("text", ["{key}", "untrusted comment: minisign\n{key}\n", "\n  {key} \n\n"])
@@ -125,17 +121,10 @@ def test_the_line_of_a_public_key_is_read(tmp_path, text):
 @pytest.mark.parametrize("text", ["", KEY[:-1], f"{KEY}A", f"{KEY}\n{KEY}", f"comment\n{KEY}", f"RX{KEY[2:]}"])
 def test_a_file_without_exactly_one_public_key_is_refused(tmp_path, text):
     (tmp_path / "image.pub").write_text(text)
-    with pytest.raises(ImageError) as caught:
+    with raises(ImageError, f"{tmp_path}/image.pub", "minisign public key"):
         sign.read_public_key(tmp_path / "image.pub")
-    assert str(caught.value) == (
-        f"public key {tmp_path}/image.pub: is not a minisign public key; give what minisign -G wrote to its -p file"
-    )
 
 
 def test_a_missing_public_key_is_refused(tmp_path):
-    with pytest.raises(ImageError) as caught:
+    with raises(ImageError, f"{tmp_path}/image.pub", "No such file"):
         sign.read_public_key(tmp_path / "image.pub")
-    assert str(caught.value) == (
-        f"public key {tmp_path}/image.pub: No such file or directory; "
-        "make a key pair with minisign -G, or correct the path"
-    )

@@ -11,10 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from image_samples import BOOT_SCRIPT, SIGNATURE, Sample, require_whole, sha256, tree
+from image_samples import BOOT_SCRIPT, SIGNATURE, Sample, refuses, require_whole, sha256, tree
 from kills import fail_while_writing, kill_while_writing, kills
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import garbage
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import store as stores
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
@@ -29,13 +28,6 @@ def store(tmp_path):
     store = Store(str(tmp_path / "store"))
     OLD.publish(store, tmp_path / "cache")
     return store
-
-
-def refused(act, *words):
-    with pytest.raises(ImageError) as caught:
-        act()
-    for word in words:
-        assert word in str(caught.value)
 
 
 def test_a_published_image_is_in_the_store(store, tmp_path):
@@ -118,15 +110,15 @@ def test_a_refused_image_leaves_the_store_unchanged(tmp_path, there):
 
     files = NEW.files(tmp_path / "cache")
     less = {name: path for name, path in files.items() if name != layer}
-    refused(publish(less), layer, "neither in the store nor given")
-    refused(publish({**files, "0" * 64: files[layer]}), "0" * 64, "does not belong to this image")
-    refused(publish({**files, layer: tmp_path / "missing"}), "missing", "No such file")
-    refused(publish(files, signature=b""), "signature")
-    refused(publish(files, manifest=b"{}\n"), "sailloft-image/1")
+    refuses(publish(less), layer, "neither in the store nor given")
+    refuses(publish({**files, "0" * 64: files[layer]}), "0" * 64, "does not belong to this image")
+    refuses(publish({**files, layer: tmp_path / "missing"}), "missing", "No such file")
+    refuses(publish(files, signature=b""), "signature")
+    refuses(publish(files, manifest=b"{}\n"), "sailloft-image/1")
     short = tmp_path / "short"
     short.write_bytes(b"x")
-    refused(publish({**files, layer: short}), "has 1 bytes, the manifest says 400000")
-    refused(publish(spoiled(files, layer)), sha256(bytes(400000)), layer)
+    refuses(publish({**files, layer: short}), "has 1 bytes, the manifest says 400000")
+    refuses(publish(spoiled(files, layer)), sha256(bytes(400000)), layer)
     assert tree(tmp_path / "store") == before
     assert store.path not in map(str, tmp_path.iterdir()) or there
 
@@ -135,11 +127,11 @@ def test_a_path_that_is_not_a_store_is_refused(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "letter").write_text("dear")
-    refused(lambda: OLD.publish(Store(str(home)), tmp_path / "cache"), "not a store, it contains letter")
+    refuses(lambda: OLD.publish(Store(str(home)), tmp_path / "cache"), "not a store, it contains letter")
     assert set(tree(home)) == {"letter"}
-    refused(lambda: OLD.publish(Store(str(home / "letter")), tmp_path / "cache"), "not a directory")
-    refused(lambda: Store(str(home)).images(), "not a store")
-    refused(lambda: Store(str(tmp_path / "nowhere")).images(), "not a store")
+    refuses(lambda: OLD.publish(Store(str(home / "letter")), tmp_path / "cache"), "not a directory")
+    refuses(lambda: Store(str(home)).images(), "not a store")
+    refuses(lambda: Store(str(tmp_path / "nowhere")).images(), "not a store")
 
 
 def test_an_empty_file_system_with_lost_and_found_becomes_a_store(tmp_path):
@@ -154,16 +146,16 @@ def test_an_empty_file_system_with_lost_and_found_becomes_a_store(tmp_path):
 def test_an_image_that_was_changed_is_refused(store):
     path = Path(store.place("images", OLD.digest, "manifest.json"))
     path.write_bytes(path.read_bytes().replace(b"ttyS0", b"ttyS1"))
-    refused(lambda: store.manifest(OLD.digest), OLD.digest, "was changed")
-    refused(lambda: store.manifest("0" * 64), "has no image")
-    refused(lambda: store.manifest("sha256:" + "0" * 64), "not a digest")
+    refuses(lambda: store.manifest(OLD.digest), OLD.digest, "was changed")
+    refuses(lambda: store.manifest("0" * 64), "has no image")
+    refuses(lambda: store.manifest("sha256:" + "0" * 64), "not a digest")
 
 
 def test_a_second_run_is_refused_while_the_store_is_locked(store, tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "LOCK_WAIT_S", 0.2)
     before = tree(store.path)
     with store.locked():
-        refused(lambda: NEW.publish(Store(store.path), tmp_path / "cache"), "another run is changing it")
+        refuses(lambda: NEW.publish(Store(store.path), tmp_path / "cache"), "another run is changing it")
     assert tree(store.path) == before
     NEW.publish(store, tmp_path / "cache")
 
@@ -234,7 +226,7 @@ def publish(store, tmp_path):
 def test_a_failed_write_leaves_the_store_unchanged(store, tmp_path):
     NEW.files(tmp_path / "cache")
     before = tree(store.path)
-    fail_while_writing(100_000, lambda: refused(lambda: publish(store, tmp_path), "File too large"))
+    fail_while_writing(100_000, lambda: refuses(lambda: publish(store, tmp_path), "File too large"))
     assert tree(store.path) == before
 
 

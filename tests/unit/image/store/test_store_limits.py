@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from image_samples import BOOT_SCRIPT, SIGNATURE, Sample, refused, sha256, tree
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import store as stores
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
@@ -45,10 +46,7 @@ def test_an_image_that_fits_exactly_is_published(store, tmp_path, monkeypatch, t
     monkeypatch.setattr(os, "statvfs", statvfs)
     free -= 1024
     told = refused(lambda: IMAGE.publish(store, tmp_path / "cache"))
-    assert told == (
-        f"store {store.path}: {SHORT}: needs {needed_bytes(IMAGE)} bytes, but {free} are free; "
-        "free some space there, or remove unused images: node_image_store with collected: true"
-    )
+    assert told == Mentions(store.path, SHORT, needed_bytes(IMAGE), free)
     assert asked == [store.path if there else str(tmp_path)]
     assert os.path.exists(store.path) is there
     free += 1024
@@ -70,9 +68,7 @@ def test_the_lock_is_awaited_for_half_a_minute(store, monkeypatch):
     monkeypatch.setattr(stores.time, "sleep", slept.append)
     before = len(os.listdir("/proc/self/fd"))
     with store.locked():
-        assert refused(lambda: store.locked().__enter__()) == (
-            f"store {store.path}: another run is changing it; run again when that has finished"
-        )
+        assert refused(lambda: store.locked().__enter__()) == Mentions(store.path, "another run")
     assert slept == [0.1] * 240
     with store.locked():
         pass
@@ -248,19 +244,12 @@ def test_a_damaged_name_of_a_build_is_refused(store, tmp_path, text):
 
 def test_files_of_an_image_that_are_missing_or_damaged_are_refused(store, tmp_path):
     IMAGE.publish(store, tmp_path / "cache")
-    assert refused(lambda: store.read("0" * 64, "boot.ipxe")) == (
-        f"store {store.path}: has no image {'0' * 64}; build or copy it, or use an image that the store has"
-    )
+    assert refused(lambda: store.read("0" * 64, "boot.ipxe")) == Mentions(store.path, "0" * 64)
     folder = Path(store.place("images", IMAGE.digest))
     (folder / "boot.ipxe").unlink()
-    assert refused(lambda: store.read(IMAGE.digest, "boot.ipxe")) == (
-        f"store {store.path}: image {IMAGE.digest}: has no boot.ipxe; publish or copy the image again"
-    )
+    assert refused(lambda: store.read(IMAGE.digest, "boot.ipxe")) == Mentions(store.path, IMAGE.digest, "boot.ipxe")
     (folder / "manifest.json").write_bytes(OTHER.bytes)
-    assert refused(lambda: store.manifest(IMAGE.digest)) == (
-        f"store {store.path}: image {IMAGE.digest}: its manifest was changed, the digest is {OTHER.digest}; "
-        "remove the image's directory, and publish or copy it again"
-    )
+    assert refused(lambda: store.manifest(IMAGE.digest)) == Mentions(store.path, IMAGE.digest, OTHER.digest)
 
 
 def test_a_store_with_images_may_have_other_files(store, tmp_path):
@@ -276,6 +265,4 @@ def test_a_path_that_cannot_become_a_store_is_refused(store, tmp_path, kind, cau
     else:
         os.makedirs(store.place("b"))
         os.mkdir(store.place("a"))
-    assert refused(lambda: IMAGE.publish(store, tmp_path / "cache")) == (
-        f"store {store.path}: {cause}; give the path of a store or an empty directory"
-    )
+    assert refused(lambda: IMAGE.publish(store, tmp_path / "cache")) == Mentions(store.path, cause)

@@ -18,8 +18,6 @@ import yaml
 from boot_server_role import dnsmasq_configuration, render
 from playing import ANSIBLE, ansible_playbook
 
-from ansible_collections.sailloft.fleet.plugins.filter.rsync_failure import rsync_failure
-
 ROOT = Path(__file__).parents[4]
 CONTENT = b"layer" * 1000
 DNSMASQ = shutil.which("dnsmasq", path="/usr/sbin:/usr/bin:/sbin")
@@ -144,10 +142,10 @@ def test_check_mode_without_a_store_predicts_the_published_images(tmp_path, mast
         (tmp_path / "master/images").mkdir(parents=True)
     values = {
         "ansible_python_interpreter": sys.executable,
-        "boot_server_master_store_dir": str(tmp_path / "master"),
         "boot_server_store_dir": str(tmp_path / "store"),
     }
-    status, output = played(tmp_path, values, "publish.yml", "--check")
+    store = f"node_image_store_dir={tmp_path}/master"  # of the build host: no variable of the play
+    status, output = played(tmp_path, values, "publish.yml", "--check", "-e", store)
     assert status == 0, output
     assert f"localhost: would get all images of {tmp_path}/master on localhost" in output
     assert ("which the first build creates" in output) != master
@@ -203,14 +201,13 @@ def test_publishing_to_a_full_disk_fails_and_a_later_run_completes_it(tmp_path):
     (tmp_path / "master/images/image").write_bytes(b"manifest")
     values = {
         "ansible_python_interpreter": sys.executable,
-        "boot_server_master_store_dir": str(tmp_path / "master"),
         "boot_server_store_dir": str(tmp_path / "served"),
     }
     role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": "publish"}}
     (tmp_path / "play.yml").write_text(
         json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": values, "tasks": [role]}])
     )
-    command = f"{ANSIBLE} -i localhost, -c local {tmp_path}/play.yml"
+    command = f"{ANSIBLE} -i localhost, -c local {tmp_path}/play.yml -e node_image_store_dir={tmp_path}/master"
     script = f"""
         mount -t tmpfs -o size=1m none {tmp_path}/served || exit 99
         mkdir {tmp_path}/served/blobs {tmp_path}/served/images
@@ -232,10 +229,9 @@ def test_publishing_to_a_full_disk_fails_and_a_later_run_completes_it(tmp_path):
         pytest.skip("no mount namespaces here")
     assert done.returncode == 0, done.stdout + done.stderr
     output = " ".join(done.stdout.split())
-    assert (
-        f"localhost: no space is left where {tmp_path}/served is; free some, or remove old images with "
-        "collect_images.yml, and run again: complete files are kept"
-    ) in output
+    assert f"localhost: the copy to {tmp_path}/served failed: " in output
+    assert "No space left on device" in output
+    assert "collect_images.yml" in output
     # No image is there without its blobs, and no blob is incomplete.
     left = output.partition("status 2 ")[2].split()
     assert left[:-2] == [f"{tmp_path}/served/blobs/small"]
@@ -262,34 +258,8 @@ def test_rsync_stops_if_a_server_does_not_answer(tmp_path):
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert time.monotonic() - began < 20
-    assert rsync_failure({"rc": done.returncode, "msg": done.stderr}, "boot01", "/srv/sailloft") == (
-        "boot01: it accepted no data for a minute, or did not receive all data within an hour; "
-        "check its network and its disk, and run again: complete files are kept"
-    )
-
-
-@pytest.mark.parametrize(
-    ("result", "message"),
-    [
-        (
-            {"rc": 255, "msg": "Host key\nverification failed."},
-            "it is not reachable by ssh from the build host: Host key verification failed.; "
-            "correct its connection or its host key",
-        ),
-        (
-            {"rc": 23, "msg": "rsync: Permission denied (13)"},
-            "rsync failed: rsync: Permission denied (13); correct that",
-        ),
-        (
-            {"msg": "to use the synchronize module, install rsync"},
-            "rsync failed: to use the synchronize module, install rsync; correct that",
-        ),
-    ],
-)
-def test_a_failed_copy_is_explained(result, message):
-    assert (
-        rsync_failure(result, "boot01", "/srv/sailloft") == f"boot01: {message}, and run again: complete files are kept"
-    )
+    assert done.returncode == 30  # a timeout, by rsync(1)
+    assert "timeout" in done.stderr
 
 
 def test_the_role_checks_its_input_first():
@@ -298,6 +268,7 @@ def test_the_role_checks_its_input_first():
     assert first["ansible.builtin.import_tasks"] == "check.yml"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
 @pytest.mark.fleet
 def test_publishing_repairs_a_truncated_blob(tmp_path):

@@ -87,6 +87,7 @@ def acknowledged(**fields: str) -> dict:
     return {**common, "message": "", **fields}
 
 
+@pytest.mark.long
 def test_2500_nodes_with_all_firmwares_boot_at_the_same_time_on_three_networks(network):
     site = Site(2500)
     log = network.dnsmasq(site.configuration(), len(site.nodes))

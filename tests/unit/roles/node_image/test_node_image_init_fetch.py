@@ -104,16 +104,25 @@ def test_the_node_reboots_after_one_round_if_all_servers_are_too_slow(tmp_path, 
     """
     output = shell(tmp_path, script)
     assert output.count("too slow, ") == 2
-    assert re.search(r"rebooting: no image after [0-3] s\n$", output)
+    assert re.search(r"rebooting: no image after \d+ s\n$", output)
 
 
 @pytest.mark.parametrize(("turn", "reboots"), [("steady and cut", False), ("steady wrong", True)])
 def test_transfer_time_at_the_minimum_rate_counts_only_if_the_file_is_refused(tmp_path, serve, turn, reboots):
-    """The time counts only if the received file was refused."""
+    """The time counts only if the received file was refused.
+
+    The clock advances by a second with each 400,000 bytes of the file, so that a loaded machine has no effect.
+    """
     urls = [serve(Behaviour(turn, "good"))]
     script = f"""
         restart() {{ echo "rebooting: $1"; exit; }}
-        servers='{urls[0]}' deadline_s=$(($(whole_uptime_s) + 1))
+        whole_uptime_s() {{
+            now_s=$(($(stat -c %s {tmp_path}/file 2>/dev/null || echo 0) / 400000))
+            [ "$now_s" -lt "$(cat {tmp_path}/clock)" ] || echo "$now_s" >{tmp_path}/clock
+            cat {tmp_path}/clock
+        }}
+        echo 0 >{tmp_path}/clock
+        servers='{urls[0]}' deadline_s=1
         fetch blobs/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
         echo good
     """

@@ -8,6 +8,7 @@ import pytest
 import sites
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import InfinibandLink, Neighbour
@@ -106,19 +107,14 @@ def test_a_cable_in_an_unplanned_port_is_reported_as_wrong():
     cables[0] = (one, (other[0], "Ethernet99"))
     found = compare(PLANNED, view(cables))
     assert kinds(found) == ["wrong"]
-    assert found["faults"][0].message == (
-        "gpu01 ens1f0np0 is connected to leaf1-1 Ethernet99, but leaf1-1 Ethernet0 is planned; move the cable"
-    )
+    assert found["faults"][0].message == Mentions("gpu01 ens1f0np0", "leaf1-1 Ethernet99", "leaf1-1 Ethernet0")
 
 
 def test_a_link_with_another_speed_is_reported():
     speeds = {"gpu02": {"ens1f0np0": 25, "ens1f1np0": 100, "ens2f0np0": -1}}
     found = compare(PLANNED, view(plugged()), speeds)
     assert kinds(found) == ["speed"]
-    assert (
-        found["faults"][0].message
-        == "gpu02 ens1f0np0 runs at 25 Gbit/s, but 100 is planned; check the port and the cable"
-    )
+    assert found["faults"][0].message == Mentions("gpu02 ens1f0np0", "25", "100")
 
 
 def test_domain_names_port_descriptions_and_unknown_devices_cause_no_faults():

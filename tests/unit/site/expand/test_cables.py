@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 import sites
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.cables import route_m, stocked_m
 
@@ -56,13 +57,11 @@ def test_links_between_devices_of_one_kind_are_created_once():
 
 def test_a_switch_outside_the_block_is_refused():
     back = {"from": "spine", "ports": "down", "to": "leaf", "to_ports": "down", "medium": "dac"}
-    assert sites.refused(links__back=back) == (
-        "links.back.from: spine1 is not in a rack, but each leaf is; place it in one"
-    )
+    assert sites.refused(links__back=back) == Mentions("links.back.from", "spine1", "leaf")
 
 
 def test_a_block_without_the_other_kind_is_refused():
-    assert sites.refused(devices__leaf__total=2) == "links.fabric.to: gpu03 has no leaf in its rack; place one there"
+    assert sites.refused(devices__leaf__total=2) == Mentions("links.fabric.to", "gpu03", "leaf")
 
 
 @pytest.mark.parametrize(("planes", "spines"), [(1, 2), (1, 3), (2, 2), (2, 4), (4, 4)])
@@ -77,24 +76,20 @@ def test_each_plane_has_the_same_number_of_upper_switches(planes, spines):
 
 @pytest.mark.parametrize(("planes", "spines"), [(2, 1), (2, 3), (3, 4), (4, 2)])
 def test_upper_switches_that_do_not_divide_into_planes_are_refused(planes, spines):
-    assert sites.refused(devices__spine__count=spines, links__uplink__planes=planes) == (
-        f"links.uplink.planes: {spines} spine cannot be divided into {planes} equal planes; correct either number"
+    assert sites.refused(devices__spine__count=spines, links__uplink__planes=planes) == Mentions(
+        "links.uplink.planes", spines, planes
     )
 
 
 def test_ports_of_several_rules_are_taken_in_order_until_they_are_exhausted():
     again = {"from": "node", "ports": "nic", "to": "leaf", "to_ports": "down", "medium": "dac"}
-    told = "add a node, or use a model with more ports"
-    assert sites.refused(links__again=again) == (
-        f"links.again: ports exhausted: gpu01 has 4 ports nic, all used by fabric; {told}"
-    )
+    assert sites.refused(links__again=again) == Mentions("links.again", "gpu01", "4", "nic", "fabric")
     more = {"models__spine__ports__down__names": "Ethernet[0:9]", "links__uplink__each": 1}
     extra = {**sites.DATA["links"]["uplink"], "each": 1}
     site = sites.site(**more, links__extra=extra)
     assert ends(site, "leaf1-1", "extra") == {"Ethernet24": "spine1 Ethernet4", "Ethernet28": "spine2 Ethernet4"}
-    assert sites.refused(**more, links__extra={**extra, "each": 2}) == (
-        "links.extra: ports exhausted: leaf1-1 has 4 ports up, all used by extra, fabric, uplink; "
-        "add a leaf, or use a model with more ports"
+    assert sites.refused(**more, links__extra={**extra, "each": 2}) == Mentions(
+        "links.extra", "leaf1-1", "4", "extra, fabric, uplink"
     )
 
 

@@ -98,6 +98,7 @@ def test_a_site_is_written_to_netbox_once(site, tmp_path):
         assert "Invalid token; check the token and the permissions of its user" in output
 
 
+@pytest.mark.long
 def test_nb_inventory_has_the_hosts_groups_racks_and_addresses_of_the_blueprint(netbox, site, tmp_path):
     found = listed(tmp_path / "site")
     physical = [device for device in site.devices.values() if device.kind.model]

@@ -120,23 +120,23 @@ def test_gpus_without_nics_communicate_below_their_switch_on_bare_metal():
 def test_checks_require_ats_and_different_iommu_groups(change, what):
     host = servers.hgx()
     plan = servers.apply_plan(host, VIRTUAL_MACHINES)
-    assert all(check.holds for check in plan.checks())
+    assert all(claim.holds for claim in plan.claims())
     nic = host.function(plan.nics[0])
     gpu = next(host.function(gpu) for gpu in plan.gpus if plan.turns(nic.address, gpu))
     change(nic, gpu)
-    (failed,) = [check for check in plan.checks() if not check.holds]
-    assert what in failed.what
-    assert nic.address in failed.what
+    (failed,) = [claim for claim in plan.claims() if not claim.holds]
+    assert what in failed.claim
+    assert nic.address in failed.claim
 
 
-def test_a_capability_in_unread_config_space_is_unknown():
+def test_a_capability_in_unread_config_space_does_not_hold():
     host = servers.hgx()
     nic = next(item for item in host.functions if item.kind == "nic")
     nic.ats, nic.config_bytes = None, 256
     plan = servers.apply_plan(host, VIRTUAL_MACHINES)
-    assert [(check.seen, check.holds) for check in plan.checks() if check.holds is None] == [(None, None)]
+    assert [(claim.seen, claim.holds) for claim in plan.claims() if not claim.holds] == [(None, False)]
 
 
 def test_the_plan_is_empty_without_passed_through_devices():
     plan = AcsPlan(servers.hgx(), [], VIRTUAL_MACHINES)
-    assert (plan.ports, plan.checks()) == ([], [])
+    assert (plan.ports, plan.claims()) == ([], [])

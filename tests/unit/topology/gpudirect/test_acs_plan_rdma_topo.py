@@ -35,7 +35,7 @@ def test_rdma_topo_accepts_the_plan(name, tmp_path):
     plan = servers.apply_plan(host, purpose)
     status, lines = rdma_topo.check(host, tmp_path, *arguments)
     assert (status, [line for line in lines if not line.startswith("OK\t")]) == (0, [])
-    assert [check for check in plan.checks() if not check.holds] == []
+    assert [claim for claim in plan.claims() if not claim.holds] == []
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -75,7 +75,7 @@ def test_nothing_is_expected_of_the_nics_that_the_tool_does_not_look_at(purpose)
     host = servers.inline_beside_bluefield(purpose == VIRTUAL)
     plan = servers.apply_plan(host, purpose)
     others = [item for item in host.functions if item.kind == "nic" and item.device_id in (0xA2DC, 0x101B)]
-    assert [check for check in plan.checks() if any(nic.address in check.what for nic in others)] == []
+    assert [claim for claim in plan.claims() if any(nic.address in claim.claim for nic in others)] == []
     assert ["ATS_ENABLED" in nic_families.values(nic, plan) for nic in others] == [False, False]
     beside = host.function(next(nic for nic in plan.nics if plan.expected_of(nic) == acs_rules.INLINE))
     assert nic_families.values(beside, plan)["ATS_ENABLED"] is (purpose == VIRTUAL)
@@ -88,11 +88,11 @@ def test_wrong_groups_and_missing_ats_are_refused_as_by_rdma_topo(tmp_path):
     group = host.function(nic).iommu_group
     host.function(nic).iommu_group = host.function(gpu).iommu_group
     assert rdma_topo.check(host, tmp_path, "--virt")[0] == 100
-    assert [check.holds for check in plan.checks() if not check.holds] == [False]
+    assert [claim.holds for claim in plan.claims() if not claim.holds] == [False]
     host.function(nic).iommu_group = group
     host.function(nic).ats = None
     assert rdma_topo.check(host, tmp_path, "--virt")[0] == 100
-    assert [check.seen for check in plan.checks() if not check.holds] == ["absent"]
+    assert [claim.seen for claim in plan.claims() if not claim.holds] == ["absent"]
 
 
 def test_a_data_direct_function_in_another_group_than_its_gpu_is_refused(tmp_path):
@@ -100,4 +100,4 @@ def test_a_data_direct_function_in_another_group_than_its_gpu_is_refused(tmp_pat
     plan = servers.apply_plan(host, VIRTUAL)
     host.function(plan.gpus[0]).iommu_group = 99
     assert rdma_topo.check(host, tmp_path)[0] == 100
-    assert [check.wanted for check in plan.checks() if not check.holds] == ["same"]
+    assert [claim.wanted for claim in plan.claims() if not claim.holds] == ["same"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import gpudirect_servers as servers
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan, Check
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import (
     BARE_METAL,
     RULES,
@@ -152,17 +152,19 @@ def test_a_port_that_leads_to_nics_and_gpus_is_a_nic_port():
 
 def ats(address, topology, seen, holds, wanted="present"):
     article = "an" if wanted == "present" else "no"
-    return Check(
-        f"NIC {address} has {article} ATS capability ({topology})",
-        wanted,
-        seen,
-        holds,
-        f"set ATS_ENABLED={wanted == 'present'} in the NIC's firmware (gpu_host_nic_firmware) and reboot",
-    )
+    remedy = f"set ATS_ENABLED={wanted == 'present'} in the NIC's firmware (gpu_host_nic_firmware) and reboot"
+    return f"NIC {address} has {article} ATS capability ({topology})", wanted, seen, holds, "" if holds else remedy
 
 
 def groups(one, gpus, wanted, topology, seen, holds):
-    return Check(f"IOMMU groups of {one} and GPU {gpus} are {wanted} ({topology})", wanted, seen, holds, REBOOT)
+    claim = f"IOMMU groups of {one} and GPU {gpus} are {wanted} ({topology})"
+    return claim, wanted, seen, holds, "" if holds else REBOOT
+
+
+def claimed(host, purpose=VIRTUAL_MACHINES):
+    """Return claim, wanted and observed value, verdict and remedy of each claim."""
+    claims = planned(host, purpose).claims()
+    return [(claim.claim, claim.wanted, claim.seen, claim.holds, claim.reason) for claim in claims]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ def test_nic_and_gpu_of_a_virtual_machine_are_in_different_groups(own, other, se
     host = servers.inline(True)
     nic, gpu = "0000:03:00.0", "0000:06:00.0"
     host.function(nic).iommu_group, host.function(gpu).iommu_group = own, other
-    assert planned(host).checks()[:2] == [
+    assert claimed(host)[:2] == [
         ats(nic, "inline", "present", True),
         groups(nic, gpu, "different", "inline", seen, holds),
     ]
@@ -187,7 +189,7 @@ def test_nic_and_gpu_of_bare_metal_are_in_one_group_or_none(own, other, seen, ho
     host = servers.inline(False)
     nic, gpu = "0000:03:00.0", "0000:06:00.0"
     host.function(nic).iommu_group, host.function(gpu).iommu_group = own, other
-    assert planned(host, BARE_METAL).checks()[:2] == [
+    assert claimed(host, BARE_METAL)[:2] == [
         ats(nic, "inline", "absent", True, "absent"),
         groups(nic, gpu, "none or same", "inline", seen, holds),
     ]
@@ -200,7 +202,7 @@ def test_a_data_direct_function_and_its_gpu_are_in_one_group(own, other, seen, h
     host = servers.dma_direct()
     dma, gpu = "0000:03:00.0", "0000:06:00.0"
     host.function(dma).iommu_group, host.function(gpu).iommu_group = own, other
-    found = planned(host).checks()
+    found = claimed(host)
     assert found[0] == groups(dma, gpu, "same", "dma_direct", seen, holds)
     assert len(found) == 2
 
@@ -209,19 +211,19 @@ def test_nics_without_a_gpu_on_their_switch_have_no_ats_and_other_groups_than_al
     host = servers.numa()
     nic = "0000:03:00.0"
     host.function(nic).ats = servers.Ats(True, 0)
-    assert planned(host).checks() == [
+    assert claimed(host) == [
         ats(nic, "numa", "present", False, "absent"),
         groups(nic, "0000:01:00.0, 0000:05:00.0", "different", "numa", "4 and 2 and 6", True),
         ats("0000:07:00.0", "numa", "absent", True, "absent"),
         groups("0000:07:00.0", "0000:01:00.0, 0000:05:00.0", "different", "numa", "8 and 2 and 6", True),
     ]
     host.functions = [item for item in host.functions if item.kind != "gpu"]
-    assert planned(host).checks() == []
+    assert claimed(host) == []
 
 
-@pytest.mark.parametrize(("config_bytes", "seen", "holds"), [(4096, "absent", False), (4095, None, None)])
+@pytest.mark.parametrize(("config_bytes", "seen", "holds"), [(4096, "absent", False), (4095, None, False)])
 def test_the_ats_capability_is_absent_only_if_the_extended_space_was_read(config_bytes, seen, holds):
     host = servers.inline(True)
     nic = host.function("0000:03:00.0")
     nic.ats, nic.config_bytes = None, config_bytes
-    assert planned(host).checks()[0] == ats(nic.address, "inline", seen, holds)
+    assert claimed(host)[0] == ats(nic.address, "inline", seen, holds)

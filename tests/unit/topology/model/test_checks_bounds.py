@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.checks import check
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
@@ -343,7 +344,7 @@ def test_a_loop_is_refused():
     for address in (ROOT, UP):
         seen.function(address).secondary_bus = None
     seen.function(ROOT).parent = UP
-    assert refusal(seen) == f"PCI function {ROOT} is above itself: the tree has a loop"
+    assert refusal(seen) == Mentions(ROOT, "loop")
 
 
 @pytest.mark.parametrize(("count", "passes"), [(256, True), (257, False)])

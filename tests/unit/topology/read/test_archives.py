@@ -10,6 +10,7 @@ import os
 import tarfile
 
 import pytest
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read import archives
@@ -86,7 +87,7 @@ def test_a_tar_may_end_with_one_block_of_zeros(unpacked):
 
 @pytest.mark.parametrize("cut", [1024, 1535])
 def test_a_tar_without_a_whole_block_of_zeros_is_cut_short(refusal, cut):
-    assert refusal(tar(("a", FILE, "x"))[:cut]) == "the tar is cut short or damaged; copy it again"
+    assert refusal(tar(("a", FILE, "x"))[:cut]) == Mentions("damaged")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_members_are_counted(unpacked, refusal, monkeypatch):
 def test_one_member_too_many_is_refused(refusal, monkeypatch):
     monkeypatch.setattr(archives, "LIMIT_MEMBERS", 2)
     three = tar(("a", FILE, "x"), ("b", FILE, "x"), ("c", FILE, "x"))
-    assert refusal(three) == f"more than 2 files: not a recording of a host; {NOTHING}"
+    assert refusal(three) == Mentions("2 files")
 
 
 @pytest.mark.parametrize("less", [0, 1])
@@ -136,11 +137,8 @@ def test_the_unpacked_tar_has_a_limited_size(tmp_path, monkeypatch, less):
     if not less:
         archives.unpack(str(tmp_path / "a.tar.gz"), str(tmp_path / "folder"))
         return
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, f"{tmp_path}/a.tar.gz", "0 MiB"):
         archives.unpack(str(tmp_path / "a.tar.gz"), str(tmp_path / "folder"))
-    assert str(error.value) == (
-        f"{tmp_path}/a.tar.gz: more than 0 MiB when unpacked: not a recording of a host; {NOTHING}"
-    )
 
 
 def test_the_limits_are_far_above_a_recording_of_all_of_sys():

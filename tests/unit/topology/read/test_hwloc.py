@@ -8,6 +8,7 @@ One file because the tests change the same XML of one machine.
 from __future__ import annotations
 
 import pytest
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import RootComplex, TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.hwloc import bitmap, read_hwloc
@@ -87,7 +88,7 @@ def test_bitmaps_are_parsed(text, bits):
 
 @pytest.mark.parametrize("text", ["0xf...f", "1", "0x", "0x123456789", "0x1;0x2", "0xg", "0x1" + "," * 2048])
 def test_malformed_bitmaps_are_refused(text):
-    with pytest.raises(TopologyError, match="is not a finite hwloc bitmap"):
+    with raises(TopologyError, "hwloc bitmap"):
         bitmap(text)
 
 
@@ -195,9 +196,8 @@ def test_the_1_x_format_gives_one_node_without_numa_and_two_machines_are_refused
     (node,) = read_hwloc(text).numa_nodes
     assert (node.id, node.cpus, node.siblings, node.memory_bytes) == (0, [0, 1], [[0], [1]], 4096)
     other = '</object><object type="Machine"/></object></topology>'
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, "2 machines", "lstopo"):
         read_hwloc(text.replace("</object></object></topology>", other))
-    assert str(error.value) == "it describes 2 machines together; write it with lstopo on one of them"
 
 
 def node(number: int, cpuset: str, more: str = "") -> str:
@@ -259,13 +259,13 @@ def test_a_duplicate_address_is_read_only_on_the_bus_of_its_bridge():
 
 def test_too_deeply_nested_objects_are_refused():
     deep = '<object type="Group">' * 5000 + "</object>" * 5000
-    with pytest.raises(TopologyError, match="its objects are nested deeper than those of any machine"):
+    with raises(TopologyError, "nested"):
         read_hwloc(xml().replace("</object>\n  <distances2", f"{deep}</object>\n  <distances2"))
 
 
 def test_a_function_that_is_not_below_a_host_bridge_is_refused():
     stray = '<object type="PCIDev" pci_busid="0000:01:00.0" pci_type="0200 [8086:1572] [8086:0000] 01"/>'
-    with pytest.raises(TopologyError, match=r"0000:01:00\.0 is not below a host bridge"):
+    with raises(TopologyError, "0000:01:00.0", "host bridge"):
         read_hwloc(xml().replace("</object>\n  <distances2", f"{stray}</object>\n  <distances2"))
 
 
@@ -352,18 +352,16 @@ def test_root_complexes_and_functions_are_sorted_by_number():
     ],
 )
 def test_another_format_is_refused(text, message):
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, message, "hwloc", "lstopo"):
         read_hwloc(text)
-    assert str(error.value) == f"{message} is not hwloc XML 1.x, 2.x or 3.x of a machine; write it with lstopo"
 
 
 @pytest.mark.parametrize(("words", "bits"), [(2048, [65504]), (2049, None)])
 def test_a_bitmap_has_at_most_as_many_words_as_linux_has_cpus(words, bits):
     text = "0x1" + "," * (words - 1)
     if bits is None:
-        with pytest.raises(TopologyError) as error:
+        with raises(TopologyError, f"{text!r:.60}", "bitmap"):
             bitmap(text)
-        assert str(error.value) == f"{text!r:.60} is not a finite hwloc bitmap; read or record the host again"
     else:
         assert bitmap(text) == bits
 
@@ -374,11 +372,8 @@ def test_a_number_has_at_most_20_digits(digits, passes):
     if passes:
         assert read_hwloc(text).numa_nodes[0].memory_bytes == int("1" * digits)
         return
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, "NUMANode", "local_memory", "1" * digits):
         read_hwloc(text)
-    assert str(error.value) == (
-        f"NUMANode object: local_memory is '{'1' * digits}', not a number; read or record the host again"
-    )
 
 
 def test_distances_without_kind_and_indexing_are_the_kernels():
@@ -404,13 +399,8 @@ def refusal(text):
 
 def test_equal_addresses_and_impossible_places_are_refused():
     nic = "0200 [15b3:101d] [15b3:0000] 00"
-    assert refusal(bus(pci("0000:3a:00.0", nic) * 2)) == (
-        "PCI function 0000:3a:00.0 is listed twice; read or record the host again"
-    )
-    assert refusal(bus(pci("0000:3b:00.0", nic))) == (
-        "the topology contradicts itself: PCI function 0000:3b:00.0 is not below a bridge, but the root bus of "
-        "pci0000:3a is 3a; read it again with host_topology_info"
-    )
+    assert refusal(bus(pci("0000:3a:00.0", nic) * 2)) == Mentions("0000:3a:00.0", "twice")
+    assert refusal(bus(pci("0000:3b:00.0", nic))) == Mentions("0000:3b:00.0", "pci0000:3a")
 
 
 @pytest.mark.parametrize("address", ["0000:3c:00.0", "0001:3b:00.0"])

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Link, TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import pairs, path_class
@@ -107,9 +108,9 @@ def test_an_impossible_topology_is_refused() -> None:
     """NCCL accepts the file, but the host read from it would have each CPU of node 1 twice."""
     text = DUMP.replace('affinity="0000000e,000000f0"', 'affinity="0000000e,000000ff"')
     check_nccl(text)
-    with pytest.raises(TopologyError, match="CPU 0 of NUMA node 1 is also on node 0"):
+    with raises(TopologyError, "CPU 0", "node 1", "node 0"):
         read_nccl(text)
-    with pytest.raises(TopologyError, match=r"'0000:98:20\.0': not an address like"):
+    with raises(TopologyError, "'0000:98:20.0'"):
         read_nccl(DUMP.replace("0000:98:00.0", "0000:98:20.0"))
 
 
@@ -242,12 +243,8 @@ def test_an_rccl_file_is_read() -> None:
 
 
 def test_an_rccl_file_fails_the_nccl_check() -> None:
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, "line 1", "<system>", "version", "2"):
         check_nccl(RCCL_DUMP)
-    assert (
-        str(error.value)
-        == "NCCL topology, line 1: <system>: version is 2, but NCCL reads 1 only; read or record the host again"
-    )
 
 
 @pytest.mark.parametrize(
@@ -275,21 +272,17 @@ def test_a_file_beyond_the_limits_of_rccl_is_refused() -> None:
     rest = f'<cpu numaid="17">{devices(8191 - 13 - 16 - 8000 - 1, 17)}</cpu>'
     most = RCCL_DUMP.replace("</system>", f"{cpus}{rest}</system>")
     assert len(read_nccl(most).numa_nodes) == 18
-    with pytest.raises(TopologyError, match="more than 8191 elements: RCCL reads no more"):
+    with raises(TopologyError, "8191", "RCCL"):
         read_nccl(most.replace("</system>", '<cpu numaid="18"/></system>'))
     wide = "".join(f'<cpu numaid="{number}"/>' for number in range(1, 513))
-    with pytest.raises(TopologyError, match="more than 512 elements below one <system>: RCCL reads no more"):
+    with raises(TopologyError, "512", "<system>", "RCCL"):
         read_nccl(RCCL_DUMP.replace("</system>", f"{wide}</system>"))
 
 
 def test_the_first_device_of_a_duplicate_address_is_read_and_the_other_is_noted() -> None:
     text = DUMP.replace('busid="0000:98:00.0"', 'busid="0000:18:00.0"')
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, "line 25", "0000:18:00.0", "twice"):
         check_nccl(text)
-    assert str(error.value) == (
-        "NCCL topology, line 25: <pci 0000:18:00.0>: busid 0000:18:00.0 is listed twice, and NCCL finds only the "
-        "first; read or record the host again"
-    )
     host = read_nccl(text)
     assert host.function("0000:18:00.0").kind == "gpu"
     assert host.notes == [
@@ -329,7 +322,7 @@ def test_a_file_beyond_the_limits_of_nccl_is_refused() -> None:
     with pytest.raises(TopologyError, match="more than 255 elements"):
         check_nccl(FULL.replace("</system>", '<cpu numaid="7"/></system>'))
     wide = DUMP.replace("</system>", "".join(f'<cpu numaid="{number}"/>' for number in range(2, 129)) + "</system>")
-    with pytest.raises(TopologyError, match="more than 128 elements below one <system>"):
+    with raises(TopologyError, "128", "<system>"):
         check_nccl(wide)
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read import archives, recordings
@@ -213,7 +214,7 @@ def test_a_missing_path_and_directories_with_no_or_two_recordings_are_refused(tm
         read_recording(str(tmp_path))
     for name in ("a", "b"):
         (tmp_path / name / "sys").mkdir(parents=True)
-    with pytest.raises(TopologyError, match="holds several recordings"):
+    with raises(TopologyError, "several recordings"):
         read_recording(str(tmp_path))
 
 
@@ -280,7 +281,7 @@ def test_a_tar_truncated_after_a_complete_file_is_refused(built, tmp_path, kept)
         start = archive.offset
         archive.add(root / "proc/cmdline", arcname="host/a-file-that-nobody-reads")
     assert read_recording(written(tmp_path, stream.getvalue())) == host
-    with pytest.raises(TopologyError, match="cut short or damaged; copy it again"):
+    with raises(TopologyError, "damaged"):
         read_recording(written(tmp_path, stream.getvalue()[: start + kept]))
 
 
@@ -316,9 +317,8 @@ def test_a_tar_member_with_an_excessive_declared_size_is_refused_before_reading(
         member.size, member.pax_headers = 3, claimed
         archive.addfile(member, io.BytesIO(b"abc"))
     path = written(tmp_path, stream.getvalue())
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, path, "256 MiB"):
         read_recording(path)
-    assert str(error.value) == f"{path}: more than 256 MiB when unpacked: not a recording of a host; {archives.REMEDY}"
 
 
 def test_a_sparse_file_is_refused_by_name(tmp_path):
@@ -328,7 +328,7 @@ def test_a_sparse_file_is_refused_by_name(tmp_path):
         member.size = 3
         member.pax_headers = {"GNU.sparse.size": "9", "GNU.sparse.numblocks": "1", "GNU.sparse.map": "0,3"}
         archive.addfile(member, io.BytesIO(b"abc"))
-    with pytest.raises(TopologyError, match="sys/file is a sparse file; write the tar without --sparse"):
+    with raises(TopologyError, "sys/file", "sparse"):
         read_recording(written(tmp_path, stream.getvalue()))
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import raises
 from sysfs_samples import GPU
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
@@ -30,7 +31,7 @@ def test_a_machine_without_pci_functions_is_read(machine):
 
 
 def test_a_missing_sys_is_refused(tmp_path):
-    with pytest.raises(TopologyError, match=f"{tmp_path}/sys/devices/system has no cpu or node directory"):
+    with raises(TopologyError, f"{tmp_path}/sys/devices/system", "cpu", "node"):
         read_host(str(tmp_path))
 
 
@@ -76,10 +77,10 @@ def test_a_kernel_without_numa_has_one_node(tmp_path, machine):
 def test_missing_and_malformed_huge_pages_are_refused(machine):
     top = "sys/devices/system/node/node0/hugepages/hugepages-2048kB"
     machine.write(f"{top}/nr_hugepages", "many")
-    with pytest.raises(TopologyError, match=f"{machine.root}/{top}/nr_hugepages: 'many' is not a number"):
+    with raises(TopologyError, f"{machine.root}/{top}/nr_hugepages", "'many'"):
         machine.read()
     machine.write(f"{top}/nr_hugepages", "1")
-    with pytest.raises(TopologyError, match="free_hugepages is missing"):
+    with raises(TopologyError, "free_hugepages", "missing"):
         machine.read()
 
 
@@ -195,15 +196,13 @@ def test_a_list_of_as_many_cpus_as_the_limit_is_read(text, count):
 
 @pytest.mark.parametrize("text", ["0-65536", "0-65535,1", "0,0-65535"])
 def test_a_list_beyond_the_limit_is_refused(text):
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, repr(text), "65536"):
         parse_list(text, "path")
-    assert str(error.value) == f"path: {text!r} has more than 65536 numbers; read or record the host again"
 
 
 def test_an_invalid_list_is_named(machine):
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, "path", "'1,x'"):
         parse_list(" 1,x\n", "path")
-    assert str(error.value) == "path: '1,x' is not a list of numbers; read or record the host again"
     assert parse_list("999999999", "path") == [999999999]
     with pytest.raises(TopologyError):
         parse_list("1000000000", "path")
@@ -272,11 +271,8 @@ def test_an_unmatched_quote_ends_with_the_arguments(machine):
 
 
 def test_sys_without_nodes_or_cpus_is_not_mounted(tmp_path):
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, f"{tmp_path}/sys/devices/system", "cpu", "node"):
         read_host(str(tmp_path))
-    assert str(error.value) == (
-        f"{tmp_path}/sys/devices/system has no cpu or node directory: /sys is not mounted there; mount it"
-    )
     for name in ("cpu", "node"):
         (tmp_path / name / "sys/devices/system" / name).mkdir(parents=True)
         (tmp_path / name / "proc").mkdir()

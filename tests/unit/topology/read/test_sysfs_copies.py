@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from messages import raises
 from sysfs_samples import config
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Link, TopologyError
@@ -137,7 +138,7 @@ def test_cpus_are_read_from_cpumap_if_cpulist_is_missing(machine):
     machine.write("sys/devices/system/node/node0/cpumap", "2,00000003\n")
     assert machine.read().numa_nodes[0].cpus == [0, 1, 33]
     machine.write("sys/devices/system/node/node0/cpumap", "x\n")
-    with pytest.raises(TopologyError, match="node0/cpumap: 'x' is not a mask in words of up to 8 digits"):
+    with raises(TopologyError, "node0/cpumap", "'x'", "8"):
         machine.read()
 
 
@@ -170,22 +171,14 @@ def test_a_mask_of_cpus_has_words_of_32_bits(machine, mask, cpus):
 def test_a_malformed_mask_of_cpus_is_refused(machine, mask):
     (machine.root / "sys/devices/system/node/node0/cpulist").unlink()
     machine.write("sys/devices/system/node/node0/cpumap", f"{mask}\n")
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, f"{machine.root}/sys/devices/system/node/node0/cpumap", f"{mask!r:.60}", "8"):
         machine.read()
-    assert str(error.value) == (
-        f"{machine.root}/sys/devices/system/node/node0/cpumap: {mask!r:.60} is not a mask in words of up to 8 digits; "
-        "read or record the host again"
-    )
 
 
 def test_a_node_without_cpulist_and_cpumap_is_refused(machine):
     (machine.root / "sys/devices/system/node/node0/cpulist").unlink()
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, f"{machine.root}/sys/devices/system/node/node0/cpulist", "missing"):
         machine.read()
-    assert str(error.value) == (
-        f"{machine.root}/sys/devices/system/node/node0/cpulist is missing: /sys or /proc is incomplete, or it changed; "
-        "read again"
-    )
 
 
 def test_the_list_of_cpus_has_precedence_over_the_mask(machine):
@@ -231,9 +224,5 @@ def test_a_loop_above_a_function_that_is_not_in_it_is_refused(machine):
     followed(machine)
     for name in ("pci0000:02", "pci0000:03"):
         shutil.rmtree(machine.root / "sys/devices" / name)
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, f"{machine.root}/sys/bus/pci/devices/0000:03:00.0/config", "bridge"):
         machine.read()
-    assert str(error.value) == (
-        f"{machine.root}/sys/bus/pci/devices/0000:03:00.0/config: its buses make it a bridge above itself; "
-        "read or record the host again"
-    )

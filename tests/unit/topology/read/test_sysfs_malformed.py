@@ -8,6 +8,7 @@ import os
 import socket
 
 import pytest
+from messages import raises
 from sysfs_samples import config
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
@@ -35,20 +36,20 @@ def test_malformed_numa_node_files_are_refused(machine, path, text, message):
 
 def test_fewer_vfs_than_sriov_numvfs_are_refused(machine):
     machine.pci("pci0000:00/0000:00:01.0", sriov_totalvfs="4", sriov_numvfs="2")
-    with pytest.raises(TopologyError, match=r"0000:00:01\.0/sriov_numvfs says 2, but 0 VFs are there; read again"):
+    with raises(TopologyError, "0000:00:01.0/sriov_numvfs", "2", "0"):
         machine.read()
 
 
 @pytest.mark.parametrize("length", [0, 1, 63, 100, 255, 300, 4095])
 def test_truncated_config_space_is_refused(machine, length):
     machine.pci("pci0000:00/0000:00:01.0", config=bytes(length))
-    with pytest.raises(TopologyError, match=r"0000:00:01\.0/config: config space is truncated"):
+    with raises(TopologyError, "0000:00:01.0/config", "truncated"):
         machine.read()
 
 
 def test_a_loop_in_the_capability_list_is_refused(machine):
     machine.pci("pci0000:00/0000:00:01.0", config=config(256, x06=0x10, x34=0x40, x40=0x01, x41=0x40))
-    with pytest.raises(TopologyError, match=r"0000:00:01\.0/config: the capability list loops at 0x40"):
+    with raises(TopologyError, "0000:00:01.0/config", "capability", "0x40"):
         machine.read()
 
 
@@ -58,26 +59,26 @@ def test_a_loop_in_the_capability_list_is_refused(machine):
 def test_a_uevent_without_a_usable_class_and_id_is_refused(machine, uevent):
     top = machine.pci("pci0000:00/0000:00:01.0")
     machine.write(f"{top}/uevent", uevent)
-    with pytest.raises(TopologyError, match=r"0000:00:01\.0/uevent has no usable PCI_CLASS"):
+    with raises(TopologyError, "0000:00:01.0/uevent", "PCI_CLASS"):
         machine.read()
 
 
 def test_a_function_without_a_uevent_is_refused(machine):
     machine.pci("pci0000:00/0000:00:01.0")
     (machine.root / "sys/devices/pci0000:00/0000:00:01.0/uevent").unlink()
-    with pytest.raises(TopologyError, match=r"0000:00:01\.0/uevent is missing"):
+    with raises(TopologyError, "0000:00:01.0/uevent", "missing"):
         machine.read()
 
 
 def test_a_malformed_numa_node_of_a_function_is_refused(machine):
     machine.pci("pci0000:00/0000:00:01.0", numa_node="one")
-    with pytest.raises(TopologyError, match=r"0000:00:01\.0/numa_node: 'one' is not a number"):
+    with raises(TopologyError, "0000:00:01.0/numa_node", "'one'"):
         machine.read()
 
 
 def test_a_device_entry_that_is_not_a_pci_function_is_refused(machine):
     machine.link("sys/bus/pci/devices/0000:00:01.0", "sys/devices/platform/0000:00:01.0")
-    with pytest.raises(TopologyError, match="not below a pciDDDD:BB"):
+    with raises(TopologyError, "pciDDDD:BB"):
         machine.read()
     (machine.root / "sys/bus/pci/devices/0000:00:01.0").unlink()
     machine.write("sys/bus/pci/devices/0000:00:02.0", "")
@@ -87,24 +88,16 @@ def test_a_device_entry_that_is_not_a_pci_function_is_refused(machine):
 
 def test_numa_nodes_with_a_shared_cpu_are_refused_with_the_path(machine):
     machine.node(1, "1-2")
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, f"{machine.root}/sys", "CPU 1", "node 1", "node 0"):
         machine.read()
-    assert str(error.value) == (
-        f"{machine.root}/sys: the topology contradicts itself: CPU 1 of NUMA node 1 is also on node 0, or has a number "
-        "below 0; read it again with host_topology_info"
-    )
 
 
 def test_a_pipe_instead_of_a_file_is_refused_without_blocking(machine):
     path = machine.root / "proc/cmdline"
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, path, "regular file"):
         machine.read()
-    assert (
-        str(error.value)
-        == f"{path} is not a regular file: this is not a copy of /sys or /proc; read or record the host again"
-    )
 
 
 def test_a_socket_instead_of_a_file_is_refused(machine, monkeypatch):
@@ -113,14 +106,13 @@ def test_a_socket_instead_of_a_file_is_refused(machine, monkeypatch):
     monkeypatch.chdir(path.parent)  # the path of a socket must be short
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("cmdline")
-    with pytest.raises(TopologyError) as error:
+    with raises(TopologyError, path, "No such device or address"):
         machine.read()
-    assert str(error.value) == f"{path} cannot be read: No such device or address; read it as root"
 
 
 @pytest.mark.parametrize("group", ["none", "²"])
 def test_an_iommu_group_that_is_not_a_number_is_refused(machine, group):
     top = machine.pci("pci0000:00/0000:00:01.0")
     machine.link(f"{top}/iommu_group", f"sys/kernel/iommu_groups/{group}")
-    with pytest.raises(TopologyError, match=f"iommu_group leads to '{group}'"):
+    with raises(TopologyError, "iommu_group", repr(group)):
         machine.read()

@@ -9,6 +9,7 @@ from itertools import permutations
 import pytest
 from eight_gpus import addresses, big, small
 from machines import hypervisor, lab, observed, plan, request
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
@@ -107,9 +108,8 @@ def test_a_domain_that_gets_more_gpus_does_not_move_the_others() -> None:
 def test_devices_and_cpus_of_another_domain_are_not_assigned() -> None:
     other = plan(name="other", gpus={"addresses": ["0000:13:00.0"]}, nics={}, memory_mib=1024, vcpus=1)
     there = hypervisor(domains={"other": observed(other)})
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "2", "1") as caught:
         plan(hypervisor=there)
-    assert "requests 2 GPUs, but only 1 of this host's 2 are free" in str(caught.value)
     assert "0000:13:00.0: virtual machine other has it" in str(caught.value)
     with pytest.raises(DomainError, match=r"0000:13:00.0.* other "):
         plan(hypervisor=there, gpus={"addresses": ["0000:13:00.0"]})
@@ -119,17 +119,17 @@ def test_devices_and_cpus_of_another_domain_are_not_assigned() -> None:
 
 
 def test_an_unknown_address_is_refused() -> None:
-    with pytest.raises(DomainError, match=r"no PCI function 0000:77:00.0 on this host"):
+    with raises(DomainError, "0000:77:00.0"):
         plan(gpus={"addresses": ["77:00.0"]})
 
 
 def test_more_gpus_than_the_host_has_are_refused() -> None:
-    with pytest.raises(DomainError, match="requests 3 GPUs, but only 2 of this host's 2 are free; request fewer"):
+    with raises(DomainError, "3", "2", "free"):
         plan(gpus={"count": 3})
 
 
 def test_a_device_that_the_host_uses_is_refused() -> None:
-    with pytest.raises(DomainError, match=r"0000:00:02.0.* mounted file system"):
+    with raises(DomainError, "0000:00:02.0", "mounted file system"):
         plan(nvme={"addresses": ["00:02.0"]})
 
 
@@ -142,12 +142,8 @@ def test_a_device_is_refused_if_the_host_uses_another_of_its_group() -> None:
     host = lab()
     known = host.by_address()
     known["0000:15:10.0"].iommu_group = known["0000:14:00.0"].iommu_group
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "17", "0000:14:00.0"):
         plan(host, nics={"addresses": ["0000:15:10.0"]})
-    assert (
-        "its IOMMU group 17 also holds 0000:14:00.0 (driver igb); assign that device to the same virtual machine"
-        in str(caught.value)
-    )
     # Counts avoid it; there is no problem if both are in the same virtual machine, or if the other one is free.
     assert "0000:15:10.2" in addresses(plan(host, nics={"per_gpu": 1}))
     assert "0000:15:10.0" in addresses(plan(host, nics={"addresses": ["0000:15:10.0", "0000:14:00.0"]}))
@@ -165,22 +161,20 @@ def test_two_virtual_machines_never_share_a_group() -> None:
     ]
     for item in requests:
         item["interfaces"] = []
-    with pytest.raises(DomainError, match=r"also holds 0000:15:10.2, which belongs to virtual machine b"):
+    with raises(DomainError, "0000:15:10.2", "virtual machine b"):
         plan_domains(host, parse_specs(requests))
 
 
 def test_a_physical_function_is_refused_if_one_of_its_vfs_is_assigned() -> None:
-    with pytest.raises(DomainError, match=r"its virtual function 0000:15:10.0 belongs to virtual machine gpu-vm"):
+    with raises(DomainError, "0000:15:10.0", "virtual machine gpu-vm"):
         plan(nics={"addresses": ["0000:15:00.0", "0000:15:10.0"]})
 
 
 def test_nics_per_gpu_without_a_gpu_are_refused() -> None:
-    with pytest.raises(
-        DomainError, match=r"nics.per_gpu selects NICs near the virtual machine's GPUs, but it has none"
-    ):
+    with raises(DomainError, "nics.per_gpu"):
         plan(gpus={}, nics={"per_gpu": 1})
 
 
 def test_more_virtual_functions_than_are_free_are_refused() -> None:
-    with pytest.raises(DomainError, match="requests 6 virtual functions, but only 4 of this host's 4 are free"):
+    with raises(DomainError, "6", "4", "virtual functions"):
         plan(nics={"per_gpu": 3})

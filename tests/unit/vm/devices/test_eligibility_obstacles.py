@@ -11,6 +11,7 @@ from baseboards import gpus as gpus_of
 from baseboards import hgx, vm, with_vfs
 from eight_gpus import big, small
 from machines import bridge, endpoint, lab, plan
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Acs,
@@ -57,14 +58,12 @@ def test_each_obstacle_has_its_reason_and_remedy():
 
 def test_a_device_or_function_of_another_machine_is_an_obstacle():
     host = lab()
-    other = "remove it from that virtual machine first, or choose another device"
-    assert held(host, GPU, one=f"{GPU}=b") == Obstacle("virtual machine b has it", other)
+    assert held(host, GPU, one=f"{GPU}=b") == Obstacle(Mentions("virtual machine b"), Mentions("another device"))
     assert held(host, GPU, one=f"{GPU}=a") is None
     host.function(PF).sriov = Sriov(7, 2, [VF, "0000:15:10.2"])
     for owner in "ab":
         assert held(host, PF, one=f"0000:15:10.2={owner}") == Obstacle(
-            f"its virtual function 0000:15:10.2 belongs to virtual machine {owner}, and would disappear",
-            "remove the virtual function from that virtual machine first, or choose another device",
+            Mentions("0000:15:10.2", f"virtual machine {owner}"), Mentions("virtual function", "another device")
         )
     assert "virtual functions (2), which would disappear" in str(held(host, PF))
     # Nor does a virtual function go to one machine and its physical function to another, or to the same.
@@ -177,27 +176,18 @@ def refusal(host: Host, *requests: dict[str, Any]) -> str:
 
 def test_too_few_devices_are_counted_with_the_reasons_of_the_others():
     host = big()
-    assert refusal(host, small("a", 9)) == (
-        "virtual machine a: requests 9 GPUs, but only 8 of this host's 8 are free; request fewer"
-    )
+    assert refusal(host, small("a", 9)) == Mentions("virtual machine a", "9", "8", "free")
     for address in ("0000:13:00.0", "0000:14:00.0"):
         host.function(address).used_by_host = ["shows it"]
     uses = "it is in use on the host (shows it); free it on the host, or choose another device"
-    assert refusal(host, small("a", 7)) == (
-        "virtual machine a: requests 7 GPUs, but only 6 of this host's 8 are free (0000:13:00.0, "
-        f"0000:14:00.0: {uses}); correct the listed reasons, or request fewer"
+    assert refusal(host, small("a", 7)) == Mentions(
+        "virtual machine a", "7", "6", "8", "0000:13:00.0", "0000:14:00.0", uses
     )
     nics = {"nics": {"per_gpu": 1, "functions": "vf"}}
-    assert refusal(big(), small("a", 1) | nics) == (
-        "virtual machine a: requests 1 virtual function, but only 0 of this host's 0 are free; request fewer"
-    )
+    assert refusal(big(), small("a", 1) | nics) == Mentions("virtual machine a", "1 virtual function", "0")
     nics = {"nics": {"per_gpu": 5, "functions": "pf"}}
-    assert refusal(big(), small("a", 1) | nics) == (
-        "virtual machine a: requests 5 physical NIC functions, but only 4 of this host's 4 are free; request fewer"
-    )
-    assert refusal(big(), small("a", 1) | {"nvme": {"count": 1}}) == (
-        "virtual machine a: requests 1 NVMe drive, but only 0 of this host's 0 are free; request fewer"
-    )
+    assert refusal(big(), small("a", 1) | nics) == Mentions("virtual machine a", "5 physical NIC functions", "4")
+    assert refusal(big(), small("a", 1) | {"nvme": {"count": 1}}) == Mentions("virtual machine a", "1 NVMe drive", "0")
 
 
 def test_devices_that_others_name_are_not_free():
@@ -205,20 +195,14 @@ def test_devices_that_others_name_are_not_free():
     text = refusal(big(), small("a", 8), named)
     assert text.startswith("virtual machine a: requests 8 GPUs, but only 7 of this host's 8 are free (0000:13:00.0: ")
     own = small("a", 0) | {"gpus": {"addresses": ["0000:13:00.0"], "count": 8}}
-    assert refusal(big(), own) == (
-        "virtual machine a: requests 8 GPUs, but only 7 of this host's 8 are free; request fewer"
-    )
+    assert refusal(big(), own) == Mentions("virtual machine a", "8", "7", "free")
 
 
 def test_several_machines_that_do_not_fit_together_are_named():
-    assert refusal(big(), small("b", 5), small("a", 1), small("c", 3)) == (
-        "virtual machines a (1 GPU), b (5 GPUs), c (3 GPUs): each fits on this host, but not all of them together; 8 "
-        "GPUs are available; request fewer"
+    assert refusal(big(), small("b", 5), small("a", 1), small("c", 3)) == Mentions(
+        "a (1 GPU)", "b (5 GPUs)", "c (3 GPUs)", "8"
     )
-    assert refusal(hgx(), vm("a", 8), vm("b", 1)) == (
-        "virtual machines a (8 GPUs), b (1 GPU): each fits on this host, but not all of them together; 8 GPUs are "
-        "available, in partitions of 1, 2, 4 or 8; request fewer"
-    )
+    assert refusal(hgx(), vm("a", 8), vm("b", 1)) == Mentions("a (8 GPUs)", "b (1 GPU)", "8", "1, 2, 4 or 8")
 
 
 def test_a_board_without_a_free_partition_is_named_with_who_has_its_gpus():
@@ -230,9 +214,8 @@ def test_a_board_without_a_free_partition_is_named_with_who_has_its_gpus():
     assert half in refusal(hgx(), vm("a", 8), taken)
     fifth = gpus_of(host)[4]
     host.function(fifth).used_by_host = ["shows it"]
-    assert refusal(host, vm("a", 4), taken) == (
-        "virtual machine a: requests 4 GPUs, but no partition of 4 is free on this host's HGX H100 or H200: "
-        f"{first} belongs to virtual machine b; {second} is not available; {fifth} is not available; request fewer"
+    assert refusal(host, vm("a", 4), taken) == Mentions(
+        "virtual machine a", "partition of 4", "HGX H100", first, "virtual machine b", second, fifth
     )
 
 

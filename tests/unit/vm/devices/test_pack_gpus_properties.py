@@ -184,6 +184,7 @@ def questions(draw: st.DrawFn) -> tuple[list[Unit], list[GpuRequest]]:
     return units, requests
 
 
+@pytest.mark.long
 @settings(max_examples=500, deadline=None)
 @given(questions())
 def test_earlier_calls_of_choose_do_not_change_its_result(question: tuple[list[Unit], list[GpuRequest]]) -> None:

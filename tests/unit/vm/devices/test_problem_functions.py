@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""GPUs and their virtual functions: chosen on request, never both."""
+"""GPUs, their virtual functions, chosen on request and never both, and IOMMU groups that no partition fits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from baseboards import gpus, hgx, vm, with_vfs
 from machines import hypervisor, observed
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
@@ -43,7 +44,7 @@ def test_only_gpus_without_virtual_functions_are_chosen_by_count() -> None:
     whole = [address for address in gpus(host) if address.endswith(".0")]
     got = plans(host, vm("a", 1), vm("b", 1))
     assert sorted([*chosen(got["a"]), *chosen(got["b"])]) == whole[6:]
-    with pytest.raises(DomainError, match=r"requests 3 GPUs, but only 2 of this host's 8 are free .*would disappear"):
+    with raises(DomainError, "3", "2", "8"):
         plans(host, vm("a", 3))
 
 
@@ -66,7 +67,7 @@ def test_whole_gpus_and_virtual_functions_of_others_are_planned_together() -> No
 
 
 def test_without_virtual_functions_the_error_names_the_driver_that_makes_them() -> None:
-    with pytest.raises(DomainError, match=r"requests 1 virtual function of a GPU, .* gim") as error:
+    with raises(DomainError, "1", "gim") as error:
         plans(amd(0), virtual("a", 1))
     assert error.value.domain == "a"
 
@@ -97,3 +98,16 @@ def test_virtual_functions_of_nvidia_are_refused() -> None:
             function.vendor_id, function.device_id = 0x10DE, 0x26B9
     with pytest.raises(DomainError, match="vGPU"):
         plans(host, virtual("a", 1))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_iommu_groups_that_no_partition_fits_are_named(count: int) -> None:
+    host = hgx()
+    # The second GPU of each pair of switches with the first of the next: no partition of two is whole groups.
+    for first, second in zip(gpus(host)[1::2], gpus(host)[2::2] + gpus(host)[:1]):
+        host.function(second).iommu_group = host.function(first).iommu_group
+    with pytest.raises(DomainError) as caught:
+        plans(host, vm("a", count))
+    assert "numa_nodes" not in str(caught.value)
+    for address in gpus(host):
+        assert address in caught.value.cause

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from machines import observed, plan
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import (
@@ -85,15 +86,13 @@ def test_autostart_can_be_disabled() -> None:
 @pytest.mark.parametrize("state", ["present", "running", "stopped", "absent"])
 def test_a_domain_with_another_uuid_is_refused(state: str) -> None:
     have = domain(uuid="00000000-0000-0000-0000-000000000000")
-    with pytest.raises(
-        DomainError, match="virtual machine gpu-vm: libvirt has a domain of this name with another uuid"
-    ):
+    with raises(DomainError, "gpu-vm", "uuid"):
         chosen(state, have)
 
 
 @pytest.mark.parametrize("state", ["present", "running", "stopped"])
 def test_a_missing_wanted_xml_is_an_error(state: str) -> None:
-    with pytest.raises(ValueError, match=rf"^domain gpu-vm: state {state} needs the wanted XML$"):
+    with raises(ValueError, "gpu-vm", state):
         decide(PLAN.name, state, None, None, PLAN.spec.uuid, True, False)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 from machines import lab
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import read_xml
@@ -146,7 +147,7 @@ def test_a_device_that_the_host_lacks_has_the_kind_of_the_record():
     "xml", ["<cpu><numa><cell id='x'/></numa></cpu>", "<memory unit='furlong'>1</memory>", "<vcpu>"]
 )
 def test_other_xml_is_refused(xml):
-    with pytest.raises(DomainError, match=r"^libvirt's XML of a domain cannot be read: .*; see virsh dumpxml$"):
+    with raises(DomainError, "virsh dumpxml"):
         read(xml)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import qemu_process
@@ -108,12 +109,8 @@ def test_a_process_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch:
 
     (tmp_path / "vm1.pid").write_text("42\n")
     monkeypatch.setattr(qemu_process, "_text", refuse)
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "vm1", "Permission denied", "/proc/42/numa_maps"):
         read("vm1", str(tmp_path), str(tmp_path))
-    assert str(caught.value) == (
-        "virtual machine vm1: its QEMU process cannot be read ([Errno 13] Permission denied: '/proc/42/numa_maps'); "
-        "run the module as root"
-    )
 
 
 def test_mappings_of_one_size_and_policy_are_added() -> None:

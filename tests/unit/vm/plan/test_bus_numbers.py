@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from machines import bridge, endpoint, plan
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, NumaNode, RootComplex
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
@@ -56,14 +57,14 @@ def test_expander_buses_are_closer_together_if_numbers_are_scarce() -> None:
 
 def test_one_bus_too_many_is_refused() -> None:
     root = Port(pci_tree.ROOT, ports=[switch(28) for _number in range(8)] + [switch(5)])
-    with pytest.raises(DomainError, match="virtual machine a: its PCI tree needs 257 buses, but a guest has 256"):
+    with raises(DomainError, "virtual machine a", "257", "256"):
         bus_numbers.assign("a", root)
 
 
 def test_overlapping_bus_ranges_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bus_numbers, "_starts", lambda root, spacing: [8, 11])
     root = Port(pci_tree.ROOT, ports=[switch(2), switch(2)])
-    with pytest.raises(DomainError, match="buses 8-12 of pci run into bus 11"):
+    with raises(DomainError, "8-12", "bus 11"):
         bus_numbers.assign("a", root)
 
 
@@ -78,7 +79,5 @@ def test_a_plan_that_needs_too_many_buses_is_refused() -> None:
             gpu = endpoint(f"{domain:04x}:{slot + 1:02x}:00.0", port, root_complex.name, "nvme", bars=[])
             functions.append(gpu)
     host = Host([NumaNode(0, list(range(8)), [], 1 << 40)], complexes, functions)
-    with pytest.raises(
-        DomainError, match=r"needs 264 buses, but a guest has 256 .the guest's own root bus 4, pci0000:00 26"
-    ):
+    with raises(DomainError, "264", "256", "4", "pci0000:00", "26"):
         plan(host, gpus={}, nics={}, nvme={"count": 250})

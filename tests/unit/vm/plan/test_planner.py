@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from machines import GIB, MIB, hypervisor, lab, observed, plan
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import whole_host as share
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import HugePages, NumaNode
@@ -121,29 +122,24 @@ def test_a_plan_has_notes_on_architecture_and_bars():
     ) in plan(host).notes
 
 
-def accelerator(wanted: str, *there: str) -> str:
-    (spec,) = parse_specs([{"name": "a", "accelerator": wanted}])
-    one = Accelerator(8, [], "")
-    return planner._accelerator(spec, hypervisor(accelerators=dict.fromkeys(there, one)) if there else None)
+def accelerator(wanted: str, *available: str) -> str:
+    accelerators = {name: hypervisor().accelerators["kvm"] for name in available}
+    return plan(None, hypervisor(accelerators=accelerators) if available else None, accelerator=wanted).accelerator
 
 
-def test_kvm_is_used_where_it_is_there():
+def test_kvm_is_used_where_it_is_available():
     assert [accelerator(wanted) for wanted in ("auto", "kvm", "qemu")] == ["kvm", "kvm", "qemu"]
-    assert [accelerator("auto", *there) for there in (("kvm", "qemu"), ("qemu",), ("kvm",))] == ["kvm", "qemu", "kvm"]
+    assert [accelerator("auto", *names) for names in (("kvm", "qemu"), ("qemu",), ("kvm",))] == ["kvm", "qemu", "kvm"]
     assert accelerator("qemu", "kvm", "qemu") == "qemu"
-    remedy = "kvm needs virtualization enabled in the BIOS and /dev/kvm (virt-host-validate shows what is missing)"
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "gpu-vm", "kvm", "qemu", "BIOS", "/dev/kvm"):
         accelerator("kvm", "qemu")
-    assert str(caught.value) == (
-        f"virtual machine a: accelerator kvm is not available: libvirt on this host offers qemu; {remedy}"
-    )
-    with pytest.raises(DomainError, match="libvirt on this host offers none; kvm needs"):
-        planner._accelerator(parse_specs([{"name": "a"}])[0], hypervisor(accelerators={}))
+    with raises(DomainError, "libvirt", "none", "kvm"):
+        plan(None, hypervisor(accelerators={}))
 
 
-@pytest.mark.parametrize(
-    ("wanted", "accelerator", "host_bits", "found"),
-    [
+def test_address_bits_have_a_mode_and_a_number():
+    host = lab()
+    for wanted, name, host_bits, found in (
         ("auto", "kvm", 46, ("passthrough", 46)),
         ("auto", "kvm", None, ("passthrough", None)),
         ("auto", "qemu", 46, ("off", 40)),
@@ -152,30 +148,16 @@ def test_kvm_is_used_where_it_is_there():
         ("46", "kvm", 46, ("emulate", 46)),
         ("39", "qemu", 46, ("emulate", 39)),
         ("52", "kvm", None, ("emulate", 52)),
-    ],
-)
-def test_address_bits_have_a_mode_and_a_number(wanted, accelerator, host_bits, found):
-    (spec,) = parse_specs([{"name": "a", "physical_address_bits": wanted}])
-    assert planner._address_bits(spec, accelerator, host_bits) == found
-
-
-@pytest.mark.parametrize(
-    ("wanted", "accelerator", "message"),
-    [
-        ("47", "kvm", "physical_address_bits 47 is more than the host's 46; use auto"),
-        (
-            "passthrough",
-            "qemu",
-            "physical_address_bits passthrough needs KVM, and this host runs guests by emulation; use auto, off or a "
-            "number",
-        ),
-    ],
-)
-def test_address_bits_that_a_guest_cannot_have_are_refused(wanted, accelerator, message):
-    (spec,) = parse_specs([{"name": "a", "physical_address_bits": wanted}])
-    with pytest.raises(DomainError) as caught:
-        planner._address_bits(spec, accelerator, 46)
-    assert str(caught.value) == f"virtual machine a: {message}"
+    ):
+        host.cpu.physical_address_bits = host_bits
+        made = plan(host, accelerator=name, physical_address_bits=wanted)
+        assert (made.address_bits_mode, made.address_bits) == found
+    host.cpu.physical_address_bits = 46
+    for name in ("kvm", "qemu"):
+        with raises(DomainError, "gpu-vm", "47", "46"):
+            plan(host, physical_address_bits="47", accelerator=name)
+    with raises(DomainError, "gpu-vm", "passthrough", "KVM"):
+        plan(host, accelerator="qemu", physical_address_bits="passthrough")
 
 
 def test_a_machine_version_is_pinned_kept_or_the_newest():

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from machines import GIB, hypervisor, lab, plan
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Bar, Host, Iommu
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
@@ -55,7 +56,7 @@ def test_devices_are_refused_if_interrupts_are_not_remapped(remaps, unsafe, seve
     alone = plan(host, gpus={}, nics={}, numa_nodes=["0"], vcpus=2)
     assert found(platform.interrupt_remapping, alone, iommu) == []
     if severity == "refuse":
-        with pytest.raises(RefusedError, match="does not remap interrupts"):
+        with raises(RefusedError, "interrupts"):
             check([plan(host)], host, hypervisor(**FAST), set(), set(), False)
 
 
@@ -134,7 +135,7 @@ def test_a_real_gpu_is_not_emulated_unless_asked_for():
     host = wide(46)
     there = hypervisor()
     del there.accelerators["kvm"]
-    with pytest.raises(DomainError, match=r"no KVM.*or set accelerator: qemu"):
+    with raises(DomainError, "KVM", "accelerator: qemu"):
         plan(host, there)
     assert plan(host, there, accelerator="qemu").accelerator == "qemu"
     assert plan(lab(), there).accelerator == "qemu"  # the lab's GPUs are QEMU's own devices
@@ -148,9 +149,9 @@ def test_the_remedy_for_too_few_address_bits_works_under_emulation():
         plan(wide(46, 512), there, **emulated)
     assert plan(wide(46, 512), there, **emulated, physical_address_bits="46").address_bits == 46
     for host in (wide(40, 512), wide(38, 512)):
-        with pytest.raises(DomainError, match=r"assign fewer devices to it$"):
+        with raises(DomainError, "fewer devices"):
             plan(host, there, **emulated)
-    with pytest.raises(DomainError, match=r"assign fewer devices to it$"):
+    with raises(DomainError, "fewer devices"):
         plan(wide(36), hypervisor())
 
 

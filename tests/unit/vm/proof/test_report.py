@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gpu_vm
-import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError, compare
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
@@ -49,6 +49,5 @@ def test_a_report_without_claims_proves_nothing():
 
 
 def test_a_name_that_is_no_file_name_is_refused():
-    with pytest.raises(ProofError) as caught:
+    with raises(ProofError, "'../vm1'", "file name"):
         report("../vm1", "gpu01", CLAIMS, gpu_vm.host(), None, {})
-    assert str(caught.value) == ("proof name '../vm1' is not a valid file name; use letters, digits, '.', '_' and '-'")

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
@@ -34,9 +35,8 @@ def test_a_setting_that_is_none_has_its_default() -> None:
 def test_an_empty_boot_is_left_out_and_another_value_is_refused() -> None:
     assert parse_specs([{"name": "a", "boot": {}}]) == parse_specs([{"name": "a"}])
     for wrong in ("", [], 0):
-        with pytest.raises(DomainError) as caught:
+        with raises(DomainError, "virtual machine a", "boot", "dictionary"):
             parse_specs([{"name": "a", "boot": wrong}])
-        assert str(caught.value) == "virtual machine a: boot: not a dictionary; write it as name: value pairs"
 
 
 def test_uuid_and_macs_are_derived_from_the_name() -> None:
@@ -48,9 +48,6 @@ def test_uuid_and_macs_are_derived_from_the_name() -> None:
     assert one.mac(0).startswith("52:54:00:")
 
 
-PCI = "write it like '0000:3b:00.0', in quotes"
-TWO_TO_1024 = "valid sizes on x86: 2 and 1024; 0 means ordinary memory"
-PLAIN_PATH = "write it without '//', '.', '..' or a trailing '/'"
 DISK = {"path": "/a"}
 
 
@@ -66,135 +63,120 @@ def disk(**settings: Any) -> dict[str, Any]:
     ("asked", "message"),
     [
         (of(memory=3), None),
-        (of(memory_mib=1 << 33), "memory_mib 8589934592 is not valid; use a whole number from 0 to 4294967296 MiB"),
-        (of(memory_mib="1024"), "memory_mib '1024' is not valid; use a whole number from 0 to 4294967296 MiB"),
-        (of(memory_mib=1.5), "memory_mib 1.5 is not valid; use a whole number from 0 to 4294967296 MiB"),
-        (of(gpus=8), "gpus: not a dictionary; write it as name: value pairs"),
-        (of(gpus={"number": 3}), "gpus: unknown setting 'number'; valid settings: addresses, count, functions"),
-        (of(gpus={"count": -1}), "gpus.count -1 is not valid; use a whole number from 0 to 256"),
-        (of(gpus={"count": True}), "gpus.count True is not valid; use a whole number from 0 to 256"),
-        (of(gpus={"addresses": ["3b.0"]}), f"gpus.addresses '3b.0' is not a PCI address; {PCI}"),
-        (of(gpus={"addresses": [600.0]}), f"gpus.addresses 600.0 is not a PCI address; {PCI}"),
-        (of(gpus={"addresses": "3b:00.0"}), "gpus.addresses '3b:00.0' is not a list; write it like ['0000:3b:00.0']"),
-        (of(nics={"addresses": ["xx:00.0"]}), f"nics.addresses 'xx:00.0' is not a PCI address; {PCI}"),
-        (of(nics={"functions": "sf"}), "nics.functions 'sf' is unknown; use one of: 'vf', 'pf'"),
-        (of(nvme={"count": 257}), "nvme.count 257 is not valid; use a whole number from 0 to 256"),
-        (of(vcpus=0), "vcpus 0 is not valid; use a whole number from 1 to 4096"),
-        (of(vcpus=4097), "vcpus 4097 is not valid; use a whole number from 1 to 4096"),
-        (of(iothreads=10000000), "iothreads 10000000 is not valid; use a whole number from 0 to 256"),
-        (of(huge_page_mib=3), f"huge_page_mib 3 is not a huge page size; {TWO_TO_1024}"),
-        (of(huge_page_mib=4), f"huge_page_mib 4 is not a huge page size; {TWO_TO_1024}"),
-        (of(huge_page_mib=16384), f"huge_page_mib 16384 is not a huge page size; {TWO_TO_1024}"),
-        (of(mmio_window_mib=1000), "mmio_window_mib 1000 is not a power of two; leave it out to have it computed"),
-        (of(numa_nodes=1), "numa_nodes ['1'] is neither [all] nor a list of NUMA nodes; write it like [0, 1]"),
+        (of(memory_mib=1 << 33), "memory_mib: 8589934592"),
+        (of(memory_mib="1024"), "memory_mib: '1024'"),
+        (of(memory_mib=1.5), "memory_mib: 1.5"),
+        (of(gpus=8), "gpus: not a dictionary"),
+        (of(gpus={"number": 3}), "gpus: unknown setting 'number'"),
+        (of(gpus={"count": -1}), "gpus: count: -1"),
+        (of(gpus={"count": True}), "gpus: count: True"),
+        (of(gpus={"addresses": ["3b.0"]}), "gpus: addresses: '3b.0'"),
+        (of(gpus={"addresses": [600.0]}), "gpus: addresses: 600.0"),
+        (of(gpus={"addresses": "3b:00.0"}), "gpus: addresses: '3b:00.0'"),
+        (of(nics={"addresses": ["xx:00.0"]}), "nics: addresses: 'xx:00.0'"),
+        (of(nics={"functions": "sf"}), "nics: functions: 'sf'"),
+        (of(nvme={"count": 257}), "nvme: count: 257"),
+        (of(vcpus=0), "vcpus: 0"),
+        (of(vcpus=4097), "vcpus: 4097"),
+        (of(iothreads=10000000), "iothreads: 10000000"),
+        (of(huge_page_mib=3), "huge_page_mib: 3"),
+        (of(huge_page_mib=4), "huge_page_mib: 4"),
+        (of(huge_page_mib=16384), "huge_page_mib: 16384"),
+        (of(mmio_window_mib=1000), "mmio_window_mib: 1000"),
+        (of(numa_nodes=1), "numa_nodes: ['1']"),
         (
             of(numa_nodes=["\u00b2"]),
-            "numa_nodes ['\u00b2'] is neither [all] nor a list of NUMA nodes; write it like [0, 1]",
+            "numa_nodes: ['\u00b2']",
         ),
-        (of(lock_memory="yes"), "lock_memory 'yes' is not valid; use true or false"),
-        (of(accelerator="xen"), "accelerator 'xen' is unknown; use one of: 'auto', 'kvm', 'qemu'"),
+        (of(lock_memory="yes"), "lock_memory: 'yes'"),
+        (of(accelerator="xen"), "accelerator: 'xen'"),
         *(
             (
                 of(physical_address_bits=bits),
-                f"physical_address_bits {bits!r} is unknown; use auto, passthrough, off, or a number from 32 to 52",
+                f"physical_address_bits: {bits!r} is unknown",
             )
             for bits in ("46bit", "99", "4\u00b2", "31", "53", "046", "-40")
         ),
         (
             of(accelerator="qemu", physical_address_bits="passthrough"),
-            "physical_address_bits passthrough needs KVM, and accelerator is qemu; use auto, off or a number",
+            "physical_address_bits passthrough needs KVM, and accelerator is qemu",
         ),
         (
             of(machine="pc"),
-            "machine 'pc' is not a version of q35; write it as virsh capabilities shows it, like pc-q35-8.2, or leave "
-            "it out",
+            "machine: 'pc'",
         ),
-        (of(disks={"path": "/a"}), "disks: {'path': '/a'} is not a list; begin each element with '-'"),
-        (of(disks=["/a"]), "disks[0]: not a dictionary; write it as name: value pairs"),
-        (of(disks=[{}]), "disks[0]: path is missing; set it"),
-        (disk(path="a.img"), "disks[0].path 'a.img' is not an absolute path; begin it with '/'"),
-        (disk(path=""), "disks[0].path the text is empty; give it a value, or leave the setting out if it is optional"),
-        (disk(path="/a/../b"), f"disks[0].path '/a/../b' is not the plain path of a file; {PLAIN_PATH}"),
-        (disk(path="/a\n"), "disks[0].path '/a\\n' contains '\\n', which is not a printable character; remove it"),
-        (disk(path="/a\0"), "disks[0].path '/a\\x00' contains '\\x00', which is not a printable character; remove it"),
+        (of(disks={"path": "/a"}), "disks: {'path': '/a'}"),
+        (of(disks=["/a"]), "disks[0]: not a dictionary"),
+        (of(disks=[{}]), "disks[0]: path"),
+        (disk(path="a.img"), "disks[0]: path: 'a.img'"),
+        (disk(path=""), "disks[0]: path: the text is empty"),
+        (disk(path="/a/../b"), "disks[0]: path: '/a/../b'"),
+        (disk(path="/a\n"), "disks[0]: path: '/a\\n'"),
+        (disk(path="/a\0"), "disks[0]: path: '/a\\x00'"),
         (
             disk(path="/\ud800"),
-            "disks[0].path '/\\ud800' contains '\\ud800', which is not a printable character; remove it",
+            "disks[0]: path: '/\\ud800'",
         ),
-        (disk(base="b"), "disks[0].base 'b' is not an absolute path; begin it with '/'"),
+        (disk(base="b"), "disks[0]: base: 'b'"),
         (
             disk(base="/b", format="raw"),
-            "disk /a: only a writable qcow2 file can be an overlay of a base image; leave out "
-            "base, or format and read_only",
+            "disk /a: only a writable qcow2 file",
         ),
-        (disk(base="/b", base_format="vdi"), "disks[0].base_format 'vdi' is unknown; use one of: 'qcow2', 'raw'"),
-        (disk(size_mib=1), "disk /a: size_mib is only for a disk created from a base; leave it out"),
-        (disk(format="vdi"), "disks[0].format 'vdi' is unknown; use one of: 'qcow2', 'raw'"),
+        (disk(base="/b", base_format="vdi"), "disks[0]: base_format: 'vdi'"),
+        (disk(size_mib=1), "disk /a: size_mib is only for a disk created from a base"),
+        (disk(format="vdi"), "disks[0]: format: 'vdi'"),
         (
             of(interfaces=[{"type": "network"}]),
-            "an interface of type network needs a source: the network's name; give source",
+            "an interface of type network needs a source: the network's name",
         ),
-        (of(interfaces=[{"type": "user", "source": "x"}]), "an interface of type user has no source; leave it out"),
+        (of(interfaces=[{"type": "user", "source": "x"}]), "an interface of type user has no source"),
         (
             of(interfaces=[{"source": "a\tb"}]),
-            "interfaces[0].source 'a\\tb' contains '\\t', which is not a printable character; remove it",
+            "interfaces[0]: source: 'a\\tb'",
         ),
         (
             of(interfaces=[{"type": "bridge", "source": "a/b"}]),
-            "'a/b' is not a valid bridge name; use at most 15 letters, digits, '_', '.', '-'",
+            "'a/b' is not a valid bridge name",
         ),
         (
             of(interfaces=[{"type": "user", "mac": "1"}]),
-            "interfaces[0].mac '1' is not a MAC address; write it like 52:54:00:12:34:56",
+            "interfaces[0]: mac: '1'",
         ),
         (
             of(interfaces=[{"type": "user", "mac": "01:00:5e:00:00:01"}]),
-            "interfaces[0].mac 01:00:5e:00:00:01 is a "
-            "multicast address; use one whose first byte is even, like 52:54:00:12:34:56",
+            "interfaces[0]: mac: 01:00:5e:00:00:01 is a multicast address",
         ),
-        (of(boot={"initrd": "/i"}), "boot: kernel is missing; set it"),
-        (of(boot={"kernel": "vmlinuz"}), "boot.kernel 'vmlinuz' is not an absolute path; begin it with '/'"),
+        (of(boot={"initrd": "/i"}), "boot: kernel"),
+        (of(boot={"kernel": "vmlinuz"}), "boot: kernel: 'vmlinuz'"),
         (
             of(boot={"kernel": "/k", "arguments": "a\0"}),
-            "boot.arguments 'a\\x00' contains '\\x00', which is not a printable character; remove it",
+            "boot: arguments: 'a\\x00'",
         ),
-        (of(console_log="log"), "console_log 'log' is not an absolute path; begin it with '/'"),
+        (of(console_log="log"), "console_log: 'log'"),
         (
             of(console_log="/a\x1b"),
-            "console_log '/a\\x1b' contains '\\x1b', which is not a printable character; remove it",
+            "console_log: '/a\\x1b'",
         ),
     ],
 )
 def test_an_invalid_setting_is_refused_with_one_message(asked: dict[str, Any], message: str | None) -> None:
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "virtual machine a", message or "'memory'"):
         parse_specs([asked])
-    if message is None:
-        assert str(caught.value).startswith(
-            "virtual machine a: unknown setting 'memory'; valid settings: accelerator, ats, "
-        )
-    else:
-        assert str(caught.value) == f"virtual machine a: {message}"
 
 
 @pytest.mark.parametrize("name", ["a b", 3, "", "-a", "a/b", "a" * 65, "\ud800"])
 def test_an_invalid_name_is_refused(name: Any) -> None:
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, repr(name), "64"):
         parse_specs([{"name": name}])
-    assert str(caught.value) == (
-        f"virtual machine {name!r}: not a name; use at most 64 letters, digits, '.', '_', '-', starting with a letter "
-        "or digit"
-    )
 
 
 def test_a_virtual_machine_without_a_name_is_refused() -> None:
-    with pytest.raises(DomainError, match=r"^virtual machine None: name is missing; set it$"):
+    with raises(DomainError, "None", "name"):
         parse_specs([{"memory_mib": 1024}])
 
 
 def test_an_entry_that_is_not_a_dictionary_is_refused() -> None:
-    with pytest.raises(
-        DomainError, match=r"^'gpu01' is not a virtual machine; write a dictionary of settings for each$"
-    ):
+    with raises(DomainError, "'gpu01'"):
         parse_specs(["gpu01"])  # type: ignore[list-item]
 
 
@@ -215,28 +197,25 @@ def test_the_setting_of_each_kind_of_device_is_a_field() -> None:
 
 @pytest.mark.parametrize(("key", "number"), [("3b:00.0", "1\u00b2"), ("3b:00.0", -1), ("3b.0", 1), (600.0, 1)])
 def test_module_ids_are_parsed_and_invalid_ones_are_refused(key: Any, number: Any) -> None:
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "gpu_module_ids", repr(key), repr(number)):
         parse_module_ids({key: number})
-    assert str(caught.value) == (
-        f'gpu_module_ids: {key!r}: {number!r} is not a PCI address and a number; write it like "0000:1b:00.0": 1'
-    )
     assert parse_module_ids({"3B:00.0": "1", "0000:3c:00.0": 2}) == {"0000:3b:00.0": 1, "0000:3c:00.0": 2}
 
 
 def test_a_name_that_is_listed_twice_is_refused() -> None:
-    with pytest.raises(DomainError, match="virtual machine a: listed twice"):
+    with raises(DomainError, "virtual machine a", "twice"):
         parse_specs([{"name": "a"}, {"name": "b"}, {"name": "a"}])
 
 
 def test_a_device_that_is_assigned_twice_is_refused() -> None:
     address = "0000:3b:00.0"
-    with pytest.raises(DomainError, match=f"virtual machine a: PCI device {address} is assigned to it twice"):
+    with raises(DomainError, "virtual machine a", address, "twice"):
         parse_specs([{"name": "a", "gpus": {"addresses": [address]}, "nics": {"addresses": ["3b:00.0"]}}])
-    with pytest.raises(DomainError, match=f"virtual machine b: .*{address} is assigned to it and to virtual machine a"):
+    with raises(DomainError, "virtual machine b", address, "virtual machine a"):
         parse_specs([{"name": name, "gpus": {"addresses": [address]}} for name in "ab"])
 
 
 def test_a_mac_that_is_used_twice_is_refused() -> None:
     interface = {"type": "user", "mac": "52:54:00:00:00:01"}
-    with pytest.raises(DomainError, match="virtual machine b: MAC 52:54:00:00:00:01 is already used by a"):
+    with raises(DomainError, "virtual machine b", "52:54:00:00:00:01", "a"):
         parse_specs([{"name": name, "interfaces": [interface]} for name in "ab"])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from machines import GIB, MIB, bridge, endpoint, plan
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Bar,
@@ -284,6 +285,4 @@ def test_a_virtio_device_that_is_missing_or_elsewhere_is_a_finding():
         "virtio serial 0: planned below port1, found below a root bus",
     ]
     del answer[0]["devices"][0]["pci_bridge"]
-    assert str(stand_ins.compare(of, answer)[1]) == (
-        "pcie-root-port 1: planned buses 1-1 below it, found no bus below it"
-    )
+    assert str(stand_ins.compare(of, answer)[1]) == Mentions("pcie-root-port 1", "1-1")

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from messages import raises
 from pyVmomi import vim
 from vsphere_requests import server
 
@@ -227,17 +228,13 @@ def test_a_group_that_stays_keeps_its_devices_and_a_group_that_goes_loses_them()
 
 @pytest.mark.parametrize(("groups", "there"), [(None, "none"), ([group()], "Nvidia:2@nvlink")])
 def test_a_group_that_the_host_does_not_offer_is_refused(groups, there):
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "train", "'Nvidia:8@nvlink'", there):
         build({"device_group": "Nvidia:8@nvlink"}, groups=groups)
-    assert str(caught.value) == (
-        f"virtual machine train: the host offers no device group 'Nvidia:8@nvlink'; it offers {there}"
-    )
 
 
 def test_a_missing_network_is_refused_with_those_that_exist():
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "train", "'other'", "flat", "rails"):
         build({"networks": ["other"]})
-    assert str(caught.value) == "virtual machine train: there is no network 'other'; choose one of flat, rails"
 
 
 def test_network_cards_are_added_connected():
@@ -309,8 +306,5 @@ def test_disks_are_added_at_free_units_of_the_first_controller_and_grow_only():
 def test_the_last_unit_of_a_controller_is_used():
     spec = build({"disks_mib": [1] * 15})
     assert [device.unitNumber for _operation, device in changes(spec)[1:]] == [*range(7), *range(8, 16)]
-    with pytest.raises(DomainError) as caught:
+    with raises(DomainError, "train", "disks[15]"):
         build({"disks_mib": [1] * 16})
-    assert str(caught.value) == (
-        "virtual machine train: no unit of its SCSI controller is free for disks[15]; request fewer disks"
-    )

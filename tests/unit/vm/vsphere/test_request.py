@@ -72,8 +72,8 @@ def test_disks_have_their_sizes_in_order():
         ),
         (vm(vsphere={"hardware_version": "vmx-1000"}), "'vmx-1000' is not a hardware version; write it like vmx-21"),
         (vm(vsphere={"hardware_version": "21"}), "'21' is not a hardware version; write it like vmx-21"),
-        (vm(vsphere={"passthrough": "shared"}), "vsphere.passthrough"),
-        (vm(vsphere={"latency_sensitivity": "low"}), "vsphere.latency_sensitivity"),
+        (vm(vsphere={"passthrough": "shared"}), "vsphere: passthrough"),
+        (vm(vsphere={"latency_sensitivity": "low"}), "vsphere: latency_sensitivity"),
         (vm(vsphere={"datastores": "x"}), "unknown setting 'datastores'"),
     ],
 )

@@ -15,11 +15,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import guest_os, words
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import not_expressed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import nccl_topology
 
 LAYER, GPUDIRECT = "guest_os", "gpudirect"
-FLAT = NotExpressed(
+FLAT = not_expressed(
     LAYER,
     "pairs of devices that are as near in the guest's PCI tree as on the host (fidelity)",
     "all",
@@ -122,7 +122,7 @@ CLAIMS: tuple[Row[VsphereEvidence], ...] = (
     of_each(VsphereEvidence.functions, max_read_request),
     once(nccl_settings),
     once(nccl_file),
-    FLAT.row(),
+    FLAT,
     once(distances),
     gpudirect,
 )

@@ -12,27 +12,27 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.nic_firmware import NIC_FIRMWARE
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import not_expressed
 
 BIOS, FIRMWARE, HYPERVISOR = "bios", "nic_firmware", "hypervisor"
 NO_CONFIG_SPACE = "the API does not show config space"
 
 OF_BIOS = (
-    NotExpressed(
+    not_expressed(
         BIOS,
         "the processor has its virtualization extensions",
         "on",
         "the API does not report them",
         "none: ESXi starts no 64-bit virtual machine without them",
     ),
-    NotExpressed(
+    not_expressed(
         BIOS,
         "the firmware describes an IOMMU, and interrupts are remapped",
         "on",
         "the API reports neither",
         "none known: ESXi offers no device for passthrough without an IOMMU (claims of the hypervisor)",
     ),
-    NotExpressed(
+    not_expressed(
         BIOS,
         "the ports above the devices have the ACS capability",
         "on",
@@ -41,7 +41,7 @@ OF_BIOS = (
     ),
 )
 OF_FIRMWARE = tuple(
-    NotExpressed(
+    not_expressed(
         FIRMWARE,
         f"{text} ({key})",
         "set",
@@ -51,28 +51,28 @@ OF_FIRMWARE = tuple(
     for key, text in NIC_FIRMWARE.items()
 )
 OF_HYPERVISOR = (
-    NotExpressed(
+    not_expressed(
         HYPERVISOR,
         "the IOMMU passes the host's own DMA through (iommu=pt)",
         "identity",
         "ESXi has no such setting",
         "none known to guests, whose devices the IOMMU translates in any case",
     ),
-    NotExpressed(
+    not_expressed(
         HYPERVISOR,
         "every setting of the host is as requested, and is restored at every boot",
         "no difference",
         "the role gpu_host does not run on ESXi; ESXi keeps passthrough and SR-IOV itself",
         "none: vsphere_host_passthrough in check mode compares them",
     ),
-    NotExpressed(
+    not_expressed(
         HYPERVISOR,
         "each node has its huge pages",
         "reserved",
         "ESXi takes 1 GiB pages when a virtual machine starts, and reserves none before",
         "smaller pages where the host's memory is in pieces; start large virtual machines first after a boot",
     ),
-    NotExpressed(
+    not_expressed(
         HYPERVISOR,
         "ACSCtl of each port on the paths of the devices",
         "by the port's role",
@@ -80,21 +80,21 @@ OF_HYPERVISOR = (
         "if ESXi leaves redirection on, traffic between NIC and GPU goes to the root complex and back "
         "(27 instead of 50 GB/s on KVM, NVIDIA/nccl#949)",
     ),
-    NotExpressed(
+    not_expressed(
         HYPERVISOR,
         "ATS is enabled on the devices",
         "on",
         "the API neither shows nor sets it, and ESXi has no published switch for it",
         "where it is off, a NIC's requests to a GPU go through the IOMMU: about half on KVM (NVIDIA/nccl-tests#156)",
     ),
-    NotExpressed(
+    not_expressed(
         HYPERVISOR,
         "MaxReadReq of the devices on the host",
         "4096 B",
         NO_CONFIG_SPACE,
         "the guest sees a copy, of which it is not known whether ESXi writes it to the device",
     ),
-    NotExpressed(
+    not_expressed(
         HYPERVISOR,
         "no other function of a device's IOMMU group is used by the host",
         "none",
@@ -135,9 +135,9 @@ def offered(evidence: VsphereEvidence, function: Function) -> Claim:
 
 
 CLAIMS: tuple[Row[VsphereEvidence], ...] = (
-    *(item.row() for item in OF_BIOS),
+    *OF_BIOS,
     sriov,
-    *(item.row() for item in OF_FIRMWARE),
+    *OF_FIRMWARE,
     of_each(VsphereEvidence.functions, offered),
-    *(item.row() for item in OF_HYPERVISOR),
+    *OF_HYPERVISOR,
 )

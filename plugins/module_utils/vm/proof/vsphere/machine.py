@@ -8,7 +8,6 @@ A setting is read back from vCenter, and from inside the guest where the guest s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
@@ -18,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import words
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import not_expressed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, wanted
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import PlannedCell
 
@@ -28,108 +27,100 @@ ONE_DEVICE = "the virtual machine has fewer than two devices"
 TOO_OLD = "the API, ESXi or the virtual hardware is older than vSphere 8 (vmx-20)"
 
 
-@dataclass(frozen=True)
-class SettingClaim:
-    """One setting of wanted.py: its key (below ``extra`` for one of extraConfig), and why a plan may lack it."""
+def _setting(claim: str, key: str, place: str, unset: str) -> Row[VsphereEvidence]:
+    """Return the row of the claim that vCenter has the planned value of one setting of wanted.py.
 
-    claim: str
-    key: str
-    source: str
-    unset: str  # the reason if the plan does not set it
+    ``key`` is below ``extra`` for a setting of extraConfig; ``unset`` is the reason if the plan does not set it.
+    """
 
-    def row(self) -> Row[VsphereEvidence]:
-        """Return the row of the claim that vCenter has the planned value."""
-        return lambda evidence: [self._claim(evidence)]
+    def value(configuration: dict[str, Any]) -> Any:
+        return configuration["extra"].get(key) if key in wanted.OWNED else configuration[key]
 
-    def _value(self, configuration: dict[str, Any]) -> Any:
-        extra = self.key in wanted.OWNED
-        return configuration["extra"].get(self.key) if extra else configuration[self.key]
-
-    def _claim(self, evidence: VsphereEvidence) -> Claim:
-        planned = self._value(evidence.plan.configuration)
-        seen = self._value(evidence.configuration) if evidence.configuration else None
-        source = f"vCenter VirtualMachine.config.{self.source}"
+    def row(evidence: VsphereEvidence) -> Claim:
+        planned = value(evidence.plan.configuration)
+        seen = value(evidence.configuration) if evidence.configuration else None
+        source = f"vCenter VirtualMachine.config.{place}"
         # One thread per core means no virtual hyperthreads.
-        if planned in (None, "", 0, False, "normal") or (self.key == "threads_per_core" and planned == 1):
-            return not_applicable(LAYER, self.claim, "set", source, self.unset, seen)
-        return compare(LAYER, self.claim, planned, seen, source)
+        if planned in (None, "", 0, False, "normal") or (key == "threads_per_core" and planned == 1):
+            return not_applicable(LAYER, claim, "set", source, unset, seen)
+        return compare(LAYER, claim, planned, seen, source)
+
+    return once(row)
 
 
 SETTINGS = (
-    SettingClaim("the firmware is EFI, which maps BARs above 4 GiB", "firmware", "firmware", "not requested"),
-    SettingClaim("BARs are mapped above 4 GiB", wanted.USE_64BIT, f"extraConfig {wanted.USE_64BIT}", NO_GPU),
-    SettingClaim("the space for BARs above 4 GiB, in GiB", wanted.MMIO_SIZE, f"extraConfig {wanted.MMIO_SIZE}", NO_GPU),
-    SettingClaim("devices may reach each other", wanted.ALLOW_P2P, f"extraConfig {wanted.ALLOW_P2P}", ONE_DEVICE),
-    SettingClaim("ACS is relaxed between devices", wanted.RELAX_ACS, f"extraConfig {wanted.RELAX_ACS}", ONE_DEVICE),
-    SettingClaim(
+    _setting("the firmware is EFI, which maps BARs above 4 GiB", "firmware", "firmware", "not requested"),
+    _setting("BARs are mapped above 4 GiB", wanted.USE_64BIT, f"extraConfig {wanted.USE_64BIT}", NO_GPU),
+    _setting("the space for BARs above 4 GiB, in GiB", wanted.MMIO_SIZE, f"extraConfig {wanted.MMIO_SIZE}", NO_GPU),
+    _setting("devices may reach each other", wanted.ALLOW_P2P, f"extraConfig {wanted.ALLOW_P2P}", ONE_DEVICE),
+    _setting("ACS is relaxed between devices", wanted.RELAX_ACS, f"extraConfig {wanted.RELAX_ACS}", ONE_DEVICE),
+    _setting(
         "all memory is reserved, in MiB",
         "memory_reservation_mib",
         "memoryAllocation.reservation",
         "the plan reserves none (no devices, and lock_memory: false)",
     ),
-    SettingClaim(
+    _setting(
         "the reservation follows the memory",
         "memory_locked",
         "memoryReservationLockedToMax",
         "the plan locks no memory (lock_memory: false)",
     ),
-    SettingClaim(
+    _setting(
         "memory may be in pages of 1 GiB",
         wanted.LARGE_PAGES,
         f"extraConfig {wanted.LARGE_PAGES}",
         "not requested (huge_page_mib)",
     ),
-    SettingClaim(
+    _setting(
         "memory and CPUs are on the planned host nodes",
         wanted.NODE_AFFINITY,
         f"extraConfig {wanted.NODE_AFFINITY}",
         "the plan binds no memory (strict_memory: false)",
     ),
-    SettingClaim(
+    _setting(
         "latency sensitivity gives exclusive CPUs",
         "latency_sensitivity",
         "latencySensitivity.level",
         "not requested (vsphere.latency_sensitivity, pin_cpus)",
     ),
-    SettingClaim(
+    _setting(
         "all CPU time is reserved, in MHz",
         "cpu_reservation_mhz",
         "cpuAllocation.reservation",
         "not requested (vsphere.latency_sensitivity, pin_cpus)",
     ),
-    SettingClaim(
+    _setting(
         "virtual CPUs are hardware threads of shared cores",
         "threads_per_core",
         "hardware.simultaneousThreads",
         f"the plan has one thread a core, or {TOO_OLD}; cost: the guest's scheduler takes two threads for two cores",
     ),
-    SettingClaim(
+    _setting(
         "virtual NUMA nodes have their cores",
         "cores_per_numa_node",
         "numaInfo.coresPerNumaNode",
         f"{TOO_OLD}; cost: ESXi chooses the virtual nodes",
     ),
-    SettingClaim("the guest has an IOMMU", "iommu", "flags.vvtdEnabled", "the plan has none (guest_iommu)"),
-    SettingClaim(
-        "the devices are a device group", "device_group", "deviceGroups", "not requested (vsphere.device_group)"
-    ),
+    _setting("the guest has an IOMMU", "iommu", "flags.vvtdEnabled", "the plan has none (guest_iommu)"),
+    _setting("the devices are a device group", "device_group", "deviceGroups", "not requested (vsphere.device_group)"),
 )
 NOT_EXPRESSED = (
-    NotExpressed(
+    not_expressed(
         LAYER,
         "each virtual CPU runs on its own host CPU",
         "pinned",
         "ESXi chooses the CPUs; latency sensitivity high makes them exclusive",
         "none known",
     ),
-    NotExpressed(
+    not_expressed(
         LAYER,
         "memory is in the planned nodes and pages",
         "all of it",
         "the API reports the affinity (above), but not where pages are",
         "not known; esxtop shows it on the host (memory view, NUMA statistics)",
     ),
-    NotExpressed(
+    not_expressed(
         LAYER,
         "the guest has the host's physical address bits",
         "the host's",
@@ -226,9 +217,9 @@ def cpus(evidence: VsphereEvidence, cell: PlannedCell) -> Claim:
 
 CLAIMS: tuple[Row[VsphereEvidence], ...] = (
     once(as_planned),
-    *(setting.row() for setting in SETTINGS),
+    *SETTINGS,
     devices,
     of_each(VsphereEvidence.cells, cpus),
     of_each(VsphereEvidence.functions, in_guest, numa_node, memory_window),
-    *(item.row() for item in NOT_EXPRESSED),
+    *NOT_EXPRESSED,
 )

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
@@ -13,17 +11,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.ev
 API = "vSphere Web Services API"
 
 
-@dataclass(frozen=True)
-class NotExpressed:
-    """A claim for KVM that vSphere cannot express, with the reason and its cost."""
-
-    layer: str
-    claim: str
-    wanted: str
-    reason: str
-    cost: str
-
-    def row(self) -> Row[VsphereEvidence]:
-        """Return a row of one claim, which is not applicable."""
-        reason = f"{self.reason}; cost: {self.cost}"
-        return lambda _evidence: [not_applicable(self.layer, self.claim, self.wanted, API, reason)]
+def not_expressed(layer: str, claim: str, wanted: str, reason: str, cost: str) -> Row[VsphereEvidence]:
+    """Return the row of a claim for KVM that vSphere cannot express, with the reason and its cost."""
+    return lambda _evidence: [not_applicable(layer, claim, wanted, API, f"{reason}; cost: {cost}")]

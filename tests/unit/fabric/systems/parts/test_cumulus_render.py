@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cumulus_tree import tree_of
+from messages import Mentions
 from switches import NO_QOS, NOTHING, at
 from switches import switch as switch_of
 
@@ -124,8 +125,8 @@ def test_a_share_of_1_to_100_percent_is_rendered(percent):
 
 @pytest.mark.parametrize("percent", [None, 0, 101])
 def test_other_shares_are_refused(percent):
-    assert refused(switch(queues=at(QOS.queues, _0=Queue(False, percent)))) == (
-        f"leaf1: swp1: a queue that is not strict has {percent} as its share; give it bandwidth_percent of 1 to 100"
+    assert refused(switch(queues=at(QOS.queues, _0=Queue(False, percent)))) == Mentions(
+        "leaf1", "swp1", percent, "bandwidth_percent"
     )
 
 

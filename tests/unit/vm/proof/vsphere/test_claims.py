@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+from messages import raises
 from simulated_vcenter import esxi, serving, site
 from vsphere_guest import guest, started
 from vsphere_requests import server
@@ -169,6 +170,6 @@ def test_a_missing_virtual_machine_fails_its_claims(read, whole):
 
 def test_a_virtual_machine_without_a_plan_is_refused_with_the_reason(read):
     domain = {**read["domains"][0], "plan": None, "unplanned": "requests 9 GPUs, and 2 are there; request fewer"}
-    with pytest.raises(ProofError, match="no plan to compare it with: requests 9 GPUs"):
+    with raises(ProofError, "9 GPUs"):
         # The host of the machine was not read.
         VsphereEvidence.of_domain("esx01", {}, domain)

@@ -6,12 +6,12 @@ import gpu_vm
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import NotExpressed
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import not_expressed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import VspherePlan
 
 
 def test_a_claim_that_vsphere_cannot_express_is_not_applicable_with_reason_and_cost():
-    row = NotExpressed("hypervisor", "ATS is enabled", "on", "the API does not set it", "half the speed").row()
+    row = not_expressed("hypervisor", "ATS is enabled", "on", "the API does not set it", "half the speed")
     expected = Claim(
         layer="hypervisor",
         claim="ATS is enabled",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import pytest
+from messages import raises
 from vsphere_requests import server, vm
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Passthrough
@@ -51,9 +51,9 @@ def test_the_largest_machine_is_placed_first_on_the_smallest_sufficient_host():
 def test_a_host_without_a_possible_plan_is_skipped():
     site = cluster({"a": 1, "b": 2}, c={})
     assert chosen(site, requests(1), full=("a",)) == {"vm0": "b"}
-    with pytest.raises(DomainError, match=r"no host of the cluster has room for it \(a: no memory is left"):
+    with raises(DomainError, "a", "no memory is left"):
         chosen(site, requests(1), full=("a", "b"))
-    with pytest.raises(DomainError, match="the host with the most free GPUs has 2, but it needs 3"):
+    with raises(DomainError, "2", "3"):
         chosen(site, requests(3))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from messages import raises
 from simulated_vcenter import VCenter, esxi, serving, site
 from vsphere_requests import run, server, vm
 
@@ -74,7 +75,7 @@ def test_a_host_that_needs_a_reboot_is_rebooted_only_if_allowed(vcenter):
 
 def test_a_host_with_running_virtual_machines_is_not_rebooted(vcenter):
     run(vcenter, vm("other", gpus={}, nics={}, vsphere={"host": "esx02"}), state="running")
-    with pytest.raises(DomainError, match=r"esx02 needs a reboot, but other run on it"):
+    with raises(DomainError, "esx02", "allow_reboot", "other"):
         enable(vcenter, hosts=["esx02"], allow_reboot=True)
     assert "UpdatePassthruConfig" not in vcenter.requests()
 
@@ -87,7 +88,7 @@ def test_a_host_is_not_rebooted_if_a_machine_started_on_it_during_the_run():
             run(vcenter, vm("late", gpus={}, nics={}, vsphere={"host": "esx02"}), state="running")
 
     with serving(site(*described)) as vcenter:
-        with pytest.raises(DomainError, match=r"esx02 needs a reboot, but late run on it"):
+        with raises(DomainError, "esx02", "allow_reboot", "late"):
             enable(vcenter, hosts=[], allow_reboot=True, tell=start)
         requests = vcenter.requests()
         assert requests["RebootHost_Task"] == requests["EnterMaintenanceMode_Task"] == 1
@@ -107,7 +108,7 @@ def test_a_host_that_is_not_back_after_its_reboot_is_an_error(vcenter, monkeypat
     monkeypatch.setattr(passthrough, "POLL_S", 0)
     monkeypatch.setattr(passthrough, "_boot", lambda _name, _session: (None, "notResponding"))
     told: list[str] = []
-    with pytest.raises(DomainError, match="host esx02 is not back 0 s after its reboot; look at its console"):
+    with raises(DomainError, "esx02", "0 s"):
         enable(vcenter, hosts=["esx02"], allow_reboot=True, reboot_timeout_s=0, tell=told.append)
     assert "host esx02: it is not back yet, its state is notResponding" in told
 
@@ -140,7 +141,7 @@ def test_the_device_class_nic_does_not_include_virtual_functions(vcenter):
 def test_a_nic_with_a_function_in_a_running_virtual_machine_is_not_changed(vcenter):
     enable(vcenter)
     run(vcenter, vm(), state="running")
-    with pytest.raises(DomainError, match=r"running virtual machine train has 0000:1[45]:..\.."):
+    with raises(DomainError, "esx01", "train"):
         enable(vcenter, entry("nic", passthrough=False, virtual_functions=0))
 
 
@@ -153,25 +154,25 @@ def test_a_vendor_pattern_matches_only_capable_devices(vcenter):
 def test_a_device_of_a_running_virtual_machine_is_not_changed(vcenter):
     enable(vcenter)
     run(vcenter, vm(nics={}), state="running")
-    with pytest.raises(DomainError, match=r"running virtual machine train has 0000:13:00\.0"):
+    with raises(DomainError, "train", "0000:13:00.0"):
         enable(vcenter, entry(passthrough=False))
 
 
 @pytest.mark.parametrize(
-    ("wanted", "words"),
+    ("wanted", "facts"),
     [
-        (entry("0000:99:00.0"), r"host esx01: settings\[0\].devices: no device 0000:99:00.0"),
-        (entry("0000:10:00.0"), "bridge 0000:10:00.0 is not capable of passthrough"),
-        (entry("0000:14:00.0", virtual_functions=1000), "is not capable of SR-IOV"),
+        (entry("0000:99:00.0"), ("settings[0].devices", "0000:99:00.0")),
+        (entry("0000:10:00.0"), ("0000:10:00.0", "passthrough")),
+        (entry("0000:14:00.0", virtual_functions=1000), ("0000:14:00.0", "SR-IOV")),
     ],
 )
-def test_settings_that_a_host_does_not_support_are_refused(vcenter, wanted, words):
-    with pytest.raises(SailloftError, match=words):
+def test_settings_that_a_host_does_not_support_are_refused(vcenter, wanted, facts):
+    with raises(SailloftError, "esx01", *facts):
         enable(vcenter, wanted)
     assert "UpdatePassthruConfig" not in vcenter.requests()
 
 
 def test_the_error_has_the_message_of_vcenter(vcenter):
     vcenter.rule("UpdatePassthruConfig", "fault", fault="HostConfigFault", message="Device is owned by the vmkernel.")
-    with pytest.raises(DomainError, match=r"Device is owned by the vmkernel.*shows what it supports"):
+    with raises(DomainError, "Device is owned by the vmkernel"):
         enable(vcenter)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The choice of devices, the changes of a host and its reboot, step by step and without a vCenter."""
+"""Passthrough on hosts in states that the simulated vCenter does not have."""
 
 from __future__ import annotations
 
@@ -8,256 +8,205 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from clock import Clock
+from messages import raises
 from pyVmomi import vim
 from vsphere_requests import server
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, Passthrough, Sriov
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts import passthrough
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.passthrough import Work
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi
 
-GPU, NIC, PF, VF = "0000:13:00.0", "0000:14:00.0", "0000:15:00.0", "0000:15:10.0"
-
-
-def model() -> Host:
-    host = server()
-    for function in host.functions:
-        if function.kind in ("gpu", "nic"):
-            function.passthrough = Passthrough(True, False, False)
-    host.function(NIC).sriov = Sriov(7, 0)
-    return host
-
-
-def entry(*devices: str, on: bool = True, count: int | None = None) -> dict[str, Any]:
-    return {"devices": list(devices), "passthrough": on, "virtual_functions": count}
-
-
-def chosen(*entries: dict[str, Any]) -> dict[str, tuple[bool, int | None]]:
-    return passthrough._chosen(model(), list(entries), "esx01")
-
-
-def test_a_later_entry_overrides_an_earlier_one():
-    assert chosen(entry("gpu")) == {GPU: (True, None), "0000:83:00.0": (True, None)}
-    assert chosen(entry("gpu"), entry(GPU, on=False)) == {GPU: (False, None), "0000:83:00.0": (True, None)}
-    assert chosen(entry(NIC, count=0), entry(NIC, count=7)) == {NIC: (True, 7)}
-    assert chosen() == {}
-
-
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
-        (entry(NIC, count=8), f"host esx01: nic {NIC} is not capable of SR-IOV; leave it out"),
-        (entry(GPU, count=0), f"host esx01: gpu {GPU} is not capable of SR-IOV; leave it out"),
-        (entry(VF), f"host esx01: nic {VF} is not capable of passthrough; leave it out"),
-        (entry("0000:10:00.0"), "host esx01: bridge 0000:10:00.0 is not capable of passthrough; leave it out"),
-    ],
-)
-def test_an_address_of_a_device_that_is_not_capable_is_refused(wanted, message):
-    with pytest.raises(DomainError) as caught:
-        chosen(wanted)
-    assert str(caught.value) == message
-
-
-def test_a_kind_selects_only_capable_devices():
-    host = model()
-    host.function(GPU).passthrough = Passthrough(False, False, False)
-    assert list(passthrough._chosen(host, [entry("gpu")], "esx01")) == ["0000:83:00.0"]
+GPU, GPU2, NIC, PF, VF = "0000:13:00.0", "0000:83:00.0", "0000:14:00.0", "0000:15:00.0", "0000:15:10.0"
+REFERENCE = SimpleNamespace(_moId="host-1")
+ON, OFF = {"passthrough": True}, {"passthrough": False}
 
 
 def info(address: str, enabled: bool = False, active: bool = False, **more: Any) -> SimpleNamespace:
     return SimpleNamespace(id=address, passthruEnabled=enabled, passthruActive=active, **more)
 
 
-def virtual(address: str, enabled: bool, requested: int, now: int | None, **more: Any) -> SimpleNamespace:
+def virtual(address: str, enabled: bool, requested: int, now: int | None) -> SimpleNamespace:
     counts = {"numVirtualFunctionRequested": requested, "numVirtualFunction": now}
-    return info(address, sriovEnabled=enabled, **counts, **more)
+    return info(address, sriovEnabled=enabled, **counts)
 
 
-@pytest.mark.parametrize(
-    ("one", "waits", "count"),
-    [
-        (info(GPU), False, 0),
-        (info(GPU, True, True), False, 0),
-        (info(GPU, True, False), True, 0),
-        (info(GPU, False, True), True, 0),
-        (virtual(GPU, True, 4, 4), False, 4),
-        (virtual(GPU, True, 4, 3), True, 4),
-        (virtual(GPU, True, 4, None), True, 4),
-        (virtual(GPU, False, 4, 0), False, 0),
-        (virtual(GPU, False, 4, 4), True, 0),
-        (virtual(GPU, True, 0, None), False, 0),
-    ],
-)
-def test_a_device_waits_if_its_settings_are_not_in_effect(one, waits, count):
-    assert passthrough._waits(one, {GPU: (True, None)}) is waits
-    assert passthrough._waits(one, {}) is False
-    assert passthrough._state(one) == {"passthrough": one.passthruEnabled, "virtual_functions": count}
+def entry(*devices: str, on: bool = True, count: int | None = None) -> dict[str, Any]:
+    return {"devices": list(devices), "passthrough": on, "virtual_functions": count}
 
 
-def test_functions_concern_a_request_for_devices_of_a_vendor_that_has_some():
-    host = model()
-    host.function(PF).sriov = Sriov(7, 2, [VF])
-    assert passthrough._concerns_functions([NIC], host) is True
-    assert passthrough._concerns_functions([GPU], host) is False
-    assert passthrough._concerns_functions([], host) is False
-    for function in host.functions:
-        if function.sriov:
-            function.sriov.now = 0
-    assert passthrough._concerns_functions([NIC], host) is False
+class VCenter:
+    """A session and a site with one host; ``infos`` are its devices, ``later`` the answers to reads, the last again."""
 
+    def __init__(self, *infos: Any, rebinds: bool | None = True, api: tuple[int, ...] = (8, 0), **more: Any) -> None:
+        capability = None if rebinds is None else SimpleNamespace(deviceRebindWithoutRebootSupported=rebinds)
+        system = {"configManager.pciPassthruSystem": "system"}
+        values = {"capability": capability, passthrough.PASSTHROUGH: list(infos), **system, **more}
+        self.host, self.api_version, self.session = Esxi("esx01", REFERENCE, "gpu", values), api, self
+        self.topology = server()
+        for function in self.topology.functions:
+            if function.kind in ("gpu", "nic"):
+                function.passthrough = Passthrough(True, False, False)
+        self.topology.function(NIC).sriov = Sriov(7, 0)
+        self.asked: list[bool] = []
+        self.calls: list[tuple[Any, ...]] = []
+        self.told: list[str] = []
+        self.later: list[Any] = [[(REFERENCE, {passthrough.PASSTHROUGH: []})]]
 
-class Site:
-    """A site with the models of one host: without and with its virtual functions."""
+    def __enter__(self) -> VCenter:
+        return self
 
-    def __init__(self, host: Host, api: tuple[int, ...] = (8, 0)) -> None:
-        self.host, self.asked, self.session = host, [], SimpleNamespace(api_version=api)
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def chosen(self, _names: list[str]) -> list[Esxi]:
+        return [self.host]
 
     def model(self, _host: Esxi, _accelerators: Any, functions: bool = True) -> Host:
         self.asked.append(functions)
-        return self.host
+        return self.topology
+
+    def bound(self, _reference: Any) -> Any:
+        names = ("UpdatePassthruConfig", "EnterMaintenanceMode_Task", "RebootHost_Task", "ExitMaintenanceMode_Task")
+        return SimpleNamespace(**{name: lambda *arguments, name=name: (name, *arguments) for name in names})
+
+    def call(self, what: str, request: Any) -> str:
+        self.calls.append(request())
+        return what
+
+    def wait(self, tasks: dict[str, Any], limit_s: int) -> None:
+        self.calls.append(("wait", *tasks, limit_s))
+
+    def read(self, kinds: Any) -> dict[str, Any]:
+        (kind,) = kinds
+        return {kind: self.later.pop(0) if len(self.later) > 1 else self.later[0]}
+
+    def tell(self, line: str) -> None:
+        self.told.append(line)
+
+    def run(self, *entries: dict[str, Any], check: bool = True, reboot: bool = False) -> dict[str, Any]:
+        """Return the row of the host in the module's result."""
+        login = {
+            "hostname": "vc",
+            "username": "u",
+            "password": "p",
+            "port": 443,
+            "validate_certs": True,
+            "ca_path": None,
+        }
+        params = {"cluster": "gpu", "hosts": [], "accelerators": {}, "allow_reboot": reboot, "reboot_timeout_s": 10}
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(passthrough, "Session", lambda _login, _progress: self)
+            patched.setattr(passthrough, "Site", lambda _session, _cluster: self)
+            patched.setattr(passthrough, "time", Clock())
+            (row,) = passthrough.converge({**login, **params, "settings": list(entries)}, check)["hosts"]
+        return row
 
 
-def esxi(*infos: Any, rebinds: bool | None = True, **more: Any) -> Esxi:
-    capability = None if rebinds is None else SimpleNamespace(deviceRebindWithoutRebootSupported=rebinds)
-    values = {"capability": capability, passthrough.PASSTHROUGH: list(infos), **more}
-    return Esxi("esx01", SimpleNamespace(_moId="host-1"), "gpu", values)
+def changes(*of: tuple[str, dict[str, Any], dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"address": address, "before": before, "after": after} for address, before, after in of]
 
 
-def work(host: Esxi, *entries: dict[str, Any], of: Host | None = None, api: tuple[int, ...] = (8, 0)) -> Work:
-    return passthrough._work(host, Site(of or model(), api), {"accelerators": {}, "settings": list(entries)})
-
-
-def change(address: str, before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    return {"address": address, "before": before, "after": after}
-
-
-ON, OFF = {"passthrough": True}, {"passthrough": False}
-
-
-def test_only_devices_that_differ_are_changed():
-    host = esxi(info(GPU), info("0000:83:00.0", True, True), info(NIC))
-    found = work(host, entry("gpu"))
-    assert (found.changes, found.reboot) == ([change(GPU, OFF, ON)], False)
+def test_only_devices_that_differ_are_changed_and_later_entries_override():
+    gpus = info(GPU), info(GPU2, True, True), info(NIC)
+    row = VCenter(*gpus).run(entry("gpu"))
+    assert (row["changes"], row["reboot_required"]) == (changes((GPU, OFF, ON)), False)
+    assert VCenter(*gpus).run(entry("gpu"), entry(GPU, on=False), entry(GPU2, on=False))["changes"] == changes(
+        (GPU2, ON, OFF)
+    )
     # A count of None leaves virtual functions as they are.
-    host = esxi(virtual(NIC, True, 4, 4))
-    assert work(host, entry(NIC)).changes == [change(NIC, OFF, ON)]
-    found = work(host, entry(NIC, on=False, count=7))
-    assert found.changes == [change(NIC, {**OFF, "virtual_functions": 4}, {**OFF, "virtual_functions": 7})]
-    assert work(host, entry(NIC, on=False, count=4)).changes == []
+    assert VCenter(virtual(NIC, True, 4, 4)).run(entry(NIC))["changes"] == changes((NIC, OFF, ON))
+    row = VCenter(virtual(NIC, True, 4, 4)).run(entry(NIC, on=False, count=7))
+    assert row["changes"] == changes((NIC, {**OFF, "virtual_functions": 4}, {**OFF, "virtual_functions": 7}))
+    assert VCenter(virtual(NIC, True, 4, 4)).run(entry(NIC, on=False, count=4))["changes"] == []
+    disabled = VCenter(virtual(NIC, False, 4, 4)).run(entry(NIC, on=False, count=4))
+    assert disabled["changes"][0]["before"]["virtual_functions"] == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "facts"),
+    [
+        (entry(NIC, count=8), (NIC, "SR-IOV")),
+        (entry(GPU, count=0), (GPU, "SR-IOV")),
+        (entry(VF), (VF, "passthrough")),
+        (entry("0000:10:00.0"), ("0000:10:00.0", "passthrough")),
+    ],
+)
+def test_an_address_of_a_device_that_is_not_capable_is_refused(wanted, facts):
+    with raises(DomainError, "esx01", *facts):
+        VCenter(info(NIC), info(GPU)).run(wanted)
+
+
+def test_a_kind_selects_only_capable_devices():
+    vcenter = VCenter(info(GPU), info(GPU2))
+    vcenter.topology.function(GPU).passthrough = Passthrough(False, False, False)
+    assert vcenter.run(entry("gpu"))["changes"] == changes((GPU2, OFF, ON))
+
+
+@pytest.mark.parametrize(
+    ("device", "waits"),
+    [
+        (info(NIC), False),
+        (info(NIC, True, True), False),
+        (info(NIC, True, False), True),
+        (info(NIC, False, True), True),
+        (virtual(NIC, True, 4, 4), False),
+        (virtual(NIC, True, 4, 3), True),
+        (virtual(NIC, True, 4, None), True),
+        (virtual(NIC, False, 4, 0), False),
+        (virtual(NIC, False, 4, 4), True),
+        (virtual(NIC, True, 0, None), False),
+    ],
+)
+def test_a_host_waits_for_a_reboot_if_a_setting_is_not_in_effect(device, waits):
+    row = VCenter(device).run(entry(NIC, on=device.passthruEnabled))
+    assert (row["changes"], row["reboot_required"]) == ([], waits)
+    assert VCenter(device).run(entry("gpu"))["reboot_required"] is False
+    # A change of another device keeps the reboot.
+    assert VCenter(device, info(GPU)).run(entry(NIC, on=device.passthruEnabled), entry(GPU))["reboot_required"] is waits
 
 
 @pytest.mark.parametrize(
     ("rebinds", "api", "reboot"),
     [(True, (7, 0), False), (True, (6, 9), True), (False, (8, 0), True), (None, (8, 0), True)],
 )
-def test_a_host_that_cannot_rebind_needs_a_reboot(rebinds, api, reboot):
-    assert work(esxi(info(GPU), rebinds=rebinds), entry(GPU), api=api).reboot is reboot
-    # Without a change, only a device that waits needs it.
-    for active in (True, False):
-        one = work(esxi(info(GPU, True, active), rebinds=rebinds), entry(GPU), api=api)
-        assert (one.changes, one.reboot) == ([], not active)
-
-
-def test_an_earlier_device_that_waits_keeps_the_reboot():
-    host = esxi(info(GPU, True, False), info("0000:83:00.0", True, True))
-    assert work(host, entry("gpu")).reboot is True
-    host = esxi(info(GPU, True, False), info("0000:83:00.0"))
-    assert work(host, entry("gpu")).reboot is True
+def test_a_host_that_cannot_rebind_needs_a_reboot_for_a_change(rebinds, api, reboot):
+    assert VCenter(info(GPU), rebinds=rebinds, api=api).run(entry(GPU))["reboot_required"] is reboot
 
 
 def test_virtual_functions_are_read_only_if_they_are_concerned():
-    host = model()
-    host.function(PF).sriov = Sriov(7, 1, [VF])
-    for selector, asked in ((GPU, [False]), (NIC, [False, True])):
-        one = Site(host)
-        passthrough._work(esxi(), one, {"accelerators": {}, "settings": [entry(selector)]})
-        assert one.asked == asked
-
-
-def holding(address: str, running: bool) -> Any:
-    device = vim.vm.device.VirtualPCIPassthrough(
-        backing=vim.vm.device.VirtualPCIPassthrough.DeviceBackingInfo(id=address)
-    )
-    config = SimpleNamespace(
-        hardware=SimpleNamespace(device=[device], memoryMB=1, numCPU=1), extraConfig=[], latencySensitivity=None
-    )
-    return SimpleNamespace(name="train", running=running, config=config)
+    for selector, count, asked in ((GPU, 1, [False]), (NIC, 1, [False, True]), (NIC, 0, [False])):
+        vcenter = VCenter()
+        for function in vcenter.topology.functions:
+            if function.sriov:
+                function.sriov.now = 0
+        vcenter.topology.function(PF).sriov = Sriov(7, count, [VF])
+        vcenter.run(entry(selector))
+        assert vcenter.asked == asked
 
 
 @pytest.mark.parametrize("held", [PF, VF])
 def test_a_device_of_a_running_machine_or_with_its_function_is_not_changed(held):
-    of = model()
-    of.function(PF).sriov = Sriov(7, 1, [VF])
-    host = esxi(virtual(PF, True, 1, 1))
-    host.machines = {"train": holding(held, True)}
-    with pytest.raises(DomainError) as caught:
-        work(host, entry(PF, on=False, count=2), of=of)
-    assert str(caught.value) == f"host esx01: running virtual machine train has {held}; stop it first"
-    host.machines = {"train": holding(held, False)}
-    assert len(work(host, entry(PF, on=False, count=2), of=of).changes) == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "reboot", "rebooted", "row"),
-    [
-        ([], False, False, (False, False, False)),
-        ([{"address": GPU}], False, False, (True, False, False)),
-        ([], True, False, (False, True, False)),
-        ([], True, True, (True, False, True)),
-    ],
-)
-def test_a_reboot_is_a_change_and_is_no_longer_required(changes, reboot, rebooted, row):
-    found = Work(esxi(), model(), {}, changes, reboot).to_dict(rebooted)
-    assert found == {
-        "name": "esx01", "changed": row[0], "changes": changes, "reboot_required": row[1], "rebooted": row[2],
-    }  # fmt: skip
-
-
-class Session:
-    """A session that records its requests; ``rows`` are the answers to reads, the last one again and again."""
-
-    def __init__(self, *rows: Any) -> None:
-        self.rows, self.calls, self.told = list(rows), [], []
-
-    def bound(self, reference: Any) -> Any:
-        def method(name: str) -> Any:
-            return lambda *arguments: (name, *arguments)
-
-        class Own:
-            def __getattr__(self, name: str) -> Any:
-                return method(name)
-
-        return Own()
-
-    def call(self, what: str, request: Any) -> Any:
-        self.calls.append((what, *request()))
-        return what
-
-    def wait(self, tasks: dict[str, tuple[str, Any]], limit_s: int) -> None:
-        self.calls.append(("wait", *((key, what, limit_s) for key, (what, _task) in tasks.items())))
-
-    def read(self, kinds: Any) -> dict[str, Any]:
-        (kind,) = kinds
-        return {kind: self.rows.pop(0) if len(self.rows) > 1 else self.rows[0]}
-
-    def tell(self, line: str) -> None:
-        self.told.append(line)
+    backing = vim.vm.device.VirtualPCIPassthrough.DeviceBackingInfo(id=held)
+    hardware = SimpleNamespace(device=[vim.vm.device.VirtualPCIPassthrough(backing=backing)], memoryMB=1, numCPU=1)
+    config = SimpleNamespace(hardware=hardware, extraConfig=[], latencySensitivity=None)
+    vcenter = VCenter(virtual(PF, True, 1, 1))
+    vcenter.topology.function(PF).sriov = Sriov(7, 1, [VF])
+    vcenter.host.machines = {"train": SimpleNamespace(name="train", running=True, config=config)}
+    with raises(DomainError, "esx01", "train", held):
+        vcenter.run(entry(PF, on=False, count=2))
+    vcenter.host.machines["train"].running = False
+    assert len(vcenter.run(entry(PF, on=False, count=2))["changes"]) == 1
 
 
 @pytest.mark.parametrize(("rebinds", "now"), [(True, True), (False, None)])
 def test_all_changes_of_a_host_are_one_request(rebinds, now):
-    after = (
-        {"passthrough": True},
-        {"passthrough": False, "virtual_functions": 1},
-        {"passthrough": False, "virtual_functions": 0},
-    )
-    one = Work(esxi(rebinds=rebinds, **{"configManager.pciPassthruSystem": "system"}), model(), {})
-    one.changes = [{"address": address, "after": state} for address, state in zip((GPU, NIC, PF), after)]
-    session = Session()
-    passthrough._apply(one, Site(model()), session)
-    ((what, method, configs),) = session.calls
-    assert (what, method) == ("host esx01: passthrough", "UpdatePassthruConfig")
+    vcenter = VCenter(info(GPU), virtual(NIC, False, 0, 0), virtual(PF, True, 2, 2), rebinds=rebinds)
+    vcenter.topology.function(PF).sriov = Sriov(7, 2)
+    vcenter.run(entry(GPU), entry(NIC, on=False, count=1), entry(PF, on=False, count=0), check=False)
+    ((method, configs),) = vcenter.calls
+    assert method == "UpdatePassthruConfig"
     assert [(item.id, item.passthruEnabled, item.applyNow) for item in configs] == [
         (GPU, True, now), (NIC, False, now), (PF, False, now),
     ]  # fmt: skip
@@ -265,47 +214,32 @@ def test_all_changes_of_a_host_are_one_request(rebinds, now):
     assert [(item.sriovEnabled, item.numVirtualFunction) for item in configs[1:]] == [(True, 1), (False, 0)]
 
 
-def test_hosts_that_were_changed_are_read_again():
-    one = Work(esxi(), model(), {GPU: (True, None)}, reboot=True)
-    rows = [(SimpleNamespace(_moId="host-1"), {passthrough.PASSTHROUGH: [info(GPU, True, True)]})]
-    passthrough._read_again([one], Session(rows))
-    assert one.reboot is False
-    rows[0][1][passthrough.PASSTHROUGH] = [info(NIC, True, False), info(GPU, True, False)]
-    passthrough._read_again([one], Session(rows))
-    assert one.reboot is True
-    passthrough._read_again([], Session())
+@pytest.mark.parametrize("active", [True, False])
+def test_hosts_that_were_changed_are_read_again(active):
+    vcenter = VCenter(info(GPU), rebinds=not active)
+    vcenter.later = [[(REFERENCE, {passthrough.PASSTHROUGH: [info(NIC, True, False), info(GPU, True, active)]})]]
+    assert vcenter.run(entry(GPU), check=False)["reboot_required"] is not active
 
 
-def test_running_and_suspended_machines_of_the_host_are_listed():
-    def row(name: str, host: str | None, power: str) -> Any:
-        values = {"name": name, "runtime.powerState": power}
-        return None, {**values, **({"runtime.host": SimpleNamespace(_moId=host)} if host else {})}
-
-    rows = [
-        row("on", "host-1", "poweredOn"), row("off", "host-1", "poweredOff"), row("paused", "host-1", "suspended"),
-        row("elsewhere", "host-2", "poweredOn"), row("nowhere", None, "poweredOn"),
-    ]  # fmt: skip
-    one = Work(esxi(), model(), {})
-    assert passthrough._running(one, Session(rows)) == ["on", "paused"]
-    passthrough._check_reboot(one, [])
-    with pytest.raises(DomainError) as caught:
-        passthrough._check_reboot(one, ["b", "a"])
-    assert str(caught.value) == (
-        "host esx01 needs a reboot, but a, b run on it; stop or move them, or run without allow_reboot"
-    )
+def machine(name: str, host: str | None, power: str) -> Any:
+    reference = {"runtime.host": SimpleNamespace(_moId=host)} if host else {}
+    return None, {"name": name, "runtime.powerState": power, **reference}
 
 
-class Clock:
-    """A clock that only ``sleep`` advances."""
+ELSEWHERE = [
+    machine("off", "host-1", "poweredOff"), machine("elsewhere", "host-2", "poweredOn"),
+    machine("nowhere", None, "poweredOn"),
+]  # fmt: skip
 
-    def __init__(self) -> None:
-        self.now = 0.0
 
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, pause: float) -> None:
-        self.now += pause
+@pytest.mark.parametrize("power", ["poweredOn", "suspended"])
+def test_a_host_with_a_running_or_suspended_machine_is_not_rebooted(power):
+    vcenter = VCenter(info(GPU, True, False))
+    vcenter.later = [[*ELSEWHERE, machine("late", "host-1", power)]]
+    with raises(DomainError, "esx01", "late", "allow_reboot") as refused:
+        vcenter.run(entry(GPU), check=False, reboot=True)
+    assert "where" not in str(refused.value)
+    assert vcenter.calls == []
 
 
 def boot(time: Any, state: str = "connected") -> list[Any]:
@@ -313,32 +247,23 @@ def boot(time: Any, state: str = "connected") -> list[Any]:
     return [(None, {"name": "other", "runtime.connectionState": "connected"}), (None, properties)]
 
 
-ENTER = ("host esx01: enter maintenance mode", "EnterMaintenanceMode_Task", 60, False)
-REBOOT = ("host esx01: reboot", "RebootHost_Task", False)
-EXIT = ("host esx01: exit maintenance mode", "ExitMaintenanceMode_Task", 60)
+ENTER, REBOOT = ("EnterMaintenanceMode_Task", 10, False), ("RebootHost_Task", False)
+EXIT = ("ExitMaintenanceMode_Task", 10)
 
 
 @pytest.mark.parametrize(("maintenance", "steps"), [(False, [ENTER, REBOOT, EXIT]), (True, [REBOOT])])
-def test_a_reboot_waits_for_a_later_boot_in_maintenance_mode(monkeypatch, maintenance, steps):
-    monkeypatch.setattr(passthrough, "time", Clock())
-    session = Session(boot(1), boot(1), boot(1, "notResponding"), boot(2, "notResponding"), boot(2))
-    one = Work(esxi(**{"runtime.inMaintenanceMode": maintenance}), model(), {})
-    passthrough._reboot(one, session, 60)
-    assert [call for call in session.calls if call[0] != "wait"] == steps
-    assert [call for call in session.calls if call[0] == "wait"] == [("wait", ("esx01", step[0], 60)) for step in steps]
-    assert session.told == [
-        "host esx01: it reboots",
-        "host esx01: it is not back yet, its state is connected",
-        "host esx01: it is not back yet, its state is notResponding",
-        "host esx01: it is not back yet, its state is notResponding",
-    ]
-    assert passthrough.time.now == 15
+def test_a_reboot_waits_for_a_later_boot_in_maintenance_mode(maintenance, steps):
+    vcenter = VCenter(info(GPU, True, False), **{"runtime.inMaintenanceMode": maintenance})
+    vcenter.later = [ELSEWHERE, boot(1), boot(1), boot(2, "notResponding"), boot(2)]
+    assert vcenter.run(entry(GPU), check=False, reboot=True)["rebooted"]
+    assert vcenter.calls == [call for step in steps for call in (step, ("wait", "esx01", 10))]
+    assert [line.split()[-1] for line in vcenter.told] == ["reboots", "connected", "notResponding"]
 
 
-def test_a_host_that_is_not_back_after_the_limit_is_an_error(monkeypatch):
-    monkeypatch.setattr(passthrough, "time", Clock())
-    with pytest.raises(DomainError) as caught:
-        passthrough._reboot(Work(esxi(), model(), {}), Session(boot(1)), 10)
-    assert str(caught.value) == "host esx01 is not back 10 s after its reboot; look at its console"
+def test_a_host_that_is_not_back_after_the_limit_is_an_error():
+    vcenter = VCenter(info(GPU, True, False))
+    vcenter.later = [ELSEWHERE, boot(1)]
+    with raises(DomainError, "esx01", "10 s"):
+        vcenter.run(entry(GPU), check=False, reboot=True)
     # It is looked at once more at the limit itself.
-    assert passthrough.time.now == 15
+    assert len(vcenter.told) == 5
