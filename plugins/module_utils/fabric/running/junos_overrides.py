@@ -66,11 +66,11 @@ def overrides(lines: Sequence[Line], attached: Mapping[str, Collection[str | Non
     ports_by_statement: dict[tuple[str, str], tuple[str, ...]] = {}
     applied = {line[-1] for line in lines if line[-2:-1] == ("apply-groups",)}
     for line in lines:
-        if line[0] == "groups" and line[1] in applied:
+        if line[0] == "groups" and applied.intersection(line[1:2]):
             effect = JUNOS.effect(" ".join(line[2:])) or (QUEUE if line[2:3] == COS else None)
             if effect:
                 ports_by_statement[" ".join(line), effect] = ()
-        elif line[0] in _SECTIONS and not (line[:1] == COS and line[1] in READ):
+        elif line[0] in _SECTIONS and (line[:1] != COS or (line[1:] and line[1] not in READ)):
             effect = JUNOS.effect(" ".join(line))
             ports = _ports(line, lines, attached) if effect else None
             if effect and ports is not None:
@@ -85,8 +85,9 @@ def overrides(lines: Sequence[Line], attached: Mapping[str, Collection[str | Non
 
 def _ports(line: Line, lines: Sequence[Line], attached: Mapping[str, Collection[str | None]]) -> tuple[str, ...] | None:
     """Return the ports that a statement concerns, () for the whole switch; None where nothing refers to it."""
+    line = (*line, "", "", "")  # a damaged line is shorter
     if line[0] == "firewall":
-        name = line[line.index("filter") + 1] if "filter" in line[:-1] else ""
+        name = line[line.index("filter") + 1] if "filter" in line else ""
         filtered = [other for other in lines if other[0] == "interfaces" and "filter" in other and other[-1] == name]
         return tuple(dict.fromkeys(other[1] for other in filtered)) or None
     if line[0] == "interfaces":
