@@ -131,6 +131,19 @@ class PortQos:
 
 
 @dataclass(frozen=True)
+class Override:
+    """A statement that can change what packets get, in a way that no field of PortQos shows.
+
+    ``statement``: as in the configuration. ``effect``: what it can change, a word of syntax/overrides.py. ``ports``:
+    the ports or port channels that it concerns; empty for the whole switch.
+    """
+
+    statement: str
+    effect: str
+    ports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Switch:
     """A switch's QoS, wanted or as read. ``ports`` are by the switch's own names, in the inventory's order.
 
@@ -139,6 +152,9 @@ class Switch:
     (junos); None for all others. ``own_headroom``: each port has its own headroom, because no pool holds it; of a
     planned switch. ``shares``: the division that a planned switch must have, of a system that divides its buffer in
     percent where this is not rendered (junos). ``buffers``: those of a switch as read; None where they are not shown.
+
+    ``speeds_gbit_s``: of each port; of a switch as read, where a speed is configured. Only read, never wanted or
+    compared: ``overrides``; ``lags``: the members of each port channel.
     """
 
     name: str
@@ -148,6 +164,9 @@ class Switch:
     queue_buffer_bytes: int | None = None
     own_headroom: bool = field(default=False, compare=False)
     shares: BufferShares | None = None
+    overrides: tuple[Override, ...] = field(default=(), compare=False)
+    speeds_gbit_s: Mapping[str, int] = field(default_factory=dict, compare=False)
+    lags: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
     buffers: Buffers | None = field(default=None, compare=False)
 
     def distinct_ports(self) -> list[PortQos]:

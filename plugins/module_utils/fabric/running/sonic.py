@@ -20,6 +20,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.soni
     read_buffers,
     read_headroom,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_overrides import (
+    lags,
+    overrides,
+    speeds_gbit_s,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
     natural_sort_key,
@@ -71,7 +76,16 @@ class _SonicReader:
         for port in sorted(ports_named, key=natural_sort_key):
             qos = self._port(port)
             ports[port] = distinct.setdefault(qos, qos)
-        return Switch(db.name, SYSTEM, ports, self._ecmp_fields(), buffers=read_buffers(db))
+        return Switch(
+            db.name,
+            SYSTEM,
+            ports,
+            self._ecmp_fields(),
+            overrides=overrides(db),
+            speeds_gbit_s=speeds_gbit_s(db),
+            lags=lags(db),
+            buffers=read_buffers(db),
+        )
 
     def _port(self, port: str) -> PortQos:
         key = self.maps.get(port, port)

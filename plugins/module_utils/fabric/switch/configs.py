@@ -12,13 +12,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences, to_data
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import (
+    Difference,
+    differences,
+    to_data,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Buffers, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import statements
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
 # The form of a file's name.
@@ -106,6 +112,7 @@ def compare(wanted: Mapping[str, Switch], seen: Mapping[str, Switch]) -> dict[st
     for name, seen_switch in seen.items():
         switch = wanted[name]
         system = SYSTEMS[switch.system]
+        undoing = [Difference(*problem[:4]) for problem in problems(seen_switch, switch.speeds_gbit_s)]
         differences_found[name] = [
             {
                 "ports": list(difference.ports),
@@ -114,7 +121,7 @@ def compare(wanted: Mapping[str, Switch], seen: Mapping[str, Switch]) -> dict[st
                 "seen": difference.seen,
                 "message": f"{name}: {difference}",
             }
-            for difference in differences(switch, seen_switch, system.not_held)
+            for difference in [*differences(switch, seen_switch, system.not_held), *undoing]
         ]
     return {
         "changed": False,
@@ -137,6 +144,8 @@ def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], nam
     if not text:
         return []
     line = next(line.strip() for line in text.splitlines() if line.strip() not in ("", "[", "#!/bin/sh", "set -eu"))
+    if line in ("{", '[{"set": {'):  # a document (cumulus, dell_sonic)
+        line = next(statements(json.loads(text), ""), text).strip()  # text: a document that only removes settings
     change = {"ports": [], "what": "what the policy would still change", "wanted": "nothing", "seen": line}
     return [{**change, "message": f"{name}: {change['what']}: wanted nothing, seen {line}"}]
 

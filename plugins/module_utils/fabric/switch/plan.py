@@ -95,7 +95,16 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
         qos_of_line[line] = shared[key]
     ports = {name: qos_of_line[port.speed_gbit_s, port.cable_m] for name, port in spec.ports.items()}
     own_headroom = bool(headrooms) and asic is not None and not asic.headroom_pool_bytes
-    return Switch(spec.name, spec.system.name, ports, policy.ecmp_fields, spec.queue_buffer_bytes, own_headroom, shares)
+    return Switch(
+        spec.name,
+        spec.system.name,
+        ports,
+        policy.ecmp_fields,
+        spec.queue_buffer_bytes,
+        own_headroom,
+        shares,
+        speeds_gbit_s=spec.speeds_gbit_s,
+    )
 
 
 def _headroom_sum(

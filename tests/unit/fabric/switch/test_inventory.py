@@ -74,7 +74,7 @@ BAD_SWITCHES = [
     (change((*DOWN, "peer"), None), "but that port names none; correct"),
     (
         change((*UP, "peer"), {"switch": "leaf1", "port": "swp3"}),
-        "it names switch leaf1's swp3 as its peer, but that port names switch leaf1's swp3",
+        "port swp3: its peer is a port of the same switch",
     ),
     (
         change((*UP, "speed_gbit_s"), 200),
