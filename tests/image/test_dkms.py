@@ -29,7 +29,7 @@ def requested(tmp_path_factory) -> dict:
     setting = "mok_signing_key=/etc/site/site.key\nmok_certificate=/etc/site/site.der\n"
     site = [
         {"path": "/etc/dkms/framework.conf.d/site.conf", "content": setting},
-        {"path": "etc/site/site.key", "source": str(key), "mode": "0600"},
+        {"path": "/etc/site/site.key", "source": str(key), "mode": "0600"},
         {"path": "/etc/site/site.der", "source": str(certificate)},
     ]
     return {
