@@ -159,7 +159,7 @@ def test_the_folder_of_the_record_may_be_in_a_new_folder_or_exist(gateways, tmp_
 
 def test_a_missing_ansible_runner_is_named(gateways, monkeypatch, tmp_path):
     monkeypatch.setattr(gateway_run.importlib.util, "find_spec", lambda name: None if name == "ansible_runner" else 1)
-    with raises(AnsibleActionFail, "ansible-runner"):
+    with raises(AnsibleActionFail, "pip install ansible-runner"):
         gateways()
     assert not (tmp_path / "run").exists()
 

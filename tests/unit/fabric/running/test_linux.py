@@ -316,7 +316,7 @@ def test_the_hash_is_read_where_both_ip_versions_have_the_same(sysctl, fields):
 
 @pytest.mark.parametrize("sysctl", [hashing("x"), hashing("3", "many"), hashing("3", None)])
 def test_an_invalid_hash_is_refused(sysctl):
-    with raises(FabricError, "leaf1", "net.ipv4.fib_multipath_hash_policy"):
+    with raises(FabricError, "leaf1", "net.ipv4.fib_multipath_hash_policy", "policy", "valid"):
         ecmp_of(sysctl, "leaf1")
 
 

@@ -169,13 +169,13 @@ def test_a_key_other_than_the_enrolled_one_is_refused_even_with_a_certificate(tp
 
 
 def test_a_certificate_of_another_key_is_refused(tpms):
-    with raises(ImageError, "bm01", "certificate"):
+    with raises(ImageError, "bm01", "certificate", "another key"):
         approval.decide("bm01", tpms["bm01"][0], tpms["laptop"][1], None, [], None)
 
 
 @pytest.mark.parametrize("fingerprint", ["", "5d0c", "A" * 64, 7])
 def test_an_invalid_fingerprint_is_refused(tpms, fingerprint):
-    with raises(ImageError, "fingerprint", "64"):
+    with raises(ImageError, "bm01", "node_identity_approved", repr(fingerprint), "64"):
         approval.decide("bm01", tpms["bm01"][0], None, None, [fingerprint], None)
 
 

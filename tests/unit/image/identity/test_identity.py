@@ -95,7 +95,7 @@ def test_data_that_is_not_an_endorsement_key_is_refused(data):
 
 @pytest.mark.parametrize("text", ["@", None, 7, "AAA"])
 def test_text_that_is_not_base64_is_refused(text):
-    with raises(ImageError, "bm01", "base64"):
+    with raises(ImageError, "bm01", "endorsement key", "base64"):
         identity.read_ek(text, "node bm01")
 
 
@@ -168,13 +168,13 @@ def test_text_that_is_not_a_bundle_is_refused(at):
         b"",
         identity.render(BUNDLE) + SIGNATURE + b"x",
     ):
-        with raises(ImageError, "bm01", "bundle"):
+        with raises(ImageError, "bm01", "bundle", "sailloft-identity/2"):
             identity.parse(text, "node bm01")
 
 
 @pytest.mark.parametrize("changed", [{"node": "bm 01"}, {"ek": "0" * 63}, {"digest": "1" * 63}])
 def test_a_bundle_with_an_invalid_name_or_digest_is_refused(changed):
-    with raises(ImageError, "bm01", "bundle"):
+    with raises(ImageError, "bm01", "bundle", "sailloft-identity/2"):
         identity.parse(identity.render(replace(BUNDLE, **changed)) + SIGNATURE, "node bm01")
 
 

@@ -214,7 +214,7 @@ def test_a_missing_path_and_directories_with_no_or_two_recordings_are_refused(tm
         read_recording(str(tmp_path))
     for name in ("a", "b"):
         (tmp_path / name / "sys").mkdir(parents=True)
-    with raises(TopologyError, "several recordings"):
+    with raises(TopologyError, tmp_path, "several recordings"):
         read_recording(str(tmp_path))
 
 
@@ -281,7 +281,7 @@ def test_a_tar_truncated_after_a_complete_file_is_refused(built, tmp_path, kept)
         start = archive.offset
         archive.add(root / "proc/cmdline", arcname="host/a-file-that-nobody-reads")
     assert read_recording(written(tmp_path, stream.getvalue())) == host
-    with raises(TopologyError, "damaged"):
+    with raises(TopologyError, "tar", "damaged"):
         read_recording(written(tmp_path, stream.getvalue()[: start + kept]))
 
 

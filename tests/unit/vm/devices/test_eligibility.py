@@ -119,7 +119,7 @@ def test_devices_and_cpus_of_another_domain_are_not_assigned() -> None:
 
 
 def test_an_unknown_address_is_refused() -> None:
-    with raises(DomainError, "0000:77:00.0"):
+    with raises(DomainError, "function 0000:77:00.0"):
         plan(gpus={"addresses": ["77:00.0"]})
 
 
@@ -171,7 +171,7 @@ def test_a_physical_function_is_refused_if_one_of_its_vfs_is_assigned() -> None:
 
 
 def test_nics_per_gpu_without_a_gpu_are_refused() -> None:
-    with raises(DomainError, "nics.per_gpu"):
+    with raises(DomainError, "nics.per_gpu", "GPUs", "nics.addresses"):
         plan(gpus={}, nics={"per_gpu": 1})
 
 

@@ -62,7 +62,7 @@ def test_management_functions_are_never_chosen_as_nics() -> None:
     host = hgx_nvlink5()
     plan = plans(host, vm("a", 1, nics={"per_gpu": 2, "functions": "pf"}))["a"]
     assert addresses(plan, "nic") == NICS
-    with raises(DomainError, "2", "free"):
+    with raises(DomainError, "3 physical NIC functions", "2", "free"):
         plans(host, vm("a", 1, nics={"per_gpu": 3, "functions": "pf"}))
     assert whole_host(host)["nics"]["addresses"] == NICS
 
