@@ -140,7 +140,7 @@ def test_path_classes_of_the_recorded_dgx2_with_two_levels_of_switches(recording
 
 def test_an_unknown_address_is_refused(two_levels):
     for one, other in (("0000:ff:00.0", "0000:05:00.0"), ("0000:ff:00.0", "0000:ff:00.0")):
-        with pytest.raises(TopologyError, match=r"no PCI function 0000:ff:00\.0"):
+        with raises(TopologyError, "function 0000:ff:00.0"):
             path_class(two_levels, one, other)
 
 

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from messages import raises
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import approval, identity, tools
@@ -192,5 +192,5 @@ def test_the_module_returns_the_approval_with_reason_and_fingerprint(maker, tpms
     assert found["fingerprint"] == identity.ek_digest(tpms["bm01"][0])
     assert call(node="bm01", ek=ek)["approved"] is False
     assert call(node="bm01", ek=ek, enrolled=ek)["approved"] is True
-    assert "its certificate is not base64" in call(node="bm01", ek=ek, certificate="@")["msg"]
-    assert "node bm01: not an RSA 2048 endorsement key" in call(node="bm01", ek="AAAA")["msg"]
+    assert call(node="bm01", ek=ek, certificate="@")["msg"] == Mentions("certificate", "base64")
+    assert call(node="bm01", ek="AAAA")["msg"] == Mentions("node bm01", "RSA 2048", "endorsement key")

@@ -89,7 +89,7 @@ def test_an_endorsement_key_is_read():
     ],
 )
 def test_data_that_is_not_an_endorsement_key_is_refused(data):
-    with pytest.raises(ImageError, match="node bm01: not an RSA 2048 endorsement key"):
+    with raises(ImageError, "node bm01", "RSA 2048", "endorsement key"):
         identity.read_ek(base64.b64encode(data).decode(), "node bm01")
 
 

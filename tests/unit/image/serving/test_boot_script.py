@@ -198,7 +198,7 @@ def test_servers_that_the_first_stage_cannot_reach_are_refused(store, url):
 
 @pytest.mark.parametrize("url", ["http://0.0.0.0", "http://10.9.0.1:99999", "http://10.9.0.1:0/path"])
 def test_addresses_and_ports_that_no_server_has_are_refused(store, url):
-    with pytest.raises(ImageError, match="no node can reach"):
+    with raises(ImageError, "node1", url, "reach"):
         node_scripts.ensure(store, [node(servers=[url])], False)
 
 
@@ -211,7 +211,7 @@ def test_an_incomplete_image_is_refused(store):
     digest = store.images()[0]
     sha256 = store.manifest(digest).layers[0].sha256
     Path(store.place("blobs", sha256)).unlink()
-    with pytest.raises(ImageError, match=f"node node1: image {digest} lacks blob {sha256}"):
+    with raises(ImageError, "node node1", digest, f"blob {sha256}"):
         node_scripts.ensure(store, [node(channel=None, digest=digest)], False)
 
 

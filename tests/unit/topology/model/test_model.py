@@ -72,7 +72,7 @@ def test_subclasses_of_int_and_str_are_accepted_but_bool_is_not_an_int(host):
     data["cpu"]["vendor"] = Text(data["cpu"]["vendor"])
     assert read_saved(data).to_dict() == host.to_dict()
     data["numa_nodes"][0]["id"] = True
-    with pytest.raises(TopologyError, match=r"numa_nodes\[0\]\.id is True, expected int"):
+    with raises(TopologyError, "numa_nodes[0].id", "True", "int"):
         read_saved(data)
 
 
@@ -93,7 +93,7 @@ def test_a_loop_in_the_path_is_an_error(host):
 
 def test_a_missing_parent_in_the_path_is_an_error(host):
     host.function("0000:12:00.0").parent = "0000:ff:00.0"
-    with pytest.raises(TopologyError, match=r"no PCI function 0000:ff:00\.0"):
+    with raises(TopologyError, "function 0000:ff:00.0"):
         host.path("0000:13:00.0")
 
 

@@ -55,7 +55,7 @@ def test_pools_without_a_size_take_nothing_of_the_buffer():
     tables["BUFFER_POOL"][INGRESS].update(size="7")
     del tables["BUFFER_POOL"][INGRESS]["xoff"]
     assert patch(tables, replace(WANTED, pools=Pools(7, 0, 7)))
-    assert "the ingress pools have 7 bytes" in refused(tables, replace(WANTED, pools=Pools(7, 0, 6)))
+    assert refused(tables, replace(WANTED, pools=Pools(7, 0, 6))) == Mentions("ingress pools", "7 bytes")
 
 
 @pytest.mark.parametrize(
