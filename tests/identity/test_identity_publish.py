@@ -74,7 +74,7 @@ def test_a_node_that_is_published_and_removed_is_refused(site):
     before = contents(site)
     with raises(ImageError, "bm01", "node_identity_ek", "node_identity_removed"):
         site.publish(removed=["bm01"])
-    with raises(ImageError, "../bm01"):
+    with raises(ImageError, "node '../bm01'", "host name"):
         site.publish(removed=["../bm01"])
     assert contents(site) == before
 
@@ -155,20 +155,20 @@ def test_a_public_key_of_another_pair_is_refused(site, tmp_path):
 
 def test_two_nodes_with_the_same_endorsement_key_are_refused(site):
     site.nodes[1]["ek"] = site.nodes[0]["ek"]
-    with raises(ImageError, "bm02", "bm01"):
+    with raises(ImageError, "bm02", "endorsement key of node bm01"):
         identities.read_nodes(site.nodes)
 
 
 def test_a_too_large_bundle_is_refused_before_anything_is_written(site):
     site.nodes[1]["secrets"] = files(large="x" * identity.LARGEST_BUNDLE_BYTES)
-    with raises(ImageError, "bm02", "bundle"):
+    with raises(ImageError, "bm02", "bundle", identity.LARGEST_BUNDLE_BYTES):
         site.publish()
     assert contents(site) == {}
 
 
 def test_a_missing_tool_is_named(site, monkeypatch):
     monkeypatch.setattr(tools.shutil, "which", lambda name, path: None if name == "minisign" else name)
-    with raises(ImageError, "minisign"):
+    with raises(ImageError, "tool minisign", "install minisign"):
         site.publish()
 
 

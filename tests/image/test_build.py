@@ -188,7 +188,7 @@ def test_a_killed_build_leaves_nothing_and_the_next_one_finishes(site, requested
         assert process.poll() is None
         assert time.monotonic() < until
         time.sleep(0.02)
-    with raises(ImageError, process.pid):
+    with raises(ImageError, process.pid, "building"):
         site.build(requested)
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -103,7 +103,7 @@ def test_lists_and_their_elements_are_checked():
 def test_a_dictionary_must_have_text_keys():
     assert values.by_name({"a": 1}) == {"a": 1}
     for wrong in ({1: 2}, ["a"], None):
-        assert refused(values.by_name, wrong) == "not a dictionary whose names are texts; write it as name: value pairs"
+        assert refused(values.by_name, wrong) == Mentions("dictionary", "names", "texts")
 
 
 def test_among_accepts_numbers_and_texts():

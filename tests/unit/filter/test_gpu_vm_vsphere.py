@@ -141,7 +141,7 @@ def test_the_nccl_file_is_created_from_the_readings():
     assert nccl({**DOMAIN, "plan": None}, hosts, inside) == ""
     assert nccl(DOMAIN, [], inside) == ""
     assert nccl(DOMAIN, hosts, {}) == ""
-    with raises(AnsibleFilterError, "topology"):
+    with raises(AnsibleFilterError, "format", "None", "sailloft-topology/1"):
         nccl(DOMAIN, hosts, {"x": 1})
     with pytest.raises(AnsibleFilterError, match="complete"):
         nccl({**DOMAIN, "plan": {"name": "vm"}}, hosts, inside)

@@ -245,7 +245,7 @@ def test_invalid_waves_are_refused(waves):
 def test_a_canary_that_is_not_a_node_is_refused():
     assert rollout.canaries(["bm01", "bm02"], []) == ("bm01",)
     assert rollout.canaries(["bm01", "bm02"], ["bm02"]) == ("bm02",)
-    with raises(ImageError, "bm09"):
+    with raises(ImageError, "canary bm09", "bm01"):
         rollout.canaries(["bm01"], ["bm09"])
 
 

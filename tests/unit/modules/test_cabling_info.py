@@ -67,7 +67,7 @@ def test_the_message_of_a_failing_tool_is_reported(call, tool, script, message):
     tool("lldpcli", script)
     assert call(cabling_info, {}) == {
         "failed": True,
-        "msg": f"neighbours: lldpcli -f json0 show neighbors failed: {message}; check lldpd on the host",
+        "msg": Mentions("lldpcli -f json0 show neighbors", message, "lldpd"),
     }
 
 

@@ -45,12 +45,7 @@ def test_a_host_name_that_is_not_a_valid_folder_name_is_refused(run, tmp_path, n
     """A recording called "...json" belongs to a host called ".."."""
     result = run(recording=str(RECORDINGS / f"{NAMES[0]}.json"), path=str(tmp_path / "plans" / name), host_name=name)
     assert result["failed"] is True
-    subject = f"{name}: " if name else ""
-    assert result["msg"] in (
-        f"{subject}host_name {name!r} is not a valid directory name; use another name, or rename the recording",
-        f"{subject}host_name or path: {name!r} contains '\\n', which is not a printable character; remove it",
-        f"{subject}host_name or path: the text is empty; give it a value, or leave the setting out if it is optional",
-    )
+    assert result["msg"] == Mentions("host_name", repr(name) if name else "empty")
     assert contents(tmp_path) == {}
 
 
@@ -158,12 +153,10 @@ def test_the_console_of_a_cloud_host_is_not_counted_as_a_gpu_by_default(run):
     ]
     assert result["findings"] == run(topology=cloud(console=False).to_dict(), domains=[want])["findings"]
     nine = run(topology=host.to_dict(), domains=[{**want, "gpus": {"count": 9}}])
-    assert (
-        nine["msg"] == "host: virtual machine all: requests 9 GPUs, but only 8 of this host's 8 are free; request fewer"
-    )
+    assert nine["msg"] == Mentions("host", "virtual machine all", "9 GPUs", "8", "free")
     # The inventory can override this; then the two models are reported, and never mixed by a number.
     nine = run(topology=host.to_dict(), domains=[{**want, "gpus": {"count": 9}}], accelerators={"1d0f:1111": True})
-    assert "of several models (8 of 10de:20b0, 1 of 1d0f:1111), which gpus.count does not mix" in nine["msg"]
+    assert nine["msg"] == Mentions("models", "8 of 10de:20b0", "1 of 1d0f:1111", "gpus.count")
     more = run(topology=host.to_dict(), domains=[want], accelerators={"1d0f:1111": True})
     assert "0000:00:03.0" not in [device["host_address"] for device in more["domains"][0]["plan"]["devices"]]
     assert [item["what"] for item in more["findings"] if "models" in item["what"]] == [

@@ -123,9 +123,9 @@ def test_an_unwritable_folder_is_reported(run, tmp_path):
 
 def test_the_options_policy_hosts_and_asics_are_used(run):
     assert run(policy={"classes": {}})["msg"].startswith("roce_policy: classes is not")
-    assert "host gpu-leaf1, is not in the inventory" in run(hosts={})["msg"]
+    assert run(hosts={})["msg"] == Mentions("host gpu-leaf1", "inventory")
     assert run(hosts={"gpu-leaf1": {"mlx5_0": {}}, "gpu-leaf2": {"mlx5_0": {}}})["rendered"]
-    assert run(asics={"own": {}})["msg"].startswith("roce_asics: own: ")
+    assert run(asics={"own": {}})["msg"] == Mentions("roce_asics: own", "missing")
 
 
 def test_a_running_configuration_is_parsed(run):

@@ -145,7 +145,7 @@ def test_vf_addresses_continue_on_the_next_bus(endpoint):
 
 def test_a_64_bit_vf_bar_without_its_upper_half_is_refused(endpoint):
     endpoint[0x198] = 0x0C
-    with pytest.raises(PciError, match="VF BAR at 0x198 is 64 bits wide"):
+    with raises(PciError, "VF BAR", "0x198", "64 bits"):
         parsed(capabilities.sriov, endpoint)
 
 

@@ -29,7 +29,7 @@ def test_a_picture_is_in_its_own_section_without_blanks_around_it():
     assert '<section class="picture">\n<h2>PCIe and NUMA</h2>\n<figure class="scroll"><svg>a</svg></figure>' in text
     assert "picture" not in page(proof(HELD)).split("<main>")[1]
     assert text.index('class="picture"') < text.index('id="layer-guest_xml"')
-    with raises(ProofError, "picture"):
+    with raises(ProofError, "picture", "<svg>"):
         page(proof(HELD), "<svg>")
 
 

@@ -264,7 +264,7 @@ def test_a_failed_write_leaves_no_file(tmp_path):
     with raises(ProofError, path, "utf-8", "\\ud800", "21"):
         write(str(path), "half of a character: \ud800")
     path.mkdir()
-    with raises(ProofError, path):
+    with raises(ProofError, path, "Is a directory"):
         write(str(path), "a plan")
     assert list(tmp_path.iterdir()) == [path]
 

@@ -140,7 +140,7 @@ def test_path_classes_of_the_recorded_dgx2_with_two_levels_of_switches(recording
 
 def test_an_unknown_address_is_refused(two_levels):
     for one, other in (("0000:ff:00.0", "0000:05:00.0"), ("0000:ff:00.0", "0000:ff:00.0")):
-        with pytest.raises(TopologyError, match=r"no PCI function 0000:ff:00\.0"):
+        with raises(TopologyError, "function 0000:ff:00.0"):
             path_class(two_levels, one, other)
 
 
@@ -162,7 +162,7 @@ def test_fidelity_is_the_share_of_pairs_with_equal_path_classes():
 
 
 def test_fidelity_is_refused_if_a_pair_is_on_one_side_only():
-    with raises(TopologyError, "'a', 'c'"):
+    with raises(TopologyError, "'a', 'c'", "one side"):
         fidelity({("a", "b"): "PIX", ("a", "c"): "SYS"}, {("a", "b"): "PIX"})
 
 
@@ -207,5 +207,5 @@ def test_the_fidelity_is_given_as_plain_data():
     assert Fidelity(4, 3, differences).to_dict() == {
         "total": 4, "equal": 3, "share": 0.75, "differences": differences
     }  # fmt: skip
-    with raises(TopologyError, "'a', 'c'"):
+    with raises(TopologyError, "'a', 'c'", "one side"):
         fidelity({}, {("b", "c"): "PIX", ("a", "c"): "PIX"})

@@ -81,7 +81,7 @@ def test_output_without_one_of_the_needed_lines_is_refused(line):
 
 
 def test_a_priority_before_any_class_is_refused():
-    with raises(FabricError, "mlnx_qos"):
+    with raises(FabricError, "eth0", "mlnx_qos -a", "output", "mlnx-tools"):
         mlnx_qos.parse("eth0", re.sub(r"(?m)^tc: .*\n", "", TEXT))
 
 

@@ -201,7 +201,7 @@ def test_a_refusal_of_the_system_is_what_the_policy_would_still_change(monkeypat
 def test_the_users_policy_hosts_and_asics_are_used():
     lossy = configs.wanted_switches(params(policy={"classes": {"roce": {"mode": "lossy"}}}))
     assert lossy["leaf1"].ports["swp1"].pfc == ()
-    with raises(FabricError, "gpu01", "inventory"):
+    with raises(FabricError, "leaf1", "swp1", "gpu01", "inventory"):
         configs.wanted_switches(params(hosts={}))
     host_switches = one("own")
     asics = {"own": {"like": "spectrum3", "source": "a test"}}

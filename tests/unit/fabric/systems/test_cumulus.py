@@ -244,7 +244,7 @@ def test_invalid_settings_are_refused_with_their_place(old, new, fact):
      '{"interface": 7.5}', '{"qos": true}', '[{"set": {"qos": {"pfc": [[1]]}, "interface": {"swp1": {}}}}]'],
 )  # fmt: skip
 def test_text_that_is_not_a_configuration_is_refused(text):
-    with raises(FabricError, "leaf1"):
+    with raises(FabricError, "leaf1", "NVUE configuration", "nv config show"):
         cumulus.parse(text, "leaf1")
 
 

@@ -156,7 +156,7 @@ def test_settings_that_dell_sonic_cannot_represent_are_refused(changes, message)
 def test_differing_pfc_maps_of_ports_are_refused():
     wanted = dell()
     other_port = replace(wanted.ports["Eth1/1"], priority_to_queue=(None,) * 8)
-    with raises(FabricError, "leaf1", "ports"):
+    with raises(FabricError, "leaf1", "ports", "queues", "one map"):
         dell_sonic.render(replace(wanted, ports={**wanted.ports, "Eth1/2": other_port}))
 
 

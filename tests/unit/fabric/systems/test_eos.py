@@ -152,7 +152,9 @@ def test_any_policy_is_read_back_or_refused_for_its_strict_queue(policy):
     read = read_policy(policy)
     weighted = [traffic.queue for traffic in (*read.classes, read.default)]
     if read.cnp.queue < max(weighted):
-        with raises(FabricError, read.cnp.queue, max(weighted)):
+        with raises(
+            FabricError, "Ethernet1/1", f"queue {read.cnp.queue}", "strict", f"queue {max(weighted)}", "weighted"
+        ):
             eos.render(wanted)
         return
     text = eos.render(wanted)

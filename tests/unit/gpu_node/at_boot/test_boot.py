@@ -196,7 +196,7 @@ def test_the_unit_runs_the_saved_settings_after_the_persistence_daemon():
 
 
 def test_ethtool_output_without_ring_sizes_is_an_error():
-    with raises(rings.HostError, "ring sizes"):
+    with raises(rings.HostError, "ethtool -g p0", "ring sizes"):
         rings.read("netlink error: Operation not supported\n", "p0")
 
 

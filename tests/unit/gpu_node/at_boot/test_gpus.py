@@ -132,5 +132,5 @@ def test_a_driver_without_its_directory_in_sysfs_is_an_error(tmp_path):
     node = Smi(tmp_path, f"{FIRST}, Disabled, Disabled\n")
     (tmp_path / "sys/module/nvidia/version").unlink()
     (tmp_path / "sys/module/nvidia").rmdir()
-    with raises(HostError, "/sys/module/nvidia"):
+    with raises(HostError, "/sys/module/nvidia", "No such file or directory"):
         gpus.ensure(node, False, [1000, 1980])

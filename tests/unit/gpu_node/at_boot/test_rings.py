@@ -70,7 +70,7 @@ def test_a_nic_whose_port_name_cannot_be_read_is_not_left_out(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "Ring parameters for p0:\nRX: 1\n", "x Current hardware settings:\nRX: 1\n"])
 def test_an_answer_without_current_settings_is_refused(text):
-    with raises(HostError, "p0"):
+    with raises(HostError, "ethtool -g p0", "ring sizes"):
         rings.read(text, "p0")
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import gpudirect_servers as servers
 import pytest
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
@@ -213,5 +214,5 @@ def test_a_gpu_with_virtual_functions_is_refused_by_address(host):
     with_vfs(host, 0x1002)
     bind, _release = vfio_binding.wanted({"devices": [GPUS[0]]}, host)
     assert [item.address for item in bind] == [GPUS[0]]
-    with pytest.raises(SailloftError, match="has 1 VFs, which disappear"):
+    with raises(SailloftError, "1 VFs"):
         vfio_binding.check_groups(host, bind)

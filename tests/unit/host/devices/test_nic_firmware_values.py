@@ -139,5 +139,5 @@ def test_settings_are_divided_by_what_old_firmware_shows(seen, want, plan):
 def test_a_table_row_needs_all_columns_and_a_broken_table_is_quoted():
     text = "Configurations:  Next Boot\n  A  1\n  B  1  2\n  C\n\n"
     assert nic_firmware.parse("X  1\n" + text) == {"A": nic_firmware.Setting(None, Value("1"))}
-    with raises(HostError, "x" * 200):
+    with raises(HostError, "mstconfig", "'Next Boot'", "x" * 200):
         nic_firmware.parse("x" * 201)

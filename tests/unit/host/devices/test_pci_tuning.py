@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from messages import Mentions
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -147,7 +147,7 @@ def test_a_missing_acs_bit_is_skipped_for_a_kind_and_refused_for_an_address(serv
     server.put(f"{server.directory(PORT)}/config", bytes(config))
     ensure(server)
     assert server.register(PORT, ACS_CONTROL) == 0x1D
-    with pytest.raises(HostError, match=r"0000:10:00.0 has no ACS direct_translated"):
+    with raises(HostError, "0000:10:00.0", "ACS direct_translated"):
         ensure(server, {"settings": [{"devices": [PORT], "acs": list(acs_bits.DEFAULT)}]})
 
 

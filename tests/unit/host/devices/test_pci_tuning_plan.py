@@ -132,7 +132,7 @@ def test_a_misspelt_or_missing_part_is_refused(data, message):
 def test_a_device_that_is_gone_is_named(server):
     host = server.host()
     server.remove(f"{server.directory(GPU)}/config")
-    with raises(HostError, "pci_tuning", GPU):
+    with raises(HostError, "pci_tuning", GPU, "gone"):
         pci_tuning.ensure(server, host, {"settings": [{"devices": [GPU], "relaxed_ordering": True}]})
 
 

@@ -238,7 +238,7 @@ def test_a_vf_that_does_not_exist_yet_is_no_device_of_a_guest(server):
         vfio_binding.for_guests(given, host)
     found = vfio_binding.for_guests({**given, "devices": ["nvme:unused", VF, GPU]}, host)
     assert [function.address for function in found] == [GPU]
-    with raises(SailloftError, "10de:9999"):
+    with raises(SailloftError, "vfio_binding.devices", "no device 10de:9999"):
         vfio_binding.for_guests({"devices": ["10de:9999"]}, host)
 
 

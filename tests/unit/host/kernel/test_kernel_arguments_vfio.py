@@ -36,7 +36,7 @@ def test_a_manual_module_blacklist_is_merged_into_one_argument(server):
 
 def test_a_vf_that_does_not_exist_yet_is_accepted(server):
     assert facts(server, devices=["gpu", VF])["arguments"] == [OFF]
-    with raises(SailloftError, "10de:9999"):
+    with raises(SailloftError, "vfio_binding.devices", "no device 10de:9999"):
         facts(server, devices=["10de:9999"])
 
 

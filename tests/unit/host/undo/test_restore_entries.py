@@ -194,6 +194,6 @@ def test_a_restored_file_without_any_boot_loader_generates_nothing(used):
 
 def test_running_guests_are_all_named(used):
     used.domains = ["train1", "train2"]
-    with raises(HostError, "train1", "train2"):
+    with raises(HostError, "guests", "train1", "train2"):
         ensure(used, RESTORED[0][0])
     assert used.exists(record.RECORD)

@@ -55,7 +55,7 @@ def test_a_download_that_exceeds_its_deadline_is_refused():
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/InRelease"
         began = time.monotonic()
-        with raises(ImageError, url, "1"):
+        with raises(ImageError, url, "1 s"):
             Fetcher(open_url, deadline_s=1)(url)
         assert time.monotonic() - began < 5
         thread.join()

@@ -101,7 +101,7 @@ def test_errors_in_the_namespace_are_reported_outside(setting, tmp_path):
     with pytest.raises(ImageError) as told:
         isolated(refused)
     assert (told.value.subject, told.value.cause, told.value.remedy) == ("layer base", "it is broken", "mend it")
-    with raises(ImageError, f"{tmp_path}/absent"):
+    with raises(ImageError, f"{tmp_path}/absent", "No such file or directory"):
         isolated((tmp_path / "absent").read_bytes)
     with pytest.raises(ImageError, match=r"internal error in the builder:\n(.|\n)*ZeroDivisionError"):
         isolated(lambda: print(1 // 0))

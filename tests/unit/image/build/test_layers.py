@@ -256,7 +256,7 @@ def test_a_user_that_is_missing_from_passwd_is_refused(tmp_path):
     user = User("ops", authorized_keys=("ssh-ed25519 AAAA ops",))
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/bash").touch()
-    with raises(ImageError, "base", "ops"):
+    with raises(ImageError, "base", "no user ops"):
         tree_contents.apply(tmp_path, replace(BASE, users=(user,)), lambda argv: "")
 
 

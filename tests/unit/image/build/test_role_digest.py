@@ -111,7 +111,7 @@ def test_a_missing_role_is_refused_with_the_searched_paths(collection, name, whe
 
 def test_an_empty_roles_path_is_reported(collection, monkeypatch):
     monkeypatch.setattr(role_digest.ansible_paths, "roles", list)
-    with raises(ImageError, "roles path"):
+    with raises(ImageError, "role none", "roles path", "empty"):
         role_digest.content_digest("none")
 
 

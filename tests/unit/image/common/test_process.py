@@ -20,7 +20,7 @@ def test_output_is_shown_line_by_line_and_returned_with_the_status():
 
 
 def test_a_missing_program_is_named():
-    with raises(ImageError, "no-such-tool"):
+    with raises(ImageError, "no-such-tool", "installed"):
         process.run(["/usr/bin/no-such-tool"])
 
 

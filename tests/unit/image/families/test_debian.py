@@ -99,7 +99,7 @@ def test_experimental_is_an_addition_to_unstable():
 
 
 def test_an_archive_without_release_is_refused_with_its_address():
-    with raises(ImageError, "http://c/debian/dists/sid/InRelease"):
+    with raises(ImageError, "archive http://c/debian sid", "http://c/debian/dists/sid/InRelease"):
         debian.release_digests(layer(Archive("http://c/debian", ("sid",), ("main",))), fetch)
 
 
@@ -189,7 +189,7 @@ def test_an_archive_that_changed_during_the_build_is_refused(root, parent):
 @pytest.mark.parametrize("parent", [None, "below"])
 def test_a_package_that_no_archive_has_is_refused(root, parent):
     tools = Tools(answer=lambda argv: (100, "E: Unable to locate package bash\n"))
-    with raises(ImageError, "base", "bash"):
+    with raises(ImageError, "base", "package bash"):
         debian.install(root, layer(MAIN, parent=parent), tools, DIGESTS)
 
 
@@ -252,7 +252,7 @@ def test_packages_of_the_first_stage_are_unpacked_with_separate_lists(root):
     own, first = debian.caches(layer(MAIN), DIGESTS), debian.first_stage_caches(layer(MAIN), DIGESTS)
     assert first == {name: f"{folder}-first-stage" for name, folder in own.items()}
     tools = Tools(answer=lambda argv: (25, "E: Unable to locate package minisign\n"))
-    with raises(ImageError, "minisign"):
+    with raises(ImageError, "package minisign", "first stage"):
         debian.first_stage_tree(root, layer(MAIN), DIGESTS, tools)
 
 

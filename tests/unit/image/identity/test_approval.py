@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from messages import raises
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import approval, identity, tools
@@ -169,13 +169,13 @@ def test_a_key_other_than_the_enrolled_one_is_refused_even_with_a_certificate(tp
 
 
 def test_a_certificate_of_another_key_is_refused(tpms):
-    with raises(ImageError, "bm01", "certificate"):
+    with raises(ImageError, "bm01", "certificate", "another key"):
         approval.decide("bm01", tpms["bm01"][0], tpms["laptop"][1], None, [], None)
 
 
 @pytest.mark.parametrize("fingerprint", ["", "5d0c", "A" * 64, 7])
 def test_an_invalid_fingerprint_is_refused(tpms, fingerprint):
-    with raises(ImageError, "fingerprint", "64"):
+    with raises(ImageError, "bm01", "node_identity_approved", repr(fingerprint), "64"):
         approval.decide("bm01", tpms["bm01"][0], None, None, [fingerprint], None)
 
 
@@ -192,5 +192,5 @@ def test_the_module_returns_the_approval_with_reason_and_fingerprint(maker, tpms
     assert found["fingerprint"] == identity.ek_digest(tpms["bm01"][0])
     assert call(node="bm01", ek=ek)["approved"] is False
     assert call(node="bm01", ek=ek, enrolled=ek)["approved"] is True
-    assert "its certificate is not base64" in call(node="bm01", ek=ek, certificate="@")["msg"]
-    assert "node bm01: not an RSA 2048 endorsement key" in call(node="bm01", ek="AAAA")["msg"]
+    assert call(node="bm01", ek=ek, certificate="@")["msg"] == Mentions("certificate", "base64")
+    assert call(node="bm01", ek="AAAA")["msg"] == Mentions("node bm01", "RSA 2048", "endorsement key")

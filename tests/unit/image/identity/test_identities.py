@@ -115,7 +115,7 @@ def test_contradicting_input_is_refused_before_anything_is_written(site):
         site.ensure(ONE, TWO, removed=["bm01"])
     with raises(ImageError, "bm01", "twice"):
         site.ensure(ONE, given("bm01", 0xA9))
-    with raises(ImageError, "bm02", "bm01"):
+    with raises(ImageError, "bm02", "endorsement key of node bm01"):
         site.ensure(ONE, given("bm02", 0xA7))
     with raises(ImageError, "bm01", identity.LARGEST_BUNDLE_BYTES):
         site.ensure(given("bm01", 0xA7, "x" * identity.LARGEST_BUNDLE_BYTES))

@@ -89,13 +89,13 @@ def test_an_endorsement_key_is_read():
     ],
 )
 def test_data_that_is_not_an_endorsement_key_is_refused(data):
-    with pytest.raises(ImageError, match="node bm01: not an RSA 2048 endorsement key"):
+    with raises(ImageError, "node bm01", "RSA 2048", "endorsement key"):
         identity.read_ek(base64.b64encode(data).decode(), "node bm01")
 
 
 @pytest.mark.parametrize("text", ["@", None, 7, "AAA"])
 def test_text_that_is_not_base64_is_refused(text):
-    with raises(ImageError, "bm01", "base64"):
+    with raises(ImageError, "bm01", "endorsement key", "base64"):
         identity.read_ek(text, "node bm01")
 
 
@@ -168,13 +168,13 @@ def test_text_that_is_not_a_bundle_is_refused(at):
         b"",
         identity.render(BUNDLE) + SIGNATURE + b"x",
     ):
-        with raises(ImageError, "bm01", "bundle"):
+        with raises(ImageError, "bm01", "bundle", "sailloft-identity/2"):
             identity.parse(text, "node bm01")
 
 
 @pytest.mark.parametrize("changed", [{"node": "bm 01"}, {"ek": "0" * 63}, {"digest": "1" * 63}])
 def test_a_bundle_with_an_invalid_name_or_digest_is_refused(changed):
-    with raises(ImageError, "bm01", "bundle"):
+    with raises(ImageError, "bm01", "bundle", "sailloft-identity/2"):
         identity.parse(identity.render(replace(BUNDLE, **changed)) + SIGNATURE, "node bm01")
 
 

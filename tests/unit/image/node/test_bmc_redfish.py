@@ -139,7 +139,7 @@ def test_a_node_that_is_slow_to_go_off_is_switched_on_after_that(start):
 
 def test_a_node_that_does_not_go_off_is_an_error_and_not_switched_on(start):
     server = start("stays_on", resets=["On", "ForceOff"])
-    with raises(BmcError, "on", "off"):
+    with raises(BmcError, "power", "on", "off"):
         ask(server)
     assert [change for change in server.changes if isinstance(change, str)] == ["ForceOff"]
 

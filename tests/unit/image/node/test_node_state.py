@@ -268,5 +268,5 @@ def test_the_result_of_the_health_check_is_the_seen_value(root, gate, seen):
 
 def test_a_manifest_of_another_digest_is_refused():
     text = manifests.dump(IMAGE.manifest).decode()
-    with raises(ImageError, "manifest", "digest"):
+    with raises(ImageError, "0" * 64, "manifest", "digest"):
         Expected.of_text("0" * 64, text, "", [], [])

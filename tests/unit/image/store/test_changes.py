@@ -140,7 +140,7 @@ def test_control_characters_in_a_link_target_are_escaped():
 
 
 def test_a_missing_listing_is_refused():
-    with raises(ImageError, "gpu", "listing"):
+    with raises(ImageError, "gpu-node", "layer gpu", "listing"):
         changes(None, OLD.manifest, {}, {"base": {}})
 
 

@@ -164,5 +164,5 @@ def test_a_directory_that_is_no_store_and_a_damaged_channel_are_refused(store, t
         inventory(Store(str(tmp_path)), {})
     channels.promote(store, "stable", OLD.digest)
     Path(store.place("channels", "stable.ipxe")).write_bytes(b"#!ipxe\n")
-    with raises(ImageError, "stable", "channel"):
+    with raises(ImageError, "channel stable", "format"):
         inventory(store, {})

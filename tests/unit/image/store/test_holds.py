@@ -19,7 +19,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from image_samples import Sample, tree
 from kills import kills
-from messages import raises
+from messages import Mentions, raises
 from playing import ansible_playbook
 
 from ansible_collections.sailloft.fleet.plugins.action import node_boot_hold as action
@@ -79,10 +79,9 @@ def test_the_second_run_is_refused_with_holder_scope_and_start_time(store):
     second = hold("b", "bm02")
     assert holds.take(store, second) == [ROLLOUT]
     assert names(store) == ["hold-0000000a"]
-    assert str(holds.refusal(second.scope, [ROLLOUT])) == (
-        "node bm02: held by anne on ctl1 since 2026-11-22T12:00:00Z (rollout.yml, process 4711: channel stable and "
-        "2 nodes (bm01, bm02); hold-0000000a); wait until that run has ended; if no such run is in progress, take over "
-        "its hold with -e node_boot_take_over=hold-0000000a"
+    assert str(holds.refusal(second.scope, [ROLLOUT])) == Mentions(
+        *("node bm02", "anne on ctl1", "2026-11-22T12:00:00Z", "rollout.yml", "process 4711", "channel stable"),
+        *("2 nodes (bm01, bm02)", "node_boot_take_over=hold-0000000a"),
     )
 
 
@@ -220,20 +219,20 @@ def test_the_module_takes_and_releases_holds_and_reports_conflicts(store, capsys
     holds.take(store, ROLLOUT)
     found = call(capsys, store=store.path, nodes=["bm02"])
     assert found["failed"] is True
-    assert found["msg"].startswith("node bm02: held by anne on ctl1")
+    assert found["msg"] == Mentions("node bm02", "anne on ctl1")
     assert [conflict["name"] for conflict in found["conflicts"]] == ["hold-0000000a"]
     told = call(capsys, check=True, store=store.path, nodes=["bm02"])
     assert "failed" not in told
     (warning,) = told["warnings"]
-    assert "this run would be refused: node bm02: held by anne on ctl1" in json.dumps(warning)
+    assert json.dumps(warning) == Mentions("refused", "node bm02", "anne on ctl1")
     assert call(capsys, store=store.path, nodes=["bm03"])["changed"] is False
     assert names(store) == ["hold-0000000a", "hold-0000000b"]
     assert call(capsys, check=True, store=store.path, state="released")["changed"] is False
     assert names(store) == ["hold-0000000a", "hold-0000000b"]
     assert call(capsys, store=store.path, state="released")["changed"] is False
     assert names(store) == ["hold-0000000a"]
-    assert "'../x': not a valid name" in call(capsys, store=store.path, channel="../x")["msg"]
-    assert "node 'BM 1': not a valid host name" in call(capsys, store=store.path, nodes=["BM 1"])["msg"]
+    assert call(capsys, store=store.path, channel="../x")["msg"] == Mentions("'../x'", "name")
+    assert call(capsys, store=store.path, nodes=["BM 1"])["msg"] == Mentions("node 'BM 1'", "host name")
 
 
 def ended_process():

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 
 def test_a_public_key_that_is_not_text_is_refused(tmp_path):
     (tmp_path / "image.pub").write_bytes(b"\xff\xfe\x00")
-    with raises(ImageError, "minisign public key"):
+    with raises(ImageError, f"{tmp_path}/image.pub", "minisign public key"):
         sign.read_public_key(tmp_path / "image.pub")
 
 

@@ -101,7 +101,7 @@ def test_a_failed_signature_is_refused_with_the_reason(minisign, secret, output,
 
 
 def test_a_secret_key_that_cannot_be_read_is_refused(minisign, tmp_path):
-    with raises(ImageError, "none.key", "No such file"):
+    with raises(ImageError, f"{tmp_path}/none.key: No such file or directory"):
         sign.sign(b"manifest", tmp_path / "none.key", KEY, None)
 
 
@@ -126,5 +126,5 @@ def test_a_file_without_exactly_one_public_key_is_refused(tmp_path, text):
 
 
 def test_a_missing_public_key_is_refused(tmp_path):
-    with raises(ImageError, f"{tmp_path}/image.pub", "No such file"):
+    with raises(ImageError, f"{tmp_path}/image.pub: No such file or directory"):
         sign.read_public_key(tmp_path / "image.pub")

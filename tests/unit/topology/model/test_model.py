@@ -25,7 +25,7 @@ def test_a_host_is_unchanged_after_a_json_round_trip(host):
 
 @pytest.mark.parametrize("data", [{}, {"format": "sailloft-topology/0"}, None, [], "text"])
 def test_data_without_the_current_format_is_refused(data):
-    with raises(TopologyError, "sailloft-topology/1"):
+    with raises(TopologyError, "format", "sailloft-topology/1"):
         read_saved(data)
 
 
@@ -33,7 +33,7 @@ def test_data_without_the_current_format_is_refused(data):
 def test_a_topology_without_a_required_part_is_refused(host, key):
     data = host.to_dict()
     del data[key]
-    with raises(TopologyError, repr(key)):
+    with raises(TopologyError, "complete topology", repr(key)):
         read_saved(data)
 
 
@@ -41,7 +41,7 @@ def test_a_topology_without_a_required_part_is_refused(host, key):
 def test_distances_that_are_not_an_object_are_refused(host, distances):
     data = host.to_dict()
     data["numa_nodes"][0]["distances"] = distances
-    with raises(TopologyError, "distances", "object"):
+    with raises(TopologyError, "numa_nodes[0].distances", "object"):
         read_saved(data)
 
 
@@ -72,7 +72,7 @@ def test_subclasses_of_int_and_str_are_accepted_but_bool_is_not_an_int(host):
     data["cpu"]["vendor"] = Text(data["cpu"]["vendor"])
     assert read_saved(data).to_dict() == host.to_dict()
     data["numa_nodes"][0]["id"] = True
-    with pytest.raises(TopologyError, match=r"numa_nodes\[0\]\.id is True, expected int"):
+    with raises(TopologyError, "numa_nodes[0].id", "True", "int"):
         read_saved(data)
 
 
@@ -87,18 +87,18 @@ def test_the_path_of_a_device_lists_the_bridges_above_it_first(host):
 
 def test_a_loop_in_the_path_is_an_error(host):
     host.function("0000:10:00.0").parent = "0000:13:00.0"
-    with raises(TopologyError, "above itself"):
+    with raises(TopologyError, "0000:13:00.0", "above itself"):
         host.path("0000:13:00.0")
 
 
 def test_a_missing_parent_in_the_path_is_an_error(host):
     host.function("0000:12:00.0").parent = "0000:ff:00.0"
-    with pytest.raises(TopologyError, match=r"no PCI function 0000:ff:00\.0"):
+    with raises(TopologyError, "function 0000:ff:00.0"):
         host.path("0000:13:00.0")
 
 
 def test_an_unknown_function_is_an_error(host):
-    with raises(TopologyError, "0000:ff:00.0"):
+    with raises(TopologyError, "function 0000:ff:00.0"):
         host.function("0000:ff:00.0")
 
 

@@ -88,7 +88,7 @@ def test_bitmaps_are_parsed(text, bits):
 
 @pytest.mark.parametrize("text", ["0xf...f", "1", "0x", "0x123456789", "0x1;0x2", "0xg", "0x1" + "," * 2048])
 def test_malformed_bitmaps_are_refused(text):
-    with raises(TopologyError, "hwloc bitmap"):
+    with raises(TopologyError, f"{text!r:.60}", "hwloc bitmap"):
         bitmap(text)
 
 
@@ -259,7 +259,7 @@ def test_a_duplicate_address_is_read_only_on_the_bus_of_its_bridge():
 
 def test_too_deeply_nested_objects_are_refused():
     deep = '<object type="Group">' * 5000 + "</object>" * 5000
-    with raises(TopologyError, "nested"):
+    with raises(TopologyError, "nested", "hwloc"):
         read_hwloc(xml().replace("</object>\n  <distances2", f"{deep}</object>\n  <distances2"))
 
 

@@ -83,7 +83,7 @@ def test_copied_bridges_in_a_loop_are_refused(machine):
     followed(machine)
     for name in ("pci0000:01", "pci0000:02"):
         shutil.rmtree(machine.root / "sys/devices" / name)
-    with pytest.raises(TopologyError, match=r"0000:0[12]:00\.0/config: its buses make it a bridge above itself"):
+    with raises(TopologyError, "config", "bridge above itself"):
         machine.read()
 
 

@@ -78,7 +78,7 @@ def test_a_malformed_numa_node_of_a_function_is_refused(machine):
 
 def test_a_device_entry_that_is_not_a_pci_function_is_refused(machine):
     machine.link("sys/bus/pci/devices/0000:00:01.0", "sys/devices/platform/0000:00:01.0")
-    with raises(TopologyError, "pciDDDD:BB"):
+    with raises(TopologyError, "sys/devices/platform/0000:00:01.0", "pciDDDD:BB"):
         machine.read()
     (machine.root / "sys/bus/pci/devices/0000:00:01.0").unlink()
     machine.write("sys/bus/pci/devices/0000:00:02.0", "")

@@ -153,7 +153,7 @@ def test_a_disk_with_swap_space_is_in_use(disk):
 )
 def test_malformed_mounts_are_refused(disk, line):
     mounts(disk, "27 1 0:20 / /sys rw - sysfs sysfs rw", line)
-    with raises(TopologyError, "proc/self/mountinfo"):
+    with raises(TopologyError, "proc/self/mountinfo", repr(line)):
         disk.read()
 
 
@@ -207,14 +207,14 @@ def test_a_file_among_the_interfaces_is_ignored(nic):
 @pytest.mark.parametrize("line", ["eno1", route("eno1", "0002", "x"), route("eno1", "000200000A", "00FFFFFF")])
 def test_malformed_routes_are_refused(nic, line):
     nic.write("proc/net/route", ROUTE_HEAD + line)
-    with raises(TopologyError, "proc/net/route"):
+    with raises(TopologyError, "proc/net/route", repr(line.strip()), "route"):
         nic.read()
 
 
 @pytest.mark.parametrize("line", ["fe80 02 40", "x 02 40 00 80 eno1"])
 def test_malformed_addresses_are_refused(nic, line):
     nic.write("proc/net/if_inet6", f"{line}\n")
-    with raises(TopologyError, "proc/net/if_inet6"):
+    with raises(TopologyError, "proc/net/if_inet6", repr(line)):
         nic.read()
 
 

@@ -157,7 +157,7 @@ def test_the_vcpu_limit_is_that_of_the_machine_version() -> None:
 
 @pytest.mark.parametrize("machine", ["pc", "pc-i440fx-7.2", "pc-q35-8.2\n", "PC-Q35-8.2", ""])
 def test_a_machine_setting_that_is_not_a_q35_version_is_refused(machine: str) -> None:
-    with raises(DomainError, "gpu-vm", "machine"):
+    with raises(DomainError, "gpu-vm", "machine", repr(machine) if machine else "empty"):
         parse_specs([request(machine=machine)])
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from itertools import permutations
 
-import pytest
 from eight_gpus import addresses, big, small
 from machines import hypervisor, lab, observed, plan, request
 from messages import raises
@@ -108,10 +107,9 @@ def test_a_domain_that_gets_more_gpus_does_not_move_the_others() -> None:
 def test_devices_and_cpus_of_another_domain_are_not_assigned() -> None:
     other = plan(name="other", gpus={"addresses": ["0000:13:00.0"]}, nics={}, memory_mib=1024, vcpus=1)
     there = hypervisor(domains={"other": observed(other)})
-    with raises(DomainError, "2", "1") as caught:
+    with raises(DomainError, "2 GPUs", "only 1", "0000:13:00.0", "virtual machine other"):
         plan(hypervisor=there)
-    assert "0000:13:00.0: virtual machine other has it" in str(caught.value)
-    with pytest.raises(DomainError, match=r"0000:13:00.0.* other "):
+    with raises(DomainError, "0000:13:00.0", "virtual machine other"):
         plan(hypervisor=there, gpus={"addresses": ["0000:13:00.0"]})
     beside = plan(hypervisor=there, gpus={"count": 1}, nics={"addresses": ["0000:15:10.0"]}, vcpus=2)
     assert addresses(beside) == ["0000:15:10.0", "0000:83:00.0"]
@@ -119,7 +117,7 @@ def test_devices_and_cpus_of_another_domain_are_not_assigned() -> None:
 
 
 def test_an_unknown_address_is_refused() -> None:
-    with raises(DomainError, "0000:77:00.0"):
+    with raises(DomainError, "function 0000:77:00.0"):
         plan(gpus={"addresses": ["77:00.0"]})
 
 
@@ -134,7 +132,7 @@ def test_a_device_that_the_host_uses_is_refused() -> None:
 
 
 def test_a_bridge_is_refused_as_a_device() -> None:
-    with pytest.raises(DomainError, match=r"0000:12:00.0.* bridge"):
+    with raises(DomainError, "0000:12:00.0", "bridge"):
         plan(nvme={"addresses": ["12:00.0"]})
 
 
@@ -171,7 +169,7 @@ def test_a_physical_function_is_refused_if_one_of_its_vfs_is_assigned() -> None:
 
 
 def test_nics_per_gpu_without_a_gpu_are_refused() -> None:
-    with raises(DomainError, "nics.per_gpu"):
+    with raises(DomainError, "nics.per_gpu", "GPUs", "nics.addresses"):
         plan(gpus={}, nics={"per_gpu": 1})
 
 

@@ -39,7 +39,7 @@ def test_all_gpus_of_a_group_are_assigned_together() -> None:
     # There are eight GPUs, four single requests, and a request for a pair: the pair gets the group.
     got = together(host, *(small(name, 1) for name in "abcd"), small("z", 2))
     assert not {"0000:13:00.0", "0000:14:00.0"} & set(chain.from_iterable(got[name] for name in "abcd"))
-    with raises(DomainError, "each", "together"):
+    with raises(DomainError, "vm-6", "8 GPUs", "each", "together"):
         plan_domains(host, parse_specs([small(f"vm-{at}", 1, vcpus=1) for at in range(7)]))
 
 

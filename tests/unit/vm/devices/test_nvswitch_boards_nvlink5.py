@@ -62,7 +62,7 @@ def test_management_functions_are_never_chosen_as_nics() -> None:
     host = hgx_nvlink5()
     plan = plans(host, vm("a", 1, nics={"per_gpu": 2, "functions": "pf"}))["a"]
     assert addresses(plan, "nic") == NICS
-    with raises(DomainError, "2", "free"):
+    with raises(DomainError, "3 physical NIC functions", "2", "free"):
         plans(host, vm("a", 1, nics={"per_gpu": 3, "functions": "pf"}))
     assert whole_host(host)["nics"]["addresses"] == NICS
 
@@ -98,7 +98,7 @@ def test_a_service_machine_has_the_management_and_no_gpu() -> None:
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_some_gpus_never_go_with_the_management_of_all(count: int) -> None:
-    with pytest.raises(DomainError, match=rf"has {count} of the 8 GPUs .* through 0000:04:00.1") as error:
+    with raises(DomainError, f"{count} of the 8 GPUs", "0000:04:00.1") as error:
         plans(hgx_nvlink5(), vm("a", count, nics={"addresses": [MANAGEMENT[1]]}))
     assert error.value.domain == "a"
     switches = [f"0000:0{bus}:00.0" for bus in range(4, 8)]
@@ -149,7 +149,7 @@ def test_given_partitions_take_the_place_of_the_table() -> None:
     address = gpus(host)
     assert addresses(got["a"], "gpu") == [address[0], address[4]]
     assert addresses(got["b"], "gpu") == [address[number - 1] for number in (2, 3, 4, 6)]
-    with pytest.raises(DomainError, match="partitions of 2 or 4 on"):
+    with raises(DomainError, "partitions of 2 or 4"):
         plans(host, vm("a", 1), gpu_partitions=given)
     with raises(DomainError, "partition 1", "9", "HGX B200"):
         plans(host, vm("a", 1), gpu_partitions={1: (1, 9)})

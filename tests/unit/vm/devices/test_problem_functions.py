@@ -67,7 +67,7 @@ def test_whole_gpus_and_virtual_functions_of_others_are_planned_together() -> No
 
 
 def test_without_virtual_functions_the_error_names_the_driver_that_makes_them() -> None:
-    with raises(DomainError, "1", "gim") as error:
+    with raises(DomainError, "1 virtual function", "0", "gim") as error:
         plans(amd(0), virtual("a", 1))
     assert error.value.domain == "a"
 

@@ -147,7 +147,7 @@ def test_a_device_that_the_host_lacks_has_the_kind_of_the_record():
     "xml", ["<cpu><numa><cell id='x'/></numa></cpu>", "<memory unit='furlong'>1</memory>", "<vcpu>"]
 )
 def test_other_xml_is_refused(xml):
-    with raises(DomainError, "virsh dumpxml"):
+    with raises(DomainError, "XML", "virsh dumpxml"):
         read(xml)
 
 

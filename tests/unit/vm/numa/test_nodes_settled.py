@@ -81,7 +81,7 @@ def test_a_node_that_serves_no_cell_is_served_by_the_nearest():
     assert nodes.serving_node(one, 3) == 2
     one.numa_nodes[3].distances = {"2": 255}
     assert nodes.serving_node(one, 3) == 0
-    with raises(DomainError, "node 4"):
+    with raises(DomainError, "NUMA node 4", "no such node"):
         nodes.serving_node(one, 4)
 
 

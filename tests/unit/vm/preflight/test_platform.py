@@ -56,7 +56,7 @@ def test_devices_are_refused_if_interrupts_are_not_remapped(remaps, unsafe, seve
     alone = plan(host, gpus={}, nics={}, numa_nodes=["0"], vcpus=2)
     assert found(platform.interrupt_remapping, alone, iommu) == []
     if severity == "refuse":
-        with raises(RefusedError, "interrupts"):
+        with raises(RefusedError, "gpu-vm", "IOMMU", "interrupts"):
             check([plan(host)], host, hypervisor(**FAST), set(), set(), False)
 
 

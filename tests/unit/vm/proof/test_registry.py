@@ -83,5 +83,5 @@ def test_a_row_without_devices_cells_or_claims_is_empty():
 
 
 def test_a_planned_device_that_the_host_lacks_is_refused():
-    with raises(TopologyError, "0000:99:00.0"):
+    with raises(TopologyError, "function 0000:99:00.0"):
         of_each(VsphereEvidence.functions, kind)(evidence(GPU, "0000:99:00.0"))

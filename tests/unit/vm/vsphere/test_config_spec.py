@@ -107,7 +107,7 @@ def test_a_device_group_is_added_in_one_request():
     assert "<deviceGroupName>Nvidia:2@nvlink</deviceGroupName>" in spec
     assert spec.count("<groupInstanceKey>1</groupInstanceKey>") == 3
     assert "<sequenceId>1</sequenceId>" in spec
-    with raises(DomainError, "device group"):
+    with raises(DomainError, "train", "device group", "'Nvidia:8@nvlink'", "Nvidia:2@nvlink"):
         text(wanted(nics={}, vsphere={"device_group": "Nvidia:8@nvlink"}), target)
 
 

@@ -75,7 +75,7 @@ def test_later_reservations_of_others_do_not_fail_a_run_without_changes(vcenter)
     assert not again["changed"]
     assert {item["severity"] for item in again["findings"]} == {"warn"}
     assert "are planned on NUMA node 0 of esx01" in again["findings"][0]["what"]
-    with raises(RefusedError, "node 0", "esx01"):
+    with raises(RefusedError, "657408 MiB", "node 0 of esx01"):
         run(vcenter, {**mine, "memory_mib": 790528}, state="running", allow_restart=True)
 
 
@@ -194,7 +194,7 @@ def test_a_host_in_maintenance_mode_is_refused(vcenter):
 
 def test_a_gpu_with_unknown_bars_needs_mmio_window_mib(vcenter, monkeypatch):
     monkeypatch.setattr(bars, "LARGE_BAR_GIB", {})
-    with raises(RefusedError, "0000:13:00.0", "0000:83:00.0"):
+    with raises(RefusedError, "BARs", "0000:13:00.0", "0000:83:00.0", "mmio_window_mib"):
         run(vcenter, vm())
     run(vcenter, vm(mmio_window_mib=262144))
     assert seen(vcenter)["train"]["configuration"]["extra"]["pciPassthru.64bitMMIOSizeGB"] == "256"
@@ -261,14 +261,14 @@ def test_requests_that_would_fail_are_refused_before_a_change(vcenter, change, w
 
 
 def test_the_error_of_a_wrong_password_does_not_contain_it(vcenter):
-    with pytest.raises(DomainError, match="refuses user") as caught:
+    with raises(DomainError, "vCenter", "user") as caught:
         run(vcenter, vm(), password="another secret")
     assert "another secret" not in str(caught.value)
     assert PASSWORD not in str(caught.value)
 
 
 def test_an_untrusted_certificate_is_refused_unless_validation_is_off(vcenter):
-    with raises(DomainError, "trusted"):
+    with raises(DomainError, "certificate", "trusted", "ca_path"):
         run(vcenter, vm(), ca_path=None)
     assert run(vcenter, vm(), ca_path=None, validate_certs=False)["changed"]
 
@@ -292,7 +292,7 @@ def test_reading_is_repeated_after_a_connection_is_lost_during_a_task(vcenter):
 
 def test_a_lost_answer_does_not_create_a_second_virtual_machine(vcenter):
     vcenter.rule("CreateVM_Task", "drop", after=True)
-    with raises(DomainError, "known", "again"):
+    with raises(DomainError, "train: create", "lost", "not known"):
         run(vcenter, vm())
     assert not run(vcenter, vm())["changed"]
     assert list(seen(vcenter)) == ["train"]
@@ -300,7 +300,7 @@ def test_a_lost_answer_does_not_create_a_second_virtual_machine(vcenter):
 
 def test_the_error_of_a_task_has_vcenters_message_and_an_explanation(vcenter):
     vcenter.rule("PowerOnVM_Task", "task_fault", fault="InsufficientMemoryResourcesFault", message="Not enough memory.")
-    with raises(DomainError, "Not enough memory"):
+    with raises(DomainError, "train: power on", "Not enough memory", "reservation"):
         run(vcenter, vm(), state="running")
     # The next run completes the rest.
     assert run(vcenter, vm(), state="running")["domains"][0]["actions"] == ["power_on"]
@@ -308,7 +308,7 @@ def test_the_error_of_a_task_has_vcenters_message_and_an_explanation(vcenter):
 
 def test_a_setting_that_vcenter_accepts_but_does_not_keep_is_an_error(vcenter, monkeypatch):
     monkeypatch.setattr(config_spec, "OWNED", ())
-    with pytest.raises(DomainError, match=r"train: extra\.pciPassthru\.use64bitMMIO is None, wanted 'TRUE'"):
+    with raises(DomainError, "train", "extra.pciPassthru.use64bitMMIO", "None", "'TRUE'"):
         run(vcenter, vm())
 
 

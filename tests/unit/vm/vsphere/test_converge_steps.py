@@ -88,5 +88,5 @@ def test_guests_that_cannot_or_do_not_shut_down_are_powered_off(monkeypatch):
 def test_a_machine_that_is_gone_after_its_change_is_an_error(answer):
     gone = row("train")
     gone.actions = ["upgrade"]
-    with raises(DomainError, "train", "None"):
+    with raises(DomainError, "train", "None", "'the virtual machine'"):
         converge._verify([gone], SimpleNamespace(network_names={}), Session(answer))

@@ -174,7 +174,7 @@ def test_rewriting_of_dscps_is_detected_and_turned_off():
 def test_a_map_entry_without_a_dscp_is_refused():
     config = json.loads(text_of(dell()))
     del config["qos_maps"]["dscp_maps"][0]["entries"][3]["dscp"]
-    with raises(FabricError, "dscp"):
+    with raises(FabricError, "leaf1", "sonic_qos_maps", "dscp"):
         dell_sonic.remediation(json.dumps(config), dell())
 
 

@@ -62,7 +62,7 @@ def test_a_pause_without_headroom_is_refused():
 def test_a_static_pool_is_refused():
     config = default_config()
     config["BUFFER_POOL"]["ingress_lossless_pool"]["mode"] = "static"
-    with raises(FabricError, "alpha", "dynamic"):
+    with raises(FabricError, "BUFFER_POOL|ingress_lossless_pool", "'static'", "alpha", "dynamic"):
         patch(config, switch("sonic", list(PORTS)))
 
 

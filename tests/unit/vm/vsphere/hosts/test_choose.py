@@ -51,9 +51,9 @@ def test_the_largest_machine_is_placed_first_on_the_smallest_sufficient_host():
 def test_a_host_without_a_possible_plan_is_skipped():
     site = cluster({"a": 1, "b": 2}, c={})
     assert chosen(site, requests(1), full=("a",)) == {"vm0": "b"}
-    with raises(DomainError, "a", "no memory is left"):
+    with raises(DomainError, "vm0", "a", "no memory is left"):
         chosen(site, requests(1), full=("a", "b"))
-    with raises(DomainError, "2", "3"):
+    with raises(DomainError, "vm0", "free GPUs", "2", "3"):
         chosen(site, requests(3))
 
 

@@ -141,7 +141,7 @@ def test_the_device_class_nic_does_not_include_virtual_functions(vcenter):
 def test_a_nic_with_a_function_in_a_running_virtual_machine_is_not_changed(vcenter):
     enable(vcenter)
     run(vcenter, vm(), state="running")
-    with raises(DomainError, "esx01", "train"):
+    with raises(DomainError, "esx01", "train", "0000:15:10.0"):
         enable(vcenter, entry("nic", passthrough=False, virtual_functions=0))
 
 
@@ -174,5 +174,5 @@ def test_settings_that_a_host_does_not_support_are_refused(vcenter, wanted, fact
 
 def test_the_error_has_the_message_of_vcenter(vcenter):
     vcenter.rule("UpdatePassthruConfig", "fault", fault="HostConfigFault", message="Device is owned by the vmkernel.")
-    with raises(DomainError, "Device is owned by the vmkernel"):
+    with raises(DomainError, "esx01", "passthrough", "Device is owned by the vmkernel"):
         enable(vcenter)

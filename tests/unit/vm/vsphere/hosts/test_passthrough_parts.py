@@ -240,6 +240,7 @@ def test_a_host_with_a_running_or_suspended_machine_is_not_rebooted(power):
         vcenter.run(entry(GPU), check=False, reboot=True)
     assert "where" not in str(refused.value)
     assert vcenter.calls == []
+    assert not VCenter(info(GPU, True, True)).run(entry(GPU), reboot=True)["rebooted"]
 
 
 def boot(time: Any, state: str = "connected") -> list[Any]:
