@@ -131,6 +131,7 @@ REFUSED = {
         "node bm02: is left out of the rollout, but is not a node of the channel; correct node_boot_rollout_without",
     ),
     "node_image_store": (STORE, NO_STORE),
+    "roce_fabric_drift": ({"path": "/nowhere", "switches": {}, "running": {"leaf1": ""}}, NO_SWITCHES),
     "roce_fabric_proof": ({"path": "/nowhere", "switches": {}, "running": {}}, NO_SWITCHES),
     "roce_path_info": ({"switches": {}, "running": {}, "nics": {}}, NO_SWITCHES),
     "roce_switch_config": ({"switches": {}}, NO_SWITCHES),
