@@ -49,6 +49,7 @@ OF_THE_KERNEL = {
     "kernel_arguments": {},
     "nic_firmware": {"settings": []},
     "pci_tuning": {"settings": []},
+    "roce_counters_info": {},
     "roce_host": {},
     "roce_nic_info": {},
     "sriov": {"functions": []},
